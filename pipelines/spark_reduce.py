@@ -15,7 +15,7 @@ from pathlib import Path
 from trafficdp.config.file import load_config
 from trafficdp.engine.reduced import Spark
 from trafficdp.errors import TrafficdpError
-from trafficdp.release.cluster import Cluster
+from trafficdp.release.intake import Cluster
 
 
 def main() -> int:

@@ -34,10 +34,9 @@ from trafficdp.planner.precision import half_width_of
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import Loss
 from trafficdp.release import holdings, verification
-from trafficdp.release.cluster import Cluster
 from trafficdp.release.curator import Curator, opened
 from trafficdp.release.forgetting import Forgotten, forget
-from trafficdp.release.intake import Intake, Progress
+from trafficdp.release.intake import Cluster, Intake, Progress
 from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap
 from trafficdp.release.planning import LookedAt, Planning, Question, refusal
 from trafficdp.release.publication import folder_of
@@ -136,7 +135,7 @@ class Workspace:
         relation, or a GeoDataFrame of points in any reference system. ``source`` names the [[source]] that
         says what its columns mean; without it a path is read by the first whose pattern fits, a frame by the
         only one there is.
-        ``engine``: "spark", or a ``Spark``, reduces and imports, "reduced" imports: see ``release.cluster``.
+        ``engine``: "spark", or a ``Spark``, reduces and imports, "reduced" imports: see ``release.intake``.
         With ``dry_run`` everything is read and checked and nothing is written. With ``strict_units`` a file
         whose speeds do not fit the declared unit is refused; otherwise its report says so.
         Raises DataError when a file cannot be read as declared; then nothing of the call is kept.

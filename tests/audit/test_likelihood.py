@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from trafficdp.audit.likelihood import Likelihoods
-from trafficdp.audit.lower_bound import audit_mechanism, promised
+from trafficdp.audit.lower_bound import Likelihoods, audit_mechanism, promised
 from trafficdp.audit.neighbours import extreme_neighbours, ranked_neighbours
 from trafficdp.mechanisms.registry import MECHANISMS
 from trafficdp.model import Statistic

@@ -7,8 +7,7 @@ those of a release (tests/distribution, tests/unit/noise).
 import numpy as np
 import pytest
 
-from trafficdp.audit.likelihood import whole
-from trafficdp.audit.lower_bound import audit_draws, audit_mechanism, draws_of
+from trafficdp.audit.lower_bound import audit_draws, audit_mechanism, draws_of, whole
 from trafficdp.audit.neighbours import agreeing_neighbours
 from trafficdp.audit.wrong import mistakes
 from trafficdp.mechanisms.huber.huber import Huber

@@ -14,8 +14,7 @@ from trafficdp.audit.releases import CELLS, RECORDS, city, executed, many, surpr
 from trafficdp.binning.cells import parents_of
 from trafficdp.cli.commands.audit import BOUND, DELTA
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
-from trafficdp.mechanisms.names import BY_NAME
-from trafficdp.mechanisms.protocol import PublicFacts
+from trafficdp.mechanisms.protocol import BY_NAME, PublicFacts
 from trafficdp.mechanisms.quantiles.calibrated import CalibratedQuantiles
 from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model import ContributionBound, Statistic

@@ -14,7 +14,7 @@ from pyspark.sql import functions as sql
 
 from trafficdp.engine.reduced import Spark
 from trafficdp.errors import ConfigError, DataError, UsageError
-from trafficdp.release.cluster import Cluster
+from trafficdp.release.intake import Cluster
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),

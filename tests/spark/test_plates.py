@@ -19,7 +19,7 @@ from pyspark import StorageLevel
 from trafficdp.engine.reduced import Spark
 from trafficdp.errors import UsageError
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.release.cluster import Cluster
+from trafficdp.release.intake import Cluster
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),

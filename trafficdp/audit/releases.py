@@ -16,13 +16,11 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.audit.likelihood import Told
-from trafficdp.audit.lower_bound import Draws
+from trafficdp.audit.lower_bound import Draws, Told
 from trafficdp.audit.neighbours import Neighbours, one_bin
 from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
 from trafficdp.measurement.measure import Metered, Step
-from trafficdp.mechanisms.names import BY_NAME, BY_RANK, HIDDEN_POOLED
-from trafficdp.mechanisms.protocol import Calibrated, PublicFacts, Wanted
+from trafficdp.mechanisms.protocol import BY_NAME, BY_RANK, HIDDEN_POOLED, Calibrated, PublicFacts, Wanted
 from trafficdp.mechanisms.registry import WHOLE
 from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model import DEFAULT_FLEET, ContributionBound, Counts, NeighbouringRelation, Statistic

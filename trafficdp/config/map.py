@@ -14,7 +14,7 @@ from trafficdp.config import table as t
 from trafficdp.config.context import TILES, file_beside
 from trafficdp.config.reading import exact_number
 from trafficdp.errors import UsageError, did_you_mean, one_of
-from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, PROVED
+from trafficdp.mechanisms.protocol import AUTO, BASELINE, BY_NAME, PROVED
 from trafficdp.model import (
     DEFAULT_DAY_PARTS,
     LONGER,
@@ -40,7 +40,7 @@ class MapSettings:
 
     ``statistics`` are in the order of Statistic. ``tolerance`` (for each of them) is the error that
     matters equally for each, in the unit of the speed bound (squared for the variance). ``accounting`` is
-    "best" or one of mechanisms.names.BY_NAME. ``mechanism`` names, a statistic, what releases it: "auto" or
+    "best" or one of ``protocol.BY_NAME``. ``mechanism`` names, a statistic, what releases it: "auto" or
     a name of the registry.
     ``allow_idealised`` is never read from a file: only a command's switch sets it. ``adaptive`` for a map of
     several resolutions. ``answer``, ``fleet``, ``apart`` and ``counts_share``: see planner.request.

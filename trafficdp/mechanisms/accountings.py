@@ -10,7 +10,7 @@ from trafficdp.mechanisms.blocks.calibrated import in_blocks
 from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
 from trafficdp.mechanisms.consistent.accounting import ConsistentAccounting
 from trafficdp.mechanisms.laplace.accountings import Accounting, floor_of_equal_scales, laplace_accountings
-from trafficdp.mechanisms.names import CLIP_USER, CONSISTENT
+from trafficdp.mechanisms.protocol import CLIP_USER, CONSISTENT
 from trafficdp.model import ContributionBound, Counts, Statistic
 
 __all__ = ["Accounting", "all_accountings", "floor_of_equal_scales"]

@@ -17,7 +17,7 @@ from trafficdp.binning.cells import parents_of
 from trafficdp.binning.mosaic import lengthened
 from trafficdp.binning.slots import hours_of_day
 from trafficdp.errors import UninformativeReleaseError, UsageError
-from trafficdp.mechanisms.names import BASELINE
+from trafficdp.mechanisms.protocol import BASELINE
 from trafficdp.model import Counts, Grid, Mosaic, SlotKind, levels_of
 from trafficdp.planner.adaptive import AdaptivePartition, Level, Priced, Wish
 from trafficdp.planner.allocation import Allocation, allocate, precision

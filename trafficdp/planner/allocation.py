@@ -26,8 +26,16 @@ import numpy.typing as npt
 
 from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.mechanisms.accountings import Accounting, Explained, all_accountings, floor_of_equal_scales
-from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, FLAT, OTHER_NOISE
-from trafficdp.mechanisms.protocol import Calibrated, Ranked, Wanted
+from trafficdp.mechanisms.protocol import (
+    AUTO,
+    BASELINE,
+    BY_NAME,
+    FLAT,
+    OTHER_NOISE,
+    Calibrated,
+    Ranked,
+    Wanted,
+)
 from trafficdp.mechanisms.publish import MOST_SPANNED
 from trafficdp.mechanisms.registry import WHOLE, require_releasable, require_together
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately

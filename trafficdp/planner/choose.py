@@ -31,8 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.names import AUTO
-from trafficdp.mechanisms.protocol import RANGE, Mechanism, event_of, unenforced
+from trafficdp.mechanisms.protocol import AUTO, RANGE, Mechanism, event_of, unenforced
 from trafficdp.mechanisms.separate.calibrated import (
     Part,
     mechanism_named,

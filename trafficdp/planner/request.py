@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from trafficdp.mechanisms.names import AUTO, BASELINE, BY_RANK, HIDDEN_POOLED, PROVED
-from trafficdp.mechanisms.protocol import PublicFacts
+from trafficdp.mechanisms.protocol import AUTO, BASELINE, BY_RANK, HIDDEN_POOLED, PROVED, PublicFacts
 from trafficdp.model import (
     DEFAULT_FLEET,
     QUANTILES,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from trafficdp.binning.slots import hours_of_day
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.names import AUTO, POOLED
+from trafficdp.mechanisms.protocol import AUTO, POOLED
 from trafficdp.mechanisms.registry import WHOLE
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
 from trafficdp.mechanisms.simulated.cities import City, cities_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from trafficdp.config.file import Config
 from trafficdp.config.map import MapSettings
-from trafficdp.mechanisms.names import AUTO, BASELINE
+from trafficdp.mechanisms.protocol import AUTO, BASELINE
 from trafficdp.model import ContributionBound, Grid, SlotKind, SpeedUnit, Statistic
 from trafficdp.planner.request import COUNTS_ALONE_SHARE, COUNTS_SHARE
 from trafficdp.query.columns import Column, End, default_name, identifier

@@ -1,14 +1,16 @@
-"""Files and frames into the vault, all of a call or none."""
+"""Files and frames into the vault, and what a cluster made of records: all of a call or none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from trafficdp.config.file import Config, declaration_json
-from trafficdp.errors import UsageError
+from trafficdp.engine.reduced import Manifest, Spark, batches, finished_jobs, local_folder
+from trafficdp.engine.spark_rows import Reduction
+from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest.input_file import RefusedFor
 from trafficdp.ingest.read import Reading, choose_source, one_by_one, require_kept_rows
 from trafficdp.ingest.vehicle_key import VehicleKey
@@ -18,7 +20,125 @@ from trafficdp.release.outcomes import IngestedFile
 from trafficdp.store import loss_kind, vault_fixes
 from trafficdp.store.statements import store_failures
 from trafficdp.store.vault import Vault, audit
-from trafficdp.store.vault_imports import require_records
+from trafficdp.store.vault_imports import add_import, missing_jobs, require_records
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A city as Spark and the import see it; the job needs its ``key_file`` and no ``store``."""
+
+    config: Config
+    key_file: Path
+    store: Path
+
+    def jobs(self, engine: str | Spark, given: object, source: str | None, *, more: bool) -> Path:
+        """Return the folder of jobs to import: ``given`` for "reduced", else what Spark has just written to.
+
+        ``more``: whether options are asked for that Spark has not. Raises UsageError for these, an unknown
+        engine and a folder on another file system.
+        """
+        if more:
+            raise UsageError("a cluster has no dry run and refuses no file for its unit")
+        if engine == "reduced":
+            return Path(str(given))
+        spark = engine if isinstance(engine, Spark) else Spark()
+        if engine not in (spark, "spark"):
+            raise UsageError("unknown engine", got=f"engine={engine!r}", expected="duckdb, spark or reduced")
+        self.reduce(given, spark, source)
+        return local_folder(self._into(spark))
+
+    def reduce(self, given: object, spark: Spark, source: str | None) -> str | None:
+        """Let Spark reduce ``given``, names of files or a DataFrame; return the folder of the new job.
+
+        None: nothing was new. Raises UsageError where Spark is not installed or has nowhere to write to, and
+        as ``engine.spark_job``.
+        """
+        if self.config.grid.zones is not None:
+            raise UsageError(
+                "Spark puts records into hexagons", got="[map] zones", todo="ingest the files without it"
+            )
+        try:
+            from trafficdp.engine import spark_job, spark_session
+        except ImportError as error:
+            raise UsageError(
+                "Spark is not installed", got=error.name, todo="run: pip install 'trafficdp[spark]'"
+            ) from None
+        frame = given if hasattr(given, "sparkSession") else None
+        uris = [] if frame is not None else _uris(given)
+        session = spark_session.session_of(spark.session if frame is None else frame.sparkSession)
+        local, mount = spark_session.is_local(session), spark.key_mount
+        if spark.into is None and not local:
+            raise UsageError("where shall the cluster write", todo="name a folder that it shares: into")
+        declared = self._source([given] if frame is not None else [Path(uri) for uri in uris], source)
+        work = spark_job.Work(
+            reduction=Reduction.of(declared, self.config.grid, self.config.bound),
+            declaration=declaration_json(declared),
+            key=spark_session.Place(
+                VehicleKey.load(self.key_file),
+                Path(mount) if mount else self.key_file.absolute() if local else None,
+            ),
+            into=self._into(spark),
+        )
+        if frame is not None:
+            return str(spark_job.reduce_frame(frame, work, order=spark.order))
+        folder: str | None = spark_job.reduce_files(session, uris, work)
+        return folder
+
+    def _source(self, given: Sequence[object], name: str | None) -> SourceDeclaration:
+        sources = {each.name: each for each in (choose_source(g, self.config.sources, name) for g in given)}
+        if len(sources) != 1:
+            raise UsageError(
+                "a job reads one source", got=", ".join(sources) or "none", todo="run one job for each"
+            )
+        return next(iter(sources.values()))
+
+    def _into(self, spark: Spark) -> str:
+        return str(spark.into or self.store.absolute().with_name(self.store.name + ".contributions"))
+
+    def import_jobs(self, vault: Vault, folder: Path) -> list[IngestedFile]:
+        """Take the jobs of ``folder``, one or all of a city's, into an open ``vault``: all or none.
+
+        What is here changes nothing. Raises DataError for a folder that is not whole, UsageError for jobs
+        that took no account of others that are here, StoreKeyError for another key.
+        """
+        jobs = finished_jobs(folder)
+        vault.check_key(VehicleKey.load(self.key_file).fingerprint)
+        with vault.transaction("importing contributions"):
+            pin_area(vault, self.config.grid.area.hash, dry_run=False)
+            loss_kind.pin_kind(vault, self.config.policy.kind)
+            before = vault_fixes.data_version(vault).ingest_id
+            done = [_imported(vault, self.config, path, manifest) for path, manifest in jobs]
+            if not all(each.already_there for each in done):
+                audit(vault, before)
+            return done
+
+
+def _uris(given: object) -> list[str]:
+    several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    return [str(each) for each in several]
+
+
+def _imported(vault: Vault, config: Config, folder: Path, manifest: Manifest) -> IngestedFile:
+    report = manifest.report
+    vault.check_key(manifest.key_fingerprint)
+    if manifest.area != config.grid.area.hash:
+        raise DataError("these contributions are of another study area", got=str(folder))
+    if not missing_jobs(vault, manifest.key, manifest.job, manifest.after):
+        return IngestedFile(report, report.file, 0, already_there=True)
+    require_kept_rows(report, choose_source(folder, config.sources, manifest.source), config.relation)
+    facts = vault_fixes.FileFacts(
+        name=report.file,
+        digest=manifest.job,
+        source=manifest.source,
+        declaration=manifest.declaration,
+        strict_units=False,
+        report=report.to_json(),
+    )
+    added = add_import(vault, manifest.key, manifest.job, facts, batches(folder, manifest))
+    if added != manifest.fixes:
+        raise DataError(f"the contributions of {folder.name} are not those of its manifest")
+    return IngestedFile(report, report.file, added, already_there=False)
+
 
 Progress = Callable[[Path], AbstractContextManager[Callable[[int], None] | None]]
 """Asked for a bar per file, which is told of bytes."""

@@ -44,7 +44,7 @@ from recording import (
     text_of,
 )
 
-from trafficdp.mechanisms.names import BY_NAME as ACCOUNTINGS
+from trafficdp.mechanisms.protocol import BY_NAME as ACCOUNTINGS
 from trafficdp.mechanisms.registry import MECHANISMS, mechanisms_of
 from trafficdp.papers.george_2022.arrivals import Arrivals
 from trafficdp.papers.george_2022.comparison import better_methods, paper_methods

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.names import AUTO
+from trafficdp.mechanisms.protocol import AUTO
 from trafficdp.model import Grid, Period, SlotKind, Statistic, StudyArea
 from trafficdp.planner.allocation import Reach, allocate, precision
 from trafficdp.planner.precision import MapOption, finest, least_loss, nearest, search

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trafficdp.mechanisms.names import AUTO
+from trafficdp.mechanisms.protocol import AUTO
 from trafficdp.mechanisms.separate.calibrated import mechanisms_of
 from trafficdp.mechanisms.simulated.skill import Skill
 from trafficdp.model import OF_MAPS, Statistic

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from trafficdp.mechanisms.names import AUTO, BASELINE
+from trafficdp.mechanisms.protocol import AUTO, BASELINE
 from trafficdp.model import Statistic
 from trafficdp.planner import suggest as module
 from trafficdp.planner.allocation import allocate, judge

@@ -9,8 +9,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from trafficdp.audit.likelihood import whole
-from trafficdp.audit.lower_bound import LowerBound, audit_draws, audit_mechanism, measures
+from trafficdp.audit.lower_bound import LowerBound, audit_draws, audit_mechanism, measures, whole
 from trafficdp.audit.neighbours import ranked_neighbours
 from trafficdp.audit.releases import Executed, executed
 from trafficdp.audit.wrong import Mistake, mistakes

@@ -16,7 +16,7 @@ from trafficdp.cli.words.compared_ways import Way, show_ways, ways_of, why
 from trafficdp.cli.words.facts import Loss, MechanismName, Size, Words
 from trafficdp.cli.words.options import EpsilonOption, Output, RhoOption, Settings, loss_asked
 from trafficdp.cli.words.plan_facts import loss_facts
-from trafficdp.mechanisms.names import AUTO
+from trafficdp.mechanisms.protocol import AUTO
 from trafficdp.mechanisms.simulated.reference import SEED as REFERENCE_SEED
 from trafficdp.mechanisms.simulated.trial import SEED
 from trafficdp.model import ContributionBound, Counts, Says, SpeedUnit, Statistic, as_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trafficdp.cli.words.options import Output
 from trafficdp.mechanisms.accountings import Explained
-from trafficdp.mechanisms.names import BASELINE
+from trafficdp.mechanisms.protocol import BASELINE
 from trafficdp.model import Statistic
 from trafficdp.planner.allocation import Reach
 from trafficdp.planner.compare.loss_curves import FullCurves

@@ -30,8 +30,7 @@ from trafficdp.mechanisms.clip_user.calibrated import (
 from trafficdp.mechanisms.clip_user.clip_user import clip_user
 from trafficdp.mechanisms.laplace.accountings import fitted
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
-from trafficdp.mechanisms.names import CLIP_USER
-from trafficdp.mechanisms.protocol import Calibrated, PublicFacts
+from trafficdp.mechanisms.protocol import CLIP_USER, Calibrated, PublicFacts
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.loss import PICO, Loss
 

@@ -33,8 +33,7 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.mechanisms.clip_user.clip_user import clip_user
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
-from trafficdp.mechanisms.names import CLIP_USER
-from trafficdp.mechanisms.protocol import Columns, PublicFacts, Statement
+from trafficdp.mechanisms.protocol import CLIP_USER, Columns, PublicFacts, Statement
 from trafficdp.mechanisms.publish import interval, status_of
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.estimate import Estimate

@@ -24,8 +24,7 @@ from trafficdp.mechanisms.blocks.noise import fitted, whole_steps
 from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent, set_with
 from trafficdp.mechanisms.consistent.family import Combination, combine
 from trafficdp.mechanisms.consistent.parent_search import Measured, measure_parents
-from trafficdp.mechanisms.names import CONSISTENT
-from trafficdp.mechanisms.protocol import Calibrated, PublicFacts
+from trafficdp.mechanisms.protocol import CONSISTENT, Calibrated, PublicFacts
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.block_combination import combination_absolute_error
 from trafficdp.privacy.loss import PICO, Loss

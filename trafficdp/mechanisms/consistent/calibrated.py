@@ -23,8 +23,7 @@ from trafficdp.mechanisms.blocks.noise import BlockNoise
 from trafficdp.mechanisms.blocks.spread import NumberLaw, spread_of
 from trafficdp.mechanisms.consistent.family import Family
 from trafficdp.mechanisms.consistent.parents import Parents
-from trafficdp.mechanisms.names import CONSISTENT
-from trafficdp.mechanisms.protocol import Columns, PublicFacts, Statement
+from trafficdp.mechanisms.protocol import CONSISTENT, Columns, PublicFacts, Statement
 from trafficdp.model import ContributionBound, Counts, Statistic
 
 if TYPE_CHECKING:

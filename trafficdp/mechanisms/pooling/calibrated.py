@@ -13,7 +13,6 @@ import numpy.typing as npt
 from trafficdp.measurement.laws import Gaussian, Laplace, Support
 from trafficdp.measurement.measure import Measure, Priced, Step, plain
 from trafficdp.measurement.sets import Box, Moments
-from trafficdp.mechanisms.names import FLAT, POOLED
 from trafficdp.mechanisms.pooling.design import LEVEL, Design
 from trafficdp.mechanisms.pooling.estimates import (
     VARIANCE_UNIT,
@@ -24,7 +23,7 @@ from trafficdp.mechanisms.pooling.estimates import (
     pooled,
 )
 from trafficdp.mechanisms.pooling.whole import CalibratedWhole
-from trafficdp.mechanisms.protocol import require_statistic
+from trafficdp.mechanisms.protocol import FLAT, POOLED, require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import OF_MAPS, ContributionBound, Counts, Statistic
 from trafficdp.privacy.estimate import Estimate

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Measure, Priced
-from trafficdp.mechanisms.names import HIDDEN_POOLED
 from trafficdp.mechanisms.pooling.calibrated import CITATION
 from trafficdp.mechanisms.pooling.hidden_asking import asked
 from trafficdp.mechanisms.pooling.hidden_counts import COUNTED, CountAnswers, counted, usual_error
@@ -31,7 +30,14 @@ from trafficdp.mechanisms.pooling.hidden_map import (
     likely_variance,
 )
 from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale
-from trafficdp.mechanisms.protocol import Columns, PublicFacts, Statement, Wanted, require_statistic
+from trafficdp.mechanisms.protocol import (
+    HIDDEN_POOLED,
+    Columns,
+    PublicFacts,
+    Statement,
+    Wanted,
+    require_statistic,
+)
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.simulated.reference import Place, reference_skill
 from trafficdp.mechanisms.simulated.skill import Skill

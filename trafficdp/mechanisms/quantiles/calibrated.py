@@ -26,9 +26,8 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Measure
 from trafficdp.measurement.sets import Ranks
-from trafficdp.mechanisms.names import BY_RANK
 from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale
-from trafficdp.mechanisms.protocol import Statement, require_statistic
+from trafficdp.mechanisms.protocol import BY_RANK, Statement, require_statistic
 from trafficdp.mechanisms.publish import rank_status
 from trafficdp.mechanisms.quantiles.reach import reach
 from trafficdp.mechanisms.scales import choice_scale

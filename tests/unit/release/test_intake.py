@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.release.cluster import Cluster
+from trafficdp.release.intake import Cluster
 
 
 def test_jobs_that_were_reduced_elsewhere_are_imported_from_where_they_are():
