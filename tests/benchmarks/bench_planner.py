@@ -34,7 +34,7 @@ import numpy as np
 from table import keep
 
 from trafficdp.binning.cells import cells_of, parents_of
-from trafficdp.mechanisms.blocks.accounting import BlockAccounting
+from trafficdp.mechanisms.blocks.calibrated import BlockAccounting
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model import ContributionBound, Counts, Grid, Period, SlotKind, SpeedUnit, Statistic, StudyArea
 from trafficdp.planner.adaptive_map import choose_mosaic

@@ -9,7 +9,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.accountings import NAMED, all_accountings
-from trafficdp.mechanisms.blocks.accounting import BlockAccounting
+from trafficdp.mechanisms.blocks.calibrated import BlockAccounting
 from trafficdp.mechanisms.laplace.accountings import Accounting, LaplaceAccounting
 from trafficdp.mechanisms.protocol import Calibrated, PublicFacts, Wanted
 from trafficdp.mechanisms.registry import (

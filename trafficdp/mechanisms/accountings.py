@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-from trafficdp.mechanisms.blocks.accounting import block_accounting
-from trafficdp.mechanisms.blocks.calibrated import in_blocks
+from trafficdp.mechanisms.blocks.calibrated import block_accounting, in_blocks
 from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
-from trafficdp.mechanisms.consistent.accounting import ConsistentAccounting
+from trafficdp.mechanisms.consistent.calibrated import ConsistentAccounting
 from trafficdp.mechanisms.laplace.accountings import Accounting, floor_of_equal_scales, laplace_accountings
 from trafficdp.mechanisms.protocol import CLIP_USER, CONSISTENT
 from trafficdp.model import ContributionBound, Counts, Statistic

@@ -3,12 +3,23 @@
 A parent's sum is that of its children, so vehicle l moves it by at most K m_{P,l}, m_{P,l} its records in all
 of them: one more coordinate of the box, and one more sum of a block. All that follows is post-processing of
 these draws (``family``). Parents are not published.
+
+# The accounting ``consistent``, for who will add up hexagons
+
+Block noise, larger hexagons measured as well.
+
+Where it helps the average over an H3 parent, the parent is drawn in one block with its children
+(``parent_search``), and the published children are made consistent with it (``family``). Other
+numbers keep the noise of the accounting ``blocks``, times the little that the parents cost. "best" leaves it
+aside: it is for averages, and vehicles that lose less than the heaviest pay more than without it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -18,13 +29,26 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Support
 from trafficdp.measurement.measure import Step
 from trafficdp.measurement.sets import Box
-from trafficdp.mechanisms.blocks.calibrated import COLUMNS, CalibratedBlocks, published_noise, set_of
-from trafficdp.mechanisms.blocks.noise import BlockNoise
+from trafficdp.mechanisms import sums
+from trafficdp.mechanisms.blocks.blocks import Blocks
+from trafficdp.mechanisms.blocks.calibrated import (
+    COLUMNS,
+    BlockAccounting,
+    ByScales,
+    CalibratedBlocks,
+    blocks_of,
+    published_noise,
+    set_of,
+)
+from trafficdp.mechanisms.blocks.noise import BlockNoise, fitted, whole_steps
 from trafficdp.mechanisms.blocks.spread import NumberLaw, spread_of
-from trafficdp.mechanisms.consistent.family import Family
+from trafficdp.mechanisms.consistent.family import Combination, Family, combine
+from trafficdp.mechanisms.consistent.parent_search import Measured, measure_parents
 from trafficdp.mechanisms.consistent.parents import Parents
-from trafficdp.mechanisms.protocol import CONSISTENT, Columns, PublicFacts, Statement
+from trafficdp.mechanisms.protocol import CONSISTENT, Calibrated, Columns, PublicFacts, Statement
 from trafficdp.model import ContributionBound, Counts, Statistic
+from trafficdp.noise.block_combination import combination_absolute_error
+from trafficdp.privacy.loss import PICO, Loss
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.values import Contributions
@@ -196,3 +220,106 @@ class CalibratedConsistent(CalibratedBlocks):
                 got=f"{parents.number} parents over {len(parents.of)} bins",
                 expected=f"each in one block with its children, over {bins} bins",
             )
+
+
+_remembered: deque[tuple[Blocks, npt.NDArray[np.uint64], npt.NDArray[np.int64], Measured]] = deque(maxlen=8)
+"""Parents depend on counts and cells alone, not on epsilon: those of the last blocks are kept."""
+
+
+@dataclass(frozen=True)
+class ConsistentAccounting(ByScales):
+    """See Accounting. Scales of consistent numbers are bounds of their expected absolute noise.
+
+    Raises UsageError for variances.
+    """
+
+    counts: Counts
+    bound: ContributionBound
+    tolerance: Mapping[Statistic, float]
+
+    name = CONSISTENT
+    composition = CalibratedConsistent.composition
+
+    def __post_init__(self) -> None:
+        if Statistic.VARIANCE in self.tolerance:
+            raise UsageError(
+                "the accounting consistent releases no variances",
+                got=", ".join(statistic.value for statistic in self.tolerance),
+                expected="means or vehicle means",
+                todo='release means alone, or choose accounting = "best"',
+            )
+
+    @cached_property
+    def measured(self) -> Measured:
+        """The blocks with the parents that are worth it."""
+        plain = blocks_of(self.counts, self.bound, self.tolerance)
+        cell, slot = self.counts.cell, self.counts.slot
+        for blocks, cells, slots, found in _remembered:
+            if blocks is plain and np.array_equal(cells, cell) and np.array_equal(slots, slot):
+                return found
+        means = Statistic.MEAN in self.tolerance
+        found = measure_parents(plain, self.counts, float(self.bound.upper), means=means)
+        _remembered.append((plain, cell, slot, found))
+        return found
+
+    def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
+        """See Accounting."""
+        found = self._blocks.scales(epsilon)
+        children = self.measured.parents.children
+        if len(children):
+            found[Statistic.MEAN][children] = self._combination.absolute / epsilon * (self._size + 1)
+        return found
+
+    def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
+        """See Accounting: bounds where a number is made consistent."""
+        found = self._blocks.errors(epsilon)
+        children = self.measured.parents.children
+        if len(children):
+            limit = np.full(len(children), Statistic.MEAN.largest(self.bound.upper) / 2)
+            found[Statistic.MEAN][children] = combination_absolute_error(
+                self._combination.absolute / epsilon, self._size, 1.0, limit, lattice=0.0
+            )
+        return found
+
+    def calibrate(self, loss: Loss) -> Calibrated:
+        """See Accounting."""
+        counts, bound = self.counts, self.bound
+        statistics, parents = self._blocks.statistics, self.measured.parents
+        width = self._blocks.half_widths(whole_steps(loss) / PICO)
+        units = [sums.unit(each, counts, bound) for each in statistics]
+        units.append(float(bound.step) / parents.records(counts.samples_per_bin))
+        of = set_with(parents, statistics, counts, bound)
+        noise = fitted(of, self.measured.blocks.block, width / np.concatenate(units), loss)
+        return CalibratedConsistent(PublicFacts(counts, bound), statistics, noise, parents)
+
+    def in_words(self) -> str:
+        """Return what the parents buy, in one sentence."""
+        found = self.measured
+        if not found.parents.number:
+            return f"none of {found.families} larger hexagons is worth measuring: this is plain block noise"
+        gain = 1 - float(np.median(found.gain))
+        return (
+            f"{found.parents.number} of {found.families} larger hexagons are measured as well: averages over "
+            f"them are {gain:.0%} less noisy than by plain blocks (median), other numbers "
+            f"{max(found.growth - 1, 0):.1%} noisier; vehicles that would lose less than the most lose more"
+        )
+
+    @cached_property
+    def _blocks(self) -> BlockAccounting:
+        """The items of the bins, with those of the parents after them."""
+        statistics = tuple(statistic for statistic in Statistic if statistic in self.tolerance)
+        return BlockAccounting(PublicFacts(self.counts, self.bound), self.measured.blocks, statistics)
+
+    @cached_property
+    def _combination(self) -> Combination:
+        """At epsilon 1."""
+        reach, bins = self._blocks.half_widths(1.0), self.counts.bins
+        above = reach[len(self.tolerance) * bins :]
+        return combine(
+            self.measured.parents, self.counts.samples_per_bin, np.concatenate([reach[:bins], above])
+        )
+
+    @cached_property
+    def _size(self) -> IntArray:
+        """d of the block of every child."""
+        return self.measured.blocks.size[self.measured.parents.children]

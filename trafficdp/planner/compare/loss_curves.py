@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trafficdp.errors import UsageError, positive
-from trafficdp.mechanisms.blocks.accounting import blocks_of
+from trafficdp.mechanisms.blocks.calibrated import blocks_of
 from trafficdp.model import Statistic
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.compare.full_comparison import MEANS, FullComparison, Limits, full_comparison

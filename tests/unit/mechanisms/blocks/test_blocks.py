@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.blocks import accounting, blocks
+from trafficdp.mechanisms.blocks import blocks, calibrated
 from trafficdp.mechanisms.blocks.blocks import best_blocks, clamped_error
 from trafficdp.mechanisms.blocks.bound import least_load
 from trafficdp.mechanisms.blocks.items import Items, items_of
@@ -255,14 +255,14 @@ def test_no_blocks_are_made_where_they_cannot_gain(monkeypatch, counts_of, bound
 def test_blocks_of_maps_that_are_only_looked_at_are_no_better_than_a_releases(
     monkeypatch, busy_and_light, bound_of
 ):
-    monkeypatch.setattr(accounting, "QUICK", 0)
-    monkeypatch.setattr(accounting, "_remembered", type(accounting._remembered)())
+    monkeypatch.setattr(calibrated, "QUICK", 0)
+    monkeypatch.setattr(calibrated, "_remembered", type(calibrated._remembered)())
     bound = bound_of(65)
-    looked_at = accounting.blocks_of(busy_and_light, bound, {MEAN: 1.0}, thorough=False)
-    released = accounting.blocks_of(busy_and_light, bound, {MEAN: 1.0})
+    looked_at = calibrated.blocks_of(busy_and_light, bound, {MEAN: 1.0}, thorough=False)
+    released = calibrated.blocks_of(busy_and_light, bound, {MEAN: 1.0})
     assert released.factor <= looked_at.factor
     # what a release found is taken from then on
-    assert accounting.blocks_of(busy_and_light, bound, {MEAN: 1.0}, thorough=False) is released
+    assert calibrated.blocks_of(busy_and_light, bound, {MEAN: 1.0}, thorough=False) is released
 
 
 @pytest.mark.parametrize("variance", [3.0, 60.0, 2000.0])
@@ -272,7 +272,7 @@ def test_products_are_priced_for_all_users_though_light_ones_are_passed_over(
     bound = bound_of(60)
     found = best_blocks(busy_and_light, bound, {MEAN: 1.0}, effort=500)
     everybody = replace(found, load=np.full_like(found.load, found.factor))
-    some = accounting.best_products(found, busy_and_light, bound, variance)
-    all_of_them = accounting.best_products(everybody, busy_and_light, bound, variance)
+    some = calibrated.best_products(found, busy_and_light, bound, variance)
+    all_of_them = calibrated.best_products(everybody, busy_and_light, bound, variance)
     assert some.ratio == all_of_them.ratio
     assert some.factor == pytest.approx(all_of_them.factor, rel=1e-12)

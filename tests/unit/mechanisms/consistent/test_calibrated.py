@@ -16,7 +16,7 @@ from scipy import stats
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Metered
-from trafficdp.mechanisms.blocks.accounting import blocks_of
+from trafficdp.mechanisms.blocks.calibrated import blocks_of
 from trafficdp.mechanisms.blocks.noise import BlockNoise
 from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent
 from trafficdp.mechanisms.consistent.parent_search import measure_parents
