@@ -27,10 +27,9 @@ import trafficdp
 from accuracy import with_few_vehicles_withheld
 from capmetro import config_of, files_of, page, samples_of
 from maps import CHECKING, CHOOSING
-from trafficdp.mechanisms.pooling import level
+from trafficdp.mechanisms.pooling import design
 from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
-from trafficdp.mechanisms.pooling.design import Design
-from trafficdp.mechanisms.pooling.level import Level
+from trafficdp.mechanisms.pooling.design import Design, Level
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.model import SlotKind, Statistic
@@ -58,15 +57,15 @@ def _without_slope() -> AbstractContextManager[Any]:
 
 
 def _equal_guess(self: Level) -> npt.NDArray[np.float64]:
-    return np.full(self.size, self.guessed**0.5 * level.CELL_SD * self.upper)
+    return np.full(self.size, self.guessed**0.5 * design.CELL_SD * self.upper)
 
 
 VARIANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     WHOLE: nullcontext,
     "no slope on records a vehicle": _without_slope,
-    "thin cells without hexagons above them": lambda: patch.object(level, "_above", lambda cells: None),
-    "no asking about bins": lambda: patch.object(level, "_bins", lambda cells: None),
-    "weights of thin cells by shares alone": lambda: patch.object(level, "MULTIPLICATIVE_STEPS", 0),
+    "thin cells without hexagons above them": lambda: patch.object(design, "_above", lambda cells: None),
+    "no asking about bins": lambda: patch.object(design, "_bins", lambda cells: None),
+    "weights of thin cells by shares alone": lambda: patch.object(design, "MULTIPLICATIVE_STEPS", 0),
     "every cell guessed as far from the slope": lambda: patch.object(
         Level, "cell_sd", property(_equal_guess)
     ),

@@ -8,7 +8,7 @@ A. Where the city lies. A vehicle's number is the average of its bins' means x_u
    [0, U]. c0 is the posterior mean under N(U/5, (U/6)^2).
 B. Level and slope on dwell: sum_g f1_ug (x_ug - c0) X_g, X_g = (1, log(N_g / L_g)) centred and scaled so that
    sum W X X' = n I. Many records a vehicle mean slow traffic: this covariate is the largest single gain.
-C. Cells (``level``): sum over the bins of cell c of f_uc (m_ug / m_uc)(x_ug - base_g) / s, where base_g is
+C. Cells (below): sum over the bins of cell c of f_uc (m_ug / m_uc)(x_ug - base_g) / s, where base_g is
    the map so far and s its level over U/5. Where cells are thin coarser hexagons are asked for before them,
    where bins are thick these after them.
 
@@ -20,9 +20,25 @@ m_ug = 1), and where data is thick how far cells lie from that, asked for as in 
 lengths of its numbers' intervals over twice the bound: c0 and base_g are kept in [0, U], so that every
 interval contains 0 (``measurement.sets``).
 
-Constants, in units of U: level 1/5, sd of single records 1/5, bound of B 1/5; those of C stand in ``level``.
+Constants, in units of U: level 1/5, sd of single records 1/5, bound of B 1/5; those of C stand below.
 They were chosen on ten days of Austin's buses (2015-03-07 to 2017-03-21); for these days nothing below is
 unbiased.
+
+# C, for the places of one level: cells, coarser hexagons, or bins (``Level``)
+
+**Levels.** r = n epsilon / C says how much can be learnt of C places (zCDP: n sqrt(2 rho) / (0.22 C)).
+Where cells have r >= 6, they alone are asked for. Where r is less, their ancestors come first, the finest of
+r >= 6 or else the coarsest of more than one; where bins themselves have r >= 12 (slots of a large fleet),
+cells come first and bins second. Of two levels the first is given 0.3 of C's part; each takes half of the
+guessed variance (sd times sqrt 1/2) and a bound T of sqrt 1/2 as much; the second asks about the map that
+the first left.
+
+**Weights.** f_uc follow the shares of records m_uc / N_c, every vehicle rescaled to expected l1 (zCDP: l2)
+length 1; where r < 6, ten multiplicative steps move them to where they earn most.
+
+T = 1.2 max(1, r/12)^0.4 without unit, in rho 0.7 of it in every round after the first of four; a cell of 30
+vehicles lies U/15 from the regression, in sd. Constants were chosen on days of Austin's buses: 2015-03-07,
+2016-11-24 to -27, 2017-03-16, 2017-03-21 and more.
 """
 
 from __future__ import annotations
@@ -33,15 +49,258 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Support
-from trafficdp.measurement.measure import Step
-from trafficdp.mechanisms.pooling.level import THICK, AskingOfCounts, Level, around, levels_of
-from trafficdp.model import ContributionBound, Counts, Statistic
+from trafficdp.measurement.measure import Step, plain
+from trafficdp.measurement.sets import GRAINS, Ball
+from trafficdp.mechanisms.pooling.asking import Asking, noise_for, noise_sd
+from trafficdp.model import (
+    ContributionBound,
+    Counts,
+    NeighbouringRelation,
+    Statistic,
+    Visits,
+    number_pairs,
+    resolution_of,
+)
 from trafficdp.privacy.loss import PICO, LossKind
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+RELATION = NeighbouringRelation.REPLACE_USER_VALUES
+RECORD_SD = 1 / 5
+CELL_SD, VEHICLES_SD = 1 / 15, 1 / 30
+"""Of U: how far the mean of a cell of 30 vehicles may be from the map so far, and how far the distance of its
+mean over vehicles from the city's, whose own sd is half of it (chosen on 2016-11-24 to -27)."""
+LEAST_UNIT = 1 / 3
+"""s, the city's level over U/5, counts as at least this: the charge of asking C is computed with it."""
+THIN, MULTIPLICATIVE_STEPS = 6.0, 10
+THICK = 12.0
+"""From this r on bins are asked for, and variances and means over vehicles not for the city alone."""
+ROUNDS, NARROWER = 4, 0.7
+"""Of Gaussian noise; T of a round over that of the one before: residuals about a better map are shorter. The
+second was chosen on 2015-03-07, 2016-11-24 to -27, 2017-03-16, 2017-03-21 and more."""
+FIRST, HALF = 0.3, 0.5
+"""Of two levels: what the first is given, and the part of the guessed variance that each takes."""
+
+
+class AskingOfCounts(Asking):
+    """An asking of which counts are public: who has which entries."""
+
+    def asked_sd(self, bound: float, part: int) -> float:
+        """Return the standard deviation of an asking's noise, in the unit of ``bound``."""
+        return noise_sd(self.kind, RELATION, part, bound)
+
+    def step(self, support: Support, bound: float, low: FloatArray, high: FloatArray, part: int) -> Step:
+        """Return the asking of vectors of at most ``bound`` with entries in ``low``..``high`` (E,), around 0.
+
+        What lies beyond the bound is of no use and not promised.
+        """
+        ends = [np.clip(np.abs(each) / bound * GRAINS, 0, GRAINS).astype(np.int64) for each in (low, high)]
+        ball = Ball(support, self.norm, bound, -ends[0], ends[1])
+        return plain(ball, noise_for(self.kind, RELATION, part, support.coordinates))
+
+
+@dataclass(frozen=True)
+class Level(AskingOfCounts):
+    """What is asked of ``places`` for ``part`` 10^-12 of a loss of ``kind``, r being ``strength``.
+
+    ``weighs``: the mean that is asked for, over records or over vehicles. ``guessed``: which part of the
+    variance that cells are guessed to have is these places', 1 for a level alone.
+    """
+
+    counts: Counts
+    bound: ContributionBound
+    kind: LossKind
+    places: Visits
+    part: int
+    strength: float
+    weighs: Statistic = Statistic.MEAN
+    guessed: float = 1.0
+
+    @cached_property
+    def count(self) -> IntArray:
+        """m_ug of every pair, shape (P,); 1 for a mean over vehicles."""
+        own = self.counts.count
+        return own if self.weighs is Statistic.MEAN else np.ones_like(own)
+
+    @property
+    def place(self) -> IntArray:
+        """The number of every bin's place, shape (G,)."""
+        return self.places.of_bin
+
+    @property
+    def size(self) -> int:
+        """C, the number of places."""
+        return len(self.places.cell)
+
+    @cached_property
+    def support(self) -> Support:
+        """Which vehicle was in which place: E entries."""
+        return Support(self.places.user, self.places.place, self.counts.users, self.size)
+
+    @property
+    def entry(self) -> IntArray:
+        """The entry of every pair, shape (P,)."""
+        return self.places.of_pair
+
+    def of_entries(self, value: FloatArray | IntArray) -> FloatArray:
+        """Return sums of ``value`` (P,) over an entry's pairs, shape (E,)."""
+        return np.bincount(self.entry, value, len(self.support.user)).astype(np.float64, copy=False)
+
+    @cached_property
+    def records(self) -> FloatArray:
+        """m_uc of every entry, shape (E,)."""
+        return self.of_entries(self.count)
+
+    @cached_property
+    def cell_sd(self) -> FloatArray:
+        """The guess of how far places lie from the map so far, shape (C,): rarely driven ones further."""
+        many = np.bincount(self.support.coordinate, minlength=self.size) / 30
+        sd = CELL_SD if self.weighs is Statistic.MEAN else VEHICLES_SD
+        return np.asarray(self.guessed**0.5 * sd * self.upper * np.clip(many**-0.5, 0.3, 3.0))
+
+    @cached_property
+    def reach(self) -> float:
+        """T, the bound of a vehicle's vector."""
+        return 1.2 * float(self.guessed**0.5 * max(1.0, self.strength / THICK) ** 0.4)
+
+    @property
+    def rounds(self) -> int:
+        """How often it is asked, about the newest map each time; for a variance once."""
+        return 1 if self.pure else ROUNDS
+
+    def reach_in(self, each: int) -> float:
+        """Return T of round ``each``, from 0 on."""
+        return self.reach * NARROWER**each
+
+    @cached_property
+    def weight(self) -> FloatArray:
+        """f_uc of every entry, shape (E,): expected length of a vehicle's vector 1."""
+        user, place, users = self.support.user, self.support.coordinate, self.support.users
+        whole: FloatArray = np.bincount(place, self.records, self.size).astype(np.float64)
+        spread = (RECORD_SD * self.upper) ** 2
+        expected = np.sqrt(self.cell_sd[place] ** 2 + spread / self.records)
+        share = self.records / whole[place]
+        if not self.pure:
+            length = np.sqrt(np.bincount(user, (share * expected) ** 2, users))
+            return np.asarray(share / length[user])
+        expected = 0.8 * expected
+        part = share * expected
+        part = part / np.bincount(user, part, users)[user]
+        noise = self.noise_sd(self.part) ** 2
+        bins: FloatArray = np.bincount(self.place, minlength=self.size).astype(np.float64)
+        for _ in range(MULTIPLICATIVE_STEPS if self.strength < THIN else 0):
+            gain = self._gain(part / expected, noise, bins, whole, spread) / expected
+            part = part * np.sqrt(np.maximum(gain, 1e-30))
+            part = np.maximum(part / np.bincount(user, part, users)[user], 1e-12)
+            part = part / np.bincount(user, part, users)[user]
+        return np.asarray(part / expected)
+
+    def _gain(
+        self, weight: FloatArray, noise: float, bins: FloatArray, whole: FloatArray, spread: float
+    ) -> FloatArray:
+        """The fall of sum B_c (posterior sd)_c for a little more of every weight, shape (E,)."""
+        place = self.support.coordinate
+        total = np.bincount(place, weight, self.size) + 1e-9
+        both = noise + np.bincount(place, weight**2 * spread / self.records, self.size)
+        left = np.maximum(both / total**2 - spread / whole, 1e-6)
+        prior = self.cell_sd**2
+        worth = bins * prior**1.5 / np.sqrt(left) / (prior + left) ** 1.5
+        slope = (both / total**3)[place] - weight * spread / self.records / total[place] ** 2
+        return np.asarray(worth[place] * slope)
+
+    @cached_property
+    def cell_weight(self) -> FloatArray:
+        """e_c, the sum of the vehicles' weights, shape (C,)."""
+        found = np.bincount(self.support.coordinate, self.weight, self.size)
+        return np.maximum(found, 1e-9)
+
+    @cached_property
+    def sampling(self) -> FloatArray:
+        """q_c: what a place's weighted mean is off its records' mean, a variance, shape (C,)."""
+        place = self.support.coordinate
+        squares = np.bincount(place, self.weight**2 / self.records, self.size) / self.cell_weight**2
+        spread = (RECORD_SD * self.upper) ** 2
+        rest = squares - 1 / np.bincount(place, self.records, self.size)
+        return np.asarray(np.maximum(rest * spread, 1e-3))
+
+    def noise_sd(self, part: int, each: int = 0) -> float:
+        """Return the standard deviation of the noise of round ``each`` for ``part``, in the unit of T."""
+        return self.asked_sd(self.reach_in(each), part)
+
+    @property
+    def rounds_sd(self) -> float:
+        """The standard deviation of the noise of all rounds together, in the unit of T."""
+        sd = [self.noise_sd(self.part // self.rounds, each) for each in range(self.rounds)]
+        return float(np.sum(np.power(sd, -2.0)) ** -0.5)
+
+    def asking(self, low: FloatArray, high: FloatArray, part: int, each: int = 0) -> Step:
+        """Return round ``each`` for ``part`` with entries in ``low``..``high`` (E,), around 0."""
+        return self.step(self.support, self.reach_in(each), low, high, part)
+
+    def dearest(self) -> list[Step]:
+        """Return every round with the longest intervals that earlier numbers can make of it."""
+        long, part = self.weight * self.upper / LEAST_UNIT, self.part // self.rounds
+        rounds = range(self.rounds)
+        return [self.asking(*around(long, self.reach_in(each)), part, each) for each in rounds]
+
+
+def levels_of(cells: Level) -> tuple[Level, ...]:
+    """Return what is asked instead of ``cells`` alone: themselves, or two levels, one after the other."""
+    above, bins = _above(cells), _bins(cells)
+    if above is not None:
+        return _halves(cells, above, cells.places)
+    return (cells,) if bins is None else _halves(cells, cells.places, bins)
+
+
+def _halves(cells: Level, *places: Visits) -> tuple[Level, ...]:
+    """Both levels, for the part of ``cells``."""
+    first = int(FIRST * cells.part)
+    return tuple(
+        replace(
+            cells,
+            places=each,
+            part=part,
+            strength=cells.strength * cells.size / len(each.cell),
+            guessed=HALF,
+        )
+        for each, part in zip(places, (first, cells.part - first), strict=True)
+    )
+
+
+def _above(cells: Level) -> Visits | None:
+    """The finest hexagons above thin ``cells`` of r >= THIN, or else the coarsest that are several."""
+    own, found = cells.places, None
+    finest = int(resolution_of(own.cell).min()) if cells.strength < THIN else 0
+    for resolution in reversed(range(finest)):
+        above, of_cell = np.unique(parents_of(own.cell, resolution), return_inverse=True)
+        if len(above) == 1:
+            break
+        of_cell = of_cell.ravel().astype(np.int64)
+        place, user, of_entry = number_pairs(of_cell[own.place], own.user, len(above), cells.counts.users)
+        found = Visits(above, of_cell[own.of_bin], place, user, of_entry[own.of_pair])
+        if cells.strength * cells.size >= THIN * len(above):
+            break
+    return found
+
+
+def _bins(cells: Level) -> Visits | None:
+    """Every bin as a place of its own, where bins are thick and not cells themselves."""
+    counts = cells.counts
+    if counts.bins == cells.size or cells.strength * cells.size < THICK * counts.bins:
+        return None
+    bins, pairs = (np.arange(many, dtype=np.int64) for many in (counts.bins, counts.pairs))
+    return Visits(bins.astype(np.uint64), bins, counts.bin_index, counts.user_index, pairs)
+
+
+def around(length: FloatArray, bound: float) -> tuple[FloatArray, FloatArray]:
+    """Return an interval that is at least as long, in grains, as any of this length that holds 0."""
+    half = length / 2 * (1 + 2.0**-30) + bound / GRAINS
+    return half, half
+
+
 LEVEL = SLOPE_BOUND = 1 / 5
 VARIANCE_SHARE = 0.3
 VEHICLES_SHARE, THICK_VEHICLES_SHARE = 0.1, 0.25

@@ -30,8 +30,15 @@ import numpy.typing as npt
 
 from trafficdp.measurement.measure import Measure
 from trafficdp.measurement.sets import GRAINS
-from trafficdp.mechanisms.pooling.design import LEVEL, SLOPE_BOUND, Design
-from trafficdp.mechanisms.pooling.level import LEAST_UNIT, RECORD_SD, VEHICLES_SD, Level
+from trafficdp.mechanisms.pooling.design import (
+    LEAST_UNIT,
+    LEVEL,
+    RECORD_SD,
+    SLOPE_BOUND,
+    VEHICLES_SD,
+    Design,
+    Level,
+)
 from trafficdp.model import Statistic
 
 if TYPE_CHECKING:

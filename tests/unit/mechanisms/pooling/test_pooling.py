@@ -11,7 +11,7 @@ from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Metered
 from trafficdp.measurement.sets import GRAINS
-from trafficdp.mechanisms.pooling import estimates, level
+from trafficdp.mechanisms.pooling import design, estimates
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.pooling.design import Design
 from trafficdp.mechanisms.pooling.estimates import expected_error, flat_error, pooled
@@ -271,7 +271,7 @@ def test_thin_cells_lean_on_the_hexagons_above_them(bound_of, kind, monkeypatch)
         return len(design.levels), np.mean(np.abs(np.stack(drawn) - truth / 10))
 
     many, near = off()
-    monkeypatch.setattr(level, "THIN", 0.0)
+    monkeypatch.setattr(design, "THIN", 0.0)
     alone, far = off()
     assert (many, alone) == (2, 1)
     assert near < 0.75 * far
