@@ -359,7 +359,8 @@ def test_mechanisms_are_compared_in_rho_and_nothing_is_spent(concentrated, run):
         ]
         for offer in offers.values():
             assert 0 < float(offer["loss"]) <= 2
-            assert 0 < offer["simulated_error"] <= offer["worst_error"]
+            # some forty tries: near a bound that is attained their mean may lie above it
+            assert 0 < offer["simulated_error"] <= 1.3 * offer["worst_error"]
         # of PLAN counts prove nothing
         if each["statistic"] == "mean":
             assert each["auto"] == "gaussian_twin"
