@@ -84,8 +84,8 @@ class CalibratedHidden(CalibratedWhole):
         "askings add up to the loss stated, which every possible vehicle is charged, whoever is in the data"
     )
     distribution: ClassVar[str] = (
-        "a posterior mean of noisy sums over vehicles (the fleet, weights, residuals); where many drive, as the "
-        "noisy weights say, a slower speed is expected before residuals are looked at"
+        "a posterior mean of noisy sums over vehicles (the fleet, weights, residuals); where many drive, as "
+        "the noisy weights say, a slower speed is expected before residuals are looked at"
     )
     intervals: ClassVar[str] = (
         "calibrated: covers the mean of at least 95 % of hexagons on average on days of Austin that chose "
