@@ -39,9 +39,8 @@ from capmetro import CONFIG, DAYS, config_of, files_of, samples_of
 from presence import total_of
 from trafficdp.binning.declared import declared_bins
 from trafficdp.errors import TrafficdpError
-from trafficdp.mechanisms.pooling.hidden_asking import asked
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import hidden_map
+from trafficdp.mechanisms.pooling.hidden_map import asked, hidden_map
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise

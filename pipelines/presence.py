@@ -23,9 +23,8 @@ import numpy as np
 import trafficdp
 from capmetro import CONFIG, DAYS, files_of, page, samples_of
 from trafficdp.binning.declared import declared_bins
-from trafficdp.mechanisms.pooling.hidden_asking import asked, asked_fleet
 from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, RELATION, HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import city_of, hidden_map
+from trafficdp.mechanisms.pooling.hidden_map import asked, asked_fleet, city_of, hidden_map
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise

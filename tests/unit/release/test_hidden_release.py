@@ -31,7 +31,7 @@ from trafficdp.export import write
 from trafficdp.export.files import tables
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.files.tables import geoparquet_bytes
-from trafficdp.mechanisms.pooling import hidden_asking, hidden_calibrated
+from trafficdp.mechanisms.pooling import hidden_calibrated, hidden_map
 from trafficdp.model import Statistic
 from trafficdp.planner.allocation import allocate, judge
 from trafficdp.privacy.conversion import gaussian_to_approx, zcdp_to_approx
@@ -127,8 +127,8 @@ def test_an_asking_that_nobody_paid_for_is_refused_before_the_charge(hidden, mon
 
     def twice(design, contributions, measure):
         rehearsed.append((design.size, contributions.counts.pairs))
-        hidden_asking.asked_fleet(design, contributions, measure)
-        return hidden_asking.asked(design, contributions, measure)
+        hidden_map.asked_fleet(design, contributions, measure)
+        return hidden_map.asked(design, contributions, measure)
 
     monkeypatch.setattr(hidden_calibrated, "asked", twice)
     before = hidden.dump()

@@ -17,17 +17,20 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.mechanisms.pooling.calibrated import CITATION
-from trafficdp.mechanisms.pooling.hidden_asking import asked
-from trafficdp.mechanisms.pooling.hidden_counts import COUNTED, CountAnswers, counted, usual_error
 from trafficdp.mechanisms.pooling.hidden_design import RELATION, HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import (
     CALIBRATED_LEVEL,
+    COUNTED,
     Answers,
     City,
+    CountAnswers,
+    asked,
+    counted,
     fed_back,
     hidden_map,
     likely_error,
     likely_variance,
+    usual_error,
 )
 from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale
 from trafficdp.mechanisms.protocol import (

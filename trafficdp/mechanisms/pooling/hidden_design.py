@@ -18,7 +18,7 @@ answers (``hidden_map``) is free. *Proof.* ``measurement.sets`` and ``measuremen
    Every round's C is 0.8 of the one before: the better the map, the shorter are residuals, and the noise.
 3. *Variance,* if asked for: the squares of a vehicle's records about the map, over what the map's level makes
    likely, less 1, cut to -1..1: one number a vehicle.
-4. *Counts,* if asked for (``hidden_counts``): how long vehicles' vectors are, then these.
+4. *Counts,* if asked for (``hidden_map.counted``): how long vehicles' vectors are, then these.
 
 A place is a hexagon, over all slots together, or, ``apart``, a hexagon in one slot.
 C and p grow with the fleet that the first answer tells of (``hidden_map.city_of``). Shares are 5, 16 and

@@ -1,4 +1,7 @@
-"""From noisy answers to a map, its intervals and a variance: nothing here sees a value, everything is free.
+"""What ``hidden_design`` asks vehicles, and the map, intervals, variance and counts that answers make.
+
+Only the askings, from ``asked`` on, see values: a vehicle's vectors follow from its own records and the
+answers before. All above them sees a design and answers alone, and is free.
 
 **Lift.** W+ is the posterior mean of a place's weight under a flat prior on weights above 0. All noise of a
 round is alike, so residuals where little weight is are made longer before it, and others shorter:
@@ -29,23 +32,41 @@ on days of Austin that chose nothing. Where W <= q_W nothing is known, and it is
 
 **Variance.** a times what the map's level makes likely, (U^2/30) (c/(U/5)) clip(K/c, 0.2, 3)^(1/4); a is one
 number for the city, the posterior mean under N(1, 1/4).
+
+**Counts.** Numbers of vehicles and of records: two more askings, with a share of their own. A vehicle's
+vector of 1 in every place that it visits, and of its numbers of records there, may be as long as anything. So
+first its two lengths are asked for, as logarithms to base 2 over their ranges, cut to 0..1; their means,
+under N(prior, sd^2), say what is usual. Then both vectors are asked for, clipped to twice the usual length
+(``HiddenDesign``: what they cost does not depend on it). All bounds follow from noisy answers.
+
+**Theorem (ADD_OR_REMOVE_USER).** As in ``hidden_design``: every vector is a function of one vehicle's records
+and of answers before. What is guaranteed is about clipped vectors: y +- q sd holds their exact sum with the
+level, every place and store; a vehicle longer than the clip counts as less, so low ends hold for the number
+itself. Published is the posterior mean under an exponential law of the mean that all answers have: never
+below 0, near it where nothing stands out of the noise.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
+from trafficdp.measurement.measure import Measure
 from trafficdp.measurement.sets import GRAINS
-from trafficdp.mechanisms.pooling.hidden_counts import CountAnswers, reach_of
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
+from trafficdp.model import number_pairs
 from trafficdp.privacy.loss import LossKind
+from trafficdp.sensitive.values import Contributions, Entries
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+COUNTED = ("vehicles", "records")
+RANGES, PRIORS, PRIOR_SDS = (8.0, 20.0), (2.5, 7.0), (1.0, 2.0)
+"""Of both lengths, as logarithms to base 2: the largest, what is usual, how sure that is. Round numbers."""
 FIRST_GUESS = 1 / 5
 """Of the centre, in units of U; so are all but the last three of those below."""
 CENTRE_SD = 1 / 12
@@ -327,3 +348,175 @@ def _variance(design: HiddenDesign, answers: Answers, mean: FloatArray) -> Float
     noise = (design.sd(2 + design.rounds, 1.0) / many) ** 2
     city = max(1 + float(answers.spread[0]) / GRAINS / many * prior / (prior + noise), 0.0)
     return np.minimum(city * likely_variance(design, answers.city, mean), mean * (design.upper - mean))
+
+
+@dataclass(frozen=True)
+class CountAnswers:
+    """What was drawn, in grains: ``lengths`` (2,), ``counted`` (2, H); ``reach`` (2,): the clips they set."""
+
+    lengths: IntArray
+    reach: FloatArray
+    counted: IntArray
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Numbers over H places with both ends of their interval, and how far off they are expected to be."""
+
+    value: FloatArray
+    low: FloatArray
+    high: FloatArray
+    error: FloatArray
+
+
+def lengths_of(vectors: FloatArray) -> FloatArray:
+    """Return what is asked of vehicles whose two vectors have the lengths ``vectors`` (2, n), in 0..1."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.clip(np.log2(vectors) / np.array(RANGES)[:, None], 0.0, 1.0))
+
+
+def reach_of(design: HiddenDesign, lengths: IntArray, vehicles: float) -> FloatArray:
+    """Return the two clips, by the noisy ``lengths`` (2,) and number of ``vehicles``."""
+    ranges, prior, sd = np.array(RANGES), np.array(PRIORS), np.array(PRIOR_SDS)
+    noise = design.sd(design.of_counts, design.lengths_bound) * ranges / vehicles
+    found = lengths / GRAINS * design.lengths_bound * ranges / vehicles
+    usual = prior + np.clip(found - prior, -ranges, ranges) * sd**2 / (sd**2 + noise**2)
+    return np.asarray(2.0 ** np.clip(usual + 1, 0.0, ranges))
+
+
+def usual_error(design: HiddenDesign) -> dict[str, float]:
+    """Return how far the noise of a usual fleet puts both counts of a place off: known before it is asked."""
+    reach = 2.0 ** (np.array(PRIORS) + 1)
+    numbered = zip(COUNTED, reach.tolist(), (1, 2), strict=True)
+    return {
+        name: float(np.sqrt(2 / np.pi)) * design.sd(design.of_counts + each, own)
+        for name, own, each in numbered
+    }
+
+
+def counted(design: HiddenDesign, answers: CountAnswers, level: float) -> dict[str, Counted]:
+    """Return both counts of every place, from the answers alone."""
+    found = {}
+    tail = -np.log1p(-level) / np.sqrt(2) if design.pure else float(ndtri((1 + level) / 2))
+    for number, name in enumerate(COUNTED):
+        reach = float(answers.reach[number])
+        sd = design.sd(design.of_counts + 1 + number, reach)
+        answer = answers.counted[number] * (reach / GRAINS)
+        mean = max(float(answer.mean()), sd / np.sqrt(len(answer)))
+        z = np.maximum((answer - sd**2 / mean) / sd, -30.0)
+        value = sd * (z + np.exp(-z * z / 2) / np.sqrt(2 * np.pi) / ndtr(z))
+        error = np.minimum(np.sqrt(2 / np.pi) * sd, mean)
+        low, high = np.maximum(answer - tail * sd, 0.0), np.maximum(answer + tail * sd, 0.0)
+        found[name] = Counted(
+            value, np.minimum(low, value), np.maximum(high, value), np.full(len(answer), error)
+        )
+    return found
+
+
+def asked(design: HiddenDesign, contributions: Contributions, measure: Measure) -> Answers:
+    """Ask all, and return the answers. Records elsewhere count as none."""
+    counts = contributions.counts
+    user, place, records, speed = _by_place(design, contributions)
+    fleet = _asked_fleet(design, user, speed, counts.users, measure)
+    city = city_of(design, fleet)
+
+    own_weight = records**city.power
+    length = _by_user(user, own_weight**design.norm, counts.users) ** (1 / design.norm)
+    own_weight = own_weight / length[user]
+    many = design.size
+    weight = measure.measure(design.step(1, many, 1.0), Entries(user, place, own_weight))
+
+    lift, lifted = lift_of(design, weight), lifted_weight(design, weight)
+    residual, maps = np.zeros((design.rounds, many), dtype=np.int64), np.zeros((design.rounds, many))
+    newest = centres_of(design, city, weight)
+    for each in range(design.rounds):
+        maps[each] = newest
+        off = Entries(user, place, lift[place] * own_weight * (speed - newest[place]))
+        residual[each] = measure.measure(design.step(2 + each, many, city.reach_in(each)), off)
+        newest = next_map(design, city, lifted, residual[: each + 1], maps[: each + 1])
+    nothing = np.zeros(0, dtype=np.int64)
+    answers = Answers(fleet, city, weight, residual, maps, nothing)
+    if design.variance:
+        answers = replace(answers, spread=_asked_spread(design, answers, contributions, measure))
+    if design.counts:
+        vectors = Entries(user, place, np.ones(len(user))), Entries(user, place, records.astype(np.float64))
+        answers = replace(answers, counts=_asked_counts(design, vectors, city.vehicles, measure))
+    return answers
+
+
+def _asked_counts(
+    design: HiddenDesign, vectors: tuple[Entries, Entries], vehicles: float, measure: Measure
+) -> CountAnswers:
+    own, which = np.unique(vectors[0].user, return_inverse=True)
+    size = [np.bincount(which, each.value**design.norm, len(own)) ** (1 / design.norm) for each in vectors]
+    lengths = measure.measure(
+        design.step(design.of_counts, 2, design.lengths_bound),
+        Entries(np.tile(own, 2), np.repeat([0, 1], len(own)), lengths_of(np.stack(size)).ravel()),
+    )
+    reach = reach_of(design, lengths, vehicles)
+    found = [
+        measure.measure(design.step(design.of_counts + 1 + each, design.size, float(reach[each])), vector)
+        for each, vector in enumerate(vectors)
+    ]
+    return CountAnswers(lengths, reach, np.stack(found))
+
+
+def _asked_spread(
+    design: HiddenDesign, answers: Answers, contributions: Contributions, measure: Measure
+) -> IntArray:
+    counts, unit, city = contributions.counts, float(design.bound.step), answers.city
+    at, there = _where(design, contributions)
+    user, place, entry = number_pairs(counts.user_index[there], at[there], counts.users, design.size)
+    sizes = (counts.count, contributions.total, contributions.total_of_squares)
+    records, total, squares = (np.bincount(entry, each[there], len(user)) for each in sizes)
+    own = np.unique(user)
+    found = map_of(design, answers)
+    about = (squares * unit - 2 * found[place] * total) * unit / records + found[place] ** 2
+    relative = about / likely_variance(design, city, found)[place]
+    share = records / _by_user(user, records, counts.users)[user]
+    far = np.clip(_by_user(user, share * relative, counts.users)[own] - 1, -1.0, 1.0)
+    one = Entries(own, np.zeros(len(own), dtype=np.int64), far)
+    return measure.measure(design.step(2 + design.rounds, 1, 1.0), one)
+
+
+def asked_fleet(design: HiddenDesign, contributions: Contributions, measure: Measure) -> IntArray:
+    """Ask how many vehicles there are, as far as they are fast and as far as they are slow, shape (2,)."""
+    user, _, _, speed = _by_place(design, contributions)
+    return _asked_fleet(design, user, speed, contributions.counts.users, measure)
+
+
+def _asked_fleet(
+    design: HiddenDesign, user: IntArray, speed: FloatArray, users: int, measure: Measure
+) -> IntArray:
+    """Ask about means over a vehicle's places: over records they would be those of where it waits."""
+    own, guess = np.unique(user), FIRST_GUESS * design.upper
+    mean = _by_user(user, speed, users)[own] / np.bincount(user, minlength=users)[own]
+    lean = np.clip((mean - guess) / guess, -1.0, 1.0)
+    both = Entries(
+        np.tile(own, 2), np.repeat([0, 1], len(own)), np.concatenate([(1 + lean) / 2, (1 - lean) / 2])
+    )
+    return measure.measure(design.step(0, 2, 1.0), both)
+
+
+def _by_place(
+    design: HiddenDesign, contributions: Contributions
+) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+    """Vehicle, place, records and mean speed of every place of a vehicle that is asked about."""
+    counts, unit = contributions.counts, float(design.bound.step)
+    at, there = _where(design, contributions)
+    user, place, entry = number_pairs(counts.user_index[there], at[there], counts.users, design.size)
+    records, total = (
+        np.bincount(entry, each[there], len(user)) for each in (counts.count, contributions.total)
+    )
+    return user, place, records, total * unit / records
+
+
+def _where(design: HiddenDesign, contributions: Contributions) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+    """The place of every pair, shape (P,), and whether it is one that is asked about."""
+    counts = contributions.counts
+    at, there = design.where(counts.cell, counts.slot)
+    return at[counts.bin_index], there[counts.bin_index]
+
+
+def _by_user(user: IntArray, values: npt.NDArray[Any], users: int) -> FloatArray:
+    return np.bincount(user, values, users).astype(np.float64)

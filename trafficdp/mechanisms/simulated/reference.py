@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.cells import area_km2, cells_of, resolutions_of
-from trafficdp.mechanisms.pooling.hidden_asking import asked, asked_fleet
 from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import city_of, map_of
+from trafficdp.mechanisms.pooling.hidden_map import asked, asked_fleet, city_of, map_of
 from trafficdp.mechanisms.simulated.skill import Skill
 from trafficdp.model import ContributionBound, number_pairs
 from trafficdp.noise.source import SimulatedNoise

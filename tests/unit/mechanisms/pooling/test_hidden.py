@@ -11,9 +11,8 @@ from trafficdp.measurement.laws import Gaussian, Laplace
 from trafficdp.measurement.measure import Metered
 from trafficdp.measurement.sets import GRAINS, HiddenBall
 from trafficdp.mechanisms.pooling import hidden_map as maps
-from trafficdp.mechanisms.pooling.hidden_asking import asked
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import City, hidden_map, target_interval
+from trafficdp.mechanisms.pooling.hidden_map import City, asked, hidden_map, target_interval
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.conversion import LEAST_SD
