@@ -24,6 +24,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -269,6 +270,7 @@ def arrivals():
 AT = np.array([1, 2, 16, 17, 100, 255, 256, 384])
 
 
+@cache
 def methods():
     stream = arrivals()
     return [*paper_methods(stream, 30.0, 0.05), *better_methods(stream, 30.0, 0.05, "1e-6")]

@@ -53,12 +53,6 @@ def live_city(city, small_city):
     return streamed(city)
 
 
-@pytest.fixture
-def quiet(monkeypatch):
-    """Noise that is 0, through a door that only tests open."""
-    monkeypatch.setattr(streaming.LiveStream, "_noise", lambda self: NoNoise())
-
-
 def hear(_):
     return None
 
@@ -67,40 +61,50 @@ def play(city, workspace=None, files=None):
     live = (workspace or city.open()).live()
     live.begin()
     replay_files(live, files or [city.days[1]], 0, tell=hear, warn=hear)
-    return live
+    return live.specification
 
 
 def stream_a_day(city, write_config):
     write_config(city.folder, budget=10, last="2026-03-03")
-    play(streamed(city))
+    return play(streamed(city))
+
+
+def stream_quietly(city, write_config):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(streaming.LiveStream, "_noise", lambda self: NoNoise())
+        stream_a_day(city, write_config)
 
 
 @pytest.fixture
 def played(prepared, small_city):
-    """The city of ``live_city`` after its whole stream; for tests that only look or tamper."""
+    """The city of ``live_city`` after its whole stream; for tests that look, tamper or go on."""
     return prepared(stream_a_day, small_city.write_config)[0]
+
+
+@pytest.fixture
+def quiet(prepared, small_city):
+    """The same where noise was 0, through a door that only tests open."""
+    return prepared(stream_quietly, small_city.write_config)[0]
 
 
 def ledger_kinds(city):
     return [json.loads(entry)["kind"] for (entry,) in city.sql("SELECT entry FROM ledger ORDER BY sequence")]
 
 
-def test_a_stream_is_charged_once_and_before_its_first_publication(live_city):
-    play(live_city)
-    kinds = ledger_kinds(live_city)
+def test_a_stream_is_charged_once_and_before_its_first_publication(played):
+    kinds = ledger_kinds(played)
     assert kinds[0] == "stream"
     assert kinds.count("stream") == 1
     assert kinds[1:-1] == ["stream_publication"] * (len(kinds) - 2)
     assert kinds[-1] == "stream_end"
-    charges = live_city.sql(
+    charges = played.sql(
         "SELECT count(*), count(DISTINCT vehicle_id), min(loss_pico), max(loss_pico) FROM vehicle_charges"
     )
     assert charges == [(11, 11, 8 * 10**12, 8 * 10**12)]
 
 
-def test_without_noise_the_last_map_is_that_of_the_fixes(live_city, quiet):
-    play(live_city)
-    rows = [line.split(",") for line in live_city.days[1].read_text().splitlines()[1:]]
+def test_without_noise_the_last_map_is_that_of_the_fixes(quiet):
+    rows = [line.split(",") for line in quiet.days[1].read_text().splitlines()[1:]]
     speeds = {}
     for plate, _, latitude, longitude, speed in rows:
         place = speeds.setdefault((latitude, longitude), ([], set()))
@@ -111,7 +115,7 @@ def test_without_noise_the_last_map_is_that_of_the_fixes(live_city, quiet):
         for each, cars in speeds.values()
         if len(cars) >= 3
     )
-    found = live_city.sql(
+    found = quiet.sql(
         "SELECT speed_mean_kmh, speed_variance_kmh2 FROM latest_cells "
         "WHERE speed_mean_kmh IS NOT NULL ORDER BY 1",
         database="released",
@@ -119,19 +123,15 @@ def test_without_noise_the_last_map_is_that_of_the_fixes(live_city, quiet):
     assert np.array(found) == pytest.approx(np.array(expected), abs=2e-3)
 
 
-def test_what_is_live_has_the_properties_of_an_exported_map(live_city, small_city):
-    live = play(live_city)
-    folder = live_city.store / "releases" / "s0001"
+def test_what_is_live_has_the_properties_of_an_exported_map(prepared, released, small_city):
+    played, specification = prepared(stream_a_day, small_city.write_config)
+    folder = played.store / "releases" / "s0001"
     document = json.loads((folder / "live.geojson").read_text(encoding="utf-8"))
     assert document["trafficdp"]["stream"]["publication"] == len(
-        live_city.sql("SELECT * FROM stream_publications")
+        played.sql("SELECT * FROM stream_publications")
     )
     assert document["trafficdp"]["privacy"]["epsilon"] == "8"
-    other = small_city.City(live_city.folder.parent / "other", last="2026-03-03")
-    workspace = other.open()
-    workspace.ingest([other.days[1]])
-    workspace.release(again=True, force=True)
-    exported = json.loads((other.store / "releases" / "r0001" / "map.geojson").read_text(encoding="utf-8"))
+    exported = json.loads((released.store / "releases" / "r0001" / "map.geojson").read_text(encoding="utf-8"))
     keys = [list(each["features"][0]["properties"]) for each in (document, exported)]
     assert keys[0] == keys[1]
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
@@ -142,7 +142,7 @@ def test_what_is_live_has_the_properties_of_an_exported_map(live_city, small_cit
         manifest["mechanisms"][0]["mechanism"] == streaming.StreamSpecification.__module__
         or manifest["mechanisms"]
     )
-    assert live.specification.allowance.touches == said["nodes_per_vehicle"]
+    assert specification.allowance.touches == said["nodes_per_vehicle"]
 
 
 def test_analysts_see_every_publication_and_one_epsilon(played):
@@ -198,10 +198,8 @@ def test_a_tampered_vault_does_not_verify(played, statement):
     assert bool(failed) == bool(TAMPERED[statement])
 
 
-def test_noise_of_nodes_that_is_not_what_was_charged_does_not_verify(live_city, monkeypatch):
-    monkeypatch.setattr(streaming.LiveStream, "_noise", lambda self: NoNoise())
-    play(live_city)
-    checks = live_city.open().verify("s0001")
+def test_noise_of_nodes_that_is_not_what_was_charged_does_not_verify(quiet):
+    checks = quiet.open().verify("s0001")
     # few nodes are kept, enough to find that there is no noise at all
     assert [check.name for check in checks if not check.passed] == [
         "the noise of the nodes has the law that was charged (half of it is found with probability 0.09)"
@@ -222,27 +220,25 @@ def test_a_tampered_file_and_less_noise_do_not_verify(played):
     }
 
 
-def test_a_stream_that_is_over_is_not_charged_again_by_mistake(live_city):
-    play(live_city)
+def test_a_stream_that_is_over_is_not_charged_again_by_mistake(played):
     with pytest.raises(UsageError, match="over"):
-        live_city.open().live().begin()
+        played.open().live().begin()
     # the same vehicles have 2 of 10 left: a release of 8 is refused
-    workspace = live_city.open()
-    workspace.ingest([live_city.days[1]])
+    workspace = played.open()
+    workspace.ingest([played.days[1]])
     with pytest.raises(InsufficientBudgetError):
         workspace.release(again=True, force=True)
-    assert ledger_kinds(live_city).count("stream") == 1
+    assert ledger_kinds(played).count("stream") == 1
 
 
-def test_another_stream_leaves_out_who_cannot_pay(live_city):
-    play(live_city)
-    live = live_city.open().live(again=True)
+def test_another_stream_leaves_out_who_cannot_pay(played):
+    live = played.open().live(again=True)
     assert live.begin().release_id == "s0002"
-    arrival = live.read(live_city.days[1], digest_of(live_city.days[1], live.key))
+    arrival = live.read(played.days[1], digest_of(played.days[1], live.key))
     progress = live.take([arrival], live=False)
     assert progress.fates["accepted"] == 0
     assert progress.fates["no_budget"] > 0
-    spent = live_city.sql(
+    spent = played.sql(
         "SELECT max(total) FROM "
         "(SELECT sum(loss_pico)::BIGINT AS total FROM vehicle_charges GROUP BY vehicle_id)"
     )
@@ -399,18 +395,15 @@ def test_a_vault_from_an_old_backup_publishes_nothing(live_city):
         live_city.open().live().begin()
 
 
-def test_a_release_beside_a_stream_keeps_its_publications(live_city):
-    play(live_city)
-    config = live_city.config.read_text(encoding="utf-8")
-    live_city.config.write_text(
+def test_a_release_beside_a_stream_keeps_its_publications(played):
+    config = played.config.read_text(encoding="utf-8")
+    played.config.write_text(
         config.replace("epsilon_per_vehicle = 10", "epsilon_per_vehicle = 20"), encoding="utf-8"
     )
-    workspace = live_city.open()
-    workspace.ingest([live_city.days[1]])
+    workspace = played.open()
+    workspace.ingest([played.days[1]])
     workspace.release(again=True, force=True)
     assert all(check.passed for check in workspace.verify("r0001"))
     assert all(check.passed for check in workspace.verify("s0001"))
-    manifest = json.loads(
-        (live_city.store / "releases" / "r0001" / "manifest.json").read_text(encoding="utf-8")
-    )
+    manifest = json.loads((played.store / "releases" / "r0001" / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["accounting"]["sum_of_maxima_before"] == "8"
