@@ -372,13 +372,16 @@ def map_page() -> type[MapPage]:
 
 @pytest.fixture
 def drawn(chromium, tmp_path):
-    """``drawn(release)``: the map of ``release`` in the browser; afterwards, that nothing was wrong."""
+    """``drawn(release)``: the whole map of ``release`` in the browser; afterwards, that nothing was wrong."""
     pages = []
 
     def drawn(release, width=1440, **options):
         (tmp_path / "map.html").write_bytes(html_bytes(release))
         page = chromium.new_page(viewport={"width": width, "height": HEIGHTS[width]}, **options)
         pages.append(MapPage(page).go((tmp_path / "map.html").as_uri()))
+        assert page.get_attribute("html", "data-drawn") == str(len(np.unique(release.cell)))
+        first = (release.slot == release.slot[0]).sum()
+        assert pages[-1].text("#summary").startswith(f"{first} hexagons: ")
         return pages[-1]
 
     yield drawn
