@@ -272,9 +272,18 @@ def test_a_release_is_added_to_a_copy_and_says_what_a_build_says(released, monke
         "ALTER TABLE kept_cells DROP COLUMN publication",
     ],
 )
-def test_a_file_that_is_not_what_it_should_be_is_built_anew(released, broken):
+def test_nothing_is_added_to_a_file_that_is_not_what_it_should_be(released, release, broken):
     with duckdb.connect(str(released.released)) as connection:
         connection.execute(broken)
+    before = released.released.read_bytes()
+    other = replace(release, id="r0002")
+    assert not room.append_release(released.store, other, epsilon_of(other), {"r0001": False})
+    assert released.released.read_bytes() == before
+
+
+def test_a_file_that_nothing_can_be_added_to_is_built_anew(released):
+    with duckdb.connect(str(released.released)) as connection:
+        connection.execute("UPDATE releases SET status = 'withdrawn'")
     workspace = released.open()
     workspace.release(4, force=True)
     for name in ("r0001", "r0002"):

@@ -117,13 +117,13 @@ def test_a_piped_script_mixes_free_and_priced_statements(city, command, monkeypa
     assert "answered before" in done.out
 
 
-def test_the_shell_runs_as_the_analyst_and_sees_what_it_released(city, script, command):
-    command("sql", MEAN, *AS)
-    wider = MEAN.replace("epsilon = 6", "epsilon = 0.5")
+def test_the_shell_runs_as_the_analyst_and_sees_what_it_released(released, script):
+    released.config.write_text(released.config.read_text() + MORE)
+    asked = MEAN.replace("epsilon = 6", "epsilon = 0.5")
     here, there = pty.openpty()
     shell = subprocess.Popen([script, "sql", *AS], stdin=there, stdout=there, stderr=there, close_fds=True)
     os.close(there)
-    os.write(here, f"{wider};\nSELECT max(release_id) AS newest FROM cells;\n\\q\n".encode())
+    os.write(here, f"{asked};\nSELECT max(release_id) AS newest FROM cells;\n\\q\n".encode())
     said = b""
     try:
         while piece := os.read(here, 1 << 16):
