@@ -1,11 +1,6 @@
 """Questions are charged once, in the name of who asks: the same again is free, whatever dies or races."""
 
-import shutil
-import signal
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -138,46 +133,23 @@ def test_spending_is_shown_for_every_analyst(city, clause, mean):
     assert newsroom.sum_of_maxima == one.charged
 
 
-DIES = """
-import os, signal, sys
-import trafficdp.workspace
-from trafficdp.release import curator
-
-question, *where = sys.argv[1:]
-for boundary, config in zip(where[::2], where[1::2], strict=True):
-    child = os.fork()
-    if child == 0:
-        curator.reached = lambda name: name == boundary and os.kill(os.getpid(), signal.SIGKILL)
-        trafficdp.open(config).ask(question, analyst="newsroom")
-        os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-DIED_AT = ("charged", "values drawn", "values committed")
-"""Of the release's boundaries; tests/crash dies at all of them."""
+class Died(BaseException):
+    """What is raised where a process would die; test_quantiles.py kills one, tests/crash kills everywhere."""
 
 
-@pytest.fixture(scope="session")
-def died(small_city, tmp_path_factory, _asked_city, clause, mean):
-    """{boundary: the city in which a question was killed there}; the children share one start of Python."""
-    folder = tmp_path_factory.mktemp("died")
-    cities = {
-        boundary: small_city.at(Path(shutil.copytree(_asked_city, folder / boundary))) for boundary in DIED_AT
-    }
-    where = [text for boundary, city in cities.items() for text in (boundary, str(city.config))]
-    command = [sys.executable, "-c", DIES, clause + mean, *where]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    assert done.stdout.split() == [str(-signal.SIGKILL)] * len(cities), done.stderr
-    return cities
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("died")
-@pytest.mark.parametrize("boundary", DIED_AT)
-def test_a_process_killed_after_the_charge_is_finished_by_the_next_command(
-    died, small_city, clause, mean, boundary
+@pytest.mark.parametrize("boundary", ["values drawn", "values committed"])
+def test_what_died_after_the_charge_is_finished_by_the_next_command(
+    city, small_city, clause, mean, boundary, monkeypatch
 ):
+    def reached(name):
+        if name == boundary:
+            raise Died
+
     assert boundary in door.BOUNDARIES
-    city = died[boundary]
+    with monkeypatch.context() as patched:
+        patched.setattr(door, "reached", reached)
+        with pytest.raises(Died):
+            city.open().ask(clause + mean, analyst="newsroom")
     answered = city.open().ask(clause + mean, analyst="newsroom")
     assert answered.earlier
     assert answered.release_id == "r0001"
