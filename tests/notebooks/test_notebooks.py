@@ -48,6 +48,7 @@ FEWER = {
     "papers/rameshwar_2025.ipynb": {"RUNS = 1_500": "RUNS = 50"},
     "papers/zhao_2024.ipynb": {
         "REPEATS = 30": "REPEATS = 2",
+        "MULTIPLES = (1.0, 2.0, 3.0, 4.0)": "MULTIPLES = (1.0, 4.0)",
         "for n in (60, 125, 200, 400, 800)": "for n in (60, 125)",
         "for n in (125, 200, 400, 800)": "for n in (125, 200)",
         "(30, 20_000, 40)": "(30, 20_000, 4)",
