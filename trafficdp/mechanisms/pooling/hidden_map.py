@@ -68,7 +68,7 @@ COUNTED = ("vehicles", "records")
 RANGES, PRIORS, PRIOR_SDS = (8.0, 20.0), (2.5, 7.0), (1.0, 2.0)
 """Of both lengths, as logarithms to base 2: the largest, what is usual, how sure that is. Round numbers."""
 FIRST_GUESS = 1 / 5
-"""Of the centre, in units of U; so are all but the last three of those below."""
+"""Of the centre, in units of U, as all spreads and reaches below are."""
 CENTRE_SD = 1 / 12
 LEAST_REACH = {LossKind.PURE: 1 / 18, LossKind.ZCDP: 1 / 10}
 LARGEST_REACH = 1 / 3
