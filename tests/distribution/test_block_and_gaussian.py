@@ -60,7 +60,8 @@ def test_blocks_follow_the_lattice_law_and_no_other(source, widths, s, n, reject
 
 def gaussian_p_value(draws, sd):
     edges = np.unique(np.floor(sd * stats.norm.ppf(np.arange(1, 40) / 40)))
-    z = np.arange(-int(60 * sd + 40), int(60 * sd + 41))
+    # what is beyond 12 sd is rarer than 10^-30
+    z = np.arange(-int(12 * sd + 40), int(12 * sd + 41))
     p = np.exp(-(z**2) / (2 * sd**2))
     p = np.bincount(np.searchsorted(edges, z), p / p.sum(), minlength=len(edges) + 1)
     seen = np.bincount(np.searchsorted(edges, draws), minlength=len(edges) + 1)
