@@ -194,8 +194,8 @@ def test_a_level_that_is_not_kept_would_be_noticed():
 
 @pytest.mark.parametrize("scale", [0.4, 7.3, 200.0])
 def test_expected_errors_are_upper_bounds_of_the_mean_error(scale):
-    frame, truth, _ = published("any", 0.5, scale, 0.9, DRAWS)
+    frame, truth, _ = published("any", 0.5, scale, 0.9)
     for statistic in (Statistic.MEAN, Statistic.VEHICLE_MEAN):
         name = statistic.column(DISPLAY)
         error = np.abs(frame[name] - truth[statistic])
-        assert error.mean() - 6 * error.std() / np.sqrt(DRAWS) <= frame[f"{name}_expected_error"][0]
+        assert error.mean() - 6 * error.std() / np.sqrt(MANY) <= frame[f"{name}_expected_error"][0]
