@@ -55,7 +55,7 @@ def speeds(kind, vehicles, records, step):
 
 
 def published(kind, step, scale, level, draws=MANY, shift=0, mean_scale=None):
-    """(frame, truth a statistic, estimates): one city, released in so many equal bins."""
+    """(frame, truth a statistic, estimates): one city, released in ``draws`` equal bins."""
     vehicles, records = 3, 4
     exact = speeds(kind, vehicles, records, step)
     steps = np.floor(exact / step + 0.5).astype(np.int64)
@@ -126,9 +126,11 @@ def misses(frame, statistic, truth):
     return int(np.count_nonzero((low > truth + EDGE) | (high < truth - EDGE)))
 
 
-def test_so_many_draws_would_show_noise_that_is_wider_by_12_percent():
-    fewest = stats.binom.isf(1e-9, DRAWS, 0.1)
-    assert stats.binom.cdf(fewest + 1, DRAWS, 0.1 ** (1 / 1.12)) < 1e-9
+@pytest.mark.parametrize(("level", "wider"), [(0.5, 1.14), (0.9, 1.12), (0.99, 1.19)])
+def test_so_many_draws_would_show_noise_that_is_a_little_wider(level, wider):
+    # of Laplace noise that is so many times as wide the share 1 - level becomes its root
+    fewest = stats.binom.isf(1e-9, DRAWS, 1 - level)
+    assert stats.binom.cdf(fewest + 1, DRAWS, (1 - level) ** (1 / wider)) < 1e-9
 
 
 @more
