@@ -26,9 +26,18 @@ from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind, PureDP
 from trafficdp.sensitive.values import Contributions, Samples, Values
 
-MEAN = Statistic.MEAN
+MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 LOSS = PureDP.of(4)
+MORE = {
+    "laplace": ((MEAN, VARIANCE, VEHICLE_MEAN), (VARIANCE,)),
+    "blocks": ((MEAN,), (MEAN, VARIANCE)),
+    "consistent": ((MEAN,), (VEHICLE_MEAN,)),
+    "suppressed": ((MEAN,), (MEAN, VARIANCE)),
+    "mechanism": ((MEAN,),),
+    **{name: (each.estimable[:1], each.estimable) for name, each in WHOLE.items()},
+}
+"""What every kind is tried on."""
 
 
 def signature(of, name):
@@ -46,24 +55,27 @@ def methods_of(protocol):
 
 
 def facts_for(kind, counts_of, bound_of):
-    counts, bound = counts_of([[3, 1, 2], [1, 4, 1], [2, 2, 5]]), bound_of(60, "1/10")
+    # the last bin has one record: nothing about its variance is secret
+    counts, bound = counts_of([[3, 1, 2], [1, 4, 1], [2, 2, 5], [1, 0, 0]]), bound_of(60, "1/10")
     if kind in WHOLE and WHOLE[kind].relation is NeighbouringRelation.ADD_OR_REMOVE_USER:
         anyone = Counts.of_anyone(counts.cell, counts.slot)
         return PublicFacts(anyone, bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
     return PublicFacts(counts, bound)
 
 
-def calibrated_as(kind, facts):
-    """A calibrated mechanism of ``kind``, by the call that makes it in a plan."""
+def calibrated_as(kind, facts, statistics=None, loss=LOSS):
+    """A calibrated mechanism of ``kind`` by the call of a plan; of its first statistic alone."""
+    statistics = statistics or MORE[kind][0][:1]
     if kind in WHOLE:
-        return WHOLE[kind].calibrate(facts, LOSS, Wanted(WHOLE[kind].estimable[:1], 100, False, 0))
+        return WHOLE[kind].calibrate(facts, loss, Wanted(statistics, 100, False, 0))
     if kind == CalibratedSeparately.kind:
-        part = Part("pooled", np.full(facts.counts.bins, 0.5))
-        return CalibratedSeparately.calibrate(facts, LOSS, {MEAN: part})
+        parts = dict.fromkeys(statistics, Part("pooled", np.full(facts.counts.bins, 0.5)))
+        return CalibratedSeparately.calibrate(facts, loss, parts)
     named = "clip_user" if kind == "suppressed" else kind
-    accountings = all_accountings(facts.counts, facts.bound, {MEAN: 1.0}, named=named)
+    tolerance = dict.fromkeys(statistics, 1.0)
+    accountings = all_accountings(facts.counts, facts.bound, tolerance, named=named)
     chosen = {"laplace": "equal"}.get(named, named)
-    return next(each for each in accountings if each.name == chosen).calibrate(LOSS)
+    return next(each for each in accountings if each.name == chosen).calibrate(loss)
 
 
 @EVERY_KIND
@@ -116,10 +128,13 @@ def test_public_facts_are_given_once_and_lead_to_all_the_rest(kind, counts_of, b
     np.testing.assert_array_equal(again.event().loss_per_user, event.loss_per_user)
 
 
-@EVERY_KIND
-def test_what_is_run_is_what_was_foreseen_and_is_read_back_from_what_is_published(kind, counts_of, bound_of):
+@pytest.mark.parametrize("epsilon", [0.05, 4, 400])
+@pytest.mark.parametrize(("kind", "statistics"), [(kind, each) for kind in KINDS for each in MORE[kind]])
+def test_what_is_run_is_what_was_foreseen_and_is_read_back_from_what_is_published(
+    kind, statistics, epsilon, counts_of, bound_of
+):
     facts = facts_for(kind, counts_of, bound_of)
-    calibrated = calibrated_as(kind, facts)
+    calibrated = calibrated_as(kind, facts, statistics, PureDP.of(epsilon))
     counts = facts.counts
     if facts.relation is NeighbouringRelation.ADD_OR_REMOVE_USER:
         nothing = Contributions.of_anyone(counts.cell, counts.slot, facts.bound)
@@ -129,14 +144,23 @@ def test_what_is_run_is_what_was_foreseen_and_is_read_back_from_what_is_publishe
         known = Contributions(counts, half, half * (facts.bound.steps // 2), np.arange(3), facts.bound)
         values = Values(known, samples_of(known))
     found = calibrated.run(values, SimulatedNoise(1), interval_level=0.9)
-    assert tuple(found) == calibrated.statistics
-    foreseen = calibrated.expected_errors()
+    assert tuple(found) == calibrated.statistics == statistics
+    foreseen, widths = calibrated.expected_errors(), calibrated.half_widths(0.9)
     columns = {}
     for statistic, each in found.items():
         assert np.all((each.low <= each.value) & (each.value <= each.high))
+        assert np.all((each.low >= 0) & (each.high <= statistic.largest(facts.bound.upper)))
         columns[statistic] = dict(each.noise)
         if facts.relation is NeighbouringRelation.REPLACE_USER_VALUES:
             np.testing.assert_array_equal(each.expected_error, foreseen[statistic])
+            np.testing.assert_array_equal(each.noise_scale, calibrated.statement(statistic).noise_scale)
+        if kind not in WHOLE:
+            # maps of one piece lean on other bins: their intervals follow from answers
+            assert np.all(each.high - each.value <= 2 * widths[statistic] + 1e-9)
+            if statistic is VARIANCE:
+                told = each.status[-1], each.value[-1], each.low[-1], each.high[-1], each.noise_scale[-1]
+                assert told == ("constant", 0.0, 0.0, 0.0, 0.0)
+                assert foreseen[VARIANCE][-1] == widths[VARIANCE][-1] == 0
     again = calibrated_from_published(calibrated.published_facts(), columns, facts)
     np.testing.assert_array_equal(again.event().loss_per_user, calibrated.event().loss_per_user)
 

@@ -228,27 +228,6 @@ def test_tampered_columns_cost_more_or_are_refused(city, statistics):
         short.event()
 
 
-@pytest.mark.parametrize("statistics", [MEANS, PAIRS])
-@pytest.mark.parametrize("epsilon", ["0.05", "2", "400"])
-def test_what_counts_alone_decide_is_what_is_released(city, statistics, epsilon):
-    calibrated = calibrated_for(city.counts, city.bound, epsilon, statistics)
-    estimates = estimates_of(calibrated, city, SimulatedNoise(1))
-    assert tuple(estimates) == calibrated.statistics == statistics
-    foreseen = calibrated.expected_errors()
-    widths = calibrated.half_widths(0.9)
-    for statistic, estimate in estimates.items():
-        np.testing.assert_array_equal(estimate.expected_error, foreseen[statistic])
-        statement = calibrated.statement(statistic)
-        np.testing.assert_array_equal(statement.noise_scale, estimate.noise_scale)
-        assert np.all((estimate.low <= estimate.value) & (estimate.value <= estimate.high))
-        assert np.all(estimate.high - estimate.value <= 2 * widths[statistic] + 1e-9)
-    if VARIANCE in statistics:
-        constant = estimates[VARIANCE]
-        assert constant.status[2] == "constant"
-        found = (constant.value[2], constant.low[2], constant.high[2], constant.noise_scale[2])
-        assert found == (0.0, 0.0, 0.0, 0.0)
-
-
 def test_without_noise_to_speak_of_the_numbers_are_the_statistics(city):
     speeds = [[100, 310, 207, 599, 3, 18], [400, 222, 223, 17, 600, 333], [123]]
     means = [np.mean(each) / 10 for each in speeds]

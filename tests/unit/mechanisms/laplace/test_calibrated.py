@@ -287,28 +287,6 @@ def test_the_event_states_the_whole_promise(counts_of, bound_of):
     assert largest_sensitivity(VEHICLE_MEAN, counts, bound).tolist() == [30, 30]
 
 
-@pytest.mark.parametrize("statistics", [EVERY, (VARIANCE,)])
-def test_what_counts_alone_decide_is_what_is_released(city, statistics):
-    for epsilon in (0.05, 2, 400):
-        calibrated = calibrated_for(city.counts, city.bound, epsilon, statistics)
-        estimates = estimates_of(calibrated, city, SimulatedNoise(1))
-        assert tuple(estimates) == calibrated.statistics == statistics
-        foreseen = calibrated.expected_errors()
-        widths = calibrated.half_widths(0.9)
-        for statistic, estimate in estimates.items():
-            np.testing.assert_array_equal(estimate.expected_error, foreseen[statistic])
-            statement = calibrated.statement(statistic)
-            np.testing.assert_array_equal(statement.noise_scale, estimate.noise_scale)
-            assert np.all((estimate.low <= estimate.value) & (estimate.value <= estimate.high))
-            assert np.all(estimate.high <= statistic.largest(city.bound.upper))
-            assert np.all(estimate.high - estimate.value <= 2 * widths[statistic] + 1e-9)
-        constant = estimates[VARIANCE]
-        assert constant.status[2] == "constant"
-        found = (constant.value[2], constant.low[2], constant.high[2], constant.noise_scale[2])
-        assert found == (0.0, 0.0, 0.0, 0.0)
-        assert widths[VARIANCE][2] == constant.expected_error[2] == 0
-
-
 @pytest.mark.parametrize("statistics", [EVERY, (VARIANCE,), (VARIANCE, VEHICLE_MEAN)])
 def test_without_noise_to_speak_of_the_numbers_are_the_statistics(city, statistics):
     calibrated = calibrated_for(city.counts, city.bound, 200_000, statistics)
