@@ -119,6 +119,15 @@ def test_a_killed_process_is_an_error_once(session):
 
 
 @pytest.mark.slow
+def test_a_result_that_is_no_table_is_an_error_once(session, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(analyst._Worker, "_result", lambda self, deadline: b"cut off")
+        with pytest.raises(UsageError, match="broke the engine"):
+            session.run("SELECT 1 AS a")
+    assert session.run("SELECT 2 AS a").to_pylist() == [{"a": 2}]
+
+
+@pytest.mark.slow
 def test_a_closed_session_leaves_no_process_and_opens_again(session):
     process = session._worker._process
     session.close()
