@@ -10,7 +10,15 @@ import pytest
 from trafficdp.export.report.certainty import average, outward_down, outward_up, simultaneous, unclamped
 from trafficdp.export.report.change import _root, changes
 from trafficdp.export.report.findings import changed_rows, findings, order_of
-from trafficdp.export.report.noise_law import BlockLaw, LatticeLaw, MomentBlockLaw, MomentsLaw, law_of
+from trafficdp.export.report.noise_law import (
+    BlockLaw,
+    LatticeLaw,
+    MomentBlockLaw,
+    MomentsLaw,
+    average_half_width,
+    difference_half_width,
+    law_of,
+)
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
 from trafficdp.mechanisms.blocks.noise import BlockNoise
@@ -135,13 +143,14 @@ def test_an_average_is_narrower_than_the_average_of_intervals(world):
     draw = world.laplace_release(SimulatedNoise(5), world.contributions, 0.1)
     certain = simultaneous(draw, MEAN, ERROR / BINS)
     inside = certain.rows[2:6]
-    status = np.full(BINS, BinStatus.WITHHELD.value, dtype=object)
-    status[inside] = BinStatus.RELEASED.value
-    estimates = {MEAN: replace(draw.estimates[MEAN], status=status)}
-    draw = replace(draw, estimates=estimates)
+    draw = among(draw, inside)
     certain = simultaneous(draw, MEAN, ERROR / BINS)
     found = average(draw, MEAN, certain, ERROR)
     assert found.high - found.low < 0.8 * float((certain.high - certain.low).mean())
+    # nothing is clamped: it is the average's own half width, rounded outward
+    half = average_half_width([law_of(draw, MEAN).at(inside)], ERROR)
+    assert 0 <= found.high - found.value - half <= 0.1
+    assert 0 <= found.value - found.low - half <= 0.1
 
 
 @pytest.mark.parametrize(
@@ -178,6 +187,42 @@ def test_a_change_is_seen_once_the_noise_allows_it(world):
     found = changes(later, earlier, MEAN, ERROR / BINS, 0.01)
     fell, rose = changed_rows(found.low, found.high)
     assert (fell.tolist(), rose.tolist()) == ([], [2])
+    laws = [law_of(each, MEAN) for each in (later, earlier)]
+    apart = found.high - found.value, found.value - found.low
+    inside = np.s_[2:6]
+    half = difference_half_width(*laws, 0.9 * ERROR / BINS)[inside]
+    assert all(np.all((each[inside] - half >= 0) & (each[inside] - half <= 0.1)) for each in apart)
+
+
+def test_a_change_of_clamped_numbers_and_the_average_of_others_are_as_wide_as_their_laws(world):
+    noise, error = SimulatedNoise(8), 0.01
+    later = among(world.laplace_release(noise, world.later, 0.15, "R0002"), range(2, 6))
+    earlier = among(world.laplace_release(noise, world.contributions, 0.15), range(2, 6))
+    laws = [law_of(each, MEAN).at(np.arange(2, 6)) for each in (later, earlier)]
+    told = changes(later, earlier, MEAN, error, error).average
+    half = average_half_width(laws, error)
+    assert 0 <= told.high - told.value - half <= 0.1
+    assert 0 <= told.value - told.low - half <= 0.1
+    # both at 0: all that is known is how far either may lie above it
+    still = [clamped(each, 2) for each in (later, earlier)]
+    found = changes(*still, MEAN, error, error)
+    own, others = (float(each.half_width(error * 0.05)[0]) for each in laws)
+    assert found.high[0] == outward_up(np.array(own), 1)
+    assert found.low[0] == outward_down(np.array(-others), 1)
+
+
+def among(draw, rows):
+    """The release with the numbers of ``rows`` alone, and of means alone."""
+    status = np.full(BINS, BinStatus.WITHHELD.value, dtype=object)
+    status[list(rows)] = BinStatus.RELEASED.value
+    return replace(draw, estimates={MEAN: replace(draw.estimates[MEAN], status=status)})
+
+
+def clamped(draw, row):
+    """The release with a mean of 0 in ``row``."""
+    mean = draw.estimates[MEAN]
+    value = np.where(np.arange(BINS) == row, 0, mean.value)
+    return replace(draw, estimates={MEAN: replace(mean, value=value)})
 
 
 def test_a_page_makes_a_false_claim_at_most_as_rarely_as_it_says(world):
