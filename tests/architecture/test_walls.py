@@ -151,6 +151,13 @@ def test_nothing_is_validated_by_assert():
         assert not re.search(r"^\s*assert\b", path.read_text(encoding="utf-8"), re.MULTILINE), path
 
 
+def test_a_docstring_says_what_it_does_and_not_only_where_else_it_is_said():
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                assert not (ast.get_docstring(node) or "").startswith("See "), (path, node.name)
+
+
 def test_only_the_noise_room_draws():
     for path in MODULES:
         if path.parent.name != "noise":

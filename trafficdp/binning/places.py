@@ -33,7 +33,7 @@ class ZoneTable:
         shapely.prepare(self._shapes)
 
     def cells_of(self, latitude: FloatArray, longitude: FloatArray) -> CellArray:
-        """See Places."""
+        """Return the zone of every position, NOWHERE where it lies in none."""
         check_positions(latitude, longitude)
         # of the zones whose boxes hold a position, those that do themselves
         position, zone = self._tree.query(shapely.points(longitude, latitude))

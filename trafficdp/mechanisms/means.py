@@ -119,7 +119,7 @@ class Means:
     def steps(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> tuple[Priced, ...]:
-        """See Mechanism: the choices, then the sum.
+        """Return the choices, then the sum.
 
         Raises UsageError for an epsilon that is not positive, another statistic, noise that cannot be drawn.
         """
@@ -137,13 +137,13 @@ class Means:
     def noise_terms(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> tuple[NoiseTerm, ...]:
-        """See KnownTerms."""
+        """Return the terms that bound the error before clamping."""
         return (self.sum_of(counts, bound, statistic, epsilon).term,)
 
     def expected_error(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
-        """See Mechanism: bias and noise, at the worst truth."""
+        """Return the expected error of bias and noise at the worst truth, a bin."""
         (term,) = self.noise_terms(counts, bound, statistic, epsilon)
         return clamped_laplace_error(term.scale * term.step, term.bias, float(bound.upper))
 

@@ -86,7 +86,7 @@ class TwoMoments:
     def steps(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> tuple[Priced, ...]:
-        """See Mechanism: for a variance those of both means."""
+        """Return the steps; for a variance those of both means."""
         if statistic is not Statistic.VARIANCE:
             return self.means.steps(counts, bound, statistic, loss)
         first, second = shares(self.kind, loss)
@@ -98,7 +98,7 @@ class TwoMoments:
     def sensitivity(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> FloatArray:
-        """See KnownSensitivity: that of M2 and U times that of the mean, at most the range."""
+        """Return that of M2 and U times that of the mean, at most the range, a bin."""
         if statistic is not Statistic.VARIANCE:
             return sensitivity_of(self.means, counts, bound, statistic, loss)
         first, second = shares(self.kind, loss)
@@ -109,7 +109,7 @@ class TwoMoments:
     def expected_error(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> FloatArray:
-        """See Mechanism: |e2| + U |e1| and the rounding of speeds, at most the range."""
+        """Return |e2| + U |e1| and the rounding of speeds, at most the range, a bin."""
         if statistic is not Statistic.VARIANCE:
             return self.means.expected_error(counts, bound, statistic, loss)
         first, second = shares(self.kind, loss)
@@ -121,7 +121,7 @@ class TwoMoments:
     def estimate(
         self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure
     ) -> FloatArray:
-        """See Mechanism. The variance of a single record is 0."""
+        """Return the estimates of all bins, clamped to their range. The variance of a single record is 0."""
         if statistic is not Statistic.VARIANCE:
             return self.means.estimate(samples, statistic, loss, measure)
         first, second = shares(self.kind, loss)
@@ -140,7 +140,7 @@ class KnownTwoMoments(TwoMoments):
     def noise_terms(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> tuple[NoiseTerm, ...]:
-        """See KnownTerms: |e2| + U |e1| for a variance."""
+        """Return the terms that bound the error before clamping: |e2| + U |e1| for a variance."""
         if statistic is not Statistic.VARIANCE:
             return self.means.noise_terms(counts, bound, statistic, loss)
         first, second = shares(self.kind, loss)

@@ -84,15 +84,15 @@ class LatticeLaw(NoiseLaw):
         return lattice_shift(self.lattice_scale) * self.step
 
     def half_width(self, error: float) -> FloatArray:
-        """See NoiseLaw."""
+        """Return h with P(|estimate - truth| > h) <= ``error``, a bin."""
         return half_width(self.lattice_scale, 1 - error) * self.step + self.bias
 
     def times(self, factor: float) -> LatticeLaw:
-        """See NoiseLaw."""
+        """Return the law with all lengths times ``factor``."""
         return replace(self, step=self.step * factor, bias=self.bias * factor)
 
     def average_half_width(self, error: float) -> float:
-        """See NoiseLaw."""
+        """Return h with P(|average of the noises| > h) <= ``error``."""
         return sum_half_width(self.scale / len(self.scale), error)
 
 
@@ -111,17 +111,17 @@ class BlockLaw(NoiseLaw):
     bias: FloatArray
 
     def half_width(self, error: float) -> FloatArray:
-        """See NoiseLaw."""
+        """Return h with P(|estimate - truth| > h) <= ``error``, a bin."""
         if not len(self.width):
             return np.zeros(0)
         return block_half_width(self.width, self.size, self.scale, 1 - error) * self.step + self.bias
 
     def times(self, factor: float) -> BlockLaw:
-        """See NoiseLaw."""
+        """Return the law with all lengths times ``factor``."""
         return replace(self, step=self.step * factor, bias=self.bias * factor)
 
     def average_half_width(self, error: float) -> float:
-        """See NoiseLaw. For bins that all have noise."""
+        """Return h with P(|average of the noises| > h) <= ``error``. For bins that all have noise."""
         weight = self.step / len(self.step)
         return block_sum_half_width(weight, self.width, self.block, self.size, self.scale, error)
 
@@ -139,16 +139,16 @@ class MomentsLaw(NoiseLaw):
     bias: FloatArray
 
     def half_width(self, error: float) -> FloatArray:
-        """See NoiseLaw."""
+        """Return h with P(|estimate - truth| > h) <= ``error``, a bin."""
         half = two_noises_half_width(self.mean.scale, self.products.scale, error)
         return half + self.mean.shift + self.products.shift + self.bias
 
     def times(self, factor: float) -> MomentsLaw:
-        """See NoiseLaw."""
+        """Return the law with all lengths times ``factor``."""
         return MomentsLaw(self.mean.times(factor), self.products.times(factor), self.bias * factor)
 
     def average_half_width(self, error: float) -> float:
-        """See NoiseLaw. What the mean's noise does may have one sign in all bins."""
+        """Return that of the average; what the mean's noise does may have one sign in all bins."""
         number = len(self.bias)
         one_sided = self.mean.scale / number, self.mean.shift / number
         return one_sided_sum_half_width(*one_sided, self.products.scale / number, error)
@@ -169,7 +169,7 @@ class CombinedLaw(NoiseLaw):
     bias: FloatArray
 
     def half_width(self, error: float) -> FloatArray:
-        """See NoiseLaw."""
+        """Return h with P(|estimate - truth| > h) <= ``error``, a bin."""
         half, own = self.plain.half_width(error), np.flatnonzero(self.spread > 0)
         if len(own):
             scale = float(self.plain.scale[own].max())
@@ -178,11 +178,11 @@ class CombinedLaw(NoiseLaw):
         return half
 
     def times(self, factor: float) -> CombinedLaw:
-        """See NoiseLaw."""
+        """Return the law with all lengths times ``factor``."""
         return CombinedLaw(self.plain.times(factor), self.spread * factor, self.bias * factor)
 
     def average_half_width(self, error: float) -> float:
-        """See NoiseLaw. By the same bound as ``block_sum_half_width``, first way."""
+        """Return that of the average, by the bound of ``block_sum_half_width``, first way."""
         plain = self.plain
         first, which = np.unique(plain.block, return_index=True, return_inverse=True)[1:]
         blocks = len(first)
@@ -210,19 +210,19 @@ class MomentBlockLaw(NoiseLaw):
     bias: FloatArray
 
     def half_width(self, error: float) -> FloatArray:
-        """See NoiseLaw."""
+        """Return h with P(|estimate - truth| > h) <= ``error``, a bin."""
         half = np.zeros(len(self.bias))
         noisy = (self.first > 0) & (self.second > 0)
         half[noisy] = pair_bounds(self.size[noisy], self.first[noisy], self.second[noisy], 1 - error)[1]
         return half + self.shift + self.bias
 
     def times(self, factor: float) -> MomentBlockLaw:
-        """See NoiseLaw."""
+        """Return the law with all lengths times ``factor``."""
         lengths = (values * factor for values in (self.first, self.second, self.shift, self.bias))
         return MomentBlockLaw(self.size, *lengths)
 
     def average_half_width(self, error: float) -> float:
-        """See NoiseLaw. No more than that all bins are within their own at an equal part of the error."""
+        """Return that of the average: all bins are within their own at an equal part of the error."""
         return float((self.half_width(error / len(self.bias)) - self.bias).mean())
 
 

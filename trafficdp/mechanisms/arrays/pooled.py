@@ -42,7 +42,7 @@ class Pooled(Means):
     def sum_of(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> NoisySum:
-        """See Means: the sum of the kept samples."""
+        """Return the noisy sum of the kept samples."""
         self._require(statistic, epsilon, counts)
         kept = kept_counts(counts, self.cap.of(counts))
         samples = counts.samples_per_bin
@@ -53,7 +53,7 @@ class Pooled(Means):
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
-        """See Mechanism."""
+        """Return the estimates of all bins, clamped to their range."""
         counts, bound = samples.counts, samples.bound
         kept = kept_counts(counts, self.cap.of(counts))
         running = np.concatenate([[0], np.cumsum(samples.value)])

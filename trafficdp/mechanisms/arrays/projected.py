@@ -76,7 +76,7 @@ class Projected(Means):
     def sum_of(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> NoisySum:
-        """See Means: of the widest interval where one is drawn."""
+        """Return the noisy sum; of the widest interval where one is drawn."""
         lattice = self._lattice(counts, bound, statistic, epsilon)
         selects, share = self._selects(lattice), self._share(lattice, epsilon)
         of = ClaimedSums(support_of(counts), self._dearest(lattice), OF_SUM)
@@ -86,13 +86,13 @@ class Projected(Means):
     def choices(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> tuple[Priced, ...]:
-        """See Means: those of the interval."""
+        """Return the choices of the interval."""
         return self._choices(self._lattice(counts, bound, statistic, epsilon), epsilon)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
-        """See Mechanism."""
+        """Return the estimates of all bins, clamped to their range."""
         lattice = self._lattice(samples.counts, samples.bound, statistic, epsilon)
         return self.estimate_of(ArrayMeans.of(samples, lattice), epsilon, measure)
 
@@ -174,7 +174,7 @@ class Levy(Projected):
     def expected_error(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
-        """See Mechanism: grouping, projection and noise, at values chosen against the mechanism.
+        """Return the largest expected error: of grouping, projection and noise, at the worst values.
 
         Projection to [a, b] moves the mean by at most max(a #{A < a}, (U - b) #{A > b})/K, and both
         numbers are at most the cost of the midpoint. The least cost is at most K/2, and the drawn one

@@ -69,13 +69,13 @@ class TwoStage(Means):
     def choices(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> tuple[Priced, ...]:
-        """See Means: that of the interval."""
+        """Return the choice of the interval."""
         return (self._choice(counts, bound, epsilon),)
 
     def sum_of(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> NoisySum:
-        """See Means: the widest interval; a vehicle's price is the same for all.
+        """Return the noisy sum in the widest interval; a vehicle's price is the same for all.
 
         The bias is the range of a bin in which an interval is drawn: adversarial values can lie far outside.
         Values that agree to within tau err by ``clean_error``.
@@ -99,7 +99,7 @@ class TwoStage(Means):
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
-        """See Mechanism."""
+        """Return the estimates of all bins, clamped to their range."""
         counts, bound = samples.counts, samples.bound
         self._require(statistic, epsilon, counts)
         weighted, totals = weighting(counts, bound, statistic), samples.contributions().total

@@ -128,12 +128,12 @@ class CalibratedBlocks:
         return (self.noise.step(set_of(self.statistics, *self.public.both)),)
 
     def event(self) -> PrivacyEvent:
-        """See Calibrated."""
+        """Return what is promised: every vehicle's exact loss."""
         sensitivity = {each: largest_sensitivity(each, *self.public.both) for each in self.statistics}
         return event(self.kind, self.public, loss_of(self.steps(), self.public.counts.users), sensitivity)
 
     def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
-        """See Calibrated."""
+        """Measure, and return the estimates of all bins."""
         bound = self.public.bound
         (step,) = self.steps()
         noisy = measure.measure(step, self._values(values.contributions))
@@ -151,15 +151,15 @@ class CalibratedBlocks:
         return found
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """See Calibrated: they follow from the half widths."""
+        """Return the expected errors at the worst truth, which follow from the half widths."""
         return {each: self._known(each, None).error for each in self.statistics}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """See Calibrated: the tail of the block and the worst-case bias."""
+        """Return the half widths of intervals: the tail of the block and the worst-case bias."""
         return {each: self._known(each, interval_level).half_width for each in self.statistics}
 
     def statement(self, statistic: Statistic) -> Statement:
-        """See Calibrated."""
+        """Return what the manifest says of ``statistic``."""
         paired = statistic is Statistic.VARIANCE
         law = self._known(statistic, None)
         return Statement(
@@ -176,7 +176,7 @@ class CalibratedBlocks:
         )
 
     def to_facts(self) -> dict[str, Any]:
-        """See Calibrated: whole numbers, and one scale."""
+        """Return all but ``public`` as JSON values: whole numbers, and one scale."""
         return {
             "kind": self.kind,
             "statistics": [statistic.value for statistic in self.statistics],
@@ -185,7 +185,7 @@ class CalibratedBlocks:
         }
 
     def published_facts(self) -> dict[str, Any]:
-        """See Calibrated: the columns of block noise, for variances those of the products, say the rest."""
+        """Return what the manifest carries; columns of block noise, of products too, say the rest."""
         return {"kind": self.kind}
 
     @classmethod
@@ -293,22 +293,22 @@ class ByScales:
     """Of an Accounting: what its ``scales`` say."""
 
     def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """See Accounting."""
+        """Return the expected absolute noise of every bin at ``epsilon``."""
         raise NotImplementedError
 
     def worst_relative_scale(self, epsilon: float, tolerance: Mapping[Statistic, float]) -> float:
-        """See Accounting."""
+        """Return the largest of ``scales`` over its tolerance at ``epsilon``."""
         scales = self.scales(epsilon)
         return max(float(scales[each].max(initial=0.0)) / tolerance[each] for each in scales)
 
     def epsilon_at(self, relative_scale: float, tolerance: Mapping[Statistic, float]) -> float:
-        """See Accounting."""
+        """Return the epsilon whose worst relative scale is ``relative_scale``."""
         return self.worst_relative_scale(1.0, tolerance) / relative_scale if relative_scale > 0 else 0.0
 
 
 @dataclass(frozen=True)
 class BlockAccounting(ByScales):
-    """See Accounting. ``blocks`` are those of the means and vehicle means of ``statistics``, G each.
+    """Accounting in blocks. ``blocks`` are those of the means and vehicle means of ``statistics``, G each.
 
     Items after these are left to who put them there. ``products`` where VARIANCE is one of the statistics.
     """
@@ -322,7 +322,7 @@ class BlockAccounting(ByScales):
     composition = CalibratedBlocks.composition
 
     def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """See Accounting: E t_i, less where variances are dearer; for these psi U times it."""
+        """Return the expected noise: E t_i, less where variances are dearer; for these psi U times it."""
         found = self._by_statistic(self._noise(epsilon))
         if self.products is not None:
             size = self.products.upper * self.products.psi * found[Statistic.MEAN]
@@ -330,7 +330,7 @@ class BlockAccounting(ByScales):
         return found
 
     def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """See Accounting: E min(|z|, U/2), by the size of the block; variances at most the range."""
+        """Return E min(|z|, U/2), by the size of the block; of variances at most the range."""
         sizes = np.column_stack([self.blocks.size, self.half_widths(epsilon)])
         kinds, which = np.unique(sizes, axis=0, return_inverse=True)
         upper = np.full(len(kinds), float(self.public.bound.upper))
@@ -346,7 +346,7 @@ class BlockAccounting(ByScales):
         return 2 * self._noise(epsilon) / (self.blocks.size + 1)
 
     def calibrate(self, loss: Loss) -> Calibrated:
-        """See Accounting."""
+        """Return the noise as it will be drawn, whose exact loss is at most ``loss``."""
         block, width = self.blocks.block, self.half_widths(whole_steps(loss) / PICO)
         widths = self._by_statistic(width)
         if self.products is not None:

@@ -51,7 +51,7 @@ class _Candidate:
 
 @dataclass(frozen=True)
 class SuppressionAccounting:
-    """See Accounting. ``scales`` are those of the noise alone; the worst relative scale includes the bias."""
+    """Accounting after suppression. ``scales`` are of the noise; the worst relative scale includes bias."""
 
     counts: Counts
     bound: ContributionBound
@@ -61,27 +61,27 @@ class SuppressionAccounting:
     composition = CalibratedSuppression.composition
 
     def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """See Accounting."""
+        """Return the expected absolute noise of every bin at ``epsilon``."""
         candidate, error = self._best(epsilon)
         return {s: kept * candidate.by[s].share for s, kept in self._noise(candidate, error).sizes().items()}
 
     def worst_relative_scale(self, epsilon: float, tolerance: Mapping[Statistic, float]) -> float:
-        """See Accounting: E, bias included."""
+        """Return E, the largest scale with its bias over its tolerance, at ``epsilon``."""
         return self._best(epsilon)[1]
 
     def epsilon_at(self, relative_scale: float, tolerance: Mapping[Statistic, float]) -> float:
-        """See Accounting: the least that any candidate costs at that E."""
+        """Return the least that any candidate costs at that ``relative_scale``."""
         costs = [self._cost(each, relative_scale) for each in self._candidates]
         return min(costs) if relative_scale > 0 else 0.0
 
     def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """See Accounting: saturating, at the worst bias."""
+        """Return the worst-case expected error of every bin at ``epsilon``: saturating, at the worst bias."""
         candidate, error = self._best(epsilon)
         kept = self._noise(candidate, error).errors()
         return {s: candidate.by[s].error(s, each, self.bound) for s, each in kept.items()}
 
     def calibrate(self, loss: Loss) -> Calibrated:
-        """See Accounting: scales grow while the exact loss exceeds what is asked."""
+        """Return the noise as it will be drawn: scales grow while the exact loss exceeds ``loss``."""
         asked = loss.pico / PICO
         candidate, error = self._best(max(asked, 1 / PICO))
         noise = self._noise(candidate, error)

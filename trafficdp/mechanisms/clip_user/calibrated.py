@@ -95,7 +95,7 @@ class CalibratedSuppression:
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """See Calibrated."""
+        """What it estimates, in the order of Statistic."""
         return self.noise.statistics
 
     @cached_property
@@ -111,17 +111,17 @@ class CalibratedSuppression:
         )
 
     def steps(self) -> tuple[Priced, ...]:
-        """See Calibrated."""
+        """Return what will be measured."""
         return self.of_kept.steps()
 
     def event(self) -> PrivacyEvent:
-        """See Calibrated: that of the kept pairs."""
+        """Return every vehicle's exact loss: that of the kept pairs."""
         event = self.of_kept.event()
         shrunk = {each: moved * self._by(each).share for each, moved in event.sensitivity.items()}
         return replace(event, mechanism=CLIP_USER, sensitivity=shrunk)
 
     def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
-        """See Calibrated."""
+        """Measure, and return the estimates of all bins."""
         rest, bound = self.of_kept.public.both
         found = self.of_kept.run(
             replace(values, contributions=_kept_contributions(values.contributions, rest, self.kept)),
@@ -131,17 +131,17 @@ class CalibratedSuppression:
         return {statistic: _of_all(each, self._by(statistic), bound) for statistic, each in found.items()}
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """See Calibrated: they follow from scales and biases."""
+        """Return the expected errors at the worst truth, which follow from scales and biases."""
         kept = self.of_kept.expected_errors()
         return {each: self._by(each).error(each, error, self.public.bound) for each, error in kept.items()}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """See Calibrated."""
+        """Return the half widths of intervals before they are clamped."""
         kept = self.of_kept.half_widths(interval_level)
         return {each: half * self._by(each).share + self._by(each).bias for each, half in kept.items()}
 
     def statement(self, statistic: Statistic) -> Statement:
-        """See Calibrated."""
+        """Return what the manifest says of ``statistic``."""
         plain, by = self.of_kept.statement(statistic), self._by(statistic)
         return replace(
             plain,
@@ -155,7 +155,7 @@ class CalibratedSuppression:
         )
 
     def to_facts(self) -> dict[str, Any]:
-        """See Calibrated: the pairs that are left out are part of what is frozen, and stay in the vault."""
+        """Return all but ``public`` as JSON values; the pairs that are left out stay in the vault."""
         left_out = self.suppressing.left_out
         return {
             **self.noise.to_facts(),
@@ -164,7 +164,7 @@ class CalibratedSuppression:
         }
 
     def published_facts(self) -> dict[str, Any]:
-        """See Calibrated: the rule, which finds the same pairs in the counts; the noise is in columns."""
+        """Return the rule, which finds the same pairs in the counts; the noise is in columns."""
         return {"kind": KIND, "rule": RULE, "epsilon_per_bin": self.suppressing.epsilon_per_bin}
 
     @classmethod

@@ -48,13 +48,13 @@ class AKMV(Means):
     def choices(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> tuple[Priced, ...]:
-        """See Means: the threshold."""
+        """Return the choice of the threshold."""
         return (self._threshold(counts, bound, epsilon),)
 
     def sum_of(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> NoisySum:
-        """See Means: as if every vehicle could reach T.
+        """Return the noisy sum as if every vehicle could reach T.
 
         The bias is the range: T may be anywhere, so that values exist for which nothing is learnt. Compare by
         simulation.
@@ -69,7 +69,7 @@ class AKMV(Means):
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
-        """See Mechanism."""
+        """Return the estimates of all bins, clamped to their range."""
         counts, bound = samples.counts, samples.bound
         widest, total = self.sum_of(counts, bound, statistic, epsilon), samples.contributions().total
         choice = self._threshold(counts, bound, epsilon)

@@ -53,7 +53,7 @@ class WorstCaseClipping(Means):
     def sum_of(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> NoisySum:
-        """See Means. Where the paper's T is 0, in a bin with fewer than ceil(2/eps) vehicles, it is U/2.
+        """Return the noisy sum; where the paper's T is 0 (fewer than ceil(2/eps) vehicles), it is U/2.
 
         A vehicle pays width/scale: less than epsilon if its interval is narrower.
         """
@@ -70,7 +70,7 @@ class WorstCaseClipping(Means):
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
-        """See Mechanism."""
+        """Return the estimates of all bins, clamped to their range."""
         counts, bound = samples.counts, samples.bound
         clipped = self.sum_of(counts, bound, statistic, epsilon)
         cut, _ = self.clipping(counts, bound, epsilon)

@@ -120,7 +120,7 @@ class CalibratedConsistent(CalibratedBlocks):
         return (self.noise.step(set_with(self.parents, self.statistics, *self.public.both)),)
 
     def statement(self, statistic: Statistic) -> Statement:
-        """See Calibrated."""
+        """Return what the manifest says of ``statistic``."""
         plain = super().statement(statistic)
         if statistic is not Statistic.MEAN or not self.parents.number:
             return plain
@@ -134,11 +134,11 @@ class CalibratedConsistent(CalibratedBlocks):
         )
 
     def to_facts(self) -> dict[str, Any]:
-        """See Calibrated: the noise of bins and parents, and whose parents they are."""
+        """Return the noise of bins and parents, and whose parents they are, as JSON values."""
         return {**super().to_facts(), "of": self.parents.of.tolist()}
 
     def published_facts(self) -> dict[str, Any]:
-        """See Calibrated: columns say how the bins were drawn, ``parents`` how their parents were.
+        """Return how parents were drawn, under ``parents``; columns say how the bins were.
 
         ``of`` is the parent of every numbered bin, -1 for none; a parent's block is that of its children.
         """
@@ -228,7 +228,7 @@ _remembered: deque[tuple[Blocks, npt.NDArray[np.uint64], npt.NDArray[np.int64], 
 
 @dataclass(frozen=True)
 class ConsistentAccounting(ByScales):
-    """See Accounting. Scales of consistent numbers are bounds of their expected absolute noise.
+    """Accounting of blocks with parents. Scales of consistent numbers bound their expected absolute noise.
 
     Raises UsageError for variances.
     """
@@ -263,7 +263,7 @@ class ConsistentAccounting(ByScales):
         return found
 
     def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """See Accounting."""
+        """Return the expected absolute noise of every bin at ``epsilon``."""
         found = self._blocks.scales(epsilon)
         children = self.measured.parents.children
         if len(children):
@@ -271,7 +271,7 @@ class ConsistentAccounting(ByScales):
         return found
 
     def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """See Accounting: bounds where a number is made consistent."""
+        """Return the worst-case expected errors; bounds where a number is made consistent."""
         found = self._blocks.errors(epsilon)
         children = self.measured.parents.children
         if len(children):
@@ -282,7 +282,7 @@ class ConsistentAccounting(ByScales):
         return found
 
     def calibrate(self, loss: Loss) -> Calibrated:
-        """See Accounting."""
+        """Return the noise as it will be drawn, whose exact loss is at most ``loss``."""
         counts, bound = self.counts, self.bound
         statistics, parents = self._blocks.statistics, self.measured.parents
         width = self._blocks.half_widths(whole_steps(loss) / PICO)

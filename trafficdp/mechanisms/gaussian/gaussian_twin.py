@@ -50,7 +50,7 @@ class GaussianTwin:
     def steps(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> tuple[Step, ...]:
-        """See Mechanism: the sums of all bins. Raises UsageError where the noise could not be drawn."""
+        """Return the sums of all bins. Raises UsageError where the noise could not be drawn."""
         require_statistic(self.name, statistic, self.statistics)
         of = _sums(counts, bound, statistic)
         return (plain(of, Gaussian(_deviations(of, counts, sums.unit(statistic, counts, bound), loss))),)
@@ -58,7 +58,7 @@ class GaussianTwin:
     def expected_error(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> FloatArray:
-        """See Mechanism: sd sqrt(2/pi), at most half the range, and the rounding of speeds."""
+        """Return sd sqrt(2/pi), at most half the range, and the rounding of speeds, a bin."""
         (term,) = self.noise_terms(counts, bound, statistic, loss)
         reach = statistic.largest(bound.upper)
         return np.asarray(np.minimum(np.minimum(term.noise, reach / 2) + term.bias, reach))
@@ -66,7 +66,7 @@ class GaussianTwin:
     def noise_terms(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> tuple[NoiseTerm, ...]:
-        """See KnownTerms."""
+        """Return the terms that bound the error before clamping."""
         require_statistic(self.name, statistic, self.statistics)
         unit = sums.unit(statistic, counts, bound)
         sd = _deviations(_sums(counts, bound, statistic), counts, unit, loss)
@@ -75,7 +75,7 @@ class GaussianTwin:
     def estimate(
         self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure
     ) -> FloatArray:
-        """See Mechanism."""
+        """Return the estimates of all bins, clamped to their range."""
         counts, bound = samples.counts, samples.bound
         (step,) = self.steps(counts, bound, statistic, loss)
         noisy = measure.measure(step, sums.values_of(statistic, samples.contributions()))

@@ -105,13 +105,13 @@ class Huber(Means):
     def choices(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> tuple[Priced, ...]:
-        """See Means: the Student-t noise, the whole epsilon of every bin by Huber."""
+        """Return the Student-t noise: the whole epsilon of every bin by Huber."""
         return (self._noise(self.plan(counts, bound, statistic, epsilon), counts, epsilon),)
 
     def sum_of(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> NoisySum:
-        """See Means: the weighted means of the bins by Laplace; the others add nothing to it.
+        """Return the weighted means of the bins by Laplace; the others add nothing to it.
 
         Bins by Huber have no useful worst case (their S is U on adversarial values): their bias is the range.
         See ``clean_error`` for what they give.
@@ -121,7 +121,7 @@ class Huber(Means):
     def sensitivity(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
-        """See Means: U by Huber."""
+        """Return the most that one vehicle moves a mean before noise; U by Huber."""
         huber = self.by_huber(counts, bound, statistic, epsilon)
         return np.where(huber, float(bound.upper), super().sensitivity(counts, bound, statistic, epsilon))
 
@@ -138,7 +138,7 @@ class Huber(Means):
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
-        """See Mechanism."""
+        """Return the estimates of all bins, clamped to their range."""
         counts, bound, total = samples.counts, samples.bound, samples.contributions().total
         plan = self.plan(counts, bound, statistic, epsilon)
         drawn = self._noise(plan, counts, epsilon).draw(int(plan.huber.sum()), measure)

@@ -85,7 +85,7 @@ class Accounting(Protocol):
 
 @dataclass(frozen=True)
 class LaplaceAccounting:
-    """See Accounting: ``shape`` has the scales that cost ``factor``."""
+    """Accounting of Laplace noise: ``shape`` has the scales that cost ``factor``."""
 
     name: str
     shape: LaplaceNoise
@@ -93,7 +93,7 @@ class LaplaceAccounting:
 
     @property
     def composition(self) -> str:
-        """See Accounting."""
+        """How losses add up, in words."""
         return COMPOSITION_BY_NAME[self.name]
 
     def noise(self, epsilon: float) -> LaplaceNoise:
@@ -101,24 +101,24 @@ class LaplaceAccounting:
         return self.shape.times(self.factor / epsilon)
 
     def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """See Accounting."""
+        """Return the expected absolute noise of every bin at ``epsilon``."""
         return self.noise(epsilon).sizes()
 
     def worst_relative_scale(self, epsilon: float, tolerance: Mapping[Statistic, float]) -> float:
-        """See Accounting."""
+        """Return the largest of ``scales`` over its tolerance at ``epsilon``."""
         scales = self.scales(epsilon)
         return max(float(scales[s].max(initial=0.0)) / tolerance[s] for s in scales)
 
     def epsilon_at(self, relative_scale: float, tolerance: Mapping[Statistic, float]) -> float:
-        """See Accounting."""
+        """Return the epsilon whose worst relative scale is ``relative_scale``."""
         return self.worst_relative_scale(1.0, tolerance) / relative_scale if relative_scale > 0 else 0.0
 
     def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """See Accounting."""
+        """Return the worst-case expected error of every bin at ``epsilon``."""
         return self.noise(epsilon).errors()
 
     def calibrate(self, loss: Loss) -> Calibrated:
-        """See Accounting."""
+        """Return the noise as it will be drawn, whose exact loss is at most ``loss``."""
         return fitted(lambda epsilon: CalibratedLaplace.of(self.noise(epsilon)), loss)
 
 

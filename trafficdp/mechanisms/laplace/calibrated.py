@@ -265,11 +265,11 @@ class CalibratedLaplace:
         return cls(PublicFacts(counts, bound), noise.statistics, scale, shift)
 
     def steps(self) -> tuple[Priced, ...]:
-        """See Calibrated: the pairs (S, W), or S alone, and the vehicle means."""
+        """Return what will be measured: the pairs (S, W), or S alone, and the vehicle means."""
         return tuple(self._steps().values())
 
     def event(self) -> PrivacyEvent:
-        """See Calibrated."""
+        """Return what is promised: every vehicle's exact loss."""
         sensitivity = {each: largest_sensitivity(each, *self.public.both) for each in self.statistics}
         return event(NAME, self.public, loss_of(self.steps(), self.public.counts.users), sensitivity)
 
@@ -296,7 +296,7 @@ class CalibratedLaplace:
         return found
 
     def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
-        """See Calibrated."""
+        """Measure, and return the estimates of all bins."""
         bound = self.public.bound
         found: dict[Statistic, Estimate] = {}
         for statistic, value in self.numbers(values.contributions, measure).items():
@@ -322,15 +322,15 @@ class CalibratedLaplace:
         return {statistic: found[statistic] for statistic in self.statistics}
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """See Calibrated: those of clamped Laplace noise, and the worst-case bias."""
+        """Return the errors of clamped Laplace noise at the worst truth, and the worst-case bias."""
         return {each: self._error(each) for each in self.statistics}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """See Calibrated: the tail of the noise, and the worst-case bias."""
+        """Return the half widths of intervals: the tail of the noise, and the worst-case bias."""
         return {each: self._half_width(each, interval_level) for each in self.statistics}
 
     def statement(self, statistic: Statistic) -> Statement:
-        """See Calibrated."""
+        """Return what the manifest says of ``statistic``."""
         pair = statistic is VARIANCE
         return Statement(
             mechanism=NAME,
@@ -376,7 +376,7 @@ class CalibratedLaplace:
         return term.scale * term.step
 
     def to_facts(self) -> dict[str, Any]:
-        """See Calibrated."""
+        """Return all but ``public`` as JSON values."""
         return {
             "kind": KIND,
             "statistics": [statistic.value for statistic in self.statistics],
@@ -385,7 +385,7 @@ class CalibratedLaplace:
         }
 
     def published_facts(self) -> dict[str, Any]:
-        """See Calibrated: the columns of COLUMN and SHIFT say the rest."""
+        """Return what the manifest carries: the columns of COLUMN and SHIFT say the rest."""
         return {"kind": KIND}
 
     @classmethod
@@ -515,25 +515,25 @@ class Baseline:
     def steps(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> tuple[Priced, ...]:
-        """See Mechanism."""
+        """Return what is measured."""
         return calibrated_for(statistic, counts, bound, loss).steps()
 
     def sensitivity(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> FloatArray:
-        """See KnownSensitivity."""
+        """Return how far one vehicle's values move each number at most."""
         return calibrated_for(statistic, counts, bound, loss).event().sensitivity[statistic]
 
     def expected_error(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> FloatArray:
-        """See Mechanism: noise at the worst truth, and the rounding of speeds."""
+        """Return the expected error of noise at the worst truth, and the rounding of speeds, a bin."""
         return calibrated_for(statistic, counts, bound, loss).expected_errors()[statistic]
 
     def noise_terms(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> tuple[NoiseTerm, ...]:
-        """See KnownTerms."""
+        """Return the terms that bound the error before clamping."""
         calibrated = calibrated_for(statistic, counts, bound, loss)
         first, *more = calibrated.terms(statistic)
         return (replace(first, bias=calibrated.bias(statistic)), *more)
@@ -541,7 +541,7 @@ class Baseline:
     def estimate(
         self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure
     ) -> FloatArray:
-        """See Mechanism."""
+        """Return the estimates of all bins, clamped to their range."""
         calibrated = calibrated_for(statistic, samples.counts, samples.bound, loss)
         return estimate_of(calibrated, samples.contributions(), measure)
 

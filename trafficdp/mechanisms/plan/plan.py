@@ -112,7 +112,7 @@ class Plan:
     def steps(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> tuple[Priced, ...]:
-        """See Mechanism: the sum as if two vectors of every vehicle could be 2 C apart."""
+        """Return the sum as if two vectors of every vehicle could be 2 C apart."""
         require_statistic(self.name, statistic, self.statistics)
         parts = self.parts(counts, loss)
         spread = (_medians(counts, parts.spread),) if self.scaling is Scaling.PRIVATE else ()
@@ -129,7 +129,7 @@ class Plan:
     def expected_error(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> FloatArray:
-        """See Mechanism. No formula: what clipping costs depends on values; the trivial bound U.
+        """Return the trivial bound U: what clipping costs depends on values.
 
         Compare by simulation on synthetic values.
         """
@@ -139,7 +139,7 @@ class Plan:
     def estimate(
         self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure
     ) -> FloatArray:
-        """See Mechanism. An infinite ``loss`` clips nothing and adds no noise."""
+        """Return the estimates of all bins. An infinite ``loss`` clips nothing and adds no noise."""
         require_statistic(self.name, statistic, self.statistics)
         counts, step, upper = samples.counts, float(samples.bound.step), float(samples.bound.upper)
         total: FloatArray = samples.contributions().total.astype(np.float64) * step

@@ -99,7 +99,7 @@ class CalibratedHidden(CalibratedWhole):
 
     @classmethod
     def calibrate(cls, facts: PublicFacts, loss: Loss, wanted: Wanted) -> Self:
-        """See CalibratedWhole."""
+        """Return the map of all that is ``wanted`` at all that can be charged of ``loss``."""
         found = super().calibrate(facts, loss, wanted)
         return replace(found, apart=wanted.apart, counts=wanted.counts, fleet=wanted.fleet)
 
@@ -124,11 +124,11 @@ class CalibratedHidden(CalibratedWhole):
         return self._published(asked(self.design, values.everything(), measure))
 
     def fed_back(self, columns: Columns) -> bool:
-        """See Recomputable."""
+        """Return whether what was asked follows from the answers before."""
         return fed_back(self.design, answers_of(columns))
 
     def recomputed(self, columns: Columns) -> dict[Statistic, Estimate]:
-        """See Recomputable."""
+        """Return the estimates that the published ``columns`` make."""
         return self._published(answers_of(columns))
 
     def _published(self, answers: Answers) -> dict[Statistic, Estimate]:
@@ -176,7 +176,7 @@ class CalibratedHidden(CalibratedWhole):
         return reference_skill(place, bound, self.loss_kind, means, self.pico, fleet or self.fleet)
 
     def count_errors(self) -> Mapping[str, float]:
-        """See TriedElsewhere."""
+        """Return how far noise puts published counts off, in a fleet as usual."""
         return usual_error(self.design) if self.counts else {}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:

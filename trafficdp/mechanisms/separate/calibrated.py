@@ -152,7 +152,7 @@ class Part:
 
 @dataclass(frozen=True)
 class CalibratedSeparately:
-    """See Calibrated. ``parts`` has one entry a statistic, ``loss_kind`` is that of all of them."""
+    """A mechanism a statistic: ``parts`` has one entry each, ``loss_kind`` is that of all of them."""
 
     public: PublicFacts
     parts: Mapping[Statistic, Part]
@@ -162,12 +162,12 @@ class CalibratedSeparately:
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """See Calibrated."""
+        """What it estimates, in the order of Statistic."""
         return tuple(statistic for statistic in Statistic if statistic in self.parts)
 
     @property
     def composition(self) -> str:
-        """See Calibrated."""
+        """How the losses of its steps add up, in words."""
         return COMPOSITION[self.loss_kind]
 
     @cached_property
@@ -179,7 +179,7 @@ class CalibratedSeparately:
         }
 
     def steps(self) -> tuple[Priced, ...]:
-        """See Calibrated."""
+        """Return what will be measured."""
         return tuple(
             step
             for each, part in self.parts.items()
@@ -187,7 +187,7 @@ class CalibratedSeparately:
         )
 
     def event(self) -> PrivacyEvent:
-        """See Calibrated. Raises UsageError for an epsilon or a rho that is out of range."""
+        """Return every vehicle's exact loss. UsageError for an epsilon or a rho that is out of range."""
         return self._promised
 
     @cached_property
@@ -206,7 +206,7 @@ class CalibratedSeparately:
         return replace(promised, idealised=any(each.idealised for each in of_parts.values()))
 
     def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
-        """See Calibrated: intervals as proved in ``mechanisms.known_error``."""
+        """Measure, and return the estimates; intervals as proved in ``mechanisms.known_error``."""
         samples = _samples_of(values)
         counts, bound = self.public.both
         halves, errors = self.half_widths(interval_level), self.expected_errors()
@@ -226,18 +226,18 @@ class CalibratedSeparately:
         return found
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """See Calibrated: the whole range where counts prove nothing better (PLAN)."""
+        """Return the expected errors: the whole range where counts prove nothing better (PLAN)."""
         return {each: self._error(each) for each in self.statistics}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """See Calibrated: at most the range."""
+        """Return the half widths of intervals before they are clamped: at most the range."""
         return {
             each: _zero_where_constant(self._facts(each, interval_level).half_width, each, self.public.counts)
             for each in self.statistics
         }
 
     def statement(self, statistic: Statistic) -> Statement:
-        """See Calibrated."""
+        """Return what the manifest says of ``statistic``."""
         mechanism, bound = self.mechanisms[statistic], self.public.bound
         # the basis does not depend on the level
         facts = self._facts(statistic, 0.5)
@@ -267,7 +267,7 @@ class CalibratedSeparately:
         )
 
     def to_facts(self) -> dict[str, Any]:
-        """See Calibrated."""
+        """Return all but ``public`` as JSON values."""
         return {
             "kind": KIND,
             "loss": self.loss_kind.value,
@@ -282,7 +282,7 @@ class CalibratedSeparately:
         }
 
     def published_facts(self) -> dict[str, Any]:
-        """See Calibrated: the column ``epsilon`` or ``rho`` says the rest."""
+        """Return what the manifest carries: the column ``epsilon`` or ``rho`` says the rest."""
         return {
             "kind": KIND,
             "mechanisms": {each.value: self.parts[each].mechanism for each in self.statistics},

@@ -67,7 +67,7 @@ class SimulatedCities:
         return [simulated_samples(counts, self.bound, self.seed, models[name]) for name in CITIES]
 
     def error(self, mechanism: Mechanism, statistic: Statistic, loss: FloatArray) -> float:
-        """See Tries. A mechanism that looks at all bins together is tried on all of them."""
+        """Return the largest mean error over simulated cities, in the bins that are tried; in rho in all."""
         joint = mechanism.kind is LossKind.ZCDP
         tried = np.ones_like(self._tried) if joint else self._tried
         least, most = (3, 50) if joint else (1, 100)

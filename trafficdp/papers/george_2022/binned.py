@@ -31,7 +31,7 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class BinnedFactor:
-    """See the module; ``length`` n, ``share`` between 0 and 1 (larger: less error, more intervals)."""
+    """The module's factor: ``length`` n, ``share`` between 0 and 1 (larger: less error, more intervals)."""
 
     length: int
     share: float = 0.9

@@ -140,7 +140,7 @@ class DenseFactor:
         return len(self.matrix)
 
     def squared_norm(self, elements: int) -> int:
-        """See GaussianSums. Raises UsageError for several elements unless the factor is Toeplitz."""
+        """Return s^2 for vehicles with ``elements`` elements; UsageError for several unless Toeplitz."""
         if elements == 1:
             columns = self.matrix.astype(np.object_) if self.matrix.max() >= 2**26 else self.matrix
             return max(int(total) for total in (columns**2).sum(axis=0))
@@ -161,7 +161,7 @@ class DenseFactor:
         return float(self.squared_norm(1) * (self.decoder**2).sum() / self.length)
 
     def path(self, at: IntArray, sd: float, source: NoiseSource, runs: int = 1) -> FloatArray:
-        """See GaussianSums."""
+        """Return the noise of sums of the first ``at`` (K,) elements, shape (runs, K)."""
         draws = source.discrete_gaussian(np.full(runs * self.length, sd)).reshape(runs, self.length)
         rows = np.concatenate([np.zeros((1, self.length)), self.decoder])[at]
         return np.asarray(draws @ rows.T, dtype=np.float64)
