@@ -28,7 +28,6 @@ from trafficdp.mechanisms.pooling.hidden_map import (
     counted,
     fed_back,
     hidden_map,
-    likely_error,
     likely_variance,
     usual_error,
 )
@@ -141,7 +140,7 @@ class CalibratedHidden(CalibratedWhole):
             for name, numbers in counted(design, answers.counts, CALIBRATED_LEVEL).items():
                 both = {"": numbers.value, "_low": numbers.low, "_high": numbers.high}
                 columns |= {f"{name}{end}": each for end, each in both.items()}
-        error = likely_error(design, answers) + rounding_bias(Statistic.MEAN, bound)
+        error = found.error + rounding_bias(Statistic.MEAN, bound)
         known = found.high - found.low < design.upper * (1 - 1e-12)
         status = np.where(known, BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value).astype(object)
         estimates = {

@@ -18,7 +18,7 @@ variance 0.3 tau^2, one for all places of the parent (in the same slot), e of th
 round asks about the posterior mean of theta, cut to 0..U; the last one is the map. With
 D = 0.7 tau^2 V^2 + s^2 the mean of a is (sum V o / D) / (1/(0.3 tau^2) + sum V^2 / D), over its places, that
 of e is 0.7 tau^2 V (o - V a) / D. In pure epsilon, with one round, parents help nothing, and the weight is
-integrated out instead (``refined``).
+integrated out instead (``_refined``).
 
 **Interval.** Let y and k be these means over all rounds, W* the exact weight and mu* = k + (exact sums of the
 clipped residuals, weighed likewise)/(G W*): the map that this mechanism would give without noise.
@@ -124,10 +124,38 @@ class Answers:
 
 
 @dataclass(frozen=True)
+class Weighed:
+    """What the noisy weights say of places before residuals are asked for, shape (H,) each.
+
+    ``weight`` W; ``likely`` W+, above 0 everywhere; ``lift`` G; ``lifted`` V = G W+; ``centre`` mu is K_1.
+    """
+
+    weight: FloatArray
+    likely: FloatArray
+    lift: FloatArray
+    lifted: FloatArray
+    centre: FloatArray
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What rounds about ``places`` say: ``y`` and ``k``, shape (H,), and ``sd`` s, in the unit of speeds."""
+
+    places: Weighed
+    y: FloatArray
+    k: FloatArray
+    sd: float
+
+
+@dataclass(frozen=True)
 class HiddenMap:
-    """Numbers over H places: ``mean`` with its calibrated interval, and the guaranteed one of the target."""
+    """Numbers over H places: ``mean`` with its calibrated interval, and the guaranteed one of the target.
+
+    ``error`` is the mean absolute error if places differ as guessed: no worst case.
+    """
 
     mean: FloatArray
+    error: FloatArray
     low: FloatArray
     high: FloatArray
     target_low: FloatArray
@@ -154,65 +182,48 @@ def city_of(design: HiddenDesign, fleet: IntArray) -> City:
     )
 
 
-def likely_weight(design: HiddenDesign, weight: IntArray) -> FloatArray:
-    """Return W+ = E[x | x + N(0, sd^2) = W, x >= 0], shape (H,); above 0 everywhere."""
+def weighed(design: HiddenDesign, city: City, weight: IntArray) -> Weighed:
+    """Return what the answers ``weight`` (H,) say; W+ = E[x | x + N(0, sd^2) = W, x >= 0]."""
     sd = design.sd(1, 1.0)
     z = np.maximum(weight / (GRAINS * sd), -6.0)
-    return np.asarray(sd * z + sd * np.exp(-z * z / 2) / np.sqrt(2 * np.pi) / ndtr(z))
+    likely = np.asarray(sd * z + sd * np.exp(-z * z / 2) / np.sqrt(2 * np.pi) / ndtr(z))
+    some = likely[weight > LIFTED_FROM * sd * GRAINS]
+
+    def falling(power: float, moment: int) -> FloatArray:
+        """W+^-power times what makes its ``moment`` 1 on average over the weight of places with some."""
+        if not len(some):
+            return np.ones(len(likely))
+        scale = some.sum() / (some ** (1 - moment * power)).sum()
+        return np.asarray(scale ** (1 / moment) * likely**-power)
+
+    lift, slower = falling(LIFT, 2), np.clip(falling(SLOPE, 1), 1 / FARTHEST, FARTHEST)
+    return Weighed(weight / GRAINS, likely, lift, lift * likely, city.centre * slower)
 
 
-def lift_of(design: HiddenDesign, weight: IntArray) -> FloatArray:
-    """Return G, shape (H,): what residuals are multiplied by before they are asked for."""
-    return _falling(design, weight, LIFT, 2)
-
-
-def centres_of(design: HiddenDesign, city: City, weight: IntArray) -> FloatArray:
-    """Return mu, shape (H,): what is expected of every place before residuals are asked for; K_1."""
-    return city.centre * np.clip(_falling(design, weight, SLOPE, 1), 1 / FARTHEST, FARTHEST)
-
-
-def _falling(design: HiddenDesign, weight: IntArray, power: float, moment: int) -> FloatArray:
-    """W+^-power times what makes its ``moment`` 1 on average over the weight of places with some, (H,)."""
-    likely = likely_weight(design, weight)
-    there = weight > LIFTED_FROM * design.sd(1, 1.0) * GRAINS
-    if not there.any():
-        return np.ones(len(weight))
-    scale = likely[there].sum() / (likely[there] ** (1 - moment * power)).sum()
-    return np.asarray(scale ** (1 / moment) * likely**-power)
-
-
-def lifted_weight(design: HiddenDesign, weight: IntArray) -> FloatArray:
-    """Return V = G W+, shape (H,)."""
-    return lift_of(design, weight) * likely_weight(design, weight)
-
-
-def precisions(design: HiddenDesign, city: City, rounds: int) -> FloatArray:
-    """Return 1/s_i^2 of the first ``rounds``, shape (j,), by the unit of speeds."""
-    return np.array([design.sd(2 + each, city.reach_in(each)) for each in range(rounds)]) ** -2
-
-
-def so_far(
-    design: HiddenDesign, city: City, residual: IntArray, maps: FloatArray
-) -> tuple[FloatArray, FloatArray, float]:
-    """Return y and k, shape (H,), and s of some first rounds, (j, H) each, in the unit of speeds."""
-    precision = precisions(design, city, len(maps))
+def so_far(design: HiddenDesign, city: City, places: Weighed, residual: IntArray, maps: FloatArray) -> Heard:
+    """Return what some first rounds say, by their answers and maps, (j, H) each."""
+    precision = np.array([design.sd(2 + each, city.reach_in(each)) for each in range(len(maps))]) ** -2
     share = precision / precision.sum()
     y, k = np.zeros(design.size), np.zeros(design.size)
     for each, (answer, around) in enumerate(zip(residual, maps, strict=True)):
         y += share[each] * (city.reach_in(each) / GRAINS) * answer
         k += share[each] * around
-    return y, k, float(precision.sum() ** -0.5)
+    return Heard(places, y, k, float(precision.sum() ** -0.5))
 
 
-def next_map(
-    design: HiddenDesign, city: City, lifted: FloatArray, residual: IntArray, maps: FloatArray
-) -> FloatArray:
-    """Return the map after these rounds, shape (H,); the first of ``maps`` is what was expected of places."""
-    y, k, sd = so_far(design, city, residual, maps)
-    said = y + lifted * (k - maps[0])
-    family, known, own, spread = _families(design, lifted, sd)
+def told(design: HiddenDesign, answers: Answers) -> Heard:
+    """Return what all rounds say; the centres are those that were asked about."""
+    places = replace(weighed(design, answers.city, answers.weight), centre=answers.maps[0])
+    return so_far(design, answers.city, places, answers.residual, answers.maps)
+
+
+def next_map(design: HiddenDesign, heard: Heard) -> FloatArray:
+    """Return the map after the rounds of ``heard``, shape (H,)."""
+    lifted, centre = heard.places.lifted, heard.places.centre
+    said = heard.y + lifted * (heard.k - centre)
+    family, known, own, spread = _families(design, lifted, heard.sd)
     alike = (np.bincount(family, lifted * said / spread) / known)[family]
-    found = maps[0] + alike + own * lifted * (said - lifted * alike) / spread
+    found = centre + alike + own * lifted * (said - lifted * alike) / spread
     return np.asarray(np.clip(found, 0.0, design.upper))
 
 
@@ -229,17 +240,16 @@ def _families(
 
 def hidden_map(design: HiddenDesign, answers: Answers) -> HiddenMap:
     """Return what is published, from the answers alone."""
-    city, upper = answers.city, design.upper
-    mean = map_of(design, answers)
-    low, high = target_interval(design, answers, CALIBRATED_LEVEL)
-    weight = answers.weight / GRAINS
-    y, k, _ = so_far(design, city, answers.residual, answers.maps)
-    middle = np.clip(y / lift_of(design, answers.weight) / np.maximum(weight, 1e-9) + k, low, high)
+    heard, upper = told(design, answers), design.upper
+    places, mean = heard.places, _map_of(design, heard)
+    low, high = target_interval(design, heard, CALIBRATED_LEVEL)
+    middle = np.clip(heard.y / places.lift / np.maximum(places.weight, 1e-9) + heard.k, low, high)
     wider = float(ndtri((1 + CALIBRATED_LEVEL) / 2)) * TARGET_SD * upper
-    known = weight > _quantiles(design, answers, CALIBRATED_LEVEL)[1]
+    known = places.weight > _quantiles(design, heard, CALIBRATED_LEVEL)[1]
     ends = middle - np.hypot(middle - low, wider), middle + np.hypot(high - middle, wider)
     return HiddenMap(
         mean=mean,
+        error=_likely_error(design, heard),
         low=np.where(known, np.clip(np.minimum(ends[0], mean), 0.0, upper), 0.0),
         high=np.where(known, np.clip(np.maximum(ends[1], mean), 0.0, upper), upper),
         target_low=low,
@@ -256,56 +266,56 @@ def fed_back(design: HiddenDesign, answers: Answers) -> bool:
     if answers.counts is not None:
         reach = reach_of(design, answers.counts.lengths, found.vehicles)
         same &= np.allclose(reach, answers.counts.reach, rtol=1e-9)
-    lifted = lifted_weight(design, answers.weight)
-    newest = centres_of(design, found, answers.weight)
+    places = weighed(design, found, answers.weight)
+    newest = places.centre
+    places = replace(places, centre=answers.maps[0])
     for each, around in enumerate(answers.maps, 1):
         same &= np.allclose(newest, around, rtol=1e-9)
-        newest = next_map(design, found, lifted, answers.residual[:each], answers.maps[:each])
+        heard = so_far(design, found, places, answers.residual[:each], answers.maps[:each])
+        newest = next_map(design, heard)
     return bool(same)
 
 
 def map_of(design: HiddenDesign, answers: Answers) -> FloatArray:
     """Return the map of means, shape (H,)."""
-    if design.pure:
-        return refined(design, answers)
-    lifted = lifted_weight(design, answers.weight)
-    return next_map(design, answers.city, lifted, answers.residual, answers.maps)
+    return _map_of(design, told(design, answers))
 
 
-def refined(design: HiddenDesign, answers: Answers) -> FloatArray:
+def _map_of(design: HiddenDesign, heard: Heard) -> FloatArray:
+    return _refined(design, heard) if design.pure else next_map(design, heard)
+
+
+def _refined(design: HiddenDesign, heard: Heard) -> FloatArray:
     """Return the posterior mean of every place over its unknown weight, shape (H,), in pure epsilon.
 
     theta ~ N(mu, tau^2); W on POINTS points around its answer, with density 1/(W + sd) times the noise's.
     Given W, y ~ N(G W (theta - mu), s^2 + (U/33.5)^2 G^2 W) is Gaussian in theta: integrated in closed form.
     """
-    upper, sd, centre = design.upper, design.sd(1, 1.0), answers.maps[0]
-    y, _, noise = so_far(design, answers.city, answers.residual, answers.maps)
+    upper, sd, places = design.upper, design.sd(1, 1.0), heard.places
     prior = (PLACE_SD[design.kind] * upper) ** 2
-    found, lift = np.empty(len(answers.weight)), lift_of(design, answers.weight)
+    found = np.empty(design.size)
     for start in range(0, len(found), AT_ONCE):
         part = slice(start, start + AT_ONCE)
-        answer, own = answers.weight[part, None] / GRAINS, y[part, None]
-        low, high = np.maximum(answer - 4 * sd, 0.0), np.maximum(answer + 4 * sd, 2 * sd)
+        about, own, lift = (each[part, None] for each in (places.weight, heard.y, places.lift))
+        low, high = np.maximum(about - 4 * sd, 0.0), np.maximum(about + 4 * sd, 2 * sd)
         weight = low + (np.arange(POINTS) + 0.5) / POINTS * (high - low)
-        spread = noise**2 + (RECORD_SD * upper * lift[part, None]) ** 2 * weight
-        lifted = lift[part, None] * weight
+        spread = heard.sd**2 + (RECORD_SD * upper * lift) ** 2 * weight
+        lifted = lift * weight
         precision = lifted**2 / spread + 1 / prior
         pull = lifted * own / spread
-        log = -np.sqrt(2) * np.abs(weight - answer) / sd - np.log(weight + sd)
+        log = -np.sqrt(2) * np.abs(weight - about) / sd - np.log(weight + sd)
         log = log - own**2 / (2 * spread) - np.log(spread) / 2
         log = log + pull**2 / (2 * precision) - np.log(precision) / 2
         share = np.exp(log - log.max(axis=1, keepdims=True))
-        found[part] = centre[part] + (share * pull / precision).sum(axis=1) / share.sum(axis=1)
+        found[part] = places.centre[part] + (share * pull / precision).sum(axis=1) / share.sum(axis=1)
     return np.clip(found, 0.0, upper)
 
 
-def target_interval(design: HiddenDesign, answers: Answers, level: float) -> tuple[FloatArray, FloatArray]:
+def target_interval(design: HiddenDesign, heard: Heard, level: float) -> tuple[FloatArray, FloatArray]:
     """Return both ends of the theorem's set, cut to 0..U, shape (H,) each."""
-    upper, weight = design.upper, answers.weight / GRAINS
-    noise, doubt = _quantiles(design, answers, level)
-    lift = lift_of(design, answers.weight)
-    y, k, _ = so_far(design, answers.city, answers.residual, answers.maps)
-    y, off = y / lift, noise / lift
+    noise, doubt = _quantiles(design, heard, level)
+    upper, k, weight, lift = design.upper, heard.k, heard.places.weight, heard.places.lift
+    y, off = heard.y / lift, noise / lift
     near, far = np.maximum(weight - doubt, 1e-300), np.maximum(weight + doubt, 1e-300)
     with np.errstate(over="ignore"):
         low = k + (y - off) / np.where(y >= off, far, near)
@@ -317,21 +327,18 @@ def target_interval(design: HiddenDesign, answers: Answers, level: float) -> tup
     )
 
 
-def _quantiles(design: HiddenDesign, answers: Answers, level: float) -> tuple[float, float]:
+def _quantiles(design: HiddenDesign, heard: Heard, level: float) -> tuple[float, float]:
     """q_Y and q_W: what both noises stay within, each with probability sqrt(level)."""
     each = np.sqrt(level)
     q = -np.log1p(-each) / np.sqrt(2) if design.pure else float(ndtri((1 + each) / 2))
-    sd = precisions(design, answers.city, len(answers.maps)).sum() ** -0.5
-    return float(q * sd), float(q * design.sd(1, 1.0))
+    return float(q * heard.sd), float(q * design.sd(1, 1.0))
 
 
-def likely_error(design: HiddenDesign, answers: Answers) -> FloatArray:
-    """Return the mean absolute error of every place if places differ as guessed (no worst case), (H,)."""
-    lifted, prior = lifted_weight(design, answers.weight), (PLACE_SD[design.kind] * design.upper) ** 2
-    noise = float(precisions(design, answers.city, len(answers.maps)).sum() ** -1)
+def _likely_error(design: HiddenDesign, heard: Heard) -> FloatArray:
+    lifted, prior, noise = heard.places.lifted, (PLACE_SD[design.kind] * design.upper) ** 2, heard.sd**2
     if design.pure:
         return np.asarray(np.sqrt(2 / np.pi) / np.sqrt(1 / prior + lifted**2 / noise))
-    family, known, own, spread = _families(design, lifted, noise**0.5)
+    family, known, own, spread = _families(design, lifted, heard.sd)
     doubt = own * noise / spread + (noise / spread) ** 2 / known[family]
     return np.asarray(np.sqrt(2 / np.pi * doubt))
 
@@ -426,14 +433,13 @@ def asked(design: HiddenDesign, contributions: Contributions, measure: Measure) 
     many = design.size
     weight = measure.measure(design.step(1, many, 1.0), Entries(user, place, own_weight))
 
-    lift, lifted = lift_of(design, weight), lifted_weight(design, weight)
+    places = weighed(design, city, weight)
     residual, maps = np.zeros((design.rounds, many), dtype=np.int64), np.zeros((design.rounds, many))
-    newest = centres_of(design, city, weight)
     for each in range(design.rounds):
-        maps[each] = newest
-        off = Entries(user, place, lift[place] * own_weight * (speed - newest[place]))
+        heard = so_far(design, city, places, residual[:each], maps[:each]) if each else None
+        maps[each] = next_map(design, heard) if heard else places.centre
+        off = Entries(user, place, places.lift[place] * own_weight * (speed - maps[each][place]))
         residual[each] = measure.measure(design.step(2 + each, many, city.reach_in(each)), off)
-        newest = next_map(design, city, lifted, residual[: each + 1], maps[: each + 1])
     nothing = np.zeros(0, dtype=np.int64)
     answers = Answers(fleet, city, weight, residual, maps, nothing)
     if design.variance:

@@ -12,7 +12,7 @@ from trafficdp.measurement.measure import Metered
 from trafficdp.measurement.sets import GRAINS, HiddenBall
 from trafficdp.mechanisms.pooling import hidden_map as maps
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import City, asked, hidden_map, target_interval
+from trafficdp.mechanisms.pooling.hidden_map import City, asked, hidden_map
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.conversion import LEAST_SD
@@ -230,6 +230,15 @@ def answers_of(design, data, seed=0):
     return asked(design, data, SimulatedNoise(seed))
 
 
+CITY = City(vehicles=100.0, centre=8.0, reach=3.0, power=0.4)
+
+
+def weighed(design, noisy):
+    """What answers about weights say that are ``noisy`` times their noise."""
+    asked_for = np.array(noisy) * design.sd(1, 1.0) * GRAINS
+    return maps.weighed(design, CITY, np.rint(asked_for).astype(np.int64))
+
+
 def test_the_likely_weight_is_the_posterior_mean_of_weights_above_zero(bound_of):
     design = HiddenDesign(PLACES, bound_of(30), LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
     sd = design.sd(1, 1.0)
@@ -237,41 +246,36 @@ def test_the_likely_weight_is_the_posterior_mean_of_weights_above_zero(bound_of)
     x = np.linspace(0, 40 * sd, 400_001)
     law = np.exp(-((asked_for[:, None] - x) ** 2) / (2 * sd**2))
     exact = (law * x).sum(axis=1) / law.sum(axis=1)
-    found = maps.likely_weight(design, np.rint(asked_for * GRAINS).astype(np.int64))
-    np.testing.assert_allclose(found, exact, rtol=1e-3)
-    assert np.all(maps.likely_weight(design, np.array([-(2**50)])) > 0)
+    np.testing.assert_allclose(weighed(design, asked_for / sd).likely, exact, rtol=1e-3)
+    assert np.all(maps.weighed(design, CITY, np.array([-(2**50)])).likely > 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_residuals_are_lifted_where_weight_is_little_and_keep_their_usual_length(bound_of, kind):
     design = HiddenDesign(PLACES[:6], bound_of(30), kind, TOTAL[kind], False)
-    sd = design.sd(1, 1.0)
-    noisy = np.array([-3.0, 0.49, 0.51, 4.0, 20.0, 300.0]) * sd
-    weight = np.rint(noisy * GRAINS).astype(np.int64)
-    found, likely = maps.lift_of(design, weight), maps.likely_weight(design, weight)
+    places = weighed(design, [-3.0, 0.49, 0.51, 4.0, 20.0, 300.0])
+    found, likely = places.lift, places.likely
     assert np.all(np.diff(found) < 0)
     np.testing.assert_allclose(found / found[5], (likely / likely[5]) ** -0.4)
     # the mean square of what a vehicle's entries are multiplied by, places as they are visited
     assert np.average(found[2:] ** 2, weights=likely[2:]) == pytest.approx(1)
-    np.testing.assert_array_equal(maps.lifted_weight(design, weight), found * likely)
-    assert np.all(maps.lift_of(design, weight[[0, 1, 1]]) == 1)
+    np.testing.assert_array_equal(places.lifted, found * likely)
+    assert np.all(weighed(design, [-3.0, 0.49, 0.49]).lift == 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_places_are_expected_to_be_slower_the_more_vehicles_visit_them(bound_of, kind):
     design = HiddenDesign(PLACES[:6], bound_of(30), kind, TOTAL[kind], False)
-    sd, city = design.sd(1, 1.0), City(100.0, 8.0, 3.0, 0.4)
-    weight = np.rint(np.array([-3.0, 0.49, 0.51, 2.0, 4.0, 6.0]) * sd * GRAINS).astype(np.int64)
-    found, likely = maps.centres_of(design, city, weight), maps.likely_weight(design, weight)
+    places = weighed(design, [-3.0, 0.49, 0.51, 2.0, 4.0, 6.0])
+    found, likely = places.centre, places.likely
     np.testing.assert_allclose(found[1:] / found[5], (likely[1:] / likely[5]) ** -0.2)
     # the mean over vehicles is the city's, of places that some are likely to visit
     assert np.average(found[2:], weights=likely[2:]) == pytest.approx(8.0)
-    busy = np.rint(np.array([1.0, 1.0, 1.0, 1.0, 1.0, 3_000.0]) * sd * GRAINS).astype(np.int64)
-    np.testing.assert_allclose(maps.centres_of(design, city, busy)[0], 1.5 * 8.0)
-    quiet = np.rint(np.array([40.0, 40.0, 40.0, 40.0, 40.0, 0.6]) * sd * GRAINS).astype(np.int64)
-    quiet[4] = 10**6 * quiet[5]
-    assert maps.centres_of(design, city, quiet).min() >= 8.0 / 1.5
-    np.testing.assert_array_equal(maps.centres_of(design, city, weight[[0, 1, 1]]), 8.0)
+    busy = weighed(design, [1.0, 1.0, 1.0, 1.0, 1.0, 3_000.0])
+    np.testing.assert_allclose(busy.centre[0], 1.5 * 8.0)
+    quiet = weighed(design, [40.0, 40.0, 40.0, 40.0, 600_000.0, 0.6])
+    assert quiet.centre.min() >= 8.0 / 1.5
+    np.testing.assert_array_equal(weighed(design, [-3.0, 0.49, 0.49]).centre, 8.0)
 
 
 def test_what_is_asked_of_residuals_is_lifted_as_the_answers_about_weights_say(bound_of):
@@ -287,7 +291,7 @@ def test_what_is_asked_of_residuals_is_lifted_as_the_answers_about_weights_say(b
     np.testing.assert_allclose(noted.sums[0] / GRAINS, [(1 + lean) / 2, (1 - lean) / 2], atol=1e-4)
     own = np.array([4.0, 1.0]) ** answers.city.power
     own /= np.linalg.norm(own)
-    lift = maps.lift_of(design, answers.weight)
+    lift = maps.told(design, answers).places.lift
     assert lift.std() > 0.1
     clipped = 0
     for each, (exact, around) in enumerate(zip(noted.sums[2:], answers.maps, strict=True)):
@@ -304,20 +308,20 @@ def test_rounds_count_by_what_their_noise_leaves_of_them(bound_of, kind):
     """A shorter clip has less noise: the mean of least variance, and that variance."""
     design = HiddenDesign(PLACES, bound_of(30), kind, TOTAL[kind], False)
     answers = answers_of(design, town(bound_of(30)))
-    y, k, sd = maps.so_far(design, answers.city, answers.residual, answers.maps)
+    heard = maps.told(design, answers)
     clips = np.array([answers.city.reach * 0.8**each for each in range(design.rounds)])
     noise = np.array([design.sd(2 + each, clip) for each, clip in enumerate(clips)])
     assert np.all(np.diff(noise) < 0)
     weights = noise**-2 / (noise**-2).sum()
-    np.testing.assert_allclose(y, weights @ (answers.residual * clips[:, None]) / GRAINS)
-    np.testing.assert_allclose(k, weights @ answers.maps)
-    assert sd == pytest.approx(np.sqrt((weights**2 * noise**2).sum()))
+    np.testing.assert_allclose(heard.y, weights @ (answers.residual * clips[:, None]) / GRAINS)
+    np.testing.assert_allclose(heard.k, weights @ answers.maps)
+    assert heard.sd == pytest.approx(np.sqrt((weights**2 * noise**2).sum()))
 
 
 def test_the_refined_map_is_the_posterior_mean(bound_of):
     """By brute force over speeds and weights together."""
     design = HiddenDesign(PLACES[:3], bound_of(30), LossKind.PURE, 4 * PICO, False)
-    city = City(100.0, 8.0, 3.0, 0.4)
+    city = CITY
     weight, residual = np.array([-0.5, 6.0, 60.0]), np.array([4.0, -20.0, 90.0])
     grains = GRAINS / city.reach
     answers = maps.Answers(
@@ -329,7 +333,7 @@ def test_the_refined_map_is_the_posterior_mean(bound_of):
         np.zeros(0, np.int64),
     )
     sd, noise = design.sd(1, 1.0), design.sd(2, city.reach)
-    theta, lift = np.linspace(-30, 50, 8001), maps.lift_of(design, answers.weight)
+    theta, lift = np.linspace(-30, 50, 8001), maps.told(design, answers).places.lift
     assert lift[0] > 1 > lift[2]
     for i in range(3):
         low, high = max(weight[i] - 4 * sd, 0), max(weight[i] + 4 * sd, 2 * sd)
@@ -341,7 +345,7 @@ def test_the_refined_map_is_the_posterior_mean(bound_of):
         off = residual[i] - lift[i] * w[:, None] * about
         law = law * np.exp(-(off**2) / (2 * spread[:, None])) / np.sqrt(spread[:, None])
         exact = np.clip((law * theta).sum() / law.sum(), 0, 30)
-        assert maps.refined(design, answers)[i] == pytest.approx(exact, abs=1e-3)
+        assert maps.map_of(design, answers)[i] == pytest.approx(exact, abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -349,10 +353,10 @@ def test_the_set_of_the_theorem_is_that_set(bound_of, kind):
     """By looking at every speed: |y/G - (mu - k) W| <= q_Y/G + |mu - k| q_W."""
     design = HiddenDesign(PLACES, bound_of(30), kind, TOTAL[kind] * 20, False)
     answers = answers_of(design, town(bound_of(30)), 5)
-    low, high = target_interval(design, answers, 0.95)
-    q_y, q_w = maps._quantiles(design, answers, 0.95)
-    y, k, _ = maps.so_far(design, answers.city, answers.residual, answers.maps)
-    lift, weight = maps.lift_of(design, answers.weight), answers.weight / GRAINS
+    heard = maps.told(design, answers)
+    low, high = maps.target_interval(design, heard, 0.95)
+    q_y, q_w = maps._quantiles(design, heard, 0.95)
+    y, k, lift, weight = heard.y, heard.k, heard.places.lift, answers.weight / GRAINS
     mu = np.linspace(0, 30, 30_001)[:, None]
     inside = np.abs(y / lift - (mu - k) * weight) <= q_y / lift + np.abs(mu - k) * q_w
     known = weight > q_w
@@ -388,10 +392,9 @@ def test_the_target_is_held_as_often_as_the_theorem_says(bound_of, kind):
     for seed in range(60):
         first = Recorded(SimulatedNoise(seed))
         answers = asked(design, data, first)
-        low, high = target_interval(design, answers, 0.95)
-        lifted = maps.lift_of(design, answers.weight) * first.sums[1] / GRAINS
-        exact, around, _ = maps.so_far(design, answers.city, np.stack(first.sums[2:]), answers.maps)
-        target = np.clip(around + exact / lifted, 0, 30)
+        low, high = maps.target_interval(design, maps.told(design, answers), 0.95)
+        exact = maps.told(design, replace(answers, residual=np.stack(first.sums[2:])))
+        target = np.clip(exact.k + exact.y / (exact.places.lift * first.sums[1] / GRAINS), 0, 30)
         held += int(((low - 1e-9 <= target) & (target <= high + 1e-9)).sum())
         shown += len(target)
     # places of one draw are independent in their noise; 7 standard deviations below 95 % are 0.909
@@ -455,10 +458,11 @@ def test_answers_are_frozen_with_the_numbers_fed_back(bound_of):
     design = HiddenDesign(PLACES, bound_of(30), LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
     answers = answers_of(design, town(bound_of(30)))
     assert answers.residual.shape == answers.maps.shape == (6, len(PLACES))
-    np.testing.assert_array_equal(answers.maps[0], maps.centres_of(design, answers.city, answers.weight))
+    first = maps.weighed(design, answers.city, answers.weight)
+    np.testing.assert_array_equal(answers.maps[0], first.centre)
     # the maps that were asked about follow from the answers before them
-    likely = maps.lifted_weight(design, answers.weight)
     for each in range(1, 6):
-        expected = maps.next_map(design, answers.city, likely, answers.residual[:each], answers.maps[:each])
+        before = replace(answers, residual=answers.residual[:each], maps=answers.maps[:each])
+        expected = maps.next_map(design, maps.told(design, before))
         np.testing.assert_array_equal(answers.maps[each], expected)
     assert replace(answers).city == maps.city_of(design, answers.fleet)

@@ -45,23 +45,25 @@ def test_map_and_its_likely_error_are_the_posterior_of_alike_places(bound_of, ro
     weight = (rng.gamma(0.7, 15.0, size) * maps.GRAINS).astype(np.int64)
     residual = (rng.normal(0, 20, (rounds, size)) * maps.GRAINS).astype(np.int64)
     asked = rng.uniform(6, 10, (rounds, size))
-    lifted = maps.lifted_weight(design, weight)
+    none = np.zeros(0, dtype=np.int64)
+    answers = maps.Answers(np.array([1, 1]), city, weight, residual, asked, none)
+    heard = maps.told(design, answers)
+    y, k, sd, lifted = heard.y, heard.k, heard.sd, heard.places.lifted
 
     parent = np.array([h3.cell_to_parent(h3.int_to_str(int(each)), 6) for each in design.places])
     alike = parent[:, None] == parent[None, :]
     prior = 2.5**2 * (0.3 * alike + 0.7 * np.eye(size))
-    y, k, sd = maps.so_far(design, city, residual, asked)
     inverse = np.linalg.inv(np.diag(lifted) @ prior @ np.diag(lifted) + sd**2 * np.eye(size))
     gain = prior @ np.diag(lifted) @ inverse
     exact = asked[0] + gain @ (y + lifted * (k - asked[0]))
     doubt = np.diag(prior - gain @ np.diag(lifted) @ prior)
 
-    found = maps.next_map(design, city, lifted, residual, asked)
+    found = maps.next_map(design, heard)
     np.testing.assert_allclose(found, exact.clip(0, 30), rtol=1e-9)
     assert ((found > 0) & (found < 30)).sum() > size / 2
-    none = np.zeros(0, dtype=np.int64)
-    answers = maps.Answers(np.array([1, 1]), city, weight, residual, asked, none)
-    np.testing.assert_allclose(maps.likely_error(design, answers), np.sqrt(2 / np.pi * doubt), rtol=1e-9)
+    told = maps.hidden_map(design, answers)
+    np.testing.assert_array_equal(told.mean, found)
+    np.testing.assert_allclose(told.error, np.sqrt(2 / np.pi * doubt), rtol=1e-9)
 
 
 def test_in_pure_epsilon_no_place_leans_on_another(bound_of):
@@ -72,8 +74,8 @@ def test_in_pure_epsilon_no_place_leans_on_another(bound_of):
         (rng.gamma(0.7, 150.0, shape) * maps.GRAINS).astype(np.int64) for shape in (size, (1, size))
     )
     around, none = np.full((1, size), 8.0), np.zeros(0, dtype=np.int64)
-    before = maps.refined(design, maps.Answers(np.array([1, 1]), city, weight, residual, around, none))
+    before = maps.map_of(design, maps.Answers(np.array([1, 1]), city, weight, residual, around, none))
     residual[0, 0] *= -1
-    after = maps.refined(design, maps.Answers(np.array([1, 1]), city, weight, residual, around, none))
+    after = maps.map_of(design, maps.Answers(np.array([1, 1]), city, weight, residual, around, none))
     assert after[0] != before[0]
     np.testing.assert_array_equal(after[1:], before[1:])
