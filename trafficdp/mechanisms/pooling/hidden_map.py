@@ -245,13 +245,12 @@ def hidden_map(design: HiddenDesign, answers: Answers) -> HiddenMap:
     low, high = target_interval(design, heard, CALIBRATED_LEVEL)
     middle = np.clip(heard.y / places.lift / np.maximum(places.weight, 1e-9) + heard.k, low, high)
     wider = float(ndtri((1 + CALIBRATED_LEVEL) / 2)) * TARGET_SD * upper
-    known = places.weight > _quantiles(design, heard, CALIBRATED_LEVEL)[1]
     ends = middle - np.hypot(middle - low, wider), middle + np.hypot(high - middle, wider)
     return HiddenMap(
         mean=mean,
         error=_likely_error(design, heard),
-        low=np.where(known, np.clip(np.minimum(ends[0], mean), 0.0, upper), 0.0),
-        high=np.where(known, np.clip(np.maximum(ends[1], mean), 0.0, upper), upper),
+        low=np.clip(np.minimum(ends[0], mean), 0.0, upper),
+        high=np.clip(np.maximum(ends[1], mean), 0.0, upper),
         target_low=low,
         target_high=high,
         variance=_variance(design, answers, mean) if design.variance else None,
