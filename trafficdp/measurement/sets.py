@@ -372,7 +372,7 @@ def _price(far: IntArray, norm: int, law: Law, least_sd: float = 0.0) -> IntArra
     if norm == 1 and isinstance(law, Laplace):
         return to_pico(loss_upper_bound(move, np.asarray(law.scale.min(initial=np.inf))))
     if norm == 2 and isinstance(law, Gaussian) and (least := law.sd.min(initial=np.inf)) >= least_sd:
-        return to_pico(loss_upper_bound(loss_upper_bound(move, least), 2 * least))
+        return to_pico(loss_upper_bound(loss_upper_bound(move, np.asarray(least)), np.asarray(2 * least)))
     raise UsageError(
         "no theorem prices a ball under this noise",
         got=f"l{norm}, {type(law).__name__}",

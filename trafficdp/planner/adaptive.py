@@ -90,7 +90,7 @@ class AdaptivePartition:
     @property
     def coverage(self) -> float:
         """Share of all records that lie in published bins."""
-        return float(self.records[self.published].sum() / max(1, self.records.sum()))
+        return int(self.records[self.published].sum()) / max(1, int(self.records.sum()))
 
     def bins_per_level(self, levels: int) -> IntArray:
         """Return how many bins are published on each of ``levels`` levels, from the finest."""

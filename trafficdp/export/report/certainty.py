@@ -121,7 +121,7 @@ def average(release: Release, statistic: Statistic, certain: Certain, error: flo
     low = np.maximum(lowest.mean() - half, (certain.low**power).mean())
     high = np.minimum(highest.mean() + half, (certain.high**power).mean())
     return Interval(
-        float(as_shown((certain.value**power).mean(), statistic)),
+        float(as_shown(np.asarray((certain.value**power).mean()), statistic)),
         float(outward_down(as_shown(low, statistic), digits)),
         float(outward_up(as_shown(high, statistic), digits)),
     )

@@ -444,7 +444,7 @@ def asked(design: HiddenDesign, contributions: Contributions, measure: Measure) 
     if design.variance:
         answers = replace(answers, spread=_asked_spread(design, answers, contributions, measure))
     if design.counts:
-        vectors = Entries(user, place, np.ones(len(user))), Entries(user, place, records.astype(np.float64))
+        vectors = Entries(user, place, np.ones(len(user))), Entries(user, place, records)
         answers = replace(answers, counts=_asked_counts(design, vectors, city.vehicles, measure))
     return answers
 
@@ -505,13 +505,14 @@ def _asked_fleet(
 
 def _by_place(
     design: HiddenDesign, contributions: Contributions
-) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
     """Vehicle, place, records and mean speed of every place of a vehicle that is asked about."""
     counts, unit = contributions.counts, float(design.bound.step)
     at, there = _where(design, contributions)
     user, place, entry = number_pairs(counts.user_index[there], at[there], counts.users, design.size)
     records, total = (
-        np.bincount(entry, each[there], len(user)) for each in (counts.count, contributions.total)
+        np.bincount(entry, each[there], len(user)).astype(np.float64)
+        for each in (counts.count, contributions.total)
     )
     return user, place, records, total * unit / records
 
