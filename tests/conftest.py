@@ -8,6 +8,7 @@ from fractions import Fraction
 import hypothesis
 import numpy as np
 import pytest
+import small_city
 
 from trafficdp.mechanisms.simulated import cities, trial
 from trafficdp.model import ContributionBound, Counts, SpeedUnit
@@ -18,6 +19,7 @@ hypothesis.settings.register_profile(
     "trafficdp", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("trafficdp")
+small_city.wait_for_no_disk()
 
 COLLECTED = pytest.StashKey()
 
@@ -120,10 +122,10 @@ def pages():
     return importlib.import_module("pages")
 
 
-@pytest.fixture(scope="session")
-def small_city():
+@pytest.fixture(scope="session", name="small_city")
+def _small_city():
     """The module: plates, days, ``City``, ``logical_dump``."""
-    return importlib.import_module("small_city")
+    return small_city
 
 
 @pytest.fixture

@@ -74,6 +74,17 @@ def try_maps_once(setattr=setattr):
     setattr(cities, "_numbers", lambda counts: range(0, 8, 4))
 
 
+def wait_for_no_disk():
+    """Let this process and its children write without waiting for the disk: no test cuts the power."""
+    os.fsync = os.fstat
+    connect = duckdb.connect
+
+    def unsynced(database=":memory:", read_only=False, config=()):
+        return connect(database, read_only, {"fsync_mode": "NONE", **dict(config)})
+
+    duckdb.connect = unsynced
+
+
 def write_config(folder, **changes):
     """Write `trafficdp.toml`; ``changes`` replace DEFAULTS, ``area`` the bounding box."""
     text = CONFIG

@@ -484,6 +484,7 @@ def findings_of(template, task, *told):
 
 def main(folder):
     import_everything()
+    small_city.wait_for_no_disk()
     template = prepare(Path(folder))
     city = small_city.at(template)
     for ingests in (1, 2):

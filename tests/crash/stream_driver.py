@@ -277,6 +277,7 @@ def findings_of(template, files, expected, whole, task, *numbers):
 
 def main(folder, files):
     import_everything()
+    small_city.wait_for_no_disk()
     folder, files = Path(folder), int(files)
     template = prepare(folder, files)
     whole_folder = folder / "whole"
