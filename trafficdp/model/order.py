@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
 Whole = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+FEW = 4_000
+"""So few keys are sorted by comparison before scipy has begun to count."""
 LONGEST = int(np.iinfo(np.int32).max)
 """Keys whose positions 32 bits can say."""
 
@@ -25,7 +27,7 @@ def stable_order(key: Whole, size: int) -> Whole:
     number = len(key)
     if number and not 0 <= int(key.min()) <= int(key.max()) < size:
         raise IndexError(f"a key is not in 0..{size - 1}")
-    if number > LONGEST:
+    if not FEW < number <= LONGEST:
         return np.argsort(key, kind="stable")
     # it takes longer to import than some commands to run
     from scipy import sparse

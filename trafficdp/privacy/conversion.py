@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
 from math import exp, log, log1p
 
 from trafficdp.errors import UsageError
@@ -209,6 +210,7 @@ def gaussian_to_approx(loss: ZCDP, delta: str | float | Decimal | Fraction) -> A
     return ApproxDP(high, exact)
 
 
+@lru_cache(maxsize=1_024, typed=True)
 def rho_to_approx(
     loss: ZCDP, delta: str | float | Decimal | Fraction, relation: NeighbouringRelation
 ) -> ApproxDP:
@@ -216,6 +218,7 @@ def rho_to_approx(
     return (gaussian_to_approx if relation.hides_presence else zcdp_to_approx)(loss, delta)
 
 
+@lru_cache(maxsize=1_024, typed=True)
 def approx_to_rho(target: ApproxDP, relation: NeighbouringRelation) -> ZCDP:
     """Return the largest rho whose ``rho_to_approx`` at the target's delta stays within its epsilon.
 

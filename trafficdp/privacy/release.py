@@ -113,9 +113,15 @@ class Release:
         stated = next(each for each in self.disclosure.mechanisms if each.statistic in names)
         return IntervalKind(stated.interval_kind)
 
+    @cached_property
+    def _table(self) -> pd.DataFrame:
+        return _published(self.every_bin)
+
 
 DECIMALS = 3
 """Digits after the point of published values, in the display unit."""
+KEPT_BINS = 100_000
+"""A table of more is made anew for every file, and not held in memory between them."""
 
 
 def published_frame(release: Release) -> pd.DataFrame:
@@ -130,9 +136,12 @@ def published_frame(release: Release) -> pd.DataFrame:
     Values are rounded to DECIMALS to the nearest, ``_low`` down and ``_high``, ``_noise_scale`` and
     ``_expected_error`` up, so that an interval is never narrowed. Withheld numbers are NaN.
     """
+    return release._table.copy() if release.bins <= KEPT_BINS else _published(release.every_bin)
+
+
+def _published(release: Release) -> pd.DataFrame:
     import pandas as pd
 
-    release = release.every_bin
     slots, slot = np.unique(release.slot, return_inverse=True)
     labels = [release.slots[int(each)] for each in slots]
     columns: dict[str, object] = {

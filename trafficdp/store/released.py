@@ -76,7 +76,7 @@ def append(folder: Path, publications: Sequence[Publication]) -> bool:
         for publication in publications:
             _insert_publication(connection, publication)
 
-    return _extended(folder, stream, add)
+    return _extended(folder, stream, _tables(stream), add)
 
 
 def append_release(folder: Path, release: Release, epsilon: Decimal, before: Mapping[str, bool]) -> bool:
@@ -89,6 +89,8 @@ def append_release(folder: Path, release: Release, epsilon: Decimal, before: Map
     if not (folder / RELEASED_NAME).exists():
         return False
 
+    tables = _tables(release)
+
     def add(connection: duckdb.DuckDBPyConnection) -> None:
         held = run(
             connection,
@@ -98,9 +100,9 @@ def append_release(folder: Path, release: Release, epsilon: Decimal, before: Map
         if dict(held) != before:
             raise _NotToBeExtended
         _insert_release(connection, release, epsilon, withdrawn=False)
-        _insert_cells(connection, release)
+        _insert_tables(connection, tables)
 
-    return _extended(folder, release, add)
+    return _extended(folder, release, tables, add)
 
 
 class _NotToBeExtended(Exception):
@@ -141,7 +143,7 @@ def _fill(
         for release, epsilon, withdrawn in releases:
             _insert_release(connection, release, epsilon, withdrawn)
             if not withdrawn:
-                _insert_cells(connection, release)
+                _insert_tables(connection, _tables(release))
         for publication in publications:
             _insert_publication(connection, publication)
         _finish(connection)
@@ -168,15 +170,19 @@ def _make_empty(path: Path, units: tuple[SpeedUnit, ...]) -> None:
     _empty[units] = path.read_bytes()
 
 
-def _extended(folder: Path, release: Release, add: Callable[[duckdb.DuckDBPyConnection], None]) -> bool:
+def _extended(
+    folder: Path,
+    release: Release,
+    tables: Mapping[str, pa.Table],
+    add: Callable[[duckdb.DuckDBPyConnection], None],
+) -> bool:
     """Swap in a copy to which ``add`` added what ``release`` has, in one transaction; False if it cannot."""
+    needed = {f"{table}.{name}" for table, own in tables.items() for name in own.column_names}
 
     def extend(path: Path) -> None:
         shutil.copyfile(folder / RELEASED_NAME, path)
         with _attached(path, "READ_WRITE") as connection:
             columns = run(connection, "SELECT table_name || '.' || column_name FROM duckdb_columns()")
-            tables = {"kept_cells": _cells_table(release), "quantiles": _quantiles_table(release)}
-            needed = {f"{table}.{name}" for table, own in tables.items() for name in own.column_names}
             if not {"kept_cells.publication", *needed} <= {name for (name,) in columns}:
                 raise _NotToBeExtended
             connection.begin()
@@ -228,7 +234,7 @@ def _insert_publication(connection: duckdb.DuckDBPyConnection, publication: Publ
         "INSERT INTO publications VALUES (?, ?, ?, ?)",
         [release.id, publication.number, publication.as_of, publication.sequence],
     )
-    _insert_cells(connection, release, publication.number)
+    _insert_tables(connection, _tables(release), publication.number)
 
 
 def _attached(path: Path, option: str) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
@@ -305,17 +311,27 @@ def _quantiles_table(release: Release) -> pa.Table:
     return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
 
 
-def _insert_cells(
-    connection: duckdb.DuckDBPyConnection, release: Release, publication: int | None = None
+def _tables(release: Release) -> dict[str, pa.Table]:
+    """What the tables of the database hold of ``release``, by their names."""
+    slots = slots_frame(release)
+    slots.insert(0, "release_id", release.id)
+    return {
+        "kept_cells": _cells_table(release),
+        "painted_slots": pa.Table.from_pandas(slots, preserve_index=False),
+        "quantiles": _quantiles_table(release),
+    }
+
+
+def _insert_tables(
+    connection: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], publication: int | None = None
 ) -> None:
-    cells = "INSERT INTO kept_cells BY NAME SELECT *, ? AS publication FROM incoming_cells"
-    with registered(connection, "incoming_cells", _cells_table(release)):
-        run(connection, cells, [publication])
-    with registered(connection, "incoming_slots", pa.Table.from_pandas(slots_frame(release))):
-        kept = "INSERT INTO painted_slots BY NAME SELECT ? AS release_id, * FROM incoming_slots"
-        run(connection, kept, [release.id])
-    with registered(connection, "incoming_quantiles", _quantiles_table(release)):
-        run(connection, "INSERT INTO quantiles BY NAME FROM incoming_quantiles")
+    for table, rows in tables.items():
+        if table == "kept_cells":
+            number = pa.array([publication] * len(rows), pa.int64())
+            rows = rows.append_column("publication", number)
+        if len(rows):
+            with registered(connection, "incoming", rows):
+                run(connection, f"INSERT INTO {table} BY NAME FROM incoming")
 
 
 def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:

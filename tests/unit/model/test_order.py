@@ -11,13 +11,18 @@ from trafficdp.model import largest_two, number_pairs, stable_order
 from trafficdp.model import order as module
 
 
-@given(st.lists(st.integers(0, 6), max_size=30), st.sampled_from([np.int32, np.int64]))
-def test_the_order_is_that_of_a_stable_sort(keys, width):
+@given(
+    st.lists(st.integers(0, 6), max_size=30), st.sampled_from([np.int32, np.int64]), st.sampled_from([0, 15])
+)
+def test_the_order_is_that_of_a_stable_sort(keys, width, few):
     key = np.array(keys, dtype=width)
-    assert stable_order(key, 7).tolist() == np.argsort(key, kind="stable").tolist()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "FEW", few)
+        assert stable_order(key, 7).tolist() == np.argsort(key, kind="stable").tolist()
 
 
 def test_keys_too_many_for_32_bits_are_sorted_all_the_same(monkeypatch):
+    monkeypatch.setattr(module, "FEW", 0)
     monkeypatch.setattr(module, "LONGEST", 3)
     assert stable_order(np.array([2, 0, 2, 1]), 3).tolist() == [1, 3, 0, 2]
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from trafficdp.model import OF_MAPS, SpeedUnit, Statistic
+from trafficdp.privacy import release as module
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.release import DECIMALS, mechanism_frame, published_frame
 
@@ -17,6 +18,17 @@ def test_one_row_a_bin_in_the_order_of_the_release(release_with):
     assert frame["slot_label"][2] == "recurring, named with ü"
     assert frame["slot_start"].isna().tolist() == [False, False, True]
     assert frame["status"].tolist() == ["released", "released", "withheld"]
+
+
+def test_who_changes_a_table_changes_no_other(release_with, monkeypatch):
+    release = release_with()
+    whole = published_frame(release)
+    first = published_frame(release)
+    first.loc[0, "h3"] = "changed"
+    del first["slot"]
+    assert published_frame(release).equals(whole)
+    monkeypatch.setattr(module, "KEPT_BINS", 2)
+    assert published_frame(release).equals(whole)
 
 
 def test_numbers_are_turned_into_the_display_unit(release_with):
