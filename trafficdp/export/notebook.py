@@ -21,9 +21,8 @@ from trafficdp.export.files.shown import (
     shown_width_breaks,
 )
 from trafficdp.export.map.html_map import html_bytes
-from trafficdp.export.map.templating import fill_template
+from trafficdp.export.map.templating import fill_template, said
 from trafficdp.export.report.maps import Atlas, legend, slot_shown
-from trafficdp.export.report.phrases import WORDS, capital, days
 from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import Release, published_frame
@@ -63,7 +62,7 @@ def card(
     **picture: object,
 ) -> str:
     """Return HTML for a notebook: a title, perhaps a map, a table and sentences."""
-    values: dict[str, object] = {"figure": None, "legend": (), "id": "map"} | picture
+    values: dict[str, object] = {"figure": None} | picture
     return fill_template("card.html", title=title, rows=rows, columns=columns, sentences=sentences, **values)
 
 
@@ -72,8 +71,9 @@ def release_in_short(release: Release) -> str:
     told = [BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value]
     numbers = int(np.isin(release.status, told).sum()) * release.slots_a_row
     place, period = release.disclosure.coverage.place, release.grid.period
+    days = said("days", period.first, period.last)
     return (
-        f"<release {release.id}: {place}, {days(period.first, period.last)}, {numbers:,} hexagons and times "
+        f"<release {release.id}: {place}, {days}, {numbers:,} hexagons and times "
         f"with numbers, {release.bins - numbers:,} without, {release.disclosure.guarantee.in_short}>"
     )
 
@@ -82,16 +82,17 @@ def release_card(release: Release) -> str:
     """Return HTML: the map of the first statistic, the first numbers of its slot, and the promise."""
     release = release.every_bin
     disclosed, period = release.disclosure, release.grid.period
-    title = f"Traffic speeds in {disclosed.coverage.place}, {days(period.first, period.last)} ({release.id})"
+    days = said("days", period.first, period.last)
+    title = said("title", disclosed.coverage.place) + f", {days} ({release.id})"
     sentences = (f"Protected: {disclosed.unit.protected}", disclosed.guarantee.in_words)
     if not release.bins:
         return card(title, (), sentences=sentences)
     statistic = published_statistics(release)[0]
     slot = slot_shown(release, statistic)
     atlas, unit = Atlas.of(release), release.display_unit
-    level, several = f"{100 * release.interval_level:g}", len(atlas.slots) > 1
-    when = f", {release.slots[slot].label}" if several else ""
-    caption = f"{capital(WORDS[statistic].noun)}, {unit.label}{when}."
+    level = f"{100 * release.interval_level:g}"
+    when = f", {release.slots[slot].label}" if atlas.several else ""
+    value = said("value_and_unit", statistic, unit.label)
     rows = np.flatnonzero(release.slot == slot)
     numbers = np.column_stack(shown_numbers(published_frame(release), statistic, unit))
     most = shown_largest(statistic, release.bound, unit)
@@ -109,11 +110,13 @@ def release_card(release: Release) -> str:
             (release.place[row], each.value, f"{each.low} to {each.high}" if each.low else "")
             for row, each in read
         ],
-        columns=("Where", f"{capital(WORDS[statistic].noun)}, {unit.label}", f"{level} % interval"),
+        columns=("Where", value, f"{level} % interval"),
         sentences=(*more, *sentences),
-        figure=atlas.figure(statistic, slot, caption, {}, small=False),
-        legend=legend(release, statistic, level, several),
-        id=release.id,
+        figure=atlas.figure(statistic, slot, {}, small=False),
+        caption=f"{value}{when}.",
+        legend=legend(release, statistic, atlas.several),
+        release=release,
+        statistic=statistic,
     )
 
 
@@ -167,7 +170,7 @@ def plot(release: Release, statistic: str, slot: str | None, show: str, axes: Ax
     largest = shown_largest(wanted, release.bound, unit)
     breaks = (shown_width_breaks if width else shown_breaks)(wanted, release.bound, unit)
     edges = [0.0, *breaks, max(largest, breaks[-1] * 1.001)]
-    noun = capital(WORDS[wanted].noun)
+    noun = said("capital", said("noun", wanted))
     label = f"{'Width of the interval' if width else noun}, {unit.label}"
     colours = ListedColormap(list(WIDTH_COLOURS if width else COLOURS))
     norm = BoundaryNorm(edges, len(edges) - 1)

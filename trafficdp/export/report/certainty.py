@@ -36,6 +36,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.export.files.shown import error_digits
 from trafficdp.export.report.noise_law import CombinedLaw, average_half_width, law_of
 from trafficdp.mechanisms.publish import largest_variance
 from trafficdp.model import NeighbouringRelation, SpeedUnit, Statistic
@@ -63,6 +64,11 @@ class Interval:
     value: float
     low: float
     high: float
+
+    @property
+    def digits(self) -> int:
+        """How many decimals of ``value`` the interval carries."""
+        return error_digits(self.low, self.high)
 
 
 def compared_rows(release: Release, statistic: Statistic) -> IntArray:

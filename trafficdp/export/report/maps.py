@@ -22,12 +22,10 @@ from trafficdp.export.files.columns import withheld_because
 from trafficdp.export.files.frame import unique_polygons
 from trafficdp.export.files.shown import shown_breaks, shown_hatch_limit, shown_numbers
 from trafficdp.export.map.drawing import Drawing
-from trafficdp.export.map.picture import FELL, ROSE, UNSURE, Picture, draw, swatch
+from trafficdp.export.map.picture import FELL, ROSE, UNSURE, draw, swatch
 from trafficdp.export.map.places import Centres, centres_of
-from trafficdp.export.report import sentences
 from trafficdp.export.report.certainty import IntArray
 from trafficdp.export.report.page import Figure, LegendLine
-from trafficdp.export.report.phrases import WORDS
 from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import Release, published_frame
@@ -37,6 +35,20 @@ if TYPE_CHECKING:
 
 Marks = Mapping[int, tuple[str, bool]]
 """What is written on which cell, and whether on dark."""
+LOOKS = {
+    "coloured": PLAIN + HATCHED,
+    "hatched": HATCHED,
+    "withheld": WITHHELD,
+    "noisy": UNINFORMATIVE,
+    "empty": ABSENT,
+}
+"""The letters of cells that are counted as of one look, on a map of numbers."""
+CHANGE_LOOKS = {"fell": FELL, "rose": ROSE, "unsure": UNSURE}
+"""The same on a map of changes."""
+CHANGE_LEGEND = tuple(
+    LegendLine(swatch(letter), look) for look, letter in (CHANGE_LOOKS | {"absent": ABSENT}).items()
+)
+"""The legend of a map of changes."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +84,10 @@ class Atlas:
             published_frame(release),
         )
 
-    def place(self, row: int) -> str:
-        """Return where the cell of bin ``row`` lies."""
-        return str(self.release.place[row])
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one time slot."""
+        return len(self.slots) > 1
 
     def letters(self, statistic: Statistic, slot: int) -> npt.NDArray[np.str_]:
         """Return the look of every cell at ``slot``, shape (C,): classes of the published numbers."""
@@ -88,33 +101,27 @@ class Atlas:
         letters[self.position[rows]] = letters_of(value, low, high, status, breaks, limit)
         return letters
 
-    def figure(self, statistic: Statistic, slot: int, caption: str, marks: Marks, *, small: bool) -> Figure:
+    def figure(self, statistic: Statistic, slot: int, marks: Marks, *, small: bool) -> Figure:
         """Return the map of ``statistic`` at ``slot``."""
-        words, letters = WORDS[statistic], self.letters(statistic, slot)
-        title = sentences.map_title(words, self.release.disclosure.coverage.place, self.release.grid.noun)
-        several = len(self.slots) > 1
-        title = f"{title}, {self.release.slots[slot].label}" if several else title
-        return Figure(self._drawn(letters, marks, small=small), title, described(letters), caption)
+        return self._drawn(self.letters(statistic, slot), slot, LOOKS, marks, small=small)
 
-    def change_figure(
-        self, rows: IntArray, fell: IntArray, rose: IntArray, caption: str, slot: int
-    ) -> Figure:
+    def change_figure(self, rows: IntArray, fell: IntArray, rose: IntArray, slot: int) -> Figure:
         """Return the map of changes at ``slot``: bins ``fell`` and ``rose`` among the common ``rows``."""
         letters = np.full(len(self.paths), ABSENT)
         for letter, bins in ((UNSURE, rows), (FELL, fell), (ROSE, rose)):
             letters[self.position[bins[self.release.slot[bins] == slot]]] = letter
-        here = int((self.release.slot[rows] == slot).sum())
-        down, up = (int((letters == letter).sum()) for letter in (FELL, ROSE))
-        words = sentences.change_map_in_words(down, up, here - down - up, WORDS[self.first])
-        return Figure(self._drawn(letters, {}, small=False), caption, words, caption)
+        return self._drawn(letters, slot, CHANGE_LOOKS, {}, small=False)
 
-    @property
-    def first(self) -> Statistic:
-        """The statistic that the report is about first."""
-        return next(statistic for statistic in Statistic if statistic in self.release.estimates)
-
-    def _drawn(self, letters: npt.NDArray[np.str_], marks: Marks, *, small: bool) -> Picture:
-        return draw(
+    def _drawn(
+        self,
+        letters: npt.NDArray[np.str_],
+        slot: int,
+        looks: Mapping[str, str],
+        marks: Marks,
+        *,
+        small: bool,
+    ) -> Figure:
+        picture = draw(
             self.drawing,
             self.paths,
             self.centres,
@@ -123,6 +130,8 @@ class Atlas:
             badges=[(cell, text, dark) for cell, (text, dark) in marks.items()],
             bar=not small,
         )
+        when = self.release.slots[slot].label if self.several else ""
+        return Figure(picture, when, {look: int(np.isin(letters, [*of]).sum()) for look, of in looks.items()})
 
 
 def slot_shown(release: Release, statistic: Statistic) -> int:
@@ -132,33 +141,15 @@ def slot_shown(release: Release, statistic: Statistic) -> int:
     return int(slots[np.argmax(np.bincount(position, weights=there, minlength=len(slots)))])
 
 
-def described(letters: npt.NDArray[np.str_]) -> str:
-    """Return in words what a map with these looks shows."""
-    hatched = int(np.isin(letters, list(HATCHED)).sum())
-    coloured = hatched + int(np.isin(letters, list(PLAIN)).sum())
-    withheld, noisy, empty = (int((letters == each).sum()) for each in (WITHHELD, UNINFORMATIVE, ABSENT))
-    return sentences.map_in_words(coloured, hatched, withheld, noisy, empty)
-
-
-def legend(release: Release, statistic: Statistic, level: str, several: bool) -> tuple[LegendLine, ...]:
+def legend(release: Release, statistic: Statistic, several: bool) -> tuple[LegendLine, ...]:
     """Return the legend of the maps of ``statistic``: fixed classes, then what has no class."""
     unit, bound = release.display_unit, release.bound
-    texts = classes_in_words(shown_breaks(statistic, bound, unit))
-    limit = format(shown_hatch_limit(statistic, bound, unit), "g")
-    lines = [LegendLine(swatch(letter), text) for letter, text in zip(PLAIN, texts, strict=True)]
-    hatched = sentences.legend_hatched(level, limit, unit.label)
-    lines.append(LegendLine(swatch(HATCHED[len(HATCHED) // 2]), hatched))
-    lines.append(LegendLine(swatch(WITHHELD), withheld_because(release)))
-    lines.append(LegendLine(swatch(UNINFORMATIVE), sentences.legend_noisy()))
-    if several:
-        lines.append(LegendLine(swatch(ABSENT), sentences.legend_empty()))
-    return tuple(lines)
-
-
-def change_legend(statistic: Statistic) -> tuple[LegendLine, ...]:
-    """Return the legend of a map of changes."""
-    texts = sentences.legend_change(WORDS[statistic])
-    return tuple(
-        LegendLine(swatch(letter), text)
-        for letter, text in zip((FELL, ROSE, UNSURE, ABSENT), texts, strict=True)
+    limits = classes_in_words(shown_breaks(statistic, bound, unit))
+    width = format(shown_hatch_limit(statistic, bound, unit), "g")
+    return (
+        *(LegendLine(swatch(letter), "class", text) for letter, text in zip(PLAIN, limits, strict=True)),
+        LegendLine(swatch(HATCHED[len(HATCHED) // 2]), "hatched", width),
+        LegendLine(swatch(WITHHELD), "withheld", withheld_because(release)),
+        LegendLine(swatch(UNINFORMATIVE), "noisy"),
+        *([LegendLine(swatch(ABSENT), "empty")] if several else []),
     )

@@ -1,82 +1,143 @@
-"""What a report shows, ready for its template: sentences, pictures, lists and diagrams. No HTML here."""
+"""What a report shows, ready for its template: facts, pictures, lists and diagrams. No words, no HTML."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trafficdp.export.map.picture import Picture
+from trafficdp.export.report.certainty import Interval
+from trafficdp.export.report.findings import Order
 from trafficdp.export.report.panel import Panel
-from trafficdp.privacy.disclosure import Disclosure
+from trafficdp.model import Statistic
+from trafficdp.privacy.disclosure import BinNumbers
+from trafficdp.privacy.release import Release
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A picture with its name, what it shows in words, and the line under it."""
+    """A map, which time it shows ("" where there is one only), and how many places have which look.
+
+    Looks of a map of numbers are coloured, hatched (of those), withheld, noisy and empty; of one of changes
+    fell, rose and unsure.
+    """
 
     picture: Picture
-    title: str
-    description: str
-    caption: str
+    slot: str
+    looks: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class LegendLine:
-    """A sample of a look, and what it means."""
+    """A sample of a look, its name, and the public fact to be told of it, if any."""
 
     sample: Picture
-    text: str
+    look: str
+    fact: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """A list: its caption, column headings, and rows whose first text heads the row.
+class Row:
+    """One number of a list: its mark on the map, place, slot and cell as they are called, and the number.
 
-    ``instead`` is what is said when there is no row.
+    ``value`` is as it is read, "" for a change; ``found`` its interval, None where that says nothing;
+    ``others`` how many it is told apart from.
     """
 
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    instead: str
+    mark: str
+    place: str
+    slot: str
+    cell: str
+    value: str
+    found: Interval | None
+    others: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The first ``rows`` of a list of ``told``; ``below``: of what is below others, or fell."""
+
+    rows: tuple[Row, ...]
+    told: int
+    below: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading with what stands under it."""
+    """One statistic. ``order`` is None where nothing is compared, ``figure`` where no map is drawn.
 
-    heading: str
-    sentences: tuple[str, ...]
+    ``all`` lists every number, where they are few and none can be told apart from another.
+    """
+
+    statistic: Statistic
+    bins: BinNumbers
+    average: Interval | None
+    order: Order | None
     figure: Figure | None
     legend: tuple[LegendLine, ...]
-    tables: tuple[Table, ...]
+    all: Listed | None
+    lists: tuple[Listed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What changed since ``earlier``, over ``number`` common bins; ``average`` is None where no law says."""
+
+    earlier: Release
+    statistic: Statistic
+    number: int
+    fell: int = 0
+    rose: int = 0
+    average: Interval | None = None
+    figure: Figure | None = None
+    lists: tuple[Listed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Two times of one place whose intervals are apart, by at least ``gap`` > 0."""
+
+    lowest: str
+    highest: str
+    gap: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceOverTime:
+    """One place over the time slots: mark on the map, diagram, and the two times furthest apart, if any."""
+
+    mark: str
+    place: str
+    apart: Apart | None
+    drawn: Panel
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The part on time slots: small maps and diagrams."""
+    """The part on time slots: small maps, unless they are too many, and diagrams from 0 to ``top``."""
 
-    heading: str
-    sentences: tuple[str, ...]
     maps: tuple[Figure, ...]
-    panels: tuple[Panel, ...]
-    panel_titles: tuple[str, ...]
+    panels: tuple[PlaceOverTime, ...]
+    top: float
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The whole report."""
+    """The whole report. Numbers are in the release's display unit, with ``digits`` decimals.
 
-    title: str
-    subtitle: str
-    generator: str
-    warnings: tuple[str, ...]
-    messages: tuple[str, ...]
+    ``several``: there is more than one time slot. ``limit``: width of an interval from which a place is
+    hatched. ``calibrated``: intervals rest on trials, not on a theorem.
+    """
+
+    release: Release
+    created: str
+    several: bool
+    digits: int
+    bound: float
+    limit: float
+    calibrated: bool
     main: Section
     times: Times | None
     others: tuple[Section, ...]
-    change: Section | None
-    reading: tuple[str, ...]
-    disclosed: Disclosure
-    sum_in_words: str
-    facts: tuple[tuple[str, str], ...]
-    full_account: str
+    change: Change | None
+    change_legend: tuple[LegendLine, ...]

@@ -24,10 +24,8 @@ class Tick:
 
 @dataclass(frozen=True)
 class Panel:
-    """One diagram. ``name`` and ``sentence`` are what it shows in words; paths are in drawing units."""
+    """One diagram; paths are in drawing units."""
 
-    name: str
-    sentence: str
     band: str
     line: str
     dots: tuple[tuple[float, float], ...]
@@ -35,13 +33,7 @@ class Panel:
     columns: tuple[Tick, ...]
 
 
-def panel(
-    name: str,
-    sentence: str,
-    labels: list[str],
-    numbers: tuple[FloatArray, FloatArray, FloatArray],
-    top: float,
-) -> Panel:
+def panel(labels: list[str], numbers: tuple[FloatArray, FloatArray, FloatArray], top: float) -> Panel:
     """Return the diagram of value, low and high over the slots (shape (S,), NaN where there is none).
 
     The axis of numbers runs from 0 to ``top``, the same in all diagrams of a page.
@@ -61,8 +53,6 @@ def panel(
     room = max(1, int((WIDTH - LEFT - RIGHT) / (6 * max(len(each) for each in labels) + 10)))
     every = math.ceil(len(labels) / room)
     return Panel(
-        name,
-        sentence,
         band,
         "".join(steps),
         tuple((round(float(x[i]), 1), round(_y(float(value[i]), top), 1)) for i in np.flatnonzero(there)),

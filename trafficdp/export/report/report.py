@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.file import replace_file, require_folder_of
 from trafficdp.export.map.templating import fill_template
-from trafficdp.export.report import sentences
 from trafficdp.export.report.contents import Contents
 from trafficdp.export.report.panel import HEIGHT, LEFT, RIGHT, WIDTH
 from trafficdp.privacy.release import Release
@@ -80,7 +79,6 @@ def _page(release: Release, earlier: Release | None, *, paper: bool) -> str:
     return fill_template(
         "report.html",
         page=contents.page(),
-        headings=sentences.HEADINGS,
         paper=paper,
         panel={"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": RIGHT},
     )

@@ -7,14 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trafficdp.export.report import sentences
 from trafficdp.export.report.certainty import Certain, decimals
 from trafficdp.export.report.findings import StatisticFindings, extreme_times
 from trafficdp.export.report.maps import Atlas
-from trafficdp.export.report.page import Times
-from trafficdp.export.report.panel import Panel, nice_top, panel
-from trafficdp.export.report.phrases import WORDS
-from trafficdp.model import Statistic
+from trafficdp.export.report.page import Apart, PlaceOverTime, Times
+from trafficdp.export.report.panel import nice_top, panel
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import Release
 
@@ -47,34 +44,17 @@ def times_of(
 
     None where no slot has a number to show.
     """
-    words, unit = WORDS[each.statistic], release.display_unit.label
-    something = bool(np.any(release.estimates[each.statistic].status == BinStatus.RELEASED.value))
-    drawable = len(atlas.slots) <= MOST_SLOTS and len(atlas.slots) * len(atlas.paths) <= MOST_SHAPES
-    maps = (
-        [
-            atlas.figure(each.statistic, slot, release.slots[slot].label, {}, small=True)
-            for slot in atlas.slots
-        ]
-        if drawable and something
-        else []
-    )
-    said = [] if drawable or not something else [sentences.TOO_MANY_TIMES]
-    panels: list[Panel] = []
-    if each.certain is not None and drawn:
-        shown = np.isin(atlas.position[each.certain.rows], [cell for cell, _ in drawn])
-        top = nice_top(float(each.certain.high[shown].max()))
-        said.append(sentences.times_intro(words, len(drawn), unit, f"{top:g}"))
-        panels = [
-            _panel(release, each.statistic, each.certain, atlas, cell, mark, top) for cell, mark in drawn
-        ]
-    if not maps and not said:
+    if not np.any(release.estimates[each.statistic].status == BinStatus.RELEASED.value):
         return None
+    drawable = len(atlas.slots) <= MOST_SLOTS and len(atlas.slots) * len(atlas.paths) <= MOST_SHAPES
+    slots = atlas.slots if drawable else ()
+    maps = tuple(atlas.figure(each.statistic, slot, {}, small=True) for slot in slots)
+    if each.certain is None or not drawn:
+        return Times(maps, (), 0.0)
+    shown = np.isin(atlas.position[each.certain.rows], [cell for cell, _ in drawn])
+    top = nice_top(float(each.certain.high[shown].max()))
     return Times(
-        sentences.HEADINGS["times" if release.grid.slot_kind.recurs else "days"],
-        tuple(said),
-        tuple(maps),
-        tuple(panels),
-        tuple(sentences.panel_title(words, each.name) for each in panels),
+        maps, tuple(_over_time(release, each.certain, atlas, cell, mark, top) for cell, mark in drawn), top
     )
 
 
@@ -83,22 +63,19 @@ def short_label(label: str) -> str:
     return re.sub(r"(\d\d:\d\d)-\d\d:\d\d", r"\1", re.sub(r"\s*\(.*\)$", "", label))
 
 
-def _panel(
-    release: Release, statistic: Statistic, certain: Certain, atlas: Atlas, cell: int, mark: str, top: float
-) -> Panel:
+def _over_time(
+    release: Release, certain: Certain, atlas: Atlas, cell: int, mark: str, top: float
+) -> PlaceOverTime:
     numbers = np.full((3, len(atlas.slots)), np.nan)
     mine = np.flatnonzero(atlas.position[certain.rows] == cell)
-    place = np.searchsorted(np.array(atlas.slots), release.slot[certain.rows[mine]])
-    numbers[:, place] = certain.value[mine], certain.low[mine], certain.high[mine]
+    slots = np.searchsorted(np.array(atlas.slots), release.slot[certain.rows[mine]])
+    numbers[:, slots] = certain.value[mine], certain.low[mine], certain.high[mine]
     labels = [release.slots[slot].label for slot in atlas.slots]
-    found = extreme_times(numbers[1], numbers[2])
-    words, unit = WORDS[statistic], release.display_unit.label
-    sentence = sentences.times_not_told()
+    found, apart = extreme_times(numbers[1], numbers[2]), None
     if found is not None:
         lowest, highest, gap = found
-        digits = decimals(release.display_unit)
-        gap = np.floor(gap * 10**digits + 1e-6) / 10**digits
-        sentence = sentences.times_told(words, labels[lowest], labels[highest], gap, unit, digits)
-    name = sentences.panel_name(mark, atlas.place(int(certain.rows[mine[0]])))
+        digit = 10 ** decimals(release.display_unit)
+        apart = Apart(labels[lowest], labels[highest], float(np.floor(gap * digit + 1e-6) / digit))
     value, low, high = numbers
-    return panel(name, sentence, [short_label(each) for each in labels], (value, low, high), top)
+    drawn = panel([short_label(each) for each in labels], (value, low, high), top)
+    return PlaceOverTime(mark, str(release.place[certain.rows[mine[0]]]), apart, drawn)

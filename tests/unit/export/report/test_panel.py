@@ -19,7 +19,7 @@ LABELS = ["00:00", "06:00", "12:00", "18:00"]
 
 
 def test_a_gap_is_a_gap():
-    drawn = panel("P1", "said", LABELS, NUMBERS, 40)
+    drawn = panel(LABELS, NUMBERS, 40)
     assert len(drawn.dots) == 3
     assert drawn.band.count("M") == 3
     assert drawn.line.count("M") == 2
@@ -27,7 +27,7 @@ def test_a_gap_is_a_gap():
 
 
 def test_the_band_reaches_from_low_to_high_on_the_axis():
-    drawn = panel("P1", "said", LABELS, NUMBERS, 40)
+    drawn = panel(LABELS, NUMBERS, 40)
     inner = HEIGHT - TOP - BOTTOM
     top, bottom = map(float, re.match(r"M\S+ (\S+?)h\S+?V(\S+?)h", drawn.band).groups())
     assert bottom - top == pytest.approx(20 / 40 * inner, abs=0.11)
@@ -39,7 +39,7 @@ def test_the_band_reaches_from_low_to_high_on_the_axis():
 def test_labels_never_run_into_one_another(slots, letters):
     labels = ["x" * letters] * slots
     one = np.ones(slots)
-    drawn = panel("P1", "said", labels, (one, one, one), 2)
+    drawn = panel(labels, (one, one, one), 2)
     apart = (WIDTH - LEFT - RIGHT) / len(drawn.columns)
     assert drawn.columns
     assert len(drawn.columns) == 1 or apart >= 6 * letters

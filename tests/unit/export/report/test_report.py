@@ -16,8 +16,8 @@ import pytest
 from trafficdp.errors import DataError, UsageError
 from trafficdp.export.files.classes import COLOURS, HATCHED, PLAIN, ink_on
 from trafficdp.export.map.picture import CHANGE_COLOURS, FELL, ROSE, UNSURE, WITHHELD_COLOUR
-from trafficdp.export.report import sentences
-from trafficdp.export.report.findings import findings
+from trafficdp.export.map.templating import said
+from trafficdp.export.report.findings import changed_rows, findings
 from trafficdp.export.report.report import pdf_writer, report_html, report_pdf, write_report
 from trafficdp.model import Selection, SlotKind, SpeedUnit, Statistic, StudyArea
 from trafficdp.privacy.estimate import BinStatus
@@ -118,11 +118,14 @@ def test_the_same_releases_give_the_same_bytes(name, request):
 
 def test_the_lists_name_what_can_be_told_apart(sharp):
     found = findings(sharp, None).statistics[0]
-    table = Tree(page_of(sharp)).all("table")[0]
+    table, highest = Tree(page_of(sharp)).all("table")[:2]
+    for each, word in ((table, "slower"), (highest, "faster")):
+        assert f"Areas clearly {word} than others" in each["text"]
+        assert f"Clearly {word} than" in each["text"]
     lowest = found.order.low[0]
     row = found.certain.rows[lowest.position]
     assert format(int(sharp.cell[row]), "x") in table["text"]
-    assert sentences.others(lowest.others, found.order.compared) in table["text"]
+    assert said("others", lowest.others, found.order.compared) in table["text"]
     value = format(sharp.estimates[Statistic.MEAN].value[row] * 3.6, ".1f")
     assert value in table["text"]
 
@@ -139,10 +142,45 @@ def test_changes_are_listed_with_their_intervals(sharp, sharp_earlier):
     changed = findings(sharp, sharp_earlier).changes
     rose = int(np.argmax(changed.low))
     assert changed.low[rose] > 0
-    section = text_of(re.search(r'<section aria-labelledby="change">.*?</section>', page, re.S)[0])
+    section = re.search(r'<section aria-labelledby="change">.*?</section>', page, re.S)[0]
+    for each, word, sign in zip(Tree(section).all("table"), ("slower", "faster"), "−+", strict=True):
+        assert f"Clearly {word} than before" in each["text"]
+        assert set(re.findall("[−+]", each["text"])) == {sign}
+    section = text_of(section)
+    fell, risen = (len(each) for each in changed_rows(changed.low, changed.high))
+    assert fell != risen
+    assert f"{fell} areas are clearly slower and {risen} areas are clearly faster" in section
     assert f"+{changed.low[rose]:.1f} to +{changed.high[rose]:.1f}" in section
     assert "R0000 of 17 to 20 November 2016" in section
-    assert sentences.CHANGE_OF_RECORDS in section
+    assert said("change_of_records") in section
+
+
+def test_a_change_at_a_time_of_day_says_when_and_nothing_in_common_says_so(rush_hours):
+    later = sharpened(rush_hours, 0.001)
+    faster = {
+        name: replace(each, value=each.value + 1, low=each.low + 1, high=each.high + 1)
+        for name, each in later.estimates.items()
+    }
+    earlier = replace(later, id="R0000", estimates=faster)
+    section = re.search(r'<section aria-labelledby="change">.*?</section>', page_of(later, earlier), re.S)[0]
+    assert said("none_changed", "faster", True) in section
+    assert re.search("<td>(07|08|17):00 to (08|09|18):00</td><td>−", section)
+    unlike = {
+        name: replace(each, status=np.full(later.bins, BinStatus.WITHHELD.value, dtype=object))
+        for name, each in faster.items()
+    }
+    # in short, and where changes would be told
+    assert page_of(later, replace(earlier, estimates=unlike)).count("No number can be compared with") == 2
+
+
+def test_more_times_than_can_be_drawn_are_left_to_the_map(make_release):
+    import h3
+
+    slots = {hour: SlotFacts(f"part {hour}", None, None) for hour in range(49)}
+    cells = [h3.latlng_to_cell(30.27, -97.74, 7)]
+    page = page_of(make_release(cells, slot_kind=SlotKind.DAY_PART, slots=slots))
+    assert said("too_many_times") in page
+    assert 'class="small-maps"' not in page
 
 
 @pytest.mark.parametrize(
@@ -194,8 +232,19 @@ def test_a_release_with_nothing_informative_says_so(city):
 def test_a_release_that_does_not_publish_its_noise_is_shown_and_not_compared(city):
     estimates = {each: replace(one, noise={}) for each, one in city.estimates.items()}
     page = page_of(replace(city, estimates=estimates))
-    assert sentences.NO_NOISE_LAW in page
+    assert said("no_noise_law") in page
     assert Tree(page).all("table") == []
+
+
+def test_what_clearly_means_is_said_of_the_intervals_that_are_there(city):
+    stated = tuple(replace(each, interval_kind="calibrated") for each in city.disclosure.mechanisms)
+    calibrated = replace(city, disclosure=replace(city.disclosure, mechanisms=stated))
+    for release, *meant in (
+        (city, said("meaning", 0.95), said("intervals_wider")),
+        (calibrated, said("meaning_of_calibrated"), said("intervals_alike")),
+    ):
+        page = page_of(release)
+        assert [page.count(each) for each in meant] == [1, 1]
 
 
 def test_few_areas_that_cannot_be_told_apart_are_listed_in_full(make_release):
@@ -214,15 +263,15 @@ def test_few_areas_that_cannot_be_told_apart_are_listed_in_full(make_release):
 def test_a_forced_release_says_so(city):
     honesty = replace(city.disclosure.honesty, forced=True)
     forced = replace(city, disclosure=replace(city.disclosure, honesty=honesty))
-    assert sentences.FORCED in page_of(forced)
-    assert sentences.FORCED not in page_of(city)
+    assert said("forced") in page_of(forced)
+    assert said("forced") not in page_of(city)
 
 
 def test_which_records_count_is_said_and_must_be_the_same_for_a_change(city, earlier_city):
     assert "Only these records count" not in page_of(city)
     mornings = replace(city.grid, selection=Selection(hours_of_week=(7, 8)))
     selected = replace(city, grid=mornings)
-    assert sentences.only_records(mornings.selection.in_words()) in text_of(page_of(selected))
+    assert said("only_records", mornings.selection.in_words()) in text_of(page_of(selected))
     with pytest.raises(UsageError, match="selection of records"):
         report_html(selected, earlier_city)
 
@@ -230,8 +279,8 @@ def test_which_records_count_is_said_and_must_be_the_same_for_a_change(city, ear
 def test_the_promise_is_the_manifests(city):
     text = text_of(page_of(city))
     unit, honesty = city.disclosure.unit, city.disclosure.honesty
-    for said in (unit.protected, *unit.not_protected, honesty.counts_revealed):
-        assert said in text
+    for promise in (unit.protected, *unit.not_protected, honesty.counts_revealed):
+        assert promise in text
     for each in honesty.assumptions:
         assert each.text in text
     assert city.disclosure.guarantee.in_words in text
@@ -257,7 +306,17 @@ def test_names_cannot_break_out_of_the_page(make_release):
         slot_kind=SlotKind.DAY_PART,
         slots={0: SlotFacts(evil, None, None), 1: SlotFacts("day", None, None)},
     )
-    assert "<script" not in page_of(release)
+    told = release.disclosure
+    first, *mechanisms = told.mechanisms
+    told = replace(
+        told,
+        identity=replace(told.identity, publisher=evil),
+        data=replace(told.data, sources=(replace(told.data.sources[0], name=evil),)),
+        mechanisms=(replace(first, unenforced=evil), *mechanisms),
+    )
+    page = page_of(replace(release, disclosure=told))
+    assert "<script" not in page
+    assert page.count("&lt;script") > 6
 
 
 @pytest.mark.parametrize("name", ["city", "sharp", "rush_hours", "parts"])
