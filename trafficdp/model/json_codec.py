@@ -30,17 +30,22 @@ class Says(dict[str, Any]):
 
 def as_json(value: object) -> Json:
     """Return a dataclass, and all in it, as plain JSON values."""
-    if is_dataclass(value):
-        return {
-            field.name: as_json(getattr(value, field.name))
-            for field in fields(value)
-            if field.default is MISSING or getattr(value, field.name) != field.default
-        }
+    kind: Hint = type(value)
+    defaults = _defaults(kind)
+    if defaults is not None:
+        told = ((name, getattr(value, name), default) for name, default in defaults)
+        return {name: as_json(own) for name, own, default in told if default is MISSING or own != default}
     if isinstance(value, Mapping):
         return {name: as_json(each) for name, each in value.items()}
     if isinstance(value, tuple | list):
         return [as_json(each) for each in value]
     return value
+
+
+@cache
+def _defaults(kind: Hint) -> tuple[tuple[str, object], ...] | None:
+    """The fields of a dataclass with their defaults, None for another type."""
+    return tuple((field.name, field.default) for field in fields(kind)) if is_dataclass(kind) else None
 
 
 def from_json(kind: type[T], value: object) -> T:

@@ -257,7 +257,7 @@ def _texts(different: Sequence[Any], place: npt.NDArray[np.int64]) -> pd.Series:
     """The texts ``different[place]``: a column of millions of rows says few of them."""
     import pandas as pd
 
-    return pd.Series(pd.Series(different, dtype="str").array.take(place, allow_fill=True))
+    return pd.Series(pd.array(different, dtype="str").take(place, allow_fill=True))
 
 
 def _repeating(texts: npt.NDArray[np.object_]) -> pd.Series:

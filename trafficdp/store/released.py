@@ -16,12 +16,11 @@ from decimal import Decimal
 from pathlib import Path
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 
 from trafficdp._durable import sync_folder
 from trafficdp.errors import StoreDamagedError
-from trafficdp.model import OF_MAPS, SpeedUnit, as_json
+from trafficdp.model import OF_MAPS, QUANTILES, SpeedUnit, Statistic, as_json
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.release import Release, published_frame, quantiles_frame, slots_frame
 from trafficdp.store.statements import attached, number, query, registered, run, script, store_failures
@@ -274,52 +273,53 @@ def _release_row(release: Release, epsilon: Decimal, withdrawn: bool) -> list[ob
     ]
 
 
+def _tables(release: Release) -> dict[str, pa.Table]:
+    """What the tables of the database hold of ``release``, by their names; none of no rows."""
+    found = {"kept_cells": _cells_table(release)}
+    if release.painted:
+        slots = pa.Table.from_pandas(slots_frame(release), preserve_index=False)
+        found["painted_slots"] = slots.append_column("release_id", pa.repeat(release.id, len(slots)))
+    if QUANTILES.keys() & release.estimates.keys():
+        found["quantiles"] = _quantiles_table(release)
+    return found
+
+
+def _columns_of(statistic: Statistic, unit: SpeedUnit) -> list[str]:
+    numbers = [f"{statistic.column(unit)}{part}" for part in _PARTS]
+    return [*numbers, f"{statistic.stem}_status", f"{statistic.stem}_interval_kind"]
+
+
 def _cells_table(release: Release) -> pa.Table:
     import pandas as pd
 
     # painted slots are kept once a hexagon: a row a bin is what the view makes of it
-    release = replace(release, painted=False)
+    release = replace(release, painted=False) if release.painted else release
     published = published_frame(release)
-    rows = pd.DataFrame(
-        {
-            "release_id": release.id,
-            "cell": release.cell,
-            **{name: published[name] for name in _PLAIN},
-            **{name: pd.to_datetime(published[name], utc=True) for name in ("slot_start", "slot_end")},
-        }
-    )
-    for statistic in OF_MAPS:
-        present = statistic in release.estimates
-        name = statistic.column(release.display_unit)
-        for part in _PARTS:
-            rows[name + part] = published[name + part] if present else np.nan
-        for part in ("_status", "_interval_kind"):
-            rows[statistic.stem + part] = published[statistic.stem + part] if present else None
-        noise = release.estimates[statistic].noise if present else {}
-        rows[f"{statistic.stem}_epsilon"] = noise.get("epsilon", np.nan)
+    present = [statistic for statistic in OF_MAPS if statistic in release.estimates]
+    names = [name for statistic in present for name in _columns_of(statistic, release.display_unit)]
     # NaN means null here: withheld numbers are absent, not not-a-numbers
-    return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
+    rows = pa.Table.from_pandas(published[[*_PLAIN, *names]], preserve_index=False)
+    columns = dict(zip(rows.column_names, rows.columns, strict=True))
+    columns["release_id"] = pa.repeat(release.id, len(rows))
+    columns["cell"] = pa.array(release.cell)
+    for name in ("slot_start", "slot_end"):
+        columns[name] = pa.array(pd.to_datetime(published[name], utc=True))
+    for statistic in OF_MAPS:
+        noise = release.estimates[statistic].noise if statistic in present else {}
+        known = "epsilon" in noise
+        epsilon = pa.array(noise["epsilon"], from_pandas=True) if known else pa.nulls(len(rows))
+        columns[f"{statistic.stem}_epsilon"] = epsilon
+    for statistic in set(OF_MAPS) - {*present}:
+        columns |= dict.fromkeys(_columns_of(statistic, release.display_unit), pa.nulls(len(rows)))
+    return pa.table(columns)
 
 
 def _quantiles_table(release: Release) -> pa.Table:
-    import pandas as pd
-
     # maps that are painted have none
     rows = quantiles_frame(replace(release, painted=False))
     rows = rows.rename(columns={"speed": f"speed_{release.display_unit.value}"})
-    rows.insert(0, "release_id", pd.Series([release.id] * len(rows), dtype="str"))
+    rows.insert(0, "release_id", release.id)
     return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
-
-
-def _tables(release: Release) -> dict[str, pa.Table]:
-    """What the tables of the database hold of ``release``, by their names."""
-    slots = slots_frame(release)
-    slots.insert(0, "release_id", release.id)
-    return {
-        "kept_cells": _cells_table(release),
-        "painted_slots": pa.Table.from_pandas(slots, preserve_index=False),
-        "quantiles": _quantiles_table(release),
-    }
 
 
 def _insert_tables(
@@ -346,19 +346,17 @@ def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
                 "SELECT * REPLACE (epoch_us(created_at) AS created_at) FROM releases WHERE release_id = ?",
                 [release.id],
             )
-            kept = "SELECT * FROM kept_cells WHERE release_id = ? ORDER BY cell, slot"
-            stored = query(connection, kept, [release.id])
-            painted = "SELECT * EXCLUDE (release_id) FROM painted_slots WHERE release_id = ? ORDER BY slot"
-            slots = query(connection, painted, [release.id])
-            listed = "SELECT * FROM quantiles WHERE release_id = ? ORDER BY cell, slot, quantile"
-            quantiles = query(connection, listed, [release.id])
+            stored = {
+                "kept_cells": "SELECT * FROM kept_cells WHERE release_id = ? ORDER BY cell, slot",
+                "painted_slots": "SELECT * FROM painted_slots WHERE release_id = ? ORDER BY slot",
+                "quantiles": "SELECT * FROM quantiles WHERE release_id = ? ORDER BY cell, slot, quantile",
+            }
+            held = {table: query(connection, asked, [release.id]) for table, asked in stored.items()}
     row = _release_row(release, epsilon, withdrawn=False)
     row[1] = (release.created_at - _EPOCH) // timedelta(microseconds=1)
-    return (
-        [list(found) for found in about] == [row]
-        and _holds(stored, _cells_table(release))
-        and _holds(slots, pa.Table.from_pandas(slots_frame(release)))
-        and _holds(quantiles, _quantiles_table(release))
+    expected = _tables(release)
+    return [list(found) for found in about] == [row] and all(
+        _holds(rows, expected[table]) if table in expected else not len(rows) for table, rows in held.items()
     )
 
 
