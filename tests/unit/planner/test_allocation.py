@@ -29,7 +29,7 @@ TOLERANCE = {MEAN: 1.0, VARIANCE: 60.0, VEHICLE: 1.0}
 @pytest.fixture(scope="module")
 def city(counts_of):
     random = np.random.default_rng(4)
-    return counts_of(random.geometric(0.3, (40, 60)) * (random.random((40, 60)) < 0.3))
+    return counts_of(random.geometric(0.3, (16, 40)) * (random.random((16, 40)) < 0.3))
 
 
 def request_for(bound, wanted, epsilon="4", statistics=(MEAN, VARIANCE), **changes):
