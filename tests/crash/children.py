@@ -1,6 +1,7 @@
 """Children that are forked to die, and waiting for them. Used by both drivers."""
 
 import ast
+import gc
 import importlib
 import os
 import pkgutil
@@ -50,6 +51,8 @@ def import_everything():
 
 def forked(work):
     """Run ``work()`` in a child that ends with 0, or with 1 after an error; return its process id."""
+    # what is there already is no garbage: a child that looked for it would copy all of it
+    gc.freeze()
     child = os.fork()
     if child == 0:
         code = 1

@@ -5,7 +5,8 @@
 It reads one task a line, and prints for each a JSON list: for every death, what died and what was found wrong
 afterwards.
 
-    boundaries                die at every named boundary of release and withdrawal
+    boundaries [all]          die at every named boundary of release and withdrawal; release once more after
+                              each death of a release, or after the first of what each leaves
     renames NUMBER...         die before every rename of the same, but these of the release
     random COUNT SEED         die COUNT times between random boundaries of a sequence
     limits BYTES...           no file may grow beyond one limit after another
@@ -253,17 +254,26 @@ def autopsy(city, seen_before, values_before, ledger_before, *, lives_on=False):
 FIXES = {}
 
 
-def trial(template, number, name, work, *, lives_on=False):
-    """Kill one child, examine what it left, and return the finding."""
+def trial(template, number, name, work, *, lives_on=lambda stage: False):
+    """Kill one child, examine what it left, and return the finding; it ``lives_on`` after some stages."""
     folder = template.parent / f"trial{number}"
     shutil.copytree(template, folder)
     city = small_city.at(folder)
     status = outcome_of(lambda: work(city))
     values, states, ledger, ingests = committed(city)
     seen = visible(city)
-    verdict = outcome_of(lambda: autopsy(city, seen, values, ledger, lives_on=lives_on))
     newest = max(states)
     in_flight = states[newest] == "charged"
+    stage = (
+        "finished"
+        if status == 0
+        else "no charge open"
+        if not in_flight
+        else "values committed, not published"
+        if newest in values
+        else "charged, no values"
+    )
+    verdict = outcome_of(lambda: autopsy(city, seen, values, ledger, lives_on=lives_on(stage)))
     finding = {
         "name": name,
         "killed": was_killed(status),
@@ -271,27 +281,24 @@ def trial(template, number, name, work, *, lives_on=False):
         "sound": verdict == 0,
         "ingests": ingests,
         "releases": states,
-        "stage": "finished"
-        if status == 0
-        else "no charge open"
-        if not in_flight
-        else "values committed, not published"
-        if newest in values
-        else "charged, no values",
+        "stage": stage,
     }
     shutil.rmtree(folder)
     return finding
 
 
-def boundaries(template):
+def boundaries(template, everywhere):
     findings = []
     for command, names in ((release, curator.BOUNDARIES), (withdraw, curator.WITHDRAWAL_BOUNDARIES)):
         for name in names:
+
+            def lives_on(stage, command=command):
+                met = not everywhere and any(each["stage"] == stage for each in findings)
+                return command is release and not met
+
             work = at_boundary(name, command)
             findings.append(
-                trial(
-                    template, len(findings), f"{command.__name__}: {name}", work, lives_on=command is release
-                )
+                trial(template, len(findings), f"{command.__name__}: {name}", work, lives_on=lives_on)
             )
     return findings
 
@@ -470,9 +477,9 @@ def forgettings(template, instants):
 
 
 def findings_of(template, task, *told):
-    numbers = [float(each) if "." in each else int(each) for each in told]
     if task == "boundaries":
-        return boundaries(template)
+        return boundaries(template, everywhere=bool(told))
+    numbers = [float(each) if "." in each else int(each) for each in told]
     if task == "renames":
         return renames(template, numbers)
     if task == "forgetting":

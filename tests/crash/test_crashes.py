@@ -36,8 +36,11 @@ def findings_of(started, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_death_at_every_named_boundary_is_mended_by_the_next_command(findings_of):
-    findings = findings_of("boundaries")
+@pytest.mark.parametrize(
+    "everywhere", [(), pytest.param(("all",), marks=pytest.mark.prove)], ids=["first", "all"]
+)
+def test_a_death_at_every_named_boundary_is_mended_by_the_next_command(findings_of, everywhere):
+    findings = findings_of("boundaries", *everywhere)
     assert len(findings) == 11
     assert all(each["killed"] for each in findings)
     stages = Counter(each["stage"] for each in findings)
