@@ -235,7 +235,7 @@ def test_a_query_that_asks_for_too_much_ends_in_time_and_the_next_one_is_answere
     place, session, monkeypatch, attempt
 ):
     with monkeypatch.context() as patch:
-        patch.setattr(session, "timeout", 0.3)
+        patch.setattr(session, "timeout", 0.1)
         began = time.monotonic()
         refused(session, attempt)
         assert time.monotonic() - began < session.timeout + 4

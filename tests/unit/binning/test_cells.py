@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 
 import h3.api.numpy_int as h3
 import numpy as np
@@ -54,6 +55,13 @@ def edge_positions() -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([polar, any_latitude]), np.concatenate([around, antimeridian])
 
 
+@cache
+def polygons_of_interest(resolution: int) -> np.ndarray:
+    """The polygons of ``cells_of_interest``."""
+    return polygons_of(cells_of_interest(resolution))
+
+
+@cache
 def cells_of_interest(resolution: int) -> np.ndarray:
     """All 12 pentagons with neighbours, cells around the poles and on the antimeridian, random cells."""
     around = list(h3.get_pentagons(resolution))
@@ -161,9 +169,10 @@ def test_pentagons_have_their_five_or_ten_vertices(resolution: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("polygons")
 @pytest.mark.parametrize("resolution", RESOLUTIONS)
 def test_polygons_are_valid_counter_clockwise_and_on_the_globe(resolution: int) -> None:
-    for polygon in polygons_of(cells_of_interest(resolution)):
+    for polygon in polygons_of_interest(resolution):
         assert polygon.is_valid
         assert not polygon.is_empty
         for piece in shapely.get_parts(polygon):
@@ -175,10 +184,11 @@ def test_polygons_are_valid_counter_clockwise_and_on_the_globe(resolution: int) 
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("polygons")
 @pytest.mark.parametrize("resolution", RESOLUTIONS)
 def test_polygons_keep_every_vertex_of_h3_py(resolution: int) -> None:
     cells = cells_of_interest(resolution)
-    for cell, polygon in zip(cells.tolist(), polygons_of(cells), strict=True):
+    for cell, polygon in zip(cells.tolist(), polygons_of_interest(resolution), strict=True):
         ring = np.array(h3.cell_to_boundary(cell))[:, ::-1]
         drawn = shapely.get_coordinates(polygon)
         if np.ptp(ring[:, 0]) <= 180:
@@ -194,12 +204,13 @@ def test_polygons_keep_every_vertex_of_h3_py(resolution: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("polygons")
 @pytest.mark.parametrize("resolution", RESOLUTIONS)
 def test_every_polygon_holds_its_cells_centre(resolution: int) -> None:
     cells = cells_of_interest(resolution)
     lat, lng = centres_of(cells)
     # 1e-9 degrees: the centre of a polar cell can be the pole itself, on the drawn edge
-    away = shapely.distance(polygons_of(cells), shapely.points(lng, lat))
+    away = shapely.distance(polygons_of_interest(resolution), shapely.points(lng, lat))
     assert away.max() < 1e-9
 
 
