@@ -84,9 +84,20 @@ def ours(call, *arguments):
     return None
 
 
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, suppress_health_check=list(HealthCheck))
 @given(queries)
 def test_the_command_ends_with_0_2_or_4_whatever_is_asked(place, text):
+    assert_ended_well(place, text)
+
+
+@pytest.mark.prove(cheap="test_the_command_ends_with_0_2_or_4_whatever_is_asked")
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@given(queries)
+def test_the_command_ends_with_0_2_or_4_whatever_of_a_hundred_is_asked(place, text):
+    assert_ended_well(place, text)
+
+
+def assert_ended_well(place, text):
     arguments = ["sql", f"--file={place.released}", "--timeout=3", "--", text]
     assert run(["--quiet", *arguments]) in (0, 2, 4)
     assert place.is_untouched()
