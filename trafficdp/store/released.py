@@ -304,13 +304,14 @@ def _cells_table(release: Release) -> pa.Table:
     columns["cell"] = pa.array(release.cell)
     for name in ("slot_start", "slot_end"):
         columns[name] = pa.array(pd.to_datetime(published[name], utc=True))
+    nothing = pa.nulls(len(rows))
     for statistic in OF_MAPS:
-        noise = release.estimates[statistic].noise if statistic in present else {}
-        known = "epsilon" in noise
-        epsilon = pa.array(noise["epsilon"], from_pandas=True) if known else pa.nulls(len(rows))
-        columns[f"{statistic.stem}_epsilon"] = epsilon
-    for statistic in set(OF_MAPS) - {*present}:
-        columns |= dict.fromkeys(_columns_of(statistic, release.display_unit), pa.nulls(len(rows)))
+        estimate = release.estimates.get(statistic)
+        if estimate is None:
+            columns |= dict.fromkeys(_columns_of(statistic, release.display_unit), nothing)
+        epsilon = None if estimate is None else estimate.noise.get("epsilon")
+        known = nothing if epsilon is None else pa.array(epsilon, from_pandas=True)
+        columns[f"{statistic.stem}_epsilon"] = known
     return pa.table(columns)
 
 
@@ -322,16 +323,22 @@ def _quantiles_table(release: Release) -> pa.Table:
     return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
 
 
+_INSERTS = {
+    "kept_cells": "INSERT INTO kept_cells BY NAME FROM incoming",
+    "painted_slots": "INSERT INTO painted_slots BY NAME FROM incoming",
+    "quantiles": "INSERT INTO quantiles BY NAME FROM incoming",
+}
+
+
 def _insert_tables(
     connection: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], publication: int | None = None
 ) -> None:
     for table, rows in tables.items():
         if table == "kept_cells":
-            number = pa.array([publication] * len(rows), pa.int64())
-            rows = rows.append_column("publication", number)
+            rows = rows.append_column("publication", pa.array([publication] * len(rows), pa.int64()))
         if len(rows):
             with registered(connection, "incoming", rows):
-                run(connection, f"INSERT INTO {table} BY NAME FROM incoming")
+                run(connection, _INSERTS[table])
 
 
 def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
