@@ -19,6 +19,8 @@ BANNED = SETTINGS["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
 CONTRACTS = SETTINGS["tool"]["importlinter"]["contracts"]
 MODULES = sorted(PACKAGE.rglob("*.py"))
 PUBLIC = [PACKAGE / "model"]
+STANDING_ON_MODEL = {"privacy", "sensitive", "bounding", "binning", "measurement", "noise"}
+"""They name the modules of the room, so that who reads the guarantee sees all that it stands on."""
 """Rooms whose nouns are imported from the room; of any other, from their file."""
 LINES = 600
 """Hard ceiling of a file: one thought is read whole. The soft one is 300."""
@@ -123,7 +125,9 @@ def test_what_is_in_a_public_room_is_imported_from_the_room(room):
     name = f"trafficdp.{room.name}"
     for path in MODULES:
         if room not in path.parents:
-            assert f"from {name}." not in path.read_text(encoding="utf-8"), path
+            below = path.relative_to(PACKAGE).parts[0] in STANDING_ON_MODEL
+            other = f"from {name} import" if below else f"from {name}."
+            assert other not in path.read_text(encoding="utf-8"), path
     module = importlib.import_module(name)
     assert {each for each in module.__all__ if not hasattr(module, each)} == set()
 

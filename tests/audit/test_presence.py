@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from trafficdp.audit.lower_bound import distinguish
-from trafficdp.measurement.sets import GRAINS, HiddenBall
+from trafficdp.measurement.laws import GRAINS
+from trafficdp.measurement.sets import HiddenBall
 from trafficdp.mechanisms.pooling.asking import noise_for
 from trafficdp.mechanisms.pooling.hidden_design import RELATION, HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import asked, hidden_map

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trafficdp.measurement.sets import GRAINS
+from trafficdp.measurement.laws import GRAINS
 from trafficdp.mechanisms.plan.plan import Plan, Scaling, scaling
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise

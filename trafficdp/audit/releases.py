@@ -19,7 +19,8 @@ import numpy.typing as npt
 from trafficdp.audit.lower_bound import Draws, Told
 from trafficdp.audit.neighbours import Neighbours, one_bin
 from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
-from trafficdp.measurement.measure import Metered, Step
+from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.sets import Step
 from trafficdp.mechanisms.protocol import BY_NAME, BY_RANK, HIDDEN_POOLED, Calibrated, PublicFacts, Wanted
 from trafficdp.mechanisms.registry import WHOLE
 from trafficdp.mechanisms.simulated.accuracy import repeated

@@ -23,9 +23,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import shapely
 from h3 import H3BaseException
+from shapely.geometry.base import BaseGeometry
 
 from trafficdp.errors import DataError, UsageError, integer_between
-from trafficdp.model import StudyArea, resolution_of
+from trafficdp.model.grid import StudyArea, resolution_of
 
 CellArray = npt.NDArray[np.uint64]
 FloatArray = npt.NDArray[np.float64]
@@ -291,3 +292,20 @@ def cells_over(area: shapely.Geometry, resolution: int) -> CellArray:
         shape = h3.geo_to_h3shape(shapely.geometry.mapping(part))
         found.update(h3.h3shape_to_cells_experimental(shape, resolution, contain="overlap"))
     return np.sort(np.fromiter(found, dtype=np.uint64, count=len(found)))
+
+
+def bounding_box(polygons: Sequence[BaseGeometry] | npt.NDArray[np.object_]) -> list[float]:
+    """Return [west, south, east, north] of the narrowest box; west > east across the antimeridian.
+
+    The box leaves out the widest gap between the shapes on the circle of longitudes.
+    """
+    boxes = shapely.bounds(shapely.get_parts(np.asarray(polygons, dtype=object)))
+    order = np.argsort(boxes[:, 0], kind="stable")
+    west, east = boxes[order, 0], np.maximum.accumulate(boxes[order, 2])
+    gaps = np.append(west[1:] - east[:-1], west[0] + 360.0 - east[-1])
+    # on a tie the plain box, whose gap is the last
+    widest = len(gaps) - 1 - int(np.argmax(gaps[::-1]))
+    south, north = float(boxes[:, 1].min()), float(boxes[:, 3].max())
+    if widest == len(gaps) - 1 or float(gaps[widest]) <= 0:
+        return [float(west[0]), south, float(east[-1]), north]
+    return [float(west[widest + 1]), south, float(east[widest]), north]

@@ -14,7 +14,8 @@ from trafficdp.binning.cells import area_km2, cells_over, polygons_of, resolutio
 from trafficdp.binning.selected import hours_of_week
 from trafficdp.binning.slots import slots_of
 from trafficdp.errors import UsageError
-from trafficdp.model import Grid, SlotKind
+from trafficdp.model.grid import Grid
+from trafficdp.model.slot import SlotKind
 
 IntArray = npt.NDArray[np.int64]
 MOST_BINS = 30_000_000

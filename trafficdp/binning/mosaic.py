@@ -8,7 +8,8 @@ import numpy.typing as npt
 from trafficdp.binning.cells import CellArray, parents_of
 from trafficdp.binning.slots import slot_facts, slots_of
 from trafficdp.errors import UsageError
-from trafficdp.model import OFFSET, Grid, SlotKind, among, kinds_of, resolution_of
+from trafficdp.model.grid import Grid, among, resolution_of
+from trafficdp.model.slot import OFFSET, SlotKind, kinds_of
 from trafficdp.privacy.release import SlotFacts
 
 IntArray = npt.NDArray[np.int64]

@@ -11,7 +11,8 @@ import shapely
 from trafficdp.binning.cell_table import CellTable
 from trafficdp.binning.cells import CellArray, FloatArray, check_positions, polygons_of
 from trafficdp.errors import DataError
-from trafficdp.model import NOWHERE, Grid, Zones
+from trafficdp.model.grid import Grid
+from trafficdp.model.zones import NOWHERE, Zones
 
 
 class Places(Protocol):

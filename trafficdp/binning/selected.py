@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from trafficdp.binning.cells import cells_of, resolutions_of
 from trafficdp.binning.slots import slots_of
-from trafficdp.model import HOURS_A_WEEK, Selection, SlotKind, zone_of
+from trafficdp.model.grid import HOURS_A_WEEK, Selection, zone_of
+from trafficdp.model.slot import SlotKind
 
 
 def selected(

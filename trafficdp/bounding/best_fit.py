@@ -6,7 +6,7 @@ import numpy as np
 
 from trafficdp.bounding.arrays import Arrays, IntArray, capped_counts, descending
 from trafficdp.bounding.rank import rank_in_sorted
-from trafficdp.model import Counts
+from trafficdp.model.counts import Counts
 
 
 def best_fit(counts: Counts, capacity: IntArray) -> Arrays:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from trafficdp.bounding.arrays import capped_counts, descending
 from trafficdp.bounding.rank import rank_in_sorted
-from trafficdp.model import Counts
+from trafficdp.model.counts import Counts
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

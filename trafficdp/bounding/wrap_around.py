@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trafficdp.bounding.arrays import Arrays, IntArray, capped_counts, descending
-from trafficdp.model import Counts
+from trafficdp.model.counts import Counts
 
 
 def wrap_around(counts: Counts, capacity: IntArray) -> Arrays:

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.model import number_pairs
+from trafficdp.model.order import number_pairs
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import (
     LARGEST_LOSS,
@@ -44,6 +44,8 @@ BoolArray = npt.NDArray[np.bool_]
 Values = npt.NDArray[Any]
 LARGEST_SUM = 1 << 61
 """No public bound of a sum is above this: sums and their multiples stay in 64 bits."""
+GRAINS = 1 << 20
+"""Of the bound of a vector: its sums are counted in grains of bound / GRAINS."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +110,6 @@ def shifted_move(move: IntArray, shift: IntArray) -> IntArray:
     # rounded up: right shifts of negative numbers floor
     down = -np.right_shift(-move, np.maximum(-shift, 0))
     return np.where(shift < 0, down, np.left_shift(move, np.maximum(shift, 0))).astype(np.int64)
-
-
-def shifted_sum(sums: IntArray, shift: IntArray) -> IntArray:
-    """Return ``sums`` times 2^``shift``, floored where that is no whole number, elementwise."""
-    return np.right_shift(np.left_shift(sums, np.maximum(shift, 0)), np.maximum(-shift, 0))
 
 
 _AT_ONCE = 1 << 21

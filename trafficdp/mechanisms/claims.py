@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.measurement.laws import FloatArray, IntArray, Law, Support, as_integers
-from trafficdp.measurement.measure import Measure
-from trafficdp.measurement.sets import choice_loss
+from trafficdp.measurement.sets import Measure, choice_loss
 from trafficdp.privacy.loss import LossKind
 
 

@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from trafficdp.bounding.huber_weights import normalised, weight_distance
 from trafficdp.measurement.laws import Laplace
-from trafficdp.measurement.measure import Measure, Priced, Step, plain
-from trafficdp.measurement.sets import Box
+from trafficdp.measurement.sets import Box, Measure, Priced, Step, plain
 from trafficdp.mechanisms.claims import ClaimedSums
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.protocol import require_statistic

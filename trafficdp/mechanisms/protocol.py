@@ -22,8 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.measure import ENFORCED, Measure, Priced, Step
-from trafficdp.measurement.sets import Ranks
+from trafficdp.measurement.sets import ENFORCED, Measure, Priced, Ranks, Step
 from trafficdp.model import (
     COUNTS_PUBLIC,
     DECLARED_BOUNDS,

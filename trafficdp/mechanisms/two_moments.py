@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.measure import Measure, Priced
+from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.known_error import KnownTerms, NoiseTerm
 from trafficdp.mechanisms.protocol import Mechanism, sensitivity_of

@@ -1,9 +1,10 @@
 """The public nouns: place, time, grid, bound, counts, statistic, assumptions. Import them from here.
 
-What a file is: ``grid`` says where and when, and crosses them; ``slot`` what a time of day is. ``counts``
-says who has how many records in which bin; ``speed`` what a speed may be and what is asked of it;
-``privacy_unit`` who is protected and what is assumed. ``context`` and ``zones`` are what a city declares
-beside; ``json_codec`` writes any of them, ``order`` sorts.
+Only the rooms that stand right on it name its files: what the guarantee rests on is seen at a glance. What a
+file is: ``grid`` says where and when, and crosses them; ``slot`` what a time of day is. ``counts`` says who
+has how many records in which bin; ``speed`` what a speed may be and what is asked of it; ``privacy_unit`` who
+is protected and what is assumed. ``context`` and ``zones`` are what a city declares beside; ``json_codec``
+writes any of them, ``order`` sorts.
 """
 
 from trafficdp.model.context import ContextFile, ContextKind, ContextLayer

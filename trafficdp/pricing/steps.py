@@ -25,9 +25,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.laws import Block, Gaussian, Laplace, Support
-from trafficdp.measurement.measure import Priced, Step
-from trafficdp.measurement.sets import GRAINS, Ball, Box, HiddenBall, Moments, Ranks
+from trafficdp.measurement.laws import GRAINS, Block, Gaussian, Laplace, Support
+from trafficdp.measurement.sets import Ball, Box, HiddenBall, Moments, Priced, Ranks, Step
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.pricing.exact import Losses, as_ratio, best_whole, by_noise, require_covered, unsound
 from trafficdp.privacy.loss import LossKind

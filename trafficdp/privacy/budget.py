@@ -27,7 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import InsufficientBudgetError, UsageError
-from trafficdp.model import NeighbouringRelation, zone_of
+from trafficdp.model.grid import zone_of
+from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.privacy.conversion import delta_of, rho_to_approx
 from trafficdp.privacy.loss import PICO, ZCDP, Loss, LossKind, PureDP
 

@@ -14,7 +14,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from trafficdp.errors import one_of
-from trafficdp.model import ContextKind, NeighbouringRelation, Says, SlotKind, SpeedUnit
+from trafficdp.model.context import ContextKind
+from trafficdp.model.json_codec import Says
+from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.model.slot import SlotKind
+from trafficdp.model.speed import SpeedUnit
 from trafficdp.privacy.loss import LossKind
 
 _LABELS = [unit.label for unit in SpeedUnit]

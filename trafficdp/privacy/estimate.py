@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.model import Statistic
+from trafficdp.model.speed import Statistic
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.model import Assumption, ContributionBound, NeighbouringRelation, Statistic
+from trafficdp.model.privacy_unit import Assumption, NeighbouringRelation
+from trafficdp.model.speed import ContributionBound, Statistic
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind
 
 

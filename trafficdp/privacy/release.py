@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.model import QUANTILES, ContributionBound, Grid, SpeedUnit, Statistic, kinds_of, resolution_of
+from trafficdp.model.grid import Grid, resolution_of
+from trafficdp.model.slot import kinds_of
+from trafficdp.model.speed import QUANTILES, ContributionBound, SpeedUnit, Statistic
 from trafficdp.privacy.disclosure import Disclosure
 from trafficdp.privacy.estimate import Estimate, IntervalKind
 

@@ -12,24 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import shapely
 
-from trafficdp.model import (
-    EVERYTHING,
-    ContextLayer,
-    ContributionBound,
-    DayPart,
-    Grid,
-    Mosaic,
-    Period,
-    Place,
-    Selection,
-    SlotKind,
-    SpeedUnit,
-    Statistic,
-    StudyArea,
-    Zones,
-    as_json,
-    from_json,
-)
+from trafficdp.model.context import ContextLayer
+from trafficdp.model.grid import EVERYTHING, DayPart, Grid, Mosaic, Period, Place, Selection, StudyArea
+from trafficdp.model.json_codec import as_json, from_json
+from trafficdp.model.slot import SlotKind
+from trafficdp.model.speed import ContributionBound, SpeedUnit, Statistic
+from trafficdp.model.zones import Zones
 from trafficdp.privacy.disclosure import Disclosure
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.noise_column import NOISE_COLUMNS

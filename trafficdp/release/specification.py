@@ -19,7 +19,7 @@ from trafficdp.binning.mosaic import slot_facts_of
 from trafficdp.context.names import place_names
 from trafficdp.errors import StoreDamagedError
 from trafficdp.export.files.disclosure import bin_numbers
-from trafficdp.measurement.measure import Measure
+from trafficdp.measurement.sets import Measure
 from trafficdp.mechanisms.protocol import Calibrated, PublicFacts
 from trafficdp.mechanisms.publish import bin_status
 from trafficdp.mechanisms.registry import calibrated_from_facts

@@ -16,8 +16,23 @@ from trafficdp.store.vault import VAULT_NAME, Vault, database_in, remove_unfinis
 
 
 def store_path(config: Path, given: Path | None, configured: Path | None) -> Path:
-    """Return the folder of the store: given, configured, or beside the configuration."""
-    return given or configured or config.parent / "city.store"
+    """Return the folder of the store: given, configured, or beside the configuration.
+
+    Raises UsageError unless DuckDB can take its path: text that is UTF-8, without NUL.
+    """
+    store = given or configured or config.parent / "city.store"
+    try:
+        usable = b"\0" not in os.path.abspath(store).encode("utf-8")
+    except UnicodeEncodeError:
+        usable = False
+    if not usable:
+        raise UsageError(
+            "the path of the store cannot be used",
+            got=str(store),
+            expected="letters in UTF-8",
+            todo="rename it",
+        )
+    return store
 
 
 def key_path(store: Path, configured: Path | None) -> Path:

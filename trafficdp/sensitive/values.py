@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.model import ContributionBound, Counts
+from trafficdp.model.counts import Counts
+from trafficdp.model.speed import ContributionBound
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

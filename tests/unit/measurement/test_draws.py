@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from trafficdp.measurement.laws import Block, Gaussian, Laplace, Support
-from trafficdp.measurement.measure import Metered, plain
-from trafficdp.measurement.sets import Box, Moments, Ranks
+from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.sets import Box, Moments, Ranks, plain
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PICO, LossKind, PureDP

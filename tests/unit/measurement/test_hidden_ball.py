@@ -8,9 +8,9 @@ import pytest
 
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement import sets
-from trafficdp.measurement.laws import Gaussian, Laplace, Support
-from trafficdp.measurement.measure import Metered, plain
-from trafficdp.measurement.sets import GRAINS, Box, HiddenBall
+from trafficdp.measurement.laws import GRAINS, Gaussian, Laplace, Support
+from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.sets import Box, HiddenBall, plain
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import PICO, LossKind

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement import laws
-from trafficdp.measurement.laws import Block, Gaussian, Laplace, Support
-from trafficdp.measurement.measure import Metered, Step, plain
+from trafficdp.measurement.laws import GRAINS, Block, Gaussian, Laplace, Support
+from trafficdp.measurement.measure import Metered
 from trafficdp.measurement.nodes import exact_price
-from trafficdp.measurement.sets import GRAINS, Ball, Box, Moments, Ranks, record_price
+from trafficdp.measurement.sets import Ball, Box, Moments, Ranks, Step, plain, record_price
 from trafficdp.mechanisms.claims import ClaimedSums
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import PICO, LossKind

@@ -8,9 +8,8 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import AllocationError, UsageError
-from trafficdp.measurement.laws import Block, Gaussian, Laplace, Support
-from trafficdp.measurement.measure import Step, plain
-from trafficdp.measurement.sets import GRAINS, Ball, Box, HiddenBall, Moments, Ranks
+from trafficdp.measurement.laws import GRAINS, Block, Gaussian, Laplace, Support
+from trafficdp.measurement.sets import Ball, Box, HiddenBall, Moments, Ranks, Step, plain
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.loss import LossKind

@@ -167,8 +167,10 @@ def compare(
 
     Where nothing about a vehicle is public: the map by either kind of noise, by the size of the fleet.
     """
+    from trafficdp.workspace import open_workspace
+
     settings: Settings = context.obj
-    workspace = settings.workspace()
+    workspace = open_workspace(**settings.city())
     with settings.output.spinner("comparing from public facts"):
         plan = workspace.plan(loss_asked(epsilon, rho), suggestions=False)
         if plan.allocation.fleets:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from trafficdp.cli.words.options import Settings, check_name
+from trafficdp.cli.words.options import Settings
 from trafficdp.config.file import read_places
 from trafficdp.errors import StoreDamagedError
 from trafficdp.release.diagnosis import State, examine
@@ -16,7 +16,6 @@ def doctor(context: typer.Context) -> None:
     settings: Settings = context.obj
     configured_store, configured_key = read_places(settings.config)
     store = store_path(settings.config, settings.store, configured_store)
-    check_name(store)
     with settings.output.spinner("looking"):
         findings = examine(store, key_path(store, configured_key), wait=settings.wait)
     for each in findings:

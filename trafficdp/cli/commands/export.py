@@ -26,8 +26,10 @@ def export(
     ] = None,
 ) -> None:
     """Write a release as one file. What was released is free to use: this costs no budget."""
+    from trafficdp.workspace import open_workspace
+
     settings: Settings = context.obj
     to = to or format_of(out)
-    settings.workspace().export(release, to, out)
+    open_workspace(**settings.city()).export(release, to, out)
     settings.output.say(f"wrote {shorten(out)}")
     settings.output.result({"release": release, "format": to, "file": str(out), "bytes": out.stat().st_size})

@@ -20,6 +20,8 @@ def forget(
     Their records, what they contribute and their pseudonyms go; what they were charged stays spent, and what
     was published stays published. Nothing brings them back: docs/guides/store.md says what backups need.
     """
+    from trafficdp.workspace import open_workspace
+
     settings: Settings = context.obj
     output = settings.output
     if identifiers:
@@ -38,7 +40,7 @@ def forget(
             "the identifiers cannot be read", got="bytes that are not UTF-8", expected="text, one a line"
         ) from None
     with output.spinner("writing the vault anew"):
-        found = settings.workspace().forget(lines)
+        found = open_workspace(**settings.city()).forget(lines)
     if found.vehicles:
         vehicles = "vehicle" if found.vehicles == 1 else "vehicles"
         output.say(

@@ -48,10 +48,12 @@ def ingest(
     ] = None,
 ) -> None:
     """Read files into the vault, all or none. Reading a file twice changes nothing."""
+    from trafficdp.workspace import open_workspace
+
     settings: Settings = context.obj
     output = settings.output
     with output.bars() as bars:
-        workspace = settings.workspace(bars)
+        workspace = open_workspace(**settings.city(bars))
         asked: str | Spark = Spark(into, key_mount) if engine == "spark" else engine
         if engine == "duckdb":
             for file in files:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from trafficdp.cli.words.iudx_template import iudx_template
-from trafficdp.cli.words.options import Settings, check_name, shorten
+from trafficdp.cli.words.options import Settings, shorten
 from trafficdp.config.file import read_places, template
 from trafficdp.errors import UsageError
 from trafficdp.export.files.file import disk_errors
@@ -30,7 +30,6 @@ def init(context: typer.Context, iudx: IudxOption = None) -> None:
     configured_store, configured_key = (None, None) if fresh else read_places(settings.config)
     # the template sets no place of its own but the usual one
     store = store_path(settings.config, settings.store, configured_store)
-    check_name(store)
     database_in(store)
     key = key_path(store, configured_key)
     if _exists(store / "vault.duckdb"):

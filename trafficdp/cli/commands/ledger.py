@@ -79,8 +79,10 @@ class LedgerFacts:
 
 def ledger(context: typer.Context) -> None:
     """Show the ledger: what was charged, published and withdrawn."""
+    from trafficdp.workspace import open_workspace
+
     settings: Settings = context.obj
-    workspace = settings.workspace()
+    workspace = open_workspace(**settings.city())
     rows, totals = workspace.ledger(), workspace.status()
     named = any("analyst" in row.facts for row in rows)
     zone = workspace.config.grid.period.time_zone

@@ -63,9 +63,11 @@ def plan(
     ] = None,
 ) -> None:
     """Show what a release would cost, what a precision would take, or which map fits. Nothing is spent."""
+    from trafficdp.workspace import open_workspace
+
     settings: Settings = context.obj
     output = settings.output
-    workspace = asked.of(settings.workspace())
+    workspace = open_workspace(**settings.city()).with_map(**asked.changes)
     kind = None if chart is None else checked_kind(chart.suffix.lower().removeprefix("."))
     config = workspace.config
     loss = asked.loss

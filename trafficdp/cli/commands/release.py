@@ -39,8 +39,10 @@ def release(
 
     On a terminal it asks first. The same release of the same data again costs nothing.
     """
+    from trafficdp.workspace import open_workspace
+
     settings: Settings = context.obj
-    workspace = asked.of(settings.workspace())
+    workspace = open_workspace(**settings.city()).with_map(**asked.changes)
     if not yes and _somebody_is_there():
         noisy = workspace
         if allow_idealised_noise is not None:

@@ -9,8 +9,10 @@ from trafficdp.cli.words.options import Settings, minute, on_clocks, shorten
 
 def releases(context: typer.Context) -> None:
     """List the releases, withdrawn ones included."""
+    from trafficdp.workspace import open_workspace
+
     settings: Settings = context.obj
-    workspace = settings.workspace()
+    workspace = open_workspace(**settings.city())
     found, quantity = workspace.releases(), workspace.config.kind.quantity
     zone = workspace.config.grid.period.time_zone
     settings.output.table(

@@ -23,8 +23,10 @@ def report(
     It calls an area slower, faster or changed only where the intervals prove it. This costs no budget. PDF
     needs pip install 'trafficdp[report]' and the library Pango.
     """
+    from trafficdp.workspace import open_workspace
+
     settings: Settings = context.obj
-    settings.workspace().city_report(release, out, against=against)
+    open_workspace(**settings.city()).city_report(release, out, against=against)
     settings.output.say(f"wrote {shorten(out)}")
     settings.output.result(
         {"release": release, "against": against, "file": str(out), "bytes": out.stat().st_size}

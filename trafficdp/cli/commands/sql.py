@@ -169,6 +169,8 @@ class _Asked:
 
     def _priced(self, query: str) -> tuple[pa.Table, dict[str, object]]:
         """Return the rows of a question to the vault, and what JSON says of it besides."""
+        from trafficdp.workspace import open_workspace
+
         if self.file is not None:
             raise UsageError(
                 "a priced question is for the store, not for a file",
@@ -176,7 +178,7 @@ class _Asked:
                 todo="leave out --file, or ask the file something free",
             )
         with self.output.spinner("asking the vault"):
-            found = self.settings.workspace().ask(query, analyst=self.analyst)
+            found = open_workspace(**self.settings.city()).ask(query, analyst=self.analyst)
         if isinstance(found, Explanation):
             return found.rows, {"charged": "0", "release": found.earlier}
         # what was released now is to be seen by the next query

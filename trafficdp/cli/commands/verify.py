@@ -25,9 +25,15 @@ def verify(
     ] = False,
 ) -> None:
     """Recompute every vehicle's loss, every hash and the ledger entry; fail on any difference."""
+    from trafficdp.workspace import open_workspace
+
     settings: Settings = context.obj
     with settings.output.spinner("verifying"):
-        checks = verify_public(_folder(settings, release)) if public else settings.workspace().verify(release)
+        checks = (
+            verify_public(_folder(settings, release))
+            if public
+            else open_workspace(**settings.city()).verify(release)
+        )
     for check in checks:
         settings.output.say(
             f"{'ok    ' if check.passed else 'FAILED'} {check.name}"
@@ -53,5 +59,7 @@ def verify(
 
 def _folder(settings: Settings, release: str) -> Path:
     """Return the folder that ``release`` names, or that it has in the store; no store is opened."""
+    from trafficdp.workspace import open_workspace
+
     named = Path(release)
-    return named if named.is_dir() else folder_of(settings.workspace().store, release)
+    return named if named.is_dir() else folder_of(open_workspace(**settings.city()).store, release)

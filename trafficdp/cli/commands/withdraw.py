@@ -12,7 +12,9 @@ def withdraw(
     release: ReleaseArgument,
 ) -> None:
     """Remove a release's files and rows. Its budget is not given back: what was seen stays seen."""
+    from trafficdp.workspace import open_workspace
+
     settings: Settings = context.obj
-    settings.workspace().withdraw(release)
+    open_workspace(**settings.city()).withdraw(release)
     settings.output.say(f"withdrew {release}; its budget stays spent")
     settings.output.result({"release": release, "status": "withdrawn", "budget_given_back": False})

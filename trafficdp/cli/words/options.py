@@ -19,7 +19,7 @@ from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Annotated, get_type_hints
+from typing import TYPE_CHECKING, Annotated, TypedDict, get_type_hints
 from zoneinfo import ZoneInfo
 
 import typer
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from trafficdp.config.file import Config
-    from trafficdp.workspace import Workspace
 
 GAP = 3
 """Letters between two columns of a table."""
@@ -285,6 +284,23 @@ def shorten(path: Path) -> str:
         return str(path)
 
 
+class City(TypedDict):
+    """What ``trafficdp.workspace.open_workspace`` takes."""
+
+    config: Path
+    store: Path | None
+    wait: float
+    progress: Callable[[Path], AbstractContextManager[Callable[[int], None]]] | None
+
+
+class MapChanges(TypedDict):
+    """What ``Workspace.with_map`` takes of what the command line can change."""
+
+    resolution: int | None
+    slot_kind: str | None
+    min_vehicles: int | None
+
+
 @dataclass(frozen=True)
 class Settings:
     """Options given before the command."""
@@ -294,15 +310,10 @@ class Settings:
     wait: float
     output: Output
 
-    def workspace(self, bars: Progress | None = None) -> Workspace:
-        """Return the workspace; with ``bars``, files are read under progress bars."""
-        # it loads all that the commands need
-        from trafficdp.workspace import open_workspace
-
+    def city(self, bars: Progress | None = None) -> City:
+        """Return what ``open_workspace`` takes; with ``bars``, files are read under progress bars."""
         progress = None if bars is None else _bar_per_file(bars)
-        workspace = open_workspace(self.config, store=self.store, wait=self.wait, progress=progress)
-        check_name(workspace.store)
-        return workspace
+        return City(config=self.config, store=self.store, wait=self.wait, progress=progress)
 
     def places(self) -> tuple[Config, Path, Path]:
         """Return the configuration, the folder of the store and its key file; nothing is opened."""
@@ -310,9 +321,7 @@ class Settings:
         from trafficdp.release.store_setup import places_of
 
         config = load_config(self.config)
-        folder, key_file = places_of(config, self.config, self.store)
-        check_name(folder)
-        return config, folder, key_file
+        return config, *places_of(config, self.config, self.store)
 
 
 def store_given(text: str) -> Path:
@@ -328,21 +337,6 @@ def store_given(text: str) -> Path:
             expected="a folder such as city.store",
         )
     return path
-
-
-def check_name(store: Path) -> None:
-    """Raise UsageError unless DuckDB can take the path of the store: text that is UTF-8, without NUL."""
-    try:
-        usable = b"\0" not in os.path.abspath(store).encode("utf-8")
-    except UnicodeEncodeError:
-        usable = False
-    if not usable:
-        raise UsageError(
-            "the path of the store cannot be used",
-            got=str(store),
-            expected="letters in UTF-8",
-            todo="rename it",
-        )
 
 
 def _bar_per_file(bars: Progress) -> Callable[[Path], AbstractContextManager[Callable[[int], None]]]:
@@ -403,11 +397,10 @@ class MapOptions:
         """The loss that is asked for, None for the configured one."""
         return loss_asked(self.epsilon, self.rho)
 
-    def of(self, workspace: Workspace) -> Workspace:
-        """Return ``workspace`` with this map."""
-        return workspace.with_map(
-            resolution=self.resolution, slot_kind=self.slot, min_vehicles=self.min_vehicles
-        )
+    @property
+    def changes(self) -> MapChanges:
+        """What ``Workspace.with_map`` takes."""
+        return MapChanges(resolution=self.resolution, slot_kind=self.slot, min_vehicles=self.min_vehicles)
 
 
 def with_map_options(command: Callable[..., None]) -> Callable[..., None]:

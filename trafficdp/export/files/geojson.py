@@ -19,9 +19,10 @@ import numpy.typing as npt
 import shapely
 from shapely.geometry.base import BaseGeometry
 
+from trafficdp.binning.cells import bounding_box
 from trafficdp.export.files.columns import column_facts, published_statistics, reasons
 from trafficdp.export.files.disclosure import rfc3339
-from trafficdp.export.files.frame import bounding_box, unique_polygons
+from trafficdp.export.files.frame import unique_polygons
 from trafficdp.export.files.texts import texts_of
 from trafficdp.model import SlotKind
 from trafficdp.privacy.release import Release, published_frame

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import shapely
 from shapely.geometry.base import BaseGeometry
 
-from trafficdp.export.files.frame import bounding_box
+from trafficdp.binning.cells import bounding_box
 
 FloatArray = npt.NDArray[np.float64]
 _CELL_UNITS, _ZONE_UNITS = 60.0, 2_000.0

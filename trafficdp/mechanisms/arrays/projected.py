@@ -43,7 +43,7 @@ from trafficdp.bounding.interval import Partition, guaranteed_width, levy_width
 from trafficdp.bounding.worst_case import clipping_rank
 from trafficdp.errors import UsageError, in_range
 from trafficdp.measurement.laws import Support
-from trafficdp.measurement.measure import Measure, Priced
+from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.arrays.array_means import ArrayLattice, ArrayMeans, Grouping, array_lattice
 from trafficdp.mechanisms.claims import ClaimedScores, ClaimedSums
 from trafficdp.mechanisms.means import Means, NoisySum, noisy_sum

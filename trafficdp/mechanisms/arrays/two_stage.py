@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.measurement.laws import Support
-from trafficdp.measurement.measure import Measure, Priced
+from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.claims import ClaimedScores
 from trafficdp.mechanisms.means import Means, NoisySum, weighting
 from trafficdp.mechanisms.publish import rounding_bias

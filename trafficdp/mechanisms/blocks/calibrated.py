@@ -38,8 +38,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Support
-from trafficdp.measurement.measure import Measure, Step
-from trafficdp.measurement.sets import Box, Moments, record_price
+from trafficdp.measurement.sets import Box, Measure, Moments, Step, record_price
 from trafficdp.mechanisms import pairs, sums
 from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks, clamped_error
 from trafficdp.mechanisms.blocks.noise import BlockNoise, fitted, whole_steps

@@ -19,8 +19,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Block
-from trafficdp.measurement.measure import Step
-from trafficdp.measurement.sets import Box, Moments
+from trafficdp.measurement.sets import Box, Moments, Step
 from trafficdp.privacy.loss import PICO, Loss
 
 IntArray = npt.NDArray[np.int64]

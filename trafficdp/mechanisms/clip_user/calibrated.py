@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from trafficdp.bounding.count_cap import dropped_variance_bias
 from trafficdp.errors import UsageError
-from trafficdp.measurement.measure import Measure, Priced
+from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.clip_user.clip_user import clip_user
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.protocol import CLIP_USER, Columns, PublicFacts, Statement

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from trafficdp.bounding.count_cap import dropped_mean_bias
 from trafficdp.bounding.sensitivity import mean_sensitivity
 from trafficdp.errors import positive
-from trafficdp.mechanisms.blocks.canonical_counts import in_canonical_order
+from trafficdp.mechanisms.blocks.canonical import in_canonical_order
 from trafficdp.model import ContributionBound, Counts
 
 IntArray = npt.NDArray[np.int64]

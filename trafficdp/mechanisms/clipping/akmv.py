@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.worst_case import clipping_rank
-from trafficdp.measurement.measure import Measure, Priced
-from trafficdp.measurement.sets import Box, Ranks
+from trafficdp.measurement.sets import Box, Measure, Priced, Ranks
 from trafficdp.mechanisms.means import Means, NoisySum, noisy_sum
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.scales import choice_scale, laplace_scale

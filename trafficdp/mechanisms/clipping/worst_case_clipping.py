@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.worst_case import clip_cut, least_error_threshold, worst_case_threshold
-from trafficdp.measurement.measure import Measure
-from trafficdp.measurement.sets import Box
+from trafficdp.measurement.sets import Box, Measure
 from trafficdp.mechanisms.means import Means, NoisySum, largest_move, noisy_sum
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.sums import support_of, unit

@@ -27,8 +27,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Support
-from trafficdp.measurement.measure import Step
-from trafficdp.measurement.sets import Box
+from trafficdp.measurement.sets import Box, Step
 from trafficdp.mechanisms import sums
 from trafficdp.mechanisms.blocks.blocks import Blocks
 from trafficdp.mechanisms.blocks.calibrated import (

@@ -19,8 +19,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError, positive
 from trafficdp.measurement.laws import Gaussian
-from trafficdp.measurement.measure import Measure, Step, plain
-from trafficdp.measurement.sets import Box
+from trafficdp.measurement.sets import Box, Measure, Step, plain
 from trafficdp.mechanisms import sums
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.protocol import require_statistic

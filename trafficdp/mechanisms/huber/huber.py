@@ -33,7 +33,7 @@ from trafficdp.bounding.smooth_sensitivity import (
     clean_smooth_sensitivity,
     smooth_sensitivity,
 )
-from trafficdp.measurement.measure import Measure, Priced
+from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.claims import ClaimedNoise
 from trafficdp.mechanisms.means import FINER, Means, NoisySum, Weighting, weighting
 from trafficdp.mechanisms.publish import rounding_bias

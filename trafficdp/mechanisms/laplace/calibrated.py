@@ -43,7 +43,7 @@ from trafficdp.bounding.count_cap import dropped_variance_bias
 from trafficdp.bounding.sensitivity import mean_sensitivity, vehicle_mean_sensitivity
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Laplace
-from trafficdp.measurement.measure import Measure, Priced, Step, plain
+from trafficdp.measurement.sets import Measure, Priced, Step, plain
 from trafficdp.mechanisms import pairs, publish
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.pairs import best_ratio, relative_price, spread

@@ -34,9 +34,8 @@ import numpy.typing as npt
 from scipy.special import gammaincinv
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.laws import Gaussian, Support
-from trafficdp.measurement.measure import Measure, Priced, plain
-from trafficdp.measurement.sets import GRAINS, Ball, Ranks
+from trafficdp.measurement.laws import GRAINS, Gaussian, Support
+from trafficdp.measurement.sets import Ball, Measure, Priced, Ranks, plain
 from trafficdp.mechanisms.protocol import require_statistic
 from trafficdp.mechanisms.sums import support_of
 from trafficdp.model import ContributionBound, Counts, Statistic

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trafficdp.measurement.laws import Gaussian, Laplace
-from trafficdp.measurement.sets import GRAINS
+from trafficdp.measurement.laws import GRAINS, Gaussian, Laplace
 from trafficdp.model import ContributionBound, NeighbouringRelation
 from trafficdp.privacy.loss import PICO, LossKind, round_up
 

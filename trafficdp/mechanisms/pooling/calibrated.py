@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.measurement.laws import Gaussian, Laplace, Support
-from trafficdp.measurement.measure import Measure, Priced, Step, plain
-from trafficdp.measurement.sets import Box, Moments
+from trafficdp.measurement.sets import Box, Measure, Moments, Priced, Step, plain
 from trafficdp.mechanisms.pooling.design import LEVEL, Design
 from trafficdp.mechanisms.pooling.estimates import (
     VARIANCE_UNIT,

@@ -51,9 +51,8 @@ import numpy.typing as npt
 
 from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
-from trafficdp.measurement.laws import Support
-from trafficdp.measurement.measure import Step, plain
-from trafficdp.measurement.sets import GRAINS, Ball
+from trafficdp.measurement.laws import GRAINS, Support
+from trafficdp.measurement.sets import Ball, Step, plain
 from trafficdp.mechanisms.pooling.asking import Asking, noise_for, noise_sd
 from trafficdp.model import (
     ContributionBound,

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.measure import Measure
-from trafficdp.measurement.sets import GRAINS
+from trafficdp.measurement.laws import GRAINS
+from trafficdp.measurement.sets import Measure
 from trafficdp.mechanisms.pooling.design import (
     LEAST_UNIT,
     LEVEL,

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.measure import Measure, Priced
+from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.pooling.calibrated import CITATION
 from trafficdp.mechanisms.pooling.hidden_design import RELATION, HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import (

@@ -38,8 +38,8 @@ import numpy.typing as npt
 
 from trafficdp.binning.cells import parents_of, resolutions_of
 from trafficdp.errors import UsageError
-from trafficdp.measurement.measure import Step, plain
-from trafficdp.measurement.sets import GRAINS, HiddenBall
+from trafficdp.measurement.laws import GRAINS
+from trafficdp.measurement.sets import HiddenBall, Step, plain
 from trafficdp.mechanisms.pooling.asking import Asking, noise_for, noise_sd
 from trafficdp.model import ContributionBound, NeighbouringRelation
 from trafficdp.privacy.conversion import LEAST_SD

@@ -55,8 +55,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from trafficdp.measurement.measure import Measure
-from trafficdp.measurement.sets import GRAINS
+from trafficdp.measurement.laws import GRAINS
+from trafficdp.measurement.sets import Measure
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
 from trafficdp.model import number_pairs
 from trafficdp.privacy.loss import LossKind

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.measure import Priced
+from trafficdp.measurement.sets import Priced
 from trafficdp.mechanisms.protocol import (
     POST_PROCESSING,
     Columns,

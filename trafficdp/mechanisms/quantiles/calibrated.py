@@ -24,8 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.measure import Measure
-from trafficdp.measurement.sets import Ranks
+from trafficdp.measurement.sets import Measure, Ranks
 from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale
 from trafficdp.mechanisms.protocol import BY_RANK, Statement, require_statistic
 from trafficdp.mechanisms.publish import rank_status

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import StoreDamagedError, UsageError, did_you_mean
-from trafficdp.measurement.measure import Measure, Priced
+from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.arrays.array_means import Grouping
 from trafficdp.mechanisms.arrays.pooled import Pooled

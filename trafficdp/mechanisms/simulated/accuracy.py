@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import integer_between
-from trafficdp.measurement.measure import Measure
+from trafficdp.measurement.sets import Measure
 from trafficdp.mechanisms.protocol import Mechanism
 from trafficdp.model import Counts, Statistic
 from trafficdp.privacy.loss import LossKind

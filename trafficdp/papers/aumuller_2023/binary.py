@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import positive
 from trafficdp.measurement.laws import Gaussian
-from trafficdp.measurement.measure import Measure, plain
-from trafficdp.measurement.sets import Box
+from trafficdp.measurement.sets import Box, Measure, plain
 from trafficdp.papers.aumuller_2023.vectors import binary_search_quantiles, entries, noisy_sum
 
 FloatArray = npt.NDArray[np.float64]

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import positive
-from trafficdp.measurement.measure import Measure
+from trafficdp.measurement.sets import Measure
 from trafficdp.papers.aumuller_2023.vectors import binary_search_quantiles, noisy_sum
 
 FloatArray = npt.NDArray[np.float64]

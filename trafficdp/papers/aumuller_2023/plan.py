@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError, positive
-from trafficdp.measurement.measure import Measure
+from trafficdp.measurement.sets import Measure
 from trafficdp.mechanisms.plan.plan import SIXTEENTHS, chi_square_factor, rank_allowance, scaling
 from trafficdp.papers.aumuller_2023.vectors import exponential_quantiles, noisy_sum
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.laws import Gaussian, Support
-from trafficdp.measurement.measure import Measure, plain
-from trafficdp.measurement.sets import GRAINS, Ball, Box, Ranks
+from trafficdp.measurement.laws import GRAINS, Gaussian, Support
+from trafficdp.measurement.sets import Ball, Box, Measure, Ranks, plain
 from trafficdp.privacy.loss import LossKind
 
 FloatArray = npt.NDArray[np.float64]

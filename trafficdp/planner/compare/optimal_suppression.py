@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import positive
-from trafficdp.mechanisms.blocks.canonical_counts import in_canonical_order
+from trafficdp.mechanisms.blocks.canonical import in_canonical_order
 from trafficdp.mechanisms.clip_user.clip_user import Ceiling, Suppression, ceiling, clip_user
 from trafficdp.model import ContributionBound, Counts
 from trafficdp.planner.compare.local_search import exchange

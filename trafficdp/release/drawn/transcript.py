@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import VerificationError
 from trafficdp.measurement.laws import FloatArray, IntArray, Law
-from trafficdp.measurement.measure import Claim, Measure, Scores, Step
-from trafficdp.measurement.sets import Ranks
+from trafficdp.measurement.sets import Claim, Measure, Ranks, Scores, Step
 from trafficdp.sensitive.values import Handed
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from geojson_pydantic import FeatureCollection
 
-from trafficdp.export.files.frame import bounding_box
+from trafficdp.binning.cells import bounding_box
 from trafficdp.export.files.geojson import geojson_bytes
 from trafficdp.model import StudyArea
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.laws import Gaussian, Laplace
+from trafficdp.measurement.laws import GRAINS, Gaussian, Laplace
 from trafficdp.measurement.measure import Metered
-from trafficdp.measurement.sets import GRAINS, HiddenBall
+from trafficdp.measurement.sets import HiddenBall
 from trafficdp.mechanisms.pooling import hidden_map as maps
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import City, asked, hidden_map

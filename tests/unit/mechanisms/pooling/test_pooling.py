@@ -9,8 +9,8 @@ import pytest
 
 from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
+from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.measure import Metered
-from trafficdp.measurement.sets import GRAINS
 from trafficdp.mechanisms.pooling import design, estimates
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.pooling.design import Design

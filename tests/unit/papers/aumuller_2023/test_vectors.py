@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.sets import GRAINS
+from trafficdp.measurement.laws import GRAINS
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.papers.aumuller_2023.binary import plan_binary_mean
 from trafficdp.papers.aumuller_2023.iome import hadamard, iome_mean, rotate, rotate_back

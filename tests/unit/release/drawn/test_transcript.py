@@ -7,8 +7,7 @@ import pytest
 
 from trafficdp.errors import VerificationError
 from trafficdp.measurement.laws import Laplace, Support
-from trafficdp.measurement.measure import plain
-from trafficdp.measurement.sets import Box, Ranks
+from trafficdp.measurement.sets import Box, Ranks, plain
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
