@@ -38,7 +38,8 @@ from trafficdp.mechanisms.blocks.calibrated import BlockAccounting
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model import ContributionBound, Counts, Grid, Period, SlotKind, SpeedUnit, Statistic, StudyArea
 from trafficdp.planner.adaptive_map import choose_mosaic
-from trafficdp.planner.allocation import allocate, judge, precision
+from trafficdp.planner.allocate import allocate
+from trafficdp.planner.allocation import judge, precision
 from trafficdp.planner.request import AdaptiveSettings, Request
 from trafficdp.planner.suggest import suggest
 from trafficdp.privacy.loss import Loss, PureDP

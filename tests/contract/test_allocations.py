@@ -14,7 +14,7 @@ from trafficdp.mechanisms.laplace.accountings import floor_of_equal_scales, lapl
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
 from trafficdp.mechanisms.protocol import ACCOUNTINGS, BY_NAME
 from trafficdp.model import OF_MAPS, Statistic
-from trafficdp.planner.allocation import HAIR, accountings_for, allocate
+from trafficdp.planner.allocate import HAIR, accountings_for, allocate
 from trafficdp.planner.request import Request
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.loss import CHARGE_STEP, PureDP

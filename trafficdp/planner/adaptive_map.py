@@ -20,7 +20,8 @@ from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.mechanisms.protocol import BASELINE
 from trafficdp.model import Counts, Grid, Mosaic, SlotKind, levels_of
 from trafficdp.planner.adaptive import AdaptivePartition, Level, Priced, Wish
-from trafficdp.planner.allocation import Allocation, allocate, precision
+from trafficdp.planner.allocate import allocate
+from trafficdp.planner.allocation import Allocation, precision
 from trafficdp.planner.request import AdaptiveSettings, Request
 
 FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5)

@@ -305,12 +305,6 @@ def constant_error(statistic: Statistic, bound: ContributionBound) -> float:
     return statistic.largest(bound.upper) / 2
 
 
-def median_noisy(error: npt.NDArray[np.float64]) -> float:
-    """Return the median over the bins that have an error at all (shape (G,)); 0 when none has."""
-    noisy = error[error > 0]
-    return float(np.median(noisy)) if noisy.size else 0.0
-
-
 def _reason(found: Sequence[Offer], chosen: Offer, bound: ContributionBound, shown: SpeedUnit) -> str:
     unit = chosen.statistic.unit(shown)
     factor = chosen.statistic.factor(bound.unit, shown)

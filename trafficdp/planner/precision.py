@@ -27,7 +27,8 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError, positive
 from trafficdp.model import ContributionBound, Counts, Grid, Statistic, parse_speed_unit
-from trafficdp.planner.allocation import Allocation, Reach, allocate, precision
+from trafficdp.planner.allocate import allocate
+from trafficdp.planner.allocation import Allocation, Reach, precision
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import LARGEST_LOSS, LOSSES, PICO, Loss, LossKind
 

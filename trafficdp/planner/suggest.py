@@ -13,7 +13,8 @@ from trafficdp.mechanisms.registry import WHOLE
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
 from trafficdp.mechanisms.simulated.cities import City, cities_of
 from trafficdp.model import Counts, Grid, SlotKind
-from trafficdp.planner.allocation import MOST_RECORDS, Allocation, Verdict, allocate, judge, rule_of
+from trafficdp.planner.allocate import MOST_RECORDS, allocate
+from trafficdp.planner.allocation import Allocation, Verdict, judge, rule_of
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, Loss, LossKind, rounded_up
 from trafficdp.privacy.refusal_rule import RefusalRule

@@ -18,8 +18,8 @@ from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
 from trafficdp.model import Grid, SpeedUnit, Statistic
 from trafficdp.planner.adaptive_map import AdaptiveMap
 from trafficdp.planner.affordable import Affordable
-from trafficdp.planner.allocation import Allocation, Precision, Reach, Verdict
-from trafficdp.planner.choose import Choice, choose, median_noisy
+from trafficdp.planner.allocation import Allocation, Precision, Reach, Verdict, median_noisy
+from trafficdp.planner.choose import Choice, choose
 from trafficdp.planner.growth import Growth
 from trafficdp.planner.precision import MapOption
 from trafficdp.planner.suggest import Suggestions

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from trafficdp.mechanisms.laplace.calibrated import LaplaceNoise
 from trafficdp.model import Statistic
 from trafficdp.planner.affordable import affordable
-from trafficdp.planner.allocation import allocate
+from trafficdp.planner.allocate import allocate
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import PureDP
 

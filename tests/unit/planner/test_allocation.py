@@ -14,7 +14,7 @@ from trafficdp.mechanisms.simulated import trial
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model import Statistic
 from trafficdp.planner import allocation
-from trafficdp.planner.allocation import allocate
+from trafficdp.planner.allocate import allocate
 from trafficdp.planner.choose import BLURRED, shares
 from trafficdp.planner.request import Request
 from trafficdp.privacy.estimate import BinStatus

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.protocol import AUTO
 from trafficdp.model import Grid, Period, SlotKind, Statistic, StudyArea
-from trafficdp.planner.allocation import Reach, allocate, precision
+from trafficdp.planner.allocate import allocate
+from trafficdp.planner.allocation import Reach, precision
 from trafficdp.planner.precision import MapOption, finest, least_loss, nearest, search
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import LossKind, PureDP, rounded_up

@@ -9,7 +9,8 @@ from trafficdp.mechanisms.protocol import AUTO
 from trafficdp.mechanisms.separate.calibrated import mechanisms_of
 from trafficdp.mechanisms.simulated.skill import Skill
 from trafficdp.model import OF_MAPS, Statistic
-from trafficdp.planner.allocation import Verdict, allocate, judge
+from trafficdp.planner.allocate import allocate
+from trafficdp.planner.allocation import Verdict, judge
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import ZCDP, LossKind, PureDP
 from trafficdp.privacy.refusal_rule import RefusalRule

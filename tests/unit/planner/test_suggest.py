@@ -7,7 +7,8 @@ import pytest
 from trafficdp.mechanisms.protocol import AUTO, BASELINE
 from trafficdp.model import Statistic
 from trafficdp.planner import suggest as module
-from trafficdp.planner.allocation import allocate, judge
+from trafficdp.planner.allocate import allocate
+from trafficdp.planner.allocation import judge
 from trafficdp.planner.request import Request
 from trafficdp.planner.suggest import Maps, Suggestions
 from trafficdp.privacy.loss import ZCDP, PureDP

@@ -33,7 +33,8 @@ from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.files.tables import geoparquet_bytes
 from trafficdp.mechanisms.pooling import hidden_calibrated, hidden_map
 from trafficdp.model import Statistic
-from trafficdp.planner.allocation import allocate, judge
+from trafficdp.planner.allocate import allocate
+from trafficdp.planner.allocation import judge
 from trafficdp.privacy.conversion import gaussian_to_approx, zcdp_to_approx
 from trafficdp.privacy.loss import ZCDP, PureDP
 from trafficdp.release import recomputation

@@ -20,7 +20,8 @@ from trafficdp.mechanisms.protocol import AUTO
 from trafficdp.mechanisms.simulated.reference import SEED as REFERENCE_SEED
 from trafficdp.mechanisms.simulated.trial import SEED
 from trafficdp.model import ContributionBound, Counts, Says, SpeedUnit, Statistic, as_json
-from trafficdp.planner.allocation import Allocation, allocate
+from trafficdp.planner.allocate import allocate
+from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.choose import Choice, Offer, Split, constant_error
 from trafficdp.privacy import loss
 from trafficdp.privacy.disclosure import SkillStated

@@ -9,7 +9,7 @@ from fractions import Fraction
 from trafficdp.cli.words.options import Output
 from trafficdp.mechanisms.simulated.skill import Skill
 from trafficdp.model import Statistic
-from trafficdp.planner.allocation import allocate
+from trafficdp.planner.allocate import allocate
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.release.outcomes import Plan

@@ -24,7 +24,7 @@ from trafficdp.mechanisms.consistent.parents import Parents, h3_families
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
-from trafficdp.planner.allocation import allocate
+from trafficdp.planner.allocate import allocate
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import CHARGE_STEP, LossKind, PureDP
 from trafficdp.sensitive.values import Values

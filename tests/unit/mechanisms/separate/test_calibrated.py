@@ -14,7 +14,7 @@ from trafficdp.mechanisms.registry import (
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.planner.allocation import allocate
+from trafficdp.planner.allocate import allocate
 from trafficdp.planner.request import Request
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.loss import ZCDP, LossKind

@@ -1,0 +1,230 @@
+"""From a request and public counts to an ``Allocation``: which bins, which noise. Nothing is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.accountings import Accounting, Explained, all_accountings
+from trafficdp.mechanisms.protocol import (
+    AUTO,
+    BASELINE,
+    BY_NAME,
+    OTHER_NOISE,
+    Calibrated,
+    Wanted,
+)
+from trafficdp.mechanisms.registry import WHOLE, require_releasable, require_together
+from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
+from trafficdp.mechanisms.simulated.cities import cities_of, skills_of
+from trafficdp.mechanisms.simulated.skill import TriedElsewhere
+from trafficdp.mechanisms.simulated.trial import SimulatedCities
+from trafficdp.model import Counts, Statistic
+from trafficdp.planner.allocation import Allocation, judge, median_noisy
+from trafficdp.planner.choose import BLURRED, fit_mechanisms
+from trafficdp.planner.request import Request
+from trafficdp.privacy.loss import LossKind
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+MOST_RECORDS = 3_000_000
+"""Of more, "auto" tries only maps that are made of sums: others would hold every record in memory."""
+HAIR = 1e-3
+"""Block noise is chosen when it gains more than this share over Laplace noise."""
+TIED = 1e-9
+"""Equal noise is chosen when it gains more than this share over noise by each bin's sensitivity."""
+
+
+def allocate(
+    counts: Counts, request: Request, hour: IntArray | None = None, *, thorough: bool = True
+) -> Allocation:
+    """Return the Allocation for ``request``: bins by public counts, the best noise, exact losses.
+
+    The loss that is charged never exceeds the one asked for. ``hour`` is the hour of day of every bin of
+    ``counts``, None where slots have none: simulated cities have rush hours. Not ``thorough``: to look
+    whether a map may pass, with blocks that are searched for less long.
+    Raises UsageError when no bin has ``min_vehicles`` vehicles, or no noise fits the loss.
+    """
+    keep, kept = _kept_bins(counts, request.min_vehicles)
+    named = {statistic: request.mechanism_of(statistic) for statistic in request.tolerance}
+    require_together(named)
+    hour = None if hour is None else hour[keep]
+    if whole := next((name for name in named.values() if name in WHOLE), None):
+        made = _in_one_piece(whole, keep, kept, request, f"{whole}: it was asked for by name")
+        if isinstance(made.calibrated, TriedElsewhere):
+            reason = "nothing about a vehicle is public; errors are of "
+            made = replace(made, reason=f"{reason}{request.fleet:,} vehicles in simulated cities")
+        return replace(made, hour=hour)
+    plain = _by_accounting(keep, kept, request, thorough=thorough) if request.kind is LossKind.PURE else None
+    if plain and {*named.values()} == {BASELINE}:
+        return replace(plain, hour=hour)
+    rivals = {"baseline": plain} if plain and request.free_to_choose else {}
+    by_auto = {*named.values()} == {AUTO} and request.simulate
+    if by_auto:
+        for name in reversed(WHOLE):
+            with suppress(UsageError):
+                reason = f"{name}: all statistics together"
+                rivals[name] = _in_one_piece(name, keep, kept, request, reason)
+    if not (by_auto and len(rivals) > 1 and int(kept.count.sum()) > MOST_RECORDS):
+        for statistic, name in named.items():
+            if name != AUTO:
+                require_releasable(name, statistic, request.kind, allow_idealised=request.allow_idealised)
+        tries = SimulatedCities(kept, request.bound) if request.simulate else None
+        parts, reason = fit_mechanisms(kept, request, tries)
+        calibrated = CalibratedSeparately.calibrate(request.facts(kept), request.loss, parts)
+        # all statistics by the baseline, each at its share, are never nearer than priced jointly
+        names = dict.fromkeys(part.mechanism for part in parts.values())
+        rivals.setdefault(" + ".join(names), _made(keep, kept, request, calibrated, reason))
+    taken = _least_error(rivals, request, hour)
+    if plain is not None:
+        taken = replace(taken, accountings=plain.accountings, best=plain.best)
+    return replace(taken, hour=hour)
+
+
+def _kept_bins(counts: Counts, min_vehicles: int) -> tuple[npt.NDArray[np.bool_], Counts]:
+    """Return which bins are released, shape (all bins,), and the counts of those alone.
+
+    Raises UsageError when no bin has ``min_vehicles`` vehicles.
+    """
+    keep = counts.users_per_bin >= min_vehicles
+    kept = counts.select(keep)
+    if kept.bins == 0:
+        raise UsageError(
+            "no bin can be released",
+            got=f"{counts.bins} bins, none with {min_vehicles} vehicles",
+            expected=f"at least one bin with min_vehicles={min_vehicles}",
+            todo="choose a coarser resolution, a longer slot or a smaller min_vehicles",
+        )
+    return keep, kept
+
+
+def _least_error(rivals: Mapping[str, Allocation], request: Request, hour: IntArray | None) -> Allocation:
+    """Return the rival that is nearest to the truth; on a tie the first.
+
+    Of those that would not be refused, where there are any.
+
+    In simulated cities, by error over that of one number for the city. Without them by the median expected
+    error at the worst values over tolerance. The statistic that gains least decides.
+    """
+    if len(rivals) == 1:
+        return next(iter(rivals.values()))
+    if request.simulate:
+        maps = [each.calibrated for each in rivals.values()]
+        counts = next(iter(rivals.values())).counts
+        tried = skills_of(maps, request.loss, cities_of(counts, request.bound, hour))
+        score = [max(1 - skill.expected for skill in own.values()) for own in tried]
+        what, close = "error in simulated cities, over that of one number for the city", BLURRED
+        rivals = {n: replace(each, tried=own) for (n, each), own in zip(rivals.items(), tried, strict=True)}
+    else:
+        tolerance = request.tolerance
+        score = [max(median_noisy(one.error[s]) / tolerance[s] for s in tolerance) for one in rivals.values()]
+        what, close = "median expected error at the worst values, over tolerance", 0.0
+    says = [not judge(one).refused for one in rivals.values()]
+    # what would be refused is taken only where all would be
+    free = [n for n, each in enumerate(says) if each] or list(range(len(score)))
+    least = min(score[n] for n in free)
+    place = next(n for n in free if score[n] <= least * (1 + close))
+    numbers = ", ".join(f"{name} {each:.3g}" for name, each in zip(rivals, score, strict=True))
+    taken = list(rivals.values())[place]
+    considered = {name: each.tried for name, each in rivals.items() if each.tried is not None}
+    return replace(taken, reason=f"auto: {taken.reason}; {what}: {numbers}", considered=considered)
+
+
+def _in_one_piece(
+    name: str, keep: npt.NDArray[np.bool_], kept: Counts, request: Request, reason: str
+) -> Allocation:
+    """All statistics by the map ``name`` of WHOLE, which is given all of the loss."""
+    statistics = tuple(each for each in Statistic if each in request.tolerance)
+    wanted = Wanted(statistics, request.fleet, request.apart, request.counts)
+    calibrated = WHOLE[name].calibrate(request.facts(kept), request.loss, wanted)
+    return _made(keep, kept, request, calibrated, reason)
+
+
+def _made(
+    keep: npt.NDArray[np.bool_], kept: Counts, request: Request, calibrated: Calibrated, reason: str
+) -> Allocation:
+    event, error = calibrated.event(), calibrated.expected_errors()
+    return Allocation(request, keep, kept, calibrated, event, error, reason)
+
+
+def _by_accounting(
+    keep: npt.NDArray[np.bool_], kept: Counts, request: Request, *, thorough: bool
+) -> Allocation:
+    """Noise that prices all statistics jointly, by the best accounting or the one that is named."""
+    accountings = accountings_for(kept, request, thorough=thorough)
+    chosen, calibrated = _executed(accountings, request)
+    event = calibrated.event()
+    error = chosen.errors(float(request.loss.exact))
+    why = _why(chosen, request)
+    return Allocation(request, keep, kept, calibrated, event, error, why, accountings, chosen, True)
+
+
+def _executed(accountings: tuple[Accounting, ...], request: Request) -> tuple[Accounting, Calibrated]:
+    """Return the accounting that is chosen and its noise; where "best" cannot be drawn, the best that can."""
+    loss = request.loss.chargeable
+    chosen = choose_accounting(accountings, request)
+    try:
+        return chosen, chosen.calibrate(loss)
+    except UsageError:
+        if request.accounting != "best" or chosen.name not in OTHER_NOISE:
+            raise
+    plain = tuple(accounting for accounting in accountings if accounting.name not in OTHER_NOISE)
+    chosen = choose_accounting(plain, request)
+    return chosen, chosen.calibrate(loss)
+
+
+def accountings_for(kept: Counts, request: Request, *, thorough: bool = True) -> tuple[Accounting, ...]:
+    """Return every accounting, and the one that ``request`` names where it is not always looked at.
+
+    Not ``thorough``: blocks as for maps that are only looked at.
+    """
+    asked = kept, request.bound, request.tolerance
+    return all_accountings(*asked, named=request.accounting, thorough=thorough)
+
+
+def choose_accounting(accountings: tuple[Accounting, ...], request: Request) -> Accounting:
+    """Return the accounting that ``request`` names, or the one with the smallest worst noise ("best").
+
+    The choice is the same at every epsilon, since all noise falls in proportion. On a tie "exact": no bin has
+    more noise than by "equal" then. Raises UsageError for an unknown name.
+    """
+    named = {accounting.name: accounting for accounting in accountings}
+    if request.accounting in named:
+        return named[request.accounting]
+    if request.accounting == "blocks":
+        raise UsageError(
+            "the accounting blocks releases means and vehicle means, or mean and variance alone",
+            got=", ".join(statistic.value for statistic in request.tolerance),
+            todo='release these, or choose accounting = "best"',
+        )
+    if request.accounting != "best":
+        raise UsageError(
+            "unknown accounting",
+            got=f"accounting={request.accounting!r}",
+            expected=", ".join(("best", *BY_NAME)),
+        )
+    # basic and grid_count have the shape of exact and never less noise
+    chosen = named["exact"]
+    for name, gain in (("equal", TIED), ("blocks", HAIR)):
+        if name in named and _worst(named[name], request) * (1 + gain) < _worst(chosen, request):
+            chosen = named[name]
+    return chosen
+
+
+def _worst(accounting: Accounting, request: Request) -> float:
+    """Return the worst relative scale at epsilon 1."""
+    return accounting.worst_relative_scale(1.0, request.tolerance)
+
+
+def _why(chosen: Accounting, request: Request) -> str:
+    what = OTHER_NOISE.get(chosen.name, f"baseline, accounting {chosen.name}")
+    if isinstance(chosen, Explained):
+        return f"{what}: it was asked for by name; {chosen.in_words()}"
+    if request.accounting != "best":
+        return f"{what}: it was asked for by name"
+    return f"{what}: of all noise the one whose worst expected size is least, by public counts"
