@@ -17,7 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trafficdp.config.file import Config, load_config
+from trafficdp.config.file import load_config
+from trafficdp.config.map import with_mechanism
+from trafficdp.config.settings import Config
 from trafficdp.engine.reduced import Spark
 from trafficdp.errors import UsageError, integer_between
 from trafficdp.export.notebook import card
@@ -37,8 +39,8 @@ from trafficdp.release import holdings, verification
 from trafficdp.release.curator import Curator, opened
 from trafficdp.release.forgetting import Forgotten, forget
 from trafficdp.release.intake import Cluster, Intake, Progress
-from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap
-from trafficdp.release.planning import LookedAt, Planning, Question, refusal
+from trafficdp.release.outcomes import IngestedFile, Plan, PlanQuestion, ReleasedMap
+from trafficdp.release.planning import LookedAt, Planning, refusal
 from trafficdp.release.publication import folder_of
 from trafficdp.release.publishing_facts import specify
 from trafficdp.release.recomputation import Check
@@ -114,7 +116,7 @@ class Workspace:
             integer_between(1, LARGEST_MIN_VEHICLES, min_vehicles=min_vehicles)
             settings = replace(settings, min_vehicles=min_vehicles)
         if mechanism is not None:
-            settings = settings.with_mechanism(mechanism)
+            settings = with_mechanism(settings, mechanism)
         if accounting is not None:
             settings = settings.with_accounting(accounting, instead_of_auto=mechanism is None)
         config = replace(self.config, grid=grid, map=settings)
@@ -174,7 +176,7 @@ class Workspace:
         """
         searched = search_maps is not False
         width, reach = half_width_of(max_half_width, self.config.bound, self.config.map.statistics)
-        question = Question(width, reach, searched, within_budget, suggestions, saved, save)
+        question = PlanQuestion(width, reach, searched, within_budget, suggestions, saved, save)
         looked_at = None if isinstance(search_maps, bool) else search_maps
         asked = self.config.wish(loss)
         with self._curator("plan") as curator:
@@ -219,7 +221,7 @@ class Workspace:
         with self._curator("release", recover=False) as curator:
             curator.vault.check_key(key.fingerprint)
             finished = curator.recover()
-            question = Question(within_budget=within_budget, suggestions=not force, saved=plan)
+            question = PlanQuestion(within_budget=within_budget, suggestions=not force, saved=plan)
             planned, counts = self._planning(curator).plan(self.config.wish(loss), question)
             version = vault_fixes.data_version(curator.vault)
             earlier = holdings.earlier_release(
@@ -260,7 +262,7 @@ class Workspace:
                 got=", ".join(statistic.value for statistic in settings.statistics),
                 expected=", ".join(statistic.value for statistic in known),
             )
-        config = replace(self.config, map=settings.with_mechanism(named, allow_idealised=True))
+        config = replace(self.config, map=with_mechanism(settings, named, allow_idealised=True))
         return Workspace(config, self.store, self.key_file, wait=self._wait, progress=self._progress)
 
     def ask(self, text: str, *, analyst: str | None = None) -> Answered | Explanation:

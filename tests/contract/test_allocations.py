@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.calibrated import in_blocks
-from trafficdp.mechanisms.laplace.accountings import floor_of_equal_scales, laplace_accountings
+from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
 from trafficdp.mechanisms.protocol import ACCOUNTINGS, BY_NAME
 from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.planner.allocate import HAIR, accountings_for, allocate
+from trafficdp.planner.allocation import floor_of_equal_scales
 from trafficdp.planner.request import Request
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.loss import CHARGE_STEP, PureDP

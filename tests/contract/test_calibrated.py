@@ -10,8 +10,8 @@ import pytest
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.accountings import NAMED, all_accountings
 from trafficdp.mechanisms.blocks.calibrated import BlockAccounting
-from trafficdp.mechanisms.laplace.accountings import Accounting, LaplaceAccounting
-from trafficdp.mechanisms.protocol import Calibrated, PublicFacts, Wanted
+from trafficdp.mechanisms.laplace.accountings import LaplaceAccounting
+from trafficdp.mechanisms.protocol import Accounting, Calibrated, PublicFacts, Wanted
 from trafficdp.mechanisms.registry import (
     KINDS,
     MECHANISMS,

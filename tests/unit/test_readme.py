@@ -20,7 +20,7 @@ import trafficdp
 from trafficdp import errors
 from trafficdp.cli.main import COMMANDS
 from trafficdp.cli.words.plan_facts import plan_facts
-from trafficdp.config.map import MapSettings
+from trafficdp.config.settings import MapSettings
 from trafficdp.export.write import FORMATS
 from trafficdp.mechanisms.registry import MECHANISMS
 from trafficdp.model import Statistic

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from importlib import resources
@@ -18,29 +17,25 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator, ValidationInfo, create_model
 
 from trafficdp.config import table as t
-from trafficdp.config.area import DRAWN, NAMED
+from trafficdp.config.area import NAMED
 from trafficdp.config.context import CONTEXT
-from trafficdp.config.map import Map, MapSettings
+from trafficdp.config.map import Map
 from trafficdp.config.reading import parse_toml, read_text
-from trafficdp.config.source import SOURCE, declaration_json
+from trafficdp.config.settings import City, Config
+from trafficdp.config.source import SOURCE
 from trafficdp.config.stream import StreamSettings
-from trafficdp.errors import ConfigError, UsageError
 from trafficdp.model import (
     ContextFile,
-    ContributionBound,
     Grid,
     NeighbouringRelation,
     Period,
     SourceDeclaration,
     StudyArea,
 )
-from trafficdp.planner.request import FLEET_DECLARED, Request
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
-from trafficdp.privacy.loss import LOSSES, ZCDP, Loss, LossKind, PureDP
-
-__all__ = ["City", "Config", "MapSettings", "declaration_json", "load_config", "read_places", "template"]
+from trafficdp.privacy.loss import ZCDP, Loss, LossKind, PureDP
 
 
 def _place(value: object, info: ValidationInfo[Path]) -> Path:
@@ -57,30 +52,6 @@ Place = Annotated[
     PlainValidator(_place),
     Field(description="a path with a name of its own, relative to the configuration file"),
 ]
-Name = Annotated[
-    str,
-    t.Reads(
-        lambda value: None if str(value).strip().casefold() == "unknown" else t.line(value),
-        "a name that may be printed on every map",
-    ),
-]
-
-
-class Days(t.Table):
-    """First and last day, both included."""
-
-    first: Annotated[t.Day, Field(alias="from")]
-    last: Annotated[t.Day, Field(alias="to")]
-
-
-class City(t.Table):
-    """Who publishes, and whose clock the slots follow (an IANA time zone); where and when is mapped."""
-
-    name: Name
-    publisher: Name
-    time_zone: Annotated[str, t.ZONE]
-    study_area: Annotated[StudyArea, DRAWN]
-    period: Days
 
 
 class Privacy(t.Table):
@@ -260,84 +231,6 @@ class Document(Places):
             resolution = self.map.finest() if zones is None else None
             declared = self.map.slot, self.city.study_area, period, self.map.day_parts
             return Grid(resolution, *declared, zones=zones)
-
-
-@dataclass(frozen=True, slots=True)
-class Config:
-    """The whole configuration. ``loss`` None: it must be given with the release.
-
-    ``store`` and ``key_file`` are already relative to the configuration file's folder; None: not set.
-    ``policy`` is the whole of [budget], ``budget`` its total alone.
-    ``analysts`` may ask priced questions; ``areas`` are places that these may name. ``context`` names the
-    public layers that are drawn with a map.
-    """
-
-    city: City
-    grid: Grid
-    bound: ContributionBound
-    relation: NeighbouringRelation
-    loss: Loss | None
-    policy: BudgetPolicy
-    map: MapSettings
-    sources: tuple[SourceDeclaration, ...]
-    key_file: Path | None
-    store: Path | None
-    analysts: tuple[Analyst, ...] = ()
-    areas: Mapping[str, StudyArea] = field(default_factory=dict)
-    stream: StreamSettings | None = None
-    context: tuple[ContextFile, ...] = ()
-
-    @property
-    def kind(self) -> LossKind:
-        """What losses are counted in."""
-        return self.policy.kind
-
-    def wish(self, loss: Loss | str | float | None) -> Loss | None:
-        """Return ``loss``; a bare number is an epsilon where presence is hidden, else of the store's kind."""
-        kind = LossKind.PURE if self.relation.hides_presence else self.kind
-        return loss if loss is None or isinstance(loss, Loss) else LOSSES[kind].of(loss)
-
-    def require_public_counts(self, what: str) -> None:
-        """Raise UsageError where nothing about a vehicle is public, and ``what`` needs public counts."""
-        if self.relation.hides_presence:
-            raise UsageError(
-                f"{what} needs public counts of records",
-                got='[privacy] relation = "add_or_remove_user": nothing about a vehicle is public',
-                expected="plan, compare, release, verify, report, export and SELECT on released maps",
-                todo="leave it, or keep a store of its own for a fleet whose counts are public",
-            )
-
-    @property
-    def budget(self) -> Loss:
-        """What a vehicle may lose over all time."""
-        return self.policy.total
-
-    def request(self, loss: Loss | None = None) -> Request:
-        """Return what is asked of the planner, with ``loss`` instead of the configured one if given.
-
-        Raises ConfigError when there is neither, UsageError for one of another kind than the budget's.
-        """
-        quantity = self.kind.quantity
-        if (chosen := loss or self.loss) is None:
-            raise ConfigError(
-                f"[privacy] {quantity} is missing",
-                expected=t.loss("4" if self.kind is LossKind.PURE else "0.5").expected,
-                todo=f"set it in the configuration file, or give --{quantity}",
-            )
-        if isinstance(chosen, PureDP) and self.relation.hides_presence and self.policy.delta is not None:
-            chosen = approx_to_rho(ApproxDP(chosen.pico, Fraction(self.policy.delta)), self.relation)
-        if chosen.kind is not self.kind:
-            raise UsageError(
-                f"this store counts its budget in {quantity}",
-                got=f"a wish for {chosen.kind.quantity}",
-                todo=f"ask with --{quantity}, or make a new store with another [budget] kind",
-            )
-        keys = "tolerance", "min_vehicles", "interval_level", "accounting", "mechanism"
-        wanted: dict[str, Any] = {key: getattr(self.map, key) for key in (*keys, "allow_idealised", "answer")}
-        wanted |= {"relation": self.relation, "apart": self.map.apart, "counts": self.map.counts_share}
-        if self.map.fleet is not None:
-            wanted |= {"fleet": self.map.fleet, "fleet_by": FLEET_DECLARED}
-        return Request(loss=chosen, bound=self.bound, simulate=True, **wanted)
 
 
 def template() -> str:

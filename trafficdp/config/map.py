@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 from trafficdp.config import table as t
 from trafficdp.config.context import TILES, file_beside
 from trafficdp.config.reading import exact_number
-from trafficdp.errors import UsageError, did_you_mean, one_of
+from trafficdp.config.settings import MapSettings
+from trafficdp.errors import did_you_mean
 from trafficdp.mechanisms.protocol import AUTO, BASELINE, BY_NAME, PROVED
 from trafficdp.model import (
     DEFAULT_DAY_PARTS,
@@ -34,69 +35,24 @@ from trafficdp.privacy.loss import LossKind
 _TOLERANCE = t.number("a number above 0, in the unit of speed_bound")
 
 
-@dataclass(frozen=True, slots=True)
-class MapSettings:
-    """What is released a bin and how it is shown.
+def with_mechanism(
+    settings: MapSettings, wanted: str | Mapping[Statistic, str], *, allow_idealised: bool = False
+) -> MapSettings:
+    """Return ``settings`` with another mechanism, for all statistics or for those named.
 
-    ``statistics`` are in the order of Statistic. ``tolerance`` (for each of them) is the error that
-    matters equally for each, in the unit of the speed bound (squared for the variance). ``accounting`` is
-    "best" or one of ``protocol.BY_NAME``. ``mechanism`` names, a statistic, what releases it: "auto" or
-    a name of the registry.
-    ``allow_idealised`` is never read from a file: only a command's switch sets it. ``adaptive`` for a map of
-    several resolutions. ``answer``, ``fleet``, ``apart`` and ``counts_share``: see planner.request.
+    Raises UsageError for an unknown mechanism, one that cannot estimate its statistic and, unless
+    ``allow_idealised``, one without an exact sampler.
     """
+    # mechanisms take a moment to load: only who names one waits for it
+    from trafficdp.mechanisms.registry import require_releasable, require_together
 
-    display_unit: SpeedUnit
-    min_vehicles: int
-    statistics: tuple[Statistic, ...]
-    tolerance: Mapping[Statistic, float]
-    interval_level: float
-    publish_counts: bool
-    accounting: str
-    mechanism: Mapping[Statistic, str]
-    allow_idealised: bool = False
-    answer: bool = False
-    adaptive: AdaptiveSettings | None = None
-    fleet: int | None = None
-    apart: bool = False
-    counts_share: int = 0
-    kind: LossKind = LossKind.PURE
-
-    def with_mechanism(
-        self, wanted: str | Mapping[Statistic, str], *, allow_idealised: bool = False
-    ) -> MapSettings:
-        """Return the same settings with another mechanism, for all statistics or for those named.
-
-        Raises UsageError for an unknown mechanism, one that cannot estimate its statistic and, unless
-        ``allow_idealised``, one without an exact sampler.
-        """
-        # mechanisms take a moment to load: only who names one waits for it
-        from trafficdp.mechanisms.registry import require_releasable, require_together
-
-        named = dict.fromkeys(self.statistics, wanted) if isinstance(wanted, str) else wanted
-        for statistic, name in named.items():
-            if name != AUTO:
-                require_releasable(name, statistic, self.kind, allow_idealised=allow_idealised)
-        mechanism = {**self.mechanism, **named}
-        require_together(mechanism)
-        return replace(self, mechanism=mechanism, allow_idealised=allow_idealised)
-
-    def with_accounting(self, name: str, *, instead_of_auto: bool = True) -> MapSettings:
-        """Return the same settings with another accounting, of the baseline; UsageError for an unknown one.
-
-        ``instead_of_auto``: where "auto" was to choose, as it does by default, the baseline is taken.
-        """
-        accounting = one_of(("best", *BY_NAME), accounting=name)
-        if accounting == "best":
-            return replace(self, accounting=accounting)
-        may_be = {BASELINE, AUTO} if instead_of_auto else {BASELINE}
-        if self.kind is not LossKind.PURE or not set(self.mechanism.values()) <= may_be:
-            raise UsageError(
-                "only the baseline has accountings",
-                got=f"accounting={accounting!r} beside another mechanism",
-                todo='with_map(mechanism="baseline") as well',
-            )
-        return replace(self, accounting=accounting, mechanism=dict.fromkeys(self.statistics, BASELINE))
+    named = dict.fromkeys(settings.statistics, wanted) if isinstance(wanted, str) else wanted
+    for statistic, name in named.items():
+        if name != AUTO:
+            require_releasable(name, statistic, settings.kind, allow_idealised=allow_idealised)
+    mechanism = {**settings.mechanism, **named}
+    require_together(mechanism)
+    return replace(settings, mechanism=mechanism, allow_idealised=allow_idealised)
 
 
 def _require_together(mechanism: Mapping[Statistic, str]) -> None:

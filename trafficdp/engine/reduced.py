@@ -25,6 +25,8 @@ from trafficdp.model import ContributionBound, Grid
 
 FORMAT = "trafficdp-contributions-1"
 MANIFEST, PARTS = "manifest.json", "contributions"
+SAID = "trafficdp in an executor: "
+"""How the message of an error begins that came from an executor."""
 COLUMNS = ("vehicle", "slot", "cell", "fixes", "total", "total_of_squares")
 """What an import reads."""
 _BATCH_ROWS = 1 << 18

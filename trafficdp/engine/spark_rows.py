@@ -28,6 +28,7 @@ from trafficdp.binning.cell_table import CellTable
 from trafficdp.binning.selected import selected
 from trafficdp.binning.slots import SlotTable
 from trafficdp.engine.clip import Clip
+from trafficdp.engine.reduced import SAID
 from trafficdp.errors import TrafficdpError
 from trafficdp.ingest.clean import Cleaned, clean
 from trafficdp.ingest.formats.parquet import records_of
@@ -229,7 +230,3 @@ def _saying_nothing() -> Iterator[None]:
     except Exception as error:  # noqa: BLE001  # whatever it is, it may quote a value
         said = str(error) if isinstance(error, TrafficdpError) else type(error).__name__
         raise RuntimeError(f"{SAID}{json.dumps(said)}") from None
-
-
-SAID = "trafficdp in an executor: "
-"""How the message of an error begins that came from here."""

@@ -18,8 +18,7 @@ from pyspark import Broadcast
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from trafficdp.engine.reduced import SourceFile
-from trafficdp.engine.spark_rows import SAID
+from trafficdp.engine.reduced import SAID, SourceFile
 from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest.vehicle_key import VehicleKey
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -333,3 +334,11 @@ def _mechanism(
         citation=CITATION,
         interval_basis=INTERVALS,
     )
+
+
+def next_digest(before: str, step: int, journal: Mapping[str, npt.NDArray[np.int64]]) -> str:
+    """Return the hash that pins the counts up to ``step``: a chain over steps, rows in a fixed order."""
+    names = ("cell", "slot", "vehicle", "records", "position")
+    rows = np.stack([np.asarray(journal[name], dtype=np.int64) for name in names], axis=1)
+    rows = rows[np.lexsort((rows[:, 2], rows[:, 1], rows[:, 0]))]
+    return hashlib.sha256(f"{before}\n{step}\n".encode() + rows.astype("<i8").tobytes()).hexdigest()

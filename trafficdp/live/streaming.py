@@ -15,17 +15,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from trafficdp.binning.slots import slots_of
-from trafficdp.config.file import Config, declaration_json
+from trafficdp.config.settings import Config
+from trafficdp.config.source import declaration_json
 from trafficdp.config.stream import StreamSettings
 from trafficdp.context.read import read_context
 from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
@@ -36,7 +36,7 @@ from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.live.files import Arrival, Reader, in_order_of_time
 from trafficdp.live.placing import place_newest, placed
-from trafficdp.live.specification import StreamSpecification, release_of
+from trafficdp.live.specification import StreamSpecification, next_digest, release_of
 from trafficdp.model import SourceDeclaration, Statistic
 from trafficdp.noise.source import SecureNoise
 from trafficdp.noise.token import new_token
@@ -547,14 +547,6 @@ class LiveStream:
 
 
 _COLUMNS = ("vehicle", "time_us", "cell", "slot", "value")
-
-
-def next_digest(before: str, step: int, journal: Mapping[str, npt.NDArray[np.int64]]) -> str:
-    """Return the hash that pins the counts up to ``step``: a chain over steps, rows in a fixed order."""
-    names = ("cell", "slot", "vehicle", "records", "position")
-    rows = np.stack([np.asarray(journal[name], dtype=np.int64) for name in names], axis=1)
-    rows = rows[np.lexsort((rows[:, 2], rows[:, 1], rows[:, 0]))]
-    return hashlib.sha256(f"{before}\n{step}\n".encode() + rows.astype("<i8").tobytes()).hexdigest()
 
 
 def _now() -> str:

@@ -20,8 +20,7 @@ from trafficdp.bounding.rank import rank_in_sorted
 from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import LIVE, MANIFEST, MECHANISM
-from trafficdp.live.specification import StreamSpecification
-from trafficdp.live.streaming import next_digest
+from trafficdp.live.specification import StreamSpecification, next_digest
 from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.nodes import signed_nodes_touched
 from trafficdp.model import Statistic
@@ -30,6 +29,7 @@ from trafficdp.privacy.loss import PICO, decimal_text
 from trafficdp.privacy.release import Release
 from trafficdp.release.curator import Curator
 from trafficdp.release.drawn.residuals import found_with, in_words, plausible
+from trafficdp.release.examined import Examined
 from trafficdp.release.forgetting import forgotten_since
 from trafficdp.release.publication import published
 from trafficdp.release.recomputation import (
@@ -40,7 +40,6 @@ from trafficdp.release.recomputation import (
     names_differing,
     run_checks,
 )
-from trafficdp.release.verification import Examined
 from trafficdp.store import vault_ledger, vault_stream
 from trafficdp.store.released import publications_match
 from trafficdp.stream.service import Stream

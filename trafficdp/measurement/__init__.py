@@ -7,6 +7,6 @@ both are read from the same step. So who has read this room knows the guarantee,
 mechanism. It takes an hour, read in this order:
 
 1. ``laws``: who has which number, in 64 bits, and what noise costs those who move a sum;
-2. ``sets``: what is measured, each with its projection and its price;
+2. ``sets``: what is measured, each with its projection and its price, and steps of it;
 3. the verbs of a map, metered before they draw: ``measure``; that of a stream: ``nodes``.
 """

@@ -1,5 +1,7 @@
 """The sets that a vehicle's numbers are brought into, each with its projection, its price and the proof.
 
+Below them: the steps that are made of sets and noise, and all that a mechanism sees of noise (``Measure``).
+
 # Vectors in a box (``Box``)
 
 Every entry is a whole number from 0 to a public most.

@@ -8,11 +8,10 @@ from typing import Protocol, runtime_checkable
 from trafficdp.mechanisms.blocks.calibrated import block_accounting, in_blocks
 from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
 from trafficdp.mechanisms.consistent.calibrated import ConsistentAccounting
-from trafficdp.mechanisms.laplace.accountings import Accounting, floor_of_equal_scales, laplace_accountings
-from trafficdp.mechanisms.protocol import CLIP_USER, CONSISTENT
+from trafficdp.mechanisms.laplace.accountings import laplace_accountings
+from trafficdp.mechanisms.protocol import CLIP_USER, CONSISTENT, Accounting
 from trafficdp.model import ContributionBound, Counts, Statistic
 
-__all__ = ["Accounting", "all_accountings", "floor_of_equal_scales"]
 NAMED: dict[str, type[SuppressionAccounting | ConsistentAccounting]] = {
     CLIP_USER: SuppressionAccounting,
     CONSISTENT: ConsistentAccounting,

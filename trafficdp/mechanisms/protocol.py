@@ -38,7 +38,7 @@ from trafficdp.model import (
 )
 from trafficdp.privacy.estimate import Estimate, IntervalKind
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import CHARGE_STEP, LossKind, sum_per_user
+from trafficdp.privacy.loss import CHARGE_STEP, Loss, LossKind, sum_per_user
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.values import Samples, Values
@@ -409,3 +409,36 @@ def require_statistic(name: str, statistic: Statistic, statistics: tuple[Statist
             got=statistic.value,
             expected="one of " + ", ".join(each.value for each in statistics),
         )
+
+
+class Accounting(Protocol):
+    """One way of making and accounting for noise, at any epsilon."""
+
+    @property
+    def name(self) -> str:
+        """One of BY_NAME."""
+
+    @property
+    def composition(self) -> str:
+        """How losses add up, in words."""
+
+    def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
+        """Return the expected absolute noise of every bin (of means: the Laplace scale) at ``epsilon``.
+
+        Shape (G,) a statistic, in its unit; 0 where it can only be one number.
+        """
+
+    def worst_relative_scale(self, epsilon: float, tolerance: Mapping[Statistic, float]) -> float:
+        """Return the largest over bins and statistics of ``scales`` over tolerance at ``epsilon``."""
+
+    def epsilon_at(self, relative_scale: float, tolerance: Mapping[Statistic, float]) -> float:
+        """Return what the accounting must claim for its worst relative scale to be ``relative_scale``."""
+
+    def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
+        """Return the worst-case expected error of every bin at ``epsilon`` (saturating form)."""
+
+    def calibrate(self, loss: Loss) -> Calibrated:
+        """Return the noise as it will be drawn, whose exact loss is at most ``loss``.
+
+        Raises UsageError when no noise that can be drawn fits.
+        """

@@ -77,7 +77,7 @@ class _Scores(Protocol):
 class SimulatedNoise:
     """Seeded NumPy noise: fast, repeatable, never for a release.
 
-    It has the verbs of the waist (``measurement.measure.Measure``) and meters nothing.
+    It has the verbs of the waist (``measurement.sets.Measure``) and meters nothing.
     """
 
     def __init__(self, seed: int) -> None:

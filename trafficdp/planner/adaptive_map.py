@@ -9,7 +9,7 @@ asked for. Nothing is estimated: half widths are those of the calibrated mechani
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from trafficdp.model import Counts, Grid, Mosaic, SlotKind, levels_of
 from trafficdp.planner.adaptive import AdaptivePartition, Level, Priced, Wish
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import Allocation, precision
+from trafficdp.planner.findings import AdaptiveMap, MapLevel
 from trafficdp.planner.request import AdaptiveSettings, Request
 
 FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5)
@@ -31,32 +32,6 @@ LARGE = 2_000_000
 """Pairs (finest bin, vehicle) beyond which only a few are tried: a partition then takes seconds."""
 ACCOUNTINGS = ("best", "equal", "blocks", "consistent")
 """Accountings whose noise is as even over bins as an adaptive map needs."""
-
-
-@dataclass(frozen=True, slots=True)
-class MapLevel:
-    """Hexagons of one resolution in slots of one kind: how many get numbers, and their share of records."""
-
-    resolution: int
-    slot_kind: SlotKind
-    bins: int
-    coverage: float
-
-
-@dataclass(frozen=True)
-class AdaptiveMap:
-    """The mosaic that was chosen and what it shows.
-
-    ``levels`` go from the finest; ``coverage`` is the share of all records in published bins. ``value`` is
-    the worth of these bins, in records; no mosaic of these levels with separate noise in every bin is worth
-    more than ``bound`` (blocks may go beyond).
-    """
-
-    mosaic: Mosaic
-    levels: tuple[MapLevel, ...]
-    coverage: float
-    value: float
-    bound: float
 
 
 def choose_mosaic(grid: Grid, fine: Counts, settings: AdaptiveSettings, request: Request) -> AdaptiveMap:

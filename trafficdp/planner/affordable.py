@@ -15,33 +15,17 @@ least left does not lose most.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.planner.allocation import Allocation
+from trafficdp.planner.findings import Affordable
 from trafficdp.privacy.loss import CHARGE_STEP, Loss
 
 IntArray = npt.NDArray[np.int64]
 ATTEMPTS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Affordable:
-    """Who can pay a plan. Numbers of vehicles only: they are public under the counts assumption.
-
-    ``paying`` vehicles would lose something, ``short`` of them have less left than they would lose, ``empty``
-    of these nothing at all. ``loss`` is what all can pay for (None: some have nothing left, and then
-    ``bins_without_empty`` of the map's bins are visited by none of those).
-    """
-
-    paying: int
-    short: int
-    empty: int
-    loss: Loss | None
-    bins_without_empty: int
 
 
 def affordable(

@@ -10,15 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.accountings import Accounting, Explained, all_accountings
-from trafficdp.mechanisms.protocol import (
-    AUTO,
-    BASELINE,
-    BY_NAME,
-    OTHER_NOISE,
-    Calibrated,
-    Wanted,
-)
+from trafficdp.mechanisms.accountings import Explained, all_accountings
+from trafficdp.mechanisms.protocol import AUTO, BASELINE, BY_NAME, OTHER_NOISE, Accounting, Calibrated, Wanted
 from trafficdp.mechanisms.registry import WHOLE, require_releasable, require_together
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
 from trafficdp.mechanisms.simulated.cities import cities_of, skills_of

@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UninformativeReleaseError, UsageError
-from trafficdp.mechanisms.laplace.accountings import Accounting, floor_of_equal_scales
 from trafficdp.mechanisms.protocol import (
     FLAT,
+    Accounting,
     Calibrated,
     Ranked,
 )
@@ -278,3 +278,12 @@ def median_noisy(error: npt.NDArray[np.float64]) -> float:
     """Return the median over the bins that have an error at all (shape (G,)); 0 when none has."""
     noisy = error[error > 0]
     return float(np.median(noisy)) if noisy.size else 0.0
+
+
+def floor_of_equal_scales(counts: Counts, bound: ContributionBound, epsilon: float) -> float:
+    """Return G U / (L epsilon): equal scales of means are never smaller, whoever drives where.
+
+    Proof: the mean over the L visiting vehicles of sum_g U m/N is G U / L, and the largest is no less.
+    """
+    visiting = int(np.count_nonzero(counts.bins_per_user))
+    return counts.bins * float(bound.upper) / (visiting * epsilon)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
@@ -29,6 +29,7 @@ from trafficdp.errors import UsageError, positive
 from trafficdp.model import ContributionBound, Counts, Grid, Statistic, parse_speed_unit
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import Allocation, Reach, precision
+from trafficdp.planner.findings import MapOption
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import LARGEST_LOSS, LOSSES, PICO, Loss, LossKind
 
@@ -140,23 +141,6 @@ PLACES = _place_of(LARGEST_LOSS) + 1
 """How many losses the search has."""
 SHARE = 0.5
 FINEST, COARSEST = 15, 0
-
-
-@dataclass(frozen=True, slots=True)
-class MapOption:
-    """One map that was looked at: ``bins`` numbers over ``records`` (a share of all), at ``half_width``.
-
-    ``fits`` says whether the half width is within what was asked; ``loss`` is the least that makes it so
-    with these bins (None: none does, or not looked for because it fits).
-    """
-
-    grid: Grid
-    min_vehicles: int
-    bins: int
-    records: float
-    half_width: float
-    fits: bool
-    loss: Loss | None
 
 
 def search(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from trafficdp.binning.slots import hours_of_day
 from trafficdp.errors import UsageError
@@ -12,9 +12,10 @@ from trafficdp.mechanisms.protocol import AUTO, POOLED
 from trafficdp.mechanisms.registry import WHOLE
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
 from trafficdp.mechanisms.simulated.cities import City, cities_of
-from trafficdp.model import Counts, Grid, SlotKind
+from trafficdp.model import Counts, Grid
 from trafficdp.planner.allocate import MOST_RECORDS, allocate
 from trafficdp.planner.allocation import Allocation, Verdict, judge, rule_of
+from trafficdp.planner.findings import Suggestions
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, Loss, LossKind, rounded_up
 from trafficdp.privacy.refusal_rule import RefusalRule
@@ -27,43 +28,6 @@ STEP, FINE_STEP = 1.05, 1.01
 """The least of them is known to this factor: simulated cities tell no more."""
 AHEAD = 4
 """Steps from where one draw a city says that it may pass to where it mostly does."""
-
-
-@dataclass(frozen=True, slots=True)
-class Suggestions:
-    """For each lever the mildest setting that passes with the rest unchanged; None when none does.
-
-    ``flat``: it is a map, and one number for the whole city can be released instead.
-    """
-
-    epsilon: float | None
-    resolution: int | None
-    slot_kind: SlotKind | None
-    fleet: int | None = None
-    flat: bool = False
-
-    def in_words(self, left: Loss | None = None) -> str:
-        """Return the suggestions as one phrase for an error's "what to do".
-
-        ``left`` is what every vehicle can still spend: an epsilon beyond it is said to be beyond it.
-        """
-        levers = []
-        if self.resolution is not None:
-            levers.append(f"resolution {self.resolution}")
-        if self.slot_kind is not None:
-            levers.append(f'slot "{self.slot_kind.value}"')
-        if self.epsilon is not None:
-            beyond = left is not None and self.epsilon > float(left.exact)
-            levers.append(
-                f"epsilon {self.epsilon:.3g}"
-                + (f", but every vehicle has only {left} left" if beyond else "")
-            )
-        if self.fleet is not None:
-            levers.append(f"a fleet of {self.fleet:,} vehicles")
-        if not levers:
-            flat = ' - or release one number for the whole city, mechanism "flat", which is never refused'
-            return "no single setting passes: gather more days or more vehicles" + (flat if self.flat else "")
-        return "any one of these would pass: " + ", ".join(levers) + " (--force releases it anyway, marked)"
 
 
 class Maps:

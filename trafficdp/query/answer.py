@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trafficdp.binning.slots import slot_facts
-from trafficdp.config.file import Config
+from trafficdp.config.settings import Config
 from trafficdp.context.names import place_names
 from trafficdp.errors import UsageError
 from trafficdp.export.files.query_result import result_bytes

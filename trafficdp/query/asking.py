@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trafficdp.config.file import Config
+from trafficdp.config.settings import Config
 from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.model import Counts
 from trafficdp.planner.allocation import too_little
@@ -22,9 +22,7 @@ from trafficdp.query.question import Question
 from trafficdp.query.reading import read_question
 from trafficdp.release.curator import Curator
 from trafficdp.release.holdings import earlier_release
-from trafficdp.release.outcomes import Plan
-from trafficdp.release.planning import Planning
-from trafficdp.release.planning import Question as PlanQuestion
+from trafficdp.release.outcomes import Plan, Planner, PlanQuestion
 from trafficdp.release.publishing_facts import Occasion, specify
 from trafficdp.store import vault_analysts, vault_ledger
 
@@ -91,7 +89,7 @@ class Asking:
         role = role_of(config, analyst, needed=spends)
         return cls(question, config, question.configured(config), role)
 
-    def answer(self, curator: Curator, planning: Planning, occasion: Occasion) -> Answered | Explanation:
+    def answer(self, curator: Curator, planning: Planner, occasion: Occasion) -> Answered | Explanation:
         """Return the answer, or the explanation that is asked for instead; ``planning`` is of ``there``.
 
         The same question of the same data again is answered from its first release, for nothing. Raises
@@ -107,7 +105,7 @@ class _Answering(Asking):
     """A question that is being answered, under the store's lock."""
 
     curator: Curator
-    planning: Planning
+    planning: Planner
     occasion: Occasion
 
     @property

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from trafficdp.config.file import Config
-from trafficdp.config.map import MapSettings
+from trafficdp.config.settings import Config, MapSettings
 from trafficdp.mechanisms.protocol import AUTO, BASELINE
 from trafficdp.model import ContributionBound, Grid, SlotKind, SpeedUnit, Statistic
 from trafficdp.planner.request import COUNTS_ALONE_SHARE, COUNTS_SHARE

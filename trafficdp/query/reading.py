@@ -12,7 +12,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from trafficdp.binning.cells import resolution_holding
-from trafficdp.config.file import Config
+from trafficdp.config.settings import Config
 from trafficdp.errors import TrafficdpError
 from trafficdp.model import SlotKind
 from trafficdp.privacy.loss import PureDP

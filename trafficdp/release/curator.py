@@ -26,11 +26,14 @@ import numpy.typing as npt
 from trafficdp.binning.declared import declared_bins
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.engine.duckdb_samples import read_samples
-from trafficdp.errors import StoreBehindError, UsageError
+from trafficdp.errors import StoreBehindError, StoreDamagedError, UsageError
 from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
 from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.sets import Measure
+from trafficdp.mechanisms.protocol import Calibrated
+from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import ContributionBound, Counts, Grid, NeighbouringRelation
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import RehearsedNoise, SecureNoise
@@ -54,7 +57,7 @@ from trafficdp.release.publication import (
     sweep,
 )
 from trafficdp.release.rehearsal import none_there, silenced
-from trafficdp.release.specification import Specification, carry_out
+from trafficdp.release.specification import Specification, assemble
 from trafficdp.sensitive.values import Contributions, Samples, Values
 from trafficdp.store import (
     contribution_cache,
@@ -366,6 +369,32 @@ class Curator:
         build_manifest(release, {MANIFEST: FileFacts(MANIFEST, GENESIS, 1, ())})
 
 
+def carry_out(
+    specification: Specification, everything: Values, measure: Measure, ledger: LedgerReference
+) -> Release:
+    """Return the release of ``specification`` over all bins of ``everything``, with the noise of ``measure``.
+
+    Raises StoreDamagedError when the bins are not those that the order was made for.
+    """
+    counts = everything.contributions.counts
+    keep = specification.keeps(counts)
+    if not (
+        np.array_equal(counts.cell[keep], specification.cell)
+        and np.array_equal(counts.slot[keep], specification.slot)
+    ):
+        raise StoreDamagedError(
+            "the data is not what the release was charged for",
+            got=f"{int(keep.sum())} bins",
+            expected=f"the {len(specification.cell)} bins of the charge",
+            todo="restore the newest complete backup of the store",
+        )
+    values = everything.select(keep)
+    estimates = _calibrated(specification, values.contributions.counts).run(
+        values, measure, interval_level=specification.interval_level
+    )
+    return assemble(specification, counts, keep, estimates, ledger)
+
+
 @contextmanager
 def opened(store: Path, key_file: Path, purpose: str, *, wait: float) -> Iterator[Curator]:
     """Open a store under its lock and close it at the end of the block; ``purpose`` is what others are told.
@@ -383,9 +412,13 @@ def _require_covered(text: str, counts: Counts, loss: npt.NDArray[np.int64]) -> 
     A second opinion (``pricing.steps``), from the steps of the frozen calibrated mechanism on all bins.
     """
     specification = Specification.from_json(text)
-    keep = counts.users_per_bin >= specification.min_vehicles
-    keep &= specification.grid.may_publish(counts.cell, counts.slot)
-    check_steps(specification.on(counts.select(keep)).steps(), loss)
+    kept = counts.select(specification.keeps(counts))
+    check_steps(_calibrated(specification, kept).steps(), loss)
+
+
+def _calibrated(specification: Specification, kept: Counts) -> Calibrated:
+    """Return what ``specification`` has carried out, on the counts of the bins that get numbers."""
+    return calibrated_from_facts(specification.calibrated, specification.public(kept))
 
 
 def _publication_entry(release: Release, files: Mapping[str, FileFacts]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from trafficdp.binning.declared import declared_bins
-from trafficdp.config.file import Config
+from trafficdp.config.settings import Config
 from trafficdp.context.read import check_context, read_context
 from trafficdp.errors import DataError, UsageError
 from trafficdp.model import EVERYTHING, HOURS_A_WEEK, Grid, SlotKind, Statistic

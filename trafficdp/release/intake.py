@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from trafficdp.config.file import Config, declaration_json
+from trafficdp.config.settings import Config
+from trafficdp.config.source import declaration_json
 from trafficdp.engine.reduced import Manifest, Spark, batches, finished_jobs, local_folder
 from trafficdp.engine.spark_rows import Reduction
 from trafficdp.errors import DataError, UsageError

@@ -1,10 +1,10 @@
-"""What the calls of a workspace give back."""
+"""What a plan is asked, and what the calls of a workspace give back."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -15,17 +15,15 @@ from trafficdp.export.files.frame import to_geodataframe
 from trafficdp.ingest.report import FileReport
 from trafficdp.mechanisms.simulated.skill import TriedElsewhere
 from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
-from trafficdp.model import Grid, SpeedUnit, Statistic
-from trafficdp.planner.adaptive_map import AdaptiveMap
-from trafficdp.planner.affordable import Affordable
+from trafficdp.model import Counts, Grid, SpeedUnit, Statistic
 from trafficdp.planner.allocation import Allocation, Precision, Reach, Verdict, median_noisy
 from trafficdp.planner.choose import Choice, choose
+from trafficdp.planner.findings import AdaptiveMap, Affordable, MapOption, Suggestions
 from trafficdp.planner.growth import Growth
-from trafficdp.planner.precision import MapOption
-from trafficdp.planner.suggest import Suggestions
 from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.release import Release, published_frame
+from trafficdp.sensitive.values import Contributions
 
 if TYPE_CHECKING:
     import geopandas
@@ -93,6 +91,25 @@ class ReleasedMap:
 
     def _repr_html_(self) -> str:
         return notebook.release_card(self.release)
+
+
+@dataclass(frozen=True)
+class PlanQuestion:
+    """What is asked of a plan besides its loss.
+
+    ``half_width`` (main statistic's unit): intervals of the median bin, or of every bin (``reach``), must
+    be that narrow; alone, the least loss is looked for, with ``search_maps`` the finest map at the
+    loss there is. ``within_budget``: the largest loss that every vehicle can pay, if that is less.
+    ``saved`` names a plan of the store that is taken as it was frozen; under ``save`` this one is kept.
+    """
+
+    half_width: float | None = None
+    reach: Reach = Reach.MEDIAN
+    search_maps: bool = False
+    within_budget: bool = False
+    suggestions: bool = True
+    saved: str | None = None
+    save: str | None = None
 
 
 @dataclass(frozen=True)
@@ -261,3 +278,13 @@ class Plan:
             [*self._facts().items()],
             sentences=("Made from public counts alone. Nothing was spent.",),
         )
+
+
+class Planner(Protocol):
+    """Who answers, under the store's lock: ``release.planning.Planning``."""
+
+    def plan(self, loss: Loss | None, question: PlanQuestion) -> tuple[Plan, Counts]:
+        """Return the answer, and the counts of all bins of its map."""
+
+    def contributions(self) -> Contributions:
+        """Return those of the configured map, which may have no bins."""

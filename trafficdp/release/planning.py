@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -12,21 +12,22 @@ import numpy.typing as npt
 
 from trafficdp.binning.cells import parents_of
 from trafficdp.binning.mosaic import lengthened
-from trafficdp.config.file import Config
+from trafficdp.config.settings import Config
 from trafficdp.errors import UninformativeReleaseError, UsageError, positive
 from trafficdp.model import LONGER, OFFSET, Counts, Grid
 from trafficdp.planner.adaptive_map import allocate_on, choose_mosaic
-from trafficdp.planner.affordable import Affordable, affordable
+from trafficdp.planner.affordable import affordable
 from trafficdp.planner.allocation import Allocation, Reach, judge, precision, too_little
+from trafficdp.planner.findings import Affordable, MapOption
 from trafficdp.planner.growth import Growth, growth
-from trafficdp.planner.precision import MapOption, finest, least_loss, nearest, search
+from trafficdp.planner.precision import finest, least_loss, nearest, search
 from trafficdp.planner.request import AdaptiveSettings, Request
 from trafficdp.planner.suggest import Maps, suggest
 from trafficdp.privacy.budget import left
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, rounded_up
 from trafficdp.release.curator import Curator
 from trafficdp.release.holdings import fleet_released, share_of_fleet
-from trafficdp.release.outcomes import Answer, InEpsilon, Plan
+from trafficdp.release.outcomes import Answer, InEpsilon, Plan, PlanQuestion
 from trafficdp.release.saved_plan import SavedPlan
 from trafficdp.sensitive.values import Contributions
 from trafficdp.store import saved_plans, vault_ledger
@@ -36,25 +37,6 @@ from trafficdp.store.vault_imports import is_imported
 IntArray = npt.NDArray[np.int64]
 LookedAt = Callable[[Grid], None]
 """Told of every map before it is looked at, for a progress bar."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked of a plan besides its loss.
-
-    ``half_width`` (main statistic's unit): intervals of the median bin, or of every bin (``reach``), must
-    be that narrow; alone, the least loss is looked for, with ``search_maps`` the finest map at the
-    loss there is. ``within_budget``: the largest loss that every vehicle can pay, if that is less.
-    ``saved`` names a plan of the store that is taken as it was frozen; under ``save`` this one is kept.
-    """
-
-    half_width: float | None = None
-    reach: Reach = Reach.MEDIAN
-    search_maps: bool = False
-    within_budget: bool = False
-    suggestions: bool = True
-    saved: str | None = None
-    save: str | None = None
 
 
 class Planning:
@@ -73,7 +55,7 @@ class Planning:
         self._looked_at = looked_at or (lambda grid: None)
         self._known: tuple[Grid, Contributions] | None = None
 
-    def plan(self, loss: Loss | None, question: Question) -> tuple[Plan, Counts]:
+    def plan(self, loss: Loss | None, question: PlanQuestion) -> tuple[Plan, Counts]:
         """Return the answer and the counts of all bins of its map.
 
         Raises UsageError when no record lies in area and period, no bin has ``min_vehicles`` vehicles, no
@@ -93,7 +75,7 @@ class Planning:
         """Return those of the configured map, which may have no bins."""
         return self._all(self._config.grid)
 
-    def _asked(self, loss: Loss | None, question: Question) -> tuple[Plan, Counts]:
+    def _asked(self, loss: Loss | None, question: PlanQuestion) -> tuple[Plan, Counts]:
         if question.saved is not None:
             if loss is not None or question.within_budget:
                 raise UsageError(
@@ -120,7 +102,7 @@ class Planning:
         return self._at(self._config.grid, request, question)
 
     def _adaptive(
-        self, request: Request, question: Question, settings: AdaptiveSettings
+        self, request: Request, question: PlanQuestion, settings: AdaptiveSettings
     ) -> tuple[Plan, Counts]:
         """The map of several resolutions; at a smaller loss it is another, until every vehicle can pay."""
         fine = self._contributions(self._config.grid).counts
@@ -134,7 +116,7 @@ class Planning:
             asked = asked or plan.asked
             request = replace(request, loss=plan.allocation.request.loss)
 
-    def _request(self, loss: Loss | None, question: Question) -> Request:
+    def _request(self, loss: Loss | None, question: PlanQuestion) -> Request:
         if loss is None and self._config.loss is None and question.half_width is not None:
             # the least is looked for, whatever this is
             loss = LOSSES[self._config.kind].of(1)
@@ -150,7 +132,7 @@ class Planning:
         return replace(request, fleet=max(1, round(request.fleet * share))) if share < 1 else request
 
     def _at(
-        self, grid: Grid, request: Request, question: Question, answer: Answer | None = None
+        self, grid: Grid, request: Request, question: PlanQuestion, answer: Answer | None = None
     ) -> tuple[Plan, Counts]:
         here = self._contributions(grid)
         allocation = allocate_on(grid, here.counts, request)
@@ -166,7 +148,7 @@ class Planning:
     def _told(
         self,
         grid: Grid,
-        question: Question,
+        question: PlanQuestion,
         allocation: Allocation,
         remainders: IntArray,
         able: Affordable,
@@ -217,7 +199,7 @@ class Planning:
             return None
         return InEpsilon(policy.delta, alone, of_sum)
 
-    def _saved(self, question: Question, saved: SavedPlan) -> tuple[Plan, Counts]:
+    def _saved(self, question: PlanQuestion, saved: SavedPlan) -> tuple[Plan, Counts]:
         """The plan as it was frozen, on the same data; who can pay it is looked at anew."""
         saved.require_data(self._version.name)
         grid = saved.grid
@@ -230,7 +212,7 @@ class Planning:
         able = affordable(allocation, remainders, _allocating(grid, here.counts, allocation.request))
         return self._told(grid, question, allocation, remainders, able), here.counts
 
-    def _least(self, request: Request, question: Question, width: float) -> tuple[Plan, Counts]:
+    def _least(self, request: Request, question: PlanQuestion, width: float) -> tuple[Plan, Counts]:
         """The least loss for the configured map, for the median bin and for every bin."""
         grid = self._config.grid
         counts = self._contributions(grid).counts
@@ -253,7 +235,7 @@ class Planning:
             plan = replace(plan, growth=wider)
         return plan, counts
 
-    def _finest_map(self, request: Request, question: Question, width: float) -> tuple[Plan, Counts]:
+    def _finest_map(self, request: Request, question: PlanQuestion, width: float) -> tuple[Plan, Counts]:
         """The finest map that is precise enough at the loss there is."""
         # an empty study area is told before any search
         self._contributions(self._config.grid)
@@ -275,7 +257,7 @@ class Planning:
         return self._at(chosen.grid, asked, question, answer)
 
     def _nothing_fits(
-        self, request: Request, question: Question, width: float, options: list[MapOption]
+        self, request: Request, question: PlanQuestion, width: float, options: list[MapOption]
     ) -> UninformativeReleaseError:
         asked, quantity = self._shown(request, width), request.kind.quantity
         near = nearest(options)

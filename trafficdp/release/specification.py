@@ -17,12 +17,9 @@ import numpy.typing as npt
 from trafficdp.binning.declared import declared_bins
 from trafficdp.binning.mosaic import slot_facts_of
 from trafficdp.context.names import place_names
-from trafficdp.errors import StoreDamagedError
 from trafficdp.export.files.disclosure import bin_numbers
-from trafficdp.measurement.sets import Measure
-from trafficdp.mechanisms.protocol import Calibrated, PublicFacts
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.publish import bin_status
-from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import (
     ContributionBound,
     Counts,
@@ -39,36 +36,6 @@ from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
-from trafficdp.sensitive.values import Values
-
-
-def carry_out(
-    specification: Specification, everything: Values, measure: Measure, ledger: LedgerReference
-) -> Release:
-    """Return the release of ``specification`` over all bins of ``everything``, with the noise of ``measure``.
-
-    Raises StoreDamagedError when the bins are not those that the order was made for.
-    """
-    counts = everything.contributions.counts
-    keep = counts.users_per_bin >= specification.min_vehicles
-    keep &= specification.grid.may_publish(counts.cell, counts.slot)
-    if not (
-        np.array_equal(counts.cell[keep], specification.cell)
-        and np.array_equal(counts.slot[keep], specification.slot)
-    ):
-        raise StoreDamagedError(
-            "the data is not what the release was charged for",
-            got=f"{int(keep.sum())} bins",
-            expected=f"the {len(specification.cell)} bins of the charge",
-            todo="restore the newest complete backup of the store",
-        )
-    values = everything.select(keep)
-    estimates = specification.on(values.contributions.counts).run(
-        values,
-        measure,
-        interval_level=specification.interval_level,
-    )
-    return assemble(specification, counts, keep, estimates, ledger)
 
 
 def assemble(
@@ -175,12 +142,9 @@ class Specification:
     publish_counts: bool
     disclosure: Disclosure
 
-    def on(self, counts: Counts) -> Calibrated:
-        """Return what will be carried out, on ``counts`` of the bins that get numbers.
-
-        Raises UsageError for a kind of calibrated mechanism that is not known.
-        """
-        return calibrated_from_facts(self.calibrated, self.public(counts))
+    def keeps(self, counts: Counts) -> npt.NDArray[np.bool_]:
+        """Return which bins of ``counts`` get numbers."""
+        return (counts.users_per_bin >= self.min_vehicles) & self.grid.may_publish(counts.cell, counts.slot)
 
     def public(self, counts: Counts) -> PublicFacts:
         """Return what is public beside ``counts``."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from trafficdp.config.file import Config
+from trafficdp.config.settings import Config
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.store import loss_kind, vault_analysts, vault_fixes, vault_ledger, vault_releases

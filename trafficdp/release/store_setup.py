@@ -7,7 +7,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from trafficdp.config.file import Config
+from trafficdp.config.settings import Config
 from trafficdp.errors import StoreUnavailableError, UsageError
 from trafficdp.store.head import Head
 from trafficdp.store.lock import DEFAULT_WAIT, LOCK_NAME, store_lock

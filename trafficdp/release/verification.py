@@ -21,16 +21,16 @@ from trafficdp._durable import read_regular
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import validate_manifest
-from trafficdp.export.write import MANIFEST, MEASUREMENTS, MECHANISM
+from trafficdp.export.write import MEASUREMENTS, MECHANISM
 from trafficdp.mechanisms.registry import calibrated_from_published
 from trafficdp.model import Statistic, from_json
 from trafficdp.privacy.disclosure import Guarantee
-from trafficdp.privacy.ledger import LedgerRow, accounts_hash
+from trafficdp.privacy.ledger import accounts_hash
 from trafficdp.privacy.loss import LossKind, decimal_text
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import encode, same_arrays
-from trafficdp.release.curator import Curator
+from trafficdp.release.curator import Curator, carry_out
 from trafficdp.release.drawn.residuals import (
     choices_of,
     draws_of,
@@ -40,21 +40,20 @@ from trafficdp.release.drawn.residuals import (
     plausible,
 )
 from trafficdp.release.drawn.transcript import Replayed
+from trafficdp.release.examined import Examined
 from trafficdp.release.forgetting import forgotten_since
-from trafficdp.release.publication import epsilon_of, folder_of, ledger_reference
+from trafficdp.release.publication import epsilon_of, ledger_reference
 from trafficdp.release.recomputation import (
     UNREADABLE,
     Check,
     NamedChecks,
     differing,
-    digests_of,
     names_differing,
     noise_columns,
     rows_are_of,
     run_checks,
     verify_public,
 )
-from trafficdp.release.specification import carry_out
 from trafficdp.sensitive.values import Contributions
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import released_matches
@@ -71,38 +70,6 @@ def verify(curator: Curator, release_id: str) -> list[Check]:
         )
     examined = _ExaminedDeclared if curator.relation.hides_presence else _ExaminedRelease
     return run_checks(examined(curator, stored).checks())
-
-
-class Examined:
-    """What ``release_id`` published under the charge number ``sequence`` of the ledger."""
-
-    def __init__(self, curator: Curator, release_id: str, sequence: int) -> None:
-        self._curator = curator
-        # absolute: pandas takes a relative name with a colon for an address
-        self._folder = folder_of(curator.store, release_id).absolute()
-        self._ledger = vault_ledger.rows(curator.vault)
-        self._sequence = sequence
-
-    @property
-    def _charge(self) -> LedgerRow:
-        """The ledger's entry; a ledger too short is a finding like any other."""
-        return self._ledger[self._sequence - 1]
-
-    def _not_behind(self) -> str | None:
-        self._curator.check_not_behind(whole=True)
-        return None
-
-    def _manifest(self) -> dict[str, Any]:
-        manifest: dict[str, Any] = json.loads(read_regular(self._folder / MANIFEST).decode("utf-8"))
-        return manifest
-
-    def _listed_files(self) -> dict[str, str]:
-        """Every file that the manifest lists, with its SHA-256."""
-        return {entry["name"]: entry["sha256"] for entry in self._manifest()["files"]}
-
-    def _found_files(self) -> dict[str, str]:
-        """Every file in the folder, with its SHA-256."""
-        return digests_of(self._folder)
 
 
 class _ExaminedRelease(Examined):

@@ -252,12 +252,12 @@ def test_an_error_after_control_c_counts_as_interrupted(released, monkeypatch, r
     assert signal.getsignal(signal.SIGINT) is before
 
 
-@pytest.mark.parametrize("step", ["accountings_for", "skills_of"])
+@pytest.mark.parametrize("step", ["allocate.accountings_for", "allocation.skills_of"])
 def test_control_c_in_any_step_of_a_plan_loses_nothing(step, filled, monkeypatch, refusal, command):
     before = command("plan")
     held = filled.dump()
     with monkeypatch.context() as patched:
-        stopped = f"trafficdp.planner.allocation.{step}"
+        stopped = f"trafficdp.planner.{step}"
         patched.setattr(stopped, lambda *_, **__: signal.raise_signal(signal.SIGINT))
         assert "interrupted" in refusal(130, "plan")
     assert filled.dump() == held

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from trafficdp.config.file import Config, load_config
+from trafficdp.config.file import load_config
+from trafficdp.config.settings import Config
 from trafficdp.errors import ConfigError
 
 AREA = '{"type": "Polygon", "coordinates": [[[-98, 30], [-97, 30], [-97, 31], [-98, 31], [-98, 30]]]}'

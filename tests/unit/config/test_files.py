@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trafficdp.config.file import declaration_json, load_config
+from trafficdp.config.file import load_config
 from trafficdp.config.reading import _TOO_DEEP, LARGEST_FILE, parse_toml
+from trafficdp.config.source import declaration_json
 from trafficdp.errors import ConfigError
 from trafficdp.privacy.loss import PureDP
 

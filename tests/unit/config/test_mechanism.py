@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from trafficdp.config.map import with_mechanism
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.model import Statistic
@@ -71,8 +72,8 @@ def test_a_file_never_reaches_idealised_noise_and_says_which_switch_does(idealis
         assert f"trafficdp release --allow-idealised-noise {idealised}" in message
     settings = load(minimal).map
     with pytest.raises(UsageError, match="no exact sampler"):
-        settings.with_mechanism(idealised)
-    allowed = settings.with_mechanism(idealised, allow_idealised=True)
+        with_mechanism(settings, idealised)
+    allowed = with_mechanism(settings, idealised, allow_idealised=True)
     assert allowed.allow_idealised
     assert dataclasses.replace(allowed, allow_idealised=False, mechanism=settings.mechanism) == settings
 

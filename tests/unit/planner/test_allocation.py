@@ -13,7 +13,7 @@ from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.mechanisms.simulated import trial
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model import Statistic
-from trafficdp.planner import allocation
+from trafficdp.planner import allocate as module
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.choose import BLURRED, shares
 from trafficdp.planner.request import Request
@@ -105,7 +105,7 @@ def test_auto_takes_what_is_least_off_and_falls_back_to_joint_noise(city, bound_
 
 @pytest.mark.parametrize("kind", LossKind)
 def test_of_very_many_records_auto_tries_only_maps_of_sums(kind, city, bound_of, monkeypatch):
-    monkeypatch.setattr(allocation, "MOST_RECORDS", 1)
+    monkeypatch.setattr(module, "MOST_RECORDS", 1)
     loss = PureDP.of("2") if kind is LossKind.PURE else ZCDP.of("2")
     considered = {"flat", "partial_pooling"} | ({"baseline"} if kind is LossKind.PURE else set())
     for statistic in (MEAN, VEHICLE):

@@ -8,7 +8,6 @@ from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 import trafficdp
@@ -289,12 +288,10 @@ def test_an_empty_ledger_has_the_start_for_a_head(filled):
 
 def test_the_second_price_is_of_every_bin_that_is_published(monkeypatch, counts_of):
     counts, priced = counts_of([[1, 1, 0], [1, 0, 0], [1, 1, 1]]), []
-    frozen = SimpleNamespace(
-        min_vehicles=2,
-        grid=SimpleNamespace(may_publish=lambda cell, slot: np.array([True, True, True])),
-        on=lambda kept: SimpleNamespace(steps=kept.users_per_bin.tolist),
-    )
+    frozen = SimpleNamespace(keeps=lambda counts: counts.users_per_bin >= 2)
     monkeypatch.setattr(curator, "Specification", SimpleNamespace(from_json=lambda text: frozen))
+    steps_of = lambda frozen, kept: SimpleNamespace(steps=kept.users_per_bin.tolist)  # noqa: E731
+    monkeypatch.setattr(curator, "_calibrated", steps_of)
     monkeypatch.setattr(curator, "check_steps", lambda steps, loss: priced.append((steps, loss)))
     curator._require_covered("frozen", counts, "loss")
     assert priced == [([2, 3], "loss")]

@@ -21,8 +21,8 @@ from trafficdp.model import (
 from trafficdp.planner.allocation import Allocation
 from trafficdp.privacy.loss import LossKind, PureDP
 from trafficdp.release import planning
-from trafficdp.release.outcomes import Plan
-from trafficdp.release.planning import Planning, Question, with_records
+from trafficdp.release.outcomes import Plan, PlanQuestion
+from trafficdp.release.planning import Planning, with_records
 
 PERIOD = Period(date(2026, 3, 2), date(2026, 3, 3), "Europe/Vienna")
 GRID = Grid(7, SlotKind.HOUR_OF_DAY, StudyArea.from_bbox(16, 48, 16.2, 48.2), PERIOD)
@@ -65,18 +65,18 @@ def planning_of(grid=GRID, fleet=256, adaptive=None, **known):
 
 def test_a_fleet_is_that_declared_or_released_as_much_of_it_as_is_asked_about(monkeypatch):
     monkeypatch.setattr(planning, "fleet_released", lambda _: None)
-    assert planning_of()._request(None, Question()) == Asked()
-    assert planning_of(PART)._request(None, Question()).fleet == 255
-    assert planning_of(fleet=None)._request(None, Question()) == Asked()
+    assert planning_of()._request(None, PlanQuestion()) == Asked()
+    assert planning_of(PART)._request(None, PlanQuestion()).fleet == 255
+    assert planning_of(fleet=None)._request(None, PlanQuestion()) == Asked()
     monkeypatch.setattr(planning, "fleet_released", lambda _: ("r0007", 40))
-    assert planning_of()._request(None, Question()) == Asked()
-    found = planning_of(fleet=None)._request(None, Question())
+    assert planning_of()._request(None, PlanQuestion()) == Asked()
+    found = planning_of(fleet=None)._request(None, PlanQuestion())
     assert (found.fleet, "r0007" in found.fleet_by) == (40, True)
 
 
 def test_a_half_width_is_searched_for_but_on_adaptive_maps():
     known = {"_request": lambda *_: Asked(), "_least": lambda *_: "the least"}
-    question = Question(half_width=2.0)
+    question = PlanQuestion(half_width=2.0)
     assert planning_of(**known)._asked(None, question) == "the least"
     with pytest.raises(UsageError, match="adaptive"):
         planning_of(adaptive=object(), **known)._asked(None, question)
@@ -87,7 +87,7 @@ def test_where_no_map_fits_the_narrowest_is_told_or_more_vehicles(monkeypatch, w
     monkeypatch.setattr(planning, "nearest", lambda _: None)
     options = [SimpleNamespace(half_width=each, grid=GRID, min_vehicles=5) for each in widths]
     made = planning_of(_shown=lambda _, width: f"{width:g}")
-    assert said in str(made._nothing_fits(Asked(), Question(), 2.0, options))
+    assert said in str(made._nothing_fits(Asked(), PlanQuestion(), 2.0, options))
 
 
 def test_the_configured_map_is_told_how_far_it_would_have_to_grow(monkeypatch):
@@ -102,7 +102,7 @@ def test_the_configured_map_is_told_how_far_it_would_have_to_grow(monkeypatch):
     made = planning_of(
         _contributions=lambda _: None, _at=lambda grid, _request, _question, answer: (grid, answer)
     )
-    grid, answer = made._finest_map(Asked(), Question(), 2.0)
+    grid, answer = made._finest_map(Asked(), PlanQuestion(), 2.0)
     assert grid == coarse
     assert answer.growth_of_configured == (GRID, PureDP.of(4), PureDP.of(1))
 

@@ -1,9 +1,11 @@
 """A specification is frozen text: what is read back is what was written, to the last bit."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from hypothesis.extra.numpy import arrays
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.protocol import PublicFacts
+from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import (
     ContributionBound,
     Counts,
@@ -85,7 +88,7 @@ def test_writing_and_reading_keeps_every_bit(data):
         ours, theirs = getattr(before, name), getattr(after, name)
         assert (ours.dtype, ours.tobytes()) == (theirs.dtype, theirs.tobytes())
     counts = Counts.of_anyone(before.cell, before.slot)
-    ours, theirs = before.on(counts), after.on(counts)
+    ours, theirs = (calibrated_from_facts(each.calibrated, each.public(counts)) for each in (before, after))
     assert theirs.statistics == BOTH
     assert (theirs.public.counts, theirs.public.bound) == (counts, BOUND)
     assert theirs.shift.tobytes() == ours.shift.tobytes() == data[3].tobytes()
@@ -124,10 +127,19 @@ def test_noise_that_is_no_number_is_never_frozen(odd):
         specification(one.astype(np.uint64), one, np.array([odd]), one).to_json()
 
 
+def test_bins_get_numbers_where_enough_vehicles_were_and_the_grid_may_say_so(counts_of):
+    counts = counts_of([[1, 1, 0], [1, 1, 1], [1, 0, 0], [0, 1, 1]])
+    one = np.ones(1, dtype=np.int64)
+    grid = SimpleNamespace(may_publish=lambda cell, slot: np.array([True, False, True, True]))
+    whole = specification(one.astype(np.uint64), one, np.array([2.5]), one)
+    frozen = replace(whole, grid=grid, min_vehicles=2)
+    assert frozen.keeps(counts).tolist() == [True, False, False, True]
+
+
 def test_an_order_of_an_unknown_kind_is_refused():
     one = np.ones(1, dtype=np.int64)
     cell = one.astype(np.uint64)
     text = specification(cell, one, np.array([2.5]), one).to_json()
     wishes = Specification.from_json(text.replace('"kind":"laplace"', '"kind":"wishes"'))
     with pytest.raises(UsageError, match="unknown kind of calibrated mechanism"):
-        wishes.on(Counts.of_anyone(cell, one))
+        calibrated_from_facts(wishes.calibrated, wishes.public(Counts.of_anyone(cell, one)))

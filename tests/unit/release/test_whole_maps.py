@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from trafficdp import workspace
+from trafficdp.config.map import with_mechanism
 from trafficdp.errors import ConfigError, UsageError
 from trafficdp.mechanisms.registry import PUBLIC_COUNTS
 from trafficdp.model import Statistic
@@ -81,8 +82,8 @@ def test_one_piece_is_for_all_statistics_or_for_none(filled):
         opened(filled, '{ mean = "partial_pooling" }')
     settings = opened(filled, '"baseline"').config.map
     with pytest.raises(UsageError, match="releases all statistics together"):
-        settings.with_mechanism({MEAN: "flat"})
-    assert settings.with_mechanism("flat").mechanism == {MEAN: "flat", VARIANCE: "flat"}
+        with_mechanism(settings, {MEAN: "flat"})
+    assert with_mechanism(settings, "flat").mechanism == {MEAN: "flat", VARIANCE: "flat"}
 
 
 @pytest.mark.parametrize("name", PUBLIC_COUNTS)

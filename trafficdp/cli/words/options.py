@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.table import Table
 
-    from trafficdp.config.file import Config
+    from trafficdp.config.settings import Config
 
 GAP = 3
 """Letters between two columns of a table."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from trafficdp.mechanisms.accountings import Accounting
+from trafficdp.mechanisms.protocol import Accounting
 from trafficdp.model import Statistic, as_json
 from trafficdp.planner.compare.loss_curves import FullCurves
+from trafficdp.planner.findings import MapOption
 from trafficdp.planner.growth import Growth
-from trafficdp.planner.precision import MapOption
 from trafficdp.privacy.loss import Loss, LossKind
 from trafficdp.release.outcomes import InEpsilon, Plan
 

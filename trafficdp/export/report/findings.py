@@ -16,6 +16,7 @@ import numpy.typing as npt
 from trafficdp.export.files.columns import published_statistics
 from trafficdp.export.report.certainty import Certain, Interval, average, compared_rows, simultaneous
 from trafficdp.export.report.change import Changes, changes, common_rows, refuse_incomparable
+from trafficdp.export.report.page import Order, Standing
 from trafficdp.model import Statistic
 from trafficdp.privacy.release import Release
 
@@ -23,34 +24,6 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 LONGEST_LIST = 5
 _SHARE_OF_AVERAGE = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """One compared bin: its position among the compared, and how many others it is told apart from."""
-
-    position: int
-    others: int
-
-
-@dataclass(frozen=True)
-class Order:
-    """Who is below and above whom, among ``compared`` bins.
-
-    ``low`` and ``high`` list the bins told to be below (above) others, those told from most others first;
-    ``low_half`` and ``high_half`` count the bins below (above) at least half of the others.
-    """
-
-    compared: int
-    low: tuple[Standing, ...]
-    high: tuple[Standing, ...]
-    low_half: int
-    high_half: int
-
-    @property
-    def silent(self) -> bool:
-        """Whether no two bins can be told apart."""
-        return not self.low and not self.high
 
 
 @dataclass(frozen=True)

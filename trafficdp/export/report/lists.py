@@ -9,9 +9,9 @@ import numpy as np
 from trafficdp.export.files.shown import read_number, shown_largest
 from trafficdp.export.report.certainty import Certain, Interval
 from trafficdp.export.report.change import Changes
-from trafficdp.export.report.findings import LONGEST_LIST, IntArray, Standing, StatisticFindings
+from trafficdp.export.report.findings import LONGEST_LIST, IntArray, StatisticFindings
 from trafficdp.export.report.maps import Atlas, Marks, slot_shown
-from trafficdp.export.report.page import Listed, Row
+from trafficdp.export.report.page import Listed, Row, Standing
 from trafficdp.model import Statistic
 from trafficdp.privacy.release import Release
 

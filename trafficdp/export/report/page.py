@@ -7,11 +7,38 @@ from dataclasses import dataclass
 
 from trafficdp.export.map.picture import Picture
 from trafficdp.export.report.certainty import Interval
-from trafficdp.export.report.findings import Order
 from trafficdp.export.report.panel import Panel
 from trafficdp.model import Statistic
 from trafficdp.privacy.disclosure import BinNumbers
 from trafficdp.privacy.release import Release
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One compared bin: its position among the compared, and how many others it is told apart from."""
+
+    position: int
+    others: int
+
+
+@dataclass(frozen=True)
+class Order:
+    """Who is below and above whom, among ``compared`` bins.
+
+    ``low`` and ``high`` list the bins told to be below (above) others, those told from most others first;
+    ``low_half`` and ``high_half`` count the bins below (above) at least half of the others.
+    """
+
+    compared: int
+    low: tuple[Standing, ...]
+    high: tuple[Standing, ...]
+    low_half: int
+    high_half: int
+
+    @property
+    def silent(self) -> bool:
+        """Whether no two bins can be told apart."""
+        return not self.low and not self.high
 
 
 @dataclass(frozen=True, slots=True)

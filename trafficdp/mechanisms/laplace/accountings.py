@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -48,39 +47,6 @@ COMPOSITION_BY_NAME = {
 }
 HEADROOM = 1e-10
 """Share of epsilon kept free for rounding losses up."""
-
-
-class Accounting(Protocol):
-    """One way of making and accounting for noise, at any epsilon."""
-
-    @property
-    def name(self) -> str:
-        """One of BY_NAME."""
-
-    @property
-    def composition(self) -> str:
-        """How losses add up, in words."""
-
-    def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """Return the expected absolute noise of every bin (of means: the Laplace scale) at ``epsilon``.
-
-        Shape (G,) a statistic, in its unit; 0 where it can only be one number.
-        """
-
-    def worst_relative_scale(self, epsilon: float, tolerance: Mapping[Statistic, float]) -> float:
-        """Return the largest over bins and statistics of ``scales`` over tolerance at ``epsilon``."""
-
-    def epsilon_at(self, relative_scale: float, tolerance: Mapping[Statistic, float]) -> float:
-        """Return what the accounting must claim for its worst relative scale to be ``relative_scale``."""
-
-    def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """Return the worst-case expected error of every bin at ``epsilon`` (saturating form)."""
-
-    def calibrate(self, loss: Loss) -> Calibrated:
-        """Return the noise as it will be drawn, whose exact loss is at most ``loss``.
-
-        Raises UsageError when no noise that can be drawn fits.
-        """
 
 
 @dataclass(frozen=True)
@@ -162,12 +128,3 @@ def laplace_accountings(
         LaplaceAccounting("exact", paper, float(paper.loss().max())),
         LaplaceAccounting("equal", level, float(level.loss().max())),
     )
-
-
-def floor_of_equal_scales(counts: Counts, bound: ContributionBound, epsilon: float) -> float:
-    """Return G U / (L epsilon): equal scales of means are never smaller, whoever drives where.
-
-    Proof: the mean over the L visiting vehicles of sum_g U m/N is G U / L, and the largest is no less.
-    """
-    visiting = int(np.count_nonzero(counts.bins_per_user))
-    return counts.bins * float(bound.upper) / (visiting * epsilon)

@@ -23,8 +23,7 @@ import trafficdp.export
 from trafficdp.export.map import templating
 from trafficdp.export.map.templating import said
 from trafficdp.export.report.certainty import Interval
-from trafficdp.export.report.findings import Order, Standing
-from trafficdp.export.report.page import Apart, LegendLine
+from trafficdp.export.report.page import Apart, LegendLine, Order, Standing
 from trafficdp.model import OF_MAPS, Period, Statistic
 from trafficdp.privacy.disclosure import BinNumbers
 from trafficdp.privacy.release import LedgerReference

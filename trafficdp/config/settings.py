@@ -1,0 +1,181 @@
+"""What a city has configured, as typed, frozen objects; ``file`` reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from trafficdp.config import table as t
+from trafficdp.config.area import DRAWN
+from trafficdp.config.stream import StreamSettings
+from trafficdp.errors import ConfigError, UsageError, one_of
+from trafficdp.mechanisms.protocol import AUTO, BASELINE, BY_NAME
+from trafficdp.model import (
+    ContextFile,
+    ContributionBound,
+    Grid,
+    NeighbouringRelation,
+    SourceDeclaration,
+    SpeedUnit,
+    Statistic,
+    StudyArea,
+)
+from trafficdp.planner.request import FLEET_DECLARED, AdaptiveSettings, Request
+from trafficdp.privacy.analyst import Analyst
+from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
+from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP
+
+Name = Annotated[
+    str,
+    t.Reads(
+        lambda value: None if str(value).strip().casefold() == "unknown" else t.line(value),
+        "a name that may be printed on every map",
+    ),
+]
+
+
+class Days(t.Table):
+    """First and last day, both included."""
+
+    first: Annotated[t.Day, Field(alias="from")]
+    last: Annotated[t.Day, Field(alias="to")]
+
+
+class City(t.Table):
+    """Who publishes, and whose clock the slots follow (an IANA time zone); where and when is mapped."""
+
+    name: Name
+    publisher: Name
+    time_zone: Annotated[str, t.ZONE]
+    study_area: Annotated[StudyArea, DRAWN]
+    period: Days
+
+
+@dataclass(frozen=True, slots=True)
+class MapSettings:
+    """What is released a bin and how it is shown.
+
+    ``statistics`` are in the order of Statistic. ``tolerance`` (for each of them) is the error that
+    matters equally for each, in the unit of the speed bound (squared for the variance). ``accounting`` is
+    "best" or one of ``protocol.BY_NAME``. ``mechanism`` names, a statistic, what releases it: "auto" or
+    a name of the registry.
+    ``allow_idealised`` is never read from a file: only a command's switch sets it. ``adaptive`` for a map of
+    several resolutions. ``answer``, ``fleet``, ``apart`` and ``counts_share``: see planner.request.
+    """
+
+    display_unit: SpeedUnit
+    min_vehicles: int
+    statistics: tuple[Statistic, ...]
+    tolerance: Mapping[Statistic, float]
+    interval_level: float
+    publish_counts: bool
+    accounting: str
+    mechanism: Mapping[Statistic, str]
+    allow_idealised: bool = False
+    answer: bool = False
+    adaptive: AdaptiveSettings | None = None
+    fleet: int | None = None
+    apart: bool = False
+    counts_share: int = 0
+    kind: LossKind = LossKind.PURE
+
+    def with_accounting(self, name: str, *, instead_of_auto: bool = True) -> MapSettings:
+        """Return the same settings with another accounting, of the baseline; UsageError for an unknown one.
+
+        ``instead_of_auto``: where "auto" was to choose, as it does by default, the baseline is taken.
+        """
+        accounting = one_of(("best", *BY_NAME), accounting=name)
+        if accounting == "best":
+            return replace(self, accounting=accounting)
+        may_be = {BASELINE, AUTO} if instead_of_auto else {BASELINE}
+        if self.kind is not LossKind.PURE or not set(self.mechanism.values()) <= may_be:
+            raise UsageError(
+                "only the baseline has accountings",
+                got=f"accounting={accounting!r} beside another mechanism",
+                todo='with_map(mechanism="baseline") as well',
+            )
+        return replace(self, accounting=accounting, mechanism=dict.fromkeys(self.statistics, BASELINE))
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole configuration. ``loss`` None: it must be given with the release.
+
+    ``store`` and ``key_file`` are already relative to the configuration file's folder; None: not set.
+    ``policy`` is the whole of [budget], ``budget`` its total alone.
+    ``analysts`` may ask priced questions; ``areas`` are places that these may name. ``context`` names the
+    public layers that are drawn with a map.
+    """
+
+    city: City
+    grid: Grid
+    bound: ContributionBound
+    relation: NeighbouringRelation
+    loss: Loss | None
+    policy: BudgetPolicy
+    map: MapSettings
+    sources: tuple[SourceDeclaration, ...]
+    key_file: Path | None
+    store: Path | None
+    analysts: tuple[Analyst, ...] = ()
+    areas: Mapping[str, StudyArea] = field(default_factory=dict)
+    stream: StreamSettings | None = None
+    context: tuple[ContextFile, ...] = ()
+
+    @property
+    def kind(self) -> LossKind:
+        """What losses are counted in."""
+        return self.policy.kind
+
+    def wish(self, loss: Loss | str | float | None) -> Loss | None:
+        """Return ``loss``; a bare number is an epsilon where presence is hidden, else of the store's kind."""
+        kind = LossKind.PURE if self.relation.hides_presence else self.kind
+        return loss if loss is None or isinstance(loss, Loss) else LOSSES[kind].of(loss)
+
+    def require_public_counts(self, what: str) -> None:
+        """Raise UsageError where nothing about a vehicle is public, and ``what`` needs public counts."""
+        if self.relation.hides_presence:
+            raise UsageError(
+                f"{what} needs public counts of records",
+                got='[privacy] relation = "add_or_remove_user": nothing about a vehicle is public',
+                expected="plan, compare, release, verify, report, export and SELECT on released maps",
+                todo="leave it, or keep a store of its own for a fleet whose counts are public",
+            )
+
+    @property
+    def budget(self) -> Loss:
+        """What a vehicle may lose over all time."""
+        return self.policy.total
+
+    def request(self, loss: Loss | None = None) -> Request:
+        """Return what is asked of the planner, with ``loss`` instead of the configured one if given.
+
+        Raises ConfigError when there is neither, UsageError for one of another kind than the budget's.
+        """
+        quantity = self.kind.quantity
+        if (chosen := loss or self.loss) is None:
+            raise ConfigError(
+                f"[privacy] {quantity} is missing",
+                expected=t.loss("4" if self.kind is LossKind.PURE else "0.5").expected,
+                todo=f"set it in the configuration file, or give --{quantity}",
+            )
+        if isinstance(chosen, PureDP) and self.relation.hides_presence and self.policy.delta is not None:
+            chosen = approx_to_rho(ApproxDP(chosen.pico, Fraction(self.policy.delta)), self.relation)
+        if chosen.kind is not self.kind:
+            raise UsageError(
+                f"this store counts its budget in {quantity}",
+                got=f"a wish for {chosen.kind.quantity}",
+                todo=f"ask with --{quantity}, or make a new store with another [budget] kind",
+            )
+        keys = "tolerance", "min_vehicles", "interval_level", "accounting", "mechanism"
+        wanted: dict[str, Any] = {key: getattr(self.map, key) for key in (*keys, "allow_idealised", "answer")}
+        wanted |= {"relation": self.relation, "apart": self.map.apart, "counts": self.map.counts_share}
+        if self.map.fleet is not None:
+            wanted |= {"fleet": self.map.fleet, "fleet_by": FLEET_DECLARED}
+        return Request(loss=chosen, bound=self.bound, simulate=True, **wanted)
