@@ -16,6 +16,7 @@ from pathlib import Path
 import trafficdp
 
 ROOT = Path(trafficdp.__path__[0])
+LATE = re.compile(r"(?m)^ +(?:from [\w.]+ )?import ")
 
 
 def extras():
@@ -34,12 +35,10 @@ def import_everything():
     for module in pkgutil.walk_packages(trafficdp.__path__, "trafficdp."):
         if not module.name.endswith(("__main__", "spark_job", "spark_session")):
             importlib.import_module(module.name)
-    for path in ROOT.rglob("*.py"):
-        functions = [
-            each
-            for each in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            if isinstance(each, ast.FunctionDef)
-        ]
+    # few files have any, and to parse all takes seconds
+    texts = (path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py"))
+    for text in filter(LATE.search, texts):
+        functions = [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.FunctionDef)]
         for late in (each for function in functions for each in ast.walk(function)):
             names = [alias.name for alias in late.names] if isinstance(late, ast.Import) else []
             if isinstance(late, ast.ImportFrom):
