@@ -16,16 +16,26 @@ from trafficdp.store.analyst_worker import MOST_ROWS
 from trafficdp.store.released import RELEASED_NAME, build
 
 
-@pytest.fixture
-def path(tmp_path):
-    folder = tmp_path / "store"
+def built(folder):
     folder.mkdir()
     build(folder, [])
     return folder / RELEASED_NAME
 
 
 @pytest.fixture
-def session(path):
+def path(tmp_path):
+    return built(tmp_path / "store")
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory):
+    """One for all who ask: nothing is kept between two queries."""
+    with AnalystSession.open(built(tmp_path_factory.mktemp("asked") / "store"), timeout=5) as opened:
+        yield opened
+
+
+@pytest.fixture
+def own_session(path):
     with AnalystSession.open(path, timeout=5) as opened:
         yield opened
 
@@ -112,10 +122,10 @@ def test_more_rows_than_the_limit_are_refused(session):
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_an_error_once(session):
-    os.kill(session._worker._process.pid, signal.SIGKILL)
-    session._worker._process.wait()
-    assert session.run("SELECT 1 AS a").num_rows == 1
+def test_a_killed_process_is_an_error_once(own_session):
+    os.kill(own_session._worker._process.pid, signal.SIGKILL)
+    own_session._worker._process.wait()
+    assert own_session.run("SELECT 1 AS a").num_rows == 1
 
 
 @pytest.mark.slow
@@ -128,12 +138,12 @@ def test_a_result_that_is_no_table_is_an_error_once(session, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_closed_session_leaves_no_process_and_opens_again(session):
-    process = session._worker._process
-    session.close()
-    session.close()
+def test_a_closed_session_leaves_no_process_and_opens_again(own_session):
+    process = own_session._worker._process
+    own_session.close()
+    own_session.close()
     assert process.returncode is not None
-    assert session.run("SELECT 1").num_rows == 1
+    assert own_session.run("SELECT 1").num_rows == 1
 
 
 def test_the_environment_of_the_caller_stays_outside(path, monkeypatch):
