@@ -23,16 +23,7 @@ from trafficdp.privacy.loss import LossKind
 
 _LABELS = [unit.label for unit in SpeedUnit]
 # what the JSON Schema says of a text or number that is used in several places
-Text = Annotated[
-    str,
-    Says(
-        {
-            "minLength": 1,
-            "pattern": r"\S",
-            "not": {"pattern": r"^\s*[Uu][Nn][Kk][Nn][Oo][Ww][Nn]\s*$"},
-        }
-    ),
-]
+Text = Annotated[str, Says({"pattern": r"^(?!\s*[Uu][Nn][Kk][Nn][Oo][Ww][Nn]\s*$)[\s\S]*\S"})]
 Sha256 = Annotated[str, Says({"pattern": "^[0-9a-f]{64}$"})]
 Loss = Annotated[
     str,

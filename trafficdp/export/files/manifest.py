@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files as package_files
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from trafficdp.errors import DataError
 from trafficdp.export.files.columns import FileFacts, published_statistics
@@ -23,6 +23,10 @@ from trafficdp.model import NeighbouringRelation, Says, as_json, from_json
 from trafficdp.privacy.disclosure import Accounting, Counted, Disclosure, Sha256
 from trafficdp.privacy.release import Release
 
+if TYPE_CHECKING:
+    import jsonschema
+
+Schema: TypeAlias = Any
 VERSION = 1
 
 
@@ -81,13 +85,30 @@ def manifest_schema() -> dict[str, Any]:
     return schema
 
 
+@cache
+def _validator() -> jsonschema.Draft202012Validator:
+    import jsonschema
+
+    schema = manifest_schema()
+    return jsonschema.Draft202012Validator(_spelt_out(schema, schema["$defs"]))
+
+
+def _spelt_out(schema: Schema, named: Mapping[str, Schema]) -> Schema:
+    """Return ``schema`` with what its references name in their place: to follow each takes as long again."""
+    if isinstance(schema, list):
+        return [_spelt_out(each, named) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.keys() == {"$ref"}:
+        return _spelt_out(named[schema["$ref"].removeprefix("#/$defs/")], named)
+    return {key: _spelt_out(each, named) for key, each in schema.items() if key != "$defs"}
+
+
 def validate_manifest(document: object) -> Manifest:
     """Return the manifest; raise DataError, naming the JSON path, unless complete and consistent."""
-    import jsonschema
     from jsonschema.exceptions import best_match
 
-    validator = jsonschema.Draft202012Validator(manifest_schema())
-    error = best_match(validator.iter_errors(document))
+    error = best_match(_validator().iter_errors(document))
     if error is not None:
         reason = error.message if len(error.message) <= 200 else f"does not meet {error.validator!r}"
         raise DataError(
