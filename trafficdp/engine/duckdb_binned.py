@@ -23,7 +23,7 @@ from trafficdp.binning.selected import selected
 from trafficdp.binning.slots import slots_of
 from trafficdp.engine.clip import Clip
 from trafficdp.model import NOWHERE, ContributionBound, Grid
-from trafficdp.store.statements import connect
+from trafficdp.store.statements import in_memory, registered
 
 IntArray = npt.NDArray[np.int64]
 
@@ -113,11 +113,10 @@ def ask_binned(
     folder = spill_folder(connection)
     with binned(connection, grid, bound, ingests, part) as batches:
         reader = pa.RecordBatchReader.from_batches(_BINNED, _record_batches(batches, failures))
-        # a DuckDB that lives for this call only
-        with connect(temp_directory=str(folder)) as scratch:
-            scratch.register("binned", reader)
+        with in_memory(str(folder)) as scratch:
             try:
-                return scratch.sql(_query(query)).to_arrow_table()
+                with registered(scratch, "binned", reader):
+                    return scratch.sql(_query(query)).to_arrow_table()
             except duckdb.Error:
                 # an error of ours inside the stream reaches us wrapped in DuckDB's
                 if failures:

@@ -104,38 +104,51 @@ atexit.register(lambda: [_idle.pop(each) for each in [*_idle] if each[0] == os.g
 
 
 @contextmanager
-def attached(
-    path: Path, name: str, option: str, spill: str = "", **options: str
-) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection that uses the database at ``path`` under ``name``; let go of it at the end of the block.
+def in_memory(spill: str = "", **options: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection that has nothing open; let go of it at the end of a block that leaves nothing in it.
 
     What does not fit in memory goes to the folder ``spill``, by default nowhere. ``options`` are settings.
-    Opened by its path, a file that this process has open already would be seen as it was before a swap.
     Whatever fails, the next block has another DuckDB; so have other threads, and a child.
     """
-    require_regular(path)
     kind = os.getpid(), *sorted(options.items())
     connection = _idle.pop(kind, None) or connect(temp_directory="", **options)
     try:
         run(connection, f"SET temp_directory = {quoted(spill)}")
-        run(connection, f"ATTACH {quoted(str(path.absolute()))} AS {name} ({option})")
-        run(connection, f"USE {name}")
         yield connection
     except BaseException:
         with owner_only():
             connection.close()
         raise
     try:
-        with owner_only():
-            run(connection, "USE memory")
-            run(connection, f"DETACH {name}")
         run(connection, "SET temp_directory = ''")
     except duckdb.Error:
-        # what was committed is in the log, if not in the file yet; a folder once spilled to stays this one's
+        # a folder once spilled to stays this one's
         with owner_only():
             connection.close()
     else:
         _idle[kind] = connection
+
+
+@contextmanager
+def attached(
+    path: Path, name: str, option: str, spill: str = "", **options: str
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection ``in_memory`` that uses the database at ``path`` under ``name`` while the block lasts.
+
+    Opened by its path, a file that this process has open already would be seen as it was before a swap.
+    """
+    require_regular(path)
+    with in_memory(spill, **options) as connection:
+        run(connection, f"ATTACH {quoted(str(path.absolute()))} AS {name} ({option})")
+        run(connection, f"USE {name}")
+        yield connection
+        with owner_only():
+            try:
+                run(connection, "USE memory")
+                run(connection, f"DETACH {name}")
+            except duckdb.Error:
+                # what was committed is in the log, if not in the file yet
+                connection.close()
 
 
 def quoted(text: str) -> str:

@@ -18,6 +18,7 @@ from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.engine.duckdb_samples import read_samples
 from trafficdp.errors import DataError
 from trafficdp.model import ContributionBound, Grid, Period, SlotKind, SpeedUnit, StudyArea
+from trafficdp.store.statements import in_memory
 
 PERIOD = Period(date(2016, 11, 24), date(2016, 11, 25), "America/Chicago")
 START = (PERIOD.start_utc - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
@@ -74,6 +75,14 @@ def test_their_sums_are_those_of_the_reduction(vault, kind, monkeypatch) -> None
     assert len(found.value) == found.counts.count.sum()
     assert found.value.dtype == np.int64
     assert found.bound == BOUND
+
+
+def test_nothing_of_them_is_left_where_the_next_question_is_asked(vault) -> None:
+    insert(vault, random_rows(50))
+    read_samples(vault, GRID, BOUND, 2)
+    with in_memory() as found:
+        left = found.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
+    assert left == []
 
 
 def test_values_of_a_vehicle_in_a_bin_stand_in_the_order_of_time(vault) -> None:

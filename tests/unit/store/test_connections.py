@@ -10,7 +10,6 @@ import duckdb
 import pytest
 
 import trafficdp
-from trafficdp.engine import duckdb_binned
 from trafficdp.store import inspection, statements, vault
 from trafficdp.store.analyst import AnalystSession
 from trafficdp.store.statements import attached, connect
@@ -50,7 +49,7 @@ def test_no_connection_draws_a_bar(monkeypatch, city, tmp_path):
         return made
 
     monkeypatch.setattr(statements, "_idle", {})
-    for module in (vault, statements, inspection, duckdb_binned):
+    for module in (vault, statements, inspection):
         monkeypatch.setattr(module, "connect", noted)
     workspace = city.open()
     workspace.ingest([city.days[1]])
