@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from trafficdp.binning.cells import cells_of, parents_of
-from trafficdp.mechanisms.simulated.reference import Place, reference_skill
+from trafficdp.mechanisms.simulated.reference import ALIKE, Place, reference_skill
 from trafficdp.model import ContributionBound, SpeedUnit
 from trafficdp.privacy.loss import PICO, LossKind
+from trafficdp.simulation.city import CityModel, variations
 
 BOUND = ContributionBound(Fraction(30), Fraction(1, 100), SpeedUnit.METRES_PER_SECOND)
 AUSTIN = Place(7, 1.2**18)
@@ -54,6 +55,28 @@ def test_a_fleet_that_is_not_driven_whole_is_like_one_that_is(monkeypatch):
     whole = skill(LossKind.PURE, 1, 1_000)
     reference_skill.cache_clear()
     assert short.error.mean() == pytest.approx(whole.error.mean(), rel=0.25)
+
+
+@pytest.mark.parametrize(("kind", "power"), [(LossKind.PURE, 1), (LossKind.ZCDP, 2)])
+def test_twice_the_fleet_is_half_of_it_with_noise_of_half_the_size(kind, power, monkeypatch):
+    # noise of half the size costs twice the epsilon, and four times the rho
+    monkeypatch.setattr("trafficdp.mechanisms.simulated.reference.LEAST_VEHICLES", 1)
+    reference_skill.cache_clear()
+    place = Place(6, 1.2**12)
+    found, alike = skill(kind, 1, 1_000, place), skill(kind, 2**power, 500, place)
+    reference_skill.cache_clear()
+    assert found.error.tolist() == alike.error.tolist()
+    assert found.flat.tolist() == alike.flat.tolist()
+
+
+@pytest.mark.parametrize(("bins", "draws"), [(10**9, 2), (0, 1)])
+def test_where_bins_are_many_every_other_city_is_drawn_once(bins, draws, monkeypatch):
+    monkeypatch.setattr("trafficdp.mechanisms.simulated.reference.MANY_BINS", bins)
+    reference_skill.cache_clear()
+    found = skill(LossKind.PURE, 1, 100, Place(6, 1.2**12))
+    reference_skill.cache_clear()
+    cities = len(variations(CityModel())) - len(ALIKE)
+    assert len(found.error) == len(found.flat) == draws * (cities if draws == 2 else -(-cities // 2))
 
 
 def test_the_city_is_as_large_as_the_study_area():
