@@ -4,9 +4,11 @@ import os
 import signal
 import socket
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+import trafficdp
 from trafficdp._durable import open_regular, read_regular, require_regular
 from trafficdp.cli.main import run
 from trafficdp.config.file import load_config
@@ -121,3 +123,10 @@ def test_verify_and_doctor_wait_for_no_file(released, foreign, monkeypatch):
     with no_waiting():
         assert run(["--quiet", "verify", "r0001"]) in (4, 6)
         assert run(["--quiet", "doctor"]) == 6
+
+
+def test_the_database_waits_for_the_disk_as_it_does_where_nobody_sets_it():
+    # tests alone do without: see small_city.wait_for_no_disk
+    sources = [path for kind in ("*.py", "*.sql") for path in Path(trafficdp.__path__[0]).rglob(kind)]
+    assert len(sources) > 400
+    assert [path for path in sources if "fsync_mode" in path.read_text(encoding="utf-8")] == []
