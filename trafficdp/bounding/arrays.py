@@ -11,7 +11,6 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.model.counts import Counts
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 

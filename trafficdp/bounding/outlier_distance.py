@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 MOST_CENTRES = 4_096
 """Centres of a bin; a family on a coarser grid is as valid, only less sharp."""
 CHUNK = 4_000_000

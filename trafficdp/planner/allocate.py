@@ -23,7 +23,6 @@ from trafficdp.planner.choose import BLURRED, fit_mechanisms
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import LossKind
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 MOST_RECORDS = 3_000_000
 """Of more, "auto" tries only maps that are made of sums: others would hold every record in memory."""

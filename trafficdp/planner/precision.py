@@ -23,7 +23,6 @@ from fractions import Fraction
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
 from trafficdp.errors import UsageError, positive
 from trafficdp.model import ContributionBound, Counts, Grid, Statistic, parse_speed_unit
@@ -33,7 +32,6 @@ from trafficdp.planner.findings import MapOption
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import LARGEST_LOSS, LOSSES, PICO, Loss, LossKind
 
-FloatArray = npt.NDArray[np.float64]
 BY_LINE = 8
 """After so many guesses the search goes on by halving."""
 _HALF_WIDTH = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(?:(?!in every bin)(\D.*?))?\s*(\bin every bin)?\s*")

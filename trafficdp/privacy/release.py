@@ -24,8 +24,6 @@ from trafficdp.privacy.estimate import Estimate, IntervalKind
 if TYPE_CHECKING:
     import pandas as pd
 
-FloatArray = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class SlotFacts:

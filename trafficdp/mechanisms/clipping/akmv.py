@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from trafficdp.sensitive.values import Samples
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

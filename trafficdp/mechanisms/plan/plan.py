@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from trafficdp.sensitive.values import Samples
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 TOP = 1 << 50
 """Quantiles are whole numbers of a range's 2^-50."""
 OCTAVES = 32

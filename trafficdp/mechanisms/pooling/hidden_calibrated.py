@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from trafficdp.sensitive.values import Values
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 PAINTED = "every slot carries the number of its hexagon over the whole period: slots are not measured apart"
 COUNTS = (
     "numbers of vehicles and of records are noisy; their intervals are of the noise alone: a vehicle that is "

@@ -28,7 +28,6 @@ from trafficdp.simulation.speeds import simulated_truths
 from trafficdp.simulation.streets import Streets
 from trafficdp.simulation.traffic import Fleet, records_of
 
-FloatArray = npt.NDArray[np.float64]
 MOST_VEHICLES = 500
 DAYS = 3
 LEAST_VEHICLES = 5

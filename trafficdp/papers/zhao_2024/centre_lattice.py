@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 WIDER = 1 + 1e-9
 """Balls are searched a little wider than asked: a centre too many is still one of the lattice."""
 

@@ -19,7 +19,6 @@ from trafficdp.model import ContributionBound, Counts
 from trafficdp.planner.compare.local_search import exchange
 from trafficdp.planner.compare.suppression_program import Program, Solution, room
 
-IntArray = npt.NDArray[np.int64]
 TOLERANCE = 1e-6
 """How far HiGHS may be off a whole number; bounds are rounded with it, never past it."""
 
