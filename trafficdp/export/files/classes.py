@@ -92,9 +92,3 @@ WIDTH_COLOURS = ("#3f007d", "#6a51a3", "#807dba", "#a8a6cf", "#cbcbe3", "#efedf5
 """Six steps of purple, narrow to wide intervals."""
 WIDTHS = "ABCDEF"
 WIDTH_SHARES = tuple(Fraction(1, 2**power) for power in (6, 5, 4, 3, 2))
-
-
-def width_breaks(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -> tuple[float, ...]:
-    """Return five breaks of interval widths in ``unit``: 1/64 to 1/4 of the range, where hatching begins."""
-    largest = range_of(statistic, bound, unit)
-    return tuple(float(format(largest * float(share), ".3g")) for share in WIDTH_SHARES)

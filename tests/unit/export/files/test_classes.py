@@ -13,8 +13,8 @@ from trafficdp.export.files.classes import (
     hatch_limit,
     letters_of,
     range_of,
-    width_breaks,
 )
+from trafficdp.export.files.shown import shown_hatch_limit, shown_width_breaks
 from trafficdp.export.map.html_map import LOOKS
 from trafficdp.model import ContributionBound, SpeedUnit, Statistic
 
@@ -57,10 +57,10 @@ def test_letters_tell_class_hatching_and_what_has_no_class():
 @pytest.mark.parametrize("statistic", list(Statistic))
 @pytest.mark.parametrize("upper", [1, 30, 300])
 def test_widths_have_six_rising_classes_the_last_of_which_is_hatched(statistic, upper):
-    breaks = width_breaks(statistic, bound(upper), MS)
+    breaks = shown_width_breaks(statistic, bound(upper), MS)
     assert len(breaks) == len(WIDTH_COLOURS) - 1
     assert all(low < high for low, high in pairwise(breaks))
-    assert breaks[-1] == hatch_limit(statistic, bound(upper), MS)
+    assert breaks[-1] == shown_hatch_limit(statistic, bound(upper), MS)
 
 
 def lightness(colour):
