@@ -138,10 +138,19 @@ def attached(
     Opened by its path, a file that this process has open already would be seen as it was before a swap.
     """
     require_regular(path)
+    refusal = None
     with in_memory(spill, **options) as connection:
         run(connection, f"ATTACH {quoted(str(path.absolute()))} AS {name} ({option})")
         run(connection, f"USE {name}")
-        yield connection
+        try:
+            yield connection
+        except TrafficdpError as error:
+            if isinstance(error.__cause__, duckdb.Error):
+                raise
+            # a command that is refused leaves DuckDB as sound as it was
+            refusal = error
+            with suppress(duckdb.Error):
+                connection.rollback()
         with owner_only():
             try:
                 run(connection, "USE memory")
@@ -149,6 +158,8 @@ def attached(
             except duckdb.Error:
                 # what was committed is in the log, if not in the file yet
                 connection.close()
+    if refusal is not None:
+        raise refusal
 
 
 def quoted(text: str) -> str:

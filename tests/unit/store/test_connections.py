@@ -10,9 +10,10 @@ import duckdb
 import pytest
 
 import trafficdp
+from trafficdp.errors import StoreUnavailableError, UsageError
 from trafficdp.store import inspection, statements, vault
 from trafficdp.store.analyst import AnalystSession
-from trafficdp.store.statements import attached, connect
+from trafficdp.store.statements import attached, connect, store_failures
 from trafficdp.store.vault import Vault
 
 SETTING = "SELECT current_setting('enable_progress_bar')"
@@ -78,6 +79,33 @@ def test_one_duckdb_serves_file_after_file_but_never_two_at_once_and_none_after_
     with pytest.raises(duckdb.CatalogException), used("first") as failed:
         failed.execute("BEGIN; FROM numbers")
     with used("first") as other:
+        assert other is not failed
+
+
+def test_whoever_is_refused_leaves_nothing_but_duckdb_itself(tmp_path):
+    def used(option="READ_WRITE"):
+        return attached(tmp_path / "it", "it", option)
+
+    seen = []
+
+    def refused():
+        with used() as first:
+            seen.append(first)
+            first.execute("CREATE TABLE kept AS FROM range(3)")
+            first.begin()
+            first.execute("CREATE TABLE lost AS FROM range(3)")
+            raise UsageError("no")
+
+    with pytest.raises(UsageError, match="no"):
+        refused()
+    with used("READ_ONLY") as again:
+        assert [again] == seen
+        assert again.execute("SELECT table_name FROM duckdb_tables()").fetchall() == [("kept",)]
+        again.begin()
+        again.rollback()
+    with pytest.raises(StoreUnavailableError), used() as failed, store_failures("asking"):
+        failed.execute("FROM nowhere")
+    with used() as other:
         assert other is not failed
 
 
