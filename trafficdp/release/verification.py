@@ -115,11 +115,16 @@ class _ExaminedRelease(Examined):
 
     def _data_version(self) -> str | None:
         vault, pinned = self._curator.vault, self._specification
-        if name_of_version(vault, pinned.ingest_id) != pinned.data_version:
+        if self._data_now != pinned.data_version:
             return self._forgotten() or "other data than was charged"
         if history_of(vault, pinned.ingest_id) != stated_history(vault, pinned.ingest_id):
             return "other files, or another number of records, than were ingested"
         return None
+
+    @cached_property
+    def _data_now(self) -> str | None:
+        """The name that the vault's data has now, up to the last file that was charged for."""
+        return name_of_version(self._curator.vault, self._specification.ingest_id)
 
     def _manifest_valid(self) -> str | None:
         validate_manifest(self._manifest())
@@ -191,8 +196,7 @@ class _ExaminedRelease(Examined):
 
     def _forgotten(self) -> str | None:
         """Why the losses cannot be recomputed, where vehicles left the data that was charged."""
-        name = name_of_version(self._curator.vault, self._specification.ingest_id)
-        if name == self._specification.data_version:
+        if self._data_now == self._specification.data_version:
             return None
         return forgotten_since(self._ledger, self._charge.sequence)
 
