@@ -16,6 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from itertools import islice
@@ -108,8 +109,17 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _app(arguments: list[str]) -> typer.Typer:
+def _application(arguments: list[str]) -> Callable[..., int | None]:
     """Return the application; only commands that ``arguments`` name are imported, for speed."""
+    typed = (
+        {*arguments, *os.environ.get("COMP_WORDS", "").split()} if _COMPLETING in os.environ else {*arguments}
+    )
+    return _made_of(tuple(function_of(name) if name in typed else _never_called for name in COMMANDS))
+
+
+@cache
+def _made_of(functions: tuple[Callable[..., None], ...]) -> Callable[..., int | None]:
+    """Return the application in which each of COMMANDS is one of ``functions``: the same for the same."""
     app = typer.Typer(
         name="trafficdp",
         help="Turn vehicle records into a private map of mean speed and its variance.",
@@ -124,13 +134,9 @@ def _app(arguments: list[str]) -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback()(options)
-    typed = (
-        {*arguments, *os.environ.get("COMP_WORDS", "").split()} if _COMPLETING in os.environ else {*arguments}
-    )
-    for name, short_help in COMMANDS.items():
-        function = function_of(name) if name in typed else _never_called
+    for (name, short_help), function in zip(COMMANDS.items(), functions, strict=True):
         app.command(name, short_help=short_help)(function)
-    return app
+    return get_command(app)
 
 
 def _globals_first(arguments: list[str]) -> list[str]:
@@ -174,7 +180,7 @@ def run(arguments: list[str]) -> int:
     with _interrupts() as interrupted:
         try:
             arguments = _globals_first(arguments)
-            code = get_command(_app(arguments))(arguments, prog_name="trafficdp", standalone_mode=False)
+            code = _application(arguments)(arguments, prog_name="trafficdp", standalone_mode=False)
             _flush()
             # typer turns Ctrl-C into an exit code of its own
             return _interrupted(output) if code == INTERRUPTED else int(code or 0)
