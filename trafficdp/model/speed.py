@@ -12,6 +12,7 @@ from datetime import date
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 from types import MappingProxyType
 
 from trafficdp.errors import ConfigError
@@ -133,7 +134,7 @@ class SourceDeclaration:
         return (self.columns[ours],) if ours in self.columns else usual
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ContributionBound:
     """Speeds are clipped to [0, ``upper``] and then rounded to multiples of ``step``.
 
@@ -170,7 +171,7 @@ class ContributionBound:
                 todo="choose a larger speed_step",
             )
 
-    @property
+    @cached_property
     def steps(self) -> int:
         """U as a number of steps: the largest integer a clipped value can be."""
         return int(self.upper / self.step)
