@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,8 @@ HEADER = "bus,at,lat,lng,v"
 FIXES, VEHICLES = 3, 800
 
 
-def _feed(day: str) -> list[str]:
+@cache
+def _feed(day: str) -> tuple[str, ...]:
     """Rows of buses that drive north and back; their speeds agree with the distance they cover."""
     rows = []
     metres_a_degree = np.pi / 180 * 6371008.8
@@ -36,7 +38,7 @@ def _feed(day: str) -> list[str]:
             latitude = 48.18 + away[step] / metres_a_degree
             longitude = 16.30 + 0.005 * (bus % 20)
             rows.append(f"W-{bus:04d},{at}Z,{latitude:.7f},{longitude:.7f},{speed:.2f}")
-    return rows
+    return tuple(rows)
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,8 @@ class City:
 
 @pytest.fixture(scope="session")
 def feed():
-    """``feed(day)``: rows of one day."""
-    return _feed
+    """``feed(day)``: rows of one day, a list of one's own."""
+    return lambda day: [*_feed(day)]
 
 
 @pytest.fixture(scope="session")

@@ -131,7 +131,7 @@ class Partition:
         users = self._items.user[row]
         more = (self.size[block] + 2) / 2 * self._items.cost[row]
         more[:known] -= (self.size[block] + 1) / 2 * self._items.cost[self._row[block]]
-        return float(np.sum(self._weights(self.load[users] + more) - self.weight[users]))
+        return float((self._weights(self.load[users] + more) - self.weight[users]).sum())
 
     def _joined(self, block: int, entries: IntArray) -> tuple[IntArray, int]:
         """The row of ``block`` with the item's entries in it; users of the old row come first, in order."""
