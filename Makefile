@@ -5,9 +5,9 @@ VENV := .venv
 RUN := $(VENV)/bin
 # Compiled modules are kept, whatever the machine asks: tests start hundreds of processes that import them.
 export PYTHONDONTWRITEBYTECODE :=
-# Large arrays are given back to the heap and not to the system, which would clear their pages each time.
-export MALLOC_MMAP_THRESHOLD_ := 33554432
-export MALLOC_TRIM_THRESHOLD_ := 536870912
+# Tests give large arrays back to the heap and not to the system, which would clear their pages each time.
+fast test prove: export MALLOC_MMAP_THRESHOLD_ := 33554432
+fast test prove: export MALLOC_TRIM_THRESHOLD_ := 536870912
 
 .PHONY: demo fast test prove spark check bench accuracy audit mutants accountings continual scale docs clean
 
