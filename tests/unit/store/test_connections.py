@@ -35,8 +35,11 @@ def test_a_connection_is_opened_in_one_place_and_in_the_analysts_process():
     found = set()
     for path in Path(trafficdp.__path__[0]).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            name = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
-            if name == "duckdb.connect":
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr == "connect"
+                and ast.unparse(node) == "duckdb.connect"
+            ):
                 found.add(path.name)
     assert found == {"statements.py", "analyst_worker.py"}
 
