@@ -74,22 +74,19 @@ class Vault:
             )
         half_made = folder / _UNFINISHED.replace("*", store_id)
         with store_failures("making the store"):
-            with owner_only():
-                connection = connect(str(half_made.absolute()))
-                try:
-                    connection.begin()
-                    run(connection, script("tables/vault"))
-                    facts = {
-                        "schema_version": SCHEMA_VERSION,
-                        "key_fingerprint": key_fingerprint,
-                        "store_id": store_id,
-                    }
-                    for fact in facts.items():
-                        run(connection, "INSERT INTO meta VALUES (?, ?)", fact)
-                    connection.commit()
-                    run(connection, "CHECKPOINT")
-                finally:
-                    connection.close()
+            using = attached(half_made, "vault", "READ_WRITE", memory_limit=MEMORY_LIMIT)
+            with owner_only(), using as connection:
+                connection.begin()
+                run(connection, script("tables/vault"))
+                facts = {
+                    "schema_version": SCHEMA_VERSION,
+                    "key_fingerprint": key_fingerprint,
+                    "store_id": store_id,
+                }
+                for fact in facts.items():
+                    run(connection, "INSERT INTO meta VALUES (?, ?)", fact)
+                connection.commit()
+                run(connection, "CHECKPOINT")
             half_made.chmod(0o600)
             ready()
             os.replace(half_made, path)

@@ -60,7 +60,7 @@ def test_no_connection_draws_a_bar(monkeypatch, city, tmp_path):
     workspace.release(again=True, force=True)
     with Vault.open(city.store) as opened:
         seen += opened.connection.execute(SETTING).fetchall()
-    assert len(seen) >= 4
+    assert len(seen) >= 3
     assert set(seen) == {(False,)}
     with AnalystSession.open(city.released) as session:
         assert session.run(SETTING).to_pydict() == {"current_setting('enable_progress_bar')": [False]}
