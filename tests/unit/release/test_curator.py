@@ -290,8 +290,9 @@ def test_the_second_price_is_of_every_bin_that_is_published(monkeypatch, counts_
     counts, priced = counts_of([[1, 1, 0], [1, 0, 0], [1, 1, 1]]), []
     frozen = SimpleNamespace(keeps=lambda counts: counts.users_per_bin >= 2)
     monkeypatch.setattr(curator, "Specification", SimpleNamespace(from_json=lambda text: frozen))
-    steps_of = lambda frozen, kept: SimpleNamespace(steps=kept.users_per_bin.tolist)  # noqa: E731
-    monkeypatch.setattr(curator, "_calibrated", steps_of)
+    monkeypatch.setattr(
+        curator, "_calibrated", lambda frozen, kept: SimpleNamespace(steps=kept.users_per_bin.tolist)
+    )
     monkeypatch.setattr(curator, "check_steps", lambda steps, loss: priced.append((steps, loss)))
     curator._require_covered("frozen", counts, "loss")
     assert priced == [([2, 3], "loss")]

@@ -171,7 +171,7 @@ def compare(
     from trafficdp.workspace import open_workspace
 
     settings: Settings = context.obj
-    workspace = open_workspace(**settings.city())
+    workspace = open_workspace(**settings.opening())
     with settings.output.spinner("comparing from public facts"):
         plan = workspace.plan(loss_asked(epsilon, rho), suggestions=False)
         if plan.allocation.fleets:

@@ -30,6 +30,6 @@ def export(
 
     settings: Settings = context.obj
     to = to or format_of(out)
-    open_workspace(**settings.city()).export(release, to, out)
+    open_workspace(**settings.opening()).export(release, to, out)
     settings.output.say(f"wrote {shorten(out)}")
     settings.output.result({"release": release, "format": to, "file": str(out), "bytes": out.stat().st_size})

@@ -40,7 +40,7 @@ def forget(
             "the identifiers cannot be read", got="bytes that are not UTF-8", expected="text, one a line"
         ) from None
     with output.spinner("writing the vault anew"):
-        found = open_workspace(**settings.city()).forget(lines)
+        found = open_workspace(**settings.opening()).forget(lines)
     if found.vehicles:
         vehicles = "vehicle" if found.vehicles == 1 else "vehicles"
         output.say(

@@ -53,7 +53,7 @@ def ingest(
     settings: Settings = context.obj
     output = settings.output
     with output.bars() as bars:
-        workspace = open_workspace(**settings.city(bars))
+        workspace = open_workspace(**settings.opening(bars))
         asked: str | Spark = Spark(into, key_mount) if engine == "spark" else engine
         if engine == "duckdb":
             for file in files:

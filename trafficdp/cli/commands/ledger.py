@@ -82,7 +82,7 @@ def ledger(context: typer.Context) -> None:
     from trafficdp.workspace import open_workspace
 
     settings: Settings = context.obj
-    workspace = open_workspace(**settings.city())
+    workspace = open_workspace(**settings.opening())
     rows, totals = workspace.ledger(), workspace.status()
     named = any("analyst" in row.facts for row in rows)
     zone = workspace.config.grid.period.time_zone

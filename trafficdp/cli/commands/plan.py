@@ -67,7 +67,7 @@ def plan(
 
     settings: Settings = context.obj
     output = settings.output
-    workspace = open_workspace(**settings.city()).with_map(**asked.changes)
+    workspace = open_workspace(**settings.opening()).with_map(**asked.changes)
     kind = None if chart is None else checked_kind(chart.suffix.lower().removeprefix("."))
     config = workspace.config
     loss = asked.loss

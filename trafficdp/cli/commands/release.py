@@ -42,7 +42,7 @@ def release(
     from trafficdp.workspace import open_workspace
 
     settings: Settings = context.obj
-    workspace = open_workspace(**settings.city()).with_map(**asked.changes)
+    workspace = open_workspace(**settings.opening()).with_map(**asked.changes)
     if not yes and _somebody_is_there():
         noisy = workspace
         if allow_idealised_noise is not None:

@@ -12,7 +12,7 @@ def releases(context: typer.Context) -> None:
     from trafficdp.workspace import open_workspace
 
     settings: Settings = context.obj
-    workspace = open_workspace(**settings.city())
+    workspace = open_workspace(**settings.opening())
     found, quantity = workspace.releases(), workspace.config.kind.quantity
     zone = workspace.config.grid.period.time_zone
     settings.output.table(

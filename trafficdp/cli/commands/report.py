@@ -26,7 +26,7 @@ def report(
     from trafficdp.workspace import open_workspace
 
     settings: Settings = context.obj
-    open_workspace(**settings.city()).city_report(release, out, against=against)
+    open_workspace(**settings.opening()).city_report(release, out, against=against)
     settings.output.say(f"wrote {shorten(out)}")
     settings.output.result(
         {"release": release, "against": against, "file": str(out), "bytes": out.stat().st_size}

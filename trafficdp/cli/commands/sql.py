@@ -178,7 +178,7 @@ class _Asked:
                 todo="leave out --file, or ask the file something free",
             )
         with self.output.spinner("asking the vault"):
-            found = open_workspace(**self.settings.city()).ask(query, analyst=self.analyst)
+            found = open_workspace(**self.settings.opening()).ask(query, analyst=self.analyst)
         if isinstance(found, Explanation):
             return found.rows, {"charged": "0", "release": found.earlier}
         # what was released now is to be seen by the next query

@@ -39,7 +39,7 @@ def stream(
     from trafficdp.workspace import open_workspace
 
     settings: Settings = context.obj
-    output, workspace = settings.output, open_workspace(**settings.city())
+    output, workspace = settings.output, open_workspace(**settings.opening())
     live, zone = workspace.live(again=again), workspace.config.grid.period.time_zone
     shown = 0
     newest: list[Progress] = []

@@ -32,7 +32,7 @@ def verify(
         checks = (
             verify_public(_folder(settings, release))
             if public
-            else open_workspace(**settings.city()).verify(release)
+            else open_workspace(**settings.opening()).verify(release)
         )
     for check in checks:
         settings.output.say(
@@ -62,4 +62,4 @@ def _folder(settings: Settings, release: str) -> Path:
     from trafficdp.workspace import open_workspace
 
     named = Path(release)
-    return named if named.is_dir() else folder_of(open_workspace(**settings.city()).store, release)
+    return named if named.is_dir() else folder_of(open_workspace(**settings.opening()).store, release)

@@ -15,6 +15,6 @@ def withdraw(
     from trafficdp.workspace import open_workspace
 
     settings: Settings = context.obj
-    open_workspace(**settings.city()).withdraw(release)
+    open_workspace(**settings.opening()).withdraw(release)
     settings.output.say(f"withdrew {release}; its budget stays spent")
     settings.output.result({"release": release, "status": "withdrawn", "budget_given_back": False})

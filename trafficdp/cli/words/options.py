@@ -284,7 +284,7 @@ def shorten(path: Path) -> str:
         return str(path)
 
 
-class City(TypedDict):
+class Opening(TypedDict):
     """What ``trafficdp.workspace.open_workspace`` takes."""
 
     config: Path
@@ -310,10 +310,10 @@ class Settings:
     wait: float
     output: Output
 
-    def city(self, bars: Progress | None = None) -> City:
+    def opening(self, bars: Progress | None = None) -> Opening:
         """Return what ``open_workspace`` takes; with ``bars``, files are read under progress bars."""
         progress = None if bars is None else _bar_per_file(bars)
-        return City(config=self.config, store=self.store, wait=self.wait, progress=progress)
+        return Opening(config=self.config, store=self.store, wait=self.wait, progress=progress)
 
     def places(self) -> tuple[Config, Path, Path]:
         """Return the configuration, the folder of the store and its key file; nothing is opened."""
