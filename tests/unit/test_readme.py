@@ -152,8 +152,8 @@ def test_the_formats_that_the_guide_lists_are_those_that_export_writes(pages):
 
 
 def test_the_mechanisms_that_the_guide_calls_unenforced_are_those_of_the_registry(pages):
-    told = pages.section("docs/guides/which-mechanism.md", "What is only claimed")
-    (sentence,) = re.findall(r"So it is of (.*?);", told)
+    told = pages.section("docs/guides/which-mechanism.md", "Proved on paper only")
+    (sentence,) = re.findall(r"So it is for (.*?);", told)
     patterns = re.findall(r"`([a-z_*]+)`", sentence)
     found = [{each.name for each in MECHANISMS if fnmatch(each.name, pattern)} for pattern in patterns]
     assert all(found)
@@ -230,7 +230,7 @@ def _text(number):
 @pytest.mark.real
 @pytest.mark.xdist_group("readme")
 def test_the_accountings_of_the_readme_is_the_accountings_of_austin(austin, pages):
-    found = pages.rows(pages.section(pages.README, "What counting buys"))
+    found = pages.rows(pages.section(pages.README, "How the loss is added up"))
     table = {row[0].strip("`"): row[2:] for row in found}
     accountings = [accounting["accounting"] for accounting in austin.facts[7]["accountings"]]
     for position, accounting in enumerate(accountings):
@@ -299,7 +299,7 @@ def test_the_figures_of_hexagons_to_be_averaged_are_those_of_austin(austin, page
 @pytest.mark.real
 @pytest.mark.xdist_group("readme")
 def test_every_other_number_of_which_epsilon_is_recomputed(austin, pages):
-    whole = pages.section(pages.README, "What counting buys") + pages.guide("choosing-epsilon")
+    whole = pages.section(pages.README, "How the loss is added up") + pages.guide("choosing-epsilon")
     prose = "\n".join(line for line in whole.splitlines() if not line.startswith("|"))
     prose = re.sub(r"`[^`]*`", "", prose)
     config, facts = austin.city.config, austin.facts[7]
