@@ -42,7 +42,7 @@ def test_the_guide_says_of_the_curves_what_they_hold(error, pages):
     said = " ".join(pages.section("docs/guides/which-mechanism.md", "How far off maps are").split())
     day = [error["epsilon", 4, name] for name in ("partial_pooling", *BY_EPSILON[0::2], "baseline")]
     assert (
-        f"partial pooling is {day[0]:.2f} m/s off on average, one number for the city {day[1]:.2f}, "
+        f"partial pooling is {day[0]:.2f} m/s off on average, one city-wide average {day[1]:.2f}, "
         f"worst-case clipping {day[2]:.2f} and Laplace and block noise {day[3]:.2f}"
     ) in said
     least, most = ({name: error["vehicles", at, name] for name in BY_FLEET} for at in (100, 100_000))
@@ -50,7 +50,7 @@ def test_the_guide_says_of_the_curves_what_they_hold(error, pages):
         f"partial pooling is {least['partial_pooling']:.2f} m/s off with 100 vehicles and "
         f"{most['partial_pooling']:.2f} with 100,000; where nothing about a vehicle is public (delta 10⁻⁶) "
         f"{least['hidden']:.2f} and {most['hidden']:.2f}; "
-        f"one number {least['flat']:.2f} and {most['flat']:.2f}"
+        f"the city-wide average {least['flat']:.2f} and {most['flat']:.2f}"
     ) in said
 
 

@@ -112,10 +112,9 @@ def test_no_noise_at_all_is_found_in_a_dozen_numbers():
 )
 def test_the_power_is_what_is_said(pages, factor, half, nearly_always):
     if factor == 0.5:
-        said = f"found with probability 0.5 in {half} numbers and 0.99 in {nearly_always}"
-        assert said in pages.guide("store")
+        assert f"| noise half as large | {half} numbers | {nearly_always} |" in pages.guide("store")
     if factor == 2.0:
-        assert f"at twice its scale in {half} and {nearly_always}" in pages.guide("store")
+        assert f"| a choice at twice its scale | {half} choices | {nearly_always} |" in pages.guide("store")
     assert found_with(half, factor) >= 0.5 > found_with(half - 1, factor)
     assert found_with(nearly_always, factor) >= 0.99 > found_with(nearly_always - 1, factor)
     assert found_with(0, factor) == 0
@@ -245,7 +244,7 @@ def test_uniform_numbers_out_of_range_are_found_and_the_ends_are_not():
 
 def test_the_power_of_uniform_numbers_is_what_is_said(pages):
     half, nearly_always = 126, 196
-    assert f"found with probability 0.5 in {half} numbers and 0.99 in {nearly_always}" in pages.guide("store")
+    assert f"range only | {half} numbers | {nearly_always} |" in pages.guide("store")
     assert half_found_with(half) >= 0.5 > half_found_with(half - 1)
     assert half_found_with(nearly_always) >= 0.99 > half_found_with(nearly_always - 1)
     assert half_found_with(0) == 0 < half_found_with(9) < 1e-6
