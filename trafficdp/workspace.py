@@ -131,8 +131,10 @@ class Workspace:
         strict_units: bool = False,
         engine: str | Spark = "duckdb",
     ) -> list[IngestedFile]:
-        """Read records into the vault, all or none; a file that is there already changes nothing.
+        """Read records into the vault, all or none. The data gets a new name, whatever was read.
 
+        A record whose vehicle and instant are there already is left out, so of a file that was read before
+        all of them.
         ``given``: a path, a frame or a list of them. A frame is one of pandas, polars or Arrow, a DuckDB
         relation, or a GeoDataFrame of points in any reference system. ``source`` names the [[source]] that
         says what its columns mean; without it a path is read by the first whose pattern fits, a frame by the

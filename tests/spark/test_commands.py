@@ -75,18 +75,19 @@ def test_the_command_reduces_and_imports(
     code, said = command(cluster_city, *arguments)
     assert code == 0
     (told,) = json.loads(said)["files"]
-    assert (told["rows_in"], told["new"], told["already_there"]) == (274, 274, False)
+    assert (told["rows_in"], told["new"], told["read_before"]) == (274, 274, False)
     agree(contributions_of, cluster_city, files_city)
-    before = cluster_city.dump()
+    rows = "SELECT * FROM imported ORDER BY ALL"
+    before = cluster_city.sql(rows)
     code, said = command(cluster_city, *arguments)
     assert code == 0
-    assert [each["already_there"] for each in json.loads(said)["files"]] == [True]
-    assert cluster_city.dump() == before
+    assert [each["read_before"] for each in json.loads(said)["files"]] == [True]
+    assert cluster_city.sql(rows) == before
     # another machine's copy of the jobs is the same import
     moved = shutil.copytree(tmp_path / "jobs", tmp_path / "copied")
     code, said = command(cluster_city, "ingest", "--engine", "reduced", moved)
     assert code == 0
-    assert cluster_city.dump() == before
+    assert cluster_city.sql(rows) == before
 
 
 def test_a_command_without_such_a_file_changes_nothing(spark, cluster_city, command):
@@ -114,11 +115,12 @@ def test_an_import_that_failed_is_repeated(spark, tmp_path, files_city, cluster_
             cluster_city.open().ingest(tmp_path / "jobs", engine="reduced")
         assert cluster_city.dump() == before
         part.write_bytes(whole)
-    assert [each.already_there for each in _imported(cluster_city, tmp_path)] == [False, False]
+    assert [each.read_before for each in _imported(cluster_city, tmp_path)] == [False, False]
     agree(contributions_of, cluster_city, files_city)
-    after = cluster_city.dump()
-    assert [each.already_there for each in _imported(cluster_city, tmp_path)] == [True, True]
-    assert cluster_city.dump() == after
+    rows = "SELECT * FROM imported ORDER BY ALL"
+    after = cluster_city.sql(rows)
+    assert [each.read_before for each in _imported(cluster_city, tmp_path)] == [True, True]
+    assert cluster_city.sql(rows) == after
 
 
 def _at(city, folder):

@@ -131,7 +131,7 @@ def test_a_late_file_and_a_repeated_job_count_nothing_twice(spark, tmp_path, twi
     # the same rows under another name: every one is known, so nothing is added
     done = cluster.ingest(paths, engine=Spark(session=spark))
     assert [each.added for each in done] == [0, 0, 0]
-    assert [each.already_there for each in done] == [True, True, False]
+    assert [each.read_before for each in done] == [True, True, False]
     equal(contributions_of(files), contributions_of(cluster))
 
 

@@ -163,7 +163,7 @@ def test_a_path_as_text_a_frame_and_a_list_are_one_ingest(city, tmp_path):
     assert found.samples_per_bin.tolist() == expected.samples_per_bin.tolist()
     assert found.users_per_bin.tolist() == expected.users_per_bin.tolist()
     (again,) = frames.ingest(pd.read_csv(second))
-    assert (again.already_there, again.added, again.file) == (True, 0, "pandas.DataFrame")
+    assert (again.read_before, again.added, again.file) == (True, 0, "pandas.DataFrame")
 
 
 def test_a_frame_of_several_sources_must_be_told_apart(city):

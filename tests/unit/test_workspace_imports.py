@@ -88,7 +88,7 @@ def test_imported_contributions_are_those_of_the_files_and_a_map_of_them_verifie
     folder = write_job(tmp_path / "jobs", files_city, "one", share=(0, 2))
     write_job(folder, files_city, "two", after=["one"], share=(1, 2))
     done = cluster_city.open().ingest(folder, engine="reduced")
-    assert [each.already_there for each in done] == [False, False]
+    assert [each.read_before for each in done] == [False, False]
     assert rows_of(cluster_city) == rows_of(files_city)
     status, expected = cluster_city.open().status(), files_city.open().status()
     assert (status.records, status.vehicles) == (expected.records, expected.vehicles)
@@ -96,13 +96,20 @@ def test_imported_contributions_are_those_of_the_files_and_a_map_of_them_verifie
     assert all(check.passed for check in cluster_city.open().verify(release.id))
 
 
-def test_importing_twice_changes_nothing(tmp_path, files_city, cluster_city):
-    folder = write_job(tmp_path / "jobs", files_city, "one")
-    cluster_city.open().ingest(folder, engine="reduced")
-    before = cluster_city.dump()
-    (again,) = cluster_city.open().ingest(folder / "one", engine="reduced")
-    assert again.already_there
-    assert cluster_city.dump() == before
+def test_importing_twice_renames_the_data_and_counts_nothing_twice(tmp_path, files_city, cluster_city):
+    folder = write_job(tmp_path / "jobs", files_city, "one", share=(0, 2))
+    write_job(folder, files_city, "two", after=["one"], share=(1, 2))
+    workspace = cluster_city.open()
+    names = []
+    for path, before in ((folder / "one", [False]), (folder, [True, False]), (folder, [True, True])):
+        done = workspace.ingest(path, engine="reduced")
+        assert [each.read_before for each in done] == before
+        assert [each.added > 0 for each in done] == [not each for each in before]
+        names.append(workspace.status().data_version)
+    assert len({*names}) == 3
+    assert rows_of(cluster_city) == rows_of(files_city)
+    release = workspace.release(force=True)
+    assert all(check.passed for check in workspace.verify(release.id))
 
 
 @pytest.mark.parametrize("spoil", ["missing", "truncated", "other rows", "other sum"])

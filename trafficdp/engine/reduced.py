@@ -50,7 +50,7 @@ class Spark:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file that was read: what tells it from others without reading it again."""
+    """A file that was read: address and time of change tell it from others without reading it again."""
 
     name: str
     size: int

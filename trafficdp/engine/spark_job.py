@@ -69,8 +69,8 @@ def reduce_files(session: SparkSession, uris: Sequence[str], work: Work) -> str 
     """Reduce files that Spark can reach into a new folder of ``work.into``; return it, or None.
 
     Names may be patterns; order is that of ``uris``, then of names. Files that an earlier job has read, by
-    name, size and time of change, are passed over; None when all were. Parquet is read by Spark, in parts; a
-    file of another format as a whole, in one task, by the reader of one machine.
+    name and time of change, are passed over; None when all were. What they hold decides nothing. Parquet is
+    read by Spark, in parts; a file of another format as a whole, in one task, by the reader of one machine.
 
     Raises DataError for what cannot be read as declared, UsageError for a session without encryption whose
     executors have no key.
@@ -78,8 +78,8 @@ def reduce_files(session: SparkSession, uris: Sequence[str], work: Work) -> str 
     with failures():
         files = Folder(session, work.into).files(uris)
         earlier = _earlier(session, work)
-        known = {each for manifest in earlier.values() for each in manifest.files}
-        new = {uri: each for uri, each in files.items() if each not in known}
+        known = {(each.name, each.modified) for manifest in earlier.values() for each in manifest.files}
+        new = {uri: each for uri, each in files.items() if (each.name, each.modified) not in known}
         if not new:
             return None
         if work.reduction.source.format == "parquet":

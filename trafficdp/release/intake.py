@@ -1,4 +1,9 @@
-"""Files and frames into the vault, and what a cluster made of records: all of a call or none."""
+"""Files and frames into the vault, and what a cluster made of records: all of a call or none.
+
+Every ingest is an act: it gives the data a new name, whatever the files hold, also where they were read
+before or hold nothing. The next question then costs what it costs of new data. What became of the rows is
+for the curator's eyes.
+"""
 
 from __future__ import annotations
 
@@ -99,8 +104,9 @@ class Cluster:
     def import_jobs(self, vault: Vault, folder: Path) -> list[IngestedFile]:
         """Take the jobs of ``folder``, one or all of a city's, into an open ``vault``: all or none.
 
-        What is here changes nothing. Raises DataError for a folder that is not whole, UsageError for jobs
-        that took no account of others that are here, StoreKeyError for another key.
+        A job that is here adds nothing; the data gets a new name all the same. Raises DataError for a folder
+        that is not whole, UsageError for jobs that took no account of others that are here, StoreKeyError for
+        another key.
         """
         jobs = finished_jobs(folder)
         vault.check_key(VehicleKey.load(self.key_file).fingerprint)
@@ -109,8 +115,10 @@ class Cluster:
             loss_kind.pin_kind(vault, self.config.policy.kind)
             before = vault_fixes.data_version(vault).ingest_id
             done = [_imported(vault, self.config, path, manifest) for path, manifest in jobs]
-            if not all(each.already_there for each in done):
-                audit(vault, before)
+            if all(each.read_before for each in done):
+                # to import what is here is an act too, and gives the data a new name
+                add_import(vault, jobs[-1][1].key, None, _facts(jobs[-1][1]), ())
+            audit(vault, before)
             return done
 
 
@@ -125,20 +133,23 @@ def _imported(vault: Vault, config: Config, folder: Path, manifest: Manifest) ->
     if manifest.area != config.grid.area.hash:
         raise DataError("these contributions are of another study area", got=str(folder))
     if not missing_jobs(vault, manifest.key, manifest.job, manifest.after):
-        return IngestedFile(report, report.file, 0, already_there=True)
+        return IngestedFile(report, report.file, 0, read_before=True, declared_otherwise=False)
     require_kept_rows(report, choose_source(folder, config.sources, manifest.source), config.relation)
-    facts = vault_fixes.FileFacts(
-        name=report.file,
+    added = add_import(vault, manifest.key, manifest.job, _facts(manifest), batches(folder, manifest))
+    if added != manifest.fixes:
+        raise DataError(f"the contributions of {folder.name} are not those of its manifest")
+    return IngestedFile(report, report.file, added, read_before=False, declared_otherwise=False)
+
+
+def _facts(manifest: Manifest) -> vault_fixes.FileFacts:
+    return vault_fixes.FileFacts(
+        name=manifest.report.file,
         digest=manifest.job,
         source=manifest.source,
         declaration=manifest.declaration,
         strict_units=False,
-        report=report.to_json(),
+        report=manifest.report.to_json(),
     )
-    added = add_import(vault, manifest.key, manifest.job, facts, batches(folder, manifest))
-    if added != manifest.fixes:
-        raise DataError(f"the contributions of {folder.name} are not those of its manifest")
-    return IngestedFile(report, report.file, added, already_there=False)
 
 
 Progress = Callable[[Path], AbstractContextManager[Callable[[int], None] | None]]
@@ -174,7 +185,7 @@ class Intake:
             before = vault_fixes.data_version(self.vault).ingest_id
             chosen = [(each, choose_source(each, self.config.sources, source)) for each in parts]
             done = [self._one(*each) for each in chosen]
-            if any(each.added for each in done):
+            if not self.dry_run:
                 audit(self.vault, before)
             return done
 
@@ -197,23 +208,21 @@ class Intake:
                 refused_for=self._refused_for,
                 scratch=self.vault.spill_folder / "ingest",
             )
-            there = vault_fixes.already_ingested(self.vault, reading.digest, declaration)
-            incoming = None if there or self.dry_run else vault_fixes.Incoming(self.vault)
+            before = vault_fixes.earlier_declarations(self.vault, reading.digest)
+            incoming = None if self.dry_run else vault_fixes.Incoming(self.vault)
             for fixes in reading.parts():
                 if incoming is not None:
                     incoming.add(fixes)
-        report, name = reading.report, reading.report.file
-        if there:
-            return IngestedFile(report, name, 0, already_there=True)
+        report, added = reading.report, 0
         require_kept_rows(report, source, self.config.relation)
-        if incoming is None:
-            return IngestedFile(report, name, 0, already_there=False)
-        facts = vault_fixes.FileFacts(
-            name=name,
-            digest=reading.digest,
-            source=source.name,
-            declaration=declaration,
-            strict_units=self.strict_units,
-            report=report.to_json(),
-        )
-        return IngestedFile(report, name, incoming.finish(facts), already_there=False)
+        if incoming is not None:
+            facts = vault_fixes.FileFacts(
+                name=report.file,
+                digest=reading.digest,
+                source=source.name,
+                declaration=declaration,
+                strict_units=self.strict_units,
+                report=report.to_json(),
+            )
+            added = incoming.finish(facts)
+        return IngestedFile(report, report.file, added, bool(before), bool(before - {declaration}))

@@ -33,12 +33,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IngestedFile:
-    """What became of one file: its report, how many records were new, and whether it was there before."""
+    """What became of one file: its report, and how many records were new. For the curator's eyes.
+
+    ``read_before``: a file of the same bytes was read before; ``declared_otherwise``: under another
+    declaration of its source.
+    """
 
     report: FileReport
     file: str
     added: int
-    already_there: bool
+    read_before: bool
+    declared_otherwise: bool
 
 
 @dataclass(frozen=True, repr=False)

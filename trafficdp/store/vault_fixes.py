@@ -1,7 +1,9 @@
-"""Fixes into the vault: vehicles numbered, nothing twice, every file remembered.
+"""Fixes into the vault: vehicles numbered, nothing twice, every reading of a file remembered.
 
-A state of the data has a random name, which is published, and a history, which is not: a hash that follows
-from the records would let whoever knows all but one of them find that one by trying.
+Every reading gives the data a new name, whatever the file holds and whether it was read before: what is
+published of the data, and what the next release costs, must not tell whether a file held anything new. The
+name is random. The history of the data is not, and is not published: a hash that follows from the records
+would let whoever knows all but one of them find that one by trying.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.errors import DataError
 from trafficdp.noise.token import new_token
 from trafficdp.privacy.ledger import canonical
 from trafficdp.store.statements import first, query, registered, run, script
@@ -80,21 +81,10 @@ def data_version(vault: Vault) -> DataVersion:
     return DataVersion(0, NO_DATA) if row is None else DataVersion(int(row[0]), str(row[1]))
 
 
-def already_ingested(vault: Vault, digest: str, declaration: str) -> bool:
-    """Return whether the file of this digest is in the vault.
-
-    Raises DataError when they were read under another declaration (another unit, say): what is in the
-    vault is never edited.
-    """
-    row = first(vault.connection, "SELECT declaration FROM ingests WHERE file_digest = ?", [digest])
-    if row is None:
-        return False
-    if str(row[0]) != declaration:
-        raise DataError(
-            "this file is in the store already, read under another declaration of its source",
-            todo="restore the declaration, or ingest everything into a new store",
-        )
-    return True
+def earlier_declarations(vault: Vault, digest: str) -> set[str]:
+    """Return the declarations under which files of these bytes were read before. For the curator's eyes."""
+    rows = run(vault.connection, "SELECT declaration FROM ingests WHERE file_digest = ?", [digest])
+    return {str(declaration) for (declaration,) in rows}
 
 
 def number_vehicles(vault: Vault, pseudonyms: pa.DictionaryArray) -> npt.NDArray[np.int64]:

@@ -56,11 +56,12 @@ def missing_jobs(vault: Vault, key: str, job: str, after: tuple[str, ...]) -> bo
 
 
 def add_import(
-    vault: Vault, key: str, job: str, file: vault_fixes.FileFacts, batches: Iterable[pa.RecordBatch]
+    vault: Vault, key: str, job: str | None, file: vault_fixes.FileFacts, batches: Iterable[pa.RecordBatch]
 ) -> int:
     """Take the rows of a job (inside the caller's transaction); return how many records they count.
 
-    ``batches`` hold vehicle (pseudonym), slot, cell (signed), fixes, total and total_of_squares.
+    ``job``: its name, None where it is here already and brings nothing. ``batches`` hold vehicle (pseudonym),
+    slot, cell (signed), fixes, total and total_of_squares.
     """
     incoming, added = vault_fixes.Incoming(vault), 0
     for batch in batches:
@@ -72,7 +73,8 @@ def add_import(
         with registered(vault.connection, "incoming_contributions", numbered):
             facts = {"cache_key": key, "ingest_id": incoming.ingest_id}
             run(vault.connection, script("statements/add_imported"), facts)
-    run(vault.connection, "INSERT INTO imports VALUES (?, ?, ?)", [incoming.ingest_id, job, key])
+    if job is not None:
+        run(vault.connection, "INSERT INTO imports VALUES (?, ?, ?)", [incoming.ingest_id, job, key])
     incoming.note(file, added)
     return added
 

@@ -373,14 +373,6 @@ def test_a_tampered_manifest_fails_to_verify_with_exit_4(released, command):
         assert command("verify", "r0001").code in (4, 6)
 
 
-def test_ingesting_a_file_again_changes_nothing(filled, command):
-    before = filled.dump()
-    result = command("ingest", "day1.csv.gz", "day2.csv.gz")
-    assert result.code == 0
-    assert result.out.count("in the store already, nothing changed") == 2
-    assert filled.dump() == before
-
-
 def test_a_dry_run_writes_nothing(empty, command):
     before = empty.dump()
     result = command("--json", "ingest", "--dry-run", "day1.csv.gz")

@@ -1,4 +1,4 @@
-"""Files into the vault: all or none, once, under one declaration."""
+"""Files into the vault: all or none; every reading is an act, no record comes in twice."""
 
 import hashlib
 import json
@@ -12,35 +12,47 @@ from trafficdp.store import vault_fixes
 from trafficdp.store.vault import Vault
 
 
-def test_reading_a_file_twice_changes_nothing(filled):
-    before = filled.dump()
-    (again,) = filled.open().ingest([filled.days[1]])
-    assert again.already_there
-    assert again.added == 0
-    assert filled.dump() == before
+def records(city):
+    return city.sql("SELECT * FROM fixes ORDER BY ALL")
 
 
-def test_the_same_bytes_under_another_name_change_nothing(filled):
-    before = filled.dump()
-    copy = filled.folder / "copy.csv"
+def test_every_reading_renames_the_data_and_brings_no_record_twice(filled):
+    """The same file, its bytes under another name, and a file of known records."""
+    header, *lines = filled.days[1].read_text(encoding="utf-8").splitlines()
+    copy, known = (filled.folder / f"{name}.csv" for name in ("copy", "known"))
     copy.write_bytes(filled.days[1].read_bytes())
-    (again,) = filled.open().ingest([copy])
-    assert again.already_there
-    assert filled.dump() == before
+    known.write_text("\n".join([header, *lines[:5]]) + "\n", encoding="utf-8")
+    before, names, workspace = records(filled), [filled.open().status().data_version], filled.open()
+    for path in (filled.days[1], copy, known):
+        (done,) = workspace.ingest([path])
+        assert (done.added, done.read_before) == (0, path in (filled.days[1], copy))
+        assert not done.declared_otherwise
+        names.append(workspace.status().data_version)
+    assert len({*names}) == 4
+    assert workspace.status().files == 4
+    assert records(filled) == before
 
 
-def test_a_file_named_twice_in_one_call_is_read_once(city):
+def test_a_file_named_twice_in_one_call_is_two_readings(city):
     first, second = city.open().ingest([city.days[1], city.days[1]])
-    assert (first.already_there, second.already_there) == (False, True)
-    assert city.open().status().files == 1
+    assert (first.read_before, second.read_before) == (False, True)
+    assert (first.added > 0, second.added) == (True, 0)
+    assert city.open().status().files == 2
 
 
-def test_the_same_file_under_another_declaration_is_bad_data(filled):
-    before = filled.dump()
-    with pytest.raises(DataError, match="another declaration") as caught:
-        filled.open(unit="m/s").ingest([filled.days[1]])
-    assert caught.value.exit_code == 4
-    assert filled.dump() == before
+def test_under_another_declaration_the_earlier_records_stay(filled):
+    before = records(filled)
+    (done,) = filled.open(unit="m/s").ingest([filled.days[1]])
+    assert (done.added, done.read_before, done.declared_otherwise) == (0, True, True)
+    assert records(filled) == before
+
+
+def test_a_reading_ends_what_the_same_question_costs_nothing(released):
+    workspace = released.open()
+    assert workspace.release(force=True).earlier
+    workspace.ingest([released.days[1]])
+    assert not workspace.release(force=True).earlier
+    assert workspace.release(force=True).earlier
 
 
 def test_a_second_file_that_fails_leaves_the_first_out(city):

@@ -47,7 +47,11 @@ def ingest(
         Path | None, typer.Option(metavar="<file>", help="Where Spark's executors find the key, a secret.")
     ] = None,
 ) -> None:
-    """Read files into the vault, all or none. Reading a file twice changes nothing."""
+    """Read files into the vault, all or none.
+
+    Every reading gives the data a new name, whatever the files hold, so the next release is charged. A
+    record whose vehicle and time are there already is left out.
+    """
     from trafficdp.workspace import open_workspace
 
     settings: Settings = context.obj
@@ -88,8 +92,9 @@ def ingest(
         )
     for each in done:
         _warn_about_unit(settings, each)
-        if each.already_there:
-            output.say(f"{each.file}: in the store already, nothing changed")
+        if each.read_before:
+            otherwise = ", under another declaration of its source" if each.declared_otherwise else ""
+            output.say(f"{each.file}: read before{otherwise}; the records of then stay as they are")
     if dry_run:
         output.say("dry run: nothing was written")
     output.result(
@@ -105,7 +110,8 @@ def ingest(
                     "rejected": dict(each.report.rejected),
                     "derived": each.report.derived,
                     "new": each.added,
-                    "already_there": each.already_there,
+                    "read_before": each.read_before,
+                    "declared_otherwise": each.declared_otherwise,
                     "units": [asdict(finding) for finding in each.report.lint],
                 }
                 for each in done

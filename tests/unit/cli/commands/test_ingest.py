@@ -119,11 +119,14 @@ def test_the_true_declaration_passes(empty, feed, command):
     assert unit["median_ratio"] == pytest.approx(1, abs=0.02)
 
 
-def test_a_file_read_under_another_declaration_is_refused(filled, refusal):
-    before = {name: held for name, held in filled.dump().items() if name != "trafficdp.toml"}
+def test_a_file_that_was_read_before_is_said_to_be(filled, command):
+    plain = command("ingest", "day1.csv.gz").out
+    assert "day1.csv.gz: read before; the records of then stay as they are\n" in plain
     filled.change('files = ["*.csv", "*.csv.gz"]', 'files = ["*.csv", "*.csv.gz"]\nsentinels = [255]')
-    assert "read under another declaration of its source" in refusal(4, "ingest", "day1.csv.gz")
-    assert {name: held for name, held in filled.dump().items() if name != "trafficdp.toml"} == before
+    result = command("--json", "ingest", "day1.csv.gz")
+    (told,) = result.json["files"]
+    assert (told["new"], told["read_before"], told["declared_otherwise"]) == (0, True, True)
+    assert "read before, under another declaration of its source;" in command("ingest", "day1.csv.gz").out
 
 
 def test_another_study_area_is_refused(filled, refusal):
@@ -153,7 +156,6 @@ def test_a_file_of_which_too_few_rows_are_kept_is_exit_4_and_registered_nowhere(
     assert empty.dump() == before
     assert command("ingest", half).code == 0
     empty.change("[[source]]", "[[source]]\nmin_kept = 0.51")
-    assert command("ingest", half).code == 0  # it is there already
     other = empty.write("other.csv", [f"W-2,2026-03-02T06:00:00Z,{lat},16.3,5" for lat in (48.2, 40.2)])
     assert "too few rows of other.csv can be kept" in refusal(4, "ingest", "--dry-run", other)
     again = empty.write("again.csv", ["W-1,2026-03-02T06:00:00Z,48.2,16.3,7"])

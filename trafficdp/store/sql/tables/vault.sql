@@ -11,10 +11,10 @@ CREATE TABLE vehicles ( -- One row a privacy unit. Plates are never stored.
     hmac       BLOB    NOT NULL UNIQUE -- HMAC-SHA256 of the normalised identifier under the key outside the store.
 );
 
-CREATE TABLE ingests ( -- One row a file read. For the curator only: reports lie outside the guarantee.
+CREATE TABLE ingests ( -- One row each time a file was read, also again or without a record. For the curator only: reports lie outside the guarantee.
     ingest_id    INTEGER     NOT NULL PRIMARY KEY, -- 1, 2, ... in order of reading.
     file_name    VARCHAR     NOT NULL, -- Name of the file, without its folder.
-    file_digest  VARCHAR     NOT NULL UNIQUE, -- Digest of the bytes of the file under the key outside the store: a file is read once.
+    file_digest  VARCHAR     NOT NULL, -- Digest of the bytes of the file under the key outside the store.
     source       VARCHAR     NOT NULL, -- Name of the declared source.
     declaration  VARCHAR     NOT NULL, -- JSON of the source declaration the file was read under.
     strict_units BOOLEAN     NOT NULL, -- Whether speeds that do not fit the declared unit would have refused the file.
