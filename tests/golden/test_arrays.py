@@ -5,12 +5,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from trafficdp.bounding.array_sensitivity import array_mean_sensitivity, total_variation_bias
-from trafficdp.bounding.best_fit import best_fit
-from trafficdp.bounding.count_cap import CountCap, argmax_cap, dropped_mean_bias, kept_counts, median_cap
+from trafficdp.bounding.arrays import (
+    CountCap,
+    argmax_cap,
+    array_mean_sensitivity,
+    best_fit,
+    dropped_mean_bias,
+    kept_counts,
+    median_cap,
+    total_variation_bias,
+    wrap_around,
+)
 from trafficdp.bounding.interval import Partition, levy_width
 from trafficdp.bounding.sensitivity import mean_sensitivity
-from trafficdp.bounding.wrap_around import wrap_around
 from trafficdp.noise.choice import probabilities
 
 SEVEN = [7, 5, 4, 3, 2, 2, 1]

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from trafficdp.bounding.huber_loss import huber_location, huber_point
-from trafficdp.bounding.outlier_distance import balanced_distance
+from trafficdp.bounding.huber import balanced_distance, huber_location, huber_point
 from trafficdp.bounding.smooth_sensitivity import (
     HuberShape,
     clean_smooth_sensitivity,

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from trafficdp.bounding.count_cap import dropped_variance_bias
+from trafficdp.bounding.arrays import dropped_variance_bias
 from trafficdp.bounding.sensitivity import mean_sensitivity
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise, largest_sensitivity
 from trafficdp.model import Statistic

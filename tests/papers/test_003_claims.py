@@ -12,11 +12,8 @@ import numpy as np
 import pytest
 
 import trafficdp
-from trafficdp.bounding.arrays import Arrays
-from trafficdp.bounding.best_fit import best_fit
-from trafficdp.bounding.count_cap import CountCap, argmax_cap, median_cap
+from trafficdp.bounding.arrays import Arrays, CountCap, argmax_cap, best_fit, median_cap, wrap_around
 from trafficdp.bounding.worst_case import exact_worst_error
-from trafficdp.bounding.wrap_around import wrap_around
 from trafficdp.mechanisms.arrays.array_means import ArrayLattice, ArrayMeans, Grouping
 from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Levy, Quantile, QuantileRule

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from trafficdp.audit.lower_bound import Draws, unmetered
 from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, one_bin
-from trafficdp.bounding.count_cap import CountCap
-from trafficdp.bounding.huber_loss import huber_location
+from trafficdp.bounding.arrays import CountCap
+from trafficdp.bounding.huber import huber_location
 from trafficdp.bounding.interval import Partition
 from trafficdp.bounding.smooth_sensitivity import HuberShape, smooth_sensitivity
 from trafficdp.mechanisms import sums

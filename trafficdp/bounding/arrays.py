@@ -1,13 +1,28 @@
-"""Samples of a bin grouped into arrays by public counts: which of whose samples stand in which array."""
+"""Samples of a bin in arrays: caps of counts, groupings, and what one vehicle can move.
+
+Samples of a bin grouped into arrays by public counts: which of whose samples stand in which array.
+
+How many samples of one user a bin takes: m_UB by the median or by the argmax rule; the pooled cap.
+
+What one user can do to a mean of array means, and how far that mean is from the sample mean.
+
+Estimator f = (1/K) sum_i P_[a,b](Abar_i), Abar_i the mean of the w_i samples in array i.
+
+BestFit: every user's capped samples into the fullest array with room (paper 003, section III-A).
+
+WrapAround: users' capped samples in a row, cut into full arrays (paper 003, section III-A).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.bounding.rank import rank_in_sorted
 from trafficdp.errors import UsageError
 from trafficdp.model.counts import Counts
 
@@ -79,3 +94,223 @@ def capped_counts(counts: Counts, capacity: IntArray) -> IntArray:
             "a cap on samples a user is out of range", expected="1 to the largest count of the bin"
         )
     return np.minimum(counts.count, capacity[counts.bin_index])
+
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class CountCap(StrEnum):
+    """How m_UB is chosen from the counts of a bin (paper 003, section III-A and equation (10))."""
+
+    MEDIAN = "median"
+    ARGMAX = "argmax"
+
+    def of(self, counts: Counts) -> IntArray:
+        """Return m_UB of every bin, shape (G,); always one of its counts."""
+        rule = median_cap if self is CountCap.MEDIAN else argmax_cap
+        return rule(counts)
+
+
+def median_cap(counts: Counts) -> IntArray:
+    """Return the ceil(L/2)-th largest count of every bin: at least half of the users reach it."""
+    order = descending(counts)
+    users = counts.users_per_bin
+    first = np.cumsum(users) - users
+    cap: IntArray = counts.count[order[first + (users + 1) // 2 - 1]]
+    return cap
+
+
+def argmax_cap(counts: Counts) -> IntArray:
+    """Return the maximiser over m of (sum_l min(m_l, m)) / sqrt(m) of every bin, the largest of equals.
+
+    Only the distinct counts need to be tried: between two consecutive ones the function is A/s + B s with
+    s = sqrt(m), A and B >= 0, which is convex in s and so largest at an end.
+    """
+    order = descending(counts)
+    bin_index = counts.bin_index[order]
+    count = counts.count[order]
+    users = counts.users_per_bin
+    first = np.cumsum(users) - users
+    up_to = np.cumsum(count)
+    all_in_bin = up_to[first + users - 1]
+    # users before and at this position give m each, those after it all they have
+    capped_sum = count * (rank_in_sorted(bin_index) + 1) + (all_in_bin[bin_index] - up_to)
+    score = capped_sum.astype(np.float64) ** 2 / count
+    best = np.maximum.reduceat(score, first)
+    place = np.where(score == best[bin_index], np.arange(len(order)), len(order))
+    cap: IntArray = count[np.minimum.reduceat(place, first)]
+    return cap
+
+
+def kept_counts(counts: Counts, capacity: IntArray) -> Counts:
+    """Return the counts after capping: every pair keeps its first min(m_l, m_UB) samples.
+
+    Raises UsageError unless 1 <= m_UB <= m* in every bin.
+    """
+    return Counts(
+        cell=counts.cell,
+        slot=counts.slot,
+        bin_index=counts.bin_index,
+        user_index=counts.user_index,
+        count=capped_counts(counts, capacity),
+        users=counts.users,
+    )
+
+
+def dropped_mean_bias(dropped: IntArray, samples: IntArray, upper: float) -> FloatArray:
+    """Return U D / N: the most the mean moves when D of N samples are dropped. Exact."""
+    return upper * dropped / samples
+
+
+def dropped_variance_bias(dropped: IntArray, samples: IntArray, upper: float) -> FloatArray:
+    """Return U^2 j (N - j) / N^2, j = min(D, floor(N/2)): the same for the variance. Exact.
+
+    Var = (n/N) V_k + (D/N) V_d + (n D / N^2)(k - d)^2 with n = N - D kept. Upward: all kept at 0 and j
+    dropped at U. Downward at most (D/N) U^2 floor(n^2/4)/n^2, which is never larger.
+    """
+    j = np.minimum(dropped, samples // 2).astype(np.float64)
+    return upper**2 * j * (samples - j) / samples.astype(np.float64) ** 2
+
+
+def array_mean_sensitivity(arrays: Arrays, upper: float, low: FloatArray, high: FloatArray) -> FloatArray:
+    """Return D_l = (1/K) sum_i min(b - a, U r_{l,i} / w_i) of every pair, shape (P,). Exact.
+
+    ``low`` and ``high`` (shape (G,)) are a and b; 0 and U where nothing is projected. The arrays hold
+    disjoint samples, so the changes add; in array i the user moves the mean by at most U r/w and the
+    projection is 1-Lipschitz with range b - a. Both bounds are attained together: the other samples can
+    place the range [c, c + U r/w] of the mean over [a, b], c = clip(a, 0, U - U r/w).
+    So WrapAround without projection has max_l D_l = U/K (the paper says 2U/K), BestFit U/Kbar.
+    """
+    bin_of = arrays.array_bin[arrays.piece_array]
+    share = upper * arrays.piece_count / arrays.fill[arrays.piece_array]
+    change = np.minimum((high - low)[bin_of], share) / arrays.per_bin[bin_of]
+    per_pair = np.bincount(arrays.piece_pair, weights=change, minlength=arrays.counts.pairs)
+    return per_pair.astype(np.float64)
+
+
+def total_variation_bias(arrays: Arrays, upper: float) -> FloatArray:
+    """Return the most that f without projection differs from the sample mean, shape (G,). Exact.
+
+    f = sum_s c_s x_s with sum_s c_s = 1, so f - mean = sum_s (c_s - 1/N) x_s is extreme when the samples
+    with positive (or negative) weight are U and the others 0: (U/2) sum_s |1/N - c_s|. Here
+    c_s = 1/(K w_i) in array i and 0 for dropped samples.
+    """
+    samples = arrays.counts.samples_per_bin
+    spread = np.abs(arrays.fill / samples[arrays.array_bin] - 1 / arrays.per_bin[arrays.array_bin])
+    inside = np.bincount(arrays.array_bin, weights=spread, minlength=arrays.counts.bins)
+    dropped = (samples - arrays.kept_per_bin) / samples
+    return np.asarray(upper / 2 * (inside + dropped), dtype=np.float64)
+
+
+def best_fit(counts: Counts, capacity: IntArray) -> Arrays:
+    """Return the arrays of all bins at once; every user's samples stand in exactly one array.
+
+    User by user in descending count order, all r_l = min(m_l, m_UB) first samples go into the fullest
+    array that still has room (the oldest among equals), else into a new one; all Kbar nonempty arrays
+    are kept. (Algorithm 1 as printed allocates only K arrays and may write into array K + 1.)
+
+    Users with the same r are placed together, in one vectorised step for all bins: the array with the
+    least room >= r has, after one of them, the strictly least room of all, so it is filled until its room
+    is below r before the next is touched. So arrays in order of (room, age) take floor(room / r) users each,
+    then new ones floor(m_UB / r) each. There are at most as many steps as distinct capped counts.
+    Raises UsageError unless 1 <= m_UB <= m* in every bin.
+    """
+    bins = counts.bins
+    capped = capped_counts(counts, capacity)
+    order = descending(counts)
+    order = order[np.argsort(-capped[order], kind="stable")]
+    sizes, group_start = np.unique(-capped[order], return_index=True)
+    group_end = np.append(group_start, len(order))[1:]
+
+    room = np.zeros(counts.pairs, dtype=np.int64)
+    array_bin = np.zeros(counts.pairs, dtype=np.int64)
+    array_of_pair = np.zeros(counts.pairs, dtype=np.int64)
+    made = 0
+    for size, start, end in zip(-sizes, group_start, group_end, strict=True):
+        group = order[start:end]
+        bin_of = counts.bin_index[group]
+        waiting = np.bincount(bin_of, minlength=bins)
+
+        fitting = np.flatnonzero(room[:made] >= size)
+        fitting = fitting[waiting[array_bin[fitting]] > 0]
+        fitting = fitting[np.lexsort((fitting, room[fitting], array_bin[fitting]))]
+        bin_of_fitting = array_bin[fitting]
+        places = room[fitting] // size
+        before = np.cumsum(places) - places
+        if len(fitting):
+            before = before - before[np.arange(len(fitting)) - rank_in_sorted(bin_of_fitting)]
+        used = np.clip(waiting[bin_of_fitting] - before, 0, places)
+        placed = np.bincount(bin_of_fitting, weights=used, minlength=bins).astype(np.int64)
+
+        rank = rank_in_sorted(bin_of)
+        old = rank < placed[bin_of]
+        array_of_pair[group[old]] = np.repeat(fitting, used)
+        room[fitting] -= used * size
+
+        each = capacity // size
+        left = waiting - placed
+        opened = np.where(left > 0, -(-left // np.maximum(each, 1)), 0)
+        first = made + np.cumsum(opened) - opened
+        bin_of_new = bin_of[~old]
+        target = first[bin_of_new] + (rank[~old] - placed[bin_of_new]) // each[bin_of_new]
+        array_of_pair[group[~old]] = target
+        newly = int(opened.sum())
+        fresh = np.repeat(np.arange(bins), opened)
+        array_bin[made : made + newly] = fresh
+        inside = np.bincount(target - made, minlength=newly).astype(np.int64)
+        room[made : made + newly] = capacity[fresh] - inside * size
+        made += newly
+
+    by_bin = np.argsort(array_bin[:made], kind="stable")
+    position = np.empty(made, dtype=np.int64)
+    position[by_bin] = np.arange(made)
+    sorted_bin = array_bin[:made][by_bin]
+    return Arrays(
+        counts=counts,
+        capacity=capacity,
+        array_bin=sorted_bin,
+        fill=capacity[sorted_bin] - room[:made][by_bin],
+        piece_pair=np.arange(counts.pairs),
+        piece_array=position[array_of_pair],
+        piece_offset=np.zeros(counts.pairs, dtype=np.int64),
+        piece_count=capped,
+    )
+
+
+def wrap_around(counts: Counts, capacity: IntArray) -> Arrays:
+    """Return the arrays of all bins at once.
+
+    The users' r_l = min(m_l, m_UB) first samples stand one user after another, in descending count order;
+    the row is cut into arrays of m_UB samples; K = floor(sum r_l / m_UB) full ones are kept, the rest is
+    dropped. Since r_l <= m_UB, a user has samples in at most two arrays, m_UB together.
+    Raises UsageError unless 1 <= m_UB <= m* in every bin (then K >= 1).
+    """
+    order = descending(counts)
+    bin_index = counts.bin_index[order]
+    taken = capped_counts(counts, capacity)[order]
+    size = capacity[bin_index]
+    per_bin = np.bincount(bin_index, weights=taken, minlength=counts.bins).astype(np.int64)
+    arrays = per_bin // capacity
+    first_array = np.cumsum(arrays) - arrays
+
+    before = np.cumsum(taken) - taken - (np.cumsum(per_bin) - per_bin)[bin_index]
+    first = before // size
+    in_first = np.minimum(taken, size - before % size)
+
+    pair = np.concatenate([order, order])
+    array = np.concatenate([first, first + 1])
+    offset = np.concatenate([np.zeros_like(in_first), in_first])
+    count = np.concatenate([in_first, taken - in_first])
+    keep = (count > 0) & (array < np.tile(arrays[bin_index], 2))
+    pair, array, offset, count = pair[keep], array[keep], offset[keep], count[keep]
+    array_bin = np.repeat(np.arange(counts.bins), arrays)
+    return Arrays(
+        counts=counts,
+        capacity=capacity,
+        array_bin=array_bin,
+        fill=capacity[array_bin],
+        piece_pair=pair,
+        piece_array=array + first_array[counts.bin_index[pair]],
+        piece_offset=offset,
+        piece_count=count,
+    )

@@ -1,7 +1,7 @@
 """Smooth sensitivity of the Huber estimator, over all bins at once.
 
 Paper 001 (arXiv 2405.13453), lemmas 1 to 4 and definitions 5 and 6, with exact constants and two repairs.
-mu0 is the estimator of ``bounding.huber_loss``, ybar = sum w_i y_i the **weighted** mean (erratum E15: with
+mu0 is the estimator of ``bounding.huber``, ybar = sum w_i y_i the **weighted** mean (erratum E15: with
 the average of all samples lemma 8 of the paper is false), Z_i = |y_i - ybar|. W_k is 1 minus the k largest
 weights and A_k the sum of the k largest w_i T_i. LS is the most that replacing one vehicle's mean by
 anything moves mu0.
@@ -40,7 +40,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.outlier_distance import balanced_distance, centre_grid_distance
+from trafficdp.bounding.huber import balanced_distance, centre_grid_distance
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -4,7 +4,7 @@ With N records, X the noisy sum of x and Y that of x (S - x), in steps: mean m =
 v = m (S - m) - Y/N, clipped to [0, S] and [0, m (S - m)] (Bhatia and Davis).
 
 *Intervals.* X - sum x is a sum of ``terms`` independent discrete Laplace draws, of either sign: it exceeds
-h_X with probability at most 1 - level (``noise.laplace_sum``). For the variance, h_X and h_Y are both taken
+h_X with probability at most 1 - level (``noise.tail``). For the variance, h_X and h_Y are both taken
 at 1 - (1 - level)/2; m (S - m) is monotone on either side of S/2, so over [m - h_X/N, m + h_X/N] its
 extremes are at the ends or at S/2; the interval is the range of the difference. Rounding of
 speeds is added as a bias (``publish.rounding_bias``). All of it holds at every publication by
@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from trafficdp.mechanisms import publish
 from trafficdp.model import ContributionBound, Statistic
-from trafficdp.noise.laplace_sum import clamped_sum_error, half_width_of_sum
+from trafficdp.noise.tail import clamped_sum_error, half_width_of_sum
 from trafficdp.privacy.estimate import BinStatus, Estimate
 from trafficdp.stream.allowance import Allowance
 from trafficdp.stream.service import MEAN, SQUARE, Closed

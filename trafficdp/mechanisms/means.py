@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.huber_weights import normalised, weight_distance
+from trafficdp.bounding.huber import normalised, weight_distance
 from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.sets import Box, Measure, Priced, Step, plain
 from trafficdp.mechanisms.claims import ClaimedSums

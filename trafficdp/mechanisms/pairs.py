@@ -25,7 +25,7 @@ symmetric, and the density of Y fall away from 0. Then P(|var^ - var| > h) <= P(
 X, t = (U - mean^ - mean) e1 has |t| <= U |e1| <= U |X| (clamping moves no mean away from one in [0, U]), and
 P(|t - Y| > h) = 1 - P(t - h <= Y <= t + h) grows with |t|; the sign of U X does not matter. QED. The same
 holds for E min(|var^ - var|, H), the integral of that tail. *Discrete* noise is at most continuous noise and
-a shift: P(|t + s Z| > h) <= P(|t + s L| > h - s d) for every t (``noise.sum_tail``, both signs), so with
+a shift: P(|t + s Z| > h) <= P(|t + s L| > h - s d) for every t (``noise.tail``, both signs), so with
 U s Z + s' Z' for U X + Y the continuous tail holds at h - U s d - s' d'.
 
 Intervals are around var^ clamped to [0, U^2/4], which moves it away from no variance; rounding

@@ -1,4 +1,19 @@
-"""Exact integer noise for a block of statistics that are released together (the l-infinity mechanism).
+"""Exact integer noise for a block of statistics: its sampler, its tail, and sums of it.
+
+The marginal law of one statistic in a block of l-infinity noise: tail, interval, absolute error.
+
+Continuous form: z = s r u with r ~ Gamma(d + 1), u uniform on [-1, 1], so that for h >= 0
+    P(|z| > h s) = T_d(h) = Q(d + 1, h) - (h/d) Q(d, h),      E|z| = s (d + 1)/2,
+with Q the regularised upper incomplete gamma function; d = 1 is Laplace noise: T_1(h) = e^-h.
+
+The lattice noise of ``noise.block`` obeys P(|z| > j) <= T_d((j/a - 1)/s). Proof: given k, P(|z| > j) is at
+most (1 - t/k)^+ with t = j/a, which grows with k. P(k) is proportional to prod(2 a_i k + 1) q^k; its ratio
+to k^d q^k falls in k, so k is stochastically at most K with P(K = k) proportional to k^d q^k. The ratio of
+P(ceil(R) = k), R = s r, to that of K is proportional to the integral over v in [0, 1] of
+(1 - v/k)^d e^(v/s), which grows in k, so K is stochastically at most ceil(R) <= R + 1, and
+E(1 - t/(R+1))^+ <= E(1 - (t-1)/R)^+.
+
+Exact integer noise for a block of statistics that are released together (the l-infinity mechanism).
 
 For d integer statistics with half widths a_g >= 1 and a scale s, P(z) is proportional to
 exp(-max_g ceil(|z_g| / a_g) / s) on the integer vectors. A user who moves statistic g by at most D_g
@@ -11,25 +26,118 @@ Sampler. Draw k with P(k) proportional to prod_g (2 a_g k + 1) e^(-k/s), then z_
 e^(-c/s). To draw k, propose the sum of d + 1 geometric variables, P(k) proportional to
 C(k+d, d) e^(-k/s), and accept with probability prod_{i=1..d} (2 a_i k + 1) / (2 a_i (k + i)), one
 Bernoulli draw of whole numbers for each i. An exact geometric is a discrete Laplace that is not negative.
+
+Tail of a linear combination of the noises of one l-infinity block: they share a radius, so they depend.
+
+Given the block's k (``noise.block``), f = sum_j w_j z_j has independent z_j, uniform on -a_j k..a_j k.
+Z + U, U uniform on +-1/2, is then uniform on +-(a_j k + 1/2), within a_j (k + 1/2), and E e^(t Z) <=
+E e^(t (Z + U)) <= e^(x^2/6), x = t a_j (k + 1/2). So f is sub-Gaussian with the variance proxy
+(k + 1/2)^2 v, v = sum_j (w_j a_j)^2 / 3, and with k stochastically at most s r + 1, r ~ Gamma(d + 1)
+(``noise.block``),
+
+    P(|f| > h) <= E min(1, 2 exp(-h^2 / (2 v (s r + 3/2)^2))),
+
+because the right side grows with k. The expectation is a sum over cells of r, each taken at its upper end.
+
+E|f| is bounded in the same way: with M = |w_i a_i| of any one i and the rest R = f - w_i z_i,
+
+    E(|f| | k) <= (k + 1/2) b,   b = min( sqrt(v), M/2 + (v - M^2/3)/(2 M) ).
+
+Proof. E|w Z + R| <= E|w (Z + U) + R| by Jensen, and that grows when the uniform w (Z + U) is stretched to
++-m, m = M (k + 1/2). For u uniform on +-m, E|u + x| = (m^2 + x^2)/(2 m) for |x| <= m and |x| <= the same
+beyond; the mean square of R is at most (k + 1/2)^2 (v - M^2/3). sqrt(v) is Cauchy and Schwarz. For one noise
+alone b is M/2, exactly. min(., c) is concave and grows, so E min(|f|, c) <= E min((s r + 3/2) b, c).
+
+The sum of two independent marginals of block noise: its expected size, and how far it reaches.
+
+X = r u and Y = c r' u' with r, r' ~ Gamma(d + 1) and u, u' uniform on [-1, 1], all independent: what one item
+of a block of d has (``noise.block``, P(|X| > h) = T_d(h)), and c times another of the same size.
+
+**Size.** |x + y| + |x - y| = 2 max(|x|, |y|), and Y is symmetric: E|X + Y| = E max(|X|, |Y|), the integral
+of 1 - (1 - T_d(h))(1 - T_d(h/c)). It falls in h, so a sum over steps, by their lower ends, bounds it.
+
+**Reach.** Both are cut at a quantile and rounded to multiples of a step D, which moves either by at most D/2;
+the law of the sum of what is rounded is a convolution of finitely many positive numbers. So
+P(|X + Y| > h) <= P(|rounded sum| > h - D) + P(|X| beyond) + P(|Y| beyond), and the h that is returned is D
+more than the least multiple where this is at most the error. Smaller blocks, or a smaller c, reach less far.
+
+**Integers.** z of the lattice block (half width a, scale s) and Z = a s X obey P(z > x) <= P(Z + 2 a > x) for
+every x. *Proof.* For x >= 0 by ``noise.block`` (a + 1 would do). For x < 0 this asks, with y = -x > 0,
+for P(z >= y) >= P(Z >= y + 2 a). Let K have P(K = k) proportional to k^d q^k. P(k)/P(K = k + 1) is
+proportional to prod (2 a_i k + 1)/(k + 1), which grows, so k is stochastically at least K - 1, and K at least
+floor(s r): the ratio of P(floor(s r) = k) to P(K = k) is proportional to the integral of (1 + v/k)^d e^(-v/s)
+over v in [0, 1], which falls. So k >= s r - 2 stochastically, P(z >= y | k) >= (a k - y)^+/(2 a k + 1) grows
+with k, and at k = s r - 2 it is at least (a s r - y - 2 a)^+/(2 a s r) = P(Z >= y + 2 a | r). QED.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import gammainc, gammaincc, gammainccinv
 
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, in_range, positive
 from trafficdp.noise import secure, simulate
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+def block_tail(size: IntArray, h: FloatArray) -> FloatArray:
+    """Return T_d(h) for blocks of ``size`` d >= 1 and h >= 0 (arrays of one shape, or scalars)."""
+    d = np.asarray(size, dtype=np.float64)
+    return np.asarray(gammaincc(d + 1, h) - np.asarray(h) / d * gammaincc(d, h))
+
+
+def block_quantile(size: IntArray, level: float) -> FloatArray:
+    """Return h with T_d(h) = 1 - level, rounded up by a relative 10^-9, for every entry of ``size``.
+
+    Raises UsageError unless 0 < level < 1.
+    """
+    in_range(0, 1, level=level)
+    distinct, which = np.unique(size, return_inverse=True)
+    low = np.zeros(len(distinct))
+    high = distinct + 1 - np.log1p(-level) + 1
+    while bool(np.any(beyond := block_tail(distinct, high) > 1 - level)):
+        high = np.where(beyond, 2 * high, high)
+    for _ in range(100):
+        middle = (low + high) / 2
+        inside = block_tail(distinct, middle) > 1 - level
+        low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+    return np.asarray((high * (1 + 1e-9))[which])
+
+
+def block_half_width(half_width: IntArray, size: IntArray, scale: FloatArray, level: float) -> FloatArray:
+    """Return a whole j with P(|z_g| > j) <= 1 - level for lattice block noise: floor(a (s h + 1)).
+
+    ``half_width`` a_g, ``size`` of the block and ``scale`` s of the block, each of shape (G,).
+    Raises UsageError unless 0 < level < 1.
+    """
+    return np.floor(half_width * (scale * block_quantile(size, level) + 1))
+
+
+def block_absolute_error(
+    half_width: IntArray, size: IntArray, scale: FloatArray, limit: FloatArray
+) -> FloatArray:
+    """Return at least E min(|z_g|, limit) for lattice block noise, shape (G,).
+
+    The integral of the tail: with c = limit/(a s), a + a s (c Q(d+1, c) + ((d+1)/2) P(d+2, c)
+    - (c^2/(2d)) Q(d, c)), P = 1 - Q; without a limit a + a s (d+1)/2.
+    """
+    d = np.asarray(size, dtype=np.float64)
+    spread = half_width * scale
+    c = np.minimum(limit / spread, 1e6)
+    within = c * gammaincc(d + 1, c) + (d + 1) / 2 * gammainc(d + 2, c) - c**2 / (2 * d) * gammaincc(d, c)
+    return np.asarray(np.minimum(half_width + spread * within, limit))
+
 
 SAMPLER = f"l-infinity block noise on integers, from {secure.SAMPLER} and the operating system's random bits"
 FARTHEST = 512.0
 """A geometric draw beyond this many scales is drawn again (probability e^-512), so that 64 bits suffice."""
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Draw = Callable[[FloatArray], IntArray]
 Below = Callable[[IntArray], IntArray]
 
@@ -123,3 +231,131 @@ def _check(half_width: IntArray, size: IntArray, scale: FloatArray) -> None:
             got=f"half width {int(half_width.max())}, scale {float(scale.max()):.3g}",
             todo="ask for a larger epsilon or a larger speed_step",
         )
+
+
+CELLS = 4_000
+"""Cells of r, evenly in the logarithm of its upper tail."""
+BEYOND = 1e-6
+"""Share of the error probability that is left for radii beyond the last cell."""
+
+
+def combination_half_width(spread: FloatArray, size: IntArray, scale: float, error: float) -> FloatArray:
+    """Return h with P(|f| > h) <= ``error`` for combinations with ``spread`` sqrt(v), shape (n,).
+
+    ``size`` (n,) is the number d of all items of the block, ``scale`` its s. Raises UsageError unless
+    0 < ``error`` < 1.
+    """
+    in_range(0, 1, error=error)
+    distinct, which = np.unique(size, return_inverse=True)
+    each = np.array([_quantile(int(d), scale, error) for d in distinct])
+    return np.asarray(spread * scale * each[which.ravel()])
+
+
+def combination_absolute(spread: FloatArray, largest: FloatArray) -> FloatArray:
+    """Return b, see the module: ``spread`` sqrt(v) and ``largest`` M > 0 of one item, shape (n,)."""
+    pivot = largest / 2 + np.maximum(spread**2 - largest**2 / 3, 0.0) / (2 * largest)
+    return np.asarray(np.minimum(spread, pivot))
+
+
+def combination_absolute_error(
+    absolute: FloatArray, size: FloatArray | IntArray, scale: float, limit: FloatArray, lattice: float = 1.5
+) -> FloatArray:
+    """Return at least E min(|f|, limit) for ``absolute`` b, shape (n,); ``lattice`` 0: continuous noise.
+
+    The integral: b 3/2 + b s (d + 1) P(d + 2, x) + c Q(d + 1, x), x = c/(b s), c the limit.
+    """
+    d = np.asarray(size, dtype=np.float64)
+    reach = absolute * scale
+    x = np.minimum(limit / reach, 1e6)
+    within = reach * (d + 1) * gammainc(d + 2, x) + reach * x * gammaincc(d + 1, x)
+    return np.asarray(np.minimum(absolute * lattice + within, limit))
+
+
+def _quantile(size: int, scale: float, error: float) -> float:
+    """h / (s sqrt(v)), rounded up."""
+    tail = np.exp(np.linspace(0.0, np.log(error * BEYOND), CELLS + 1))
+    upper = gammainccinv(size + 1.0, tail[1:]) * (1 + 1e-9) + 1.5 / scale
+    share = tail[:-1] - tail[1:]
+
+    def missed(h: float) -> float:
+        return float(share @ np.minimum(1.0, 2 * np.exp(-((h / upper) ** 2) / 2))) + float(tail[-1])
+
+    low, high = 0.0, float(upper[0]) + 1.0
+    while missed(high) > error * (1 - 1e-9):
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if missed(middle) > error * (1 - 1e-9) else (low, middle)
+    return high * (1 + 1e-9)
+
+
+STEPS = 2_000
+"""Steps up to the quantile where the laws are cut."""
+CUT = 1e-3
+"""Share of the error that is left for what lies beyond."""
+
+
+@lru_cache(maxsize=4096)
+def pair_mean(size: int, ratio: float) -> float:
+    """Return at least E|X + Y| for d = ``size`` and c = ``ratio`` > 0, nearer than 1 in 300."""
+    positive(ratio=ratio)
+    top = float(block_quantile(np.array([size]), 1 - 1e-9)[0]) * max(ratio, 1.0)
+    h = np.linspace(0.0, top, 4 * STEPS + 1)
+    inside = (1 - _tail(size, h)) * (1 - _tail(size, h / ratio))
+    step = float(h[1])
+    # beyond the top the tails of both: less than a hundredth of a step
+    return float((1 - inside[:-1]).sum() * step + step / 100)
+
+
+@lru_cache(maxsize=4096)
+def pair_reach(size: int, ratio: float, level: float) -> float:
+    """Return h with P(|X + Y| > h) <= 1 - ``level`` for d = ``size`` and c = ``ratio`` > 0.
+
+    Raises UsageError unless 0 < level < 1.
+    """
+    in_range(0, 1, level=level)
+    positive(ratio=ratio)
+    error = 1 - level
+    top = float(block_quantile(np.array([size]), 1 - CUT * error / 2)[0])
+    step = top * max(ratio, 1.0) / STEPS
+    law = np.convolve(_rounded(size, 1.0, step, top), _rounded(size, ratio, step, ratio * top))
+    middle = len(law) // 2
+    folded = law[middle:].copy()
+    folded[1:] += law[middle - 1 :: -1] if middle else 0
+    # P(|sum| > j D), most significant last; a little for the rounding of floats
+    beyond = np.concatenate([np.cumsum(folded[::-1])[::-1][1:], [0.0]]) + CUT * error + 1e-13
+    return float((int(np.argmax(beyond <= error * (1 - 1e-9))) + 1) * step)
+
+
+def pair_bounds(
+    size: IntArray, first: FloatArray, second: FloatArray, level: float | None
+) -> tuple[FloatArray, FloatArray]:
+    """Return bounds of E|X + Y| and its reach at ``level`` (None: 0), of scales ``first`` and ``second`` > 0.
+
+    ``size`` are the d, all of shape (I,). Items of one size are bounded together, by the largest ratio of
+    their scales. Raises UsageError unless 0 < level < 1.
+    """
+    mean, reach = np.zeros(len(size)), np.zeros(len(size))
+    ratio = second / first
+    for each in np.unique(size).tolist():
+        here = size == each
+        # a few digits, upward: equal blocks of another map are known already
+        most = float(np.ceil(ratio[here].max() * 1e4) / 1e4)
+        mean[here] = pair_mean(each, most) * first[here]
+        if level is not None:
+            reach[here] = pair_reach(each, most, level) * first[here]
+    return mean, reach
+
+
+def _rounded(size: int, factor: float, step: float, top: float) -> FloatArray:
+    """Probabilities of the multiples -n..n of ``step`` that a marginal times ``factor`` is rounded to."""
+    number = int(np.ceil(top / step))
+    edges = (np.arange(number + 1) + 0.5) * step / factor
+    tail = _tail(size, np.concatenate([[0.0], edges]))
+    cell = np.maximum(tail[:-1] - tail[1:], 0.0)
+    half = cell[1:] / 2
+    return np.concatenate([half[::-1], cell[:1], half])
+
+
+def _tail(size: int, h: FloatArray) -> FloatArray:
+    return np.clip(block_tail(np.full(h.shape, size), h), 0.0, 1.0)

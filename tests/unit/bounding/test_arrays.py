@@ -8,20 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from trafficdp.bounding.array_sensitivity import (
-    array_mean_sensitivity,
-    total_variation_bias,
-)
-from trafficdp.bounding.best_fit import best_fit
-from trafficdp.bounding.count_cap import (
+from trafficdp.bounding.arrays import (
     CountCap,
     argmax_cap,
+    array_mean_sensitivity,
+    best_fit,
     dropped_mean_bias,
     dropped_variance_bias,
     kept_counts,
     median_cap,
+    total_variation_bias,
+    wrap_around,
 )
-from trafficdp.bounding.wrap_around import wrap_around
 from trafficdp.errors import UsageError
 
 COUNTS = st.lists(st.integers(1, 12), min_size=1, max_size=14)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trafficdp.bounding.huber_loss import huber_location, huber_point
+from trafficdp.bounding.huber import huber_location, huber_point
 
 
 def instances(seed, bins=3000):

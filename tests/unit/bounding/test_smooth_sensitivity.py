@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from trafficdp.bounding.huber_loss import huber_location
-from trafficdp.bounding.huber_weights import used_count
-from trafficdp.bounding.outlier_distance import balanced_distance, centre_grid_distance
+from trafficdp.bounding.huber import balanced_distance, centre_grid_distance, huber_location, used_count
 from trafficdp.bounding.smooth_sensitivity import (
     HuberShape,
     clean_smooth_sensitivity,

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from trafficdp.bounding.count_cap import CountCap
+from trafficdp.bounding.arrays import CountCap
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.arrays.array_means import Grouping
 from trafficdp.mechanisms.arrays.pooled import Pooled

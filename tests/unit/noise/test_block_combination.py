@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from trafficdp.errors import UsageError
-from trafficdp.noise.block_combination import (
+from trafficdp.noise.block import (
     combination_absolute,
     combination_absolute_error,
     combination_half_width,

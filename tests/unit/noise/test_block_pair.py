@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.noise.block_pair import _rounded, pair_bounds, pair_mean, pair_reach
-from trafficdp.noise.block_tail import block_tail
-from trafficdp.noise.sum_tail import two_noises_half_width, two_noises_mean
+from trafficdp.noise.block import _rounded, block_tail, pair_bounds, pair_mean, pair_reach
+from trafficdp.noise.tail import two_noises_half_width, two_noises_mean
 
 
 @pytest.mark.parametrize("ratio", [0.3, 0.5652, 1.0, 2.5])

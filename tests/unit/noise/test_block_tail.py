@@ -3,7 +3,7 @@ import pytest
 from scipy import integrate, stats
 
 from trafficdp.errors import UsageError
-from trafficdp.noise.block_tail import (
+from trafficdp.noise.block import (
     block_absolute_error,
     block_half_width,
     block_quantile,

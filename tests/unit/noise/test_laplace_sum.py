@@ -7,8 +7,7 @@ import pytest
 from scipy.signal import fftconvolve
 
 from trafficdp.errors import UsageError
-from trafficdp.noise.laplace_sum import clamped_sum_error, half_width_of_sum, stages, tail_of_sum
-from trafficdp.noise.tail import half_width
+from trafficdp.noise.tail import clamped_sum_error, half_width, half_width_of_sum, stages, tail_of_sum
 
 
 def lattice_law(scale, terms, reach):

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from trafficdp.noise.choice import probabilities
-from trafficdp.noise.rank import block_rank, choice_rank, gaussian_rank, laplace_rank
+from trafficdp.noise.choice import block_rank, choice_rank, gaussian_rank, laplace_rank, probabilities
 
 V = 0.3
 
@@ -96,7 +95,7 @@ def test_many_blocks_are_looked_at_in_parts(monkeypatch):
     block = np.repeat(np.arange(50), 3)
     width, z = np.arange(1, 151), np.arange(150) * 7 % 40
     whole = block_rank(z, width, block, 9.0, np.full(50, V))
-    monkeypatch.setattr("trafficdp.noise.rank.AT_ONCE", 7)
+    monkeypatch.setattr("trafficdp.noise.choice.AT_ONCE", 7)
     parts = block_rank(z, width, block, 9.0, np.full(50, V))
     assert np.allclose(whole, parts, rtol=1e-12)
 

@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from trafficdp.errors import UsageError
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.noise.sum_tail import (
+from trafficdp.noise.tail import (
     block_sum_half_width,
     lattice_shift,
     one_sided_sum_half_width,

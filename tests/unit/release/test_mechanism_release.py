@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from trafficdp import workspace
-from trafficdp.bounding.count_cap import CountCap
+from trafficdp.bounding.arrays import CountCap
 from trafficdp.cli.main import run as command_line
 from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
 from trafficdp.export.files.manifest import manifest_schema

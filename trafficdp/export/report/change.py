@@ -4,7 +4,7 @@ Both releases drew their noise independently. Write r and r' for the unclamped e
 earlier: r - t = s Z + beta and r' - t' = s' Z' + beta' with |beta| <= bias.
 
 **Theorem.** With h = H(0.9 e) + s d + s' d' + bias + bias', H the half width of two continuous Laplace noises
-and d the lattice shifts (``noise.sum_tail``; for block noise h is the sum of the two half widths at 0.45 e),
+and d the lattice shifts (``noise.tail``; for block noise h is the sum of the two half widths at 0.45 e),
 and g, g' the half widths of the two by themselves at error 0.05 e, the following hold together with
 probability at least 1 - e:
 

@@ -19,18 +19,16 @@ from scipy.special import gammainccinv
 
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import Statistic
-from trafficdp.noise.block_combination import combination_half_width
-from trafficdp.noise.block_pair import pair_bounds
-from trafficdp.noise.block_tail import block_half_width
-from trafficdp.noise.sum_tail import (
+from trafficdp.noise.block import block_half_width, combination_half_width, pair_bounds
+from trafficdp.noise.tail import (
     block_sum_half_width,
+    half_width,
     lattice_shift,
     one_sided_sum_half_width,
     sum_half_width,
     two_noises_half_width,
     two_noises_mean,
 )
-from trafficdp.noise.tail import half_width
 from trafficdp.privacy.release import Release
 
 FloatArray = npt.NDArray[np.float64]
@@ -80,7 +78,7 @@ class LatticeLaw(NoiseLaw):
 
     @property
     def shift(self) -> FloatArray:
-        """How far s Z can lie above continuous Laplace noise of the same scale (``noise.sum_tail``)."""
+        """How far s Z can lie above continuous Laplace noise of the same scale (``noise.tail``)."""
         return lattice_shift(self.lattice_scale) * self.step
 
     def half_width(self, error: float) -> FloatArray:
@@ -98,7 +96,7 @@ class LatticeLaw(NoiseLaw):
 
 @dataclass(frozen=True)
 class BlockLaw(NoiseLaw):
-    """Noise drawn in blocks, so that bins are not independent. See NoiseLaw and ``noise.block_tail``.
+    """Noise drawn in blocks, so that bins are not independent. See NoiseLaw and ``noise.block``.
 
     ``block`` numbers the blocks; of each ``width`` a, ``size`` d and ``scale`` s; ``step`` of the lattice.
     """
@@ -159,7 +157,7 @@ class CombinedLaw(NoiseLaw):
     """Block noise of which some numbers are combinations, by consistency with larger hexagons. See NoiseLaw.
 
     ``plain`` is exact where ``spread`` is 0 and holds the blocks of all bins. ``spread`` bounds sqrt(v) of
-    ``noise.block_combination``, which grows no faster than lengths do: that of a sum of combinations of one
+    ``noise.block``, which grows no faster than lengths do: that of a sum of combinations of one
     block is at most the sum of theirs, so averages are bounded without their weights. Half widths are around
     the consistent numbers; published intervals may lie around those before consistency.
     """
@@ -198,7 +196,7 @@ class CombinedLaw(NoiseLaw):
 
 @dataclass(frozen=True)
 class MomentBlockLaw(NoiseLaw):
-    """At most U |e1| and |e2|, each of a block of ``size`` items (``noise.block_pair``). See NoiseLaw.
+    """At most U |e1| and |e2|, each of a block of ``size`` items (``noise.block``). See NoiseLaw.
 
     ``first`` and ``second`` are the scales a s of both, 0 where there is no noise; ``shift`` their lattices'.
     """
@@ -248,7 +246,7 @@ def law_of(release: Release, statistic: Statistic) -> NoiseLaw | None:
 def difference_half_width(first: NoiseLaw, second: NoiseLaw, error: float) -> FloatArray:
     """Return h with P(|estimate - estimate' - (truth - truth')| > h) <= ``error``, shape (G,).
 
-    The noises are independent. For two lattices as in ``noise.sum_tail``; else each gets half the error.
+    The noises are independent. For two lattices as in ``noise.tail``; else each gets half the error.
     """
     if isinstance(first, LatticeLaw) and isinstance(second, LatticeLaw):
         half = two_noises_half_width(first.scale, second.scale, error)

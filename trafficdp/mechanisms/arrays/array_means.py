@@ -17,11 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.array_sensitivity import total_variation_bias
-from trafficdp.bounding.arrays import Arrays
-from trafficdp.bounding.best_fit import best_fit
-from trafficdp.bounding.count_cap import CountCap
-from trafficdp.bounding.wrap_around import wrap_around
+from trafficdp.bounding.arrays import Arrays, CountCap, best_fit, total_variation_bias, wrap_around
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.count_cap import CountCap, dropped_mean_bias, kept_counts
+from trafficdp.bounding.arrays import CountCap, dropped_mean_bias, kept_counts
 from trafficdp.measurement.sets import Measure
 from trafficdp.mechanisms.means import Means, NoisySum, noisy_sum
 from trafficdp.mechanisms.publish import rounding_bias

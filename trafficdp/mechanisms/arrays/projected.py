@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.count_cap import CountCap
+from trafficdp.bounding.arrays import CountCap
 from trafficdp.bounding.interval import Partition, guaranteed_width, levy_width
 from trafficdp.bounding.worst_case import clipping_rank
 from trafficdp.errors import UsageError, in_range

@@ -15,7 +15,7 @@ is E t_i. With every item its own block this is the accounting ``equal``.
 
 **With variances** the bins' blocks are those found for the means alone. In a block of d the sums of x are
 drawn with expected noise E t_mean / r_d a mean, those of x (U - x) apart, with c U times that; psi_d(c) is
-the size of both noises over that of the first (``noise.block_pair``), r_d = max(1, U psi_d(c) t_mean / t_var)
+the size of both noises over that of the first (``noise.block``), r_d = max(1, U psi_d(c) t_mean / t_var)
 makes the worst relative noise E everywhere. With x_g = U m/(N t_mean) a vehicle pays for the pair of blocks
 (``measurement.sets``)
 
@@ -55,8 +55,7 @@ from trafficdp.mechanisms.protocol import (
 )
 from trafficdp.mechanisms.publish import Drawn, estimate, largest_variance
 from trafficdp.model import ContributionBound, Counts, Statistic, largest_two, number_pairs
-from trafficdp.noise.block import SAMPLER
-from trafficdp.noise.block_pair import pair_mean
+from trafficdp.noise.block import SAMPLER, pair_mean
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import PICO, Loss

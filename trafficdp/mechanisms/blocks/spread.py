@@ -1,6 +1,6 @@
 """How far off numbers with block noise are: sizes, intervals, expected errors, from counts and scales.
 
-Intervals. P(|z| > j) <= 1 - level for the j of ``noise.block_tail.block_half_width``, proved there for the
+Intervals. P(|z| > j) <= 1 - level for the j of ``noise.block.block_half_width``, proved there for the
 law on whole numbers; rounding speeds (``publish.rounding_bias``) and flooring to multiples of 2^-shift (half
 of that, as the centre is added) widen it. Clamping both ends to the range keeps the truth inside.
 
@@ -19,8 +19,7 @@ import numpy.typing as npt
 from trafficdp.mechanisms.blocks.noise import BlockNoise
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Statistic
-from trafficdp.noise.block_pair import pair_bounds
-from trafficdp.noise.block_tail import block_absolute_error, block_half_width
+from trafficdp.noise.block import block_absolute_error, block_half_width, pair_bounds
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -95,7 +94,7 @@ def spread_of(noise: BlockNoise, at: IntArray, unit: FloatArray) -> Spread:
 def variance_law(mean: Spread, products: Spread, bound: ContributionBound, level: float | None) -> NumberLaw:
     """Return the law of variances, mean (U - mean) less the average of x (U - x): ``products``.
 
-    As in ``mechanisms.pairs``, both with block noise (``noise.block_pair``). The products are drawn in
+    As in ``mechanisms.pairs``, both with block noise (``noise.block``). The products are drawn in
     the blocks of their means; these may be smaller, where some variances are constants: they reach less far.
     """
     noisy, upper = products.size > 0, float(bound.upper)

@@ -14,7 +14,7 @@ variance     that of the kept                                    U^2 j (N - j)/N
 vehicle that is left out of a bin pays nothing for it; a kept one moves the mean by U m/N. Proof: what is left
 out does not enter; given the draw of ``laplace.calibrated`` on the kept records, all else is arithmetic with
 public counts. The bias of a mean is largest when all that is left out is 0, or all is U; that of the
-variance: ``bounding.count_cap``. Intervals of the kept statistic, shrunk with it, are widened by the bias,
+variance: ``bounding.arrays``. Intervals of the kept statistic, shrunk with it, are widened by the bias,
 and so is the expected error, by the triangle inequality.
 """
 
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.count_cap import dropped_variance_bias
+from trafficdp.bounding.arrays import dropped_variance_bias
 from trafficdp.errors import UsageError
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.clip_user.clip_user import clip_user

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.count_cap import dropped_mean_bias
+from trafficdp.bounding.arrays import dropped_mean_bias
 from trafficdp.bounding.sensitivity import mean_sensitivity
 from trafficdp.errors import positive
 from trafficdp.mechanisms.blocks.canonical import in_canonical_order

@@ -46,7 +46,7 @@ from trafficdp.mechanisms.consistent.parent_search import Measured, measure_pare
 from trafficdp.mechanisms.consistent.parents import Parents
 from trafficdp.mechanisms.protocol import CONSISTENT, Calibrated, Columns, PublicFacts, Statement
 from trafficdp.model import ContributionBound, Counts, Statistic
-from trafficdp.noise.block_combination import combination_absolute_error
+from trafficdp.noise.block import combination_absolute_error
 from trafficdp.privacy.loss import PICO, Loss
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ Differentially Private Histograms Through Consistency", 2010) gives
     c^ = z_c + q_c (z_P - agg), q_c = g W_c^2 w_c / S,
 
 and sum w_c c^ = P^. So c^ combines the noises of its family with the coefficients 1 - q_c w_c for itself,
--q_c w_j for its sisters and q_c for the parent; ``noise.block_combination`` bounds such a combination. The
+-q_c w_j for its sisters and q_c for the parent; ``noise.block`` bounds such a combination. The
 variance of no child grows. Only the best linear rule is claimed.
 
 **Intervals.** Two hold with the level asked for: the interval of the number before consistency, around that
@@ -18,7 +18,7 @@ number, and one around the consistent number. Which is published is decided by t
 counts and scales alone; the first is made longer where it does not hold the consistent number.
 
 **Errors.** E|clip(c^) - t| <= E min(|c^ - f|, R/2) + |f - t| as for one noise, because the combination is
-symmetric too; ``noise.block_combination`` bounds the first term.
+symmetric too; ``noise.block`` bounds the first term.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from trafficdp.mechanisms.blocks.spread import NumberLaw, Spread
 from trafficdp.mechanisms.consistent.parents import Parents
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Statistic
-from trafficdp.noise.block_combination import (
+from trafficdp.noise.block import (
     combination_absolute,
     combination_absolute_error,
     combination_half_width,
@@ -47,7 +47,7 @@ IntArray = npt.NDArray[np.int64]
 class Combination:
     """The consistent children, shape (C,), in the unit of W a radius.
 
-    ``spread`` sqrt(sum_j (A_j W_j)^2 / 3) and ``absolute`` b of ``noise.block_combination``; ``own`` and
+    ``spread`` sqrt(sum_j (A_j W_j)^2 / 3) and ``absolute`` b of ``noise.block``; ``own`` and
     ``pull`` are 1 - q_c w_c and q_c.
     """
 

@@ -1,7 +1,7 @@
 """Huber: the robust mean of vehicle means, with noise by its smooth sensitivity.
 
 Paper 001: "A Huber Loss Minimization Approach to Mean Estimation under User-level Differential Privacy"
-(Zhao et al., arXiv 2405.13453). Estimator and weights: ``bounding.huber_loss``, ``bounding.huber_weights``;
+(Zhao et al., arXiv 2405.13453). Estimator and weights: ``bounding.huber``;
 smooth sensitivity with its proof: ``bounding.smooth_sensitivity``. We depart from the paper in five ways:
 pure-epsilon Student-t noise (``noise.student_t``) instead of Gaussian noise whose quoted constants are not
 sufficient (E17; ``papers.zhao_2024.gaussian_huber`` has the exactly calibrated form); the weighted mean in
@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding import huber_weights
-from trafficdp.bounding.huber_loss import huber_location
+from trafficdp.bounding.huber import huber_location, scale_threshold, used_count
 from trafficdp.bounding.smooth_sensitivity import (
     HuberShape,
     clean_smooth_sensitivity,
@@ -167,8 +166,8 @@ class Huber(Means):
         """Decide from public numbers how every bin is released."""
         self._require(statistic, epsilon, counts)
         index, bins, upper = counts.bin_index, counts.bins, float(bound.upper)
-        used = huber_weights.used_count(counts.count, index, bins, self.cap_ratio)
-        threshold = huber_weights.scale_threshold(used, index, bins, upper, self.spread * upper, self.factor)
+        used = used_count(counts.count, index, bins, self.cap_ratio)
+        threshold = scale_threshold(used, index, bins, upper, self.spread * upper, self.factor)
         plain = weighting(counts, bound, statistic)
         counted = used if statistic is Statistic.MEAN else np.ones_like(used)
         capped = Weighting(counts, bound, FINER * counted)

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.count_cap import dropped_variance_bias
+from trafficdp.bounding.arrays import dropped_variance_bias
 from trafficdp.bounding.sensitivity import mean_sensitivity, vehicle_mean_sensitivity
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Laplace
@@ -60,8 +60,14 @@ from trafficdp.mechanisms.scales import HEADROOM, checked_epsilon
 from trafficdp.mechanisms.sums import speeds, speeds_and_products, unit, values_of, vehicle_means
 from trafficdp.model import OF_MAPS, ContributionBound, Counts, Statistic
 from trafficdp.noise.secure import LARGEST_SCALE, group_scales
-from trafficdp.noise.sum_tail import lattice_shift, two_noises_error, two_noises_half_width, two_noises_mean
-from trafficdp.noise.tail import clamped_laplace_error, half_width
+from trafficdp.noise.tail import (
+    clamped_laplace_error,
+    half_width,
+    lattice_shift,
+    two_noises_error,
+    two_noises_half_width,
+    two_noises_mean,
+)
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import LossKind, round_up
@@ -494,7 +500,7 @@ def _drawable(scale: FloatArray, statistic: Statistic) -> FloatArray:
 
 
 def _shift_of(terms: tuple[NoiseTerm, ...]) -> FloatArray:
-    """How far whole noises may lie above continuous ones, together (``noise.sum_tail``)."""
+    """How far whole noises may lie above continuous ones, together (``noise.tail``)."""
     return np.asarray(sum(lattice_shift(term.scale) * term.step for term in terms))
 
 

@@ -1,7 +1,7 @@
 """Huber for vectors: the robust mean of vehicles' mean vectors in R^d, d up to 8, with one draw of l2 noise.
 
 Paper 001 (Zhao et al., arXiv 2405.13453) for d > 1. Estimator by Weiszfeld's iteration to a stated gradient
-(``bounding.huber_loss``); smooth sensitivity in the l2 norm, with the iterate's distance from the minimiser
+(``bounding.huber``); smooth sensitivity in the l2 norm, with the iterate's distance from the minimiser
 in it, and its proof (``vector_smooth_sensitivity``). One vehicle is one vector y_i, its mean, scaled
 to at most the public length R: values of a box [0, U]^d lie within R = U sqrt(d)/2 once its middle is
 subtracted.
@@ -26,7 +26,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding import huber_weights
+from trafficdp.bounding import huber
 from trafficdp.errors import UsageError, in_range, positive
 from trafficdp.noise import smooth_gaussian, student_t
 from trafficdp.noise.protocol import NoiseSource
@@ -70,14 +70,14 @@ def huber_shape(
     2R.
 
     ``count`` (n,) samples of each vehicle, at least 1; ``sigma`` a public standard deviation of single
-    samples, never computed from the data; ``cap_ratio`` as in ``bounding.huber_weights``. Raises UsageError
+    samples, never computed from the data; ``cap_ratio`` as in ``bounding.huber``. Raises UsageError
     when sigma, factor or radius is not positive, or ``dimensions`` not in 1..8.
     """
     positive(sigma=sigma)
     positive(factor=factor)
     one_bin = np.zeros(len(count), dtype=np.int64)
-    used = huber_weights.used_count(count, one_bin, 1, cap_ratio)
-    weight = huber_weights.normalised(used, one_bin, 1)
+    used = huber.used_count(count, one_bin, 1, cap_ratio)
+    weight = huber.normalised(used, one_bin, 1)
     threshold = np.minimum(factor * normal_radius(used, dimensions, sigma), 2 * radius)
     return VectorShape(weight, threshold, dimensions, radius)
 

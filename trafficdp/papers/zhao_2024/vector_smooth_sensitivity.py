@@ -58,7 +58,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.huber_loss import huber_point
+from trafficdp.bounding.huber import huber_point
 from trafficdp.errors import UsageError, integer_between, positive
 from trafficdp.papers.zhao_2024.centre_lattice import CentreLattice
 from trafficdp.papers.zhao_2024.vector_outliers import vector_distance

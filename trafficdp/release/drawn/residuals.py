@@ -1,10 +1,10 @@
 """Is what was drawn of the law that was priced? All of a release together, wrong by chance once in 10^9.
 
-A draw's rank in its law is uniform, and independent of all others (``noise.rank``); so for n draws the sums
+A draw's rank in its law is uniform, and independent of all others (``noise.choice``); so for n draws the sums
 of -log(rank) and of -log(1 - rank) each have the law Gamma(n, 1), and the signs of draws that are not 0 are
 fair coins. Choices, ranked by their costs, and uniform numbers have such sums too. **Theorem.** If every
 draw, choice and uniform number is of its law, ``plausible`` is false with probability at most FALSE_ALARM:
-fourteen equal tails. (Apart from the 10^-5 of ``noise.rank``, for which the tails leave room.) One draw is a
+fourteen equal tails. (Apart from the 10^-5 of ``noise.choice``: the tails leave room for it.) One draw is a
 coordinate of Laplace or Gaussian noise, or a block of block noise; one choice is that of a coordinate, given
 all that was drawn before.
 
@@ -29,8 +29,7 @@ import numpy as np
 from scipy.special import bdtr, gammainc, gammaincc, gammainccinv, gammaincinv
 
 from trafficdp.measurement.laws import Block, FloatArray, Gaussian, IntArray, Laplace, Law
-from trafficdp.noise.choice import probabilities
-from trafficdp.noise.rank import Logs, block_rank, choice_rank, gaussian_rank, laplace_rank
+from trafficdp.noise.choice import Logs, block_rank, choice_rank, gaussian_rank, laplace_rank, probabilities
 from trafficdp.noise.simulate import Generator, generator, uniform_below
 from trafficdp.release.drawn.transcript import Chosen
 

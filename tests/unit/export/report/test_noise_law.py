@@ -16,10 +16,8 @@ from trafficdp.export.report.noise_law import (
     average_half_width,
     difference_half_width,
 )
-from trafficdp.noise.block_combination import combination_half_width
-from trafficdp.noise.block_pair import pair_bounds
-from trafficdp.noise.block_tail import block_quantile
-from trafficdp.noise.sum_tail import (
+from trafficdp.noise.block import block_quantile, combination_half_width, pair_bounds
+from trafficdp.noise.tail import (
     block_sum_half_width,
     lattice_shift,
     one_sided_sum_half_width,

@@ -3,11 +3,8 @@
 import numpy as np
 import pytest
 
-from trafficdp.bounding.array_sensitivity import array_mean_sensitivity
-from trafficdp.bounding.best_fit import best_fit
-from trafficdp.bounding.count_cap import argmax_cap
+from trafficdp.bounding.arrays import argmax_cap, array_mean_sensitivity, best_fit, wrap_around
 from trafficdp.bounding.interval import Partition, guaranteed_width, levy_width
-from trafficdp.bounding.wrap_around import wrap_around
 from trafficdp.mechanisms.arrays.array_means import Grouping
 from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Levy, QuantileRule
 from trafficdp.mechanisms.protocol import event_of

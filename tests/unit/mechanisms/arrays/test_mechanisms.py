@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate
 
-from trafficdp.bounding.array_sensitivity import total_variation_bias
-from trafficdp.bounding.count_cap import CountCap
+from trafficdp.bounding.arrays import CountCap, total_variation_bias
 from trafficdp.bounding.interval import Partition
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.arrays.array_means import ArrayLattice, ArrayMeans, Grouping, array_lattice

@@ -18,7 +18,7 @@ from trafficdp.mechanisms.blocks.items import Items, items_of
 from trafficdp.mechanisms.blocks.partition import Partition, loads
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model import Statistic
-from trafficdp.noise.block_tail import block_tail
+from trafficdp.noise.block import block_tail
 from trafficdp.noise.tail import clamped_laplace_error
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN

@@ -23,7 +23,7 @@ from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import Statistic
-from trafficdp.noise.block_tail import block_quantile
+from trafficdp.noise.block import block_quantile
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import CHARGE_STEP, LossKind, PureDP
 from trafficdp.sensitive.values import Values

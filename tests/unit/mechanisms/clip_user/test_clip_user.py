@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trafficdp.bounding.count_cap import dropped_mean_bias, dropped_variance_bias
+from trafficdp.bounding.arrays import dropped_mean_bias, dropped_variance_bias
 from trafficdp.mechanisms.clip_user.clip_user import bin_error, ceiling, clip_user
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.planner.compare.optimal_suppression import least_bins_per_user, within

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trafficdp.bounding.huber_loss import huber_location
+from trafficdp.bounding.huber import huber_location
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
 from trafficdp.mechanisms.huber.huber import Huber

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trafficdp.bounding.huber_loss import huber_location
+from trafficdp.bounding.huber import huber_location
 from trafficdp.bounding.smooth_sensitivity import HuberShape, smooth_sensitivity
 from trafficdp.noise import student_t
 

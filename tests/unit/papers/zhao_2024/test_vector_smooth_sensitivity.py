@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from trafficdp.bounding.huber_loss import huber_point
+from trafficdp.bounding.huber import huber_point
 from trafficdp.errors import UsageError
 from trafficdp.papers.zhao_2024.vector_outliers import vector_distance
 from trafficdp.papers.zhao_2024.vector_smooth_sensitivity import (

@@ -187,7 +187,7 @@ def test_choices_at_half_and_at_twice_their_scale_are_found(factor):
 
 @pytest.mark.slow
 def test_ranks_of_choices_are_uniform_so_that_the_false_alarm_is_what_is_promised():
-    from trafficdp.noise.rank import choice_rank
+    from trafficdp.noise.choice import choice_rank
 
     (each,) = chosen(4000, SimulatedNoise(4))
     within = each.low + each.span * np.random.default_rng(6).random(4000)

@@ -1,0 +1,328 @@
+"""Huber's estimator: its weights, its minimiser, and how far data is from well concentrated.
+
+Weights and thresholds of the Huber estimator: from public counts alone.
+
+Paper 001 (arXiv 2405.13453), theorem 5: a vehicle with many samples weighs more and is allowed less
+deviation, both up to m_c samples, so that one vehicle with very many cannot dominate. The paper's own
+constants serve its proof only; these are ours. Arrays over pairs have shape (P,), over bins (G,).
+
+The minimiser of a weighted Huber loss, over all bins at once: exact in one dimension, iterated in more.
+
+Paper 001 ("A Huber Loss Minimization Approach to Mean Estimation under User-level Differential Privacy",
+arXiv 2405.13453), its equations (8), (11) and appendix A. With y_i the mean of vehicle i, weights w_i that
+add up to 1 and thresholds T_i > 0,
+
+    mu0 = argmin_s sum_i w_i phi_i(s),    phi_i(s) = (s - y_i)^2 / 2          if |s - y_i| <= T_i
+                                                     T_i |s - y_i| - T_i^2/2  else.
+
+All arrays over (bin, vehicle) pairs have shape (P,), or (P, d), and are sorted by ``bin_index``; every bin
+0..bins-1 has at least one pair. The minimiser lies in the convex hull of the y_i, hence in [0, U].
+
+How many vehicles would have to be replaced for a bin to be well concentrated: exact Hamming distances.
+
+Paper 001's "number of outliers". A data set of one bin is *good* when every vehicle mean lies within R_i of
+a centre; the distance of the true data to the fixed family of good data sets changes by at most 1 when one
+vehicle changes, which is what makes the smooth sensitivity smooth. The paper lets the family depend on the
+number of replacements already made, which breaks this (erratum E16; ``bounding.smooth_sensitivity``).
+
+Arrays over pairs have shape (P,) and are sorted by ``bin_index``. Distances are cut off at ``limit``: only
+whether they lie below it is needed. They depend on values and are never published.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+def used_count(count: IntArray, bin_index: IntArray, bins: int, cap_ratio: float = 2.0) -> IntArray:
+    """Return min(n_i, m_c), m_c = floor(``cap_ratio`` N/n), at least 1: the samples a vehicle counts for."""
+    samples = np.bincount(bin_index, weights=count, minlength=bins)
+    users = np.maximum(np.bincount(bin_index, minlength=bins), 1)
+    cap = np.maximum(np.floor(cap_ratio * samples / users), 1.0).astype(np.int64)
+    return np.minimum(count, cap[bin_index])
+
+
+def normalised(used: IntArray, bin_index: IntArray, bins: int) -> FloatArray:
+    """Return w_i = u_i / sum of u_j over the bin."""
+    total = np.bincount(bin_index, weights=used, minlength=bins)
+    result: FloatArray = used / total[bin_index]
+    return result
+
+
+def scale_threshold(
+    used: IntArray, bin_index: IntArray, bins: int, upper: float, sigma: float, factor: float = 2.0
+) -> FloatArray:
+    """Return T_i = factor sigma sqrt(2 ln(40 n) / u_i), at most U.
+
+    For a public standard deviation ``sigma`` of single samples: declared, never computed from the data.
+    """
+    users = np.bincount(bin_index, minlength=bins)[bin_index]
+    result: FloatArray = np.minimum(upper, factor * sigma * np.sqrt(2 * np.log(40.0 * users) / used))
+    return result
+
+
+def weight_distance(first: FloatArray, second: FloatArray, bin_index: IntArray, bins: int) -> FloatArray:
+    """Return the total variation distance of two weightings in every bin, shape (G,).
+
+    U times this is exactly the worst difference of the two weighted means of values in [0, U].
+    """
+    return np.bincount(bin_index, weights=np.abs(first - second) / 2, minlength=bins).astype(np.float64)
+
+
+ZERO = 1e-12
+"""A gradient below this share of its largest value (sum of w_i T_i) counts as zero."""
+
+
+def huber_location(
+    value: FloatArray, weight: FloatArray, threshold: FloatArray, bin_index: IntArray, bins: int
+) -> FloatArray:
+    """Return the minimiser of every bin, shape (G,); the midpoint where the minimum is flat.
+
+    The gradient sum_i w_i clip(s - y_i, -T_i, T_i) is piecewise linear and nondecreasing: its slope grows
+    by w_i at y_i - T_i and falls by w_i at y_i + T_i. The 2P breakpoints are sorted bin by bin and the
+    gradient, which starts at -sum w_i T_i, is swept to its zero: O(P log P) for all bins together. One
+    Newton step from there, exact on the right piece, takes away what the running sums have rounded.
+    """
+    first_pair = np.searchsorted(bin_index, np.arange(bins))
+    total = np.add.reduceat(weight * threshold, first_pair)
+    position = np.concatenate([value - threshold, value + threshold])
+    owner = np.concatenate([bin_index, bin_index])
+    order = np.lexsort((position, owner))
+    position, owner = position[order], owner[order]
+    slope = np.cumsum(np.concatenate([weight, -weight])[order])
+    first = 2 * first_pair
+    last = np.append(first[1:], 2 * len(value)) - 1
+    # after the last event of a bin its slope is 0 again: what a running sum has there is rounding
+    slope -= np.append(0.0, slope[last[:-1]])[owner]
+    rise = np.zeros(len(position))
+    rise[1:] = slope[:-1] * np.diff(position)
+    # every bin starts at -total and ends at +total, so that the running sum never grows
+    rise[first] = -total - np.append(0.0, total[:-1])
+    gradient = np.cumsum(rise)
+    gradient -= (gradient[first] + total)[owner]
+
+    level = (ZERO * total)[owner]
+    below = np.add.reduceat(gradient < -level, first, dtype=np.int64)
+    above = np.add.reduceat(gradient > level, first, dtype=np.int64)
+    left = first + np.clip(below - 1, 0, last - first)
+    right = last - np.clip(above - 1, 0, last - first)
+    steep = gradient[right] - gradient[left]
+    share = np.where(steep > 0, -gradient[left] / np.where(steep > 0, steep, 1.0), 0.5)
+    crossing = position[left] + np.clip(share, 0.0, 1.0) * (position[right] - position[left])
+    # breakpoints at which the gradient is zero: the flat piece runs from the first to the last of them
+    touching = left + 1 < right
+    inner = 0.5 * (position[np.minimum(left + 1, last)] + position[np.maximum(right - 1, first)])
+    return _newton(np.where(touching, inner, crossing), value, weight, threshold, bin_index, bins)
+
+
+def _newton(
+    near: FloatArray,
+    value: FloatArray,
+    weight: FloatArray,
+    threshold: FloatArray,
+    bin_index: IntArray,
+    bins: int,
+) -> FloatArray:
+    """Solve the linear piece that ``near`` lies on, from sums of single bins."""
+    offset = value - near[bin_index]
+    quadratic = np.abs(offset) <= threshold
+    pull = weight * np.clip(offset, -threshold, threshold)
+    curvature = np.bincount(bin_index, weights=weight * quadratic, minlength=bins)
+    force = np.bincount(bin_index, weights=pull, minlength=bins)
+    curved = curvature > ZERO
+    step = np.where(curved, force / np.where(curved, curvature, 1.0), 0.0)
+    # a vehicle exactly on its threshold may be counted on either side: only a step of rounding is taken
+    first_pair = np.searchsorted(bin_index, np.arange(bins))
+    reach = np.maximum.reduceat(np.abs(value) + threshold, first_pair)
+    return near + np.where(np.abs(step) <= 1e-6 * reach, step, 0.0)
+
+
+def huber_point(
+    value: FloatArray,
+    weight: FloatArray,
+    threshold: FloatArray,
+    bin_index: IntArray,
+    bins: int,
+    *,
+    tolerance: float = 1e-10,
+    most_steps: int = 1_000_000,
+) -> FloatArray:
+    """Return the minimiser of every bin for d-dimensional means, shape (G, d); ``value`` is (P, d).
+
+    Weiszfeld's iteration (paper 001, appendix A): s <- sum a_i y_i / sum a_i with
+    a_i = w_i min(1, T_i/|s - y_i|), started at the weighted mean. One step is enough where all
+    |y_i - ybar| <= T_i. What is returned is an iterate at which the gradient, (sum a_i)(s - next s), is no
+    longer than ``tolerance`` (l2, in the values' unit), or that of step ``most_steps``.
+
+    The paper stops when a step is short, which says little of the distance to the minimiser. A short
+    gradient does: where the loss has curvature W between them, the distance is at most tolerance/W. And it
+    comes: the parabola with curvature sum a_i <= 1 that touches the loss at s lies above it, so that a step
+    lowers the loss by |gradient|^2/2 or more, and the loss was at most (sum w_i T_i) times the width of the
+    data above its minimum.
+    """
+    point = _weighted_mean(value, weight, bin_index, bins)
+    for _ in range(most_steps):
+        distance = np.linalg.norm(value - point[bin_index], axis=1)
+        pull = weight * (threshold / np.maximum(distance, threshold))
+        moved = _weighted_mean(value, pull, bin_index, bins)
+        total = np.bincount(bin_index, weights=pull, minlength=bins)
+        open_ = total * np.linalg.norm(point - moved, axis=1) > tolerance
+        if not open_.any():
+            break
+        point = np.where(open_[:, None], moved, point)
+    return point
+
+
+def _weighted_mean(value: FloatArray, weight: FloatArray, bin_index: IntArray, bins: int) -> FloatArray:
+    first = np.searchsorted(bin_index, np.arange(bins))
+    total = np.add.reduceat(weight, first)
+    weighted = np.add.reduceat(value * weight[:, None], first, axis=0)
+    result: FloatArray = weighted / total[:, None]
+    return result
+
+
+MOST_CENTRES = 4_096
+"""Centres of a bin; a family on a coarser grid is as valid, only less sharp."""
+CHUNK = 4_000_000
+"""So many (centre, vehicle) pairs are looked at together."""
+
+
+def balanced_distance(value: FloatArray, first: IntArray, radius: FloatArray, limit: IntArray) -> IntArray:
+    """Return min(limit, least number of replacements after which max |y_i - ybar| <= R), shape (G,). Exact.
+
+    ``value`` is sorted by bin, then by value; ``first`` (G,) is where each bin starts; ``radius`` is R of
+    every bin, negative where nothing is good. ybar is the plain mean, and replaced means may go anywhere.
+
+    Those kept can be chosen consecutive. A window of n - j values from lo to hi can be completed by j free
+    ones exactly if some centre s has hi - R <= s <= lo + R and (n - j) |mean - s| <= j R. What j allows,
+    j + 1 allows as well: binary search over j, all windows by prefix sums, O(n log n) a bin.
+    """
+    users = np.diff(np.append(first, len(value)))
+    owner = np.repeat(np.arange(len(first)), users)
+    centred = value - (np.add.reduceat(value, first) / users)[owner]
+    prefix = np.append(0.0, np.cumsum(centred))
+    low, high = np.zeros(len(first), dtype=np.int64), np.where(radius >= 0, limit, 0)
+    while bool((open_ := low < high).any()):
+        bins = np.flatnonzero(open_)
+        middle = (low[bins] + high[bins]) // 2
+        windows = middle + 1
+        which = np.repeat(np.arange(len(bins)), windows)
+        begin = np.concatenate([[0], np.cumsum(windows)])
+        start = first[bins][which] + np.arange(begin[-1]) - begin[which]
+        kept = (users[bins] - middle)[which]
+        room = radius[bins][which]
+        lowest, highest = centred[start], centred[start + kept - 1]
+        mean = (prefix[start + kept] - prefix[start]) / kept
+        outside = np.maximum(0.0, np.maximum(highest - room - mean, mean - lowest - room))
+        fits = (highest - lowest <= 2 * room) & (kept * outside <= middle[which] * room)
+        possible = np.logical_or.reduceat(fits, begin[:-1])
+        high[bins] = np.where(possible, middle, high[bins])
+        low[bins] = np.where(possible, low[bins], middle + 1)
+    return np.where(radius >= 0, np.minimum(low, limit), limit)
+
+
+def centre_grid_distance(
+    value: FloatArray,
+    weight: FloatArray,
+    threshold: FloatArray,
+    first: IntArray,
+    share: FloatArray,
+    slack: float,
+    upper: float,
+    limit: IntArray,
+) -> IntArray:
+    """Return min(limit, distance to the good data sets of a fixed grid of centres), shape (G,).
+
+    For a centre c a data set is good when |y_i - c| <= ``share`` T_i for every vehicle and
+    |sum w_i (y_i - c)| <= ``slack`` min T; then |y_i - ybar| <= (share + slack) T_i with the *weighted*
+    mean ybar. The centres are the multiples of 2 slack min T in [0, upper]: they depend on public numbers
+    alone. Exact for each centre: all vehicles outside their interval must be replaced and may then pull by
+    share w_i T_i each way; if what the others have together is still too far, those with the largest gain
+    w_i (+-(y_i - c) + share T_i) are replaced until it is covered. ``share`` <= 0: nothing is good.
+    """
+    bins = len(first)
+    users = np.diff(np.append(first, len(value)))
+    owner = np.repeat(np.arange(bins), users)
+    least = np.minimum.reduceat(threshold, first)
+    step = np.maximum(2 * slack * least, upper / MOST_CENTRES)
+    active = share > 0
+    centres = np.where(active, np.ceil(upper / step), 0.0).astype(np.int64) + 1
+    radius = share[owner] * threshold
+
+    outside = _ineligible(value, radius, owner, step, centres, users)
+    offset = np.cumsum(centres) - centres
+    bin_of_centre = np.repeat(np.arange(bins), centres)
+    candidate = np.flatnonzero((outside < limit[bin_of_centre]) & active[bin_of_centre])
+    distance = limit.copy()
+    size = users[bin_of_centre[candidate]]
+    part = np.cumsum(size) // CHUNK
+    for chunk in np.split(candidate, np.flatnonzero(np.diff(part)) + 1):
+        if len(chunk):
+            of_bin = bin_of_centre[chunk]
+            centre = (chunk - offset[of_bin]) * step[of_bin]
+            cost = _replacements(value, weight, radius, first, users, of_bin, centre, slack * least)
+            np.minimum.at(distance, of_bin, cost)
+    return distance
+
+
+def _ineligible(
+    value: FloatArray,
+    radius: FloatArray,
+    owner: IntArray,
+    step: FloatArray,
+    centres: IntArray,
+    users: IntArray,
+) -> IntArray:
+    """Count, for all centres of all bins one after another, the vehicles outside their interval."""
+    offset = np.cumsum(centres) - centres
+    last = centres[owner] - 1
+    low = np.ceil((value - radius) / step[owner])
+    high = np.floor((value + radius) / step[owner])
+    inside = (high >= low) & (high >= 0) & (low <= last) & (radius > 0)
+    begin = (offset[owner] + np.clip(low, 0, last).astype(np.int64))[inside]
+    end = (offset[owner] + np.clip(high, 0, last).astype(np.int64))[inside] + 1
+    total = int(centres.sum())
+    change = np.bincount(begin, minlength=total + 1) - np.bincount(end, minlength=total + 1)
+    return np.repeat(users, centres) - np.cumsum(change)[:-1].astype(np.int64)
+
+
+def _replacements(
+    value: FloatArray,
+    weight: FloatArray,
+    radius: FloatArray,
+    first: IntArray,
+    users: IntArray,
+    of_bin: IntArray,
+    centre: FloatArray,
+    slack: FloatArray,
+) -> IntArray:
+    """Return the distance to the good data sets of each given centre, shape (len(centre),)."""
+    size = users[of_bin]
+    begin = np.cumsum(size) - size
+    which = np.repeat(np.arange(len(size)), size)
+    pair = first[of_bin][which] + np.arange(len(which)) - begin[which]
+    offset = value[pair] - centre[which]
+    eligible = np.abs(offset) <= radius[pair]
+    pull = np.add.reduceat(np.where(eligible, weight[pair] * offset, 0.0), begin)
+    free = np.add.reduceat(np.where(eligible, 0.0, weight[pair] * radius[pair]), begin)
+    need = np.abs(pull) - free - slack[of_bin]
+    cost = np.add.reduceat(~eligible, begin, dtype=np.int64)
+
+    short = np.flatnonzero(need > 0)
+    if len(short):
+        chosen = (need > 0)[which] & eligible
+        row = np.searchsorted(short, which[chosen])
+        towards = np.sign(pull)[which[chosen]]
+        gain = weight[pair[chosen]] * (towards * offset[chosen] + radius[pair[chosen]])
+        order = np.lexsort((-gain, row))
+        gain, row = gain[order], row[order]
+        start = np.searchsorted(row, np.arange(len(short)))
+        reached = np.cumsum(gain)
+        reached -= (reached[start] - gain[start])[row]
+        covered = reached >= need[short][row]
+        cost[short] += np.add.reduceat(~covered, start, dtype=np.int64) + 1
+    return cost
