@@ -82,7 +82,7 @@ NAMED = {
         "scales = [self.allowance.mean_scale, self.allowance.square_scale // 2][: self.bank.levels]",
     ),
     "AKMV: the noise halved": (
-        "mechanisms/clipping/akmv.py",
+        "mechanisms/clipping/worst_case_clipping.py",
         "scale=laplace_scale(threshold, epsilon / 2)",
         "scale=laplace_scale(threshold, epsilon / 2) / 2",
     ),

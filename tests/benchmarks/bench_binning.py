@@ -32,8 +32,7 @@ import pyarrow as pa
 from duckdb.func import ARROW
 from h3ronpy.vector import coordinates_to_cells
 
-from trafficdp.binning.cell_table import CellTable
-from trafficdp.binning.cells import cells_of, reference_cells_of
+from trafficdp.binning.cells import CellTable, cells_of, reference_cells_of
 from trafficdp.engine.duckdb_binned import BATCH_ROWS
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.model import ContributionBound, Grid, Period, SlotKind, SpeedUnit, StudyArea

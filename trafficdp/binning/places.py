@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import shapely
 
-from trafficdp.binning.cell_table import CellTable
-from trafficdp.binning.cells import CellArray, FloatArray, check_positions, polygons_of
+from trafficdp.binning.cells import CellArray, CellTable, FloatArray, check_positions, polygons_of
 from trafficdp.errors import DataError
 from trafficdp.model.grid import Grid
 from trafficdp.model.zones import NOWHERE, Zones

@@ -1,23 +1,155 @@
-"""A public layer from its file: whatever GDAL reads of what is local, and static GTFS. Nothing is fetched."""
+"""A public layer from its file: GDAL or static GTFS, cut to the area and simplified. Nothing is fetched.
+
+A public layer brought down to what a page shows: cut to the area, fewer corners, one shape a name.
+
+Static GTFS (gtfs.org): the ways of shapes.txt and the stops of stops.txt, from a .zip or a folder.
+
+A public layer from its file: whatever GDAL reads of what is local, and static GTFS. Nothing is fetched.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import shapely
+from shapely.geometry.base import BaseGeometry
 
-from trafficdp.context.gtfs import is_gtfs, read_gtfs
-from trafficdp.context.simplify import Names, Shapes, simplified
 from trafficdp.errors import ConfigError
 from trafficdp.model import ContextFile, ContextKind, ContextLayer, StudyArea
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyproj
+
+Shapes = npt.NDArray[np.object_]
+Names = npt.NDArray[np.object_]
+STEPS_ACROSS = 4000
+"""No corner moves farther than the width of the study area through this."""
+MOST_CORNERS = 60_000
+"""Of one layer. A layer with more is simplified further, and at last loses its shortest shapes."""
+_GRID = 2**17
+"""Positions are multiples of 1 / _GRID degree, 0.85 m at most: such numbers compress well."""
+_LINES = (1, 5)
+_TURNS = 6
+
+
+def simplified(shapes: Shapes, names: Names, area: BaseGeometry) -> tuple[Shapes, Names]:
+    """Return the shapes (degrees, shape (n,)) and their names as a page shows them, the longest first.
+
+    Lines of one name become one shape. A shape without name has the name "".
+    """
+    shapes, names = _joined(*_cut(shapes, names, area))
+    west, south, east, north = area.bounds
+    tolerance = max(east - west, north - south) / STEPS_ACROSS
+    for _ in range(_TURNS):
+        shapes, names = _coarser(shapes, names, tolerance)
+        if shapely.get_num_coordinates(shapes).sum() <= MOST_CORNERS:
+            break
+        tolerance *= 2
+    order = np.lexsort((names.astype(str), -shapely.length(shapes)))
+    within = np.cumsum(shapely.get_num_coordinates(shapes[order])) <= MOST_CORNERS
+    return shapes[order][within], names[order][within]
+
+
+def _cut(shapes: Shapes, names: Names, area: BaseGeometry) -> tuple[Shapes, Names]:
+    """Return the parts of the shapes in ``area``, of the dimension that each shape had, and their names."""
+    whole = shapely.force_2d(shapely.make_valid(shapes))
+    shapely.prepare(area)
+    crosses = ~shapely.covered_by(whole, area)
+    whole[crosses] = shapely.intersection(whole[crosses], area)
+    # what only touches the border leaves points and lines behind
+    parts, owner = shapely.get_parts(whole, return_index=True)
+    same = shapely.get_dimensions(parts) == shapely.get_dimensions(shapes)[owner]
+    keep = same & ~shapely.is_empty(parts)
+    return parts[keep], names[owner[keep]]
+
+
+def _joined(shapes: Shapes, names: Names) -> tuple[Shapes, Names]:
+    """Return the same with the lines of every name as one shape, joined where they meet end to end."""
+    lines = np.isin(shapely.get_type_id(shapes), _LINES)
+    if not lines.any():
+        return shapes, names
+    parts, owner = shapely.get_parts(shapes[lines], return_index=True)
+    known, code = np.unique(names[lines].astype(str)[owner], return_inverse=True)
+    order = np.argsort(code, kind="stable")
+    joined = shapely.line_merge(shapely.multilinestrings(parts[order], indices=code[order]))
+    together = np.concatenate([joined, shapes[~lines]])
+    return together, np.concatenate([known.astype(object), names[~lines]])
+
+
+def _coarser(shapes: Shapes, names: Names, tolerance: float) -> tuple[Shapes, Names]:
+    coarse = shapely.simplify(shapes, tolerance)
+    coarse = shapely.transform(coarse, lambda xy: np.round(xy * _GRID) / _GRID)
+    west, south, east, north = shapely.bounds(coarse).T
+    seen = np.maximum(east - west, north - south) >= tolerance
+    seen |= shapely.get_dimensions(coarse) == 0
+    return coarse[seen], names[seen]
+
+
+_WAYS = ("shape_id", "shape_pt_sequence", "shape_pt_lon", "shape_pt_lat")
+_STOPS = ("stop_name", "stop_lon", "stop_lat")
+
+
+def is_gtfs(path: Path) -> bool:
+    """Return whether ``path`` is meant as static GTFS: a folder, or a .zip with stops.txt."""
+    if path.is_dir():
+        return True
+    return zipfile.is_zipfile(path) and "stops.txt" in zipfile.ZipFile(path).namelist()
+
+
+def read_gtfs(path: Path, kind: ContextKind) -> tuple[Shapes, Names, str]:
+    """Return stops with their names and (kind TRANSIT) the ways of vehicles without, and a SHA-256.
+
+    Positions are in degrees, longitude first. Raises ConfigError where stops.txt is missing or is none.
+    """
+    files = {name: _content(path, name) for name in ("shapes.txt", "stops.txt")}
+    stops = _table(files["stops.txt"], path, "stops.txt", _STOPS).dropna()
+    shapes: list[Shapes] = [np.asarray(shapely.points(stops["stop_lon"], stops["stop_lat"]), dtype=object)]
+    names = [stops["stop_name"].astype(str).str.strip().str[:60].to_numpy(dtype=object)]
+    if kind is ContextKind.TRANSIT and files["shapes.txt"]:
+        ways = _table(files["shapes.txt"], path, "shapes.txt", _WAYS).dropna()
+        ways = ways.sort_values(["shape_id", "shape_pt_sequence"])
+        ways = ways[ways.groupby("shape_id")["shape_id"].transform("size") > 1]
+        number = ways.groupby("shape_id", sort=False).ngroup().to_numpy()
+        if len(ways):
+            lines = shapely.linestrings(ways[["shape_pt_lon", "shape_pt_lat"]].to_numpy(), indices=number)
+            # lines that run both ways, or share a street, are drawn once
+            shapes.append(shapely.get_parts(shapely.union_all(lines)))
+            names.append(np.full(len(shapes[1]), "", dtype=object))
+    digest = hashlib.sha256(b"\0".join(files[name] for name in sorted(files))).hexdigest()
+    return np.concatenate(shapes), np.concatenate(names), digest
+
+
+def _content(path: Path, name: str) -> bytes:
+    if path.is_dir():
+        return (path / name).read_bytes() if (path / name).is_file() else b""
+    with zipfile.ZipFile(path) as archive:
+        return archive.read(name) if name in archive.namelist() else b""
+
+
+def _table(content: bytes, path: Path, name: str, columns: tuple[str, ...]) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        table = pd.read_csv(
+            io.BytesIO(content), dtype={"stop_name": str, "shape_id": str}, encoding="utf-8-sig"
+        )
+        return table[list(columns)]
+    except (ValueError, KeyError) as error:
+        raise ConfigError(
+            f"the context layer {path.name} is not static GTFS",
+            got=f"a file {name} without what it should have" if content else f"no {name}",
+            expected=f"{name} with the columns {', '.join(columns)}",
+        ) from error
+
 
 WGS84 = "EPSG:4326"
 ENDINGS = (".gpkg", ".geojson", ".json", ".shp", ".fgb", ".osm.pbf", ".zip")

@@ -9,8 +9,7 @@ import numpy as np
 import shapely
 
 from trafficdp.context.names import told_apart
-from trafficdp.context.read import read_table
-from trafficdp.context.simplify import Shapes
+from trafficdp.context.read import Shapes, read_table
 from trafficdp.errors import ConfigError
 from trafficdp.model import Zones
 

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from trafficdp.binning.declared import selected
 from trafficdp.binning.places import places_of
-from trafficdp.binning.selected import selected
 from trafficdp.binning.slots import slots_of
 from trafficdp.engine.clip import Clip
 from trafficdp.model import NOWHERE, ContributionBound, Grid

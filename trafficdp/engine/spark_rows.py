@@ -24,8 +24,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trafficdp.binning.cell_table import CellTable
-from trafficdp.binning.selected import selected
+from trafficdp.binning.cells import CellTable
+from trafficdp.binning.declared import selected
 from trafficdp.binning.slots import SlotTable
 from trafficdp.engine.clip import Clip
 from trafficdp.engine.reduced import SAID

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from trafficdp.binning.cell_table import CellTable
+from trafficdp.binning.cells import CellTable
 from trafficdp.binning.slots import slots_of
 from trafficdp.engine.clip import Clip
 from trafficdp.errors import DataError

@@ -21,13 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import shapely
 
-from trafficdp.binning.cell_table import CellTable
-from trafficdp.binning.cells import area_km2, cell_text, cells_of, polygons_of
+from trafficdp.binning.cells import CellTable, area_km2, cell_text, cells_of, polygons_of
 from trafficdp.errors import UsageError, integer_between
 from trafficdp.simulation.city import CityModel
 from trafficdp.simulation.speeds import stretches
-from trafficdp.simulation.streets import Streets
-from trafficdp.simulation.traffic import SENTINEL, Fleet, Records, records_of
+from trafficdp.simulation.traffic import SENTINEL, Fleet, Records, Streets, records_of
 
 Step = Callable[[str, int, int | None], None]
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trafficdp.binning import cell_table as module
-from trafficdp.binning.cell_table import CellTable
-from trafficdp.binning.cells import boundary_of, cells_of
+from trafficdp.binning import cells as module
+from trafficdp.binning.cells import CellTable, boundary_of, cells_of
 from trafficdp.errors import DataError, UsageError
 
 

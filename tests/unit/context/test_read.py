@@ -10,9 +10,14 @@ import numpy as np
 import pytest
 import shapely
 
-from trafficdp.context.gtfs import is_gtfs
-from trafficdp.context.read import check_context, read_context
-from trafficdp.context.simplify import MOST_CORNERS, STEPS_ACROSS, simplified
+from trafficdp.context.read import (
+    MOST_CORNERS,
+    STEPS_ACROSS,
+    check_context,
+    is_gtfs,
+    read_context,
+    simplified,
+)
 from trafficdp.errors import ConfigError
 from trafficdp.model import ContextFile, ContextKind, ContextLayer, StudyArea
 

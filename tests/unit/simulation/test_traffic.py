@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 
 from trafficdp.simulation.city import CityModel, variations
-from trafficdp.simulation.streets import ARTERIAL, BLOCK, PLACE, Streets
-from trafficdp.simulation.traffic import Fleet, _one_after_another, records_of
+from trafficdp.simulation.traffic import (
+    ARTERIAL,
+    BLOCK,
+    PLACE,
+    Fleet,
+    Streets,
+    _one_after_another,
+    records_of,
+)
 
 VEHICLES = 2_000
 SEED = 11

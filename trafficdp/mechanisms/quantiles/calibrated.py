@@ -1,4 +1,13 @@
-"""The calibrated mechanism ``vehicle_quantiles``: medians and percentiles of the vehicles' own mean speeds.
+"""Quantiles over vehicles, for answers to questions.
+
+How many ranks a private quantile may miss (``measurement.sets``): from counts alone.
+
+**Theorem (reach).** cost(t) <= k with at least the probability p for k + 1 >= scale ln(high p / (1 - p)).
+*Proof.* One candidate costs 0 and has weight 1, at most ``high`` cost k + 1 or more and weigh together at
+most W = high exp(-(k + 1)/scale) <= (1 - p)/p; one of these is drawn with probability at most W/(1 + W). QED.
+With equality where all vehicles have one number, above = k + 1 and n - rank = k + 1.
+
+The calibrated mechanism ``vehicle_quantiles``: medians and percentiles of the vehicles' own mean speeds.
 
 Every vehicle of a bin has one number, its mean speed; a quantile is selected among some CANDIDATES speeds
 0..U by how many vehicles it misses (``measurement.sets``), all means rounded to these: fewer candidates miss
@@ -28,7 +37,6 @@ from trafficdp.measurement.sets import Measure, Ranks
 from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale
 from trafficdp.mechanisms.protocol import BY_RANK, Statement, require_statistic
 from trafficdp.mechanisms.publish import rank_status
-from trafficdp.mechanisms.quantiles.reach import reach
 from trafficdp.mechanisms.scales import choice_scale
 from trafficdp.mechanisms.sums import support_of
 from trafficdp.model import QUANTILES, ContributionBound, Statistic
@@ -37,6 +45,13 @@ from trafficdp.privacy.loss import PICO, LossKind
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.values import Values
+
+
+def reach(step: Ranks, level: float) -> npt.NDArray[np.int64]:
+    """Return what the cost of the drawn number does not exceed, with at least ``level``, shape (C,)."""
+    odds = np.log(np.maximum(step.high, 1) * (level / (1 - level)))
+    return np.asarray(np.maximum(np.ceil(step.scale * odds * (1 + 2.0**-40)) - 1, 0), dtype=np.int64)
+
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -26,8 +26,7 @@ from trafficdp.mechanisms.arrays.array_means import Grouping
 from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Levy, Quantile, QuantileRule
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
-from trafficdp.mechanisms.clipping.akmv import AKMV
-from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
+from trafficdp.mechanisms.clipping.worst_case_clipping import AKMV, WorstCaseClipping
 from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin
 from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.mechanisms.known_error import ErrorFacts, KnownTerms, error_facts

@@ -25,8 +25,7 @@ from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive.values import Contributions
 from trafficdp.simulation.city import RANGES, CityModel, variations
 from trafficdp.simulation.speeds import simulated_truths
-from trafficdp.simulation.streets import Streets
-from trafficdp.simulation.traffic import Fleet, records_of
+from trafficdp.simulation.traffic import Fleet, Streets, records_of
 
 MOST_VEHICLES = 500
 DAYS = 3
