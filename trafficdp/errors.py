@@ -67,6 +67,7 @@ class InsufficientBudgetError(TrafficdpError):
     requested : what the release would cost that vehicle (epsilon).
     window : the year or month whose budget it is, in words; None: that of all time.
     quantity : what the numbers count, "epsilon" or "rho".
+    shared : whether all vehicles share one account, which is what is short.
     """
 
     exit_code = 3
@@ -78,8 +79,10 @@ class InsufficientBudgetError(TrafficdpError):
         requested: Fraction | float,
         window: str | None = None,
         quantity: str = "epsilon",
+        shared: bool = False,
     ) -> None:
         self.quantity = quantity
+        self.shared = shared
         self.remaining = remaining
         self.requested = requested
         self.window = window
@@ -95,10 +98,20 @@ class InsufficientBudgetError(TrafficdpError):
         )
 
     def _what_to_do(self, window: str | None) -> str:
+        if window is None and self.remaining <= 0 and self.shared:
+            return (
+                "the account that all vehicles share is empty: nothing more can be released from this store; "
+                "budget that is spent never comes back"
+            )
         if window is None and self.remaining <= 0:
             return (
                 "some vehicle has nothing left: only a map without the bins it drove in can be released; "
                 "budget that is spent never comes back"
+            )
+        if window is None and self.shared:
+            return (
+                f"release with a smaller {self.quantity} (--within-budget: all that is left); fewer bins "
+                "cost no less, since all vehicles share one account; budget that is spent never comes back"
             )
         if window is None:
             return (
@@ -121,14 +134,20 @@ class AnalystBudgetError(InsufficientBudgetError):
         remaining: Fraction | float,
         requested: Fraction | float,
         quantity: str = "epsilon",
+        shared: bool = False,
     ) -> None:
         self.analyst = analyst
         super().__init__(
-            remaining=remaining, requested=requested, window=f"of analyst {analyst}", quantity=quantity
+            remaining=remaining,
+            requested=requested,
+            window=f"of analyst {analyst}",
+            quantity=quantity,
+            shared=shared,
         )
 
     def _what_to_do(self, window: str | None) -> str:
-        return "ask with a smaller epsilon or fewer hexagons; budget that is spent never comes back"
+        fewer = "" if self.shared else " or fewer hexagons"
+        return f"ask with a smaller epsilon{fewer}; budget that is spent never comes back"
 
 
 def _twelve_decimals(number: Fraction | float) -> str:

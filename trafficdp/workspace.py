@@ -106,7 +106,11 @@ class Workspace:
         below 1 and a mechanism that is unknown, cannot estimate its statistic or has no exact sampler.
         """
         if min_vehicles or mechanism or accounting:
-            self.config.require_public_counts("min_vehicles, mechanism or accounting")
+            self.config.require_public_counts(
+                "min_vehicles, mechanism or accounting",
+                "leave it out: one mechanism makes the map, every hexagon gets a number, and one of which "
+                "nothing is known is marked",
+            )
         grid, settings = self.config.grid, self.config.map
         if resolution is not None:
             grid, settings = grid.at(resolution), replace(settings, adaptive=None)
@@ -189,7 +193,10 @@ class Workspace:
 
     def counts(self, grid: Grid | None = None) -> Counts:
         """Return the counts that are public by assumption, of ``grid`` or the configured one. No value."""
-        self.config.require_public_counts("what compares mechanisms")
+        self.config.require_public_counts(
+            "a table of counts",
+            "ask for noisy ones, with [map] publish_counts = true or by a priced question (COUNT(*))",
+        )
         with self._curator("plan") as curator:
             version = vault_fixes.data_version(curator.vault)
             return curator.contributions(grid or self.config.grid, self.config.bound, version).counts
@@ -254,7 +261,9 @@ class Workspace:
 
     def with_idealised_noise(self, mechanism: str) -> Workspace:
         """Return the same city with ``mechanism``, idealised or not, for the statistics that it knows."""
-        self.config.require_public_counts("a mechanism by name")
+        self.config.require_public_counts(
+            "a mechanism by name", "leave it out: one mechanism, with exact noise, makes the map"
+        )
         settings = self.config.map
         known = mechanism_named(mechanism, self.config.kind).statistics
         named = {statistic: mechanism for statistic in settings.statistics if statistic in known}

@@ -85,6 +85,17 @@ def test_where_nothing_is_left_no_smaller_epsilon_is_suggested():
     assert "nothing left" in nothing
 
 
+def test_of_one_account_that_all_share_nobody_is_told_to_leave_vehicles_or_hexagons_out():
+    for remaining in (0, 1):
+        told = str(errors.InsufficientBudgetError(remaining=remaining, requested=2, shared=True))
+        assert "all vehicles share" in told
+        assert "some vehicle" not in told
+        assert "or fewer bins" not in told
+    of_analyst = {"analyst": "newsroom", "remaining": 0, "requested": 2}
+    assert "fewer hexagons" in str(errors.AnalystBudgetError(**of_analyst))
+    assert "fewer hexagons" not in str(errors.AnalystBudgetError(**of_analyst, shared=True))
+
+
 NOT_NUMBERS = [None, "1", "", [1], True, False, np.nan, np.inf, -np.inf, 10**400, 1j]
 
 

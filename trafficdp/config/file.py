@@ -151,16 +151,33 @@ _OF = {
 """What is of one kind of loss alone."""
 _AS_USUAL = {"accounting": "best"}
 """What the template says, and what contradicts no relation."""
-_OTHERS: Mapping[NeighbouringRelation, tuple[tuple[str, ...], ...]] = {
-    NeighbouringRelation.ADD_OR_REMOVE_USER: (
-        *(("budget", key) for key in (*_CEILINGS, "kind", "rho_per_vehicle", "delta")),
-        ("privacy", "rho"),
-        *(("map", key) for key in ("min_vehicles", "mechanism", "accounting", "resolutions", "zones")),
-        ("stream",),
-    ),
-    NeighbouringRelation.REPLACE_USER_VALUES: (("budget", "epsilon"), ("privacy", "delta")),
+_SHARED = "[budget] epsilon instead: all vehicles share one account"
+_IN_RHO = "[privacy] epsilon with delta beside it, to count in rho"
+_ONE_WAY = "to be left out: one mechanism makes the map"
+_OTHERS: Mapping[NeighbouringRelation, Mapping[tuple[str, ...], str]] = {
+    NeighbouringRelation.ADD_OR_REMOVE_USER: {
+        ("budget", _CEILINGS[0]): _SHARED,
+        **{("budget", key): f"{_SHARED}, over all time" for key in _CEILINGS[1:]},
+        **{("budget", key): _IN_RHO for key in ("kind", "rho_per_vehicle", "delta")},
+        ("privacy", "rho"): _IN_RHO,
+        ("map", "min_vehicles"): "to be left out: every hexagon gets a number, and one of which nothing is "
+        "known is marked",
+        ("map", "mechanism"): _ONE_WAY,
+        ("map", "accounting"): _ONE_WAY,
+        ("map", "resolutions"): "[map] resolution, the same for all: where hexagons are small would tell "
+        "where vehicles drove",
+        ("map", "zones"): "[map] resolution, the size of the hexagons",
+        ("stream",): "to be left out: ingest as files come, and release a map now and then",
+    },
+    NeighbouringRelation.REPLACE_USER_VALUES: {
+        (
+            "budget",
+            "epsilon",
+        ): "[budget] epsilon_per_vehicle instead: every vehicle has an account of its own",
+        ("privacy", "delta"): '[budget] kind = "zcdp" with rho_per_vehicle and delta, to count in rho',
+    },
 }
-"""What is of the other relation alone."""
+"""What is of the other relation alone, and what to write instead."""
 
 
 class Document(Places):
@@ -206,13 +223,12 @@ class Document(Places):
         )
 
     def _refuse_other_relation(self) -> None:
-        """Refuse what the other relation is asked with."""
-        other = next(each for each in NeighbouringRelation if each is not self.privacy.relation)
-        for *section, key in _OTHERS[self.privacy.relation]:
+        """Refuse what the other relation is asked with, and say what to write under this one."""
+        relation = self.privacy.relation
+        for (*section, key), instead in _OTHERS[relation].items():
             table = getattr(self, section[0]) if section else self
             if key in table.model_fields_set and getattr(table, key) != _AS_USUAL.get(key, table):
-                without = f'[privacy] relation = "{other.value}" with it, or to be left out'
-                raise t.Refused(*section, key, expected=without)
+                raise t.Refused(*section, key, expected=f'{instead} (relation = "{relation.value}")')
 
     def _refuse_other_kind(self) -> None:
         """Refuse what the other kind of loss is asked with, and what only pure epsilon can release."""

@@ -138,14 +138,16 @@ class Config:
         kind = LossKind.PURE if self.relation.hides_presence else self.kind
         return loss if loss is None or isinstance(loss, Loss) else LOSSES[kind].of(loss)
 
-    def require_public_counts(self, what: str) -> None:
-        """Raise UsageError where nothing about a vehicle is public, and ``what`` needs public counts."""
+    def require_public_counts(self, what: str, instead: str) -> None:
+        """Raise UsageError where nothing about a vehicle is public, and ``what`` needs public counts.
+
+        ``instead`` says what to do under this relation.
+        """
         if self.relation.hides_presence:
             raise UsageError(
-                f"{what} needs public counts of records",
-                got='[privacy] relation = "add_or_remove_user": nothing about a vehicle is public',
-                expected="plan, compare, release, verify, report, export and SELECT on released maps",
-                todo="leave it, or keep a store of its own for a fleet whose counts are public",
+                f"{what} rests on public counts of records, and here nothing about a vehicle is public",
+                got='[privacy] relation = "add_or_remove_user"',
+                todo=instead,
             )
 
     @property

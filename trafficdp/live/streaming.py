@@ -262,7 +262,9 @@ class LiveStream:
         *,
         again: bool = False,
     ) -> None:
-        config.require_public_counts("a stream")
+        config.require_public_counts(
+            "a stream", "ingest as files come, and release a map now and then, each at a part of the budget"
+        )
         self._config, self._store, self.key, self._curators, self._again = config, store, key, curators, again
         self._running: _Running | None = None
 

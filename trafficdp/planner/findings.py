@@ -50,10 +50,7 @@ class Suggestions:
             levers.append(f'slot "{self.slot_kind.value}"')
         if self.epsilon is not None:
             beyond = left is not None and self.epsilon > float(left.exact)
-            levers.append(
-                f"epsilon {self.epsilon:.3g}"
-                + (f", but every vehicle has only {left} left" if beyond else "")
-            )
+            levers.append(f"epsilon {self.epsilon:.3g}" + (f", but only {left} is left" if beyond else ""))
         if self.fleet is not None:
             levers.append(f"a fleet of {self.fleet:,} vehicles")
         if not levers:

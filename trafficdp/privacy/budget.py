@@ -136,12 +136,14 @@ def left(windows: Sequence[Window], spent: Sequence[IntArray]) -> IntArray:
     return least
 
 
-def check_windows(windows: Sequence[Window], spent: Sequence[IntArray], cost: IntArray) -> None:
+def check_windows(
+    windows: Sequence[Window], spent: Sequence[IntArray], cost: IntArray, *, shared: bool = False
+) -> None:
     """Raise InsufficientBudgetError unless spent + cost <= ceiling in every window for all who pay.
 
     ``spent`` and ``cost`` are 10^-12 of the vehicles of the release, shape (vehicles,) each. The
     error tells what the vehicle that is hit worst has left and would pay. Spending exactly a ceiling
-    succeeds.
+    succeeds. ``shared``: all vehicles have one account.
     """
     paying = cost > 0
     for window, each in zip(windows, spent, strict=True):
@@ -153,4 +155,5 @@ def check_windows(windows: Sequence[Window], spent: Sequence[IntArray], cost: In
                 requested=Fraction(int(cost[worst]), PICO),
                 window=None if window.end is None else window.name,
                 quantity=window.ceiling.kind.quantity,
+                shared=shared,
             )

@@ -174,7 +174,11 @@ class Intake:
             raise UsageError("no file to ingest", todo="name the files, for example data/sample/*.csv.gz")
         self.vault.check_key(self.key.fingerprint)
         if self.strict_units:
-            self.config.require_public_counts("a refusal by the speeds of a file")
+            self.config.require_public_counts(
+                "a refusal by the speeds of a file",
+                "read it without --strict-units: what ingest shows of the file says, for your eyes only, how "
+                "its speeds fit the declared unit",
+            )
         # the report of a file is text; its records go straight into the transaction
         with store_failures("reading files") if self.dry_run else self.vault.transaction("ingesting"):
             require_records(self.vault)

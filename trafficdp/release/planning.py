@@ -86,7 +86,11 @@ class Planning:
             return self._saved(question, SavedPlan(saved_plans.read(self._curator.store, question.saved)))
         request = self._request(loss, question)
         if question.half_width is not None:
-            self._config.require_public_counts("a half width that is asked for")
+            self._config.require_public_counts(
+                "a half width that is asked for",
+                "plan with another epsilon, resolution or fleet: each plan says how far off its map is "
+                "expected to be",
+            )
             positive(max_half_width=question.half_width)
             if self._config.map.adaptive is not None:
                 raise UsageError(

@@ -56,6 +56,7 @@ def require_budget(vault: Vault, vehicle: IntArray, loss: IntArray, analyst: Ana
             remaining=loss_of(int(remaining[worst])).exact,
             requested=loss_of(int(loss[worst])).exact,
             quantity=analyst.budget.kind.quantity,
+            shared=loss_kind.relation_of(vault).hides_presence,
         )
 
 

@@ -147,7 +147,8 @@ def require_budget(
                 todo="set the computer's clock",
             )
     windows = policy.windows(at)
-    check_windows(windows, spent_in(vault, vehicle, windows), loss)
+    shared = policy.relation.hides_presence
+    check_windows(windows, spent_in(vault, vehicle, windows), loss, shared=shared)
 
 
 def largest_spent_in(vault: Vault, window: Window) -> int:

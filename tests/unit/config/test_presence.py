@@ -44,21 +44,26 @@ def test_with_delta_both_become_the_largest_rho_that_keeps_to_them(load, hidden,
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("key", "value", "instead"),
     [
-        ("map.min_vehicles", 5),
-        ("map.mechanism", "auto"),
-        ("map.accounting", "exact"),
-        ("map.resolutions", [6, 7]),
-        ("budget.kind", "zcdp"),
-        ("privacy.rho", 0.5),
-        ("stream", {"records_per_vehicle": 60, "publish_every": 5}),
+        ("map.min_vehicles", 5, "nothing is known is marked"),
+        ("map.mechanism", "auto", "one mechanism"),
+        ("map.accounting", "exact", "one mechanism"),
+        ("map.resolutions", [6, 7], "the same for all"),
+        ("budget.kind", "zcdp", "delta beside it"),
+        ("budget.epsilon_per_vehicle", 8, "share one account"),
+        ("budget.epsilon_per_vehicle_a_month", 8, "share one account"),
+        ("privacy.rho", 0.5, "delta beside it"),
+        ("stream", {"records_per_vehicle": 60, "publish_every": 5}, "now and then"),
     ],
 )
-def test_what_rests_on_public_counts_is_refused(refusal, hidden, changed, key, value):
+def test_what_rests_on_public_counts_is_refused(refusal, hidden, changed, key, value, instead):
     message = refusal(changed(key, value, hidden))
     assert key.split(".")[-1] in message
-    assert '[privacy] relation = "replace_user_values"' in message
+    # what to do under this relation, never to take the weaker one
+    assert "replace_user_values" not in message
+    assert 'relation = "add_or_remove_user"' in message
+    assert instead in message
 
 
 def test_what_the_template_says_anyway_is_none(load, hidden, changed):

@@ -216,14 +216,20 @@ def test_a_bound_that_is_no_multiple_of_the_step_is_refused(refusal, changed):
 def test_what_needs_public_counts_is_refused_where_nothing_is_public(refusal, changed):
     message = refusal(changed("privacy.relation", "add_or_remove_user"))
     assert "epsilon_per_vehicle" in message
-    assert '[privacy] relation = "replace_user_values" with it, or to be left out' in message
+    assert "expected [budget] epsilon instead: all vehicles share one account" in message
 
 
-@pytest.mark.parametrize(("key", "value"), [("budget.epsilon", 8), ("privacy.delta", 1e-6)])
-def test_what_belongs_to_the_account_of_a_store_is_refused_beside_public_counts(refusal, changed, key, value):
+@pytest.mark.parametrize(
+    ("key", "value", "instead"),
+    [("budget.epsilon", 8, "epsilon_per_vehicle"), ("privacy.delta", 1e-6, '[budget] kind = "zcdp"')],
+)
+def test_what_belongs_to_the_account_of_a_store_is_refused_beside_public_counts(
+    refusal, changed, key, value, instead
+):
     message = refusal(changed(key, value))
     assert f"[{key.split('.')[0]}] {key.split('.')[1]}" in message
-    assert '[privacy] relation = "add_or_remove_user" with it' in message
+    assert f"expected {instead}" in message or f"expected [budget] {instead}" in message
+    assert '(relation = "replace_user_values")' in message
 
 
 @pytest.mark.parametrize(

@@ -366,8 +366,11 @@ def test_what_needs_counts_is_refused_with_a_reason(hidden):
         lambda: workspace.release(allow_idealised_noise="huber"),
         lambda: workspace.plan(max_half_width=3.0),
     ):
-        with pytest.raises(UsageError, match=r"public counts"):
+        with pytest.raises(UsageError, match=r"public counts") as error:
             refused()
+        # what to do under this relation, never to take the weaker one
+        assert error.value.todo
+        assert "replace_user_values" not in str(error.value)
 
 
 def test_a_restricted_grid_is_refused(small_city, tmp_path):

@@ -79,9 +79,11 @@ def release(
     else:
         settings.output.say(f"released {done.id} for {guarantee.in_short}: {bins}")
     if done.left is not None:
-        settings.output.say(
-            f"  every vehicle on this map has at least {done.left.kind.quantity} {done.left} left"
+        hidden = workspace.config.relation.hides_presence
+        has = (
+            "the account that all vehicles share has" if hidden else "every vehicle on this map has at least"
         )
+        settings.output.say(f"  {has} {done.left.kind.quantity} {done.left} left")
     if there.uninformative:
         settings.output.say(f"  {there.uninformative} of the numbers say too little and are marked so")
     for name in files:
@@ -104,9 +106,14 @@ def _somebody_is_there() -> bool:
 
 
 def _price(planned: Plan) -> str:
-    quantity = planned.loss.kind.quantity
-    return (
-        f"This charges {planned.affordable.paying} vehicles, each at most {quantity} {planned.loss}. Every "
-        f"one then has at least {quantity} {planned.left_after} left. "
-        "What is spent never comes back. Release?"
-    )
+    quantity, paying = planned.loss.kind.quantity, planned.affordable.paying
+    cost, left = f"{quantity} {planned.loss}", f"{quantity} {planned.left_after}"
+    if planned.allocation.request.relation.hides_presence:
+        price = f"This charges the account that all vehicles share {cost}. It then has {left} left."
+    elif paying == 1:
+        price = f"This charges 1 vehicle at most {cost}. It then has at least {left} left."
+    else:
+        price = (
+            f"This charges {paying} vehicles, each at most {cost}. Every one then has at least {left} left."
+        )
+    return f"{price} What is spent never comes back. Release?"

@@ -30,7 +30,8 @@ def status(context: typer.Context) -> None:
     rho = "" if facts.delta is None else "rho "
     told = "" if facts.in_epsilon is None else f", which is {facts.in_epsilon}"
     hidden = config.relation.hides_presence
-    spent_by = "for every possible vehicle alike; spent are" if hidden else "a vehicle; the busiest has spent"
+    shared = "in the account that all vehicles share, which has spent"
+    spent_by = shared if hidden else "a vehicle; the busiest has spent"
     output.say(f"budget           {rho}{facts.budget} {spent_by} {facts.largest_spent}{told}")
     for window in facts.windows:
         output.say(

@@ -15,8 +15,9 @@ from trafficdp.release.outcomes import InEpsilon, Plan
 
 def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object]:
     """Return the plan as plain JSON values; ``full`` is every accounting, where it was computed."""
-    allocation = result.allocation
+    allocation, able = result.allocation, result.affordable
     request, verdict = allocation.request, result.verdict
+    hidden = request.relation.hides_presence
     statistic, best = request.main, allocation.best
     epsilon, noise, accountings = float(request.loss.exact), None, []
     if best is not None:
@@ -66,11 +67,11 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
         "left_after": str(result.left_after),
         "earlier": result.earlier,
         "affordable": {
-            "vehicles_charged": result.affordable.paying,
-            "vehicles_short": result.affordable.short,
-            "vehicles_with_nothing_left": result.affordable.empty,
-            "loss": _text(result.affordable.loss),
-            "bins_without_those": result.affordable.bins_without_empty,
+            "vehicles_charged": None if hidden else able.paying,
+            "vehicles_short": None if hidden else able.short,
+            "vehicles_with_nothing_left": None if hidden else able.empty,
+            "loss": _text(able.loss),
+            "bins_without_those": None if hidden else able.bins_without_empty,
         },
         "growth": _growth_facts(result.growth),
         "answer": _answer_facts(result),

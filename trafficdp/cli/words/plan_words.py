@@ -242,9 +242,10 @@ def _show_fleets(output: Output, result: Plan) -> None:
 def _show_price(output: Output, result: Plan) -> None:
     loss, left, able = result.allocation.loss, result.budget_left, result.affordable
     quantity = _quantity(result)
+    hidden = result.allocation.request.relation.hides_presence
     output.say(
-        f"The release costs every possible vehicle {quantity} {loss}; the store has {left} left."
-        if result.allocation.request.relation.hides_presence
+        f"All vehicles share one account. The release costs it {quantity} {loss}; it has {left} left."
+        if hidden
         else f"The release costs a vehicle at most {quantity} {loss}; every vehicle on this map has at least "
         f"{left} left."
     )
@@ -254,9 +255,10 @@ def _show_price(output: Output, result: Plan) -> None:
             f"releases before it epsilon {result.in_epsilon.of_sum}."
         )
     if result.asked is not None:
-        output.say(f"It is planned for that, the most that all can pay, not for {result.asked} as asked.")
+        most = "all that is left" if hidden else "the most that all can pay"
+        output.say(f"It is planned for that, {most}, not for {result.asked} as asked.")
     if not able.short and result.earlier is None:
-        output.say(f"After it, every one has at least {result.left_after} left.")
+        output.say(f"After it, {'it has' if hidden else 'every one has at least'} {result.left_after} left.")
     if result.earlier is not None:
         output.say(
             f"Release {result.earlier} is just this, of the same data: `trafficdp release` shows it again "
@@ -266,9 +268,20 @@ def _show_price(output: Output, result: Plan) -> None:
 
 def _show_shortage(output: Output, result: Plan) -> None:
     able, quantity = result.affordable, _quantity(result)
+    refused = "so `trafficdp release` is refused, with exit code 3."
+    if result.allocation.request.relation.hides_presence:
+        output.say(
+            f"The budget does not allow this. The account that all vehicles share has {quantity} "
+            f"{result.budget_left} left, less than it costs, {refused}"
+        )
+        if able.loss is not None:
+            output.say(f"It can pay {quantity} {able.loss}: add --within-budget.")
+        output.say("")
+        return
+    have = "has" if able.short == 1 else "have"
     output.say(
-        f"The budget does not allow this. {able.short} of the {able.paying} vehicles that it charges have "
-        "less left than it would cost them, so `trafficdp release` is refused, with exit code 3."
+        f"The budget does not allow this. {able.short} of the {able.paying} vehicles it charges {have} "
+        f"less left than it would cost, {refused}"
     )
     if able.loss is not None:
         output.say(f"All of them can pay for {quantity} {able.loss}: add --within-budget.")
@@ -304,7 +317,7 @@ def _show_verdict(output: Output, result: Plan) -> None:
         output.say(f"{words[0].upper()}{words[1:]}.")
         needed = result.suggestions.epsilon
         if needed is not None and needed > float(left.exact):
-            output.say(f"(Epsilon {needed:.3g} is more than the {left} that every vehicle has left.)")
+            output.say(f"(Epsilon {needed:.3g} is more than the {left} that is left.)")
     if result.growth is not None:
         _show_growth(output, "This map", result.growth, _quantity(result))
 

@@ -281,4 +281,4 @@ def test_a_suggestion_beyond_the_budget_is_marked_in_the_plan(refused, command, 
     refused.change("epsilon_per_vehicle = 12", "epsilon_per_vehicle = 2.5")
     needed = valid_plan()["suggestions"]["epsilon"]
     assert needed > 2.5
-    assert f"(Epsilon {needed:.3g} is more than the 2.5 that every vehicle has left.)" in command("plan").out
+    assert f"(Epsilon {needed:.3g} is more than the 2.5 that is left.)" in command("plan").out

@@ -1,0 +1,58 @@
+"""What commands say where nothing about a vehicle is public: one account, no number of vehicles."""
+
+import json
+from importlib.resources import files
+
+import jsonschema
+import pytest
+
+from trafficdp.cli.commands.release import _price
+
+SCHEMA = json.loads((files("trafficdp.cli") / "schemas" / "plan.schema.json").read_text())
+ACCOUNT = "account that all vehicles share"
+
+
+@pytest.fixture
+def hidden(small_city, tmp_path, monkeypatch):
+    """A city with one day read."""
+    city = small_city.City(tmp_path / "hidden")
+    small_city.write_hidden(city.folder)
+    monkeypatch.chdir(city.folder)
+    city.open().ingest([city.days[1]])
+    return city
+
+
+def test_one_account_is_charged_and_no_number_of_vehicles_is_told(hidden, command, refusal):
+    told = command("plan").out
+    assert "All vehicles share one account. The release costs it epsilon 4; it has 9 left." in told
+    assert "After it, it has 5 left." in told
+    plan = hidden.open().plan()
+    assert _price(plan).startswith(
+        f"This charges the {ACCOUNT} epsilon 4. It then has epsilon 5 left. What is spent never comes back."
+    )
+    assert f"the {ACCOUNT} has epsilon 5 left" in command("release").out
+    assert "All vehicles share one account: it may spend epsilon 9, and has spent 4." in command("ledger").out
+    assert f"budget           9 in the {ACCOUNT}, which has spent 4" in command("status").out
+    said = command("plan", "--epsilon", 6).out
+    assert f"The {ACCOUNT} has epsilon 5 left, less than it costs" in said
+    assert "It can pay epsilon 5: add --within-budget." in said
+    refused = refusal(3, "release", "--epsilon", 6)
+    assert "since all vehicles share one account" in refused
+    facts = command("--json", "plan", "--epsilon", 6).json
+    jsonschema.validate(facts, SCHEMA)
+    able = facts["affordable"]
+    assert {name for name, value in able.items() if value is None} == {*able} - {"loss"}
+    for text in (told, said, refused):
+        assert "1 vehicle" not in text
+        assert "some vehicle" not in text
+
+
+def test_one_vehicle_is_charged_in_the_singular(small_city, tmp_path):
+    city = small_city.City(tmp_path / "one")
+    city.config.write_text(city.config.read_text().replace("min_vehicles = 3", "min_vehicles = 1"))
+    rows = city.days[1].read_text().splitlines()
+    city.days[1].write_text("\n".join([rows[0], *(row for row in rows if row.startswith("mh 99"))]) + "\n")
+    workspace = city.open()
+    workspace.ingest([city.days[1]])
+    price = _price(workspace.plan(suggestions=False))
+    assert price.startswith("This charges 1 vehicle at most epsilon 8. It then has at least epsilon 12 left.")
