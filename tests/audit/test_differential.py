@@ -254,9 +254,9 @@ def story(world):
     ):
         world.command(*asked)
     assert world.command("plan", "--save", "spring") == 0
-    assert world.command("release", "--epsilon", "0.01") == 5
-    assert world.command("release", "--force") == 0
-    assert world.command("--json", "release", "--plan", "spring", "--force", "--again") == 0
+    assert world.command("release", "--yes", "--epsilon", "0.01") == 5
+    assert world.command("release", "--yes", "--force") == 0
+    assert world.command("--json", "release", "--yes", "--plan", "spring", "--force", "--again") == 0
     assert world.both("sql", "--as", "newsroom", f"EXPLAIN {QUESTION}") == 0
     assert world.command("sql", "--as", "newsroom", QUESTION) == 0
     assert world.command("--json", "sql", "--as", "newsroom", QUESTION) == 0
@@ -264,7 +264,7 @@ def story(world):
     assert world.command("sql", "--as", "newsroom", QUESTION.replace("speed", "plate")) == 2
     assert world.both("sql", "SELECT h3, speed_mean_ms, speed_mean_ms_low FROM latest_cells ORDER BY 1") == 0
     assert world.command("stream", "--replay", "0", "2026-03-03.csv") == 0
-    assert world.command("release", "--epsilon", "29", "--force") == 3
+    assert world.command("release", "--yes", "--epsilon", "29", "--force") == 3
     assert world.command("report", "r0002", "report.html", "--against", "r0001") == 0
     for number, format in enumerate(("geojson", "csv", "geoparquet", "html", "registry", "gpkg")):
         assert world.command("export", "r0001", f"out{number}.{format}", "--to", format) == 0
@@ -273,7 +273,7 @@ def story(world):
         assert world.both(asked) == 0
     assert world.command("--json", "doctor") == 0
     world.collect()
-    assert world.command("withdraw", "r0001") == 0
+    assert world.command("withdraw", "--yes", "r0001") == 0
     assert world.both("releases") == 0
     world.collect()
     return world
@@ -281,7 +281,7 @@ def story(world):
 
 def short_story(world):
     """What is enough to see a leak."""
-    for arguments in (["init"], ["ingest", "2026-03-02.csv"], ["release", "--force"]):
+    for arguments in (["init"], ["ingest", "2026-03-02.csv"], ["release", "--yes", "--force"]):
         assert world.command(*arguments, curators_eyes=True) == 0
     world.collect()
     return world
@@ -348,8 +348,8 @@ def hidden_story(world):
     assert world.both("plan") == 0
     assert world.both("plan", "--epsilon", "0.05") == 0
     assert world.command("plan", "--save", "spring") == 0
-    assert world.command("release") == 0
-    assert world.command("--json", "release", "--plan", "spring", "--again") == 0
+    assert world.command("release", "--yes") == 0
+    assert world.command("--json", "release", "--yes", "--plan", "spring", "--again") == 0
     assert world.both("compare") == 0
     for refused in (
         ["plan", "--max-half-width", "6 m/s"],
@@ -360,7 +360,7 @@ def hidden_story(world):
     for question in (QUESTION, BY_HOUR):
         assert world.both("sql", f"EXPLAIN {question}") == 0
         assert world.both("sql", question) == 0
-    assert world.command("release", "--epsilon", "29", "--force") == 3
+    assert world.command("release", "--yes", "--epsilon", "29", "--force") == 3
     assert world.both("sql", "SELECT h3, speed_mean_ms, speed_mean_ms_low FROM latest_cells ORDER BY 1") == 0
     # r0002 is made as r0001 is
     world.verify("r0001", "r0003", "r0004")
@@ -372,7 +372,7 @@ def hidden_story(world):
     # how many records and vehicles there are is for the curator's eyes
     assert world.command("status", curators_eyes=True) == 0
     world.collect()
-    assert world.command("withdraw", "r0001") == 0
+    assert world.command("withdraw", "--yes", "r0001") == 0
     assert world.both("releases") == 0
     world.collect()
     return world
@@ -383,7 +383,7 @@ def short_hidden_story(world):
     for arguments in (["init"], ["ingest", "2026-03-02.csv", "2026-03-03.csv"]):
         assert world.command(*arguments, curators_eyes=True) == 0
     assert world.command("--json", "plan") == 0
-    assert world.command("release") == 0
+    assert world.command("release", "--yes") == 0
     assert world.command("verify", "r0001") == 0
     assert world.command("--json", "sql", BY_HOUR) == 0
     world.collect()

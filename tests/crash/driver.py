@@ -374,8 +374,8 @@ def limits(template, sizes):
     findings = []
     for name, arguments in (
         ("ingest", ("day2.csv",)),
-        ("release", ("--again", "--force")),
-        ("withdraw", ("r0001",)),
+        ("release", ("--again", "--force", "--yes")),
+        ("withdraw", ("r0001", "--yes")),
     ):
         for limit in sizes:
             folder = template.parent / "limited"

@@ -116,7 +116,7 @@ def _templates(tmp_path_factory, small_city):
         assert run(["--quiet", "init"]) == 0
         for name, command in (
             ("filled", ["ingest", "day1.csv.gz", "day2.csv.gz"]),
-            ("released", ["release"]),
+            ("released", ["release", "--yes"]),
         ):
             shutil.copytree(Path.cwd(), base / name)
             os.chdir(base / name)

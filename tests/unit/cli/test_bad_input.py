@@ -135,7 +135,15 @@ CONFIGURATIONS = [
 def test_a_wrong_configuration_is_exit_2_naming_the_key(released, refusal, old, new, says):
     before = {name: held for name, held in released.dump().items() if name != "trafficdp.toml"}
     released.change(old, new)
-    for arguments in (("plan",), ("release",), ("ingest", "day1.csv.gz"), ("status",)):
+    for arguments in (
+        ("plan",),
+        (
+            "release",
+            "--yes",
+        ),
+        ("ingest", "day1.csv.gz"),
+        ("status",),
+    ):
         assert says in refusal(2, *arguments)
     assert {name: held for name, held in released.dump().items() if name != "trafficdp.toml"} == before
 
@@ -197,12 +205,12 @@ def test_no_damage_to_a_file_is_a_bug(empty, capfd, data):
 EVERY = [
     ("status",),
     ("plan",),
-    ("release", "--again"),
+    ("release", "--yes", "--again"),
     ("releases",),
     ("ledger",),
     ("ingest", "day1.csv.gz"),
     ("verify", "r0001"),
-    ("withdraw", "r0001"),
+    ("withdraw", "--yes", "r0001"),
     ("export", "r0001", "--to", "csv", "out.csv"),
 ]
 
@@ -233,7 +241,13 @@ def test_a_store_of_another_version_is_exit_6_and_untouched(released, refusal, a
 @pytest.mark.parametrize("content", [b"", b"not a database", bytes(8192)], ids=["empty", "text", "zeros"])
 def test_a_vault_that_is_no_database_is_exit_6(released, refusal, content):
     (released.store / "vault.duckdb").write_bytes(content)
-    for arguments in (("status",), ("release",)):
+    for arguments in (
+        ("status",),
+        (
+            "release",
+            "--yes",
+        ),
+    ):
         refusal(6, *arguments)
 
 
@@ -242,21 +256,33 @@ def test_another_key_or_none_is_exit_6(released, refusal):
     key = released.folder / "city.store.key"
     kept = key.read_text()
     key.write_text(f"trafficdp-key-1 {'1' * 64}\n")
-    for arguments in (("ingest", "day1.csv.gz"), ("release",)):
+    for arguments in (
+        ("ingest", "day1.csv.gz"),
+        (
+            "release",
+            "--yes",
+        ),
+    ):
         assert "this is not the key of this store" in refusal(6, *arguments)
     key.unlink()
-    for arguments in (("ingest", "day1.csv.gz"), ("release",)):
+    for arguments in (
+        ("ingest", "day1.csv.gz"),
+        (
+            "release",
+            "--yes",
+        ),
+    ):
         assert "there is no key at" in refusal(6, *arguments)
     key.write_text(kept)
     key.chmod(0o640)
-    assert "chmod 600" in refusal(6, "release")
+    assert "chmod 600" in refusal(6, "release", "--yes")
     key.chmod(0o600)
     assert released.dump() == before
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [("release", "--again"), ("ingest", "new.csv"), ("withdraw", "r0001")],
+    [("release", "--yes", "--again"), ("ingest", "new.csv"), ("withdraw", "--yes", "r0001")],
     ids=lambda value: value[0],
 )
 def test_a_store_that_may_not_be_written_is_exit_6(released, refusal, monkeypatch, arguments):
@@ -276,7 +302,7 @@ def test_a_read_only_folder_is_exit_6(released, refusal):
     mode = stat.S_IMODE(released.store.stat().st_mode)
     released.store.chmod(0o500)
     try:
-        refusal(6, "release")
+        refusal(6, "release", "--yes")
     finally:
         released.store.chmod(mode)
     assert released.dump() == before
@@ -285,7 +311,7 @@ def test_a_read_only_folder_is_exit_6(released, refusal):
 @pytest.mark.parametrize("verb", ["release", "ingest"])
 def test_a_full_disk_is_exit_6_and_the_store_as_it_was(filled, feed, script, command, verb):
     rows = [row.replace("W-", f"X{n}-") for n in range(12) for row in feed("2026-03-02")]
-    arguments = {"release": ["release"], "ingest": ["ingest", filled.write("more.csv", rows)]}[verb]
+    arguments = {"release": ["release", "--yes"], "ingest": ["ingest", filled.write("more.csv", rows)]}[verb]
     before = filled.dump()
 
     def limit():
@@ -338,9 +364,9 @@ def test_a_geopackage_to_a_full_disk_is_exit_6_and_leaves_no_file(released, scri
 
 def test_what_was_withdrawn_is_gone_and_stays_charged(released, command, refusal):
     spent = command("--json", "ledger").json["largest_spent"]
-    assert command("withdraw", "r0001").out == "withdrew r0001; its budget stays spent\n"
+    assert command("withdraw", "--yes", "r0001").out == "withdrew r0001; its budget stays spent\n"
     before = released.dump()
-    assert "is withdrawn already" in refusal(2, "withdraw", "r0001")
+    assert "is withdrawn already" in refusal(2, "withdraw", "--yes", "r0001")
     assert "withdrawn" in refusal(2, "export", "r0001", "--to", "csv", "out.csv")
     assert "withdrawn" in refusal(4, "verify", "r0001")
     assert released.dump() == before
@@ -352,7 +378,7 @@ def test_what_was_withdrawn_is_gone_and_stays_charged(released, command, refusal
 
 def test_a_release_past_the_budget_is_exit_3_in_one_sentence(released, refusal):
     before = released.dump()
-    message = refusal(3, "release", "--epsilon", "7")
+    message = refusal(3, "release", "--yes", "--epsilon", "7")
     assert (
         "privacy budget exceeded; got a release that costs epsilon 7; expected at most the remaining 6"
         in message
@@ -382,11 +408,11 @@ def test_a_dry_run_writes_nothing(empty, command):
 
 
 def test_planning_an_empty_store_says_what_to_do(empty, refusal):
-    for verb in ("plan", "release"):
-        assert "the store is empty; run `trafficdp ingest FILE...` first" in refusal(2, verb)
+    for verb in (("plan",), ("release", "--yes")):
+        assert "the store is empty; run `trafficdp ingest FILE...` first" in refusal(2, *verb)
 
 
 def test_planning_a_period_without_records_says_what_to_do(filled, refusal):
     filled.change('from = "2026-03-02", to = "2026-03-03"', 'from = "2025-03-02", to = "2025-03-03"')
-    for verb in ("plan", "release"):
-        assert "no record lies in the study area and the period" in refusal(2, verb)
+    for verb in (("plan",), ("release", "--yes")):
+        assert "no record lies in the study area and the period" in refusal(2, *verb)

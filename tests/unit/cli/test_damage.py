@@ -13,7 +13,10 @@ COMMANDS = (
     ("ledger",),
     ("ingest", "day1.csv.gz"),
     ("export", "r0001", "--to", "csv", "out.csv"),
-    ("release",),
+    (
+        "release",
+        "--yes",
+    ),
 )
 DOCUMENTED = {0, 2, 3, 4, 5, 6}
 BLOCK = 256 << 10

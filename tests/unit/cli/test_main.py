@@ -140,7 +140,7 @@ def test_the_command_and_the_module_are_one(script):
         (["--store", "x" * 300, "init"], "cannot write"),
         (["init"], "there is a store here already"),
         (["verify", "r9999"], "there is no such release; got r9999; expected one of r0001"),
-        (["withdraw", "r9999"], "there is no such release"),
+        (["withdraw", "--yes", "r9999"], "there is no such release"),
         (["verify", ""], "there is no such release"),
         (["verify", "r" * 500], "there is no such release"),
         (["export", "r9999", "--to", "csv", "out.csv"], "there is no such release"),
@@ -157,8 +157,8 @@ def test_the_command_and_the_module_are_one(script):
         (["demo", "--into", "trafficdp.toml/demo"], "cannot write"),
         (["demo", "--into", "x" * 300], "cannot write"),
         *[
-            ([verb, "--epsilon", epsilon], "epsilon is ")
-            for verb in ("plan", "release")
+            ([*verb, "--epsilon", epsilon], "epsilon is ")
+            for verb in (("plan",), ("release", "--yes"))
             for epsilon in (
                 "0",
                 "-1",
@@ -303,7 +303,12 @@ def test_a_busy_store_is_exit_6_after_the_wait_and_names_its_holder(released, re
     )
     try:
         holder.stdout.read(1)
-        for arguments in (["status"], ["release"], ["ingest", "day1.csv.gz"], ["withdraw", "r0001"]):
+        for arguments in (
+            ["status"],
+            ["release", "--yes"],
+            ["ingest", "day1.csv.gz"],
+            ["withdraw", "--yes", "r0001"],
+        ):
             message = refusal(6, "--wait", "0.1", *arguments)
             assert "held by process 4711 (trafficdp release)" in message
             assert "--wait" in message

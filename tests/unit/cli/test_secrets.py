@@ -61,15 +61,18 @@ def test_nothing_that_fails_or_succeeds_tells_a_record(empty, feed, command, for
         ("status",),
         ("plan",),
         ("plan", "--epsilon", "0.001"),
-        ("release", "--epsilon", "0.001"),
-        ("release", "--epsilon", "100"),
-        ("release",),
+        ("release", "--yes", "--epsilon", "0.001"),
+        ("release", "--yes", "--epsilon", "100"),
+        (
+            "release",
+            "--yes",
+        ),
         ("releases",),
         ("ledger",),
         ("verify", "r0001"),
         ("verify", "r0002"),
         ("export", "r0001", "--to", "csv", "out.csv"),
-        ("withdraw", "r0002"),
+        ("withdraw", "--yes", "r0002"),
     ]
     codes = set()
     for arguments in commands:

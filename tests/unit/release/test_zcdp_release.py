@@ -328,13 +328,13 @@ def test_the_commands_speak_of_rho(concentrated, run):
     assert "at delta 0.000001" in out
     exact = json.loads(run(concentrated, "--json", "plan", "--rho", "2")[1])
     jsonschema.validate(exact, schema("plan"))
-    code, out, err = run(concentrated, "release", "--rho", "2", "--force")
+    code, out, err = run(concentrated, "release", "--yes", "--rho", "2", "--force")
     assert code == 0, err
     assert "for rho" in out
-    code, _, err = run(concentrated, "release", "--epsilon", "2")
+    code, _, err = run(concentrated, "release", "--yes", "--epsilon", "2")
     assert code == 2
     assert "rho" in err
-    assert run(concentrated, "release", "--rho", "7")[0] == 3
+    assert run(concentrated, "release", "--yes", "--rho", "7")[0] == 3
     document = json.loads(run(concentrated, "--json", "ledger")[1])
     jsonschema.validate(document, schema("ledger"))
     assert document["quantity"] == "rho"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import MapOptions, Settings, shorten, with_map_options
-from trafficdp.errors import UsageError
+from trafficdp.cli.words.options import MapOptions, Settings, YesOption, shorten, with_map_options
 from trafficdp.release.outcomes import Plan
 
 
@@ -33,17 +31,18 @@ def release(
         bool,
         typer.Option("--again", help="Charge and draw anew what an earlier release answers for nothing."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Charge without asking: for scripts.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Charge every vehicle its loss, draw the noise and publish the map.
 
-    On a terminal it asks first. The same release of the same data again costs nothing.
+    On a terminal it asks first; elsewhere it needs --yes. The same release again costs nothing.
     """
     from trafficdp.workspace import open_workspace
 
     settings: Settings = context.obj
     workspace = open_workspace(**settings.opening()).with_map(**asked.changes)
-    if not yes and _somebody_is_there():
+
+    def price() -> str | None:
         noisy = workspace
         if allow_idealised_noise is not None:
             noisy = workspace.with_idealised_noise(allow_idealised_noise)
@@ -51,13 +50,9 @@ def release(
             planned = noisy.plan(asked.loss, suggestions=False, within_budget=asked.within_budget, saved=plan)
         refused = planned.affordable.short or (planned.verdict.refused and not force)
         # what is refused anyway, or free, needs no answer
-        if (
-            not refused
-            and (again or planned.earlier is None)
-            and not typer.confirm(_price(planned), err=True)
-        ):
-            settings.output.warn("Nothing was charged.")
-            raise typer.Exit(UsageError.exit_code)
+        return None if refused or (planned.earlier and not again) else _price(planned)
+
+    settings.output.confirm(yes=yes, question=price, otherwise="Nothing was charged.")
     with settings.output.spinner("releasing"):
         done = workspace.release(
             asked.loss,
@@ -99,10 +94,6 @@ def release(
             "files": files,
         }
     )
-
-
-def _somebody_is_there() -> bool:
-    return sys.stdin is not None and sys.stderr is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _price(planned: Plan) -> str:

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import typer
 
-from trafficdp.cli.words.options import ReleaseArgument, Settings
+from trafficdp.cli.words.options import ReleaseArgument, Settings, YesOption
 
 
 def withdraw(
     context: typer.Context,
     release: ReleaseArgument,
+    yes: YesOption = False,
 ) -> None:
-    """Remove a release's files and rows. Its budget is not given back: what was seen stays seen."""
+    """Remove a release's files and rows. Its budget is not given back: what was seen stays seen.
+
+    On a terminal it asks first; elsewhere it needs --yes.
+    """
     from trafficdp.workspace import open_workspace
 
     settings: Settings = context.obj
-    open_workspace(**settings.opening()).withdraw(release)
+    workspace = open_workspace(**settings.opening())
+    settings.output.confirm(
+        yes=yes,
+        question=lambda: (
+            f"This removes the files and rows of {release} for good. What it cost stays spent, and whoever "
+            "has a copy keeps it. Withdraw?"
+        ),
+        otherwise="Nothing was withdrawn.",
+    )
+    workspace.withdraw(release)
     settings.output.say(f"withdrew {release}; its budget stays spent")
     settings.output.result({"release": release, "status": "withdrawn", "budget_given_back": False})

@@ -116,6 +116,26 @@ class Output:
         with suppress(OSError, TrafficdpError):
             self._errors.print_line(f"trafficdp: {text}")
 
+    def confirm(self, *, yes: bool, question: Callable[[], str | None], otherwise: str) -> None:
+        """Ask on the terminal whether to go on; ``yes`` (--yes) has answered already.
+
+        ``question`` says what will happen, and is called only where somebody is there to read it; None: this
+        needs no answer. Who does not agree ends the command with ``otherwise`` said.
+        Raises UsageError where there is no terminal: nothing that cannot be taken back happens by itself.
+        """
+        if yes:
+            return
+        if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
+            raise UsageError(
+                "this cannot be taken back, and there is no terminal to ask on",
+                expected="--yes",
+                todo="run the same command with --yes",
+            )
+        asked = question()
+        if asked is not None and not typer.confirm(asked, err=True):
+            self.warn(otherwise)
+            raise typer.Exit(UsageError.exit_code)
+
     @contextmanager
     def bars(self) -> Iterator[Progress | None]:
         """Show progress bars on standard error while the block runs; None where nobody would see them."""
@@ -358,6 +378,7 @@ RhoOption = Annotated[
         metavar="<number>", help="Total rho instead of the configured one, in a store that counts in rho."
     ),
 ]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask; needed where there is no terminal.")]
 ReleaseArgument = Annotated[str, typer.Argument(help="Name of the release, such as r0001.")]
 
 

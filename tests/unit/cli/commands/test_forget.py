@@ -13,7 +13,7 @@ def forget(command, monkeypatch):
 
     def forget(content, *before):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
-        return command(*before, "forget")
+        return command(*before, "forget", "--yes")
 
     return forget
 
@@ -52,6 +52,6 @@ def test_what_names_no_vehicle_is_refused(released, forget, content):
 
 
 def test_an_identifier_is_no_argument(released, refusal, plate):
-    said = refusal(2, "forget", plate)
+    said = refusal(2, "forget", "--yes", plate)
     assert "standard input" in said
     assert plate not in said

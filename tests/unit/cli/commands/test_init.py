@@ -61,11 +61,11 @@ def test_init_writes_a_configuration_a_store_and_a_key_outside_it(folder, comman
     [
         ("status",),
         ("plan",),
-        ("release", "--force"),
+        ("release", "--yes", "--force"),
         ("releases",),
         ("ledger",),
         ("verify", "r0001"),
-        ("withdraw", "r0001"),
+        ("withdraw", "--yes", "r0001"),
         ("export", "r0001", "--to", "csv", "x.csv"),
         ("ingest", "--dry-run", "trafficdp.toml"),
     ],
@@ -218,7 +218,7 @@ def test_a_filled_template_works(folder, command, feed):
     assert command("ingest", "day.csv").code == 0
     # the template states no epsilon: it is asked for
     assert "[privacy] epsilon is missing" in command("plan").err
-    assert command("release", "--epsilon", "6").code == 0
+    assert command("release", "--yes", "--epsilon", "6").code == 0
     assert command("verify", "r0001").code == 0
     assert sorted(path.name for path in (folder / "city.store/releases/r0001").iterdir()) == [
         "cells.csv",

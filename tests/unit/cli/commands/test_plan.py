@@ -160,7 +160,7 @@ def test_whoever_is_shown_other_units_is_told_in_them_everywhere(
         assert other["worst_error"] == pytest.approx(factor * one["worst_error"])
     chart = tmp_path / "chart.svg"
     said = command("plan", "--chart", chart, *wished).out
-    refused = refusal(5, "release", "--epsilon", "0.01")
+    refused = refusal(5, "release", "--yes", "--epsilon", "0.01")
     for text in (said, refused, chart.read_text(), repr(trafficdp.open().plan())):
         assert "km/h" in text
         assert "m/s" not in text

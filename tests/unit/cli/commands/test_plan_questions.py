@@ -46,7 +46,7 @@ def test_the_epsilon_for_a_half_width_is_the_least_that_gives_it(filled, plan, w
 
 def test_the_half_width_that_is_planned_is_that_of_the_released_intervals(filled, plan, command):
     promised = plan("--epsilon", "12")["interval"]
-    assert command("release", "--epsilon", "12").code == 0
+    assert command("release", "--yes", "--epsilon", "12").code == 0
     rows = (filled.store / "releases" / "r0001" / "cells.csv").read_text().splitlines()
     names = rows[0].split(",")
     low, high = names.index("speed_mean_ms_low"), names.index("speed_mean_ms_high")
@@ -132,10 +132,10 @@ def test_vehicles_that_cannot_pay_are_counted_and_the_epsilon_for_all_is_said(re
     assert found["vehicles_with_nothing_left"] == 0
     possible = found["loss"]
     assert float(possible) < 11
-    refused = command("release", "--epsilon", "11")
+    refused = command("release", "--yes", "--epsilon", "11")
     assert refused.code == 3
     assert plan("--epsilon", possible)["affordable"]["vehicles_short"] == 0
-    assert command("release", "--epsilon", possible, "--force").code == 0
+    assert command("release", "--yes", "--epsilon", possible, "--force").code == 0
 
 
 def test_within_the_budget_every_vehicle_can_pay(released, plan, command):
@@ -143,7 +143,7 @@ def test_within_the_budget_every_vehicle_can_pay(released, plan, command):
     assert found["affordable"]["vehicles_short"] == 0
     assert float(found["epsilon"]) <= 6
     assert "not for 11 as asked" in command("plan", "--epsilon", "11", "--within-budget").out
-    assert command("release", "--epsilon", "11", "--within-budget", "--force").code == 0
+    assert command("release", "--yes", "--epsilon", "11", "--within-budget", "--force").code == 0
 
 
 def test_an_exhausted_vehicle_is_said_with_the_bins_it_spares(released, plan, command):
@@ -226,7 +226,7 @@ def test_the_largest_epsilon_can_be_planned(filled, plan):
 
 def test_a_refusal_says_when_the_suggested_epsilon_is_beyond_what_is_left(filled, refusal):
     filled.change("epsilon_per_vehicle = 12", "epsilon_per_vehicle = 0.6")
-    message = refusal(5, "release", "--epsilon", "0.5")
+    message = refusal(5, "release", "--yes", "--epsilon", "0.5")
     assert ", but only 0.6 is left" in message
     filled.change("epsilon_per_vehicle = 0.6", "epsilon_per_vehicle = 12")
-    assert " is left" not in refusal(5, "release", "--epsilon", "0.5")
+    assert " is left" not in refusal(5, "release", "--yes", "--epsilon", "0.5")

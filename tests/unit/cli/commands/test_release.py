@@ -32,7 +32,7 @@ def weak(filled):
 
 
 def test_a_release_names_its_files_and_they_are_there(filled, command):
-    result = command("release")
+    result = command("release", "--yes")
     assert result.code == 0
     assert result.out.startswith("released r0001 for epsilon ")
     for name in FILES:
@@ -42,7 +42,7 @@ def test_a_release_names_its_files_and_they_are_there(filled, command):
 
 
 def test_release_as_json_names_loss_and_files(filled, command):
-    facts = command("--json", "release").json
+    facts = command("--json", "release", "--yes").json
     assert facts["release"] == "r0001"
     assert facts["files"] == FILES
     assert 0 < float(facts["epsilon"]) <= 6
@@ -50,7 +50,7 @@ def test_release_as_json_names_loss_and_files(filled, command):
 
 def test_a_release_that_says_too_little_is_exit_5_with_a_way_out_and_changes_nothing(weak, refusal):
     before = weak.dump()
-    message = refusal(5, "release")
+    message = refusal(5, "release", "--yes")
     assert "the release would say too little; got an expected error of the mean of" in message
     assert "any one of these would pass: " in message
     assert "epsilon " in message
@@ -58,7 +58,7 @@ def test_a_release_that_says_too_little_is_exit_5_with_a_way_out_and_changes_not
 
 
 def test_force_releases_it_marked_and_the_manifest_says_so(weak, command):
-    result = command("release", "--force")
+    result = command("release", "--yes", "--force")
     assert result.code == 0
     assert "say too little and are marked so" in result.out
     folder = weak.store / "releases" / "r0001"
@@ -78,7 +78,7 @@ def test_what_needs_no_force_is_not_called_forced(released):
 
 def test_the_count_of_numbers_and_withheld_bins_is_that_of_the_file(filled, command):
     filled.change("min_vehicles = 3", "min_vehicles = 100")
-    said = command("release").out.splitlines()[0]
+    said = command("release", "--yes").out.splitlines()[0]
     rows = rows_of(filled.store / "releases/r0001/cells.csv")
     withheld = sum(row["status"] == "withheld" for row in rows)
     assert withheld > 0
@@ -86,34 +86,34 @@ def test_the_count_of_numbers_and_withheld_bins_is_that_of_the_file(filled, comm
 
 
 def test_the_same_release_again_is_the_one_there_is_and_costs_nothing_unless_that_is_asked(filled, command):
-    assert "at least epsilon 6 left" in command("release").out
+    assert "at least epsilon 6 left" in command("release", "--yes").out
     before = command("--json", "ledger").json
     said = command("plan").out
     assert "Release r0001 is just this, of the same data" in said
-    again = command("release")
+    again = command("release", "--yes")
     assert "release r0001 answers this question of this data already, so nothing was charged" in again.out
     assert "at least epsilon 6 left" in again.out
-    facts = command("--json", "release").json
+    facts = command("--json", "release", "--yes").json
     assert (facts["release"], facts["charged"], facts["left"]) == ("r0001", False, "6")
     assert command("--json", "ledger").json == before
-    facts = command("--json", "release", "--again").json
+    facts = command("--json", "release", "--yes", "--again").json
     assert (facts["release"], facts["charged"], facts["left"]) == ("r0002", True, "0")
 
 
 @pytest.mark.parametrize("spoil", ["withdrawn", "new data", "another map"])
 def test_what_is_not_the_same_is_charged(filled, command, feed, spoil):
-    assert command("--quiet", "release").code == 0
+    assert command("--quiet", "release", "--yes").code == 0
     if spoil == "withdrawn":
-        assert command("--quiet", "withdraw", "r0001").code == 0
+        assert command("--quiet", "withdraw", "--yes", "r0001").code == 0
     elif spoil == "new data":
         row = feed("2026-03-03")[0].replace("T06:", "T09:")
         assert command("--quiet", "ingest", filled.write("more.csv", [row])).code == 0
     more = ("--resolution", "5") if spoil == "another map" else ()
-    assert command("--json", "release", *more).json["release"] == "r0002"
+    assert command("--json", "release", "--yes", *more).json["release"] == "r0002"
 
 
 def test_the_map_that_was_suggested_is_released_without_editing_a_file(weak, command, refusal):
-    refusal(5, "release")
+    refusal(5, "release", "--yes")
     refused = command("--json", "plan").json["suggestions"]
     assert refused["epsilon"] is not None
     before = weak.config.read_text()
@@ -121,7 +121,7 @@ def test_the_map_that_was_suggested_is_released_without_editing_a_file(weak, com
     planned = command("--json", "plan", *options).json
     assert planned["map"] == {"resolution": 4, "slot": "day", "min_vehicles": 7}
     assert planned["epsilon"] == "2"
-    done = command("--json", "release", *options).json
+    done = command("--json", "release", "--yes", *options).json
     manifest = json.loads((weak.store / "releases" / done["release"] / "manifest.json").read_text())
     assert manifest["coverage"]["resolution"] == 4
     assert weak.config.read_text() == before
@@ -130,10 +130,10 @@ def test_the_map_that_was_suggested_is_released_without_editing_a_file(weak, com
 
 
 def test_when_the_budget_is_the_obstacle_it_is_said_first(filled, command, refusal):
-    assert command("--quiet", "release", "--epsilon", "11.999").code == 0
+    assert command("--quiet", "release", "--yes", "--epsilon", "11.999").code == 0
     # so little is left that what could be paid would say too little as well
-    assert "privacy budget exceeded" in refusal(3, "release", "--epsilon", "0.01")
-    assert "--within-budget" in refusal(3, "release", "--epsilon", "0.01")
+    assert "privacy budget exceeded" in refusal(3, "release", "--yes", "--epsilon", "0.01")
+    assert "--within-budget" in refusal(3, "release", "--yes", "--epsilon", "0.01")
     assert command("plan", "--epsilon", "0.01").out.startswith("The budget does not allow this. ")
 
 
@@ -190,6 +190,28 @@ def test_on_a_terminal_it_asks_before_it_charges_and_says_what_will_be_left(fill
     assert (again[0], "[y/N]" in again[1], "released r0002" in again[1]) == (0, False, True)
 
 
+def test_what_cannot_be_taken_back_is_asked_for_on_a_terminal(released):
+    no, still, withdrawn, forgot = typed(
+        b"n\ny\nNOT-THERE\n\x04y\n",
+        ["withdraw", "r0001"],
+        ["--json", "releases"],
+        ["withdraw", "r0001"],
+        ["forget"],
+    )
+    assert (no[0], "Nothing was withdrawn." in no[1]) == (2, True)
+    assert "removes the files and rows of r0001 for good. What it cost stays spent" in no[1]
+    assert '"withdrawn"' not in still[1]
+    assert (withdrawn[0], "withdrew r0001" in withdrawn[1]) == (0, True)
+    assert (forgot[0], "what the store knows of 1 identifier out of it for good" in forgot[1]) == (0, True)
+
+
+@pytest.mark.parametrize("arguments", [("release", "--again"), ("withdraw", "r0001"), ("forget",)])
+def test_without_a_terminal_it_needs_yes_and_nothing_is_done_before(released, refusal, arguments):
+    before = released.dump()
+    assert "run the same command with --yes" in refusal(2, *arguments)
+    assert released.dump() == before
+
+
 def test_a_file_is_written_in_the_format_that_it_is_named_for(released, command, refusal):
     for name, format in (("a.gpkg", "gpkg"), ("a.PARQUET", "geoparquet"), ("a.yaml", "registry")):
         assert command("--json", "export", "r0001", name).json["format"] == format
@@ -238,9 +260,9 @@ def test_every_ledger_is_valid_by_its_schema(filled, command):
         return [(entry["kind"], entry["release"]) for entry in facts["entries"]]
 
     assert entries() == []
-    assert command("--quiet", "release").code == 0
-    assert command("--quiet", "release", "--epsilon", "5").code == 0
-    assert command("--quiet", "withdraw", "r0001").code == 0
+    assert command("--quiet", "release", "--yes").code == 0
+    assert command("--quiet", "release", "--yes", "--epsilon", "5").code == 0
+    assert command("--quiet", "withdraw", "--yes", "r0001").code == 0
     assert entries() == [
         ("charge", "r0001"),
         ("publication", "r0001"),
@@ -274,7 +296,7 @@ def test_the_schema_of_the_ledger_is_strict(released, command, spoil):
 
 
 def test_the_ledger_prints_exact_losses(filled, command):
-    assert command("--quiet", "release", "--epsilon", "5.123456789012").code == 0
+    assert command("--quiet", "release", "--yes", "--epsilon", "5.123456789012").code == 0
     exact = command("--json", "ledger").json["entries"][0]["epsilon"]
     assert exact.startswith("5.12345678")
     assert exact in command("ledger").out

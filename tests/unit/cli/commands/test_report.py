@@ -10,7 +10,7 @@ def twice(filled, command):
     """A city with two releases."""
     filled.change("epsilon_per_vehicle = 12", "epsilon_per_vehicle = 24")
     for _ in range(2):
-        assert command("release", "--again").code == 0
+        assert command("release", "--yes", "--again").code == 0
     return filled
 
 

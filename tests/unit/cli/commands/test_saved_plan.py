@@ -36,7 +36,7 @@ def test_a_release_of_a_saved_plan_draws_its_very_calibrated(saved, file, comman
     # what would be planned now is another map at another epsilon
     saved.change("epsilon = 6", "epsilon = 2")
     saved.change('min_vehicles = 3\naccounting = "best"', 'min_vehicles = 10\naccounting = "basic"')
-    assert command("release", "--plan", "spring").code == 0
+    assert command("release", "--yes", "--plan", "spring").code == 0
     specification = specification_of(saved, "r0001")
     facts = SavedPlan(file.read_text()).facts
     assert specification.calibrated == facts["calibrated"]
@@ -49,7 +49,7 @@ def test_a_release_of_a_saved_plan_draws_its_very_calibrated(saved, file, comman
 def test_a_saved_plan_of_another_map_needs_no_change_of_the_configuration(filled, command):
     found = command("--json", "plan", "--max-half-width", "3", "--epsilon", "2", "--save", "found").json
     assert found["map"]["resolution"] != 6
-    assert command("release", "--plan", "found", "--force").code == 0
+    assert command("release", "--yes", "--plan", "found", "--force").code == 0
     manifest = json.loads((filled.store / "releases" / "r0001" / "manifest.json").read_text())
     assert manifest["coverage"]["resolution"] == found["map"]["resolution"]
     assert command("verify", "r0001").code == 0
@@ -59,7 +59,7 @@ def test_a_saved_plan_is_refused_once_the_data_has_changed(saved, feed, command,
     rows = [row.replace("W-00", "X-00") for row in feed("2026-03-03")[:300]]
     assert command("--quiet", "ingest", saved.write("day3.csv", rows)).code == 0
     before = saved.dump()
-    message = refusal(2, "release", "--plan", "spring")
+    message = refusal(2, "release", "--yes", "--plan", "spring")
     assert "the data is not what this plan was made from" in message
     assert saved.dump() == before
 
@@ -68,9 +68,9 @@ def test_a_plan_that_was_tampered_with_is_refused(saved, file, refusal):
     content = json.loads(file.read_text())
     content["loss_pico"] -= 10**12
     file.write_text(json.dumps(content))
-    assert "not what was saved" in refusal(4, "release", "--plan", "spring")
+    assert "not what was saved" in refusal(4, "release", "--yes", "--plan", "spring")
     file.write_text("{")
-    assert "not what was saved" in refusal(4, "release", "--plan", "spring")
+    assert "not what was saved" in refusal(4, "release", "--yes", "--plan", "spring")
 
 
 def test_a_plan_that_lies_about_its_loss_is_refused(saved, file, refusal):
@@ -79,21 +79,21 @@ def test_a_plan_that_lies_about_its_loss_is_refused(saved, file, refusal):
     content["loss_pico"] -= 10**12
     content["sha256"] = hashlib.sha256(canonical(content).encode()).hexdigest()
     file.write_text(canonical(content))
-    assert "does not cost what it says" in refusal(4, "release", "--plan", "spring")
+    assert "does not cost what it says" in refusal(4, "release", "--yes", "--plan", "spring")
 
 
 def test_another_speed_bound_is_another_plan(saved, refusal):
     saved.change("speed_bound = 20", "speed_bound = 30")
-    assert "another speed bound" in refusal(2, "release", "--plan", "spring")
+    assert "another speed bound" in refusal(2, "release", "--yes", "--plan", "spring")
 
 
 def test_a_saved_plan_takes_no_other_wishes(saved, refusal):
-    assert "its own epsilon" in refusal(2, "release", "--plan", "spring", "--epsilon", "3")
-    assert "its own epsilon" in refusal(2, "release", "--plan", "spring", "--within-budget")
+    assert "its own epsilon" in refusal(2, "release", "--yes", "--plan", "spring", "--epsilon", "3")
+    assert "its own epsilon" in refusal(2, "release", "--yes", "--plan", "spring", "--within-budget")
 
 
 def test_an_unknown_plan_names_those_there_are(saved, refusal):
-    message = refusal(2, "release", "--plan", "winter")
+    message = refusal(2, "release", "--yes", "--plan", "winter")
     assert "there is no such plan" in message
     assert "spring" in message
 
@@ -116,8 +116,8 @@ def test_a_plan_holds_no_vehicle(file):
 
 def test_a_refused_plan_can_be_saved_but_is_refused_when_released(filled, command, refusal):
     assert command("plan", "--epsilon", "0.5", "--save", "little").code == 0
-    refusal(5, "release", "--plan", "little")
-    assert command("release", "--plan", "little", "--force").code == 0
+    refusal(5, "release", "--yes", "--plan", "little")
+    assert command("release", "--yes", "--plan", "little", "--force").code == 0
 
 
 def test_what_a_killed_save_left_is_removed_by_the_next_command(filled, command):

@@ -29,7 +29,7 @@ def test_the_city_can_be_released(command, there):
     assert command(*options, "init").code == 0
     feeds = sorted(map(str, Path("city").glob("records-*.parquet")))
     assert command(*options, "ingest", *feeds).code == 0
-    result = command(*options, "release", "--force")
+    result = command(*options, "release", "--yes", "--force")
     assert (result.code, result.err) == (0, "")
 
 

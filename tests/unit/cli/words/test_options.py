@@ -34,7 +34,11 @@ READ_ONLY = [
 ]
 QUIET = [READ_ONLY[place] for place in (0, 1, 4, 5, 6, 7, 13, 14)]
 """One of every command: what says nothing is the same for all its options."""
-WRITING = [("release", "--epsilon", "5"), ("withdraw", "r0001"), ("--store", "other.store", "init")]
+WRITING = [
+    ("release", "--yes", "--epsilon", "5"),
+    ("withdraw", "--yes", "r0001"),
+    ("--store", "other.store", "init"),
+]
 
 
 def name_of(command):
@@ -80,7 +84,7 @@ def test_a_warning_goes_to_standard_error_unless_quiet(empty, command, feed):
 
 def test_no_number_is_cut_at_any_width(released, command, monkeypatch):
     # an epsilon of fourteen characters
-    assert command("--quiet", "release", "--epsilon", "5.123456789012").code == 0
+    assert command("--quiet", "release", "--yes", "--epsilon", "5.123456789012").code == 0
     for arguments in (("ledger",), ("releases",), ("plan",), ("ingest", "day1.csv.gz")):
         monkeypatch.delenv("COLUMNS", raising=False)
         numbers = re.findall(r"\d[\d.,:-]*", command(*arguments).out)
@@ -160,7 +164,7 @@ def test_a_reader_that_leaves_early_does_not_stop_the_work(filled, command, scri
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [script, "release"], stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False
+        [script, "release", "--yes"], stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
