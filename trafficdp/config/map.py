@@ -142,7 +142,7 @@ class Map(t.Table):
     speed_step: Annotated[Fraction, t.number("a speed above 0 that divides speed_bound")] = Fraction(1, 100)
     display_unit: Annotated[SpeedUnit | None, t.UNIT] = None
     min_vehicles: Annotated[int, t.whole(1, 10**9)] = 5
-    fleet: Annotated[int, t.whole(1, 10**9)] | None = None
+    fleet: Annotated[int | None, t.whole(1, 10**9)] = None
     statistics: Annotated[
         tuple[Annotated[Statistic, t.choice(OF_MAPS)], ...],
         Field(min_length=1, description="a list of " + ", ".join(f'"{item.value}"' for item in OF_MAPS)),

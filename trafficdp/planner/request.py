@@ -19,7 +19,6 @@ from trafficdp.model import (
 from trafficdp.privacy.loss import Loss, LossKind
 
 FLEET_DECLARED = "as [map] fleet declares"
-FLEET_UNKNOWN = "a guess, as [map] fleet declares none"
 COUNTS_SHARE, COUNTS_ALONE_SHARE = 30, 80
 """What counts are given, per cent, where nothing is public: beside means, and where nothing else is asked."""
 DETAIL = 0.1
@@ -53,7 +52,7 @@ class Request:
     allow_idealised: bool = False
     relation: NeighbouringRelation = NeighbouringRelation.REPLACE_USER_VALUES
     fleet: int = DEFAULT_FLEET
-    fleet_by: str = FLEET_UNKNOWN
+    fleet_by: str = FLEET_DECLARED
     apart: bool = False
     counts: int = 0
     answer: bool = False

@@ -129,8 +129,15 @@ class Planning:
             request = request.with_proved_intervals()
         if not request.relation.hides_presence:
             return request
-        known = None if self._config.map.fleet is not None else fleet_released(self._curator)
-        if known is not None:
+        if self._config.map.fleet is None:
+            known = fleet_released(self._curator)
+            if known is None:
+                raise UsageError(
+                    "nobody says how many vehicles are expected, and what a map says rests on it",
+                    got="no [map] fleet, and no earlier release that counted them with noise",
+                    todo="write [map] fleet = NUMBER, from a public register or timetable and never from the "
+                    "records",
+                )
             request = replace(request, fleet=known[1], fleet_by=f"as release {known[0]} found, with noise")
         share = share_of_fleet(self._config.grid)
         return replace(request, fleet=max(1, round(request.fleet * share))) if share < 1 else request

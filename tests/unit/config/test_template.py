@@ -21,6 +21,7 @@ CHOICES = {
     "[map] resolution": "7",
     "[map] speed_bound": "30",
     "[map] speed_unit": '"m/s"',
+    "[map] fleet": "1000",
     "[[source]] name": '"capmetro"',
     "[[source]] format": '"csv"',
     "[[source]] files": '["*.csv.gz"]',

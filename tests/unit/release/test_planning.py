@@ -55,7 +55,7 @@ def planning_of(grid=GRID, fleet=256, adaptive=None, **known):
         grid=grid,
         bound=None,
         request=lambda loss: Asked(),
-        require_public_counts=lambda what: None,
+        require_public_counts=lambda what, instead: None,
     )
     made._curator = made._version = made._known = None
     made._looked_at = lambda grid: None
@@ -67,7 +67,9 @@ def test_a_fleet_is_that_declared_or_released_as_much_of_it_as_is_asked_about(mo
     monkeypatch.setattr(planning, "fleet_released", lambda _: None)
     assert planning_of()._request(None, PlanQuestion()) == Asked()
     assert planning_of(PART)._request(None, PlanQuestion()).fleet == 255
-    assert planning_of(fleet=None)._request(None, PlanQuestion()) == Asked()
+    # never guessed
+    with pytest.raises(UsageError, match=r"how many vehicles are expected.*write \[map\] fleet = NUMBER"):
+        planning_of(fleet=None)._request(None, PlanQuestion())
     monkeypatch.setattr(planning, "fleet_released", lambda _: ("r0007", 40))
     assert planning_of()._request(None, PlanQuestion()) == Asked()
     found = planning_of(fleet=None)._request(None, PlanQuestion())

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.iudx_template import iudx_template
-from trafficdp.cli.words.options import Settings, shorten
+from trafficdp.cli.words.iudx_template import iudx_template, with_line
+from trafficdp.cli.words.options import Settings, shorten, somebody_is_there
 from trafficdp.config.file import read_places, template
 from trafficdp.errors import UsageError
 from trafficdp.export.files.file import disk_errors
@@ -20,9 +20,20 @@ IudxOption = Annotated[
     Path | None,
     typer.Option(metavar="<file>", help="Fill in what a configuration (JSON) of the IUDX pipeline says."),
 ]
+FleetOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="<number>",
+        min=1,
+        max=10**9,
+        help="How many vehicles are expected, from a public register; on a terminal it is asked for.",
+    ),
+]
+MOST_ASKED = 3
+"""So often a number is asked for that is none."""
 
 
-def init(context: typer.Context, iudx: IudxOption = None) -> None:
+def init(context: typer.Context, iudx: IudxOption = None, fleet: FleetOption = None) -> None:
     """Write a commented configuration (if there is none) and make an empty store and its key."""
     settings: Settings = context.obj
     output = settings.output
@@ -38,13 +49,17 @@ def init(context: typer.Context, iudx: IudxOption = None) -> None:
         )
     if _exists(store) and not store.is_dir():
         raise UsageError("the place of the store is not a folder", got=str(store), todo="name another")
-    if iudx is not None and not fresh:
+    if (iudx is not None or fleet is not None) and not fresh:
         raise UsageError(
             "there is a configuration here already",
             got=str(settings.config),
             todo="move it away, or name another with --config",
         )
     text, messages = (template(), []) if iudx is None else iudx_template(iudx)
+    if fresh and fleet is None and somebody_is_there():
+        fleet = _fleet_asked()
+    if fleet is not None:
+        text = with_line(text, "fleet", f"fleet = {fleet}")
     if fresh:
         with disk_errors(settings.config), settings.config.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -79,6 +94,25 @@ def init(context: typer.Context, iudx: IudxOption = None) -> None:
             "config_written": fresh,
         }
         | ({} if iudx is None else {"messages": messages})
+    )
+
+
+def _fleet_asked() -> int | None:
+    """Return how many vehicles a person at a terminal expects, None where it is left open."""
+    for _ in range(MOST_ASKED):
+        answer = typer.prompt(
+            "How many vehicles are expected? (From a public register or timetable, never from the records. "
+            "Enter leaves it open.)",
+            default="",
+            show_default=False,
+            err=True,
+        ).strip()
+        if not answer:
+            return None
+        if answer.isdecimal() and 1 <= int(answer) <= 10**9:
+            return int(answer)
+    raise UsageError(
+        "this is no number of vehicles", got=answer, expected="a whole number from 1 on", todo="give --fleet"
     )
 
 

@@ -41,7 +41,7 @@ def iudx_template(path: Path) -> tuple[str, list[str]]:
             f"spatial_attribute = {place} is left out: positions of the format iudx are read from location."
         )
     inside = ", ".join(f"{name} = {json.dumps(column)}" for name, column in columns.items())
-    return _line(text, "columns", f"columns = {{ {inside} }}" if columns else "# columns = {}"), messages
+    return with_line(text, "columns", f"columns = {{ {inside} }}" if columns else "# columns = {}"), messages
 
 
 def _document(path: Path) -> Mapping[str, object]:
@@ -66,10 +66,10 @@ def _columns(settings: Mapping[str, object]) -> Mapping[str, str]:
 
 def _with(text: str, key: str, value: object) -> str:
     # texts, numbers and lists of texts are written alike in JSON and TOML
-    return _line(text, key, f"{key} = {json.dumps(value)}")
+    return with_line(text, key, f"{key} = {json.dumps(value)}")
 
 
-def _line(text: str, key: str, line: str) -> str:
+def with_line(text: str, key: str, line: str) -> str:
     """Put ``line`` in place of the only one that sets ``key``."""
     changed, times = re.subn(rf"(?m)^{key} = .*$", lambda _: line, text)
     if times != 1:

@@ -125,7 +125,7 @@ class Output:
         """
         if yes:
             return
-        if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
+        if not somebody_is_there():
             raise UsageError(
                 "this cannot be taken back, and there is no terminal to ask on",
                 expected="--yes",
@@ -294,6 +294,11 @@ def fitting(widths: Sequence[int], columns: int) -> tuple[int, int]:
         room -= first if at_left else last
         left, right = left + at_left, right + (not at_left)
     return max(1, left), right
+
+
+def somebody_is_there() -> bool:
+    """Return whether a person at a terminal can be asked."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
 def shorten(path: Path) -> str:

@@ -1,5 +1,6 @@
 """`trafficdp init`: what must be chosen is left open, and nothing that is there is touched."""
 
+import io
 import json
 import re
 import stat
@@ -20,6 +21,7 @@ OPEN = [
     "[map] resolution",
     "[map] speed_bound",
     "[map] speed_unit",
+    "[map] fleet",
     "[[source]] name",
     "[[source]] format",
     "[[source]] files",
@@ -77,7 +79,7 @@ def test_no_command_runs_before_every_choice_is_made_and_all_open_ones_are_named
     assert command("--quiet", "init").code == 0
     before = names(folder)
     message = refusal(2, *arguments)
-    assert "has 15 keys still to be chosen" in message
+    assert "has 16 keys still to be chosen" in message
     assert message.split("; got ")[1].split("; replace")[0].split(", ") == OPEN
     assert names(folder) == before
 
@@ -210,6 +212,8 @@ def test_a_filled_template_works(folder, command, feed):
         ),
     }
     text = (folder / "trafficdp.toml").read_text()
+    # of public counts it is none
+    text = re.sub(r"(?m)^fleet = .*$", "", text)
     for question, answer in answers.items():
         assert question in text
         text = text.replace(question, answer)
@@ -228,6 +232,29 @@ def test_a_filled_template_works(folder, command, feed):
         "map.html",
         "mechanism.parquet",
     ]
+
+
+def test_the_size_of_the_fleet_is_asked_for_on_a_terminal_and_never_guessed(folder, command, monkeypatch):
+    assert command("--quiet", "init", "--fleet", 2500).code == 0
+    text = (folder / "trafficdp.toml").read_text()
+    assert tomllib.loads(text)["map"]["fleet"] == 2500
+    assert text.replace("fleet = 2500\n", "") == re.sub(r"(?m)^fleet = .*\n", "", template())
+    monkeypatch.setattr("trafficdp.cli.commands.init.somebody_is_there", lambda: True)
+    for number, (typed, found) in enumerate((("many\n1200\n", 1200), ("\n", "CHOOSE"), ("0\n" * 3, None))):
+        there = folder / str(number)
+        there.mkdir()
+        monkeypatch.chdir(there)
+        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        result = command("init")
+        assert "How many vehicles are expected?" in result.err
+        if found is None:
+            assert result.code == 2
+            assert "a whole number from 1 on" in result.err
+            assert names(there) == []
+        else:
+            assert str(tomllib.loads((there / "trafficdp.toml").read_text())["map"]["fleet"]).startswith(
+                str(found)
+            )
 
 
 IUDX = {
@@ -298,7 +325,8 @@ def test_a_bad_iudx_configuration_leaves_nothing_behind(folder, command, text, s
 def test_an_iudx_configuration_never_overwrites_ours(folder, command):
     (folder / "pipeline.json").write_text(json.dumps(IUDX))
     (folder / "trafficdp.toml").write_text("# mine\n")
-    result = command("init", "--iudx", "pipeline.json")
-    assert result.code == 2
-    assert "there is a configuration here already" in " ".join(result.err.split())
+    for option in (("--iudx", "pipeline.json"), ("--fleet", 10)):
+        result = command("init", *option)
+        assert result.code == 2
+        assert "there is a configuration here already" in " ".join(result.err.split())
     assert (folder / "trafficdp.toml").read_text() == "# mine\n"

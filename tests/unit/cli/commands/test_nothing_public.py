@@ -30,13 +30,13 @@ def test_one_account_is_charged_and_no_number_of_vehicles_is_told(hidden, comman
     assert _price(plan).startswith(
         f"This charges the {ACCOUNT} epsilon 4. It then has epsilon 5 left. What is spent never comes back."
     )
-    assert f"the {ACCOUNT} has epsilon 5 left" in command("release").out
+    assert f"the {ACCOUNT} has epsilon 5 left" in command("release", "--yes").out
     assert "All vehicles share one account: it may spend epsilon 9, and has spent 4." in command("ledger").out
     assert f"budget           9 in the {ACCOUNT}, which has spent 4" in command("status").out
     said = command("plan", "--epsilon", 6).out
     assert f"The {ACCOUNT} has epsilon 5 left, less than it costs" in said
     assert "It can pay epsilon 5: add --within-budget." in said
-    refused = refusal(3, "release", "--epsilon", 6)
+    refused = refusal(3, "release", "--yes", "--epsilon", 6)
     assert "since all vehicles share one account" in refused
     facts = command("--json", "plan", "--epsilon", 6).json
     jsonschema.validate(facts, SCHEMA)
@@ -45,6 +45,17 @@ def test_one_account_is_charged_and_no_number_of_vehicles_is_told(hidden, comman
     for text in (told, said, refused):
         assert "1 vehicle" not in text
         assert "some vehicle" not in text
+
+
+def test_a_fleet_that_nobody_declared_is_no_guess(hidden, command, refusal):
+    declared = hidden.config.read_text()
+    hidden.config.write_text(declared.replace("fleet = 120\n", ""))
+    for arguments in (("plan",), ("release", "--yes"), ("compare",)):
+        assert "write [map] fleet = NUMBER" in refusal(2, *arguments)
+    hidden.config.write_text(declared)
+    assert command("release", "--force", "--yes").code == 0
+    hidden.config.write_text(declared.replace("fleet = 120\n", ""))
+    assert "(as release r0001 found, with noise)" in command("plan").out
 
 
 def test_one_vehicle_is_charged_in_the_singular(small_city, tmp_path):
