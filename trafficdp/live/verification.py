@@ -78,11 +78,11 @@ class _ExaminedStream(Examined):
         yield "every publication is the one in the ledger", self._in_ledger
         yield (
             "the counts are those that the publications were made from",
-            lambda: self._or_forgotten(self._digests()),
+            lambda: self._forgotten() or self._digests(),
         )
         yield (
             "positions number the elements of every bin without a gap",
-            lambda: self._or_forgotten(self._positions()),
+            lambda: self._forgotten() or self._positions(),
         )
         yield "the manifest is complete, consistent and of the newest publication", self._manifest_valid
         yield "every file says what was committed", self._files
@@ -128,11 +128,9 @@ class _ExaminedStream(Examined):
         )
         return f"{len(wrong)} publications differ, the first is number {wrong[0]}" if wrong else None
 
-    def _or_forgotten(self, wrong: str | None) -> str | None:
-        """What is wrong, where vehicles left the counts since: that nobody can tell any more."""
-        if wrong is None:
-            return None
-        return forgotten_since(self._ledger, self._charge.sequence) or wrong
+    def _forgotten(self) -> str | None:
+        """Why counts and state tell nothing any more, where vehicles were to leave them since."""
+        return forgotten_since(self._ledger, self._charge.sequence)
 
     def _digests(self) -> str | None:
         stated = {
@@ -219,7 +217,7 @@ class _ExaminedStream(Examined):
     def _state_accounts(self) -> str | None:
         stream = self._stream
         if stream is None:
-            return self._or_forgotten("no state")
+            return self._forgotten() or "no state"
         vehicle, touched = self._touched()
         place = stream.vehicles.find(vehicle)
         low = int(np.count_nonzero((place < 0) | (stream.touches[place] < touched)))
@@ -242,7 +240,7 @@ class _ExaminedStream(Examined):
 
     def _law(self) -> str | None:
         if self._stream is None:
-            return self._or_forgotten("no state")
+            return self._forgotten() or "no state"
         bank, allowance = self._stream.bank, self._specification.allowance
         charged = np.array([allowance.mean_scale, allowance.square_scale], dtype=np.float64)
         law = Laplace(charged[np.nonzero(bank.drawn)[0] % bank.levels])

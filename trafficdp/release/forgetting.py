@@ -1,10 +1,16 @@
 """A vehicle leaves the vault, because its owner asks for it: whole, or not at all, wherever the command dies.
 
-Its records, what it contributes and its pseudonym go, out of the file and not only out of the tables. The
-ledger says that vehicles were forgotten, not which, and their charges stay spent under a number that no
-identifier leads to. The data that they were in gets new names, so that nothing planned on it before can be
-drawn, and ``verify`` says of older releases why their losses cannot be recomputed. What was published stays:
-the guarantee holds for a vehicle in it as before.
+Its records and what it contributes go, out of the file and not only out of the tables. Forgetting is an act
+that is done alike whether the vault knows the vehicle or not: the vault is written anew, all data gets new
+names, so that nothing planned before can be drawn, and the ledger says how many identifiers were named, not
+which and not how many were known. ``verify`` says of older releases why their losses cannot be recomputed.
+What was published stays: the guarantee holds for a vehicle in it as before.
+
+Where counts are public every vehicle has an account of its own. One that was charged keeps the keyed hash of
+its identifier beside its charges, and nothing else: without it the same vehicle would come back with a new
+account, and lose its budget a second time. So the hash is kept for that vehicle's sake, as an objector's name
+is kept on a list of whom not to write to. It leads to a vehicle only for who has both an identifier and the
+key: destroying the key erases it. Where nothing is public there is one account for all, and no hash stays.
 """
 
 from __future__ import annotations
@@ -19,7 +25,6 @@ import pyarrow as pa
 
 from trafficdp.errors import UsageError
 from trafficdp.ingest.vehicle_key import VehicleKey, normalise
-from trafficdp.noise.token import new_token
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.release import curator
 from trafficdp.store import vault_fixes, vault_ledger, vault_stream
@@ -35,8 +40,12 @@ BOUNDARIES = ("vault rewritten", "vault swapped", "forgetting remembered")
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """How many vehicles left the vault, and how many identifiers it knew nothing of."""
+    """What the vault knew of the ``identifiers`` that were named. For the curator's eyes.
 
+    ``vehicles`` are those that it knew, ``unknown`` the identifiers that lead to none.
+    """
+
+    identifiers: int
     vehicles: int
     unknown: int
 
@@ -70,20 +79,15 @@ def forget(
             spaces = sorted({*namespaces, *_namespaces_of(vault)})
             known = [_numbers_of(vault, key, name, spaces) for name in wanted.to_pylist()]
             vehicles = sorted({number for numbers in known for number in numbers})
-            found = Forgotten(len(vehicles), sum(not numbers for numbers in known))
-            if not vehicles:
-                return found
-            first_ingest = vault_fixes.first_ingest_of(vault, vehicles)
-        with rewritten(store, vehicles, new_token, lambda: curator.reached(BOUNDARIES[0])) as copy:
-            if first_ingest is not None:
-                vault_fixes.rename_versions(copy, first_ingest)
-            facts = {"kind": KIND, "vehicles": len(vehicles), "at": at.isoformat()}
+        with rewritten(store, vehicles, lambda: curator.reached(BOUNDARIES[0])) as copy:
+            vault_fixes.rename_versions(copy)
+            facts = {"kind": KIND, "identifiers": len(wanted), "at": at.isoformat()}
             vault_ledger.add_entry(copy, facts)
         curator.reached(BOUNDARIES[1])
         with Vault.open(store) as vault:
             Head.beside(key_file, vault.store_id).write(vault_ledger.last(vault))
         curator.reached(BOUNDARIES[2])
-    return found
+    return Forgotten(len(wanted), len(vehicles), sum(not numbers for numbers in known))
 
 
 def forgotten_since(ledger: Iterable[LedgerRow], sequence: int) -> str | None:
@@ -92,8 +96,8 @@ def forgotten_since(ledger: Iterable[LedgerRow], sequence: int) -> str | None:
     if not entries:
         return None
     return (
-        f"vehicles were forgotten since (entry {entries[0]} of the ledger): what they and others lost then "
-        "cannot be recomputed from the records that are left"
+        f"vehicles were forgotten since (entry {entries[0]} of the ledger), known ones or not: what was lost "
+        "before can no longer be recomputed"
     )
 
 

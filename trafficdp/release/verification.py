@@ -76,6 +76,8 @@ class _ExaminedRelease(Examined):
     """One release under examination."""
 
     table = MECHANISM
+    losses_follow_records = True
+    """Whether what a vehicle lost follows from its records, and not only from what was declared."""
 
     def __init__(self, curator: Curator, stored: vault_releases.StoredRelease) -> None:
         super().__init__(curator, stored.release_id, stored.sequence)
@@ -185,7 +187,7 @@ class _ExaminedRelease(Examined):
         return contributions, dict(zip(contributions.vehicle.tolist(), losses.tolist(), strict=True))
 
     def _losses(self) -> str | None:
-        forgotten = self._forgotten()
+        forgotten = self._forgotten() if self.losses_follow_records else None
         if forgotten is not None:
             return forgotten
         _, recomputed = self._recomputed_losses()
@@ -195,13 +197,13 @@ class _ExaminedRelease(Examined):
         return f"{undercharged} vehicles lose more than they were charged" if undercharged else None
 
     def _forgotten(self) -> str | None:
-        """Why the losses cannot be recomputed, where vehicles left the data that was charged."""
+        """Why nothing can be recomputed from the records, where vehicles were forgotten since the charge."""
         if self._data_now == self._specification.data_version:
             return None
         return forgotten_since(self._ledger, self._charge.sequence)
 
     def _epsilon(self) -> str | None:
-        forgotten = self._forgotten()
+        forgotten = self._forgotten() if self.losses_follow_records else None
         if forgotten is not None:
             return forgotten
         _, recomputed = self._recomputed_losses()
@@ -269,6 +271,7 @@ class _ExaminedDeclared(_ExaminedRelease):
     """One of a declared grid: nothing about a vehicle is public, so that anyone can check the most of it."""
 
     table = MEASUREMENTS
+    losses_follow_records = False
 
     def checks(self) -> NamedChecks:
         """Yield the same, and what anyone can check."""
@@ -280,10 +283,6 @@ class _ExaminedDeclared(_ExaminedRelease):
         specification = self._specification
         version = DataVersion(specification.ingest_id, specification.data_version)
         return self._curator.contributions(specification.grid, specification.bound, version)
-
-    def _forgotten(self) -> str | None:
-        # the loss of every possible vehicle follows from no record
-        return None
 
     def _public(self) -> str | None:
         wrong = [f"{each.name}: {each.found}" for each in verify_public(self._folder) if not each.passed]

@@ -36,8 +36,11 @@ MEMORY_LIMIT = "1GB"
 """What DuckDB may hold of the vault; it fills that up. Rows beyond it spill beside the vault."""
 _UNFINISHED = f".{VAULT_NAME}.*.new"
 _OF_OTHERS = " WHERE vehicle_id NOT IN (SELECT vehicle_id FROM forgotten_vehicles)"
+_CHARGED = " OR vehicle_id IN (SELECT vehicle_id FROM whole.vehicle_charges)"
 _KEPT = {
-    **dict.fromkeys(("vehicles", "fixes", "contributions", "imported", "stream_counts"), _OF_OTHERS),
+    **dict.fromkeys(("fixes", "contributions", "imported", "stream_counts"), _OF_OTHERS),
+    # whose account holds charges keeps its pseudonym, so that it can never begin another account
+    "vehicles": _OF_OTHERS + _CHARGED,
     # exact sums that nobody can be taken out of; streams that are over need them no more
     "stream_state": " WHERE release_id NOT IN (SELECT release_id FROM whole.streams WHERE ended)",
 }
@@ -203,15 +206,13 @@ class Vault:
 
 
 @contextmanager
-def rewritten(
-    folder: Path, without: Sequence[int], nobody: Callable[[], str], ready: Callable[[], None]
-) -> Iterator[Vault]:
-    """Copy the vault of ``folder`` without what it holds of some vehicles, and put the copy in its place.
+def rewritten(folder: Path, without: Sequence[int], ready: Callable[[], None]) -> Iterator[Vault]:
+    """Copy the vault of ``folder`` without the records of some vehicles, and put the copy in its place.
 
-    ``without`` are their numbers. They keep these, and their charges: each gets the pseudonym ``nobody()``,
-    64 hexadecimal digits that no identifier leads to. The block may change the copy. Then it is checked,
-    ``ready`` is called, and one rename makes it the vault: whoever dies before has changed nothing. The rows
-    are never written to the copy, and the file that held them is gone.
+    ``without`` are their numbers, which may be none. Who was charged keeps number, pseudonym and charges; of
+    others nothing stays. The block may change the copy. Then it is checked, ``ready`` is called, and one
+    rename makes it the vault: whoever dies before has changed nothing. The rows are never written to the
+    copy, and the file that held them is gone.
 
     Call it under ``store_lock``, with the vault closed. Takes as much disk again as the vault has.
     """
@@ -224,7 +225,7 @@ def rewritten(
         with owner_only():
             connection = connect(str(copy), memory_limit=MEMORY_LIMIT)
         try:
-            _copy_without(connection, path, without, nobody)
+            _copy_without(connection, path, without)
             vault = Vault(connection, copy)
             yield vault
             audit(vault)
@@ -238,9 +239,7 @@ def rewritten(
         sync_folder(folder)
 
 
-def _copy_without(
-    connection: duckdb.DuckDBPyConnection, path: Path, without: Sequence[int], nobody: Callable[[], str]
-) -> None:
+def _copy_without(connection: duckdb.DuckDBPyConnection, path: Path, without: Sequence[int]) -> None:
     run(connection, f"ATTACH {quoted(str(path))} AS whole (READ_ONLY)")
     there = {
         str(name)
@@ -256,8 +255,6 @@ def _copy_without(
         for table in sorted(there):
             run(connection, f"INSERT INTO {table} FROM whole.{table}{_KEPT.get(table, '')}")
     run(connection, "DETACH whole")
-    for number in without:
-        run(connection, "INSERT INTO vehicles VALUES (?, ?)", [number, bytes.fromhex(nobody())])
 
 
 def _half_rewritten(path: Path) -> Path:

@@ -9,7 +9,6 @@ would let whoever knows all but one of them find that one by trying.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -120,18 +119,7 @@ def numbers_of(vault: Vault, pseudonyms: pa.Array) -> list[int]:
     return [int(number) for (number,) in rows]
 
 
-def first_ingest_of(vault: Vault, vehicles: Sequence[int]) -> int | None:
-    """Return the first file that brought a fix of ``vehicles``; None when none did."""
-    row = first(
-        vault.connection,
-        "SELECT min(ingest_id) FROM (SELECT ingest_id, vehicle_id FROM fixes UNION ALL "
-        "SELECT ingest_id, vehicle_id FROM imported) WHERE list_contains(CAST(? AS INTEGER[]), vehicle_id)",
-        [list(vehicles)],
-    )
-    return None if row is None or row[0] is None else int(row[0])
-
-
-def rename_versions(vault: Vault, first_ingest: int) -> None:
+def rename_versions(vault: Vault, first_ingest: int = 1) -> None:
     """Give the data of file ``first_ingest`` and of all later ones new names, and histories as it is now."""
     history = stated_history(vault, first_ingest - 1)
     files = run(vault.connection, _FILES, [first_ingest, _LAST])

@@ -1,4 +1,4 @@
-"""A vehicle leaves the store: whole, out of the files, under an entry that does not name it."""
+"""A vehicle leaves the store: whole, out of the files, alike whether it was known, and keeps its account."""
 
 import hashlib
 import json
@@ -42,47 +42,44 @@ def tables(city, small_city):
 
 
 def test_what_is_of_the_vehicle_goes_and_nothing_else(released, small_city, plate):
-    number, secret = number_of(released, plate), pseudonym(released, plate)
+    number = number_of(released, plate)
     fixes, pairs = (
         dict(released.sql(f"SELECT vehicle_id, count(*) FROM {table} GROUP BY vehicle_id"))
         for table in ("fixes", "contributions")
     )
     assert fixes[number] > 0
     assert pairs[number] > 0
-    assert secret in released.vault.read_bytes()
     before = tables(released, small_city)
 
     found = released.open().forget([plate, f"  {plate}  ", "", "not there"])
 
-    assert (found.vehicles, found.unknown) == (1, 1)
+    assert (found.identifiers, found.vehicles, found.unknown) == (2, 1, 1)
     after = tables(released, small_city)
-    assert number_of(released, plate) is None
     for table, rows in (("fixes", fixes), ("contributions", pairs)):
         assert len(before[table] - after[table]) == rows[number]
         assert not after[table] - before[table]
         assert released.sql(f"SELECT count(*) FROM {table} WHERE vehicle_id = ?", [number]) == [(0,)]
-    # what it was charged stays, under a number that no identifier leads to
-    assert after["vehicle_charges"] == before["vehicle_charges"]
     (entry,) = after["ledger"] - before["ledger"]
     said = json.loads(entry[1])
-    assert sorted(said) == ["at", "kind", "nonce", "sequence", "vehicles"]
-    assert (said["kind"], said["vehicles"]) == ("forgetting", 1)
+    assert sorted(said) == ["at", "identifiers", "kind", "nonce", "sequence"]
+    assert (said["kind"], said["identifiers"]) == ("forgetting", 2)
     assert before["ledger"] < after["ledger"]
-    for unchanged in ("meta", "releases"):
+    # what it was charged stays, and the keyed hash by which it will be known again
+    assert number_of(released, plate) == number
+    for unchanged in ("meta", "releases", "vehicles", "vehicle_charges"):
         assert after[unchanged] == before[unchanged]
-    assert secret not in released.vault.read_bytes()
     with Vault.open(released.store) as opened:
         assert vault.problems(opened) == []
 
 
-def test_no_file_of_the_store_knows_its_pseudonym_any_more(released, plate):
-    secret = pseudonym(released, plate)
-    released.open().forget([plate])
-    for path in released.folder.rglob("*"):
+def test_no_file_of_the_store_knows_the_pseudonym_of_who_was_not_charged(filled, plate):
+    secret = pseudonym(filled, plate)
+    assert secret in filled.vault.read_bytes()
+    filled.open().forget([plate])
+    for path in filled.folder.rglob("*"):
         if path.is_file() and path.suffix != ".csv":
             assert secret not in path.read_bytes(), path
-    names = {path.name for path in released.store.iterdir()}
-    assert names <= {".lock", "vault.duckdb", "released.duckdb", "releases"}
+    assert {path.name for path in filled.store.iterdir()} <= {".lock", "vault.duckdb", "released.duckdb"}
 
 
 def test_verify_says_why_older_releases_can_no_longer_be_recomputed(released, plate):
@@ -105,15 +102,29 @@ def test_a_release_after_it_is_charged_to_the_others_and_verified(released, smal
     assert sum(after.values()) > sum(spent.values())
 
 
-def test_a_vehicle_that_comes_back_is_a_new_one(released, small_city):
-    # the one with the largest number: its successor must not inherit its charges
-    newest = max(small_city.PLATES[:10], key=lambda name: number_of(released, name))
-    number = number_of(released, newest)
+def test_a_vehicle_that_comes_back_has_the_account_that_it_had(released, small_city, plate):
+    number, before = number_of(released, plate), small_city.spent(released)
     workspace = released.open()
+    workspace.forget([plate])
+    # the same rows, in another file
+    copy = released.folder / "copy.csv"
+    copy.write_text(released.days[1].read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    workspace.ingest([copy, released.days[2]])
+    assert number_of(released, plate) == number
+    assert released.sql("SELECT count(*) FROM fixes WHERE vehicle_id = ?", [number])[0][0] > 0
+    workspace.release(force=True)
+    assert small_city.spent(released)[number] > before[number] > 0
+    assert all(each.passed for each in workspace.verify("r0002"))
+
+
+def test_who_was_not_charged_leaves_no_number_that_somebody_has(filled, small_city):
+    newest = max(small_city.PLATES[:10], key=lambda name: number_of(filled, name))
+    workspace = filled.open()
     workspace.forget([newest])
-    workspace.ingest([released.days[2]])
-    numbers = {number_of(released, name) for name in small_city.PLATES} - {None}
-    assert number not in numbers
+    assert number_of(filled, newest) is None
+    workspace.ingest([filled.days[2]])
+    workspace.release(force=True)
+    assert all(each.passed for each in workspace.verify("r0001"))
 
 
 def test_a_plan_that_was_saved_before_is_refused(released, plate):
@@ -124,20 +135,32 @@ def test_a_plan_that_was_saved_before_is_refused(released, plate):
         workspace.release(plan="spring", force=True)
 
 
-def test_data_before_its_first_record_stay_as_they_were(released, small_city):
+@pytest.mark.parametrize("known", [True, False])
+def test_known_or_not_the_same_things_happen(released, small_city, plate, known):
+    """All data gets new names, also what was read before the vehicle's first record; verify says the same."""
     workspace = released.open()
     workspace.ingest([released.days[2]])
     # drives on the second day only
-    workspace.forget([small_city.PLATES[12]])
-    assert all(each.passed for each in workspace.verify("r0001"))
+    plate = small_city.PLATES[12] if known else "KA 99 X 1"
+    before = tables(released, small_city)
+    names = [row for (row,) in released.sql("SELECT data_version FROM ingests")]
+    assert (workspace.forget([plate]).vehicles == 1) is known
+    after = tables(released, small_city)
+    (entry,) = after["ledger"] - before["ledger"]
+    assert json.loads(entry[1])["identifiers"] == 1
+    assert not {*names} & {row for (row,) in released.sql("SELECT data_version FROM ingests")}
+    assert [each.name for each in workspace.verify("r0001") if not each.passed] == GONE
+    # what was asked before is a new question
+    assert not workspace.release(force=True).earlier
+    if not known:
+        assert after["fixes"] == before["fixes"]
 
 
-def test_who_is_not_there_changes_nothing(released):
+def test_nobody_is_forgotten_by_an_empty_list(released):
     before = released.dump()
-    assert released.open().forget(["KA 99 X 1"]).vehicles == 0
-    assert released.dump() == before
     with pytest.raises(UsageError, match="no vehicle is named"):
         released.open().forget(["", "  ", "n/a".replace("/", "")])
+    assert released.dump() == before
 
 
 def test_another_key_forgets_nobody(released, plate, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from functools import cache
 from typing import Annotated
 
@@ -19,9 +20,10 @@ def forget(
 ) -> None:
     """Take the vehicles whose identifiers stand on standard input, one a line, out of the store.
 
-    Their records, what they contribute and their pseudonyms go; what they were charged stays spent, and what
-    was published stays published. Nothing brings them back: docs/guides/store.md says what backups need. On a
-    terminal it asks first; elsewhere, and so where a file is given, it needs --yes.
+    Their records and what they contribute go; what they were charged stays spent, and what was published
+    stays published. The same is done and recorded whether the store knows them or not. What stays of them,
+    and what backups need: docs/guides/store.md. On a terminal it asks first; elsewhere, and so where a file
+    is given, it needs --yes.
     """
     from trafficdp.workspace import open_workspace
 
@@ -42,27 +44,24 @@ def forget(
     output.confirm(
         yes=yes,
         question=lambda: (
-            f"This takes what the store knows of {_identifiers(len(lines()))} out of it for good. What was "
-            "charged stays spent, and what was published stays published. Forget?"
+            f"This takes the records of {_number(len(lines()), 'identifier')} out of the store for good. "
+            "What was charged stays spent, and what was published stays published. Forget?"
         ),
         otherwise="Nothing was changed.",
     )
     with output.spinner("writing the vault anew"):
         found = open_workspace(**settings.opening()).forget(lines())
-    if found.vehicles:
-        vehicles = "vehicle" if found.vehicles == 1 else "vehicles"
-        output.say(
-            f"forgot {found.vehicles} {vehicles}; charges stay spent, and releases of the same data can no "
-            "longer be recomputed"
-        )
-    else:
-        output.say("nothing was changed")
-    if found.unknown:
-        output.say(
-            f"{found.unknown} of the identifiers "
-            f"{'is' if found.unknown == 1 else 'are'} of no vehicle in this store"
-        )
-    output.result({"forgotten": found.vehicles, "unknown": found.unknown, "outside_the_guarantee": True})
+    output.say(
+        f"the store was written anew without the records of {_number(found.identifiers, 'identifier')}, and "
+        "its data has a new name: what was charged stays spent, and earlier releases can no longer be "
+        "recomputed"
+    )
+    output.say(
+        "for the curator's eyes, outside the privacy guarantee: "
+        f"{_number(found.vehicles, 'vehicle')} of this store {'was' if found.vehicles == 1 else 'were'} "
+        f"named, and {_number(found.unknown, 'identifier')} of none"
+    )
+    output.result(asdict(found) | {"outside_the_guarantee": True})
 
 
 def _typed(output: Output) -> list[str]:
@@ -76,5 +75,5 @@ def _typed(output: Output) -> list[str]:
         ) from None
 
 
-def _identifiers(number: int) -> str:
-    return f"{number} identifier{'s'[: number != 1]}"
+def _number(number: int, of: str) -> str:
+    return f"{number} {of}{'s'[: number != 1]}"
