@@ -129,16 +129,11 @@ def plot(release: Release, statistic: str, slot: str | None, show: str, axes: Ax
     """Draw hexagons at a slot (by its label) with matplotlib: fixed classes, withheld ones hatched.
 
     A variance is drawn as standard deviation. ``show`` "uncertainty" draws the width of the interval instead
-    of the value. Raises UsageError where matplotlib is missing, and for what the release does not have.
+    of the value. Raises UsageError for what the release does not have.
     """
-    try:
-        import matplotlib.pyplot as plt
-        from matplotlib.colors import BoundaryNorm, ListedColormap
-    except ImportError as error:
-        raise UsageError(
-            "a plot needs matplotlib, which is not installed", todo="run pip install 'trafficdp[notebook]'"
-        ) from error
     import geopandas
+    import matplotlib.pyplot as plt
+    from matplotlib.colors import BoundaryNorm, ListedColormap
 
     release = release.every_bin
     wanted = Statistic(one_of([each.value for each in published_statistics(release)], statistic=statistic))

@@ -10,10 +10,9 @@ import typer
 from trafficdp.cli.words.options import MapOptions, Settings, with_map_options
 from trafficdp.cli.words.plan_facts import plan_facts
 from trafficdp.cli.words.plan_words import show
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.file import disk_errors
-from trafficdp.export.report.chart_picture import chart_bytes, checked_kind
-from trafficdp.export.report.loss_chart import Line, LossChart, Point
+from trafficdp.export.report.loss_chart import KINDS, Line, LossChart, Point, chart_bytes
 from trafficdp.model import Grid, Statistic
 from trafficdp.planner.compare.loss_curves import FullCurves, accounting_curves, full_curves
 from trafficdp.release.outcomes import Plan
@@ -68,7 +67,7 @@ def plan(
     settings: Settings = context.obj
     output = settings.output
     workspace = open_workspace(**settings.opening()).with_map(**asked.changes)
-    kind = None if chart is None else checked_kind(chart.suffix.lower().removeprefix("."))
+    kind = None if chart is None else one_of(KINDS, chart=chart.suffix.lower().removeprefix("."))
     config = workspace.config
     loss = asked.loss
     with output.steps("planning from public counts") as step:

@@ -1,24 +1,43 @@
-"""A chart of privacy loss against error as one self-contained SVG: no script, no font, no other file.
+"""The chart of privacy loss against error, drawn by matplotlib: SVG, PNG or PDF, the same bytes every time.
 
 Both axes are logarithmic, so that every accounting whose noise is in proportion to 1/epsilon is a straight
-line. Lines differ by dashes and marks and carry their names beside them, never by colour alone; every ink
-has a contrast of at least 7 to 1 on white (WCAG AAA), so that the chart reads in grey as well.
+line. Lines differ by dashes and marks and have their names beside them, never by colour alone. Every ink has
+a contrast of at least 7 to 1 on white (WCAG AAA), so that the chart can be read in grey as well.
 """
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING, Any
+
+from trafficdp.errors import one_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Point = tuple[float, float]
+KINDS = ("svg", "png", "pdf")
 WIDTH, HEIGHT = 960, 600
-LEFT, RIGHT, TOP, BOTTOM = 86, 250, 76, 92
+"""Pixels of the SVG; the PNG has twice as many."""
 INK, ACCENT, MUTED, GRID = "#1a1a1a", "#0b3d91", "#4a4a4a", "#d9d9d9"
-DASHES = ("", "9 5", "2 4", "12 4 2 4", "6 3", "1 3", "14 6", "4 2 1 2", "8 2", "3 6")
-MARKS = ("circle", "square", "triangle", "diamond", "cross")
-_LABEL = 17
+DASHES = ((), (9, 5), (2, 4), (12, 4, 2, 4), (6, 3), (1, 3), (14, 6), (4, 2, 1, 2), (8, 2), (3, 6))
+MARKS = "os^DX"
+_LEFT, _BOTTOM, _RIGHT, _TOP = 0.09, 0.15, 0.74, 0.87
+"""Where the axes end, as shares of the picture."""
+_LABEL = 0.04
+"""Height of a name beside the lines, as a share of that of the axes."""
+_STYLE: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.size": 9.5,
+    "svg.fonttype": "none",
+    # names of clip paths follow from this text instead of a random number
+    "svg.hashsalt": "trafficdp",
+    "text.parse_math": False,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +64,31 @@ class LossChart:
     left: float | None
 
 
-def loss_chart(chart: LossChart) -> str:
-    """Return the SVG text of ``chart`` (at least one line with a point)."""
-    frame = _Frame.of(chart)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
-        f'height="{HEIGHT}" role="img" aria-labelledby="chart-title chart-words" '
-        'font-family="system-ui, sans-serif" font-size="13">',
-        f'<title id="chart-title">{escape(chart.title)}</title>',
-        f'<desc id="chart-words">{escape(in_words(chart))}</desc>',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
-        _text(LEFT, 30, chart.title, size=18, weight="bold"),
-        _text(LEFT, 52, chart.subtitle, fill=MUTED),
-        *_axes(frame, chart.unit),
-        *_left(frame, chart.left),
-        *_lines(frame, chart.lines),
-        *_planned(frame, chart.planned),
-        "</svg>",
-    ]
-    return "\n".join(parts) + "\n"
+def chart_bytes(chart: LossChart, kind: str) -> bytes:
+    """Return ``chart``, which has at least one line with a point, as a file of one of KINDS.
+
+    The same chart gives the same bytes. Raises UsageError for another kind.
+    """
+    # slow to load, and only charts need it; no window, whatever the machine has
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    one_of(KINDS, chart=kind)
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(WIDTH / 100, HEIGHT / 100), dpi=100 if kind == "svg" else 200)
+        FigureCanvasAgg(figure)
+        axes = figure.add_axes((_LEFT, _BOTTOM, _RIGHT - _LEFT, _TOP - _BOTTOM))
+        figure.text(_LEFT, 0.945, chart.title, size=13, weight="bold", color=INK)
+        figure.text(_LEFT, 0.905, chart.subtitle, color=MUTED)
+        _draw(axes, chart)
+        file = io.BytesIO()
+        # no clock and no version
+        silent = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}
+        silenced = dict.fromkeys(silent.get(kind, ("Software",)))
+        figure.savefig(file, format=kind, metadata=silenced)
+    drawn = file.getvalue()
+    return _with_words(drawn, chart) if kind == "svg" else drawn
 
 
 def in_words(chart: LossChart) -> str:
@@ -77,108 +102,86 @@ def in_words(chart: LossChart) -> str:
     return " ".join(said)
 
 
-@dataclass(frozen=True)
-class _Frame:
-    """Where errors and epsilons land in the drawing."""
-
-    low: Point
-    high: Point
-
-    @classmethod
-    def of(cls, chart: LossChart) -> _Frame:
-        points = [point for line in chart.lines for point in line.points] + [chart.planned]
-        errors, epsilons = zip(*points, strict=True)
-        return cls((min(errors) / 1.15, min(epsilons) / 1.4), (max(errors) * 1.15, max(epsilons) * 1.4))
-
-    def x(self, error: float) -> float:
-        share = math.log(error / self.low[0]) / math.log(self.high[0] / self.low[0])
-        return LEFT + share * (WIDTH - LEFT - RIGHT)
-
-    def y(self, epsilon: float) -> float:
-        share = math.log(epsilon / self.low[1]) / math.log(self.high[1] / self.low[1])
-        return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+def _with_words(drawn: bytes, chart: LossChart) -> bytes:
+    """Give the SVG a title and a description, which screen readers read."""
+    opening, mark, rest = drawn.decode("utf-8").partition("<svg ")
+    attributes, end, body = rest.partition(">")
+    words = (
+        f'<title id="chart-title">{escape(chart.title)}</title>'
+        f'<desc id="chart-words">{escape(in_words(chart))}</desc>'
+    )
+    role = ' role="img" aria-labelledby="chart-title chart-words"'
+    return f"{opening}{mark}{attributes}{role}{end}\n{words}{body}".encode()
 
 
-def _axes(frame: _Frame, unit: str) -> list[str]:
-    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
-    parts = []
-    for tick in _ticks(frame.low[0], frame.high[0]):
-        x = frame.x(tick)
-        parts.append(_stroke(x, TOP, x, bottom, GRID, 1))
-        parts.append(_text(x, bottom + 20, f"{tick:g}", anchor="middle"))
-    for tick in _ticks(frame.low[1], frame.high[1]):
-        y = frame.y(tick)
-        parts.append(_stroke(LEFT, y, right, y, GRID, 1))
-        parts.append(_text(LEFT - 8, y + 4, f"{tick:g}", anchor="end"))
-    middle = (TOP + bottom) / 2
-    parts += [
-        f'<path d="M{LEFT} {TOP}V{bottom}H{right}" fill="none" stroke="{INK}" stroke-width="1.5"/>',
-        _text(
-            (LEFT + right) / 2,
-            bottom + 46,
-            f"largest expected noise of a bin, {unit} (to the left: more exact)",
-            anchor="middle",
-        ),
-        f'<g transform="rotate(-90 24 {middle:g})">'
-        + _text(24, middle, "epsilon a vehicle (lower: more private)", anchor="middle")
-        + "</g>",
-    ]
-    return parts
-
-
-def _left(frame: _Frame, left: float | None) -> list[str]:
-    if left is None or not frame.low[1] < left < frame.high[1]:
-        return []
-    right, y = WIDTH - RIGHT, frame.y(left)
-    return [
-        _stroke(LEFT, y, right, y, INK, 1.2, "3 3"),
-        _text(right - 6, y - 6, f"left for every vehicle: {left:.6g}", anchor="end"),
-    ]
-
-
-def _lines(frame: _Frame, lines: Sequence[Line]) -> list[str]:
-    parts, labels = [], []
-    for number, line in enumerate(lines):
-        if not line.points:
-            continue
-        ink, width = (ACCENT, 3.0) if line.chosen else (INK, 1.4)
-        dash = "" if line.chosen else DASHES[number % len(DASHES)]
-        at = [(frame.x(error), frame.y(epsilon)) for error, epsilon in line.points]
-        path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in at)
-        dashes = f' stroke-dasharray="{dash}"' if dash else ""
-        parts.append(f'<path d="{path}" fill="none" stroke="{ink}" stroke-width="{width:g}"{dashes}/>')
-        parts += [_mark(MARKS[number % len(MARKS)], x, y, ink) for x, y in at]
-        labels.append((at[-1][1], at[-1][0], line, ink, MARKS[number % len(MARKS)]))
-    # names at the right, moved apart, with a leader from the end of their line
-    labels.sort(key=lambda label: label[0])
-    places = _apart([label[0] for label in labels])
-    for (y, x, line, ink, mark), place in zip(labels, places, strict=True):
-        start = WIDTH - RIGHT + 22
-        parts.append(_stroke(x + 6, y, start - 8, place, MUTED, 0.8))
-        parts.append(_mark(mark, start, place, ink))
-        parts.append(
-            _text(start + 12, place + 4, line.name, weight="bold" if line.chosen else "normal", fill=ink)
+def _draw(axes: Axes, chart: LossChart) -> None:
+    drawn = [line for line in chart.lines if line.points]
+    errors, epsilons = zip(*(point for line in drawn for point in line.points), chart.planned, strict=True)
+    low, high = min(epsilons) / 1.4, max(epsilons) * 1.4
+    axes.set(xscale="log", yscale="log", xlim=(min(errors) / 1.15, max(errors) * 1.15), ylim=(low, high))
+    for axis, (least, most) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+        ticks = _ticks(least, most)
+        axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.set_ticks([], minor=True)
+    axes.grid(color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(colors=INK, length=0)
+    axes.set_xlabel(f"largest expected noise of a bin, {chart.unit} (to the left: more exact)", color=INK)
+    axes.set_ylabel("epsilon a vehicle (lower: more private)", color=INK)
+    height = math.log(high / low)
+    ends = [math.log(line.points[-1][1] / low) / height for line in drawn]
+    order = sorted(range(len(drawn)), key=ends.__getitem__)
+    places = dict(zip(order, _spread([ends[number] for number in order]), strict=True))
+    for number, line in enumerate(drawn):
+        ink, width = (ACCENT, 2.4) if line.chosen else (INK, 1.1)
+        mark, dash = MARKS[number % len(MARKS)], DASHES[number % len(DASHES)]
+        # each line has dashes of its own; the chosen one is whole and bold
+        style = (0, dash) if dash and not line.chosen else "-"
+        axes.plot(*zip(*line.points, strict=True), color=ink, lw=width, ls=style, marker=mark, ms=5, zorder=2)
+        axes.annotate(
+            line.name,
+            xy=line.points[-1],
+            xytext=(1.05, places[number]),
+            textcoords="axes fraction",
+            va="center",
+            color=ink,
+            weight="bold" if line.chosen else "normal",
+            arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.6, "shrinkB": 6},
+            annotation_clip=False,
         )
-    return parts
+        axes.plot([1.035], [places[number]], mark, color=ink, ms=5, transform=axes.transAxes, clip_on=False)
+    if chart.left is not None and low < chart.left < high:
+        axes.axhline(chart.left, color=INK, linewidth=0.9, linestyle=(0, (3, 3)), zorder=1)
+        _words(axes, f"left for every vehicle: {chart.left:.6g}", (axes.get_xlim()[1], chart.left), (-4, 4))
+    axes.plot(*chart.planned, "o", ms=13, mfc="none", mec=ACCENT, mew=2, zorder=4)
+    _words(axes, f"planned: epsilon {chart.planned[1]:.4g}", chart.planned, (-8, -18), bold=True)
 
 
-def _planned(frame: _Frame, planned: Point) -> list[str]:
-    x, y = frame.x(planned[0]), frame.y(planned[1])
-    return [
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="9" fill="none" stroke="{ACCENT}" stroke-width="2.5"/>',
-        _text(x - 8, y + 26, f"planned: epsilon {planned[1]:.4g}", anchor="end", weight="bold", fill=ACCENT),
-    ]
+def _words(axes: Axes, text: str, at: Point, offset: Point, *, bold: bool = False) -> None:
+    """Write ``text`` to the left of a point, on white, so that lines behind it do not hide it."""
+    axes.annotate(
+        text,
+        xy=at,
+        xytext=offset,
+        textcoords="offset points",
+        ha="right",
+        color=ACCENT if bold else INK,
+        weight="bold" if bold else "normal",
+        bbox={"facecolor": "#ffffff", "edgecolor": "none", "pad": 1},
+        zorder=5,
+    )
 
 
-def _apart(wanted: list[float]) -> list[float]:
+def _spread(wanted: Sequence[float]) -> list[float]:
     """Return rising places at least a label apart, as near to ``wanted`` (rising) as that allows."""
     placed: list[float] = []
     for y in wanted:
         placed.append(max(y, placed[-1] + _LABEL) if placed else y)
-    lowest: float = HEIGHT - BOTTOM
+    highest = 1.0
     for number in range(len(placed) - 1, -1, -1):
-        placed[number] = min(placed[number], lowest)
-        lowest = placed[number] - _LABEL
+        placed[number] = min(placed[number], highest)
+        highest = placed[number] - _LABEL
     return placed
 
 
@@ -188,45 +191,3 @@ def _ticks(low: float, high: float) -> list[float]:
     fine = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
     inside = [tick for tick in fine if low <= tick <= high]
     return inside if len(inside) <= 12 else [tick for tick in inside if f"{tick:e}".startswith("1.0")]
-
-
-def _mark(kind: str, x: float, y: float, ink: str) -> str:
-    if kind == "circle":
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{ink}"/>'
-    shapes = {
-        "square": "M-3.5 -3.5h7v7h-7z",
-        "triangle": "M0 -4.5L4.5 3.5H-4.5z",
-        "diamond": "M0 -5L5 0L0 5L-5 0z",
-    }
-    if kind in shapes:
-        return f'<path d="{shapes[kind]}" transform="translate({x:.1f} {y:.1f})" fill="{ink}"/>'
-    crossed = "M-4 -4L4 4M-4 4L4 -4"
-    return (
-        f'<path d="{crossed}" transform="translate({x:.1f} {y:.1f})" stroke="{ink}" stroke-width="2" '
-        'fill="none"/>'
-    )
-
-
-def _stroke(x1: float, y1: float, x2: float, y2: float, ink: str, width: float, dash: str = "") -> str:
-    dashes = f' stroke-dasharray="{dash}"' if dash else ""
-    return (
-        f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{ink}" stroke-width="{width:g}" '
-        f'fill="none"{dashes}/>'
-    )
-
-
-def _text(
-    x: float,
-    y: float,
-    words: str,
-    *,
-    size: int = 13,
-    anchor: str = "start",
-    weight: str = "normal",
-    fill: str = INK,
-) -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" font-weight="{weight}" text-anchor="{anchor}" '
-        # a white rim keeps words legible where lines run behind them
-        f'fill="{fill}" stroke="#ffffff" stroke-width="4" paint-order="stroke">{escape(words)}</text>'
-    )
