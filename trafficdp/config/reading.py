@@ -66,10 +66,19 @@ def parse_toml(text: str, *, name: str) -> dict[str, object]:
             f"{name} is nested too deeply", expected="tables as the template has them"
         ) from error
     except (ValueError, ArithmeticError) as error:
-        reason = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "a number is too long"
-        raise ConfigError(
-            f"{name} is not TOML", got=reason, todo='write key = value, with text in "quotes"'
-        ) from error
+        raise _not_toml(text, name, error) from error
+
+
+def _not_toml(text: str, name: str, error: Exception) -> ConfigError:
+    """Return the error that says in which line ``text`` is not TOML, and what is most often wrong there."""
+    place = re.search(r"\(at line (\d+), column \d+\)", str(error))
+    line = text.splitlines()[int(place[1]) - 1] if place else ""
+    got = f"line {place[1]}: {shown(line.strip())}" if place else "a number that is too long, or a torn end"
+    if re.search(r"=\s*[-+]?\d+,\d", line):
+        todo = "write decimals with a point (2.5, not 2,5)"
+    else:
+        todo = 'write key = value, with text in "quotes"'
+    return ConfigError(f"{name} is not TOML", got=got, todo=todo)
 
 
 def shown(value: object) -> str:
@@ -79,7 +88,8 @@ def shown(value: object) -> str:
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):
-        return "a list"
+        text = f"[{', '.join(map(shown, value[:10]))}]"
+        return text if len(value) <= 10 and len(text) <= 60 else f"a list of {len(value)}"
     if isinstance(value, int) and abs(value) > LARGEST:
         return "a number beyond 10^12"
     text = printable(f'"{value}"' if isinstance(value, str) else str(value))

@@ -12,7 +12,7 @@ import typer
 from trafficdp.cli.words.options import Settings
 from trafficdp.engine.reduced import Spark
 from trafficdp.errors import DataError
-from trafficdp.ingest.linter import LintVerdict
+from trafficdp.ingest.linter import ENOUGH_PAIRS, LintVerdict
 from trafficdp.ingest.read import wrong_unit
 from trafficdp.ingest.report import RULES
 from trafficdp.model import SourceDeclaration
@@ -154,5 +154,6 @@ def _warn_about_unit(settings: Settings, each: IngestedFile) -> None:
             settings.output.warn(f"{told}; what is in a store is never edited, so begin a new one")
         if finding.verdict is LintVerdict.UNSURE:
             settings.output.warn(
-                f"{each.file}: only {finding.pairs} pairs of records to check the unit {finding.unit.label}"
+                f"{each.file}: too few consecutive records to check whether speeds are really in "
+                f"{finding.unit.label} ({finding.pairs} pairs; {ENOUGH_PAIRS} are needed)"
             )
