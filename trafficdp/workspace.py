@@ -38,8 +38,8 @@ from trafficdp.privacy.loss import Loss
 from trafficdp.release import holdings, verification
 from trafficdp.release.curator import Curator, opened
 from trafficdp.release.forgetting import Forgotten, forget
-from trafficdp.release.intake import Cluster, Intake, Progress
-from trafficdp.release.outcomes import IngestedFile, Plan, PlanQuestion, ReleasedMap
+from trafficdp.release.intake import Cluster, Intake, Progress, undo
+from trafficdp.release.outcomes import IngestedFile, Plan, PlanQuestion, ReleasedMap, UndoneFile
 from trafficdp.release.planning import LookedAt, Planning, refusal
 from trafficdp.release.publication import folder_of
 from trafficdp.release.publishing_facts import specify
@@ -157,6 +157,16 @@ class Workspace:
         with self._curator("ingest", recover=not dry_run) as curator:
             taking = Intake(curator.vault, self.config, key, dry_run, strict_units, self._progress)
             return taking.all_or_none(given, source)
+
+    def undo_ingest(self, files: str | Path | Sequence[str | Path]) -> list[UndoneFile]:
+        """Take back the records that files brought, by their names, as long as no release has used them.
+
+        A file that was read several times loses its newest reading. The data gets a new name. Raises
+        UsageError, and then changes nothing, for an unknown file and one that a release was made of.
+        """
+        names = [files] if isinstance(files, str | Path) else files
+        with self._curator("ingest") as curator:
+            return undo(curator, [Path(each).name for each in names], datetime.now(UTC))
 
     def plan(
         self,

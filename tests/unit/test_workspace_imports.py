@@ -112,6 +112,23 @@ def test_importing_twice_renames_the_data_and_counts_nothing_twice(tmp_path, fil
     assert all(check.passed for check in workspace.verify(release.id))
 
 
+def test_a_job_is_taken_back_and_imported_again(tmp_path, files_city, cluster_city):
+    folder = write_job(tmp_path / "jobs", files_city, "one", share=(0, 2))
+    write_job(
+        folder, files_city, "two", after=["one"], share=(1, 2), report=FileReport("later", "buses", 1, 1)
+    )
+    workspace = cluster_city.open()
+    first, second = workspace.ingest(folder, engine="reduced")
+    with pytest.raises(UsageError, match="a later job left out"):
+        workspace.undo_ingest(first.file)
+    for each in (second, first):
+        (done,) = workspace.undo_ingest(each.file)
+        assert done.records == each.added
+    assert cluster_city.sql("SELECT count(*) FROM imported") == [(0,)]
+    assert [each.added for each in workspace.ingest(folder, engine="reduced")] == [first.added, second.added]
+    assert rows_of(cluster_city) == rows_of(files_city)
+
+
 @pytest.mark.parametrize("spoil", ["missing", "truncated", "other rows", "other sum"])
 def test_half_an_import_changes_nothing(tmp_path, files_city, cluster_city, spoil):
     folder = write_job(tmp_path / "jobs", files_city, "one", share=(0, 2))

@@ -43,7 +43,7 @@ def version_to_plan(vault: Vault, config: Config) -> vault_fixes.DataVersion:
     for a public layer that a release could not read: before anybody decides by the plan.
     """
     version = vault_fixes.data_version(vault)
-    if version.ingest_id == 0:
+    if not vault_fixes.number_of_files(vault):
         raise UsageError("the store is empty", todo="run `trafficdp ingest FILE...` first")
     pin_area(vault, config.grid.area.hash, dry_run=True)
     check_context(config.context)
@@ -151,9 +151,10 @@ def share_of_fleet(grid: Grid) -> float:
 def pin_area(vault: Vault, area: str, *, dry_run: bool) -> None:
     """Raise DataError unless the store was filled under the ``area`` with this hash, or is empty.
 
-    Rows outside it were rejected and cannot come back. Unless ``dry_run``, an empty store is pinned to it.
+    Rows outside it were rejected and cannot come back. Unless ``dry_run``, an empty store is pinned to it. A
+    store is empty, too, when all its files were undone.
     """
-    pinned = vault.fact("area_hash")
+    pinned = vault.fact("area_hash") if vault_fixes.number_of_files(vault) else None
     if pinned is None and not dry_run:
         vault.set_fact("area_hash", area)
     if pinned is not None and pinned != area:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from trafficdp.config.settings import Config
@@ -21,12 +22,18 @@ from trafficdp.ingest.input_file import RefusedFor
 from trafficdp.ingest.read import Reading, choose_source, one_by_one, require_kept_rows
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model import SourceDeclaration
+from trafficdp.release.curator import Curator
 from trafficdp.release.holdings import pin_area
-from trafficdp.release.outcomes import IngestedFile
-from trafficdp.store import loss_kind, vault_fixes
+from trafficdp.release.outcomes import IngestedFile, UndoneFile
+from trafficdp.store import loss_kind, vault_fixes, vault_releases
 from trafficdp.store.statements import store_failures
 from trafficdp.store.vault import Vault, audit
-from trafficdp.store.vault_imports import add_import, missing_jobs, require_records
+from trafficdp.store.vault_imports import (
+    add_import,
+    missing_jobs,
+    require_newest_job,
+    require_records,
+)
 
 
 @dataclass(frozen=True)
@@ -120,6 +127,45 @@ class Cluster:
                 add_import(vault, jobs[-1][1].key, None, _facts(jobs[-1][1]), ())
             audit(vault, before)
             return done
+
+
+def undo(curator: Curator, names: Sequence[str], at: datetime) -> list[UndoneFile]:
+    """Take back what the files of these names brought, the newest reading of each: all of a call or none.
+
+    What is refused, and what is done, depends on which files were read and what was released, never on what
+    was in them. Raises UsageError for a name that no file of the store has, and for a file that is in the
+    data of a release or of an answer: what was charged for stays as it was.
+    """
+    vault = curator.vault
+    curator.check_not_behind()
+    releases = vault_releases.all_releases(vault)
+    newest = releases[-1].release_id if releases else ""
+    used = curator.specification_of(newest).ingest_id if newest else 0
+    with vault.transaction("taking a file back"):
+        done = []
+        for name in names:
+            here = vault_fixes.ingested_files(vault)
+            readings = [each.ingest_id for each in here if each.file_name == name]
+            if not readings:
+                raise UsageError(
+                    "no file of this name is in the store",
+                    got=name,
+                    expected="one of " + ", ".join(sorted({each.file_name for each in here})[:9])
+                    if here
+                    else "a file that was ingested; the store is empty",
+                )
+            if readings[-1] <= used:
+                raise UsageError(
+                    "a release was made of data that this file is in",
+                    got=f"{name}, in the data of {newest}",
+                    todo="leave it; or ingest what is right into a new store",
+                )
+            require_newest_job(vault, readings[-1])
+            records = vault_fixes.undo(vault, readings[-1], at)
+            later = tuple(each.file_name for each in here if each.ingest_id > readings[-1])
+            done.append(UndoneFile(name, records, later))
+        audit(vault)
+    return done
 
 
 def _uris(given: object) -> list[str]:

@@ -46,6 +46,18 @@ class IngestedFile:
     declared_otherwise: bool
 
 
+@dataclass(frozen=True, slots=True)
+class UndoneFile:
+    """A file whose records were taken back. ``records``, how many it had brought, is for the curator's eyes.
+
+    ``read_later``: the files that were read after it. A record that one of them had too was left out there.
+    """
+
+    file: str
+    records: int
+    read_later: tuple[str, ...]
+
+
 @dataclass(frozen=True, repr=False)
 class ReleasedMap:
     """A published release: its numbers, and where its files are. A notebook shows its map and promise.

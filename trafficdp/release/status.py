@@ -100,7 +100,7 @@ def _status_of(vault: Vault, store: Path, policy: BudgetPolicy, at: datetime) ->
         records=counts.fixes,
         vehicles=counts.vehicles,
         derived=counts.derived,
-        files=version.ingest_id,
+        files=vault_fixes.number_of_files(vault),
         data_version=version.name,
         releases=len(releases),
         unfinished=sum(not each.finished for each in releases),

@@ -155,9 +155,9 @@ class Vault:
         return found
 
     def set_fact(self, key: str, value: str) -> None:
-        """Write a fact that has not been written before (inside the caller's transaction)."""
+        """Write a fact, in the place of what was written before (inside the caller's transaction)."""
         self._facts = None
-        run(self.connection, "INSERT INTO meta VALUES (?, ?)", [key, value])
+        run(self.connection, "INSERT OR REPLACE INTO meta VALUES (?, ?)", [key, value])
 
     def check_key(self, fingerprint: str) -> None:
         """Raise StoreKeyError unless this is the key that the store was made with."""

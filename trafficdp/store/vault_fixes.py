@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from trafficdp.noise.token import new_token
 from trafficdp.privacy.ledger import canonical
-from trafficdp.store.statements import first, query, registered, run, script
+from trafficdp.store.statements import first, number, query, registered, run, script
 from trafficdp.store.vault import Vault
 
 if TYPE_CHECKING:
@@ -80,9 +80,18 @@ def data_version(vault: Vault) -> DataVersion:
     return DataVersion(0, NO_DATA) if row is None else DataVersion(int(row[0]), str(row[1]))
 
 
+def number_of_files(vault: Vault) -> int:
+    """Return how many readings of files there were, but those that were undone."""
+    return number(vault.connection, "SELECT count(*) FROM ingests WHERE undone_at IS NULL")
+
+
 def earlier_declarations(vault: Vault, digest: str) -> set[str]:
     """Return the declarations under which files of these bytes were read before. For the curator's eyes."""
-    rows = run(vault.connection, "SELECT declaration FROM ingests WHERE file_digest = ?", [digest])
+    rows = run(
+        vault.connection,
+        "SELECT declaration FROM ingests WHERE file_digest = ? AND undone_at IS NULL",
+        [digest],
+    )
     return {str(declaration) for (declaration,) in rows}
 
 
@@ -131,6 +140,21 @@ def rename_versions(vault: Vault, first_ingest: int = 1) -> None:
             "UPDATE ingests SET data_version = ?, history = ? WHERE ingest_id = ?",
             [name, history, ingest_id],
         )
+
+
+def undo(vault: Vault, ingest_id: int, at: datetime) -> int:
+    """Take back the records that a file brought (inside the caller's transaction); return how many.
+
+    What was read stays noted, as undone. The data of this file and of all later ones gets new names, whether
+    or not the file had brought anything.
+    """
+    ((_, _, _, _, brought),) = run(vault.connection, _FILES, [ingest_id, ingest_id])
+    for table in ("fixes", "imported", "imports"):
+        run(vault.connection, f"DELETE FROM {table} WHERE ingest_id = ?", [ingest_id])  # noqa: S608
+    run(vault.connection, "DELETE FROM contributions")
+    run(vault.connection, "UPDATE ingests SET undone_at = ? WHERE ingest_id = ?", [at, ingest_id])
+    rename_versions(vault, ingest_id)
+    return int(brought)
 
 
 class Incoming:
@@ -192,7 +216,7 @@ class Incoming:
         history = _next_history(stated, name, file.digest, file.declaration, added)
         run(
             self._vault.connection,
-            "INSERT INTO ingests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO ingests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
             [
                 self.ingest_id,
                 file.name,
@@ -209,12 +233,12 @@ class Incoming:
 
 
 def ingested_files(vault: Vault, up_to_ingest: int | None = None) -> list[IngestedFile]:
-    """Return the files in the order they were read, up to a data version (None: all)."""
+    """Return the files in the order they were read, up to a data version (None: all), but those undone."""
     rows = run(
         vault.connection,
         # instants travel as numbers: DuckDB hands TIMESTAMPTZ to Python only where pytz is installed
         "SELECT ingest_id, file_name, source, report, epoch_us(ingested_at) FROM ingests "
-        "WHERE ingest_id <= coalesce(?, ingest_id) ORDER BY ingest_id",
+        "WHERE ingest_id <= coalesce(?, ingest_id) AND undone_at IS NULL ORDER BY ingest_id",
         [up_to_ingest],
     )
     return [
@@ -227,7 +251,7 @@ def declarations(vault: Vault, up_to_ingest: int) -> list[tuple[str, str]]:
     """Return the distinct (source, declaration as JSON) of a data version, in order of first use."""
     rows = run(
         vault.connection,
-        "SELECT source, declaration FROM ingests WHERE ingest_id <= ? "
+        "SELECT source, declaration FROM ingests WHERE ingest_id <= ? AND undone_at IS NULL "
         "GROUP BY source, declaration ORDER BY min(ingest_id)",
         [up_to_ingest],
     )
@@ -310,7 +334,7 @@ def unit_checks(vault: Vault, up_to_ingest: int) -> dict[str, str]:
     rows = run(
         vault.connection,
         "SELECT source, bool_or(strict_units), bool_and(strict_units) FROM ingests "
-        "WHERE ingest_id <= ? GROUP BY source",
+        "WHERE ingest_id <= ? AND undone_at IS NULL GROUP BY source",
         [up_to_ingest],
     )
     return {str(name): "stop" if every else "warn or stop" if some else "warn" for name, some, every in rows}

@@ -37,7 +37,7 @@ def missing_jobs(vault: Vault, key: str, job: str, after: tuple[str, ...]) -> bo
     """
     if first(vault.connection, "SELECT 1 FROM imports WHERE job = ?", [job]) is not None:
         return False
-    if vault_fixes.data_version(vault).ingest_id and not is_imported(vault.connection):
+    if vault_fixes.number_of_files(vault) and not is_imported(vault.connection):
         raise UsageError("this store holds records of files", todo="import into a store of its own")
     here = [
         str(each)
@@ -77,6 +77,22 @@ def add_import(
         run(vault.connection, "INSERT INTO imports VALUES (?, ?, ?)", [incoming.ingest_id, job, key])
     incoming.note(file, added)
     return added
+
+
+def require_newest_job(vault: Vault, ingest_id: int) -> None:
+    """Raise UsageError where a later job left out what the one of ``ingest_id`` counted."""
+    later = number(
+        vault.connection,
+        "SELECT count(*) FROM imports SEMI JOIN imports AS own ON own.ingest_id = ? "
+        "AND own.cache_key = imports.cache_key WHERE imports.ingest_id > ?",
+        [ingest_id, ingest_id],
+    )
+    if later:
+        raise UsageError(
+            "a later job left out the records that this one counted",
+            got=f"{later} later jobs" if later > 1 else "a later job",
+            todo="undo these first, the newest before all others",
+        )
 
 
 def imported_rows(connection: duckdb.DuckDBPyConnection, key: str, up_to_ingest: int) -> pa.Table:

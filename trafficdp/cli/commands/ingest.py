@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import Settings
+from trafficdp.cli.words.options import Output, Settings
 from trafficdp.engine.reduced import Spark
-from trafficdp.errors import DataError
+from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest.linter import ENOUGH_PAIRS, LintVerdict
 from trafficdp.ingest.read import wrong_unit
 from trafficdp.ingest.report import RULES
 from trafficdp.model import SourceDeclaration
-from trafficdp.release.outcomes import IngestedFile
+from trafficdp.release.outcomes import IngestedFile, UndoneFile
 
 
 def ingest(
@@ -31,6 +31,9 @@ def ingest(
     strict_units: Annotated[
         bool,
         typer.Option("--strict-units", help="Refuse a file whose speeds do not fit the declared unit."),
+    ] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Take back what these files brought, while no release has used it.")
     ] = False,
     engine: Annotated[
         str,
@@ -56,6 +59,11 @@ def ingest(
 
     settings: Settings = context.obj
     output = settings.output
+    if undo:
+        if dry_run or strict_units or engine != "duckdb":
+            raise UsageError("--undo takes back what was read, and has no other option")
+        _show_undone(output, open_workspace(**settings.opening()).undo_ingest(files))
+        return
     with output.bars() as bars:
         workspace = open_workspace(**settings.opening(bars))
         asked: str | Spark = Spark(into, key_mount) if engine == "spark" else engine
@@ -128,6 +136,21 @@ def _refuse_what_is_no_file(path: Path) -> None:
         raise DataError(f"there is no file {path}", todo="correct its name")
 
 
+def _show_undone(output: Output, done: Sequence[UndoneFile]) -> None:
+    for each in done:
+        output.say(f"{each.file}: taken back; the data has a new name")
+        output.say(
+            "for the curator's eyes, outside the privacy guarantee: it had brought "
+            f"{each.records:,} record{'s'[: each.records != 1]}"
+        )
+        if each.read_later:
+            output.say(
+                f"read after it: {', '.join(each.read_later)}; records that are in {each.file} too were left "
+                "out of these, and come back when you ingest these again"
+            )
+    output.result({"outside_the_guarantee": True, "undone": [asdict(each) for each in done]})
+
+
 def _show_sources(settings: Settings, sources: Sequence[SourceDeclaration]) -> None:
     rows = [
         [
@@ -151,7 +174,7 @@ def _warn_about_unit(settings: Settings, each: IngestedFile) -> None:
     for finding in each.report.lint:
         if finding.verdict is LintVerdict.WRONG:
             told = wrong_unit(each.file, each.report.source, finding)
-            settings.output.warn(f"{told}; what is in a store is never edited, so begin a new one")
+            settings.output.warn(f"{told}; `trafficdp ingest --undo {each.file}` takes the file back")
         if finding.verdict is LintVerdict.UNSURE:
             settings.output.warn(
                 f"{each.file}: too few consecutive records to check whether speeds are really in "

@@ -94,7 +94,7 @@ def test_speeds_in_mph_declared_as_m_s_are_told_with_the_unit_that_fits(empty, f
         assert result.code == 0
         assert "speeds of mph.csv do not look like m/s, as source buses declares" in result.err
         assert "mph would fit" in result.err
-        assert "begin a new one" in result.err
+        assert "takes the file back" in result.err
     assert command("--json", "status").json["records"] == 2400
 
 
@@ -127,6 +127,21 @@ def test_a_file_that_was_read_before_is_said_to_be(filled, command):
     (told,) = result.json["files"]
     assert (told["new"], told["read_before"], told["declared_otherwise"]) == (0, True, True)
     assert "read before, under another declaration of its source;" in command("ingest", "day1.csv.gz").out
+
+
+def test_what_a_file_brought_is_taken_back_and_what_is_said_of_it(filled, command, refusal):
+    filled.write("late.csv", ["W-1,2026-03-02T23:00:00Z,48.2,16.3,5"])
+    assert command("ingest", "late.csv").code == 0
+    said = command("ingest", "--undo", "elsewhere/day1.csv.gz").out
+    assert "day1.csv.gz: taken back; the data has a new name\n" in said
+    assert "for the curator's eyes, outside the privacy guarantee: it had brought 2,400 records\n" in said
+    assert "read after it: day2.csv.gz, late.csv; records that are in day1.csv.gz too were left out" in said
+    result = command("--json", "ingest", "--undo", "late.csv").json
+    assert result["undone"] == [{"file": "late.csv", "records": 1, "read_later": []}]
+    assert command("--json", "status").json["records"] == 2400
+    assert "no file of this name is in the store; got late.csv" in refusal(2, "ingest", "--undo", "late.csv")
+    for more in (["--dry-run"], ["--engine", "reduced"]):
+        assert "has no other option" in refusal(2, "ingest", "--undo", *more, "day2.csv.gz")
 
 
 def test_another_study_area_is_refused(filled, refusal):

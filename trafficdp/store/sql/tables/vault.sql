@@ -21,7 +21,8 @@ CREATE TABLE ingests ( -- One row each time a file was read, also again or witho
     report       VARCHAR     NOT NULL, -- JSON: rows in, kept, rejected by rule.
     data_version VARCHAR     NOT NULL UNIQUE, -- Random public name of the data up to this file.
     history      VARCHAR     NOT NULL, -- SHA-256 chain over (previous history, data version, file, declaration, rows kept). Never published.
-    ingested_at  TIMESTAMPTZ NOT NULL -- When the file was read.
+    ingested_at  TIMESTAMPTZ NOT NULL, -- When the file was read.
+    undone_at    TIMESTAMPTZ -- When its records were taken back (`ingest --undo`); null where they are here.
 );
 
 CREATE TABLE fixes ( -- One row a (vehicle, instant).
