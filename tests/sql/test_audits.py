@@ -64,7 +64,7 @@ def test_every_audit_of_the_vault_has_its_bad_row():
 
 
 CELL = (
-    "INSERT INTO kept_cells (release_id, h3, place, resolution, cell, slot, slot_kind, slot_label, status, "
+    "INSERT INTO cells (release_id, h3, place, resolution, cell, slot, slot_kind, slot_label, status, "
     "speed_mean_kmh, speed_mean_kmh_low, speed_mean_kmh_high) "
     "SELECT '{release}', '87608b0a5ffffff', 'Old City', 7, {cell}, 0, 'whole', 'whole period', '{status}', "
     "{mean}, {low}, {high}"
@@ -81,14 +81,11 @@ RELEASED_PLANTED = {
         cell="cell", speed="NULL", rank=1
     ),
     "a speed in a unit that its release is not in": "UPDATE releases SET speed_unit = 'mph'",
-    "a bin twice in a release": "INSERT INTO kept_cells SELECT * FROM kept_cells LIMIT 1",
+    "a bin twice in a release": "INSERT INTO cells SELECT * FROM cells LIMIT 1",
     "cells of an unknown or withdrawn release": CELL.format(
         release="r0009", cell=7, status="released", mean=1, low=0, high=2
     ),
-    "a painted slot twice, or of an unknown or withdrawn release": (
-        "INSERT INTO painted_slots (release_id, slot, slot_label) VALUES ('r0001', 7, 'x'), ('r0001', 7, 'x')"
-    ),
-    "cells of an unknown publication": "UPDATE kept_cells SET publication = 7",
+    "cells of an unknown publication": "UPDATE cells SET publication = 7",
     "a publication twice or out of order": "INSERT INTO publications VALUES ('s0001', 2, '2026-03-03', 4)",
     "a withheld bin with a number": CELL.format(
         release="r0001", cell=7, status="withheld", mean=1, low=0, high=2

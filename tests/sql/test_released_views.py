@@ -15,7 +15,6 @@ from trafficdp.store.released import RELEASED_NAME, STORAGE_VERSION
 VIEWS = {
     "assumptions",
     "budget",
-    "cells",
     "latest_cells",
     "manifest",
     "mechanisms",
@@ -50,14 +49,14 @@ def test_every_table_and_view_says_what_it_is(session):
     found = rows(session, TABLES)
     assert {each["name"] for each in found if each["kind"] == "view"} == VIEWS
     tables = {each["name"] for each in found if each["kind"] == "table"}
-    assert tables == {"kept_cells", "painted_slots", "publications", "quantiles", "releases"}
+    assert tables == {"cells", "publications", "quantiles", "releases"}
     assert [each["name"] for each in found if not each["comment"]] == []
 
 
 def test_every_column_says_what_it_is(session):
-    # latest_cells and kept_cells have the columns of cells
+    # latest_cells has the columns of cells
     silent = {(each["name"], each["column"]) for each in rows(session, COLUMNS) if not each["comment"]}
-    assert {name for name, _ in silent} <= {"latest_cells", "kept_cells"}
+    assert {name for name, _ in silent} <= {"latest_cells"}
     listed = rows(session, COLUMNS)
     assert {each["column"] for each in listed if each["name"] == "latest_cells"} == {
         each["column"] for each in listed if each["name"] == "cells"
@@ -196,13 +195,7 @@ def test_duckdb_1_5_reads_the_same_rows_and_comments(store, tmp_path):
     before = path.read_bytes()
     old, new = _read_all(python, path), _read_all(sys.executable, path)
     assert old["version"].startswith("1.5.")
-    assert set(old["rows"]) == VIEWS | {
-        "kept_cells",
-        "painted_slots",
-        "publications",
-        "quantiles",
-        "releases",
-    }
+    assert set(old["rows"]) == VIEWS | {"cells", "publications", "quantiles", "releases"}
     assert old["rows"] == new["rows"]
     assert old["comments"] == new["comments"]
     assert path.read_bytes() == before

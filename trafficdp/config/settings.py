@@ -20,6 +20,7 @@ from trafficdp.model import (
     ContributionBound,
     Grid,
     NeighbouringRelation,
+    SlotKind,
     SourceDeclaration,
     SpeedUnit,
     Statistic,
@@ -132,6 +133,19 @@ class Config:
     def kind(self) -> LossKind:
         """What losses are counted in."""
         return self.policy.kind
+
+    @property
+    def measured_grid(self) -> Grid:
+        """The grid of a map: in one slot where presence is hidden and slots are not measured apart."""
+        if self.slot_not_measured is None:
+            return self.grid
+        return replace(self.grid, slot_kind=SlotKind.WHOLE_PERIOD)
+
+    @property
+    def slot_not_measured(self) -> SlotKind | None:
+        """The kind of slot that is configured and that a map does not have, None where it has it."""
+        whole = self.grid.slot_kind is SlotKind.WHOLE_PERIOD
+        return self.grid.slot_kind if self.relation.hides_presence and not (self.map.apart or whole) else None
 
     def wish(self, loss: Loss | str | float | None) -> Loss | None:
         """Return ``loss``; a bare number is an epsilon where presence is hidden, else of the store's kind."""

@@ -69,7 +69,7 @@ def card(
 def release_in_short(release: Release) -> str:
     """Return one line: what the release is of, and how many numbers it has."""
     told = [BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value]
-    numbers = int(np.isin(release.status, told).sum()) * release.slots_a_row
+    numbers = int(np.isin(release.status, told).sum())
     place, period = release.disclosure.coverage.place, release.grid.period
     days = said("days", period.first, period.last)
     return (
@@ -80,7 +80,6 @@ def release_in_short(release: Release) -> str:
 
 def release_card(release: Release) -> str:
     """Return HTML: the map of the first statistic, the first numbers of its slot, and the promise."""
-    release = release.every_bin
     disclosed, period = release.disclosure, release.grid.period
     days = said("days", period.first, period.last)
     title = said("title", disclosed.coverage.place) + f", {days} ({release.id})"
@@ -135,7 +134,6 @@ def plot(release: Release, statistic: str, slot: str | None, show: str, axes: Ax
     import matplotlib.pyplot as plt
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
-    release = release.every_bin
     wanted = Statistic(one_of([each.value for each in published_statistics(release)], statistic=statistic))
     one_of(SHOW, show=show)
     if not release.bins:

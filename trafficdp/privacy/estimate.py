@@ -48,8 +48,6 @@ class IntervalKind(StrEnum):
 class Estimate:
     """One statistic over all bins of a release; arrays of shape (G,), in ``bound.unit`` to its power.
 
-    Where slots are painted with their hexagon's numbers, arrays have one row a hexagon instead.
-
     NaN where the bin is withheld. ``value`` lies in [0, U] (variance: [0, mean*(U - mean)]); ``low`` and
     ``high`` hold the sample statistic with at least the release's interval level. ``noise_scale`` is
     the expected absolute noise before clamping (Laplace noise: its scale), also NaN where the mechanism has

@@ -7,7 +7,7 @@ written from it and nothing else, so they cannot disagree.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -50,9 +50,6 @@ class Release:
     ``vehicles`` and ``records`` are counts a bin, None unless ``publish_counts`` was chosen.
     ``slots`` explains every slot number that occurs. ``disclosure`` is what was fixed when
     the charge was committed; the manifest adds the files.
-
-    ``painted``: arrays have one row a hexagon, shape (G / slots,), and every one of ``slots`` carries it;
-    ``slot`` is the first. ``every_bin`` has a row a bin, whatever this has.
     """
 
     id: str
@@ -72,36 +69,11 @@ class Release:
     slots: Mapping[int, SlotFacts]
     ledger: LedgerReference
     disclosure: Disclosure
-    painted: bool = False
 
     @property
     def bins(self) -> int:
         """Number of bins, withheld ones included."""
-        return len(self.cell) * self.slots_a_row
-
-    @property
-    def slots_a_row(self) -> int:
-        """How many bins a row stands for."""
-        return len(self.slots) if self.painted else 1
-
-    @cached_property
-    def every_bin(self) -> Release:
-        """The same with a row a bin, sorted by cell, then slot."""
-        if not self.painted:
-            return self
-        each = self.slots_a_row
-        rows = np.repeat(np.arange(len(self.cell)), each)
-        return replace(
-            self,
-            cell=self.cell[rows],
-            slot=np.tile(np.array(sorted(self.slots), dtype=np.int64), len(self.cell)),
-            status=self.status[rows],
-            place=self.place[rows],
-            estimates={name: estimate.of(rows) for name, estimate in self.estimates.items()},
-            vehicles=None if self.vehicles is None else self.vehicles[rows],
-            records=None if self.records is None else self.records[rows],
-            painted=False,
-        )
+        return len(self.cell)
 
     def factor(self, statistic: Statistic) -> float:
         """Return what turns ``statistic`` from the unit of the bound into that which is shown."""
@@ -115,7 +87,7 @@ class Release:
 
     @cached_property
     def _table(self) -> pd.DataFrame:
-        return _published(self.every_bin)
+        return _published(self)
 
 
 DECIMALS = 3
@@ -136,7 +108,7 @@ def published_frame(release: Release) -> pd.DataFrame:
     Values are rounded to DECIMALS to the nearest, ``_low`` down and ``_high``, ``_noise_scale`` and
     ``_expected_error`` up, so that an interval is never narrowed. Withheld numbers are NaN.
     """
-    return release._table.copy() if release.bins <= KEPT_BINS else _published(release.every_bin)
+    return release._table.copy() if release.bins <= KEPT_BINS else _published(release)
 
 
 def _published(release: Release) -> pd.DataFrame:
@@ -175,7 +147,6 @@ def quantiles_frame(release: Release) -> pd.DataFrame:
     """
     import pandas as pd
 
-    release = release.every_bin
     own = sorted((each for each in QUANTILES if each in release.estimates), key=lambda each: QUANTILES[each])
     row = np.repeat(np.arange(release.bins), len(own))
     table: dict[str, object] = {}
@@ -202,28 +173,9 @@ def quantiles_frame(release: Release) -> pd.DataFrame:
     )
 
 
-def slots_frame(release: Release) -> pd.DataFrame:
-    """Return the slots that every row of a painted ``release`` stands for; no rows where it is not painted.
-
-    Columns: ``slot``, ``slot_label``, and ``slot_start`` and ``slot_end`` as instants.
-    """
-    import pandas as pd
-
-    own = sorted(release.slots.items()) if release.painted else []
-    return pd.DataFrame(
-        {
-            "slot": np.array([slot for slot, _ in own], dtype=np.int64),
-            "slot_label": pd.Series([facts.label for _, facts in own], dtype="str"),
-            "slot_start": pd.to_datetime(pd.Series([facts.start for _, facts in own], dtype="str"), utc=True),
-            "slot_end": pd.to_datetime(pd.Series([facts.end for _, facts in own], dtype="str"), utc=True),
-        }
-    )
-
-
 def mechanism_frame(release: Release) -> pd.DataFrame:
     """Return how the noise of ``release`` was drawn, exactly: G rows as in ``published_frame``.
 
-    A row a hexagon, without ``slot``, where slots are painted with their hexagon's numbers.
     Columns: ``h3``, ``slot``, and by every statistic's stem ``_status`` and the noise columns
     (``_lattice_scale`` and so on, NOISE_COLUMNS). Anyone with the counts can price the release from them;
     nobody needs them to read it.
@@ -232,7 +184,7 @@ def mechanism_frame(release: Release) -> pd.DataFrame:
 
     columns: dict[str, object] = {
         "h3": _spelled(release.grid, release.cell),
-        **({} if release.painted else {"slot": release.slot}),
+        "slot": release.slot,
     }
     for statistic in Statistic:
         if statistic in release.estimates:

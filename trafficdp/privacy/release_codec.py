@@ -120,7 +120,6 @@ def encode(release: Release) -> tuple[dict[str, Any], bytes]:
         "statistics": [statistic.value for statistic in release.estimates],
         "slots": [[slot, x.label, x.start, x.end] for slot, x in sorted(release.slots.items())],
         "ledger": {"sequence": release.ledger.sequence, "head_hash": release.ledger.head_hash},
-        "painted": release.painted,
         "disclosure": as_json(release.disclosure),
     }
     columns: dict[str, Any] = {
@@ -177,7 +176,6 @@ def decode(facts: Mapping[str, Any], arrays: bytes) -> Release:
         slots={slot: SlotFacts(label, start, end) for slot, label, start, end in facts["slots"]},
         ledger=LedgerReference(facts["ledger"]["sequence"], facts["ledger"]["head_hash"]),
         disclosure=from_json(Disclosure, facts["disclosure"]),
-        painted=facts["painted"],
     )
 
 

@@ -112,7 +112,7 @@ def rows_of(
     """
     frame = _counted(grid, counts) if release is None else published_frame(release)
     if release is not None:
-        frame = _with_noisy_counts(frame.drop(columns=["vehicles", "records"]), release.every_bin)
+        frame = _with_noisy_counts(frame.drop(columns=["vehicles", "records"]), release)
     arrays = [_array(column, frame, counts, unit) for column in question.columns]
     table = pa.table(arrays, names=[column.name for column in question.columns])
     if question.having is not None:

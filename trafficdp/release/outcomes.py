@@ -15,7 +15,7 @@ from trafficdp.export.files.frame import to_geodataframe
 from trafficdp.ingest.report import FileReport
 from trafficdp.mechanisms.simulated.skill import TriedElsewhere
 from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
-from trafficdp.model import Counts, Grid, SpeedUnit, Statistic
+from trafficdp.model import Counts, Grid, SlotKind, SpeedUnit, Statistic
 from trafficdp.planner.allocation import Allocation, Precision, Reach, Verdict, median_noisy
 from trafficdp.planner.choose import Choice, choose
 from trafficdp.planner.findings import AdaptiveMap, Affordable, MapOption, Suggestions
@@ -170,6 +170,7 @@ class Plan:
     grow when it is refused, or when it takes more than is left. ``answer`` only when a half width was asked,
     ``adaptive`` only for a map of several resolutions, ``in_epsilon`` only where losses are rho. ``earlier``
     names a release that is just this on the same data: released again, it costs nothing.
+    ``slot_not_measured`` is the kind of slot that is configured, where the map has one slot all the same.
     """
 
     allocation: Allocation
@@ -187,6 +188,7 @@ class Plan:
     adaptive: AdaptiveMap | None = None
     in_epsilon: InEpsilon | None = None
     earlier: str | None = None
+    slot_not_measured: SlotKind | None = None
 
     @property
     def loss(self) -> Loss:

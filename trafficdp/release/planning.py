@@ -50,7 +50,8 @@ class Planning:
         looked_at: LookedAt | None = None,
     ) -> None:
         self._curator = curator
-        self._config = config
+        self._slot_not_measured = config.slot_not_measured
+        self._config = replace(config, grid=config.measured_grid)
         self._version = version
         self._looked_at = looked_at or (lambda grid: None)
         self._known: tuple[Grid, Contributions] | None = None
@@ -197,6 +198,7 @@ class Planning:
             answer=answer,
             asked=asked,
             in_epsilon=self._in_epsilon(allocation.loss),
+            slot_not_measured=self._slot_not_measured,
         )
 
     def _asked_epsilon(self, loss: Loss) -> float:

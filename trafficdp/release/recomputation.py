@@ -113,10 +113,8 @@ def names_differing(names: set[str]) -> str | None:
 
 
 def rows_are_of(published: pd.DataFrame, grid: Grid, counts: Counts) -> bool:
-    """Return whether ``published`` has the rows of ``counts``: every bin, or without slots every hexagon."""
+    """Return whether ``published`` has the rows of ``counts``: every bin, in order."""
     cells = grid.read_spelled(published["h3"])
-    if "slot" not in published:
-        return np.array_equal(cells, np.unique(counts.cell))
     slots = published["slot"].to_numpy(dtype=np.int64)
     return np.array_equal(cells, counts.cell) and np.array_equal(slots, counts.slot)
 
@@ -243,11 +241,6 @@ class _Published:
     def _columns(self) -> dict[Statistic, dict[str, npt.NDArray[Any]]]:
         return noise_columns(self._measurements)
 
-    def _painted(self, numbers: npt.NDArray[Any], rows: slice) -> npt.NDArray[Any]:
-        """``numbers`` of what was measured, in those ``rows`` of all bins."""
-        every = self._cells.metadata.num_rows // max(len(numbers), 1)
-        return np.asarray(numbers[np.arange(rows.start, rows.stop) // max(every, 1)])
-
     def _files(self) -> str | None:
         listed = {each.name: each.sha256 for each in self._manifest.files}
         found = digests_of(self._folder)
@@ -290,7 +283,7 @@ class _Published:
             name
             for rows, part in self._parts(*likely)
             for name, values in likely.items()
-            if not _same(name, part[name], self._painted(values, rows))
+            if not _same(name, part[name], values[rows])
         }
         return f"other numbers in {', '.join(sorted(wrong))}" if wrong else None
 

@@ -45,26 +45,18 @@ def assemble(
     estimates: Mapping[Statistic, Estimate],
     ledger: LedgerReference,
 ) -> Release:
-    """Return the release of ``specification``: ``counts`` has all G bins, ``estimates`` those of ``keep``.
-
-    Estimates of one row a hexagon are painted on all its slots.
-    """
-    slots = counts.slots
-    painted = len(next(iter(estimates.values())).value) < int(np.count_nonzero(keep))
-    rows = slice(None, None, len(slots) if painted else 1)
-    here = keep[rows]
-    spread = {statistic: _spread(estimate, here) for statistic, estimate in estimates.items()}
-    status = bin_status(here, [estimate.status for estimate in estimates.values()])
+    """Return the release of ``specification``: ``counts`` has all G bins, ``estimates`` those of ``keep``."""
+    spread = {statistic: _spread(estimate, keep) for statistic, estimate in estimates.items()}
+    status = bin_status(keep, [estimate.status for estimate in estimates.values()])
     # where nothing about a vehicle is public, statuses follow from what was drawn
-    bins = bin_numbers(status, len(slots) if painted else 1)
-    coverage = replace(specification.disclosure.coverage, bins=bins)
+    coverage = replace(specification.disclosure.coverage, bins=bin_numbers(status))
     vehicles = records = None
     if specification.publish_counts:
         noise = next(iter(spread.values())).noise
         if "vehicles_answer" in noise:
             vehicles, records = (np.rint(noise[name]).astype(np.int64) for name in ("vehicles", "records"))
         else:
-            vehicles, records = counts.users_per_bin[rows], counts.samples_per_bin[rows]
+            vehicles, records = counts.users_per_bin, counts.samples_per_bin
     return Release(
         id=specification.release_id,
         created_at=specification.created_at,
@@ -73,17 +65,16 @@ def assemble(
         display_unit=specification.display_unit,
         interval_level=specification.interval_level,
         min_vehicles=specification.min_vehicles,
-        cell=counts.cell[rows],
-        slot=counts.slot[rows],
+        cell=counts.cell,
+        slot=counts.slot,
         status=status,
-        place=place_names(counts.cell[rows], specification.grid.context, specification.grid.zones),
+        place=place_names(counts.cell, specification.grid.context, specification.grid.zones),
         vehicles=vehicles,
         records=records,
         estimates=spread,
-        slots=slot_facts_of(specification.grid, slots),
+        slots=slot_facts_of(specification.grid, counts.slots),
         ledger=ledger,
         disclosure=replace(specification.disclosure, coverage=coverage),
-        painted=painted,
     )
 
 

@@ -48,7 +48,7 @@ MOST_ROWS = 5_000_000
 """Rows that a result may have."""
 THREADS = 4
 
-_TABLES = {"kept_cells", "releases"}
+_TABLES = {"cells", "releases"}
 _PROBE = (
     "SELECT h3, slot, cells.status, speed_mean_status, disclosure FROM cells JOIN releases USING (release_id)"
 )

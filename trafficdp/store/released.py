@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -22,7 +22,7 @@ from trafficdp._durable import sync_folder
 from trafficdp.errors import StoreDamagedError
 from trafficdp.model import OF_MAPS, QUANTILES, SpeedUnit, Statistic, as_json
 from trafficdp.privacy.ledger import canonical
-from trafficdp.privacy.release import Release, published_frame, quantiles_frame, slots_frame
+from trafficdp.privacy.release import Release, published_frame, quantiles_frame
 from trafficdp.store.statements import attached, number, query, registered, run, script, store_failures
 
 RELEASED_NAME = "released.duckdb"
@@ -160,8 +160,7 @@ def _make_empty(path: Path, units: tuple[SpeedUnit, ...]) -> None:
     with _attached(path, f"STORAGE_VERSION '{STORAGE_VERSION}'") as connection:
         connection.begin()
         run(connection, script("tables/released"))
-        tables, views = ([_in(unit, f"{what}/speeds") for unit in units] for what in ("tables", "views"))
-        for text in (*tables, script("views/released"), *views):
+        for text in (*(_in(unit, "tables/speeds") for unit in units), script("views/released")):
             run(connection, text)
         connection.commit()
         # all of it into the one file, not into a log beside it
@@ -182,7 +181,7 @@ def _extended(
         shutil.copyfile(folder / RELEASED_NAME, path)
         with _attached(path, "READ_WRITE") as connection:
             columns = run(connection, "SELECT table_name || '.' || column_name FROM duckdb_columns()")
-            if not {"kept_cells.publication", *needed} <= {name for (name,) in columns}:
+            if not {"cells.publication", *needed} <= {name for (name,) in columns}:
                 raise _NotToBeExtended
             connection.begin()
             add(connection)
@@ -275,10 +274,7 @@ def _release_row(release: Release, epsilon: Decimal, withdrawn: bool) -> list[ob
 
 def _tables(release: Release) -> dict[str, pa.Table]:
     """What the tables of the database hold of ``release``, by their names; none of no rows."""
-    found = {"kept_cells": _cells_table(release)}
-    if release.painted:
-        slots = pa.Table.from_pandas(slots_frame(release), preserve_index=False)
-        found["painted_slots"] = slots.append_column("release_id", pa.repeat(release.id, len(slots)))
+    found = {"cells": _cells_table(release)}
     if QUANTILES.keys() & release.estimates.keys():
         found["quantiles"] = _quantiles_table(release)
     return found
@@ -292,8 +288,6 @@ def _columns_of(statistic: Statistic, unit: SpeedUnit) -> list[str]:
 def _cells_table(release: Release) -> pa.Table:
     import pandas as pd
 
-    # painted slots are kept once a hexagon: a row a bin is what the view makes of it
-    release = replace(release, painted=False) if release.painted else release
     published = published_frame(release)
     present = [statistic for statistic in OF_MAPS if statistic in release.estimates]
     names = [name for statistic in present for name in _columns_of(statistic, release.display_unit)]
@@ -316,16 +310,14 @@ def _cells_table(release: Release) -> pa.Table:
 
 
 def _quantiles_table(release: Release) -> pa.Table:
-    # maps that are painted have none
-    rows = quantiles_frame(replace(release, painted=False))
+    rows = quantiles_frame(release)
     rows = rows.rename(columns={"speed": f"speed_{release.display_unit.value}"})
     rows.insert(0, "release_id", release.id)
     return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
 
 
 _INSERTS = {
-    "kept_cells": "INSERT INTO kept_cells BY NAME FROM incoming",
-    "painted_slots": "INSERT INTO painted_slots BY NAME FROM incoming",
+    "cells": "INSERT INTO cells BY NAME FROM incoming",
     "quantiles": "INSERT INTO quantiles BY NAME FROM incoming",
 }
 
@@ -334,7 +326,7 @@ def _insert_tables(
     connection: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], publication: int | None = None
 ) -> None:
     for table, rows in tables.items():
-        if table == "kept_cells":
+        if table == "cells":
             rows = rows.append_column("publication", pa.array([publication] * len(rows), pa.int64()))
         if len(rows):
             with registered(connection, "incoming", rows):
@@ -344,7 +336,7 @@ def _insert_tables(
 def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
     """Return whether `released.duckdb` in ``folder`` says of the published ``release`` exactly what it is.
 
-    That is its row in releases, with the loss ``epsilon``, its rows in cells and quantiles, painted slots.
+    That is its row in releases, with the loss ``epsilon``, and its rows in cells and quantiles.
     """
     with store_failures("reading released.duckdb", RELEASED_NAME):
         with _attached(folder / RELEASED_NAME, "READ_ONLY") as connection:
@@ -354,8 +346,7 @@ def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
                 [release.id],
             )
             stored = {
-                "kept_cells": "SELECT * FROM kept_cells WHERE release_id = ? ORDER BY cell, slot",
-                "painted_slots": "SELECT * FROM painted_slots WHERE release_id = ? ORDER BY slot",
+                "cells": "SELECT * FROM cells WHERE release_id = ? ORDER BY cell, slot",
                 "quantiles": "SELECT * FROM quantiles WHERE release_id = ? ORDER BY cell, slot, quantile",
             }
             held = {table: query(connection, asked, [release.id]) for table, asked in stored.items()}
@@ -388,7 +379,7 @@ def publications_match(folder: Path, publications: Sequence[Publication]) -> boo
 def _publication_matches(connection: duckdb.DuckDBPyConnection, publication: Publication) -> bool:
     stored = query(
         connection,
-        "SELECT * FROM kept_cells WHERE release_id = ? AND publication = ? ORDER BY cell, slot",
+        "SELECT * FROM cells WHERE release_id = ? AND publication = ? ORDER BY cell, slot",
         [publication.release.id, publication.number],
     )
     return _holds(stored, _cells_table(publication.release))

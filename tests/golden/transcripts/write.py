@@ -141,7 +141,9 @@ def hidden():
 
 def one_hidden(delta, more=""):
     def run(cities):
-        city = cities.hidden(loss=f"epsilon = 40\n{delta}", resolution="resolution = 6", map=more)
+        city = cities.hidden(
+            loss=f"epsilon = 40\n{delta}", resolution="resolution = 6", map=f"fleet = 1000\n{more}"
+        )
         with seeded(tried=False) as drawn:
             done = city.release(force=True)
         return released(city, done, drawn(), follows_data=True)

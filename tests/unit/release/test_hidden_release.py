@@ -1,15 +1,11 @@
 """A release under `add_or_remove_user`: one account, every declared hexagon, numbers anyone can recompute."""
 
-import io
 import json
 import shutil
 from dataclasses import replace
-from datetime import datetime
 from fractions import Fraction
 from importlib import resources
 
-import geopandas
-import geopandas.testing
 import jsonschema
 import numpy as np
 import pandas as pd
@@ -28,11 +24,9 @@ from trafficdp.errors import (
     VerificationError,
 )
 from trafficdp.export import write
-from trafficdp.export.files import tables
 from trafficdp.export.files.manifest import validate_manifest
-from trafficdp.export.files.tables import geoparquet_bytes
 from trafficdp.mechanisms.pooling import hidden_calibrated, hidden_map
-from trafficdp.model import Statistic
+from trafficdp.model import SlotKind, Statistic
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import judge
 from trafficdp.privacy.conversion import gaussian_to_approx, zcdp_to_approx
@@ -77,7 +71,7 @@ def told_too_little(hidden):
 
 @pytest.mark.slow
 def test_every_declared_bin_has_a_row_and_none_is_withheld(hidden):
-    frame, grid = hidden.released_map.to_frame(), hidden.workspace.config.grid
+    frame, grid = hidden.released_map.to_frame(), hidden.workspace.config.measured_grid
     cells, slots = declared_bins(grid)
     assert [int(text, 16) for text in frame["h3"]] == cells.tolist()
     assert frame["slot"].tolist() == slots.tolist()
@@ -85,37 +79,38 @@ def test_every_declared_bin_has_a_row_and_none_is_withheld(hidden):
     assert frame["vehicles"].isna().all()
     assert frame["records"].isna().all()
     assert not frame["speed_mean_kmh"].isna().any()
-    # slots are painted with their hexagon's number
-    assert (frame.groupby("h3")["speed_mean_kmh"].nunique() == 1).all()
+    assert frame["h3"].is_unique
     whole = (frame["speed_mean_kmh_low"] == 0) & (frame["speed_mean_kmh_high"] == 65)
     assert (whole == (frame["speed_mean_status"] == "uninformative")).all()
 
 
 def test_what_was_measured_has_one_row_a_hexagon(hidden):
     measured = pd.read_parquet(hidden.released_map.folder / "measurements.parquet")
-    assert measured["h3"].tolist() == hidden.released_map.to_frame()["h3"].unique().tolist()
-    assert "slot" not in measured
+    assert measured["h3"].tolist() == hidden.released_map.to_frame()["h3"].tolist()
 
 
 @pytest.mark.slow
-def test_painted_slots_are_the_same_in_every_table(hidden, monkeypatch):
-    release, frame = hidden.released_map.release, hidden.released_map.to_frame()
-    assert release.painted
-    assert len(release.cell) * release.slots_a_row == release.bins == len(frame)
-    whole = geopandas.read_parquet(io.BytesIO(geoparquet_bytes(release.every_bin)))
-    for rows in (1, 5 * release.slots_a_row, 10**6):
-        monkeypatch.setattr(tables, "PAINTED_AT_ONCE", rows)
-        painted = geopandas.read_parquet(io.BytesIO(geoparquet_bytes(release)))
-        geopandas.testing.assert_geodataframe_equal(painted, whole)
-    pd.testing.assert_frame_equal(pd.DataFrame(whole[frame.columns]), frame)
-    columns = ["h3", "slot", "slot_label", "status", "speed_mean_kmh", "speed_mean_kmh_low"]
-    names = f"{', '.join(columns)}, epoch_us(slot_start)"
-    asked = hidden.sql(f"SELECT {names} FROM cells ORDER BY cell, slot", database="released")
-    found = pd.DataFrame(asked, columns=[*columns, "start"])
-    starts = [None if pd.isna(text) else datetime.fromisoformat(text) for text in frame["slot_start"]]
-    instants = [None if start is None else int(start.timestamp()) * 10**6 for start in starts]
-    assert [None if pd.isna(each) else int(each) for each in found.pop("start")] == instants
-    pd.testing.assert_frame_equal(found, frame[columns], check_dtype=False)
+def test_slots_that_are_not_measured_are_nowhere_and_the_plan_says_so(hidden, tmp_path):
+    config, done = hidden.workspace.config, hidden.released_map
+    assert config.grid.slot_kind is not SlotKind.WHOLE_PERIOD
+    assert done.release.grid.slot_kind is SlotKind.WHOLE_PERIOD
+    assert done.to_frame()["slot_label"].nunique() == 1
+    listed = hidden.sql("SELECT h3, slot_label FROM cells", database="released")
+    assert len(listed) == len({h3 for h3, _ in listed}) == done.release.bins
+    page = (done.folder / "map.html").read_text(encoding="utf-8")
+    hidden.workspace.city_report("r0001", tmp_path / "report.html")
+    report = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert 'id="play"' not in page
+    assert 'id="slot"' not in page
+    assert "through the day" not in report.lower()
+    assert "00:00" not in report
+    facts = plan_facts(hidden.workspace.plan())
+    assert facts["map"]["slot"] == "whole_period"
+    assert facts["map"]["slot_not_measured"] == config.grid.slot_kind.value
+    # what is asked for by its own name is no other question
+    small = hidden.workspace.with_map(slot_kind="whole_period")
+    assert plan_facts(small.plan())["map"]["slot_not_measured"] is None
+    assert small.plan().earlier == "r0001"
 
 
 def test_a_large_map_is_written_as_tables_alone(hidden, tmp_path, monkeypatch):
@@ -146,11 +141,6 @@ def test_an_asking_that_nobody_paid_for_is_refused_before_the_charge(hidden, mon
     assert hidden.dump() == before
     # of all places, and of nobody's records
     assert rehearsed == [(len(hidden.released_map.release.cell), 1)]
-
-
-def test_the_page_says_that_slots_are_painted(hidden):
-    page = (hidden.released_map.folder / "map.html").read_text(encoding="utf-8")
-    assert "show one number, that of the whole period" in page
 
 
 def test_the_release_verifies_with_the_store_and_without(hidden, tmp_path):
@@ -232,7 +222,7 @@ def test_there_is_one_account_and_it_is_nobodys(hidden):
     assert manifest["bounds"]["bins_per_vehicle"] is None
     assert "calibrated" in manifest["uncertainty"]["interval_kind"]
     assert all(source["speed"] == "mixed" for source in manifest["data"]["sources"])
-    assert "not measured apart" in " ".join(manifest["post_processing"])
+    assert manifest["coverage"]["slot_kind"] == "whole_period"
 
 
 def test_rho_is_told_with_the_delta_of_gaussian_noise_and_no_other_is_believed(hidden):

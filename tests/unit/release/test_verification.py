@@ -329,7 +329,7 @@ def test_a_change_of_what_is_kept_of_a_release_is_caught(released, change):
 
 
 def test_another_row_in_the_released_database_is_caught(released):
-    changed = "UPDATE kept_cells SET speed_mean_kmh = 1 WHERE speed_mean_kmh IS NOT NULL"
+    changed = "UPDATE cells SET speed_mean_kmh = 1 WHERE speed_mean_kmh IS NOT NULL"
     released.sql(changed, database="released")
     assert list(failed(released)) == ["released.duckdb holds the same release"]
     released.released.unlink()

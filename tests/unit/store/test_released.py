@@ -111,7 +111,7 @@ def test_the_search_of_bytes_finds_what_is_there(released):
 
 def test_the_published_database_has_no_table_of_the_vault(released):
     found = {name for (name,) in released.sql("SELECT table_name FROM duckdb_tables()", database="released")}
-    assert found == {"releases", "publications", "kept_cells", "painted_slots", "quantiles"}
+    assert found == {"releases", "publications", "cells", "quantiles"}
 
 
 def test_a_withdrawn_release_keeps_its_row_and_loses_its_values_in_every_byte(released, release):
@@ -230,12 +230,11 @@ def test_a_release_in_another_unit_is_not_added_to_the_file_as_it_is(released, r
 
 
 ALTERED = [
-    "UPDATE kept_cells SET speed_mean_kmh = speed_mean_kmh + 0.001 WHERE speed_mean_kmh IS NOT NULL",
-    "DELETE FROM kept_cells WHERE status = 'withheld'",
-    "INSERT INTO kept_cells SELECT * FROM kept_cells LIMIT 1",
-    "ALTER TABLE kept_cells ADD COLUMN speed_mean_mph DOUBLE DEFAULT 1",
-    "UPDATE kept_cells SET slot_kind = 'hour_of_day'",
-    "INSERT INTO painted_slots VALUES ('r0001', 1, 'x', NULL, NULL)",
+    "UPDATE cells SET speed_mean_kmh = speed_mean_kmh + 0.001 WHERE speed_mean_kmh IS NOT NULL",
+    "DELETE FROM cells WHERE status = 'withheld'",
+    "INSERT INTO cells SELECT * FROM cells LIMIT 1",
+    "ALTER TABLE cells ADD COLUMN speed_mean_mph DOUBLE DEFAULT 1",
+    "UPDATE cells SET slot_kind = 'hour_of_day'",
     "UPDATE releases SET epsilon = 1",
     "UPDATE releases SET status = 'withdrawn'",
     "UPDATE releases SET ledger_head = repeat('0', 64)",
@@ -269,7 +268,7 @@ def test_a_release_is_added_to_a_copy_and_says_what_a_build_says(released, monke
         "DELETE FROM releases",
         "UPDATE releases SET status = 'withdrawn'",
         "UPDATE releases SET release_id = 'r0002'",
-        "ALTER TABLE kept_cells DROP COLUMN publication",
+        "ALTER TABLE cells DROP COLUMN publication",
     ],
 )
 def test_nothing_is_added_to_a_file_that_is_not_what_it_should_be(released, release, broken):

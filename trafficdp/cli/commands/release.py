@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from trafficdp.cli.words.options import MapOptions, Settings, YesOption, shorten, with_map_options
+from trafficdp.cli.words.plan_words import one_slot
 from trafficdp.release.outcomes import Plan
 
 
@@ -79,6 +80,8 @@ def release(
             "the account that all vehicles share has" if hidden else "every vehicle on this map has at least"
         )
         settings.output.say(f"  {has} {done.left.kind.quantity} {done.left} left")
+    if workspace.config.slot_not_measured is not None:
+        settings.output.say(f"  {one_slot(workspace.config.slot_not_measured, done.release.grid.noun)}")
     if there.uninformative:
         settings.output.say(f"  {there.uninformative} of the numbers say too little and are marked so")
     for name in files:
@@ -107,4 +110,6 @@ def _price(planned: Plan) -> str:
         price = (
             f"This charges {paying} vehicles, each at most {cost}. Every one then has at least {left} left."
         )
-    return f"{price} What is spent never comes back. Release?"
+    asked = planned.slot_not_measured
+    times = "" if asked is None else f"{one_slot(asked, planned.grid.noun)} "
+    return f"{times}{price} What is spent never comes back. Release?"

@@ -89,10 +89,9 @@ def show_ways(output: Output, plan: Plan, ways: tuple[Way, ...]) -> None:
         "of the loss; refused is a map that is less than 10 % nearer, or further off in more than one draw "
         "in ten."
     )
-    slots = "measured apart" if request.apart else "painted with their hexagon's number"
     output.say(
-        f"Slots are {slots}. Both kinds of noise keep to that epsilon for every possible vehicle; Gaussian "
-        "noise but for a probability of delta, and its losses add up more slowly over many releases."
+        "Both kinds of noise keep to that epsilon for every possible vehicle; Gaussian noise but for a "
+        "probability of delta, and its losses add up more slowly over many releases."
     )
     words = why(plan, ways)
     output.say(f"{words[0].upper()}{words[1:]}. Nothing was spent.")

@@ -37,6 +37,7 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
         "map": {
             "resolution": result.grid.resolution,
             "slot": result.grid.slot_kind.value,
+            "slot_not_measured": result.slot_not_measured and result.slot_not_measured.value,
             "min_vehicles": request.min_vehicles,
         },
         "bins": allocation.counts.bins,

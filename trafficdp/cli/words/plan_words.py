@@ -5,7 +5,7 @@ from __future__ import annotations
 from trafficdp.cli.words.options import Output
 from trafficdp.mechanisms.accountings import Explained
 from trafficdp.mechanisms.protocol import BASELINE
-from trafficdp.model import Statistic
+from trafficdp.model import SlotKind, Statistic
 from trafficdp.planner.allocation import Reach
 from trafficdp.planner.compare.loss_curves import FullCurves
 from trafficdp.planner.growth import Growth
@@ -165,8 +165,22 @@ def _show_full(output: Output, result: Plan, full: FullCurves) -> None:
     output.say("")
 
 
+def one_slot(asked: SlotKind, noun: str) -> str:
+    """Return what is to be said of a map in one slot where others are asked; each place is a ``noun``."""
+    slots = asked.value.replace("_", " ")
+    return (
+        f"The map shows no times: every {noun} has one number for the whole period and none by {slots}, "
+        "though that is the slot asked for."
+    )
+
+
 def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> None:
     allocation = result.allocation
+    if result.slot_not_measured is not None:
+        output.say(
+            f"{one_slot(result.slot_not_measured, result.grid.noun)} Priced questions measure times: "
+            "`trafficdp sql` with SELECT WITH DIFFERENTIAL_PRIVACY ... GROUP BY slot."
+        )
     request = allocation.request
     statistic, unit, name = request.main, result.unit, _name(result)
     errors = allocation.errors()[statistic]
@@ -236,7 +250,7 @@ def _show_fleets(output: Output, result: Plan) -> None:
             f"Noise puts numbers of {name} off by about {error:.2g} a hexagon; they take {request.counts} % "
             "of the loss."
         )
-    output.say(f"All {allocation.counts.bins} hexagons and slots of the study area get a row.")
+    output.say(f"All {allocation.counts.bins} {result.grid.noun}s of the study area get a row.")
 
 
 def _show_price(output: Output, result: Plan) -> None:

@@ -127,7 +127,7 @@ def _of_places(zones: Zones | None) -> tuple[ColumnFacts, ...]:
 def mechanism_facts(release: Release) -> tuple[ColumnFacts, ...]:
     """Return the facts of all columns of ``mechanism_frame(release)``, in its order."""
     plain = column_facts(release)
-    columns = [plain["h3"], *([] if release.painted else [plain["slot"]])]
+    columns = [plain["h3"], plain["slot"]]
     for statistic in published_statistics(release):
         stem = statistic.stem
         columns.append(plain[f"{stem}_status"])

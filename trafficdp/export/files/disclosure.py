@@ -254,10 +254,10 @@ def exact_text(value: Fraction) -> str:
     return decimal_text(int(scaled))
 
 
-def bin_numbers(status: npt.NDArray[np.object_], slots_a_row: int = 1) -> BinNumbers:
-    """Return how many bins there are in all and of each BinStatus; every row is ``slots_a_row`` bins."""
-    numbers = {each.value: slots_a_row * int(np.sum(status == each.value)) for each in BinStatus}
-    return BinNumbers(total=slots_a_row * len(status), **numbers)
+def bin_numbers(status: npt.NDArray[np.object_]) -> BinNumbers:
+    """Return how many bins there are in all and of each BinStatus."""
+    numbers = {each.value: int(np.sum(status == each.value)) for each in BinStatus}
+    return BinNumbers(total=len(status), **numbers)
 
 
 def _periodic(policy: BudgetPolicy) -> PeriodicBudget | None:

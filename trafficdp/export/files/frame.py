@@ -19,7 +19,7 @@ def unique_polygons(release: Release) -> tuple[npt.NDArray[np.object_], npt.NDAr
 
     Polygons are in degrees, longitude first, counter-clockwise, cut at the antimeridian.
     """
-    cells, position = np.unique(release.every_bin.cell, return_inverse=True)
+    cells, position = np.unique(release.cell, return_inverse=True)
     return np.asarray(shapes_of(cells, release.grid.zones), dtype=object), position.astype(np.int64)
 
 

@@ -38,7 +38,6 @@ dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=Fal
 
 def geojson_bytes(release: Release) -> bytes:
     """Return the GeoJSON text of ``release`` in UTF-8, one feature a line."""
-    release = release.every_bin
     polygons, position = unique_polygons(release)
     rounded = rounded_shapes(polygons)
     shapes = [geometry_members(shape) for shape in rounded]

@@ -158,7 +158,7 @@ def _check_release(manifest: Manifest, release: Release) -> None:
         == (release.grid.zones and release.grid.zones.sha256),
         "$.coverage.slot_kind": coverage.slot_kind == release.grid.slot_kind.value,
         "$.coverage.min_vehicles": coverage.min_vehicles == release.min_vehicles,
-        "$.coverage.bins": coverage.bins == bin_numbers(release.status, release.slots_a_row),
+        "$.coverage.bins": coverage.bins == bin_numbers(release.status),
         "$.uncertainty.interval_level": manifest.uncertainty.interval_level == release.interval_level,
         "$.honesty.publish_counts": manifest.honesty.publish_counts == (release.vehicles is not None),
         "$.mechanisms": [each.statistic for each in manifest.mechanisms]

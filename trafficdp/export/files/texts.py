@@ -1,4 +1,4 @@
-"""Columns as text, each different value written once: painted slots repeat their hexagon's numbers."""
+"""Columns as text, each different value written once."""
 
 from __future__ import annotations
 

@@ -107,7 +107,6 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
     ``live_seconds`` the page asks for ``live.geojson`` beside it that often; with a layer of tiles it asks
     their server for pictures; for nothing else ever. Raises DataError without bins.
     """
-    release = release.every_bin
     if not release.bins:
         raise DataError("the release has no bins, so there is nothing to draw")
     polygons, position = unique_polygons(release)

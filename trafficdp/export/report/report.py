@@ -75,7 +75,7 @@ def pdf_writer() -> ModuleType:
 
 
 def _page(release: Release, earlier: Release | None, *, paper: bool) -> str:
-    contents = Contents.of(release.every_bin, None if earlier is None else earlier.every_bin)
+    contents = Contents.of(release, earlier)
     return fill_template(
         "report.html",
         page=contents.page(),

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from trafficdp.sensitive.values import Values
 
 FloatArray = npt.NDArray[np.float64]
-PAINTED = "every slot carries the number of its hexagon over the whole period: slots are not measured apart"
 COUNTS = (
     "numbers of vehicles and of records are noisy; their intervals are of the noise alone: a vehicle that is "
     "in very many places counts as less than one in each"
@@ -64,7 +63,7 @@ VARIANCE_ERROR = 0.4
 class CalibratedHidden(CalibratedWhole):
     """Partial pooling (``hidden_design``, ``hidden_map``) of all bins, for ``pico`` 10^-12 of ``loss_kind``.
 
-    ``apart``: slots are measured apart, not painted with their hexagon's number over all of them. ``counts``
+    ``apart``: slots are measured apart; without it the grid has one slot. ``counts``
     is what numbers of vehicles and of records have of the total, per cent. ``fleet`` is how many vehicles are
     expected: what is told before anything is asked rests on it, nothing that is asked or published does.
     """
@@ -109,6 +108,10 @@ class CalibratedHidden(CalibratedWhole):
             require_statistic(self.kind, each, self.estimable)
         if counts.users != 1 or counts.pairs != counts.bins or Statistic.MEAN not in self.statistics:
             raise UsageError("a map of a declared grid has a mean, and no counts of vehicles")
+        if not self.apart and len(counts.slots) > 1:
+            raise UsageError(
+                "slots that are not measured apart are one slot", got=f"{len(counts.slots)} slots"
+            )
         variance = Statistic.VARIANCE in self.statistics
         apart = counts.slots if self.apart else np.zeros(0, dtype=np.int64)
         return HiddenDesign(counts.cells, bound, self.loss_kind, self.pico, variance, apart, self.counts)
@@ -190,7 +193,6 @@ class CalibratedHidden(CalibratedWhole):
         stated = super().statement(statistic)
         said = [
             stated.post_processing,
-            *([] if self.apart else [PAINTED]),
             *([COUNTS] if self.counts else []),
         ]
         return replace(stated, post_processing="; ".join(said))

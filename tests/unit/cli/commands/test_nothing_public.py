@@ -47,6 +47,18 @@ def test_one_account_is_charged_and_no_number_of_vehicles_is_told(hidden, comman
         assert "some vehicle" not in text
 
 
+def test_a_slot_that_is_not_measured_is_said_before_and_after_the_charge(hidden, command):
+    said = "The map shows no times: every hexagon has one number for the whole period and none by hour of day"
+    assert "shows no times" not in command("plan").out
+    told = command("plan", "--slot", "hour_of_day").out
+    assert said in told
+    assert "GROUP BY slot" in told
+    assert _price(hidden.open().with_map(slot_kind="hour_of_day").plan()).startswith(said)
+    assert said in command("release", "--yes", "--slot", "hour_of_day").out
+    frame = hidden.open().map("r0001").to_frame()
+    assert frame["h3"].is_unique
+
+
 def test_a_fleet_that_nobody_declared_is_no_guess(hidden, command, refusal):
     declared = hidden.config.read_text()
     hidden.config.write_text(declared.replace("fleet = 120\n", ""))

@@ -2,19 +2,10 @@
 -- Grain: one row a problem.
 -- Parameter: $release_id, the one release that is looked at; null for all.
 WITH audited AS (
-    FROM kept_cells WHERE $release_id IS NULL OR release_id = $release_id
+    FROM cells WHERE $release_id IS NULL OR release_id = $release_id
 )
 SELECT 'a bin twice in a release' AS problem, count(*) AS found
 FROM (SELECT release_id, publication, cell, slot FROM audited GROUP BY ALL HAVING count(*) > 1)
-HAVING count(*) > 0
-UNION ALL
-SELECT 'a painted slot twice, or of an unknown or withdrawn release', count(*)
-FROM (
-    SELECT release_id, count(*) AS painted, count(DISTINCT slot) AS different FROM painted_slots
-    WHERE $release_id IS NULL OR release_id = $release_id GROUP BY release_id
-)
-WHERE painted <> different
-    OR release_id NOT IN (SELECT release_id FROM releases WHERE status = 'published')
 HAVING count(*) > 0
 UNION ALL
 SELECT 'cells of an unknown or withdrawn release', count(*)
@@ -22,7 +13,7 @@ FROM audited ANTI JOIN (SELECT release_id FROM releases WHERE status = 'publishe
 HAVING count(*) > 0
 UNION ALL
 SELECT 'a quantile of an unknown bin', count(*)
-FROM quantiles ANTI JOIN kept_cells USING (release_id, cell, slot)
+FROM quantiles ANTI JOIN cells USING (release_id, cell, slot)
 WHERE $release_id IS NULL OR quantiles.release_id = $release_id
 HAVING count(*) > 0
 UNION ALL

@@ -2,7 +2,7 @@
 -- Grain: one row a problem. Written for km/h, as tables/speeds.sql is.
 -- Parameter: $release_id, the one release that is looked at; null for all.
 WITH audited AS (
-    FROM kept_cells WHERE $release_id IS NULL OR release_id = $release_id
+    FROM cells WHERE $release_id IS NULL OR release_id = $release_id
 )
 SELECT 'a withheld bin with a number' AS problem, count(*) AS found
 FROM audited

@@ -28,38 +28,30 @@ CREATE TABLE publications ( -- One row a publication of a stream: the map as it 
     ledger_sequence BIGINT      NOT NULL -- Its entry in the ledger.
 );
 
-CREATE TABLE kept_cells ( -- Ask cells instead. The same columns; where slots are painted one row a hexagon, its first slot.
-    release_id                        VARCHAR NOT NULL,
-    publication                       INTEGER,
-    h3                                VARCHAR NOT NULL,
-    place                             VARCHAR NOT NULL,
-    cell                              UBIGINT NOT NULL,
-    resolution                        INTEGER,
-    slot                              BIGINT  NOT NULL,
-    slot_kind                         VARCHAR NOT NULL,
-    slot_label                        VARCHAR NOT NULL,
-    slot_start                        TIMESTAMPTZ,
-    slot_end                          TIMESTAMPTZ,
-    status                            VARCHAR NOT NULL,
-    vehicles                          BIGINT,
-    records                           BIGINT,
-    speed_mean_status                 VARCHAR,
-    speed_mean_interval_kind          VARCHAR,
-    speed_mean_epsilon                DOUBLE,
-    speed_variance_status             VARCHAR,
-    speed_variance_interval_kind      VARCHAR,
-    speed_variance_epsilon            DOUBLE,
-    speed_vehicle_mean_status         VARCHAR,
-    speed_vehicle_mean_interval_kind  VARCHAR,
-    speed_vehicle_mean_epsilon        DOUBLE
-);
-
-CREATE TABLE painted_slots ( -- One row a slot of a release whose slots were not measured apart: all carry the numbers of their hexagon.
-    release_id VARCHAR NOT NULL, -- The release.
-    slot       BIGINT  NOT NULL, -- Slot number.
-    slot_label VARCHAR NOT NULL, -- Slot in words.
-    slot_start TIMESTAMPTZ, -- Start of the slot; null when it recurs.
-    slot_end   TIMESTAMPTZ -- End of the slot; null when it recurs.
+CREATE TABLE cells ( -- One row a (release, bin), for a stream a (release, publication, bin): every bin that it lists, in no order of their own (ORDER BY cell, slot). Speeds have their unit in their names.
+    release_id                        VARCHAR NOT NULL, -- The release.
+    publication                       INTEGER, -- Of a stream: publications.number; null for a release that is made once.
+    h3                                VARCHAR NOT NULL, -- H3 cell as hexadecimal text; the number of a zone.
+    place                             VARCHAR NOT NULL, -- Where the hexagon lies, in words, by public layers alone.
+    cell                              UBIGINT NOT NULL, -- H3 cell as a number; that of a zone.
+    resolution                        INTEGER, -- H3 resolution of the cell, (cell >> 52) & 15; null: a zone.
+    slot                              BIGINT  NOT NULL, -- Slot number; its meaning depends on slot_kind.
+    slot_kind                         VARCHAR NOT NULL, -- How time is cut in this row: that of the release, or in maps of several, a longer one.
+    slot_label                        VARCHAR NOT NULL, -- Slot in words.
+    slot_start                        TIMESTAMPTZ, -- Start of the slot; null when it recurs.
+    slot_end                          TIMESTAMPTZ, -- End of the slot; null when it recurs.
+    status                            VARCHAR NOT NULL, -- released, withheld (too few vehicles) or uninformative (forced out).
+    vehicles                          BIGINT, -- Vehicles seen; null unless counts are published.
+    records                           BIGINT, -- GPS records; null unless counts are published.
+    speed_mean_status                 VARCHAR, -- released, constant, withheld or uninformative.
+    speed_mean_interval_kind          VARCHAR, -- guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.
+    speed_mean_epsilon                DOUBLE, -- What its mechanism was given in the bin; null where noise is priced jointly.
+    speed_variance_status             VARCHAR, -- released, constant, withheld or uninformative.
+    speed_variance_interval_kind      VARCHAR, -- guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.
+    speed_variance_epsilon            DOUBLE, -- What its mechanism was given in the bin; null where noise is priced jointly.
+    speed_vehicle_mean_status         VARCHAR, -- released, constant, withheld or uninformative.
+    speed_vehicle_mean_interval_kind  VARCHAR, -- guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.
+    speed_vehicle_mean_epsilon        DOUBLE -- What its mechanism was given in the bin; null where noise is priced jointly.
 );
 
 CREATE TABLE quantiles ( -- One row a quantile over vehicles and bin, of the answers that have any: maps have none.

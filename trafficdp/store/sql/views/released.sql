@@ -1,38 +1,6 @@
 -- Views of the released database. Post-processing of released rows: free of privacy cost.
 -- Manifest fields are read from releases.disclosure. Only functions that DuckDB has had since 1.2.
 
-CREATE VIEW cells AS -- One row a (release, bin), for a stream a (release, publication, bin): every bin that it lists, in no order of their own (ORDER BY cell, slot). Speeds have their unit in their names.
-SELECT kept.* REPLACE (
-    coalesce(painted.slot, kept.slot)                                    AS slot,
-    coalesce(painted.slot_label, kept.slot_label)                        AS slot_label,
-    CASE WHEN painted.slot IS NULL THEN kept.slot_start ELSE painted.slot_start END AS slot_start,
-    CASE WHEN painted.slot IS NULL THEN kept.slot_end ELSE painted.slot_end END     AS slot_end
-)
-FROM kept_cells AS kept LEFT JOIN painted_slots AS painted ON painted.release_id = kept.release_id;
-COMMENT ON COLUMN cells.release_id IS 'The release.';
-COMMENT ON COLUMN cells.publication IS 'Of a stream: publications.number; null for a release that is made once.';
-COMMENT ON COLUMN cells.h3 IS 'H3 cell as hexadecimal text; the number of a zone.';
-COMMENT ON COLUMN cells.place IS 'Where the hexagon lies, in words, by public layers alone.';
-COMMENT ON COLUMN cells.cell IS 'H3 cell as a number; that of a zone.';
-COMMENT ON COLUMN cells.resolution IS 'H3 resolution of the cell, (cell >> 52) & 15; null: a zone.';
-COMMENT ON COLUMN cells.slot IS 'Slot number; its meaning depends on slot_kind.';
-COMMENT ON COLUMN cells.slot_kind IS 'How time is cut in this row: that of the release, or in maps of several, a longer one.';
-COMMENT ON COLUMN cells.slot_label IS 'Slot in words.';
-COMMENT ON COLUMN cells.slot_start IS 'Start of the slot; null when it recurs.';
-COMMENT ON COLUMN cells.slot_end IS 'End of the slot; null when it recurs.';
-COMMENT ON COLUMN cells.status IS 'released, withheld (too few vehicles) or uninformative (forced out).';
-COMMENT ON COLUMN cells.vehicles IS 'Vehicles seen; null unless counts are published.';
-COMMENT ON COLUMN cells.records IS 'GPS records; null unless counts are published.';
-COMMENT ON COLUMN cells.speed_mean_status IS 'released, constant, withheld or uninformative.';
-COMMENT ON COLUMN cells.speed_mean_interval_kind IS 'guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.';
-COMMENT ON COLUMN cells.speed_mean_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
-COMMENT ON COLUMN cells.speed_variance_status IS 'released, constant, withheld or uninformative.';
-COMMENT ON COLUMN cells.speed_variance_interval_kind IS 'guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.';
-COMMENT ON COLUMN cells.speed_variance_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
-COMMENT ON COLUMN cells.speed_vehicle_mean_status IS 'released, constant, withheld or uninformative.';
-COMMENT ON COLUMN cells.speed_vehicle_mean_interval_kind IS 'guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.';
-COMMENT ON COLUMN cells.speed_vehicle_mean_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
-
 CREATE VIEW latest_cells AS -- The cells of the newest map that is not withdrawn (of the newest answer to a question, where there is no map); of a stream, its newest publication.
 -- One row a bin of the newest release that is not withdrawn; of a stream, its newest publication.
 SELECT h3, place, slot_label, * EXCLUDE (h3, place, slot_label)
