@@ -17,6 +17,7 @@ import pkgutil
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 
 import duckdb
@@ -26,10 +27,13 @@ from vienna import configuration
 
 import trafficdp
 from trafficdp.cli.main import run
+from trafficdp.errors import UsageError
+from trafficdp.ingest.input_file import RefusedFor
 from trafficdp.measurement.measure import Metered
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.release import specification
+from trafficdp.release import forgetting, specification
 from trafficdp.release.curator import Curator
+from trafficdp.release.intake import Intake
 from trafficdp.sensitive.values import Contributions
 from trafficdp.store import vault_fixes, vault_ledger
 from trafficdp.stream.bank import SignedCounterBank
@@ -93,6 +97,70 @@ def other_speeds(rows):
 def without(rows, plate=VICTIM):
     """The neighbour under `add_or_remove_user`: all records of one vehicle are gone."""
     return [row for row in rows if row[0] != plate]
+
+
+def acts(world, copied, *, force=()):
+    """What may be done to a store, in every order that matters: read, take back, forget, ask again.
+
+    Files hold something in one of the stores only, or have the bytes of another in one of them only:
+    ``copied`` are the rows of the copy of the first day.
+    """
+    first, second = (f"{day}.csv" for day in world.rows)
+    world.write("copy.csv", copied)
+    own = [row for row in world.rows["2026-03-03"] if row[0] == VICTIM]
+    # as if the second source had sent them as well
+    for name in ("own.csv", "vans-own.csv"):
+        world.write(name, own)
+
+    def asked():
+        """The price of the same questions now, and what the ledger says."""
+        for questions in (["plan"], ["ledger"], ["releases"], ["sql", f"EXPLAIN {BY_HOUR}"]):
+            world.command("--json", *questions)
+
+    def read(*arguments, code=0):
+        assert world.command("ingest", *arguments, curators_eyes=True) == code
+
+    def release():
+        assert world.command("--json", "release", "--yes", *force) == 0
+
+    assert world.command("init") == 0
+    read("--undo", first, code=2)
+    read(first)
+    release()
+    release()
+    for file in (first, "copy.csv", "own.csv", "vans-own.csv"):
+        read("--dry-run", file)
+        asked()
+        read(file)
+        asked()
+    for file in ("own.csv", "vans-own.csv", "copy.csv", first):
+        read("--undo", file)
+        asked()
+    read("--undo", first, code=2)
+    read(first, second)
+    release()
+    assert world.command("--json", "plan", "--save", "spring") == 0
+    for plates in (VICTIM, f"{VICTIM}\nNOBODY-1"):
+        assert world.command("forget", "--yes", curators_eyes=True, given=plates) == 0
+        asked()
+        world.command("release", "--yes", "--plan", "spring")
+    release()
+    read(second)
+    release()
+    for number in range(1, 5):
+        world.both("verify", f"r000{number}")
+    assert world.both("doctor") == 0
+    world.command("status", curators_eyes=not force)
+    assert world.command("withdraw", "--yes", "r0002") == 0
+    world.command("ingest", "--undo", second, curators_eyes=True)
+    asked()
+    world.collect()
+    return world
+
+
+def acts_of_a_vehicle(world):
+    """Of one whose plate one store knows: the copy has the bytes of the day in the other store only."""
+    return acts(world, without(world.rows["2026-03-02"]))
 
 
 class _Draw(np.ndarray):
@@ -163,11 +231,10 @@ class World:
 
     def __init__(self, folder, rows, script, patch, config=CONFIG):
         folder.mkdir()
-        self.folder, self.left, self.hidden = folder, {}, {}
+        self.folder, self.rows, self.patch, self.left, self.hidden = folder, rows, patch, {}, {}
         (folder / "trafficdp.toml").write_text(config)
         for day, content in rows.items():
-            lines = [HEADER, *(",".join(row) for row in content), ""]
-            (folder / f"{day}.csv").write_text("\n".join(lines))
+            self.write(f"{day}.csv", content)
         numbers = count(1)
         # the same key, the same random names
         patch.setattr(os, "urandom", lambda size: hashlib.shake_256(b"%d" % next(numbers)).digest(size))
@@ -177,14 +244,24 @@ class World:
         patch.setattr("trafficdp.live.streaming.SecureNoise", lambda: SimulatedNoise(12))
         patch.chdir(folder)
 
-    def command(self, *arguments, curators_eyes=False):
-        """Run a command; remember its exit code and what it printed."""
+    def write(self, name, rows):
+        """Write a file of a feed."""
+        lines = [HEADER, *(",".join(row) for row in rows), ""]
+        (self.folder / name).write_text("\n".join(lines))
+
+    def command(self, *arguments, curators_eyes=False, given=""):
+        """Run a command, ``given`` on its standard input; remember its exit code and what it printed."""
         out, err = io.StringIO(), io.StringIO()
+        self.patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = run([*arguments])
         name = f"{len(self.left) + len(self.hidden):02d} {' '.join(arguments)}"
         self.left[f"{name}: exit code"] = code
-        (self.hidden if curators_eyes else self.left)[f"{name}: output"] = (out.getvalue(), err.getvalue())
+        # a refusal is for anyone
+        (self.hidden if curators_eyes and not code else self.left)[f"{name}: output"] = (
+            out.getvalue(),
+            err.getvalue(),
+        )
         return code
 
     def both(self, *arguments):
@@ -465,17 +542,41 @@ def test_the_only_vehicle_changes_no_byte_either(two_worlds, kind):
     rows = with_vehicle(kind)([])
 
     def nobody_then_one(world):
-        told = rows if nobody_then_one.told else []
+        world.write("2026-03-02.csv", rows if nobody_then_one.told else [])
+        world.write("2026-03-03.csv", [])
         nobody_then_one.told = True
-        # of two files with the same bytes the second is there already
-        for day, lines, end in (("2026-03-02", told, ""), ("2026-03-03", [], "\n")):
-            text = "\n".join([HEADER, *(",".join(row) for row in lines), end])
-            (world.folder / f"{day}.csv").write_text(text)
         return short_hidden_story(world)
 
     nobody_then_one.told = False
     one, other = two_worlds(nobody_then_one, list, HIDDEN)
     assert differing(one, other) == []
+
+
+VANS = """[[source]]
+name = "vans"
+format = "csv"
+files = ["vans-*.csv"]
+speed_unit = "km/h"
+columns = { vehicle = "bus", time = "at", latitude = "lat", longitude = "lng", speed = "v" }
+
+"""
+
+
+def test_no_act_tells_who_was_there_by_names_prices_refusals_or_the_ledger(two_worlds):
+    config = HIDDEN.replace("[[source]]", VANS + "[[source]]")
+    one, other = two_worlds(acts_of_a_vehicle, without, config)
+    assert differing(one, other) == []
+    assert len(one.left) > 150
+    assert one.hidden != other.hidden
+
+
+def test_no_act_tells_how_fast_a_vehicle_was_by_names_prices_refusals_or_the_ledger(two_worlds):
+    config = CONFIG.replace("[[source]]", VANS + "[[source]]")
+    one, other = two_worlds(
+        lambda world: acts(world, feed("2026-03-02"), force=["--force"]), other_speeds, config
+    )
+    assert differing(one, other) == []
+    assert len(one.left) > 150
 
 
 def test_every_byte_that_leaves_follows_from_noise_where_nothing_is_public(two_worlds):
@@ -533,6 +634,84 @@ def test_a_leak_is_seen(two_worlds, monkeypatch, leak, seen):
     leak(monkeypatch)
     one, other = two_worlds(short_story, other_speeds)
     assert any(name.startswith(seen) for name in differing(one, other))
+
+
+def _named_by_its_bytes(patch):
+    """The same bytes again leave the data its name."""
+    sound = vault_fixes.data_version
+
+    def leaking(vault):
+        version = sound(vault)
+        found = vault.connection.execute(
+            "SELECT data_version FROM ingests QUALIFY row_number() OVER (PARTITION BY file_digest "
+            "ORDER BY ingest_id) = 1 ORDER BY ingest_id DESC LIMIT 1"
+        ).fetchall()
+        return vault_fixes.DataVersion(version.ingest_id, found[0][0] if found else version.name)
+
+    patch.setattr(vault_fixes, "data_version", leaking)
+
+
+def _forgotten_if_known(patch, *, renamed=True):
+    """Data is renamed, or the ledger told of it, only where a vehicle was known."""
+    sound, rename, add = forgetting.rewritten, vault_fixes.rename_versions, vault_ledger.add_entry
+
+    def leaking(store, without, ready):
+        if renamed:
+            patch.setattr(vault_fixes, "rename_versions", rename if without else lambda vault: None)
+        else:
+            told = {"vehicles": len(without)}
+            patch.setattr(vault_ledger, "add_entry", lambda vault, facts: add(vault, facts | told))
+        return sound(store, without, ready)
+
+    patch.setattr(forgetting, "rewritten", leaking)
+
+
+def _refused_for_its_rows(patch):
+    """A file is refused for having no row."""
+    patch.setattr(Intake, "_refused_for", RefusedFor.ROWS)
+
+
+def _nothing_to_take_back(patch):
+    """Where the fourth file brought nothing, it cannot be taken back."""
+    sound = vault_fixes.undo
+
+    def leaking(vault, ingest_id, at):
+        brought = sound(vault, ingest_id, at)
+        if ingest_id == 4 and not brought:
+            raise UsageError("nothing to take back")
+        return brought
+
+    patch.setattr(vault_fixes, "undo", leaking)
+
+
+@pytest.mark.parametrize(
+    "leak",
+    [
+        _named_by_its_bytes,
+        *(
+            pytest.param(leak, marks=pytest.mark.prove)
+            for leak in (
+                _forgotten_if_known,
+                partial(_forgotten_if_known, renamed=False),
+                _refused_for_its_rows,
+                _nothing_to_take_back,
+            )
+        ),
+    ],
+)
+def test_an_act_that_tells_is_seen(two_worlds, monkeypatch, leak):
+    leak(monkeypatch)
+    told = []
+
+    def acting(world):
+        told.append(world)
+        return acts_of_a_vehicle(world)
+
+    config = HIDDEN.replace("[[source]]", VANS + "[[source]]")
+    with pytest.raises(AssertionError):  # noqa: PT012  # what differs, or what the other store refuses
+        one, other = two_worlds(acting, without, config)
+        assert differing(one, other) == []
+    assert len(told) == 2
 
 
 def _exact(asking):
