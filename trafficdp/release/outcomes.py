@@ -280,7 +280,10 @@ class Plan:
         got, expected = verdict.in_words(of.unit(self.display_unit), self.shown(1.0, of))
         return {
             "costs a vehicle at most": f"{request.kind.quantity} {self.loss}",
-            "numbers": f"{allocation.counts.bins:,}, and {withheld:,} withheld "
+            "numbers": f"about {allocation.skill[request.main].expected_numbers:,} in "
+            f"{allocation.counts.bins:,} {self.grid.noun}s"
+            if request.relation.hides_presence
+            else f"{allocation.counts.bins:,}, and {withheld:,} withheld "
             f"(fewer than {request.min_vehicles} vehicles)",
             "off by": f"{self.shown(error):.3g} {unit} at worst on average, in the median hexagon",
             f"{level} interval": f"{self.shown(precision.median):.3g} {unit} to either side in the median "

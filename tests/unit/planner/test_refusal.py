@@ -97,12 +97,14 @@ def test_a_named_accounting_is_judged_by_skill(town, request_for, accounting):
 
 def test_the_statistic_that_says_least_decides(town, request_for):
     allocation = allocate(town, request_for(20, OF_MAPS, "baseline"))
-    good, better = (Skill(np.array([error] * 20), np.full(20, 10.0)) for error in (5.0, 1.0))
+    good, better = (
+        Skill(np.array([error] * 20), np.full(20, 10.0), np.full(20, 7.0)) for error in (5.0, 1.0)
+    )
     for worst in OF_MAPS:
         told = judge(replace(allocation, tried=dict.fromkeys(OF_MAPS, better) | {worst: good}))
         assert (told.statistic, told.value, told.refused) == (worst, 5.0, False)
     # one that is too often worse says less than one that gains less
-    often = Skill(np.array([0.0] * 17 + [11.0] * 3), np.full(20, 10.0))
+    often = Skill(np.array([0.0] * 17 + [11.0] * 3), np.full(20, 10.0), np.full(20, 7.0))
     told = judge(replace(allocation, tried={MEAN: good, VARIANCE: often, VEHICLE_MEAN: better}))
     assert (told.statistic, told.worse, told.refused) == (VARIANCE, 0.15, True)
     assert told.in_words("x", 1.0) == (

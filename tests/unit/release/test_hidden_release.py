@@ -315,6 +315,8 @@ def test_a_plan_names_other_fleets(hidden, told_too_little):
     others = facts["fleet"]["others"]
     assert [each["vehicles"] for each in others] == [100, 1_000, 10_000, 100_000]
     assert others[0]["skill"] < others[-1]["skill"]
+    assert 0 < others[0]["numbers_expected"] <= facts["numbers_expected"] < others[-1]["numbers_expected"]
+    assert others[-1]["numbers_expected"] <= facts["bins"]
 
 
 def test_the_store_is_charged_until_it_has_no_more(small_city, tmp_path):

@@ -42,6 +42,7 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
         },
         "bins": allocation.counts.bins,
         "bins_withheld": int((~allocation.keep).sum()),
+        "numbers_expected": allocation.skill[statistic].expected_numbers,
         "interval": {
             "level": request.interval_level,
             "median_half_width": result.shown(result.precision.median),
@@ -85,7 +86,7 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
 def _fleet_facts(result: Plan) -> dict[str, object] | None:
     request = result.allocation.request
     others = [
-        {"vehicles": vehicles, **as_json(skill.stated())}
+        {"vehicles": vehicles, **as_json(skill.stated()), "numbers_expected": skill.expected_numbers}
         for vehicles, skill in result.allocation.fleets.items()
     ]
     if not others:

@@ -204,6 +204,12 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
         f"{allocation.counts.bins} bins get numbers; {withheld} are withheld, "
         f"with fewer than {request.min_vehicles} vehicles."
     )
+    says = allocation.skill[statistic].expected_numbers
+    rest = allocation.counts.bins - says
+    output.say(
+        f"In simulated cities {says} of these numbers say something"
+        + (f"; {rest} will be marked, because the noise is too large." if rest else ": all of them.")
+    )
     if not allocation.accountings:
         output.say(f"Released by {allocation.event.mechanism}.")
     elif not allocation.by_accounting:
@@ -229,15 +235,21 @@ def _show_fleets(output: Output, result: Plan) -> None:
     output.say(
         f"Nothing in the store was looked at: these are errors that {request.fleet:,} vehicles "
         f"({request.fleet_by}) lead to in simulated cities as large as this one, in hexagons that 5 of them "
-        "visit. Intervals follow from what is drawn; hexagons of which nothing is known are marked."
+        "visit. Intervals follow from what is drawn."
+    )
+    places = f"{allocation.counts.bins} {result.grid.noun}s of the study area"
+    output.say(
+        f"About {skill.expected_numbers} of the {places} are expected to have a number; of the others "
+        "nothing is known, and they are marked."
     )
     output.say(f"The mean: {skill.in_words()}.")
     output.table(
         f"The same by the size of the fleet ({unit})",
-        ["vehicles", "error", "of one number", "nearer", "worse than it"],
+        ["vehicles", "numbers", "error", "of one number", "nearer", "worse than it"],
         [
             [
                 f"{n:,}",
+                s.expected_numbers,
                 *(result.shown(float(each.mean())) for each in (s.error, s.flat)),
                 f"{s.expected:.0%}",
                 f"{s.worse:.0%} of draws",
@@ -250,7 +262,6 @@ def _show_fleets(output: Output, result: Plan) -> None:
             f"Noise puts numbers of {name} off by about {error:.2g} a hexagon; they take {request.counts} % "
             "of the loss."
         )
-    output.say(f"All {allocation.counts.bins} {result.grid.noun}s of the study area get a row.")
 
 
 def _show_price(output: Output, result: Plan) -> None:

@@ -55,6 +55,8 @@ COUNTS = (
     "numbers of vehicles and of records are noisy; their intervals are of the noise alone: a vehicle that is "
     "in very many places counts as less than one in each"
 )
+MOST_RESIZED = 1.5
+"""By so much numbers that are expected in the reference city are made more, or fewer, for the study area."""
 VARIANCE_ERROR = 0.4
 """Expected error of a variance over what the level makes likely."""
 
@@ -143,8 +145,9 @@ class CalibratedHidden(CalibratedWhole):
                 both = {"": numbers.value, "_low": numbers.low, "_high": numbers.high}
                 columns |= {f"{name}{end}": each for end, each in both.items()}
         error = found.error + rounding_bias(Statistic.MEAN, bound)
-        known = found.high - found.low < design.upper * (1 - 1e-12)
-        status = np.where(known, BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value).astype(object)
+        status = np.where(
+            found.known(design.upper), BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value
+        ).astype(object)
         estimates = {
             Statistic.MEAN: estimate_without_scale(
                 Statistic.MEAN, (found.mean, found.low, found.high, error), status, columns
@@ -174,7 +177,10 @@ class CalibratedHidden(CalibratedWhole):
         # the shares of variance and counts are fixed: what is left is that of a smaller loss
         means = sum(design.parts[: 2 + design.rounds])
         place = Place.of(counts.cells, slots)
-        return reference_skill(place, bound, self.loss_kind, means, self.pico, fleet or self.fleet)
+        found = reference_skill(place, bound, self.loss_kind, means, self.pico, fleet or self.fleet)
+        # the reference city is as large as this one to a fifth; in one beyond its range there are no more
+        size = np.clip(design.size / place.places, 1 / MOST_RESIZED, MOST_RESIZED)
+        return replace(found, numbers=np.minimum(found.numbers * size, design.size))
 
     def count_errors(self) -> Mapping[str, float]:
         """Return how far noise puts published counts off, in a fleet as usual."""

@@ -162,6 +162,10 @@ class HiddenMap:
     target_high: FloatArray
     variance: FloatArray | None
 
+    def known(self, upper: float) -> npt.NDArray[np.bool_]:
+        """Return where something is known: the interval is not all of 0..``upper``."""
+        return np.asarray(self.high - self.low < upper * (1 - 1e-12))
+
 
 def city_of(design: HiddenDesign, fleet: IntArray) -> City:
     """Return what the answer of step 0 says; the fleet counts as at least LEAST_FLEET."""

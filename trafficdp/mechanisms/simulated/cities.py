@@ -20,6 +20,7 @@ from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.mechanisms.simulated.skill import Skill
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import Loss
 from trafficdp.sensitive.values import Contributions, Samples, Values
 from trafficdp.simulation.city import VARIATIONS, variations
@@ -81,7 +82,9 @@ def skills_of(
     MOST_DRAWS, as all bins of all cities need to be estimated TRIED times; one where bins are MANY_BINS, or
     ``once`` is enough. What is found of a map does not depend on the others.
     """
-    errors: list[dict[Statistic, list[float]]] = [{each: [] for each in one.statistics} for one in maps]
+    found: list[dict[Statistic, list[tuple[float, int]]]] = [
+        {each: [] for each in one.statistics} for one in maps
+    ]
     flats: dict[Statistic, list[float]] = {each: [] for one in maps for each in one.statistics}
     public = maps[0].public
     counts = public.counts
@@ -97,21 +100,31 @@ def skills_of(
             for each, told in flats.items():
                 number = yardstick[each].numbers(values, SimulatedNoise(seed))[each]
                 told.append(float(np.abs(number - truth[each]).mean()))
-            for calibrated, own in zip(maps, errors, strict=True):
-                for each, error in _error(calibrated, values, SimulatedNoise(seed + 1), truth).items():
-                    own[each].append(error)
+            for calibrated, own in zip(maps, found, strict=True):
+                for each, drawn in _drawn(calibrated, values, SimulatedNoise(seed + 1), truth).items():
+                    own[each].append(drawn)
         del city, values
     return tuple(
-        {each: Skill(np.array(error), np.array(flats[each])) for each, error in own.items()} for own in errors
+        {
+            each: Skill(np.array(drawn)[:, 0], np.array(flats[each]), np.array(drawn)[:, 1])
+            for each, drawn in own.items()
+        }
+        for own in found
     )
 
 
-def _error(
+def _drawn(
     calibrated: Calibrated, values: Values, noise: SimulatedNoise, truth: Mapping[Statistic, FloatArray]
-) -> dict[Statistic, float]:
-    """The mean absolute error over all bins, a statistic, of one draw."""
+) -> dict[Statistic, tuple[float, int]]:
+    """The mean absolute error over all bins and how many say something, a statistic, of one draw."""
     found = calibrated.run(values, noise, interval_level=0.95)
-    return {each: float(np.abs(found[each].value - truth[each]).mean()) for each in calibrated.statistics}
+    return {
+        each: (
+            float(np.abs(found[each].value - truth[each]).mean()),
+            int(np.count_nonzero(found[each].status != BinStatus.UNINFORMATIVE.value)),
+        )
+        for each in calibrated.statistics
+    }
 
 
 def _samples(

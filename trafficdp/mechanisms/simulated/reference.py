@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from trafficdp.binning.cells import area_km2, cells_of, resolutions_of
 from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import asked, asked_fleet, city_of, map_of
+from trafficdp.mechanisms.pooling.hidden_map import asked, asked_fleet, city_of, hidden_map
 from trafficdp.mechanisms.simulated.skill import Skill
 from trafficdp.model import ContributionBound, number_pairs
 from trafficdp.noise.source import SimulatedNoise
@@ -47,6 +47,11 @@ class Place:
     side: float
     slots: int = 1
 
+    @property
+    def places(self) -> float:
+        """How many hexagons times slots a study area of that size has, about."""
+        return self.side**2 / area_km2(self.resolution) * self.slots
+
     @classmethod
     def of(cls, cell: npt.NDArray[np.uint64], slots: int = 1) -> Place:
         """Return that of the declared hexagons ``cell`` (H,), each once, and of so many slots of each."""
@@ -63,7 +68,8 @@ def reference_skill(
 ) -> Skill:
     """Return errors of the map of means of ``fleet`` vehicles for ``means`` 10^-12, and of one number.
 
-    One number gets the ``whole``. In the unit of ``bound``, over hexagons of at least LEAST_VEHICLES.
+    One number gets the ``whole``. In the unit of ``bound``, over hexagons of at least LEAST_VEHICLES. Numbers
+    that say something are counted in all hexagons that are visited.
     """
     driven = min(fleet, MOST_VEHICLES)
     times = fleet / driven
@@ -76,7 +82,7 @@ def reference_skill(
     if not seen.any():
         # so few vehicles that none of it is known
         seen |= True
-    noise, error, flat = SimulatedNoise(SEED), [], []
+    noise, error, flat, numbers = SimulatedNoise(SEED), [], [], []
     apart = np.unique(counts.slot) if place.slots > 1 else np.zeros(0, dtype=np.int64)
     design = HiddenDesign(np.unique(counts.cell), bound, kind, own_total, variance=False, apart=apart)
     at, _ = design.where(counts.cell, counts.slot)
@@ -88,10 +94,12 @@ def reference_skill(
         truth = np.bincount(counts.bin_index, own.total, counts.bins) * float(bound.step)
         truth = (truth / counts.samples_per_bin)[seen]
         for _ in range(1 if many else DRAWS):
-            error.append(float(np.abs(map_of(design, asked(design, own, noise))[at][seen] - truth).mean()))
+            found = hidden_map(design, asked(design, own, noise))
+            error.append(float(np.abs(found.mean[at][seen] - truth).mean()))
+            numbers.append(int(np.count_nonzero(found.known(design.upper)[at])))
             one = city_of(alone, asked_fleet(alone, own, noise)).centre
             flat.append(float(np.abs(one - truth).mean()))
-    return Skill(np.array(error), np.array(flat))
+    return Skill(np.array(error), np.array(flat), np.array(numbers))
 
 
 @lru_cache(maxsize=16)

@@ -22,16 +22,23 @@ SURE = 0.05
 class Skill:
     """Mean absolute errors of the map (``error``) and of one number (``flat``), in the statistic's unit.
 
-    Shape (n,): one entry a simulated city and draw.
+    ``numbers``: how many bins have a number that says something, which none has that is marked as
+    uninformative. Shape (n,): one entry a simulated city and draw.
     """
 
     error: FloatArray
     flat: FloatArray
+    numbers: FloatArray
 
     @property
     def expected(self) -> float:
         """How much nearer to the truth than one number: 1 - error / flat, on average."""
         return 1 - float(self.error.mean() / self.flat.mean())
+
+    @property
+    def expected_numbers(self) -> int:
+        """How many bins have a number that says something, on average."""
+        return round(float(self.numbers.mean()))
 
     @property
     def at_least(self) -> float:

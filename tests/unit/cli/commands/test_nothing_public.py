@@ -42,6 +42,8 @@ def test_one_account_is_charged_and_no_number_of_vehicles_is_told(hidden, comman
     jsonschema.validate(facts, SCHEMA)
     able = facts["affordable"]
     assert {name for name, value in able.items() if value is None} == {*able} - {"loss"}
+    whole = command("--json", "plan").json
+    assert f"About {whole['numbers_expected']} of the {whole['bins']} hexagons of the study area" in told
     for text in (told, said, refused):
         assert "1 vehicle" not in text
         assert "some vehicle" not in text

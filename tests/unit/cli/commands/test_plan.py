@@ -186,6 +186,20 @@ def test_the_plan_says_in_one_plain_sentence_what_its_numbers_mean(filled, comma
     assert "on a scale from 0 to 20." in sentence
 
 
+def test_a_plan_says_how_many_numbers_will_say_something(filled, command):
+    few, whole = (command("--json", "plan", "--epsilon", each).json for each in ("0.1", 6))
+    says, bins = few["numbers_expected"], few["bins"]
+    assert 0 < says < bins
+    said = command("plan", "--epsilon", "0.1").out
+    assert f"In simulated cities {says} of these numbers say something; {bins - says} will be marked" in said
+    assert whole["numbers_expected"] == whole["bins"] == bins
+    assert f"In simulated cities {bins} of these numbers say something: all of them." in command("plan").out
+    # their statuses follow from counts
+    assert command("release", "--yes", "--force", "--epsilon", "0.1").code == 0
+    manifest = json.loads((filled.store / "releases/r0001/manifest.json").read_text())
+    assert manifest["coverage"]["bins"]["uninformative"] == bins - says
+
+
 def test_the_table_of_the_plan_fits_80_columns(filled, command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     table = command("plan").out.split("epsilon: ")[0]

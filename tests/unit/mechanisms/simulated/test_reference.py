@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from trafficdp.binning.cells import cells_of, parents_of
+from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
+from trafficdp.mechanisms.pooling.hidden_map import asked, hidden_map
+from trafficdp.mechanisms.simulated import reference
 from trafficdp.mechanisms.simulated.reference import ALIKE, Place, reference_skill
 from trafficdp.model import ContributionBound, SpeedUnit
+from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PICO, LossKind
 from trafficdp.simulation.city import CityModel, variations
 
@@ -45,6 +49,24 @@ def test_larger_fleets_and_larger_losses_say_more(kind):
     ):
         assert np.all(np.diff(row) > 0)
     assert skill(kind, 1e-4, 100).expected < 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", list(LossKind))
+def test_as_many_hexagons_have_a_number_as_in_another_city(kind, monkeypatch):
+    loss = 8 if kind is LossKind.PURE else 1
+    expected = skill(kind, loss, 247).expected_numbers
+    assert skill(kind, 1e-4, 247).expected_numbers < expected / 2
+    monkeypatch.setattr(reference, "SEED", 77)
+    other = reference._cities.__wrapped__(AUSTIN, BOUND, 247)
+    found = []
+    for own in other:
+        design = HiddenDesign(np.unique(own.counts.cell), BOUND, kind, loss * PICO, variance=False)
+        made = hidden_map(design, asked(design, own, SimulatedNoise(5)))
+        assert made.known(design.upper).tolist() == (made.high - made.low < design.upper).tolist()
+        found.append(np.count_nonzero(made.known(design.upper)))
+    assert 0 < expected < len(np.unique(other[0].counts.cell))
+    assert expected == pytest.approx(np.mean(found), rel=0.25)
 
 
 @pytest.mark.slow

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
-from trafficdp.mechanisms.protocol import PublicFacts, loss_of
+from trafficdp.mechanisms.protocol import BASELINE, PublicFacts, loss_of
+from trafficdp.mechanisms.publish import status_of
+from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.mechanisms.simulated import cities as cities_module
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.mechanisms.simulated.cities import cities_of, skills_of
@@ -86,12 +88,12 @@ def test_one_number_has_its_price_in_rho_too(counts_of, bound_of, statistics):
 
 def test_a_promise_is_a_sentence():
     flat = np.full(20, 2.0)
-    assert Skill(np.full(20, 1.0), flat).in_words() == (
+    assert Skill(np.full(20, 1.0), flat, flat).in_words() == (
         "expected 50 % nearer to the truth than one number for the city (19 times in 20 at least 50 %)"
     )
     mixed = np.array([1.0] * 18 + [3.0] * 2)
-    assert "(but worse than it in 10 % of all draws)" in Skill(mixed, flat).in_words()
-    assert Skill(np.full(20, 2.5), flat).in_words() == (
+    assert "(but worse than it in 10 % of all draws)" in Skill(mixed, flat, flat).in_words()
+    assert Skill(np.full(20, 2.5), flat, flat).in_words() == (
         "expected no nearer to the truth than one number for the city"
     )
 
@@ -104,3 +106,16 @@ def test_the_truth_is_that_of_the_records(contributions_of, bound_of):
         mine = counts.bin_index == place
         assert mean[place] == pytest.approx(data.total[mine].sum() * step / counts.count[mine].sum())
         assert own[place] == pytest.approx((data.total[mine] * step / counts.count[mine]).mean())
+
+
+def test_numbers_that_say_something_are_counted(counts_of, bound_of):
+    counts, bound = counts_of(table()), bound_of(30, step="0.1")
+    # of so much epsilon that some bins have too much noise and some have not
+    given = {each: Part(BASELINE, np.geomspace(0.05, 50, counts.bins)) for each in (MEAN,)}
+    plain = CalibratedSeparately(PublicFacts(counts, bound), given)
+    status = status_of(plain.expected_errors()[MEAN], MEAN, bound)
+    says = int(np.count_nonzero(status == "released"))
+    assert 0 < says < counts.bins
+    (found,) = skills_of([plain], PureDP.of(1000), cities_of(counts, bound))
+    assert set(found[MEAN].numbers.tolist()) == {says}
+    assert found[MEAN].expected_numbers == says
