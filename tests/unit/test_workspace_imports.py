@@ -96,6 +96,55 @@ def test_imported_contributions_are_those_of_the_files_and_a_map_of_them_verifie
     assert all(check.passed for check in cluster_city.open().verify(release.id))
 
 
+def test_a_vehicle_with_millions_of_records_in_a_bin_is_released_from_what_a_cluster_reduced(
+    small_city, tmp_path, files_city, cluster_city
+):
+    table = write_job(tmp_path / "jobs", files_city, "one")
+    small_city.write_hidden(cluster_city.folder)
+    # a million steps make the speed bound
+    text = cluster_city.config.read_text(encoding="utf-8").replace(
+        "speed_step = 0.01", "speed_step = 0.000065"
+    )
+    cluster_city.config.write_text(text, encoding="utf-8")
+    config, most = cluster_city.open().config, 9_200_000
+    manifest = table / "one" / MANIFEST
+    facts = json.loads(manifest.read_text(encoding="utf-8"))
+    fixes = 0
+    for part in (table / "one" / PARTS).iterdir():
+        rows = pq.read_table(part)
+        columns = {"fixes": most, "total": most * 10**6, "total_of_squares": most * 10**12}
+        for name, number in columns.items():
+            rows = rows.set_column(
+                rows.schema.get_field_index(name), name, pa.array(np.full(len(rows), number))
+            )
+        pq.write_table(rows, part)
+        fixes += most * len(rows)
+    facts |= {"key": cache_key(config.grid, config.bound), "fixes": fixes}
+    manifest.write_text(json.dumps(facts), encoding="utf-8")
+    shutil.copytree(table / "one", table / "two")
+    manifest = table / "two" / MANIFEST
+    manifest.write_text(json.dumps({**facts, "job": "two", "after": ["one"]}), encoding="utf-8")
+    workspace = cluster_city.open()
+    workspace.ingest(table, engine="reduced")
+    release = workspace.release(force=True)
+    assert all(check.passed for check in workspace.verify(release.id))
+    ((squares,),) = cluster_city.sql("SELECT DISTINCT total_of_squares FROM contributions")
+    assert squares == 2**63 - 1
+
+
+def test_a_map_that_the_cluster_did_not_reduce_for_is_refused_before_the_charge(
+    small_city, tmp_path, files_city, cluster_city
+):
+    folder = write_job(tmp_path / "jobs", files_city, "one")
+    small_city.write_hidden(cluster_city.folder)
+    cluster_city.open().ingest(folder, engine="reduced")
+    finer = cluster_city.open().with_map(resolution=8)
+    with pytest.raises(UsageError, match="not reduced records for this map"):
+        finer.release(force=True)
+    assert small_city.ledger_entries(cluster_city) == []
+    cluster_city.open().release(force=True)
+
+
 def test_importing_twice_renames_the_data_and_counts_nothing_twice(tmp_path, files_city, cluster_city):
     folder = write_job(tmp_path / "jobs", files_city, "one", share=(0, 2))
     write_job(folder, files_city, "two", after=["one"], share=(1, 2))

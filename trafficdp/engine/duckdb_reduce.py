@@ -58,9 +58,11 @@ def reduce_fixes(
     at its finest resolution and the finest bins put together. A store of imported contributions adds those
     up.
 
+    A sum of more than 2^63 - 1 is that number. No error tells of it: where counts are secret, so is whether
+    there is one. Where they are public ask ``require_exact_sums``, before anything is charged.
+
     Raises ConfigError when the step is so fine or so odd a fraction that 64 bits do not hold the exact
-    arithmetic, and DataError when positions are impossible or a vehicle has so many fixes in a bin that the
-    sum of its squares might not fit 64 bits: decided by the count alone, whatever the speeds are.
+    arithmetic, and DataError when positions are impossible.
     """
     if is_imported(connection):
         rows = imported_rows(connection, cache_key(replace(grid, mosaic=None), bound), up_to_ingest)
@@ -78,23 +80,21 @@ def reduce_fixes(
         finest = _grouped(connection, grid, bound, ingests)
     else:
         finest = _contributions(sums, largest, bound)
-    require_exact_sums(finest.counts.count, bound)
     return _merged(finest, grid, known)
 
 
 def _merged(finest: Contributions, grid: Grid, known: Kept | None) -> Contributions:
     """Return the finest bins put together by the grid's mosaic, and with what is ``known``."""
-    found, bound = finest, finest.bound
+    found = finest
     if grid.mosaic is not None:
         found = finest.merged(*bins_in_mosaic(grid, finest.counts.cell, finest.counts.slot))
     if known is not None:
         found = put_together(known.contributions, found)
-    require_exact_sums(found.counts.count, bound)
     return found
 
 
 def require_exact_sums(count: npt.NDArray[np.int64], bound: ContributionBound) -> None:
-    """Raise DataError when the largest ``count`` allows a sum of squares that does not fit 64 bits."""
+    """Raise DataError when the largest of public ``count`` allows squares that 64 bits do not hold."""
     if int(count.max(initial=0)) * bound.steps**2 >= 1 << 63:
         raise DataError(
             "too many fixes of one vehicle in one bin",
@@ -136,8 +136,6 @@ def _grouped(
 def _of_rows(tables: list[pa.Table], bound: ContributionBound) -> Contributions:
     """Return the contributions of ``tables``, each one row a (cell, slot, vehicle), in this order."""
     table = pa.concat_tables(tables)
-    # what does not fit 64 bits is null: refused by the counts, before anybody looks
-    require_exact_sums(table.column("fixes").to_numpy(), bound)
     columns: list[npt.NDArray[np.generic]] = [
         table.column(name).to_numpy()
         for name in ("cell", "slot", "vehicle_id", "fixes", "total", "total_of_squares")

@@ -7,13 +7,13 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.model import Counts
-from trafficdp.sensitive.values import Contributions
+from trafficdp.sensitive.values import LARGEST_TOTAL, Contributions
 
 IntArray = npt.NDArray[np.int64]
 
 
 def put_together(earlier: Contributions, later: Contributions) -> Contributions:
-    """Return the contributions of all files, of the same grid and bound; exact, but for sums that wrap.
+    """Return the contributions of all files, of the same grid and bound; no sum is above 2^63 - 1.
 
     Every (bin, vehicle) is one whole number, rank of its bin times vehicles plus rank of its vehicle, so both
     sides are rising and the later ones are looked up in the earlier ones. Raises UsageError for two bounds.
@@ -41,7 +41,9 @@ def put_together(earlier: Contributions, later: Contributions) -> Contributions:
 
     def together(of_old: IntArray, of_fresh: IntArray) -> IntArray:
         result = of_old.copy()
-        result[place[known]] += of_fresh[known]
+        both = of_old[place[known]] + of_fresh[known]
+        # two numbers of at least 0 that leave 64 bits wrap below 0
+        result[place[known]] = np.where(both < 0, LARGEST_TOTAL, both)
         return np.insert(result, place[~known], of_fresh[~known])
 
     pair = np.insert(old, place[~known], fresh[~known])

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from trafficdp.sensitive.values import LARGEST_TOTAL
 from trafficdp.store.spill import Spill
 
 IntArray = npt.NDArray[np.int64]
@@ -31,6 +32,7 @@ BUCKET_ROWS = 1 << 23
 """Keys that are sorted at once."""
 _PIECE = 1 << 17
 """Keys that are worked on together: they stay in the processor's cache."""
+_LOW = (1 << 32) - 1
 _SAMPLED = 1021
 """One key in so many decides where buckets begin; a prime, so that no period of a feed fits it."""
 
@@ -46,7 +48,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Sums:
-    """One row a (bin, vehicle), sorted by cell, slot and vehicle; sums that leave 64 bits wrap."""
+    """One row a (bin, vehicle), sorted by cell, slot and vehicle; no sum is above 2^63 - 1."""
 
     cell: CellArray
     """Cell of each of the G bins, shape (G,)."""
@@ -234,7 +236,14 @@ def _summed(key: IntArray, value_bits: int) -> tuple[IntArray, ...]:
         return pair, count, key, key
     total = np.add.reduceat(key, start)
     key *= key
-    return pair, count, total, np.add.reduceat(key, start)
+    return pair, count, total, _saturated(key, start)
+
+
+def _saturated(value: IntArray, start: IntArray) -> IntArray:
+    """Return the sums of runs of fewer than 2^31 numbers of at least 0, none above LARGEST_TOTAL."""
+    low, high = np.add.reduceat(value & _LOW, start), np.add.reduceat(value >> 32, start)
+    high += low >> 32
+    return np.where(high >> 31 > 0, LARGEST_TOTAL, high << 32 | low & _LOW)
 
 
 def _columns(parts: list[tuple[IntArray, ...]]) -> Iterator[list[IntArray]]:

@@ -9,8 +9,7 @@ A slot follows from its instant, so records that repeat one another meet by (veh
 of one sum: one exchange serves both, and a busy vehicle is spread over the slots. Plates never reach it.
 ``MapInArrow`` keeps no rows aside; a column UDF would queue the raw ones, and spill them.
 
-Sums are of BIGINT. One that leaves 64 bits is null, never an error, for whether it does follows from speeds;
-the import refuses it by the counts.
+Sums are of BIGINT. One that leaves 64 bits is 2^63 - 1, never an error: whether it does follows from records.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.accumulators import AccumulatorParam
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from trafficdp.engine.reduced import MANIFEST, PARTS, Manifest, SourceFile, about
@@ -42,6 +41,7 @@ from trafficdp.ingest.linter import LintFinding, LintVerdict
 from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.noise.token import new_token
+from trafficdp.sensitive.values import LARGEST_TOTAL
 from trafficdp.store.contribution_cache import cache_key
 
 _KNOWN = -(1 << 63)
@@ -243,10 +243,15 @@ def contributions(rows: DataFrame, counted: DataFrame | None) -> DataFrame:
     value = sql.col("value")
     return first.groupBy("vehicle", "slot", "cell").agg(
         sql.count(sql.lit(1)).alias("fixes"),
-        sql.try_sum(value).alias("total"),
-        sql.try_sum(value * value).alias("total_of_squares"),
+        _at_most(sql.try_sum(value)).alias("total"),
+        _at_most(sql.try_sum(value * value)).alias("total_of_squares"),
         sql.sort_array(sql.collect_list("time_us")).alias("instants"),
     )
+
+
+def _at_most(total: Column) -> Column:
+    """Return a sum of numbers of at least 0; LARGEST_TOTAL where it is null, because it left 64 bits."""
+    return sql.coalesce(total, sql.lit(LARGEST_TOTAL).cast("long"))
 
 
 def _counted(session: SparkSession, into: str, jobs: Sequence[str]) -> DataFrame | None:

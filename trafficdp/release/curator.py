@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.declared import declared_bins
-from trafficdp.engine.duckdb_reduce import reduce_fixes
+from trafficdp.engine.duckdb_reduce import reduce_fixes, require_exact_sums
 from trafficdp.engine.duckdb_samples import read_samples
 from trafficdp.errors import StoreBehindError, StoreDamagedError, UsageError
 from trafficdp.export.files.columns import FileFacts
@@ -71,7 +71,7 @@ from trafficdp.store.lock import store_lock
 from trafficdp.store.loss_kind import relation_of
 from trafficdp.store.vault import Vault, require_vault
 from trafficdp.store.vault_fixes import DataVersion
-from trafficdp.store.vault_imports import is_imported
+from trafficdp.store.vault_imports import is_imported, require_reduced
 
 BOUNDARIES = (
     "charged",
@@ -110,9 +110,18 @@ class Curator:
         return relation_of(self.vault)
 
     def contributions(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
-        """Return what may be planned with: of every (vehicle, bin), or of the declared grid and anyone."""
+        """Return what may be planned with: of every (vehicle, bin), or of the declared grid and anyone.
+
+        Raises DataError where public counts allow sums that 64 bits do not hold, UsageError where a cluster
+        has not reduced records for this map: before anything is charged.
+        """
         if not self.relation.hides_presence:
-            return self._recorded(grid, bound, version)
+            found = self._recorded(grid, bound, version)
+            require_exact_sums(found.counts.count, bound)
+            return found
+        if is_imported(self.vault.connection):
+            key = contribution_cache.cache_key(grid, bound)
+            require_reduced(self.vault.connection, key, version.ingest_id)
         cell, slot = declared_bins(grid)
         if not self._anyone or self._anyone[0].counts.cell is not cell or self._anyone[0].bound != bound:
             self._anyone[:] = [Contributions.of_anyone(cell, slot, bound)]

@@ -120,6 +120,7 @@ class Cluster:
         with vault.transaction("importing contributions"):
             pin_area(vault, self.config.grid.area.hash, dry_run=False)
             loss_kind.pin_kind(vault, self.config.policy.kind)
+            loss_kind.pin_relation(vault, self.config.relation)
             before = vault_fixes.data_version(vault).ingest_id
             done = [_imported(vault, self.config, path, manifest) for path, manifest in jobs]
             if all(each.read_before for each in done):

@@ -15,6 +15,8 @@ from trafficdp.model.speed import ContributionBound
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+LARGEST_TOTAL = (1 << 63) - 1
+"""A larger sum of one vehicle in one bin is this number: no error may tell of it where counts are secret."""
 ANYONE = 0
 """The account of every possible vehicle, where nothing about any is public; vehicles count from 1."""
 
@@ -24,8 +26,8 @@ class Contributions:
     """Exact integer sums of clipped values, for every pair of ``counts`` (shape (P,) each).
 
     ``total`` is the sum and ``total_of_squares`` the sum of squares of the user's values in the bin, in
-    steps of ``bound.step`` after clipping to [0, U]. ``vehicle`` (shape (users,)) holds the vault's own
-    numbers of the vehicles, by user position.
+    steps of ``bound.step`` after clipping to [0, U]; none is above LARGEST_TOTAL. ``vehicle`` (shape
+    (users,)) holds the vault's own numbers of the vehicles, by user position.
     """
 
     counts: Counts
@@ -95,8 +97,8 @@ class Contributions:
     def merged(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> Contributions:
         """Return the contributions to larger bins, as ``Counts.merged``; sums of sums, so exact.
 
-        A sum of squares that leaves 64 bits wraps; ``measurement.sets`` refuses bins where one
-        could.
+        Only where counts are public: a sum of squares that leaves 64 bits wraps, and
+        ``engine.duckdb_reduce.require_exact_sums`` refuses bins where one could.
         """
         merging = self.counts.merged(cell, slot)
         total = np.zeros(merging.counts.pairs, dtype=np.int64)

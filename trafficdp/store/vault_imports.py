@@ -98,8 +98,15 @@ def require_newest_job(vault: Vault, ingest_id: int) -> None:
 def imported_rows(connection: duckdb.DuckDBPyConnection, key: str, up_to_ingest: int) -> pa.Table:
     """Return what the jobs up to a data version add up to, one row a (cell, slot, vehicle), in this order.
 
-    A sum that leaves 64 bits is null. Raises UsageError where no job reduced records for ``key``.
+    A sum that leaves 64 bits is 2^63 - 1. Raises as ``require_reduced``.
     """
+    require_reduced(connection, key, up_to_ingest)
+    facts = {"cache_key": key, "up_to_ingest": up_to_ingest}
+    return connection.sql(script("statements/imported_rows"), params=facts).to_arrow_table()
+
+
+def require_reduced(connection: duckdb.DuckDBPyConnection, key: str, up_to_ingest: int) -> None:
+    """Raise UsageError where no job up to a data version reduced records for ``key``."""
     jobs = number(
         connection,
         "SELECT count(*) FROM imports WHERE cache_key = ? AND ingest_id <= ?",
@@ -111,5 +118,3 @@ def imported_rows(connection: duckdb.DuckDBPyConnection, key: str, up_to_ingest:
             expected="the resolution, slot, period, area, selection, speed bound and step of an import",
             todo="run the job with this configuration, and import what it writes",
         )
-    facts = {"cache_key": key, "up_to_ingest": up_to_ingest}
-    return connection.sql(script("statements/imported_rows"), params=facts).to_arrow_table()

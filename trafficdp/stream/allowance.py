@@ -55,6 +55,13 @@ class Allowance:
         integer_between(3, 101, arity=self.arity)
         integer_between(1, 40, heights=self.heights)
         integer_between(1, LARGEST_RECORDS, records_per_vehicle=self.records_per_vehicle)
+        if self.records_per_vehicle * self.value_steps**2 >= 1 << 61:
+            raise UsageError(
+                "sums of so many records of a vehicle could leave 64 bits",
+                got=f"{self.records_per_vehicle} records of up to {self.value_steps} steps",
+                expected="records times the square of the steps below 2^61",
+                todo="ask for fewer records_per_vehicle or a larger speed_step",
+            )
         largest = self.square_scale if self.squares else self.mean_scale
         if largest > LARGEST_SCALE:
             raise UsageError(

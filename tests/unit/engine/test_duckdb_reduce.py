@@ -15,6 +15,7 @@ from pathlib import Path
 import duckdb
 import h3.api.numpy_int as h3
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ from hypothesis import strategies as st
 from trafficdp.binning.slots import slots_of
 from trafficdp.engine import duckdb_binned, duckdb_reduce, packed
 from trafficdp.engine.duckdb_binned import Files
-from trafficdp.engine.duckdb_reduce import reduce_fixes
+from trafficdp.engine.duckdb_reduce import reduce_fixes, require_exact_sums
 from trafficdp.errors import DataError, StoreDamagedError
 from trafficdp.ingest.read import read_file
 from trafficdp.ingest.vehicle_key import VehicleKey
@@ -315,34 +316,63 @@ def test_an_unknown_unit_in_the_vault_is_no_silent_loss(vault) -> None:
         reduce_fixes(vault, grid_of(), bound_of(), 1)
 
 
-def test_a_vehicle_has_no_more_fixes_in_a_bin_than_64_bits_hold_whatever_its_speeds_are(vault) -> None:
-    insert(vault, [(1, START + i, 30.25, -97.75, 0, "ms", False, 1 + i) for i in range(2)])
+def test_sums_of_later_files_are_added_and_never_leave_64_bits(vault) -> None:
+    insert(vault, [(1, START + i, 30.25, -97.75, 3000, "ms", False, 1 + i) for i in range(2)])
     grid, bound = grid_of(SlotKind.WHOLE_PERIOD), bound_of("30", "0.00003")
     one = reduce_fixes(vault, grid, bound, 1)
     most = (2**63 - 1) // bound.steps**2
 
     def after(fixes: int) -> Contributions:
         counts = replace(one.counts, count=np.array([fixes]))
-        return reduce_fixes(vault, grid, bound, 2, Kept(replace(one, counts=counts), 1))
+        squares = np.array([fixes * bound.steps**2])
+        earlier = replace(one, counts=counts, total=squares // bound.steps, total_of_squares=squares)
+        return reduce_fixes(vault, grid, bound, 2, Kept(earlier, 1))
 
-    assert after(most - 1).counts.count.tolist() == [most]
-    with pytest.raises(DataError, match="too many fixes"):
-        after(most)
+    for fixes in (most - 1, most):
+        found = after(fixes)
+        assert found.counts.count.tolist() == [fixes + 1]
+        assert found.total.tolist() == [(fixes + 1) * bound.steps]
+        assert found.total_of_squares.tolist() == [min((fixes + 1) * bound.steps**2, 2**63 - 1)]
 
 
-@pytest.mark.prove(
-    cheap="test_a_vehicle_has_no_more_fixes_in_a_bin_than_64_bits_hold_whatever_its_speeds_are"
-)
-@pytest.mark.parametrize("speed", [0, 3000])
-def test_sums_that_might_exceed_64_bits_are_refused_whatever_the_speeds_are(vault, speed) -> None:
-    # 9.3 million fixes of one vehicle in one bin, up to a million steps each: 9.3e18 > 2^63
-    vault.execute(
-        "INSERT INTO fixes SELECT 1, ? + i, 30.25, -97.75, ?, 'ms', FALSE, 1 FROM range(9300000) AS r(i)",
-        [START, speed],
-    )
+def test_both_ways_to_add_up_say_the_largest_number_where_64_bits_hold_no_sum() -> None:
+    largest = 2**31 - 1
+    value = np.array([largest] * 2 + [largest] * 3 + [0] * 4 + [1, 2])
+    pair = np.repeat([0, 1, 2, 3], [2, 3, 4, 2])
+    expected = [min(int((value[pair == each] ** 2).astype(object).sum()), 2**63 - 1) for each in range(4)]
+    assert expected[0] < expected[1] == 2**63 - 1
+    by_sorting = packed._summed(pair << 31 | value, 31)
+    assert by_sorting[3].tolist() == expected
+    assert by_sorting[2].tolist() == np.bincount(pair, value).tolist()
+    with duckdb.connect() as scratch:
+        binned = pa.table({"cell": pair, "slot": pair, "vehicle_id": pair, "value": value})
+        scratch.register("binned", binned)
+        query = files("trafficdp.engine").joinpath("sql/contributions.sql").read_text(encoding="utf-8")
+        rows = scratch.sql(query).fetchall()
+    assert [row[-1] for row in rows] == expected
+    # a sum of the speeds themselves, by the same words
+    assert [row[-2] for row in rows] == by_sorting[2].tolist()
+
+
+def test_public_counts_refuse_what_64_bits_might_not_hold_whatever_the_speeds_are() -> None:
     bound = bound_of("30", "0.00003")
+    most = (2**63 - 1) // bound.steps**2
+    require_exact_sums(np.array([1, most]), bound)
     with pytest.raises(DataError, match="too many fixes"):
-        reduce_fixes(vault, grid_of(SlotKind.WHOLE_PERIOD), bound, 1)
+        require_exact_sums(np.array([1, most + 1]), bound)
+
+
+@pytest.mark.prove(cheap="test_sums_of_later_files_are_added_and_never_leave_64_bits")
+def test_millions_of_records_of_one_vehicle_in_one_bin_are_added_up(vault) -> None:
+    # 9.3 million fixes of one vehicle in one bin, a million steps each: 9.3e18 > 2^63
+    vault.execute(
+        "INSERT INTO fixes SELECT 1, ? + i, 30.25, -97.75, 3000, 'ms', FALSE, 1 FROM range(9300000) AS r(i)",
+        [START],
+    )
+    found = reduce_fixes(vault, grid_of(SlotKind.WHOLE_PERIOD), bound_of("30", "0.00003"), 1)
+    assert found.counts.count.tolist() == [9_300_000]
+    assert found.total.tolist() == [9_300_000 * 10**6]
+    assert found.total_of_squares.tolist() == [2**63 - 1]
 
 
 @pytest.fixture(scope="module")

@@ -257,6 +257,32 @@ def test_an_epsilon_that_gaussian_noise_cannot_be_accounted_for_is_refused(small
     assert workspace.status().largest_spent.pico == 0
 
 
+MANY = 9_300_000
+"""So many records at a million steps: the sum of their squares does not fit 64 bits."""
+
+
+def test_a_vehicle_with_millions_of_records_in_a_bin_changes_what_is_released_and_nothing_else(
+    small_city, tmp_path
+):
+    city = small_city.City(tmp_path / "many")
+    small_city.write_hidden(city.folder)
+    city.config.write_text(city.config.read_text().replace("speed_step = 0.01", "speed_step = 0.000065"))
+    workspace = city.open()
+    workspace.ingest([city.days[1]])
+    workspace.release(force=True)
+    # some drive where they did on both days: what is kept of the first is brought up to date by the second
+    city.sql(
+        f"UPDATE contributions SET fixes = {MANY}, total = {MANY * 10**6}, "
+        f"total_of_squares = 9223372036854775807"
+    )
+    workspace.ingest([city.days[2]])
+    workspace.release(force=True)
+    assert [entry["kind"] for entry in small_city.ledger_entries(city)] == ["charge", "publication"] * 2
+    rows = city.sql(f"SELECT fixes, total_of_squares FROM contributions WHERE fixes >= {MANY}")
+    assert max(fixes for fixes, _ in rows) > MANY
+    assert {squares for _, squares in rows} == {2**63 - 1}
+
+
 @pytest.mark.slow
 def test_plans_see_nothing_of_the_store(hidden, monkeypatch):
     def looked(*_, **__):

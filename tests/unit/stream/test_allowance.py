@@ -47,6 +47,14 @@ def test_a_loss_is_rounded_up_to_whole_pico_epsilons():
     assert loss_of(0, 5, 3) == PureDP(0)
 
 
+def test_sums_that_64_bits_might_not_hold_are_refused_before_a_stream_begins():
+    # no vehicle can have more records than that in one element, so none fails later
+    chosen = {"value_steps": 10**6, "squares": False, "epsilon": PureDP.of("1000")}
+    assert allowance(records_per_vehicle=2**61 // 10**12, **chosen).records_per_vehicle == 2_305_843
+    with pytest.raises(UsageError, match="could leave 64 bits"):
+        allowance(records_per_vehicle=2**61 // 10**12 + 1, **chosen)
+
+
 def test_noise_that_cannot_be_drawn_exactly_is_refused():
     with pytest.raises(UsageError, match="cannot be drawn exactly"):
-        allowance(value_steps=10**6, records_per_vehicle=10**9)
+        allowance(value_steps=10**6, records_per_vehicle=10**6)

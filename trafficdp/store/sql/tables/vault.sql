@@ -44,7 +44,7 @@ CREATE TABLE contributions ( -- A cache, one row a (cache key, bin, vehicle): ma
     vehicle_id INTEGER NOT NULL, -- The vehicle.
     fixes      BIGINT  NOT NULL, -- Number of fixes of the vehicle in the bin.
     total      BIGINT  NOT NULL, -- Sum of its speeds in steps, clipped to [0, U].
-    total_of_squares BIGINT NOT NULL -- Sum of squares of the same.
+    total_of_squares BIGINT NOT NULL -- Sum of squares of the same; at most 2^63 - 1.
 );
 
 CREATE TABLE imports ( -- One row a job of a cluster whose contributions are here; a store with one holds no records.
@@ -60,8 +60,8 @@ CREATE TABLE imported ( -- One row a (job, bin, vehicle): contributions that a c
     slot       BIGINT  NOT NULL, -- Slot number, see SlotKind.
     vehicle_id INTEGER NOT NULL, -- The vehicle: vehicles.vehicle_id.
     fixes      BIGINT  NOT NULL, -- Number of fixes of the vehicle in the bin.
-    total      BIGINT, -- Sum of its speeds in steps, clipped to [0, U]; null where 64 bits do not hold it.
-    total_of_squares BIGINT -- Sum of squares of the same; null where 64 bits do not hold it.
+    total      BIGINT  NOT NULL, -- Sum of its speeds in steps, clipped to [0, U]; at most 2^63 - 1.
+    total_of_squares BIGINT NOT NULL -- Sum of squares of the same; at most 2^63 - 1.
 );
 
 CREATE TABLE ledger ( -- One row an entry, append-only, chained: head_hash = SHA-256(previous head_hash + entry).
