@@ -132,7 +132,6 @@ class Workspace:
         *,
         source: str | None = None,
         dry_run: bool = False,
-        strict_units: bool = False,
         engine: str | Spark = "duckdb",
     ) -> list[IngestedFile]:
         """Read records into the vault, all or none. The data gets a new name, whatever was read.
@@ -144,18 +143,18 @@ class Workspace:
         says what its columns mean; without it a path is read by the first whose pattern fits, a frame by the
         only one there is.
         ``engine``: "spark", or a ``Spark``, reduces and imports, "reduced" imports: see ``release.intake``.
-        With ``dry_run`` everything is read and checked and nothing is written. With ``strict_units`` a file
-        whose speeds do not fit the declared unit is refused; otherwise its report says so.
+        With ``dry_run`` everything is read and checked and nothing is written. Speeds that do not
+        fit the declared unit are in the report.
         Raises DataError when a file cannot be read as declared; then nothing of the call is kept.
         """
         if engine != "duckdb":
             cluster = Cluster(self.config, self.key_file, self.store)
-            folder = cluster.jobs(engine, given, source, more=dry_run or strict_units)
+            folder = cluster.jobs(engine, given, source, dry_run=dry_run)
             with self._curator("ingest") as curator:
                 return cluster.import_jobs(curator.vault, folder)
         key = VehicleKey.load(self.key_file)
         with self._curator("ingest", recover=not dry_run) as curator:
-            taking = Intake(curator.vault, self.config, key, dry_run, strict_units, self._progress)
+            taking = Intake(curator.vault, self.config, key, dry_run, self._progress)
             return taking.all_or_none(given, source)
 
     def undo_ingest(self, files: str | Path | Sequence[str | Path]) -> list[UndoneFile]:

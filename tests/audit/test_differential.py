@@ -28,12 +28,10 @@ from vienna import configuration
 import trafficdp
 from trafficdp.cli.main import run
 from trafficdp.errors import UsageError
-from trafficdp.ingest.input_file import RefusedFor
 from trafficdp.measurement.measure import Metered
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.release import forgetting, specification
+from trafficdp.release import forgetting, intake, specification
 from trafficdp.release.curator import Curator
-from trafficdp.release.intake import Intake
 from trafficdp.sensitive.values import Contributions
 from trafficdp.store import vault_fixes, vault_ledger
 from trafficdp.stream.bank import SignedCounterBank
@@ -668,7 +666,8 @@ def _forgotten_if_known(patch, *, renamed=True):
 
 def _refused_for_its_rows(patch):
     """A file is refused for having no row."""
-    patch.setattr(Intake, "_refused_for", RefusedFor.ROWS)
+    sound = intake.Reading
+    patch.setattr(intake, "Reading", lambda *given, judged, **options: sound(*given, judged=True, **options))
 
 
 def _nothing_to_take_back(patch):

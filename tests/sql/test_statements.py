@@ -42,7 +42,7 @@ def ingest(vault, number, *rows):
         place = table.column_names.index(name)
         table = table.set_column(place, name, table.column(name).dictionary_encode())
     file.add(Fixes(table.cast(FIXES_SCHEMA)))
-    return file.finish(FileFacts(f"{number}.csv", str(number), "buses", "{}", False, "{}"))
+    return file.finish(FileFacts(f"{number}.csv", str(number), "buses", "{}", "{}"))
 
 
 def numbered(vault):

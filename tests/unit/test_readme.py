@@ -168,6 +168,13 @@ def test_the_exit_codes_are_those_of_the_errors(pages):
     assert codes == {0, 130} | {each.exit_code for each in family if issubclass(each, errors.TrafficdpError)}
 
 
+def test_what_an_answer_depends_on_is_told_of_every_command_that_opens_a_store(pages):
+    table = pages.rows(pages.section("docs/guides/store.md", "What an answer depends on"))[2:]
+    told = [name.removeprefix("ingest ") for row in table for name in re.findall(r"`([^`]+)`", row[0])]
+    assert sorted({*told} - {"--undo"}) == sorted({*COMMANDS} - {"init", "suggest", "simulate", "demo"})
+    assert len(told) == len({*told})
+
+
 def test_every_dependency_is_listed_with_its_reason(pages):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needed = {re.match(r"[\w-]+", each).group() for each in project["dependencies"]}

@@ -63,19 +63,23 @@ SPARK_ROWS = "vehicle BINARY, slot BIGINT, time_us BIGINT, place BIGINT, cell BI
 class Reduction:
     """What one job computes, for one source: public facts that every executor is sent.
 
-    ``slots`` are looked up, never worked out there: versions of time zones differ between machines.
+    ``slots`` are looked up, never worked out there: versions of time zones differ between machines. A file
+    may be refused for its rows only where it is ``judged`` by them, see ``Reading``.
     """
 
     source: SourceDeclaration
     grid: Grid
     bound: ContributionBound
     slots: SlotTable
+    judged: bool
 
     @classmethod
-    def of(cls, source: SourceDeclaration, grid: Grid, bound: ContributionBound) -> Reduction:
+    def of(
+        cls, source: SourceDeclaration, grid: Grid, bound: ContributionBound, *, judged: bool = True
+    ) -> Reduction:
         """Return the reduction to ``grid``; raise ConfigError where 64 bits do not hold the arithmetic."""
         Clip(bound)
-        return cls(source, grid, bound, SlotTable.of(grid.period, grid.slot_kind, grid.day_parts))
+        return cls(source, grid, bound, SlotTable.of(grid.period, grid.slot_kind, grid.day_parts), judged)
 
 
 class Facts(NamedTuple):
@@ -101,8 +105,9 @@ def rows_of_files(
         for batch in batches:
             for row in range(len(batch)):
                 number, name = batch.column("number")[row].as_py(), batch.column("name")[row].as_py()
-                held = InputFile(Path(name), held=batch.column("content")[row].as_py())
-                reading = Reading(held, job.source, job.grid.area, secret)
+                content = batch.column("content")[row].as_py()
+                held = InputFile(Path(name), held=content, judged=job.judged)
+                reading = Reading(held, job.source, job.grid.area, secret, judged=job.judged)
                 for fixes in reading.parts():
                     # within a file no (vehicle, instant) is left twice
                     place = np.full(len(fixes), number << PLACE_BITS, dtype=np.int64)

@@ -9,7 +9,6 @@ import io
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
@@ -99,19 +98,6 @@ class _Unpacked(io.RawIOBase):
         self._count += count
         self._file.check_unpacked(self._count, self._raw.tell())
         return count
-
-
-class RefusedFor(IntEnum):
-    """What a file as a whole may be refused for, each with what stands before it.
-
-    FORMAT: each row stands for itself. ROWS: that it has none, or none with a time in the declared format.
-    UNITS: speeds that do not fit the declared unit; whether everyone's records count then hangs on speeds,
-    unpaid.
-    """
-
-    FORMAT = 0
-    ROWS = 1
-    UNITS = 2
 
 
 class InputFile:

@@ -30,9 +30,9 @@ Washington          16,350          0.785  pass                  1.756  wrong
 What it cannot see: km/h and mph differ by 1.6 only, so one declared as the other may lie inside the
 limits. m/s is told from both.
 
-The linter reads speeds of many vehicles and never edits a row. What it says is for the curator and outside
-the privacy guarantee. So it refuses a file only where the curator asks for that (``--strict-units``): whether
-the records of all count would otherwise hang on the speeds of each, unpaid.
+The linter reads speeds of many vehicles, edits no row and refuses no file: whether the records of all count
+would otherwise hang on the speeds of each, unpaid. What it says is for the curator's eyes and outside the
+privacy guarantee.
 """
 
 from __future__ import annotations

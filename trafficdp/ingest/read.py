@@ -14,8 +14,8 @@ from pathlib import Path
 from trafficdp.errors import ConfigError, DataError, UsageError
 from trafficdp.ingest.clean import clean
 from trafficdp.ingest.formats import csv, frame, gtfs_rt, gtfs_rt_csv, iudx, mds, parquet, tides
-from trafficdp.ingest.input_file import InputFile, Named, RefusedFor
-from trafficdp.ingest.linter import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, LintVerdict, UnitCheck
+from trafficdp.ingest.input_file import InputFile, Named
+from trafficdp.ingest.linter import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, UnitCheck
 from trafficdp.ingest.records import Records
 from trafficdp.ingest.report import COLUMNS, RULES, FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
@@ -96,7 +96,8 @@ class Reading:
 
     Take ``parts`` to their end, then ask for the ``report``. ``given`` is a path, a file that is open to us
     already, or a frame (``formats.frame``). ``progress`` is called with the number of bytes read since its
-    last call; the calls add up to the size of the file. What it is not ``refused_for`` the report says.
+    last call; the calls add up to the size of the file. Where it is not ``judged``, each row stands for
+    itself: the file is refused for its form only, never for having no row, or none with a readable time.
     ``scratch``: a folder for rows that memory does not hold; without one all are held.
 
     ``digest`` tells the file from others: ``VehicleKey.digest`` of its bytes. Raises DataError (exit 4) when
@@ -111,7 +112,7 @@ class Reading:
         key: VehicleKey,
         *,
         progress: Callable[[int], None] | None = None,
-        refused_for: RefusedFor = RefusedFor.ROWS,
+        judged: bool = True,
         scratch: Path | None = None,
     ) -> None:
         reader = READERS.get(source.format)
@@ -122,8 +123,7 @@ class Reading:
                 expected="one of " + ", ".join(sorted(READERS)),
             )
         self._source, self._area, self._key = source, area, key
-        self._refused_for, self._scratch = refused_for, scratch
-        judged = refused_for >= RefusedFor.ROWS
+        self._scratch = scratch
         self._file: InputFile | frame.Frame
         if isinstance(given, Path | InputFile):
             opened = given if isinstance(given, InputFile) else InputFile(given, progress, judged=judged)
@@ -151,10 +151,8 @@ class Reading:
     def parts(self) -> Iterator[Fixes]:
         """Yield the fixes, every vehicle's in one part and in the order of the file.
 
-        Raises DataError (exit 4) when the file cannot be read as declared, when not a single time is in the
-        declared format, or, after the last part, when it is refused for its units. The last two messages
-        tell something about many records; like the report they are for the curator, outside the privacy
-        guarantee.
+        Raises DataError (exit 4) when the file cannot be read as declared or, where it is judged, when not a
+        single time is in the declared format.
         """
         file, source, check = self._file, self._source, UnitCheck()
         met = _Met()
@@ -168,10 +166,6 @@ class Reading:
             derived += cleaned.derived
             rejected.update(cleaned.rejected)
             yield cleaned.fixes
-        findings = check.findings()
-        for finding in findings:
-            if self._refused_for >= RefusedFor.UNITS and finding.verdict is LintVerdict.WRONG:
-                raise wrong_unit(file.name, source.name, finding)
         file.tell_progress(file.size)
         self._report = FileReport(
             file=file.name,
@@ -180,7 +174,7 @@ class Reading:
             rows_kept=rows_kept,
             rejected=dict(rejected),
             derived=derived,
-            lint=findings,
+            lint=check.findings(),
         )
 
 
@@ -205,10 +199,10 @@ def read_file(
     key: VehicleKey,
     *,
     progress: Callable[[int], None] | None = None,
-    refused_for: RefusedFor = RefusedFor.ROWS,
+    judged: bool = True,
 ) -> ReadFile:
     """Read a whole file or frame into memory, in one part; see ``Reading``, whose errors it raises."""
-    reading = Reading(given, source, area, key, progress=progress, refused_for=refused_for)
+    reading = Reading(given, source, area, key, progress=progress, judged=judged)
     (fixes,) = reading.parts()
     return ReadFile(fixes, reading.report, reading.digest)
 
@@ -259,16 +253,12 @@ def _no_times(file: Named, source: SourceDeclaration) -> DataError:
     )
 
 
-def wrong_unit(file: str, source: str, finding: LintFinding) -> DataError:
+def wrong_unit(file: str, source: str, finding: LintFinding) -> str:
     """Return what is to be said of a ``file`` whose speeds do not fit the unit that ``source`` declares."""
     fitting = finding.fitting_unit
-    todo = "correct the units of the source, or check its positions and times"
-    if fitting is not None:
-        todo = f"{fitting.label} would fit: correct the units of the source"
-    return DataError(
-        f"speeds of {file} do not look like {finding.unit.label}, as source {source} declares",
-        got=f"a median ratio of {finding.median_ratio:.3f} between the speed by distance and the reported "
-        f"speed, over {finding.pairs} pairs of fixes",
-        expected=f"{LOWEST_RATIO} to {HIGHEST_RATIO}",
-        todo=todo,
+    todo = "check its positions and times" if fitting is None else f"{fitting.label} would fit"
+    return (
+        f"speeds of {file} do not look like {finding.unit.label}, as source {source} declares; got a median "
+        f"ratio of {finding.median_ratio:.3f} between the speed by distance and the reported speed, over "
+        f"{finding.pairs} pairs of fixes; expected {LOWEST_RATIO} to {HIGHEST_RATIO}; {todo}"
     )

@@ -266,7 +266,7 @@ def release_of(
             ),
             data=Data(
                 sources=tuple(
-                    source_facts(declaration, name, speed, "warn")
+                    source_facts(declaration, name, speed)
                     for name, declaration, speed in specification.sources
                 ),
                 data_version=data_version,

@@ -302,7 +302,6 @@ INTERVAL_KINDS = {
     "calibrated": "calibrated: on other days it held at least 95 % of bins on average; not guaranteed",
 }
 SPEEDS = ("reported", "derived", "mixed")
-UNIT_CHECKS = ("warn", "stop", "warn or stop")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,8 +339,6 @@ class Source:
     """One source of records: declared units, cleaning rules in words, and where its speeds come from.
 
     ``speed`` is "reported" (by the device), "derived" (from the vehicle's neighbouring records) or "mixed".
-    ``unit_check`` is what the comparison of speeds with distances could do to a file: "warn" the curator,
-    "stop" the file, or, from file to file, "warn or stop". What it found follows from speeds and is not here.
     """
 
     name: Text
@@ -349,11 +346,9 @@ class Source:
     units: Annotated[tuple[DeclaredUnit, ...], Says({"minItems": 1})]
     cleaning: Texts
     speed: Annotated[str, Says({"enum": list(SPEEDS)})]
-    unit_check: Annotated[str, Says({"enum": list(UNIT_CHECKS)})]
 
     def __post_init__(self) -> None:
         one_of(SPEEDS, speed=self.speed)
-        one_of(UNIT_CHECKS, unit_check=self.unit_check)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,12 +75,11 @@ def occasion_of(
     config: Config, vault: Vault, version: vault_fixes.DataVersion, grid: Grid, at: datetime
 ) -> Occasion:
     """Return what a release at ``at`` is about: ``grid`` of the data ``version``."""
-    checks = vault_fixes.unit_checks(vault, version.ingest_id)
     # whether a speed was derived is told of single records: said only where these are public
     hidden = config.relation.hides_presence
     speeds = {} if hidden else vault_fixes.speed_provenance(vault, version.ingest_id)
     sources = tuple(
-        source_facts(declaration, name, speeds.get(name, "mixed" if hidden else "reported"), checks[name])
+        source_facts(declaration, name, speeds.get(name, "mixed" if hidden else "reported"))
         for name, declaration in vault_fixes.declarations(vault, version.ingest_id)
     )
     return Occasion(

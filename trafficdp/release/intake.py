@@ -18,7 +18,6 @@ from trafficdp.config.source import declaration_json
 from trafficdp.engine.reduced import Manifest, Spark, batches, finished_jobs, local_folder
 from trafficdp.engine.spark_rows import Reduction
 from trafficdp.errors import DataError, UsageError
-from trafficdp.ingest.input_file import RefusedFor
 from trafficdp.ingest.read import Reading, choose_source, one_by_one, require_kept_rows
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model import SourceDeclaration
@@ -44,14 +43,13 @@ class Cluster:
     key_file: Path
     store: Path
 
-    def jobs(self, engine: str | Spark, given: object, source: str | None, *, more: bool) -> Path:
+    def jobs(self, engine: str | Spark, given: object, source: str | None, *, dry_run: bool) -> Path:
         """Return the folder of jobs to import: ``given`` for "reduced", else what Spark has just written to.
 
-        ``more``: whether options are asked for that Spark has not. Raises UsageError for these, an unknown
-        engine and a folder on another file system.
+        Raises UsageError for a dry run, an unknown engine and a folder on another file system.
         """
-        if more:
-            raise UsageError("a cluster has no dry run and refuses no file for its unit")
+        if dry_run:
+            raise UsageError("a cluster has no dry run")
         if engine == "reduced":
             return Path(str(given))
         spark = engine if isinstance(engine, Spark) else Spark()
@@ -84,7 +82,12 @@ class Cluster:
             raise UsageError("where shall the cluster write", todo="name a folder that it shares: into")
         declared = self._source([given] if frame is not None else [Path(uri) for uri in uris], source)
         work = spark_job.Work(
-            reduction=Reduction.of(declared, self.config.grid, self.config.bound),
+            reduction=Reduction.of(
+                declared,
+                self.config.grid,
+                self.config.bound,
+                judged=self.config.relation.may_refuse_by_counts,
+            ),
             declaration=declaration_json(declared),
             key=spark_session.Place(
                 VehicleKey.load(self.key_file),
@@ -194,7 +197,6 @@ def _facts(manifest: Manifest) -> vault_fixes.FileFacts:
         digest=manifest.job,
         source=manifest.source,
         declaration=manifest.declaration,
-        strict_units=False,
         report=manifest.report.to_json(),
     )
 
@@ -211,7 +213,6 @@ class Intake:
     config: Config
     key: VehicleKey
     dry_run: bool
-    strict_units: bool
     progress: Progress | None
 
     def all_or_none(self, given: object, source: str | None) -> list[IngestedFile]:
@@ -220,12 +221,6 @@ class Intake:
         if not parts:
             raise UsageError("no file to ingest", todo="name the files, for example data/sample/*.csv.gz")
         self.vault.check_key(self.key.fingerprint)
-        if self.strict_units:
-            self.config.require_public_counts(
-                "a refusal by the speeds of a file",
-                "read it without --strict-units: what ingest shows of the file says, for your eyes only, how "
-                "its speeds fit the declared unit",
-            )
         # the report of a file is text; its records go straight into the transaction
         with store_failures("reading files") if self.dry_run else self.vault.transaction("ingesting"):
             require_records(self.vault)
@@ -240,12 +235,6 @@ class Intake:
                 audit(self.vault, before)
             return done
 
-    @property
-    def _refused_for(self) -> RefusedFor:
-        if self.strict_units:
-            return RefusedFor.UNITS
-        return RefusedFor.ROWS if self.config.relation.may_refuse_by_counts else RefusedFor.FORMAT
-
     def _one(self, given: object, source: SourceDeclaration) -> IngestedFile:
         declaration = declaration_json(source)
         bar = self.progress(given) if self.progress and isinstance(given, Path) else nullcontext(None)
@@ -256,7 +245,7 @@ class Intake:
                 self.config.grid.area,
                 self.key,
                 progress=advance,
-                refused_for=self._refused_for,
+                judged=self.config.relation.may_refuse_by_counts,
                 scratch=self.vault.spill_folder / "ingest",
             )
             before = vault_fixes.earlier_declarations(self.vault, reading.digest)
@@ -272,7 +261,6 @@ class Intake:
                 digest=reading.digest,
                 source=source.name,
                 declaration=declaration,
-                strict_units=self.strict_units,
                 report=report.to_json(),
             )
             added = incoming.finish(facts)

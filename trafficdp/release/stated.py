@@ -30,10 +30,10 @@ def stated_identity(
     )
 
 
-def source_facts(declaration: str, name: str, speed: str, unit_check: str) -> Source:
+def source_facts(declaration: str, name: str, speed: str) -> Source:
     """Return what the manifest says of a source; ``declaration`` is the vault's JSON of it.
 
-    ``speed`` and ``unit_check``: see Source.
+    ``speed``: see Source.
     """
     facts: Mapping[str, Any] = json.loads(declaration)
     rules = [f"rejected when {text}" for text in RULES.values()]
@@ -50,5 +50,4 @@ def source_facts(declaration: str, name: str, speed: str, unit_check: str) -> So
             "speeds are never a reason to drop a row",
         ),
         speed=speed,
-        unit_check=unit_check,
     )

@@ -57,7 +57,6 @@ class FileFacts:
     digest: str
     source: str
     declaration: str
-    strict_units: bool
     report: str
 
 
@@ -216,14 +215,13 @@ class Incoming:
         history = _next_history(stated, name, file.digest, file.declaration, added)
         run(
             self._vault.connection,
-            "INSERT INTO ingests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
+            "INSERT INTO ingests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
             [
                 self.ingest_id,
                 file.name,
                 file.digest,
                 file.source,
                 file.declaration,
-                file.strict_units,
                 file.report,
                 name,
                 history,
@@ -327,14 +325,3 @@ def speed_provenance(vault: Vault, up_to_ingest: int) -> dict[str, str]:
         [up_to_ingest],
     )
     return {str(name): "derived" if every else "mixed" if some else "reported" for name, some, every in rows}
-
-
-def unit_checks(vault: Vault, up_to_ingest: int) -> dict[str, str]:
-    """Return for every source what its unit check could do: "warn", "stop" or, by file, "warn or stop"."""
-    rows = run(
-        vault.connection,
-        "SELECT source, bool_or(strict_units), bool_and(strict_units) FROM ingests "
-        "WHERE ingest_id <= ? AND undone_at IS NULL GROUP BY source",
-        [up_to_ingest],
-    )
-    return {str(name): "stop" if every else "warn or stop" if some else "warn" for name, some, every in rows}

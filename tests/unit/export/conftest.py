@@ -144,7 +144,6 @@ def release_of(
                     units=(DeclaredUnit(unit="m/s", first=None, last=None),),
                     cleaning=("Repeated records are kept once.",),
                     speed="reported",
-                    unit_check="warn",
                 ),
             ),
             data_version="a" * 64,

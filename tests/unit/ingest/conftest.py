@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from trafficdp.ingest.input_file import RefusedFor
 from trafficdp.ingest.read import ReadFile, read_file
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model import SourceDeclaration, SpeedUnit, StudyArea, UnitPeriod
@@ -54,9 +53,9 @@ class Reader:
     def csv(self, content: str | bytes, name: str = "day.csv", **changes: object) -> ReadFile:
         return self.file(self.write(content, name), **changes)
 
-    def file(self, path: Path, *, refused_for: RefusedFor = RefusedFor.ROWS, **changes: object) -> ReadFile:
+    def file(self, path: Path, *, judged: bool = True, **changes: object) -> ReadFile:
         source = replace(self.source, **changes)  # type: ignore[arg-type]
-        return read_file(path, source, self.area, self.key, refused_for=refused_for)
+        return read_file(path, source, self.area, self.key, judged=judged)
 
 
 @pytest.fixture(scope="session")

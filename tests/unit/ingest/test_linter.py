@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trafficdp.errors import DataError
-from trafficdp.ingest.input_file import RefusedFor
 from trafficdp.ingest.linter import LintFinding, LintVerdict, UnitCheck
+from trafficdp.ingest.read import wrong_unit
 from trafficdp.model import SpeedUnit, from_json
 
 MS, KMH, MPH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.KILOMETRES_PER_HOUR, SpeedUnit.MILES_PER_HOUR
@@ -89,14 +88,12 @@ def test_a_finding_survives_json():
     assert from_json(LintFinding, json.loads(json.dumps(asdict(finding)))) == finding
 
 
-def test_read_file_stops_and_names_file_unit_ratio_and_the_unit_that_fits(reader, stretch):
-    rows = stretch(40, true=10, said=10)
-    with pytest.raises(DataError) as caught:
-        reader.rows(*rows, refused_for=RefusedFor.UNITS)
-    message = str(caught.value)
+def test_a_wrong_unit_is_told_with_file_ratio_and_the_unit_that_fits(reader, stretch):
+    found = reader.rows(*stretch(40, true=10, said=10))
+    assert len(found.fixes) == 40
+    message = wrong_unit("day.csv", "buses", found.report.lint[0])
     for part in ("day.csv", "km/h", "3.600", "39 pairs", "m/s would fit"):
         assert part in message
-    assert caught.value.exit_code == 4
 
 
 def test_read_file_reports_a_passing_unit(reader, stretch):

@@ -14,8 +14,7 @@ import pyarrow.parquet
 import pytest
 
 from trafficdp.errors import ConfigError, DataError
-from trafficdp.ingest.input_file import RefusedFor
-from trafficdp.ingest.read import READERS, choose_source, read_file, require_kept_rows
+from trafficdp.ingest.read import READERS, choose_source, read_file, require_kept_rows, wrong_unit
 from trafficdp.ingest.report import FileReport
 from trafficdp.model import FORMATS, NeighbouringRelation, SourceDeclaration, SpeedUnit, StudyArea, UnitPeriod
 
@@ -122,14 +121,15 @@ def test_austin_is_read_as_it_lies_there(feeds, austin, key, day):
 
 @pytest.mark.real
 @pytest.mark.parametrize("day", AUSTIN)
-def test_austin_in_the_wrong_unit_is_told_and_stops_where_units_are_strict(feeds, austin, key, day):
+def test_austin_in_the_wrong_unit_is_told(feeds, austin, key, day):
     wrong, right = ("m/s", "mph") if day.startswith("2015") else ("mph", "m/s")
     units = (UnitPeriod(MS if wrong == "m/s" else MPH),)
     path, source = feeds / "capmetro" / f"{day}.csv.gz", replace(austin, units=units)
     (finding,) = read_file(path, source, AUSTIN_AREA, key).report.lint
     assert (finding.verdict, finding.fitting_unit.label) == ("wrong", right)
-    with pytest.raises(DataError, match=f"{day}.csv.gz do not look like {wrong}, .*; {right} would fit"):
-        read_file(path, source, AUSTIN_AREA, key, refused_for=RefusedFor.UNITS)
+    said = wrong_unit(path.name, source.name, finding)
+    assert said.startswith(f"speeds of {day}.csv.gz do not look like {wrong}, ")
+    assert said.endswith(f"; {right} would fit")
 
 
 @pytest.mark.real
@@ -200,7 +200,7 @@ def test_rows_are_no_reason_where_nothing_about_a_vehicle_is_public(reader, cont
     given = reader.write(content) if isinstance(content, str) else content
     with pytest.raises(DataError):
         reader.file(given, **changes)
-    found = reader.file(given, refused_for=RefusedFor.FORMAT, **changes)
+    found = reader.file(given, judged=False, **changes)
     assert found.report.rejected == rejected
     assert len(found.fixes) == 0
 
@@ -211,13 +211,13 @@ def test_a_table_without_rows_hides_none_of_the_next(reader):
     reader.write(head, "a.csv")
     reader.write(f"{head}A1,2020-11-28T12:00:00Z,21.2,72.8,3\n", "b.csv")
     path = reader.write(json.dumps(package), "package.json")
-    assert len(reader.file(path, refused_for=RefusedFor.FORMAT, format="tides", columns={}).fixes) == 1
+    assert len(reader.file(path, judged=False, format="tides", columns={}).fixes) == 1
 
 
 def test_a_parquet_file_without_rows_is_one_where_nothing_about_a_vehicle_is_public(reader, tmp_path):
     path = tmp_path / "day.parquet"
     pyarrow.parquet.write_table(NO_ROWS, path)
-    assert reader.file(path, refused_for=RefusedFor.FORMAT, format="parquet").report.rows_in == 0
+    assert reader.file(path, judged=False, format="parquet").report.rows_in == 0
 
 
 def test_a_relation_whose_counts_are_no_public_fact_refuses_nothing_by_them(source):

@@ -378,7 +378,6 @@ def test_what_needs_counts_is_refused_with_a_reason(hidden):
     for refused in (
         lambda: workspace.live(),
         lambda: workspace.counts(),
-        lambda: workspace.ingest([hidden.days[1]], strict_units=True),
         lambda: workspace.with_map(min_vehicles=4),
         lambda: workspace.with_map(mechanism="auto"),
         lambda: workspace.release(allow_idealised_noise="huber"),

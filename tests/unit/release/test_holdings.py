@@ -83,8 +83,9 @@ def test_half_of_the_hours_of_a_week_see_nearly_a_whole_fleet():
 def test_a_plan_pins_no_study_area_and_wants_that_of_the_first_file(monkeypatch):
     facts = {}
     vault = SimpleNamespace(fact=facts.get, set_fact=facts.__setitem__)
-    versions = {"ingest_id": 1}
-    monkeypatch.setattr(holdings.vault_fixes, "data_version", lambda _: SimpleNamespace(**versions))
+    files = [1]
+    monkeypatch.setattr(holdings.vault_fixes, "data_version", lambda _: None)
+    monkeypatch.setattr(holdings.vault_fixes, "number_of_files", lambda _: files[-1])
     config = SimpleNamespace(grid=SimpleNamespace(area=SimpleNamespace(hash="a")), context=())
     holdings.version_to_plan(vault, config)
     assert facts == {}
@@ -92,15 +93,16 @@ def test_a_plan_pins_no_study_area_and_wants_that_of_the_first_file(monkeypatch)
     assert facts == {"area_hash": "b"}
     with pytest.raises(DataError):
         holdings.version_to_plan(vault, config)
-    versions["ingest_id"] = 0
+    files.append(0)
     with pytest.raises(UsageError, match="empty"):
         holdings.version_to_plan(vault, config)
+    # the files of another area were all undone
+    holdings.pin_area(vault, "a", dry_run=False)
+    assert facts == {"area_hash": "a"}
 
 
 def test_a_release_is_made_at_a_whole_second(monkeypatch):
-    nothing = SimpleNamespace(
-        unit_checks=lambda *_: {}, speed_provenance=lambda *_: {}, declarations=lambda *_: []
-    )
+    nothing = SimpleNamespace(speed_provenance=lambda *_: {}, declarations=lambda *_: [])
     monkeypatch.setattr(holdings, "vault_fixes", nothing)
     monkeypatch.setattr(holdings, "replace", lambda grid, **_: grid)
     monkeypatch.setattr(holdings, "read_context", lambda *_: None)

@@ -28,10 +28,6 @@ def ingest(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check mapping, units and rejects; write nothing.")
     ] = False,
-    strict_units: Annotated[
-        bool,
-        typer.Option("--strict-units", help="Refuse a file whose speeds do not fit the declared unit."),
-    ] = False,
     undo: Annotated[
         bool, typer.Option("--undo", help="Take back what these files brought, while no release has used it.")
     ] = False,
@@ -60,7 +56,7 @@ def ingest(
     settings: Settings = context.obj
     output = settings.output
     if undo:
-        if dry_run or strict_units or engine != "duckdb":
+        if dry_run or engine != "duckdb":
             raise UsageError("--undo takes back what was read, and has no other option")
         _show_undone(output, open_workspace(**settings.opening()).undo_ingest(files))
         return
@@ -71,7 +67,7 @@ def ingest(
             for file in files:
                 _refuse_what_is_no_file(Path(file))
         given = files[0] if engine == "reduced" and len(files) == 1 else files
-        done = workspace.ingest(given, dry_run=dry_run, strict_units=strict_units, engine=asked)
+        done = workspace.ingest(given, dry_run=dry_run, engine=asked)
     if dry_run:
         _show_sources(settings, workspace.config.sources)
     output.table(

@@ -19,8 +19,9 @@ def status(context: typer.Context) -> None:
     left = max(0, facts.budget.pico - facts.largest_spent.pico)
     output = settings.output
     output.say(f"store            {shorten(facts.store)}")
+    eyes = " (for the curator's eyes)" if config.relation.hides_presence else ""
     files = f"{facts.files} file{'s'[: facts.files != 1]}"
-    output.say(f"records          {facts.records:,} of {facts.vehicles:,} vehicles, from {files}")
+    output.say(f"records          {facts.records:,} of {facts.vehicles:,} vehicles, from {files}{eyes}")
     if facts.derived:
         output.say(f"derived speeds   {facts.derived:,}: derived runs lower than reported")
     output.say(

@@ -98,17 +98,6 @@ def test_speeds_in_mph_declared_as_m_s_are_told_with_the_unit_that_fits(empty, f
     assert command("--json", "status").json["records"] == 2400
 
 
-def test_strict_units_refuse_such_a_file_with_exit_4(empty, feed, refusal):
-    before = empty.dump()
-    name = empty.write("mph.csv", in_mph(feed("2026-03-02")))
-    for flags in (("--strict-units",), ("--strict-units", "--dry-run")):
-        message = refusal(4, "ingest", *flags, "day1.csv.gz", name)
-        assert "speeds of mph.csv do not look like m/s, as source buses declares" in message
-        assert "mph would fit" in message
-    (empty.folder / name).unlink()
-    assert empty.dump() == before
-
-
 def test_the_true_declaration_passes(empty, feed, command):
     name = empty.write("mph.csv", in_mph(feed("2026-03-02")))
     empty.change('speed_unit = "m/s"\ncol', 'speed_unit = "mph"\ncol')
@@ -197,16 +186,6 @@ def city(tmp_path, monkeypatch, command):
         assert command("--quiet", "init").code == 0
 
     return city
-
-
-@pytest.mark.real
-@pytest.mark.parametrize("day", ["2015-03-07", "2015-03-08", "2015-03-18", "2015-03-19"])
-def test_austin_2015_declared_as_m_s_is_exit_4_where_units_are_strict(real, city, refusal, command, day):
-    city(AUSTIN.replace("mph", "m/s"))
-    message = refusal(4, "ingest", "--strict-units", real / "capmetro" / f"{day}.csv.gz")
-    assert f"speeds of {day}.csv.gz do not look like m/s" in message
-    assert "mph would fit" in message
-    assert command("--json", "status").json["records"] == 0
 
 
 @pytest.mark.real

@@ -17,7 +17,6 @@ CREATE TABLE ingests ( -- One row each time a file was read, also again or witho
     file_digest  VARCHAR     NOT NULL, -- Digest of the bytes of the file under the key outside the store.
     source       VARCHAR     NOT NULL, -- Name of the declared source.
     declaration  VARCHAR     NOT NULL, -- JSON of the source declaration the file was read under.
-    strict_units BOOLEAN     NOT NULL, -- Whether speeds that do not fit the declared unit would have refused the file.
     report       VARCHAR     NOT NULL, -- JSON: rows in, kept, rejected by rule.
     data_version VARCHAR     NOT NULL UNIQUE, -- Random public name of the data up to this file.
     history      VARCHAR     NOT NULL, -- SHA-256 chain over (previous history, data version, file, declaration, rows kept). Never published.
