@@ -54,7 +54,7 @@ def simulated_discrete_gaussian(random: np.random.Generator, sd: FloatArray) -> 
     """Return one draw for every entry of ``sd``: the same law, from floats. NOT for releases.
 
     Rejection from a discrete Laplace of scale t = floor(sd) + 1, accepted with probability
-    exp(-(|y| - sd^2/t)^2 / (2 sd^2)) (Canonne, Kamath, Steinke 2020, Algorithm 3).
+    exp(-(|y|/sd - sd/t)^2 / 2) (Canonne, Kamath, Steinke 2020, Algorithm 3).
     Raises UsageError like ``discrete_gaussian``.
     """
     _check(sd)
@@ -66,9 +66,10 @@ def simulated_discrete_gaussian(random: np.random.Generator, sd: FloatArray) -> 
         scale = np.floor(spread) + 1
         success = -np.expm1(-1.0 / scale)
         proposal = random.geometric(success) - random.geometric(success)
-        accepted = random.random(len(pending)) < np.exp(
-            -((np.abs(proposal) - spread**2 / scale) ** 2) / (2 * spread**2)
-        )
+        with np.errstate(over="ignore"):
+            # not by spread^2, which is 0 where spread is tiny
+            off = np.abs(proposal) / spread - spread / scale
+            accepted = random.random(len(pending)) < np.exp(-(off**2) / 2)
         noise[pending[accepted]] = proposal[accepted]
         pending = pending[~accepted]
     return noise.reshape(sd.shape)

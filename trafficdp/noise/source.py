@@ -77,7 +77,8 @@ class _Scores(Protocol):
 class SimulatedNoise:
     """Seeded NumPy noise: fast, repeatable, never for a release.
 
-    It has the verbs of the waist (``measurement.sets.Measure``) and meters nothing.
+    It has the verbs of the waist (``measurement.sets.Measure``) and meters nothing. What ``SecureNoise``
+    refuses it refuses too, and draws a hundred times as fast.
     """
 
     def __init__(self, seed: int) -> None:
@@ -108,6 +109,7 @@ class SimulatedNoise:
 
     def discrete_laplace(self, scale: FloatArray) -> IntArray:
         """Draw the difference of two geometric numbers of the seeded generator."""
+        secure.require_scales(scale)
         return simulate.discrete_laplace(self.random, scale)
 
     def choose(
@@ -128,15 +130,3 @@ class SimulatedNoise:
     def block(self, half_width: IntArray, block: IntArray, scale: FloatArray) -> IntArray:
         """Draw the same law from the seeded generator."""
         return simulated_block(self.random, half_width, block, scale, self.discrete_laplace)
-
-
-class RehearsedNoise(SimulatedNoise):
-    """Seeded noise that refuses what ``SecureNoise`` refuses, and draws a hundred times as fast."""
-
-    def __init__(self) -> None:
-        super().__init__(0)
-
-    def discrete_laplace(self, scale: FloatArray) -> IntArray:
-        """Draw like the others, after the check of the exact sampler; that of Gaussian noise has both."""
-        secure.require_scales(scale)
-        return super().discrete_laplace(scale)

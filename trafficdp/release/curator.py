@@ -36,7 +36,7 @@ from trafficdp.mechanisms.protocol import Calibrated
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import ContributionBound, Counts, Grid, NeighbouringRelation
 from trafficdp.noise.protocol import NoiseSource
-from trafficdp.noise.source import RehearsedNoise, SecureNoise
+from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.planner.allocation import Allocation, judge, too_little
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.analyst import Analyst
@@ -373,7 +373,7 @@ class Curator:
         silent = silenced(contributions, self.relation)
         if is_imported(self.vault.connection):
             silent = replace(silent, read_samples=none_there)
-        measure = self._metered(loss, RehearsedNoise())
+        measure = self._metered(loss, SimulatedNoise(0))
         release = carry_out(specification, silent, measure, LedgerReference(1, GENESIS))
         build_manifest(release, {MANIFEST: FileFacts(MANIFEST, GENESIS, 1, ())})
 

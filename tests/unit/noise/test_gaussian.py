@@ -10,7 +10,7 @@ from trafficdp.noise.gaussian import (
     simulated_discrete_gaussian,
 )
 from trafficdp.noise.simulate import generator
-from trafficdp.noise.source import RehearsedNoise, SecureNoise, SimulatedNoise
+from trafficdp.noise.source import SecureNoise, SimulatedNoise
 
 SDS = [0.05, 0.2, 0.21, 0.3, 0.5, 1.0, 1.7, 5.0, 50.0]
 
@@ -84,9 +84,22 @@ def test_scales_that_cannot_be_drawn_are_rejected(sd):
         simulated_discrete_gaussian(generator(1), np.array([sd]))
 
 
+@pytest.mark.parametrize("tiny", [5e-324, 1e-310, 1e-160, 1e-8])
+def test_noise_of_next_to_no_scale_is_none_and_is_drawn_at_once(tiny):
+    """The least float above 0 too, whose square is 0: a loop that waits for a draw to be accepted ends."""
+    scales = np.array([tiny, 3.0, tiny])
+    for source in (SecureNoise(), SimulatedNoise(1)):
+        for draw in (source.discrete_laplace, source.discrete_gaussian):
+            assert draw(scales)[[0, 2]].tolist() == [0, 0]
+        assert source.block(np.array([3, 4]), np.array([0, 0]), scales[:1]).tolist() == [0, 0]
+        assert source.choose(np.array([1, 0]), np.array([1, 1]), np.array([0, 2]), scales[:1]).tolist() == [
+            [1]
+        ]
+
+
 @pytest.mark.parametrize("scale", [-1.0, np.inf, np.nan, 2.0**55 * (1 + 2.0**-52)])
-def test_a_rehearsal_refuses_what_a_release_refuses(scale):
-    for source in (SecureNoise(), RehearsedNoise()):
+def test_simulations_and_rehearsals_refuse_what_a_release_refuses(scale):
+    for source in (SecureNoise(), SimulatedNoise(1)):
         for draw in (source.discrete_laplace, source.discrete_gaussian):
             assert abs(int(draw(np.array([3.0]))[0])) < 1_000
             with pytest.raises(UsageError, match="out of range"):
