@@ -15,7 +15,6 @@ key: destroying the key erases it. Where nothing is public there is one account 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -61,8 +60,9 @@ def forget(
 ) -> Forgotten:
     """Forget the vehicles of ``identifiers``, spelt as any feed would, in every one of ``namespaces``.
 
-    Those of the files in the vault are looked at besides. Raises UsageError when there is no identifier or a
-    stream is running, StoreKeyError for another store's key, StoreBehindError for a vault from a backup.
+    Those of all files that were ever read are looked at besides. Raises UsageError when there is no
+    identifier, when nothing was ever read and when a stream is running, StoreKeyError for another store's
+    key, StoreBehindError for a vault from a backup.
     """
     wanted = normalise(identifiers).drop_null().unique()
     if not len(wanted):
@@ -75,8 +75,9 @@ def forget(
             door = curator.Curator(store, vault, Head.beside(key_file, vault.store_id))
             door.recover()
             door.check_not_behind()
+            _require_something_read(vault)
             _require_no_running_stream(vault)
-            spaces = sorted({*namespaces, *_namespaces_of(vault)})
+            spaces = sorted({*namespaces, *vault_fixes.namespaces(vault)})
             known = [_numbers_of(vault, key, name, spaces) for name in wanted.to_pylist()]
             vehicles = sorted({number for numbers in known for number in numbers})
         with rewritten(store, vehicles, lambda: curator.reached(BOUNDARIES[0])) as copy:
@@ -106,11 +107,9 @@ def _numbers_of(vault: Vault, key: VehicleKey, identifier: str, namespaces: Iter
     return vault_fixes.numbers_of(vault, pseudonyms)
 
 
-def _namespaces_of(vault: Vault) -> set[str]:
-    """Those that the files in the vault were read under."""
-    newest = vault_fixes.data_version(vault).ingest_id
-    facts = [json.loads(text) for _, text in vault_fixes.declarations(vault, newest)]
-    return {str(each.get("namespace", "")) for each in facts}
+def _require_something_read(vault: Vault) -> None:
+    if vault_fixes.data_version(vault).ingest_id == 0 and vault_ledger.last(vault) is None:
+        raise UsageError("the store is empty", expected="one that has read a file or begun a stream")
 
 
 def _require_no_running_stream(vault: Vault) -> None:

@@ -256,6 +256,12 @@ def declarations(vault: Vault, up_to_ingest: int) -> list[tuple[str, str]]:
     return [(str(source), str(declaration)) for source, declaration in rows]
 
 
+def namespaces(vault: Vault) -> set[str]:
+    """Return those that identifiers were ever read under: of files that were undone, too."""
+    rows = run(vault.connection, "SELECT DISTINCT coalesce(declaration ->> 'namespace', '') FROM ingests")
+    return {str(namespace) for (namespace,) in rows}
+
+
 @dataclass(frozen=True, slots=True)
 class FixCounts:
     """Counts for the curator's eyes: fixes and vehicles in the vault, and fixes with a derived speed."""

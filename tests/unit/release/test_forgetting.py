@@ -102,6 +102,23 @@ def test_a_release_after_it_is_charged_to_the_others_and_verified(released, smal
     assert sum(after.values()) > sum(spent.values())
 
 
+def test_where_nothing_is_public_no_pseudonym_stays(small_city, two_cities, tmp_path, plate):
+    """There is one account, which knows no vehicle; what follows from no record of a release still holds."""
+    city = small_city.City(tmp_path)
+    small_city.write_hidden(city.folder)
+    workspace = city.open()
+    workspace.ingest([city.days[1]])
+    release = workspace.release()
+    secret = pseudonym(city, plate)
+    assert secret in city.vault.read_bytes()
+    workspace.forget([plate])
+    assert secret not in city.vault.read_bytes()
+    passed = {each.name: each.passed for each in workspace.verify(release.id)}
+    assert not passed["the data is the version that was charged"]
+    assert passed["the published scales cost no vehicle more than it was charged"]
+    assert passed["anyone can recompute its numbers"]
+
+
 def test_a_vehicle_that_comes_back_has_the_account_that_it_had(released, small_city, plate):
     number, before = number_of(released, plate), small_city.spent(released)
     workspace = released.open()
@@ -156,11 +173,32 @@ def test_known_or_not_the_same_things_happen(released, small_city, plate, known)
         assert after["fixes"] == before["fixes"]
 
 
+def test_an_empty_store_knows_nobody(city):
+    workspace = city.open()
+    with pytest.raises(UsageError, match="the store is empty"):
+        workspace.forget(["KA 99 X 1"])
+    assert city.sql("SELECT count(*) FROM ledger") == [(0,)]
+
+
 def test_nobody_is_forgotten_by_an_empty_list(released):
     before = released.dump()
     with pytest.raises(UsageError, match="no vehicle is named"):
         released.open().forget(["", "  ", "n/a".replace("/", "")])
     assert released.dump() == before
+
+
+def test_a_pseudonym_of_a_file_that_was_undone_goes_too(city, plate):
+    """Also where its namespace stands in no configuration any more."""
+    text = city.open() and city.config.read_text(encoding="utf-8")
+    city.config.write_text(text.replace("[[source]]\n", '[[source]]\nnamespace = "tram"\n'), encoding="utf-8")
+    city.open().ingest([city.days[1]])
+    (secret,) = VehicleKey.load(city.key).pseudonyms([plate], "tram").to_pylist()
+    city.open().undo_ingest(city.days[1])
+    city.config.write_text(text, encoding="utf-8")
+    found = "SELECT count(*) FROM vehicles WHERE hmac = ?"
+    assert city.sql(found, [secret]) == [(1,)]
+    assert city.open().forget([plate]).vehicles == 1
+    assert city.sql(found, [secret]) == [(0,)]
 
 
 def test_another_key_forgets_nobody(released, plate, tmp_path):
