@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from trafficdp.audit import releases
 from trafficdp.audit.lower_bound import audit_draws
 from trafficdp.audit.neighbours import Neighbours, one_bin
 from trafficdp.audit.releases import CELLS, RECORDS, city, executed, many, surprise
@@ -19,6 +20,7 @@ from trafficdp.mechanisms.quantiles.calibrated import CalibratedQuantiles
 from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.conversion import pure_to_zcdp
 from trafficdp.privacy.loss import LossKind, PureDP
 from trafficdp.sensitive.values import Values
 
@@ -44,6 +46,19 @@ class Quieter(SimulatedNoise):
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
 def test_a_release_keeps_its_charge_and_a_quarter_of_its_noise_is_caught(release):
+    def found(noise):
+        arguments = {"draws": 20_000, "confidence": CERTAIN, "delta": release.delta}
+        return audit_draws(release.draws, release.pairs, noise, **arguments).epsilon
+
+    assert found(SimulatedNoise(3)) <= release.claim < found(Quieter(3))
+
+
+@pytest.mark.parametrize("loss", [PureDP.of(1), pure_to_zcdp(PureDP.of(1))], ids=["in epsilon", "in rho"])
+def test_a_declared_map_of_zones_keeps_its_charge_and_a_quarter_of_its_noise_is_caught(loss, monkeypatch):
+    monkeypatch.setattr(releases, "CELLS", (1, 2, 3))
+    release = releases._of_anyone("of zones", BOUND, loss, DELTA)
+    assert release.pairs[0].left.counts.cell.tolist() == [1, 2, 3]
+
     def found(noise):
         arguments = {"draws": 20_000, "confidence": CERTAIN, "delta": release.delta}
         return audit_draws(release.draws, release.pairs, noise, **arguments).epsilon

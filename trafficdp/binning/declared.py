@@ -2,7 +2,8 @@
 
 Which positions and instants a selection keeps.
 
-Every bin of a declared grid, whether any vehicle visited it or not: hexagons of the area x slots.
+Every bin of a declared grid, whether any vehicle visited it or not: hexagons or zones of the
+area x slots.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from trafficdp.binning.slots import slots_of
 from trafficdp.errors import UsageError
 from trafficdp.model.grid import HOURS_A_WEEK, Grid, Selection, zone_of
 from trafficdp.model.slot import SlotKind
+from trafficdp.model.zones import Zones
 
 
 def selected(
@@ -69,10 +71,11 @@ _SQUARE_DEGREE_KM2 = 12_400.0
 
 
 def declared_bins(grid: Grid) -> tuple[npt.NDArray[np.uint64], IntArray]:
-    """Return hexagon and slot of every bin of ``grid``, by hexagon, then slot, shape (G,) each.
+    """Return place and slot of every bin of ``grid``, by place, then slot, shape (G,) each.
 
-    From study area, period, slots and the grid's restrictions alone. Raises UsageError for a mosaic, where no
-    hexagon or no slot meets the restrictions, and for more than MOST_BINS.
+    From study area, period, slots and the grid's restrictions alone; of zones those that the area has a part
+    of. Raises UsageError for a mosaic, where no place or no slot meets the restrictions, and for more than
+    MOST_BINS.
     """
     # what is drawn around bins moves none
     return _bins(replace(grid, context=()))
@@ -83,15 +86,18 @@ def _bins(grid: Grid) -> tuple[npt.NDArray[np.uint64], IntArray]:
     if grid.mosaic is not None:
         raise UsageError("a grid whose bins are all listed has one resolution", got="several")
     slots, area = declared_slots(grid), _declared_area(grid)
-    likely = _largest_km2(area) / area_km2(grid.hexagon_resolution) * len(slots)
+    if grid.zones is None:
+        likely = _largest_km2(area) / area_km2(grid.hexagon_resolution) * len(slots)
+    else:
+        likely = float(len(grid.zones.shapes) * len(slots))
     if likely > MOST_BINS:
         raise UsageError(
-            "the study area has too many hexagons",
-            got=f"about {likely:,.0f} hexagons times slots",
+            f"the study area has too many {grid.noun}s",
+            got=f"about {likely:,.0f} {grid.noun}s times slots",
             expected=f"at most {MOST_BINS:,}",
             todo="choose a coarser resolution or a smaller study area",
         )
-    cells = cells_over(area, grid.hexagon_resolution)
+    cells = _declared_zones(area, grid.zones)[0] if grid.zones else cells_over(area, grid.hexagon_resolution)
     wanted = grid.selection.cells
     if wanted is not None and int(resolutions_of(np.array(wanted[:1], np.uint64))[0]) == grid.resolution:
         cells = np.intersect1d(cells, np.array(wanted, dtype=np.uint64))
@@ -105,6 +111,33 @@ def _bins(grid: Grid) -> tuple[npt.NDArray[np.uint64], IntArray]:
     for each in bins:
         each.setflags(write=False)
     return bins
+
+
+def _declared_zones(
+    area: BaseGeometry, zones: Zones
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.object_]]:
+    """Return the numbers, rising, of zones that ``area`` has a part of, and that part of each."""
+    shapes = np.array(zones.shapes, dtype=object)
+    near = np.sort(shapely.STRtree(shapes).query(area, predicate="intersects"))
+    parts = shapely.intersection(shapes[near], area)
+    # where both only touch nobody drives
+    some = shapely.area(parts) > 0
+    return near[some].astype(np.uint64) + np.uint64(1), parts[some]
+
+
+def zone_km2(grid: Grid) -> float | None:
+    """Return how large a declared zone of ``grid`` is on average, in the study area; None for hexagons."""
+    if grid.zones is None:
+        return None
+    _, parts = _declared_zones(_declared_area(grid), grid.zones)
+    narrow = np.cos(np.radians(shapely.get_y(shapely.centroid(parts))))
+    return float(np.mean(shapely.area(parts) * narrow) * _SQUARE_DEGREE_KM2) if len(parts) else None
+
+
+def share_in_zones(grid: Grid, zones: Zones) -> float:
+    """Return which share of the study area lies in declared ``zones``, as far as ``grid`` restricts them."""
+    _, parts = _declared_zones(_declared_area(grid), zones)
+    return min(float(shapely.area(parts).sum() / grid.area.geometry.area), 1.0)
 
 
 def _largest_km2(area: BaseGeometry) -> float:

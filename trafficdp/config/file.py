@@ -166,7 +166,6 @@ _OTHERS: Mapping[NeighbouringRelation, Mapping[tuple[str, ...], str]] = {
         ("map", "accounting"): _ONE_WAY,
         ("map", "resolutions"): "[map] resolution, the same for all: where hexagons are small would tell "
         "where vehicles drove",
-        ("map", "zones"): "[map] resolution, the size of the hexagons",
         ("stream",): "to be left out: ingest as files come, and release a map now and then",
     },
     NeighbouringRelation.REPLACE_USER_VALUES: {

@@ -181,13 +181,15 @@ class Wanted:
     """What is asked of a mechanism besides its loss.
 
     Where nothing about a vehicle is public, ``fleet`` is how many vehicles are expected, ``apart`` whether
-    slots are measured apart, ``counts`` what counts of vehicles and records are given, per cent.
+    slots are measured apart, ``counts`` what counts of vehicles and records are given, per cent, and
+    ``zone_km2`` how large a zone is on average (None: places are hexagons).
     """
 
     statistics: tuple[Statistic, ...]
     fleet: int
     apart: bool
     counts: int
+    zone_km2: float | None = None
 
 
 @dataclass(frozen=True)

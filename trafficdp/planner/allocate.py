@@ -132,7 +132,7 @@ def _in_one_piece(
 ) -> Allocation:
     """All statistics by the map ``name`` of WHOLE, which is given all of the loss."""
     statistics = tuple(each for each in Statistic if each in request.tolerance)
-    wanted = Wanted(statistics, request.fleet, request.apart, request.counts)
+    wanted = Wanted(statistics, request.fleet, request.apart, request.counts, request.zone_km2)
     calibrated = WHOLE[name].calibrate(request.facts(kept), request.loss, wanted)
     return _made(keep, kept, request, calibrated, reason)
 

@@ -38,7 +38,7 @@ class Request:
     ``allow_idealised`` lets a named mechanism without an exact sampler through; "auto" never takes one.
     ``answer``: to a question, not a map. Under the relation ADD_OR_REMOVE_USER ``fleet`` is how many vehicles
     are expected, as ``fleet_by`` says, ``apart`` whether slots are measured apart, ``counts`` what counts of
-    vehicles and records are given, per cent.
+    vehicles and records are given, per cent, and ``zone_km2`` how large a zone is on average.
     """
 
     loss: Loss
@@ -55,6 +55,7 @@ class Request:
     fleet_by: str = FLEET_DECLARED
     apart: bool = False
     counts: int = 0
+    zone_km2: float | None = None
     answer: bool = False
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from trafficdp.binning.declared import declared_bins
+from trafficdp.binning.declared import declared_bins, share_in_zones
 from trafficdp.config.settings import Config
 from trafficdp.context.read import check_context, read_context
 from trafficdp.errors import DataError, UsageError
@@ -135,14 +135,18 @@ HEXAGONS_OF_A_VEHICLE = 8
 def share_of_fleet(grid: Grid) -> float:
     """Return what share of a fleet is likely to be seen where and when the restrictions of ``grid`` leave.
 
-    1 - (1 - f)^HEXAGONS_OF_A_VEHICLE, f the share of hexagons and of hours of the week, as declared.
+    1 - (1 - f)^HEXAGONS_OF_A_VEHICLE, f the share of hexagons (of the study area that is in zones) and of
+    hours of the week, as declared.
     """
-    if grid.selection.everything:
+    if grid.selection.everything and grid.zones is None:
         return 1.0
     whole = replace(grid, selection=EVERYTHING, slot_kind=SlotKind.WHOLE_PERIOD)
     here = replace(whole, selection=replace(grid.selection, hours_of_week=None))
     hours = grid.selection.hours_of_week
-    left = len(declared_bins(here)[0]) / len(declared_bins(whole)[0])
+    if grid.zones is None:
+        left = len(declared_bins(here)[0]) / len(declared_bins(whole)[0])
+    else:
+        left = share_in_zones(here, grid.zones)
     left *= 1 if hours is None else len(hours) / HOURS_A_WEEK
     return float(1 - (1 - min(left, 1.0)) ** HEXAGONS_OF_A_VEHICLE)
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.cells import parents_of
+from trafficdp.binning.declared import zone_km2
 from trafficdp.binning.mosaic import lengthened
 from trafficdp.config.settings import Config
 from trafficdp.errors import UninformativeReleaseError, UsageError, positive
@@ -130,6 +131,7 @@ class Planning:
             request = request.with_proved_intervals()
         if not request.relation.hides_presence:
             return request
+        request = replace(request, zone_km2=zone_km2(self._config.grid))
         if self._config.map.fleet is None:
             known = fleet_released(self._curator)
             if known is None:
@@ -219,7 +221,7 @@ class Planning:
         if grid.area.hash != self._config.grid.area.hash:
             raise UsageError("the plan was made for another study area", todo="plan again, and save it")
         here = self._contributions(grid)
-        request = self._config.request(saved.loss)
+        request = self._request(saved.loss, question)
         allocation = saved.allocation(here.counts, request, partial(allocate_on, grid))
         remainders = self._left(here)
         able = affordable(allocation, remainders, _allocating(grid, here.counts, allocation.request))

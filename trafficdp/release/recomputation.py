@@ -25,9 +25,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+import shapely
 
 from trafficdp._durable import read_regular
 from trafficdp.binning.declared import declared_bins
+from trafficdp.context.zones import read_zones
 from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import Manifest, validate_manifest
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
@@ -47,10 +49,11 @@ from trafficdp.model import (
     SpeedUnit,
     Statistic,
     StudyArea,
+    Zones,
     as_json,
     parse_speed_unit,
 )
-from trafficdp.privacy.disclosure import MultiPolygon, Polygon, Selected
+from trafficdp.privacy.disclosure import CityZones, MultiPolygon, Polygon, Selected
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.release import statistic_columns
 
@@ -142,8 +145,12 @@ ROWS_AT_ONCE = 1 << 20
 """Rows of the published table that are compared together."""
 
 
-def verify_public(folder: Path) -> list[Check]:
-    """Return what anyone can check of the release in ``folder``. Raises VerificationError without files."""
+def verify_public(folder: Path, zones: Path | None = None) -> list[Check]:
+    """Return what anyone can check of the release in ``folder``. Raises VerificationError without files.
+
+    ``zones`` is the city's own file of zones, where the map has them: only it tells that none is left out.
+    Without it every zone that is listed must lie in the study area.
+    """
     if not (folder / MEASUREMENTS).is_file() or not (folder / MANIFEST).is_file():
         raise VerificationError(
             "these are not the files of a release that anyone can verify",
@@ -151,7 +158,7 @@ def verify_public(folder: Path) -> list[Check]:
             expected=f"{MANIFEST} and {MEASUREMENTS}: there where nothing about a vehicle is public",
             todo="verify it with its store: `trafficdp verify RELEASE`",
         )
-    return run_checks(_Published(folder).checks())
+    return run_checks(_Published(folder, zones).checks())
 
 
 def _area(shape: Polygon | MultiPolygon) -> StudyArea:
@@ -169,14 +176,15 @@ def _selection(stated: Selected | None) -> Selection:
 class _Published:
     """The files of one release."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, zones: Path | None) -> None:
         # absolute: pandas takes a relative name with a colon for an address
         self._folder = folder.absolute()
+        self._zones_file = zones
 
     def checks(self) -> NamedChecks:
         """Yield names and checks."""
         yield "every file is the one that the manifest lists", self._files
-        yield "hexagons and slots are all of the study area and period", self._bins
+        yield "hexagons, or the listed zones, and slots are all of the study area and period", self._bins
         yield "the noise costs what the manifest says", self._cost
         yield "what was asked about follows from the answers before", self._fed_back
         yield "every number follows from the measurements", self._numbers
@@ -214,7 +222,26 @@ class _Published:
             Period(date.fromisoformat(period.first), date.fromisoformat(period.last), period.time_zone),
             parts or DEFAULT_DAY_PARTS,
             selection=_selection(coverage.selection),
+            zones=None if coverage.zones is None else self._zones(coverage.zones),
         )
+
+    def _zones(self, stated: CityZones) -> Zones:
+        """The zones of the city's file, or those that the table lists: what it does not list has no shape."""
+        if self._zones_file is not None:
+            found = read_zones(self._zones_file, None)
+            if found.sha256 != stated.sha256:
+                raise VerificationError(
+                    "these are not the zones of the map", got=found.sha256, expected=stated.sha256
+                )
+            return found
+        table = self._cells.read(["h3", "geometry"])
+        number = table.column("h3").to_numpy().astype(np.int64)
+        if not len(number) or int(number.min()) < 1 or int(number.max()) > stated.zones:
+            raise VerificationError("not all of these are numbers of zones", expected=f"1 to {stated.zones}")
+        shapes = np.full(stated.zones, shapely.Polygon(), dtype=object)
+        shapes[number - 1] = shapely.from_wkb(table.column("geometry").to_numpy())
+        names = tuple(map(str, range(1, stated.zones + 1)))
+        return Zones(stated.file, stated.sha256, names, tuple(shapes))
 
     @cached_property
     def _bound(self) -> ContributionBound:

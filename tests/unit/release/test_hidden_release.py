@@ -161,7 +161,7 @@ def test_the_release_verifies_with_the_store_and_without(hidden, tmp_path):
         ("speed_mean_map_1", lambda values: values + 0.01, "asked about"),
         ("speed_variance_spread", lambda values: values * 3 + 2**30, "every number"),
         ("speed_mean_city_power", lambda values: values * 0 + 0.9, "asked about"),
-        ("h3", lambda values: values[::-1].to_numpy(), "hexagons and slots"),
+        ("h3", lambda values: values[::-1].to_numpy(), "hexagons, or the listed zones"),
     ],
 )
 def test_other_measurements_are_noticed_by_anyone(hidden, tmp_path, column, change, found):

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import shapely
 
 from trafficdp.errors import DataError, UsageError
 from trafficdp.model import (
@@ -17,6 +18,7 @@ from trafficdp.model import (
     SlotKind,
     Statistic,
     StudyArea,
+    Zones,
 )
 from trafficdp.release import holdings
 
@@ -78,6 +80,13 @@ def test_half_of_the_hours_of_a_week_see_nearly_a_whole_fleet():
     part = replace(whole, selection=Selection(hours_of_week=tuple(range(84))))
     assert holdings.share_of_fleet(part) == pytest.approx(1 - 0.5**8)
     assert holdings.share_of_fleet(whole) == 1
+    # a tenth of the area is in a zone; one that lies beside it is none of it
+    shapes = shapely.box(16, 48, 16.02, 48.2), shapely.box(16.3, 48, 16.4, 48.2)
+    zones = Zones("districts.gpkg", "0" * 64, ("West", "Beside"), shapes)
+    zoned = replace(whole, resolution=None, zones=zones)
+    assert holdings.share_of_fleet(zoned) == pytest.approx(1 - 0.9**8)
+    part = replace(zoned, selection=Selection(hours_of_week=tuple(range(84))))
+    assert holdings.share_of_fleet(part) == pytest.approx(1 - 0.95**8)
 
 
 def test_a_plan_pins_no_study_area_and_wants_that_of_the_first_file(monkeypatch):

@@ -39,6 +39,7 @@ class Asked:
     relation: NeighbouringRelation = NeighbouringRelation.ADD_OR_REMOVE_USER
     fleet: int = 256
     fleet_by: str = "as declared"
+    zone_km2: float | None = None
     loss: PureDP = ONE
     min_vehicles: int = 5
     kind: LossKind = LossKind.PURE

@@ -135,13 +135,6 @@ def test_a_plan_that_is_refused_offers_no_coarser_hexagons(opened, few_runs):
     assert {option.grid.zones.file for option in options} == {"districts.gpkg"}
 
 
-def hiding(text):
-    for public in ("min_vehicles = .*", "accounting = .*"):
-        text = re.sub(public, "", text)
-    text = text.replace("epsilon_per_vehicle", "epsilon").replace("replace_user_values", "add_or_remove_user")
-    return text
-
-
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -149,7 +142,6 @@ def hiding(text):
         ({"zones": 'zones = "districts.gpkg"\nresolution = 7'}, r"\[map\] resolution is not valid.*left out"),
         ({"zones": 'zones = { file = "districts.gpkg", name = "title" }'}, "has no column title"),
         ({"zones": ""}, r"\[map\] resolution is missing.*or zones, a file of districts"),
-        ({"edit": hiding}, r"\[map\] zones is not valid.*replace_user_values\" with it, or to be left out"),
     ],
 )
 def test_what_a_configuration_may_not_say_of_zones(changes, says, city):

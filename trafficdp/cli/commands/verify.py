@@ -23,6 +23,13 @@ def verify(
             help="Recompute the numbers from the published files alone: <release> may be their folder.",
         ),
     ] = False,
+    zones: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="<file>",
+            help="With --public, of a map of zones: the city's file, to see that none is missing.",
+        ),
+    ] = None,
 ) -> None:
     """Recompute every vehicle's loss, every hash and the ledger entry; fail on any difference."""
     from trafficdp.workspace import open_workspace
@@ -30,7 +37,7 @@ def verify(
     settings: Settings = context.obj
     with settings.output.spinner("verifying"):
         checks = (
-            verify_public(_folder(settings, release))
+            verify_public(_folder(settings, release), zones)
             if public
             else open_workspace(**settings.opening()).verify(release)
         )

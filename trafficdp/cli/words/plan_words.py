@@ -232,15 +232,18 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
 def _show_fleets(output: Output, result: Plan) -> None:
     allocation, unit = result.allocation, result.unit
     request, skill = allocation.request, allocation.skill[Statistic.MEAN]
+    hexagons = "hexagons" if result.grid.zones is None else "hexagons as large as the average zone"
     output.say(
         f"Nothing in the store was looked at: these are errors that {request.fleet:,} vehicles "
-        f"({request.fleet_by}) lead to in simulated cities as large as this one, in hexagons that 5 of them "
-        "visit. Intervals follow from what is drawn."
+        f"({request.fleet_by}) lead to in simulated cities as large as this one, in {hexagons} that 5 of "
+        "them visit. Intervals follow from what is drawn."
     )
-    places = f"{allocation.counts.bins} {result.grid.noun}s of the study area"
+    bins, says = allocation.counts.bins, skill.expected_numbers
+    places = f"{bins} {result.grid.noun}s of the study area are expected to have a number"
     output.say(
-        f"About {skill.expected_numbers} of the {places} are expected to have a number; of the others "
-        "nothing is known, and they are marked."
+        f"About {says} of the {places}; of the others nothing is known, and they are marked."
+        if says < bins
+        else f"All {places}."
     )
     output.say(f"The mean: {skill.in_words()}.")
     output.table(
@@ -259,8 +262,8 @@ def _show_fleets(output: Output, result: Plan) -> None:
     )
     for name, error in allocation.count_errors.items():
         output.say(
-            f"Noise puts numbers of {name} off by about {error:.2g} a hexagon; they take {request.counts} % "
-            "of the loss."
+            f"Noise puts numbers of {name} off by about {error:.2g} a {result.grid.noun}; they take "
+            f"{request.counts} % of the loss."
         )
 
 

@@ -65,14 +65,16 @@ VARIANCE_ERROR = 0.4
 class CalibratedHidden(CalibratedWhole):
     """Partial pooling (``hidden_design``, ``hidden_map``) of all bins, for ``pico`` 10^-12 of ``loss_kind``.
 
-    ``apart``: slots are measured apart; without it the grid has one slot. ``counts``
-    is what numbers of vehicles and of records have of the total, per cent. ``fleet`` is how many vehicles are
-    expected: what is told before anything is asked rests on it, nothing that is asked or published does.
+    ``apart``: slots are measured apart; without it the grid has one slot. ``counts`` is what numbers of
+    vehicles and of records have of the total, per cent. ``fleet`` is how many vehicles are expected,
+    ``zone_km2`` how large a zone is on average (None: places are hexagons): what is told before anything is
+    asked rests on both, nothing that is asked or published does.
     """
 
     apart: bool = False
     counts: int = 0
     fleet: int = field(default=DEFAULT_FLEET, compare=False)
+    zone_km2: float | None = field(default=None, compare=False)
 
     kind: ClassVar[str] = HIDDEN_POOLED
     relation: ClassVar[NeighbouringRelation] = RELATION
@@ -100,7 +102,9 @@ class CalibratedHidden(CalibratedWhole):
     def calibrate(cls, facts: PublicFacts, loss: Loss, wanted: Wanted) -> Self:
         """Return the map of all that is ``wanted`` at all that can be charged of ``loss``."""
         found = super().calibrate(facts, loss, wanted)
-        return replace(found, apart=wanted.apart, counts=wanted.counts, fleet=wanted.fleet)
+        return replace(
+            found, apart=wanted.apart, counts=wanted.counts, fleet=wanted.fleet, zone_km2=wanted.zone_km2
+        )
 
     @cached_property
     def design(self) -> HiddenDesign:
@@ -176,7 +180,7 @@ class CalibratedHidden(CalibratedWhole):
         slots = len(counts.slots) if self.apart else 1
         # the shares of variance and counts are fixed: what is left is that of a smaller loss
         means = sum(design.parts[: 2 + design.rounds])
-        place = Place.of(counts.cells, slots)
+        place = Place.of(counts.cells, slots, self.zone_km2)
         found = reference_skill(place, bound, self.loss_kind, means, self.pico, fleet or self.fleet)
         # the reference city is as large as this one to a fifth; in one beyond its range there are no more
         size = np.clip(design.size / place.places, 1 / MOST_RESIZED, MOST_RESIZED)

@@ -20,7 +20,7 @@ answers (``hidden_map``) is free. *Proof.* ``measurement.sets`` and ``measuremen
    likely, less 1, cut to -1..1: one number a vehicle.
 4. *Counts,* if asked for (``hidden_map.counted``): how long vehicles' vectors are, then these.
 
-A place is a hexagon, over all slots together, or, ``apart``, a hexagon in one slot.
+A place is a hexagon or a zone, over all slots together, or, ``apart``, in one slot.
 C and p grow with the fleet that the first answer tells of (``hidden_map.city_of``). Shares are 5, 16 and
 79 %, in pure epsilon 8, 26 and 66 %; before that a variance takes 20 %, and before that counts what they are
 given. Six rounds in rho; one in pure epsilon, where J of them cost sqrt(J) more noise. Constants, in units of
@@ -100,9 +100,13 @@ class HiddenDesign(Asking):
 
     @cached_property
     def family(self) -> IntArray:
-        """The number of the H3 parent of each place, in its slot, shape (H,); of resolution 0, of its own."""
-        coarser = max(int(resolutions_of(self.places).min()) - 1, 0)
-        _, parent = np.unique(parents_of(self.places, coarser), return_inverse=True)
+        """The number of the H3 parent of each place, in its slot, shape (H,).
+
+        Zones and hexagons of resolution 0 are under no parent, and each is alone.
+        """
+        finest = int(resolutions_of(self.places).min())
+        above = parents_of(self.places, finest - 1) if finest else self.places
+        _, parent = np.unique(above, return_inverse=True)
         slots = max(1, len(self.apart))
         return (parent.astype(np.int64)[:, None] * slots + np.arange(slots)).ravel()
 

@@ -14,8 +14,8 @@ such that sum W+ mu = c sum W+ over the same places, but for that cut; mu = c wh
 **Map.** With V = G W+, y and k the means of the answers Y_i and maps K_i so far, weighed by 1/s_i^2, s_i the
 noise of round i, and s the noise of y, the answers say o = y + V (k - mu), about V (theta - mu). Places are
 N(mu, tau^2), tau = U/12 (in pure epsilon U/10), and alike under one H3 parent: theta = mu + a + e, a of
-variance 0.3 tau^2, one for all places of the parent (in the same slot), e of the rest. K_1 is mu; the next
-round asks about the posterior mean of theta, cut to 0..U; the last one is the map. With
+variance 0.3 tau^2, one for all places of the parent (in the same slot; zones are alone), e of the rest. K_1
+is mu; the next round asks about the posterior mean of theta, cut to 0..U; the last one is the map. With
 D = 0.7 tau^2 V^2 + s^2 the mean of a is (sum V o / D) / (1/(0.3 tau^2) + sum V^2 / D), over its places, that
 of e is 0.7 tau^2 V (o - V a) / D. In pure epsilon, with one round, parents help nothing, and the weight is
 integrated out instead (``_refined``).

@@ -53,10 +53,18 @@ class Place:
         return self.side**2 / area_km2(self.resolution) * self.slots
 
     @classmethod
-    def of(cls, cell: npt.NDArray[np.uint64], slots: int = 1) -> Place:
-        """Return that of the declared hexagons ``cell`` (H,), each once, and of so many slots of each."""
-        resolution = int(resolutions_of(cell[:1])[0])
-        side = float(np.sqrt(area_km2(resolution) * len(cell)))
+    def of(cls, cell: npt.NDArray[np.uint64], slots: int = 1, zone_km2: float | None = None) -> Place:
+        """Return that of the declared places ``cell`` (H,), each once, and of so many slots of each.
+
+        Zones, which have ``zone_km2`` each on average, are taken for the hexagons that are most nearly so
+        large.
+        """
+        if zone_km2 is None:
+            resolution, one = int(resolutions_of(cell[:1])[0]), 0.0
+        else:
+            sizes = np.log([area_km2(each) for each in range(16)])
+            resolution, one = int(np.argmin(np.abs(sizes - np.log(zone_km2)))), zone_km2
+        side = float(np.sqrt((one or area_km2(resolution)) * len(cell)))
         # the like of it to a fifth: a table of few cities serves many maps
         rounded = 1.2 ** round(float(np.log(side) / np.log(1.2)))
         return cls(resolution, float(np.clip(rounded, *RANGES["extent_km"])), min(slots, 24))
