@@ -78,7 +78,7 @@ def test_a_warning_goes_to_standard_error_unless_quiet(empty, command, feed):
     for flags in ((), ("--json",)):
         warned = command(*flags, "ingest", "--dry-run", few)
         assert warned.code == 0
-        assert warned.err == "few.csv: only 3 pairs of records to check the unit m/s\n"
+        assert warned.err.startswith("few.csv: too few consecutive records to check whether")
     assert command("--quiet", "ingest", "--dry-run", few).err == ""
 
 
