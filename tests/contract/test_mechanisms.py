@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 import trafficdp.mechanisms as room
+from trafficdp.audit.lower_bound import Told
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Metered
+from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores
 from trafficdp.mechanisms.protocol import claims_of, event_of, unenforced
 from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named, mechanisms_of
 from trafficdp.mechanisms.simulated.accuracy import repeated
@@ -233,6 +235,71 @@ def test_estimates_lie_in_the_range_of_the_statistic(mechanism, statistic, city)
             found = mechanism.estimate(city, statistic, given, SimulatedNoise(seed))
             assert found.shape == (city.counts.bins,)
             assert np.all((found >= 0) & (found <= statistic.largest(UPPER)))
+
+
+class Heard(Told):
+    """Noise that tells its laws; with what was ``said``, the same answers again."""
+
+    def __init__(self, said=()):
+        super().__init__(SimulatedNoise(4), 1, said)
+        self.laws, self.idealised = [], False
+
+    def laplace(self, sums, scale):
+        self.laws.append(("laplace", scale))
+        return super().laplace(sums, scale)
+
+    def gaussian(self, sums, sd):
+        self.laws.append(("gaussian", sd))
+        return super().gaussian(sums, sd)
+
+    def choose(self, cost, weight, start, scale, runs=1):
+        self.laws.append(("choose", scale))
+        return super().choose(cost, weight, start, scale, runs)
+
+    def pay_claimed(self, noise):
+        self.idealised = True
+
+    def uniform_below(self, count):
+        if self.idealised:
+            return SimulatedNoise(9).uniform_below(count)
+        return super().uniform_below(count)
+
+
+def of_many_vehicles(counts_of, bound_of, seed):
+    """Bins of 3, 7, 45 and 130 vehicles with 60 records each, so that every mechanism takes every branch."""
+    counts = counts_of([[60 * (user < users) for user in range(130)] for users in (3, 7, 45, 130)])
+    return samples_of(counts, bound_of(UPPER, "1/4"), seed)
+
+
+@every_case
+def test_what_is_published_and_asked_next_follows_from_what_was_measured_alone(
+    mechanism, statistic, counts_of, bound_of
+):
+    """The same answers give the same estimates on other speeds, and ask for noise of the same laws.
+
+    So no end of an interval, centre or median is an exact one, however many vehicles there are.
+    """
+    one, other = (of_many_vehicles(counts_of, bound_of, seed) for seed in (5, 6))
+    other = replace(other, value=other.value // 3 + 5)
+    loss = np.full(4, 2.0) if mechanism.kind is LossKind.PURE else np.array(0.3)
+    first = Heard()
+    expected = mechanism.estimate(one, statistic, loss, first)
+    again = Heard(first.said)
+    found = mechanism.estimate(other, statistic, loss, again)
+    steps, apart = mechanism.steps(one.counts, one.bound, statistic, loss), np.zeros(4, dtype=bool)
+    for step in steps:
+        if isinstance(step, ClaimedNoise):
+            # noise in proportion to what floats say of speeds: tried by tests of its own (``test_huber.py``)
+            apart[one.counts.bin_index[step.loss_per_entry > 0]] = True
+    assert not apart.all()
+    np.testing.assert_array_equal(found[~apart], expected[~apart])
+    assert len(first.laws) == len(again.laws) > 0
+    for (kind, scale), (other_kind, other_scale) in zip(first.laws, again.laws, strict=True):
+        assert kind == other_kind
+        np.testing.assert_array_equal(scale, other_scale)
+    # what can choose does so here
+    if any(isinstance(step, ClaimedScores) for step in steps):
+        assert any((scale > 0).all() for kind, scale in first.laws if kind == "choose")
 
 
 @every_case

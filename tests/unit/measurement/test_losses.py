@@ -221,6 +221,24 @@ def test_a_private_quantile_is_drawn_by_its_law(values):
     assert np.all(np.abs(found - expected) < 6.5 * np.sqrt(expected))
 
 
+@pytest.mark.parametrize("users", [3, 6, 41, 400])
+def test_a_private_quantile_is_drawn_by_its_law_however_many_vehicles_there_are(users):
+    """Never the exact one where there are many: how many vehicles it misses follows the same law."""
+    many, high, scale = 4_000, 60, max(2.0, users / 9)
+    values = np.random.default_rng(users).integers(0, high // 2, users)
+    places = Support(np.tile(np.arange(users), many), np.repeat(np.arange(many), users), users, many)
+    rank, above = users // 2, users - users // 2
+    drawn = SimulatedNoise(3).select(quantiles(places, high, rank, above, scale), np.tile(values, many))
+    cost = np.array([missed(values.tolist(), t, rank, above) for t in range(high + 1)])
+    law = np.exp(-cost / scale) / np.exp(-cost / scale).sum()
+    # exact ones cost nothing: how often these are drawn, and the mean of all costs
+    for kind in (cost == 0).astype(float), cost.astype(float), np.arange(high + 1.0):
+        mean = float(law @ kind)
+        sd = np.sqrt((law @ kind**2 - mean**2) / many)
+        assert sd > 0
+        assert abs(kind[drawn].mean() - mean) < 7 * sd
+
+
 def test_without_noise_a_quantile_is_the_one_of_the_numbers_however_many_are_alike():
     for values in itertools.product(range(4), repeat=3):
         found = SimulatedNoise(0).select(quantiles(THREE, 3, 1, 2, 0.0), numbers(*values))

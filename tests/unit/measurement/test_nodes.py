@@ -76,6 +76,40 @@ def test_prices_are_those_of_the_tree(arity, heights):
     np.testing.assert_array_equal(longer, signed_nodes_touched(position, arity, heights + 2))
 
 
+@pytest.mark.parametrize(("arity", "heights"), [(3, 3), (5, 2), (9, 2)])
+def test_an_element_pays_for_every_node_that_a_published_sum_may_need_and_holds_it(arity, heights):
+    """By brute force: all nodes that the sums of a full stream need, and which elements lie in each."""
+    half, length = (arity - 1) // 2, (arity**heights - 1) // 2
+    used = set()
+    for q in range(1, length + 1):
+        for height in range(heights):
+            above = (q + half) // arity
+            used |= {(height, node) for node in range(*sorted((q, arity * above)))}
+            q = above
+    held = [
+        sum(node * arity**height < element <= (node + 1) * arity**height for height, node in used)
+        for element in range(1, length + 1)
+    ]
+    bank, touches = SignedCounterBank(1, 1, arity, heights, np.full(1, 4.0)), np.zeros(1, dtype=np.int64)
+    one = np.zeros(1, dtype=np.int64)
+    of = Moments(Support(one, one, 1, 1), np.array([2]), 3, np.array([False]))
+    for records in held:
+        more = bank.append(one, of, np.zeros((2, 1)), touches, PureDP.of(10**5))
+        # two records: twice the touches
+        assert (more - touches).tolist() == [2 * records]
+        touches = more
+    assert max(held) == heights
+    # and no less is enough: the next element after so many touches is refused, at the charge of these
+    again = SignedCounterBank(1, 1, arity, heights, np.full(1, 4.0))
+    exact = PureDP(-(-int(touches[0]) * 3 * 10**12 // 4))
+    spent = np.zeros(1, dtype=np.int64)
+    for _ in held[:-1]:
+        spent = again.append(one, of, np.zeros((2, 1)), spent, exact)
+    with pytest.raises(AllocationError):
+        again.append(one, of, np.zeros((2, 1)), spent, PureDP(exact.pico - 1))
+    again.append(one, of, np.zeros((2, 1)), spent, exact)
+
+
 def test_batches_streams_and_restarts_do_not_change_a_sum():
     random = np.random.default_rng(4)
     bank = SignedCounterBank(5, 2, 9, 3, np.array(4.0))

@@ -130,6 +130,49 @@ def test_a_disclosure_that_no_manifest_takes_is_refused_before_the_charge(filled
     assert workspace.releases() == []
 
 
+# second lines: what holds though a check before it is missing
+
+
+def test_the_door_itself_refuses_what_the_budget_does_not_allow(filled, small_city, monkeypatch):
+    """Whoever asks it, and whatever was checked before: a second charge of 8 where 15 are allowed."""
+    ask = curator.Curator.release
+
+    def twice(self, *given, **named):
+        ask(self, *given, **named)
+        return ask(self, *given, **named)
+
+    monkeypatch.setattr(curator.Curator, "release", twice)
+    with pytest.raises(InsufficientBudgetError):
+        filled.open(budget=15).release(again=True, force=True)
+    assert max(small_city.spent(filled).values()) == 8 * PICO
+    assert len(small_city.charges(filled)) == 1
+
+
+@pytest.mark.parametrize("accounting", ["equal", "blocks"])
+def test_nothing_is_measured_twice_for_one_charge(filled, small_city, monkeypatch, accounting):
+    """The meter stops at the charge, in the rehearsal before it and in the draw behind it."""
+    carry_out = curator.carry_out
+
+    def twice(*given):
+        carry_out(*given)
+        return carry_out(*given)
+
+    words = "cost a vehicle more than it was charged"
+    workspace, before = filled.open(accounting=accounting), filled.dump()
+    with monkeypatch.context() as patch:
+        patch.setattr(curator, "carry_out", twice)
+        with pytest.raises(AllocationError, match=words):
+            workspace.release(again=True, force=True)
+        assert filled.dump() == before
+        patch.setattr(curator.Curator, "_rehearse", lambda *_: None)
+        with pytest.raises(AllocationError, match=words):
+            workspace.release(again=True, force=True)
+    assert filled.sql("SELECT count(*) FROM release_pieces WHERE part = 'measured'") == [(0,)]
+    # what was charged is drawn once, by the next command
+    assert [each.id for each in workspace.releases()] == ["r0001"]
+    assert len(small_city.charges(filled)) == 1
+
+
 # the ledger and its witnesses
 
 

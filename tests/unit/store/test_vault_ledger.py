@@ -1,11 +1,14 @@
 """The ledger in the vault: chained, and each vehicle's account pinned by it."""
 
+import re
+import shutil
 from contextlib import suppress
 
 import numpy as np
 import pytest
 
 from trafficdp.errors import StoreBehindError, StoreDamagedError
+from trafficdp.noise.token import new_token
 from trafficdp.store import vault_ledger
 from trafficdp.store.head import Head
 from trafficdp.store.vault import Vault
@@ -89,3 +92,25 @@ def test_nothing_is_spent_in_a_new_store(filled):
         assert vault_ledger.totals(vault) == vault_ledger.Totals(0, 0)
         assert vault_ledger.last(vault) is None
         vault_ledger.check_accounts(vault, [])
+
+
+def test_every_entry_has_random_bits_of_its_own(released, small_city, tmp_path):
+    """Published hashes of entries tell no guess from another: nobody knows 256 bits of what they are of."""
+    other = small_city.at(shutil.copytree(released.folder, tmp_path / "other"))
+    for city in (released, other):
+        city.open().withdraw("r0001")
+    # but for these bits the last entries of both stores could say the same
+    entries = [entry for city in (released, other) for entry in small_city.ledger_entries(city)[-1:]]
+    entries += small_city.ledger_entries(released)[:-1]
+    nonces = [entry["nonce"] for entry in entries]
+    assert len({*nonces}) == len(nonces) == 4
+    assert all(re.fullmatch("[0-9a-f]{64}", each) for each in nonces)
+
+
+def test_tokens_are_made_of_fair_bits():
+    bits = np.unpackbits(np.frombuffer(bytes.fromhex("".join(new_token() for _ in range(400))), np.uint8))
+    # of 400 fair coins each of 256 bits is within 7 standard deviations, and so is every pair of tokens
+    table = bits.reshape(400, 256).astype(np.int64)
+    assert np.abs(table.sum(axis=0) - 200).max() < 7 * 10
+    apart = (table[1:] != table[:-1]).sum(axis=1)
+    assert np.abs(apart - 128).max() < 7 * 8

@@ -158,6 +158,27 @@ def test_an_account_that_is_used_up_takes_nothing_more():
     assert fates(subject) == {"accepted": 3, "no_account": 3}
 
 
+@pytest.mark.parametrize("cuts", [(), range(1, 11)])
+def test_records_of_steps_that_are_open_take_room_of_every_limit(cuts):
+    """What an account or a cap has left is less what waits in the window, however many batches brought it.
+
+    And a vehicle is charged as soon as a record of it waits there, not only when its step is over.
+    """
+    rows = [[1, 0.1 * i, 7 + i % 2, 0, 3] for i in range(11)]
+    subject = stream(records=2, cap=0)
+    most = subject.allowance.touches // subject.allowance.heights
+    feed(subject, batch(rows), cuts=cuts)
+    assert fates(subject) == {"accepted": most, "no_account": 11 - most}
+    assert subject.charge().tolist() == [1]
+    capped = stream(cap=2)
+    feed(capped, batch(rows), cuts=cuts)
+    assert fates(capped) == {"accepted": 2, "over_cap": 9}
+    for each in (subject, capped):
+        assert int(each.touches.sum()) == 0
+        feed(each, batch(rows[:0]), finish=True)
+        assert 0 < int(each.touches.max()) <= each.allowance.touches
+
+
 @pytest.mark.parametrize("steps", [1, 5, 8, 30])
 def test_no_account_passes_the_allowance_and_the_sure_fixes_are_taken(steps):
     records = 6
