@@ -42,8 +42,6 @@ def asked_of(accounting, statistics):
     """The statistics that ``accounting`` may be asked to release: mean and variance, or means alone."""
     if accounting == "blocks" and not in_blocks(statistics):
         return sorted(BOTH)
-    if accounting == "consistent":
-        return sorted({*statistics} - {Statistic.VARIANCE}) or [Statistic.MEAN]
     return statistics
 
 
@@ -86,7 +84,7 @@ def test_the_charge_never_exceeds_the_request(counts_of, bound_of, table, epsilo
     table=tables,
     epsilon=epsilons,
     statistics=sets,
-    accounting=st.sampled_from(["exact", "equal", "blocks", "clip_user", "consistent", "best"]),
+    accounting=st.sampled_from(["exact", "equal", "blocks", "clip_user", "best"]),
 )
 def test_sharp_accountings_use_nearly_all_of_the_request(
     counts_of, bound_of, table, epsilon, statistics, accounting

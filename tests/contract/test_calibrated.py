@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.accountings import NAMED, all_accountings
+from trafficdp.mechanisms.accountings import all_accountings
 from trafficdp.mechanisms.blocks.calibrated import BlockAccounting
+from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
 from trafficdp.mechanisms.laplace.accountings import LaplaceAccounting
 from trafficdp.mechanisms.protocol import Accounting, Calibrated, PublicFacts, Wanted
 from trafficdp.mechanisms.registry import (
@@ -32,7 +33,6 @@ LOSS = PureDP.of(4)
 MORE = {
     "laplace": ((MEAN, VARIANCE, VEHICLE_MEAN), (VARIANCE,)),
     "blocks": ((MEAN,), (MEAN, VARIANCE)),
-    "consistent": ((MEAN,), (VEHICLE_MEAN,)),
     "suppressed": ((MEAN,), (MEAN, VARIANCE)),
     "mechanism": ((MEAN,),),
     **{name: (each.estimable[:1], each.estimable) for name, each in WHOLE.items()},
@@ -99,7 +99,7 @@ def test_all_are_calibrated_on_public_facts_and_a_loss():
 
 
 def test_accountings_are_made_of_public_facts_and_take_nothing_public_again():
-    for maker in (Accounting, LaplaceAccounting, BlockAccounting, *NAMED.values()):
+    for maker in (Accounting, LaplaceAccounting, BlockAccounting, SuppressionAccounting):
         assert [each[0] for each in signature(maker, "calibrate")] == ["loss"], maker
         for name in methods_of(Accounting):
             assert not {each[0] for each in signature(maker, name)} & {"counts", "bound", "facts"}, name

@@ -276,35 +276,6 @@ def test_the_verdicts_of_the_guide_are_those_on_austin(austin, pages):
 @pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.xdist_group("readme")
-def test_the_figures_of_hexagons_to_be_averaged_are_those_of_austin(austin, pages):
-    said = {}
-    for resolution in (6, 7):
-        city = austin.city.with_map(resolution=resolution)
-        plain, found = (
-            city.with_map(accounting=accounting).plan(suggestions=False).allocation
-            for accounting in ("blocks", "consistent")
-        )
-        measured = found.chosen.measured
-        less = sorted(f"{100 * (1 - gain):.0f}" for gain in measured.gain)
-        medians = [f"{np.median(each.event.loss_per_user) / 1e12:.2f}" for each in (found, plain)]
-        said[resolution] = (measured.parents.number, measured.families, less[0], less[-1], *medians)
-        assert found.loss == plain.loss
-        assert f"{100 * (measured.growth - 1):.0f}" == {6: "0", 7: "3"}[resolution]
-    text = pages.told("which-map")
-    few, fine = said[6], said[7]
-    assert (
-        f"{few[0]} of {few[1]} at resolution 6, averages over them {few[2]} and {few[3]} % less noisy" in text
-    )
-    assert (
-        f"{fine[0]} of {fine[1]} at resolution 7, where averages are {fine[2]} to {fine[3]} % less noisy and "
-        "the other numbers 3 % noisier" in text
-    )
-    assert f"loses {few[4]} instead of {few[5]} at resolution 6, {fine[4]} instead of {fine[5]}" in text
-
-
-@pytest.mark.slow
-@pytest.mark.real
-@pytest.mark.xdist_group("readme")
 def test_every_other_number_of_which_epsilon_is_recomputed(austin, pages):
     whole = pages.section(pages.README, "How the loss is added up") + pages.guide("choosing-epsilon")
     prose = "\n".join(line for line in whole.splitlines() if not line.startswith("|"))

@@ -90,7 +90,7 @@ def _request(
     accounting: str = "best",
     mechanism: Mapping[Statistic, str] = MappingProxyType({}),
 ) -> Request:
-    tolerance = {MEAN: 1.0} if accounting == "consistent" else {MEAN: 1.0, VARIANCE: float(bound.upper)}
+    tolerance = {MEAN: 1.0, VARIANCE: float(bound.upper)}
     return Request(loss, bound, tolerance, 1, 0.95, accounting, mechanism)
 
 

@@ -56,15 +56,13 @@ HIDDEN_POOLED = "hidden_pooling"
 """The one map where nothing about a vehicle is public."""
 BY_RANK = "vehicle_quantiles"
 """Quantiles over vehicles, for answers alone."""
-CLIP_USER, CONSISTENT = "clip_user", "consistent"
+CLIP_USER = "clip_user"
 ACCOUNTINGS = ("basic", "grid_count", "exact", "equal", "blocks")
-BY_NAME = (*ACCOUNTINGS, CLIP_USER, CONSISTENT)
-"""What may be asked for by name; clip_user is never the best where a map says something, and consistent is
-for averages over larger hexagons."""
+BY_NAME = (*ACCOUNTINGS, CLIP_USER)
+"""What may be asked for by name; clip_user is never the best where a map says something."""
 OTHER_NOISE = {
     "blocks": "block noise",
     CLIP_USER: "vehicles left out of bins, noise for the rest",
-    CONSISTENT: "block noise, numbers made consistent with those of larger hexagons",
 }
 """Accountings whose noise is no plain Laplace noise."""
 FloatArray = npt.NDArray[np.float64]

@@ -38,8 +38,8 @@ USELESS = 0.125
 class Drawn:
     """One statistic as it was drawn, and what counts say of it: arrays of shape (G,), in its unit.
 
-    ``half_width`` reaches from ``centre`` (None: from ``value``) over noise and bias; ``expected_error`` is 0
-    exactly where the number can only be one. ``noise`` holds the columns that are published with it.
+    ``half_width`` reaches from ``value`` over noise and bias; ``expected_error`` is 0 exactly where the
+    number can only be one. ``noise`` holds the columns that are published with it.
     """
 
     value: FloatArray
@@ -47,7 +47,6 @@ class Drawn:
     noise_scale: FloatArray
     expected_error: FloatArray
     noise: Mapping[str, npt.NDArray[Any]]
-    centre: FloatArray | None = None
 
 
 def clamped(
@@ -151,7 +150,7 @@ def estimate(
     """Return the published estimate; ``mean`` is that of the mean, where a variance has one beside it."""
     upper = float(bound.upper)
     value = clamped(statistic, drawn.value, upper, None if mean is None else mean.value)
-    centre = clamped(statistic, drawn.value if drawn.centre is None else drawn.centre, upper)
+    centre = clamped(statistic, drawn.value, upper)
     low, high = interval(statistic, value, centre - drawn.half_width, centre + drawn.half_width, upper)
     return Estimate(
         statistic=statistic,

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
 from trafficdp.mechanisms.clip_user.calibrated import CalibratedSuppression
-from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden
@@ -53,7 +52,6 @@ class Kind(Protocol):
 
 KINDS: dict[str, Kind] = {
     "blocks": CalibratedBlocks,
-    "consistent": CalibratedConsistent,
     "laplace": CalibratedLaplace,
     "suppressed": CalibratedSuppression,
     "mechanism": CalibratedSeparately,

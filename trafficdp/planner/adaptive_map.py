@@ -30,7 +30,7 @@ FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5)
 FACTORS_OF_LARGE = (1.0, 2.0)
 LARGE = 2_000_000
 """Pairs (finest bin, vehicle) beyond which only a few are tried: a partition then takes seconds."""
-ACCOUNTINGS = ("best", "equal", "blocks", "consistent")
+ACCOUNTINGS = ("best", "equal", "blocks")
 """Accountings whose noise is as even over bins as an adaptive map needs."""
 
 

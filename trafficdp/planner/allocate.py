@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.accountings import Explained, all_accountings
+from trafficdp.mechanisms.accountings import all_accountings
 from trafficdp.mechanisms.protocol import AUTO, BASELINE, BY_NAME, OTHER_NOISE, Accounting, Calibrated, Wanted
 from trafficdp.mechanisms.registry import WHOLE, require_releasable, require_together
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
@@ -215,8 +215,6 @@ def _worst(accounting: Accounting, request: Request) -> float:
 
 def _why(chosen: Accounting, request: Request) -> str:
     what = OTHER_NOISE.get(chosen.name, f"baseline, accounting {chosen.name}")
-    if isinstance(chosen, Explained):
-        return f"{what}: it was asked for by name; {chosen.in_words()}"
     if request.accounting != "best":
         return f"{what}: it was asked for by name"
     return f"{what}: of all noise the one whose worst expected size is least, by public counts"

@@ -199,33 +199,11 @@ _KINDS = [
     "mechanism",
     "blocks",
     "suppressed",
-    "consistent",
     "partial_pooling",
     "flat",
     "hidden_pooling",
     "vehicle_quantiles",
 ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parents:
-    """Means over larger hexagons that were drawn, one in the block of its bins each, and not published.
-
-    ``of``: the parent of every numbered bin in the order of the table, -1 for none. ``half_width``: of a
-    parent's noise, in its lattice steps. ``shift``: its exact integer is multiplied by 2 to
-    this before noise.
-    """
-
-    of: Annotated[
-        tuple[Annotated[int, Says({"minimum": -1, "maximum": 10_000_000})], ...],
-        Says({"maxItems": 10_000_000}),
-    ]
-    half_width: Annotated[
-        tuple[Annotated[int, Says({"minimum": 1, "maximum": 2**63 - 1})], ...], Says({"maxItems": 5_000_000})
-    ]
-    shift: Annotated[
-        tuple[Annotated[int, Says({"minimum": -62, "maximum": 62})], ...], Says({"maxItems": 5_000_000})
-    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,7 +253,6 @@ class NoiseStated:
     kind: Annotated[str, Says({"enum": [*_KINDS, "stream"]})]
     rule: Counted | None = None
     epsilon_per_bin: Annotated[float | None, Says({"minimum": 0})] = None
-    parents: Parents | None = None
     mechanisms: Mapping[Annotated[str, Says({"enum": ["mean", "variance", "vehicle_mean"]})], Text] | None = (
         None
     )

@@ -86,7 +86,7 @@ def test_every_mechanism_that_counts_in_rho_is(town, request_for, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("accounting", ["basic", "exact", "equal", "blocks", "clip_user", "consistent"])
+@pytest.mark.parametrize("accounting", ["basic", "exact", "equal", "blocks", "clip_user"])
 def test_a_named_accounting_is_judged_by_skill(town, request_for, accounting):
     little, much = (
         judge(allocate(town, request_for(each, accounting=accounting))) for each in ("0.01", "4000")

@@ -26,7 +26,6 @@ NAMES = {
     "suppressed": "exact, suppressed",
     "equal": "equal noise",
     "blocks": "block noise",
-    "consistent": "blocks with larger hexagons",
     "joint": "ranges and scales",
     "gaussian": "Gaussian, delta 10^-6",
 }

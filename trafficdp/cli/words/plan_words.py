@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from trafficdp.cli.words.options import Output
-from trafficdp.mechanisms.accountings import Explained
 from trafficdp.mechanisms.protocol import BASELINE
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.planner.allocation import Reach
@@ -19,7 +18,6 @@ MEANING = {
     "equal": "own loss, equal noise in all bins",
     "blocks": "own loss, bins share draws of noise",
     "clip_user": "the bins that Clip-User leaves (K)",
-    "consistent": "the same, larger hexagons measured too",
     "suppression": "the fewest bins of any suppression found",
     "suppressed": "own loss after the best suppression",
     "joint": "narrower ranges, scales to match",
@@ -220,9 +218,6 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
             f"{allocation.chosen.name}. Equal Laplace noise of means is never below "
             f"{result.shown(allocation.floor):.4g} here."
         )
-        if isinstance(allocation.chosen, Explained):
-            words = allocation.chosen.in_words()
-            output.say(f"{words[0].upper()}{words[1:]}.")
     if request.mechanism and set(request.mechanism.values()) != {BASELINE}:
         output.say(f"Why: {allocation.reason}.")
     for each, skill in allocation.skill.items():

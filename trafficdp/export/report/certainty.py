@@ -37,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.export.files.shown import error_digits
-from trafficdp.export.report.noise_law import CombinedLaw, average_half_width, law_of
+from trafficdp.export.report.noise_law import average_half_width, law_of
 from trafficdp.mechanisms.publish import largest_variance
 from trafficdp.model import NeighbouringRelation, SpeedUnit, Statistic
 from trafficdp.privacy.estimate import BinStatus, IntervalKind
@@ -97,11 +97,7 @@ def simultaneous(release: Release, statistic: Statistic, error: float) -> Certai
     wider = np.zeros(len(rows))
     if law is not None:
         law, own = law.at(rows), 1 - release.interval_level
-        half = law.half_width(min(error, own))
-        wider = np.maximum(half - law.half_width(own), 0.0)
-        if isinstance(law, CombinedLaw):
-            # published intervals may lie around other numbers
-            low, high, wider = value, value, half
+        wider = np.maximum(law.half_width(min(error, own)) - law.half_width(own), 0.0)
     largest = statistic.largest(release.bound.upper) * factor
     digits = decimals(release.display_unit)
     return Certain(

@@ -15,11 +15,10 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammainccinv
 
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import Statistic
-from trafficdp.noise.block import block_half_width, combination_half_width, pair_bounds
+from trafficdp.noise.block import block_half_width, pair_bounds
 from trafficdp.noise.tail import (
     block_sum_half_width,
     half_width,
@@ -153,48 +152,6 @@ class MomentsLaw(NoiseLaw):
 
 
 @dataclass(frozen=True)
-class CombinedLaw(NoiseLaw):
-    """Block noise of which some numbers are combinations, by consistency with larger hexagons. See NoiseLaw.
-
-    ``plain`` is exact where ``spread`` is 0 and holds the blocks of all bins. ``spread`` bounds sqrt(v) of
-    ``noise.block``, which grows no faster than lengths do: that of a sum of combinations of one
-    block is at most the sum of theirs, so averages are bounded without their weights. Half widths are around
-    the consistent numbers; published intervals may lie around those before consistency.
-    """
-
-    plain: BlockLaw
-    spread: FloatArray
-    bias: FloatArray
-
-    def half_width(self, error: float) -> FloatArray:
-        """Return h with P(|estimate - truth| > h) <= ``error``, a bin."""
-        half, own = self.plain.half_width(error), np.flatnonzero(self.spread > 0)
-        if len(own):
-            scale = float(self.plain.scale[own].max())
-            found = combination_half_width(self.spread[own], self.plain.size[own], scale, error)
-            half[own] = found + self.bias[own]
-        return half
-
-    def times(self, factor: float) -> CombinedLaw:
-        """Return the law with all lengths times ``factor``."""
-        return CombinedLaw(self.plain.times(factor), self.spread * factor, self.bias * factor)
-
-    def average_half_width(self, error: float) -> float:
-        """Return that of the average, by the bound of ``block_sum_half_width``, first way."""
-        plain = self.plain
-        first, which = np.unique(plain.block, return_index=True, return_inverse=True)[1:]
-        blocks = len(first)
-        if not blocks:
-            return 0.0
-        own = np.where(self.spread > 0, 0.0, plain.width * plain.step) ** 2 / 3
-        spread = np.sqrt(np.bincount(which, weights=own, minlength=blocks))
-        spread += np.bincount(which, weights=self.spread, minlength=blocks)
-        farthest = gammainccinv(plain.size[first] + 1.0, error / (2 * blocks)) * (1 + 1e-9)
-        reach = spread / len(self.spread) * (plain.scale[first] * farthest + 1.5)
-        return float(np.sqrt(2 * np.sum(reach**2) * np.log(4 / error)) * (1 + 1e-9))
-
-
-@dataclass(frozen=True)
 class MomentBlockLaw(NoiseLaw):
     """At most U |e1| and |e2|, each of a block of ``size`` items (``noise.block``). See NoiseLaw.
 
@@ -237,9 +194,7 @@ def law_of(release: Release, statistic: Statistic) -> NoiseLaw | None:
     if all(name in noise for name in _PRODUCT_BLOCKS):
         return _moment_block_law(release, statistic)
     if all(name in noise for name in _BLOCKS):
-        law = _block_law(release, statistic)
-        parent = _parents(release) if statistic is Statistic.MEAN else None
-        return law if parent is None else _combined_law(release, law, parent >= 0)
+        return _block_law(release, statistic)
     return None
 
 
@@ -330,12 +285,6 @@ def _block_law(release: Release, statistic: Statistic) -> BlockLaw:
     noises = [each.noise for each in release.estimates.values()]
     everything = np.concatenate([noise["block"] for noise in noises if "block" in noise])
     sizes = np.bincount(everything[everything >= 0].astype(np.int64), minlength=1)
-    parent = _parents(release)
-    if parent is not None:
-        # the parents of means are drawn in their blocks, and not published
-        of_mean = np.asarray(release.estimates[Statistic.MEAN].noise["block"], dtype=np.int64)
-        first = np.unique(parent, return_index=True)[1]
-        np.add.at(sizes, of_mean[first[parent[first] >= 0]], 1)
     noisy = block >= 0
     size = np.where(noisy, sizes[np.where(noisy, block, 0)], 1)
     width = np.where(noisy, np.asarray(estimate.noise["half_width"], dtype=np.int64), 1)
@@ -346,25 +295,3 @@ def _block_law(release: Release, statistic: Statistic) -> BlockLaw:
     floored = np.asarray(estimate.noise["shift"], dtype=np.int64) < 0
     bias = rounding_bias(statistic, release.bound) * factor + np.where(floored, step / 2, 0.0)
     return BlockLaw(block, width, size, scale, step, bias)
-
-
-def _combined_law(release: Release, law: BlockLaw, combined: npt.NDArray[np.bool_]) -> CombinedLaw | None:
-    """The law where some means are combinations; None where their bias is not known."""
-    estimate = release.estimates[Statistic.MEAN]
-    if int(np.asarray(estimate.noise["shift"], dtype=np.int64)[combined].min(initial=0)) < 0:
-        return None
-    # the noise scale is b (s (d + 1) + 3/2), and v is at most 3/2 b^2, whichever of its bounds b is
-    absolute = estimate.noise_scale * release.factor(Statistic.MEAN) / (law.scale * (law.size + 1) + 1.5)
-    spread = np.where(combined, np.sqrt(1.5) * absolute, 0.0)
-    return CombinedLaw(replace(law, step=np.where(combined, 0.0, law.step)), spread, law.bias)
-
-
-def _parents(release: Release) -> IntArray | None:
-    """The number of every bin's parent, -1 for none; None where no parents were drawn."""
-    parents = release.disclosure.noise.parents
-    if parents is None or not parents.half_width:
-        return None
-    block = np.asarray(release.estimates[Statistic.MEAN].noise["block"], dtype=np.int64)
-    result = np.full(len(block), -1, dtype=np.int64)
-    result[block >= 0] = parents.of
-    return result

@@ -138,13 +138,13 @@ class CalibratedBlocks:
         found: dict[Statistic, Estimate] = {}
         for statistic in self.statistics:
             law = self._known(statistic, interval_level)
-            value, centre = self._numbers(statistic, noisy, interval_level)
-            columns, mean = self._spread(statistic).columns(), None
+            spread = self._spread(statistic)
+            value, columns, mean = spread.values(noisy[self._at(statistic)]), spread.columns(), None
             if statistic is Statistic.VARIANCE:
                 mean = found[Statistic.MEAN]
                 value = np.where(law.error > 0, largest_variance(mean.value, float(bound.upper)) - value, 0.0)
                 columns = {f"product_{name}": columns[name] for name in COLUMNS}
-            drawn = Drawn(value, law.half_width, law.scale, law.error, columns, centre)
+            drawn = Drawn(value, law.half_width, law.scale, law.error, columns)
             found[statistic] = estimate(statistic, drawn, bound, mean)
         return found
 
@@ -231,12 +231,6 @@ class CalibratedBlocks:
             return variance_law(self._spread(Statistic.MEAN), spread, bound, level)
         return spread.law(statistic, bound, level)
 
-    def _numbers(
-        self, statistic: Statistic, noisy: IntArray, level: float
-    ) -> tuple[FloatArray, FloatArray | None]:
-        """The numbers as they were drawn, and what their intervals lie around (None: these)."""
-        return self._spread(statistic).values(noisy[self._at(statistic)]), None
-
 
 def published_noise(statistics: tuple[Statistic, ...], columns: Columns) -> BlockNoise:
     """Return the noise that published ``columns`` tell of; see ``CalibratedBlocks.from_published``."""
@@ -287,28 +281,11 @@ class Products:
     varies: npt.NDArray[np.bool_]
 
 
-class ByScales:
-    """Of an Accounting: what its ``scales`` say."""
-
-    def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """Return the expected absolute noise of every bin at ``epsilon``."""
-        raise NotImplementedError
-
-    def worst_relative_scale(self, epsilon: float, tolerance: Mapping[Statistic, float]) -> float:
-        """Return the largest of ``scales`` over its tolerance at ``epsilon``."""
-        scales = self.scales(epsilon)
-        return max(float(scales[each].max(initial=0.0)) / tolerance[each] for each in scales)
-
-    def epsilon_at(self, relative_scale: float, tolerance: Mapping[Statistic, float]) -> float:
-        """Return the epsilon whose worst relative scale is ``relative_scale``."""
-        return self.worst_relative_scale(1.0, tolerance) / relative_scale if relative_scale > 0 else 0.0
-
-
 @dataclass(frozen=True)
-class BlockAccounting(ByScales):
+class BlockAccounting:
     """Accounting in blocks. ``blocks`` are those of the means and vehicle means of ``statistics``, G each.
 
-    Items after these are left to who put them there. ``products`` where VARIANCE is one of the statistics.
+    ``products`` where VARIANCE is one of the statistics.
     """
 
     public: PublicFacts
@@ -342,6 +319,15 @@ class BlockAccounting(ByScales):
     def half_widths(self, epsilon: float) -> FloatArray:
         """Return the half widths of all items at ``epsilon``, in their unit, shape (I,)."""
         return 2 * self._noise(epsilon) / (self.blocks.size + 1)
+
+    def worst_relative_scale(self, epsilon: float, tolerance: Mapping[Statistic, float]) -> float:
+        """Return the largest of ``scales`` over its tolerance at ``epsilon``."""
+        scales = self.scales(epsilon)
+        return max(float(scales[each].max(initial=0.0)) / tolerance[each] for each in scales)
+
+    def epsilon_at(self, relative_scale: float, tolerance: Mapping[Statistic, float]) -> float:
+        """Return the epsilon whose worst relative scale is ``relative_scale``."""
+        return self.worst_relative_scale(1.0, tolerance) / relative_scale if relative_scale > 0 else 0.0
 
     def calibrate(self, loss: Loss) -> Calibrated:
         """Return the noise as it will be drawn, whose exact loss is at most ``loss``."""

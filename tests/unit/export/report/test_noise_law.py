@@ -5,18 +5,16 @@ That the tails hold is tested where they are proved; here a law that is narrower
 
 import numpy as np
 import pytest
-from scipy.special import gammainccinv
 
 from trafficdp.export.report.noise_law import (
     BlockLaw,
-    CombinedLaw,
     LatticeLaw,
     MomentBlockLaw,
     MomentsLaw,
     average_half_width,
     difference_half_width,
 )
-from trafficdp.noise.block import block_quantile, combination_half_width, pair_bounds
+from trafficdp.noise.block import block_quantile, pair_bounds
 from trafficdp.noise.tail import (
     block_sum_half_width,
     lattice_shift,
@@ -29,11 +27,6 @@ STEP, BIAS, SCALE = np.array([0.5, 0.25, 2.0]), np.array([0.1, 0.2, 0.6]), np.ar
 LATTICE, FINE = LatticeLaw(SCALE, STEP, BIAS), LatticeLaw(2 * SCALE, STEP / 8, BIAS / 2)
 WIDTH, SIZE = np.array([4, 1, 7]), np.array([2, 2, 3])
 BLOCKS = BlockLaw(np.array([0, 0, 1]), WIDTH, SIZE, np.array([6.0, 6.0, 6.0]), STEP, BIAS)
-ALONE = BlockLaw(np.arange(3), WIDTH, SIZE, np.array([6.0, 6.0, 6.0]), STEP, BIAS)
-SPREAD = np.array([0.0, 0.7, 1.5])
-COMBINED = CombinedLaw(
-    BlockLaw(np.arange(3), WIDTH, SIZE, BLOCKS.scale, STEP * [1, 0, 0], BIAS), SPREAD, BIAS
-)
 MOMENTS = MomentsLaw(LATTICE, FINE, BIAS)
 PAIRS = MomentBlockLaw(SIZE, np.array([3.0, 1.0, 0.0]), np.array([2.0, 5.0, 0.0]), BIAS / 8, BIAS)
 at_every_error = pytest.mark.parametrize("error", [0.3, 0.01])
@@ -43,8 +36,6 @@ at_every_error = pytest.mark.parametrize("error", [0.3, 0.01])
 def test_one_number_lies_as_far_off_as_its_tail_says(error):
     half = np.floor(WIDTH * (6.0 * block_quantile(SIZE, 1 - error) + 1)) * STEP + BIAS
     np.testing.assert_allclose(BLOCKS.half_width(error), half)
-    combined = combination_half_width(SPREAD[1:], SIZE[1:], 6.0, error) + BIAS[1:]
-    np.testing.assert_allclose(COMBINED.half_width(error), [half[0], *combined])
     shift = lattice_shift(SCALE) * STEP + lattice_shift(2 * SCALE) * STEP / 8
     both = two_noises_half_width(SCALE * STEP, SCALE * STEP / 4, error) + shift
     np.testing.assert_allclose(MOMENTS.half_width(error), both + BIAS)
@@ -77,16 +68,3 @@ def test_an_average_lies_as_far_off_as_the_tail_of_the_sum_says(error):
     assert MOMENTS.average_half_width(error) == pytest.approx(sizes)
     pairs = pair_bounds(SIZE[:2], PAIRS.first[:2], PAIRS.second[:2], 1 - error / 3)[1].sum() + BIAS.sum() / 8
     assert PAIRS.average_half_width(error) == pytest.approx(pairs / 3)
-
-
-@at_every_error
-def test_an_average_of_combinations_is_that_of_gaussians_as_wide_as_their_blocks(error):
-    # sub-Gaussian given the radii, which are within their quantile but for half the error
-    radius = 6.0 * np.array([float(gammainccinv(d + 1.0, error / 6)) for d in SIZE]) + 1.5
-    deviation = np.array([WIDTH[0] * STEP[0] / np.sqrt(3), *SPREAD[1:]]) * radius / 3
-    found = np.sqrt(2 * (deviation**2).sum() * np.log(4 / error))
-    assert COMBINED.average_half_width(error) == pytest.approx(found)
-    # what is no combination is drawn as in blocks
-    none = CombinedLaw(ALONE, 0 * SPREAD, BIAS)
-    assert ALONE.average_half_width(error) <= none.average_half_width(error) * (1 + 1e-9)
-    np.testing.assert_array_equal(none.half_width(error), ALONE.half_width(error))

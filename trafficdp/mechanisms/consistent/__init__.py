@@ -1,1 +1,0 @@
-"""Block noise whose hexagons add up to their parents."""
