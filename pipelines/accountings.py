@@ -33,8 +33,8 @@ from trafficdp.mechanisms.blocks.blocks import best_blocks
 from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.planner.compare.full_comparison import MEANS, FullComparison, Limits, full_comparison
 from trafficdp.privacy.loss import PureDP
+from trafficdp.research.full_comparison import MEANS, FullComparison, Limits, full_comparison
 from trafficdp.sensitive.values import Contributions, Samples, Values
 from trafficdp.store.vault_fixes import data_version
 from trafficdp.workspace import Workspace

@@ -28,19 +28,19 @@ from trafficdp.errors import TrafficdpError
 from trafficdp.ingest.read import read_file
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.papers.george_2022.arrivals import ArrivalOrder, Arrivals, arrival_order
-from trafficdp.papers.george_2022.comparison import (
+from trafficdp.research.george_2022.arrivals import ArrivalOrder, Arrivals, arrival_order
+from trafficdp.research.george_2022.comparison import (
     Method,
     better_methods,
     errors_over_time,
     lower_bound_curve,
     paper_methods,
 )
-from trafficdp.papers.george_2022.doubling import relabelled
-from trafficdp.papers.george_2022.full import activations
-from trafficdp.papers.george_2022.levels import best_plan, paper_plan, prior_plan
-from trafficdp.papers.george_2022.moments import levelled_moments
-from trafficdp.papers.george_2022.sliding import SlidingWindow, best_window
+from trafficdp.research.george_2022.doubling import relabelled
+from trafficdp.research.george_2022.full import activations
+from trafficdp.research.george_2022.levels import best_plan, paper_plan, prior_plan
+from trafficdp.research.george_2022.moments import levelled_moments
+from trafficdp.research.george_2022.sliding import SlidingWindow, best_window
 from trafficdp.stream.tree import Tree, best_tree
 
 FloatArray = npt.NDArray[np.float64]

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from trafficdp.papers.george_2022.arrivals import Arrivals
-from trafficdp.papers.george_2022.levels import best_plan, paper_plan
-from trafficdp.papers.george_2022.median import activation, collectable
-from trafficdp.papers.george_2022.withhold import level_size
+from trafficdp.research.george_2022.arrivals import Arrivals
+from trafficdp.research.george_2022.levels import best_plan, paper_plan
+from trafficdp.research.george_2022.median import activation, collectable
+from trafficdp.research.george_2022.withhold import level_size
 from trafficdp.stream.tree import bit_length
 
 ORDER = np.array([1, 1, 2, 1, 1, 2, 3, 1, 2, 2]) - 1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import trafficdp
-from trafficdp.papers.george_2022.arrivals import ArrivalOrder
+from trafficdp.research.george_2022.arrivals import ArrivalOrder
 
 ROOT = Path(trafficdp.__file__).parents[1]
 SCRIPT = ROOT / "pipelines" / "continual.py"

@@ -6,11 +6,11 @@ import numpy as np
 
 from trafficdp.mechanisms.protocol import Accounting
 from trafficdp.model import Statistic, as_json
-from trafficdp.planner.compare.loss_curves import FullCurves
 from trafficdp.planner.findings import MapOption
 from trafficdp.planner.growth import Growth
 from trafficdp.privacy.loss import Loss, LossKind
 from trafficdp.release.outcomes import InEpsilon, Plan
+from trafficdp.research.full_comparison import FullCurves
 
 
 def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object]:

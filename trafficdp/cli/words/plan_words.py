@@ -6,10 +6,10 @@ from trafficdp.cli.words.options import Output
 from trafficdp.mechanisms.protocol import BASELINE
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.planner.allocation import Reach
-from trafficdp.planner.compare.loss_curves import FullCurves
 from trafficdp.planner.growth import Growth
 from trafficdp.privacy.refusal_rule import RefusalRule
 from trafficdp.release.outcomes import Answer, Plan
+from trafficdp.research.full_comparison import FullCurves
 
 MEANING = {
     "basic": "every bin to every vehicle",

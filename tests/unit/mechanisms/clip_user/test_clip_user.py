@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from trafficdp.bounding.arrays import dropped_mean_bias, dropped_variance_bias
 from trafficdp.mechanisms.clip_user.clip_user import bin_error, ceiling, clip_user
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
-from trafficdp.planner.compare.optimal_suppression import least_bins_per_user, within
-from trafficdp.planner.compare.suppression_program import room
+from trafficdp.research.optimal_suppression import least_bins_per_user, room, within
 
 BOUND = ContributionBound(Fraction(65), Fraction(1), SpeedUnit.KILOMETRES_PER_HOUR)
 GOLDEN = [

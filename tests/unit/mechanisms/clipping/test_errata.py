@@ -8,7 +8,7 @@ from trafficdp.bounding.worst_case import exact_worst_error, worst_case_threshol
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.papers.rameshwar_2025 import (
+from trafficdp.research.rameshwar_2025 import (
     cube_mean,
     simplex_mean,
     simplex_totals,

@@ -1,1 +1,0 @@
-"""Published algorithms that no release executes, one paper a file or folder, to compare with."""

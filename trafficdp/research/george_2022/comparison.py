@@ -1,0 +1,178 @@
+"""Error over time of every algorithm for continual means, on one stream and at one privacy loss.
+
+For experiments: noise is simulated, the truth is looked at, and two kinds of algorithm get what nobody
+has in practice, marked "given": a prior within U/sqrt(m) of the mean for nothing, as the paper assumes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.model import NeighbouringRelation
+from trafficdp.noise.protocol import NoiseSource
+from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
+from trafficdp.privacy.loss import PureDP
+from trafficdp.research.george_2022.arrivals import Arrivals
+from trafficdp.research.george_2022.binned import BinnedFactor
+from trafficdp.research.george_2022.doubling import doubling_means
+from trafficdp.research.george_2022.factor import LONGEST, GaussianSums, square_root_factor
+from trafficdp.research.george_2022.full import full_means
+from trafficdp.research.george_2022.gaussian_means import gaussian_levelled_means, gaussian_naive_means
+from trafficdp.research.george_2022.levelled import Centre, levelled_means
+from trafficdp.research.george_2022.levels import LevelPlan, best_plan, paper_plan, prior_plan
+from trafficdp.research.george_2022.naive import naive_means, naive_scale
+from trafficdp.research.george_2022.single import single_means, single_scale
+from trafficdp.research.george_2022.unbounded import unbounded_means
+from trafficdp.research.george_2022.wishful import wishful_half_width, wishful_means, wishful_scale
+from trafficdp.stream.tree import best_tree
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Run = Callable[[NoiseSource, int, IntArray], FloatArray]
+"""Released means of ``runs`` runs after ``at`` samples, shape (runs, K), in steps."""
+LONGEST_GAUSSIAN = 200_000
+"""Longer streams are not run with a factor over all samples: it takes its steps one by one."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """``name`` as in the tables; ``guarantee`` is what a vehicle gets over the whole stream."""
+
+    name: str
+    guarantee: str
+    run: Run
+
+
+def true_prior(arrivals: Arrivals) -> Fraction:
+    """Return the exact mean of the whole stream: the prior that is given for nothing."""
+    return Fraction(int(arrivals.value.sum()), max(len(arrivals), 1))
+
+
+def paper_methods(arrivals: Arrivals, epsilon: float, failure: float) -> list[Method]:
+    """Return Algorithms 2 to 6 of paper 002 at pure ``epsilon``; ``failure``: its delta, of accuracy."""
+    n, m, u = arrivals.users, arrivals.samples, arrivals.steps
+    pure = f"{epsilon:g}"
+    prior = true_prior(arrivals)
+    given = prior_plan(n, m, u, epsilon, failure)
+    free = prior_plan(n, m, u, epsilon, failure, prior=False)
+    centres = [Centre.at(prior) if each else None for each in given.truncated]
+    half = wishful_half_width(n, m, u, failure)
+    paper = paper_plan(n, m, u, epsilon, failure)
+
+    def naive(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
+        return naive_means(arrivals, naive_scale(n, m, u, epsilon), source, runs, at)
+
+    def wishful(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
+        scale = wishful_scale(n, m, u, epsilon, failure)
+        return wishful_means(arrivals, prior, half, scale, source, runs, at)
+
+    def single_given(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
+        scale = single_scale(given, epsilon)
+        return single_means(arrivals, given, scale, source, runs, at, Centre.at(prior))
+
+    def single(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
+        return single_means(arrivals, free, single_scale(free, epsilon), source, runs, at)
+
+    def levelled_given(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
+        return levelled_means(arrivals, given, source, runs, at, centres)
+
+    def levelled(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
+        return levelled_means(arrivals, free, source, runs, at)
+
+    def full(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
+        return full_means(arrivals, paper, source, runs, at)
+
+    return [
+        Method("A2", pure, naive),
+        Method("A3, prior given", pure, wishful),
+        Method("A4, prior given", pure, single_given),
+        Method("A4, no prior", pure, single),
+        Method("A5, prior given", pure, levelled_given),
+        Method("A5, no prior", pure, levelled),
+        Method("A6", pure, full),
+    ]
+
+
+def better_methods(arrivals: Arrivals, epsilon: float, failure: float, delta: str) -> list[Method]:
+    """Return what goes past the paper: at pure ``epsilon``, and at (``epsilon``, ``delta``) by zCDP."""
+    n, m, u = arrivals.users, arrivals.samples, arrivals.steps
+    pure, approximate = f"{epsilon:g}", f"({epsilon:g}, {delta})"
+    best = best_plan(n, m, u, epsilon, failure)
+    free = prior_plan(n, m, u, epsilon, failure, prior=False)
+    rho = approx_to_rho(
+        ApproxDP(PureDP.of(epsilon).pico, Fraction(delta)), NeighbouringRelation.REPLACE_USER_VALUES
+    )
+
+    def full(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
+        return full_means(arrivals, best, source, runs, at)
+
+    def full_tree(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
+        return full_means(arrivals, best, source, runs, at, best_tree(n))
+
+    def naive_tree(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
+        tree = best_tree(n * m, m)
+        return naive_means(arrivals, naive_scale(n, m, u, epsilon, tree), source, runs, at, tree)
+
+    def unknown(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
+        def plan(users: int, samples: int, part: float) -> LevelPlan:
+            return best_plan(users, samples, u, part, failure)
+
+        guess = max(1, n // 4), max(1, m // 4)
+        return doubling_means(arrivals, str(epsilon), plan, source, runs, at, start=guess, tree=best_tree(n))[
+            0
+        ]
+
+    def unbounded(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
+        return unbounded_means(
+            arrivals, epsilon, (max(1, n // 4), max(1, m // 4)), best_tree(n), source, runs, at
+        )
+
+    def single_tree(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
+        tree = best_tree(n * len(free.width))
+        return single_means(arrivals, free, single_scale(free, epsilon, tree), source, runs, at, tree=tree)
+
+    def gaussian_levels(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
+        return gaussian_levelled_means(arrivals, free, rho, _sums(n), source, runs, at)[0]
+
+    def gaussian(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
+        return gaussian_naive_means(arrivals, rho, BinnedFactor(n * m), source, runs, at)[0]
+
+    methods = [
+        Method("A6, medians and budgets chosen", pure, full),
+        Method("A6, best tree as well", pure, full_tree),
+        Method("A6, best tree, doubling from a quarter", pure, unknown),
+        Method("A5, best tree, endless shares from a quarter", pure, unbounded),
+        Method("A4, no prior, best tree", pure, single_tree),
+        Method("A2, best tree", pure, naive_tree),
+        Method("levels, matrix factor", approximate, gaussian_levels),
+    ]
+    if n * m <= LONGEST_GAUSSIAN:
+        methods.append(Method("all samples, matrix factor in little memory", approximate, gaussian))
+    return methods
+
+
+def errors_over_time(
+    arrivals: Arrivals, method: Method, source: NoiseSource, runs: int, at: IntArray
+) -> FloatArray:
+    """Return the mean absolute error against the exact mean of the samples so far, in units of U, (K,)."""
+    released = method.run(source, runs, at)
+    truth = arrivals.running_mean()[at - 1]
+    return np.asarray(np.abs(released - truth).mean(axis=0) / arrivals.steps)
+
+
+def lower_bound_curve(arrivals: Arrivals, epsilon: float, at: IntArray) -> FloatArray:
+    """Return 1/(n_t sqrt(m_t) eps), the rate of the single-release bound, constant 1, in units of U, (K,).
+
+    n_t vehicles and t/n_t = m_t samples a vehicle so far (Liu et al. 2020, Theorem 3; paper 002, section 5).
+    """
+    first = np.cumsum(arrivals.rank == 1)[at - 1]
+    return np.asarray(1 / (first * np.sqrt(at / first) * epsilon))
+
+
+def _sums(length: int) -> GaussianSums:
+    return square_root_factor(length) if length <= LONGEST else BinnedFactor(length)

@@ -1,0 +1,186 @@
+"""Huber for vectors: the robust mean of vehicles' mean vectors in R^d, d up to 8, with one draw of l2 noise.
+
+Paper 001 (Zhao et al., arXiv 2405.13453) for d > 1. Estimator by Weiszfeld's iteration to a stated gradient
+(``bounding.huber``); smooth sensitivity in the l2 norm, with the iterate's distance from the minimiser
+in it, and its proof (``vector_smooth_sensitivity``). One vehicle is one vector y_i, its mean, scaled
+to at most the public length R: values of a box [0, U]^d lie within R = U sqrt(d)/2 once its middle is
+subtracted.
+
+Theorem (REPLACE_USER_VALUES, counts public). With S the beta-smooth bound of the iterate and |.| the l2 norm:
+
+* y-hat + (S/alpha) t, t the multivariate Student-t of nu degrees of freedom, is epsilon-DP when
+  max((nu + d)/2 ln lambda(0), (nu + d)/2 ln lambda(beta) + max(d, nu) beta) <= epsilon (``noise.student_t``);
+* y-hat + (S/alpha) N(0, I) is (epsilon, delta)-DP for the alpha of ``smooth_gaussian_vectors``.
+
+Defaults nu = d + 2 and beta = epsilon/(2 nu): for d = 1 those of ``mechanisms.huber.huber``. beta falls with
+d + 2, for d single Hubers at epsilon/d each with 3 d: those need more vehicles before S is small, and have
+more noise then.
+
+Idealised: iterate, S and noise are floats. S, Delta and the distance behind it are never published.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.bounding import huber
+from trafficdp.errors import UsageError, in_range, positive
+from trafficdp.noise import smooth_gaussian, student_t
+from trafficdp.noise.protocol import NoiseSource
+from trafficdp.research.aumuller_2023.vectors import clip_to_length
+from trafficdp.research.zhao_2024 import smooth_gaussian_vectors
+from trafficdp.research.zhao_2024.vector_smooth_sensitivity import (
+    VectorShape,
+    clean_vector_sensitivity,
+    minimiser,
+    vector_smooth_sensitivity,
+)
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+FACTORS = (2.0, 2.5, 3.0, 4.0)
+"""Thresholds that are tried, in radii within which independent vehicles lie with probability 0.95."""
+
+
+def normal_radius(used: IntArray, dimensions: int, sigma: float) -> FloatArray:
+    """Return r_i = sigma (sqrt(d) + sqrt(2 ln(20 n)))/sqrt(u_i), shape (n,).
+
+    With u_i independent normal samples of standard deviation ``sigma`` a coordinate, all n means lie within
+    r_i of their expectation with probability 0.95 (a length exceeds sqrt(d) + x with probability at most
+    e^(-x^2/2)).
+    """
+    length = math.sqrt(dimensions) + math.sqrt(2 * math.log(20 * len(used)))
+    result: FloatArray = sigma * length / np.sqrt(used)
+    return result
+
+
+def huber_shape(
+    count: IntArray,
+    dimensions: int,
+    radius: float,
+    sigma: float,
+    *,
+    factor: float = 2.0,
+    cap_ratio: float = 2.0,
+) -> VectorShape:
+    """Return weights and thresholds from public counts: w_i by min(n_i, m_c), T_i = ``factor`` r_i, at most
+    2R.
+
+    ``count`` (n,) samples of each vehicle, at least 1; ``sigma`` a public standard deviation of single
+    samples, never computed from the data; ``cap_ratio`` as in ``bounding.huber``. Raises UsageError
+    when sigma, factor or radius is not positive, or ``dimensions`` not in 1..8.
+    """
+    positive(sigma=sigma)
+    positive(factor=factor)
+    one_bin = np.zeros(len(count), dtype=np.int64)
+    used = huber.used_count(count, one_bin, 1, cap_ratio)
+    weight = huber.normalised(used, one_bin, 1)
+    threshold = np.minimum(factor * normal_radius(used, dimensions, sigma), 2 * radius)
+    return VectorShape(weight, threshold, dimensions, radius)
+
+
+def best_huber_shape(
+    count: IntArray, dimensions: int, radius: float, sigma: float, epsilon: float, *, cap_ratio: float = 2.0
+) -> tuple[VectorShape, float]:
+    """Return the shape whose factor, of FACTORS, has the least ``clean_vector_error``, and that error.
+    Public.
+
+    Wider thresholds make S larger but reach it with fewer vehicles.
+    """
+    found = []
+    for factor in FACTORS:
+        shape = huber_shape(count, dimensions, radius, sigma, factor=factor, cap_ratio=cap_ratio)
+        spread = 1 / factor
+        mean = (
+            spread
+            * math.sqrt(dimensions)
+            / (math.sqrt(dimensions) + math.sqrt(2 * math.log(20 * len(count))))
+        )
+        found.append((clean_vector_error(shape, epsilon, spread=spread, mean_spread=mean), shape))
+    error, shape = min(found, key=lambda pair: pair[0])
+    return shape, error
+
+
+def clean_vector_error(
+    shape: VectorShape, epsilon: float, *, spread: float = 0.4, mean_spread: float = 0.2
+) -> float:
+    """Return the mean l2 length of the Student-t noise where vehicles agree as said. Public.
+
+    ``spread`` and ``mean_spread``: largest and mean |y_i - ybar| in thresholds
+    (``clean_vector_sensitivity``). Compare it with what other mechanisms promise before a value is read.
+    Raises UsageError when epsilon is not positive.
+    """
+    alpha, beta, degrees = _student(shape, epsilon, None)
+    smooth = clean_vector_sensitivity(shape, beta, spread=spread, mean_spread=mean_spread)
+    return smooth / alpha * student_t.mean_absolute(degrees, shape.dimensions)
+
+
+def huber_vector_mean(
+    y: FloatArray, shape: VectorShape, epsilon: float, noise: NoiseSource, *, degrees: float | None = None
+) -> FloatArray:
+    """Return an epsilon-DP estimate of the weighted mean of the rows of y, shape (d,), at most R long.
+
+    ``y`` : shape (n, d), a vector a vehicle in the unit of R; longer ones are scaled to length R first.
+    ``degrees`` : nu > 1 of the noise, d + 2 unless given. Raises UsageError when epsilon is not positive, y
+    does not have the shape of ``shape``, or no bound but 2R is possible: fewer than 4 vehicles, or one that
+    dominates. Public grounds all.
+    """
+    alpha, beta, freedom = _student(shape, epsilon, degrees)
+    centre, smooth = centre_and_sensitivity(y, shape, beta)
+    drawn = student_t.draw_vectors(freedom, 1, shape.dimensions, noise.uniform_below)
+    released: FloatArray = clip_to_length(centre + smooth / alpha * drawn, shape.radius)[0]
+    return released
+
+
+def gaussian_huber_vector_mean(
+    y: FloatArray, shape: VectorShape, epsilon: float, delta: float, noise: NoiseSource
+) -> FloatArray:
+    """Return an (epsilon, delta)-DP estimate of the weighted mean of the rows of y, shape (d,): Gaussian
+    noise.
+
+    As ``huber_vector_mean``; also raises UsageError unless 0 < delta < 1. beta is so much smaller (15 times
+    for epsilon 1, delta 1e-6 and d = 2) that it takes so many times more vehicles before S is small.
+    """
+    positive(epsilon=epsilon)
+    in_range(0, 1, delta=delta)
+    beta = smooth_gaussian_vectors.default_beta(epsilon, delta, shape.dimensions)
+    alpha = smooth_gaussian_vectors.largest_alpha(epsilon, delta, beta, shape.dimensions)
+    centre, smooth = centre_and_sensitivity(y, shape, beta)
+    drawn = smooth_gaussian.draw(shape.dimensions, noise.uniform_below)
+    released: FloatArray = clip_to_length((centre + smooth / alpha * drawn)[None], shape.radius)[0]
+    return released
+
+
+def centre_and_sensitivity(y: FloatArray, shape: VectorShape, beta: float) -> tuple[FloatArray, float]:
+    """Return the iterate, shape (d,), and S: **neither may leave the mechanism**. Errors as above."""
+    if y.shape != (len(shape.weight), shape.dimensions):
+        raise UsageError(
+            "vectors do not fit their shape",
+            got=f"{y.shape}",
+            expected=f"({len(shape.weight)}, {shape.dimensions})",
+            todo="give one vector a vehicle",
+        )
+    if not shape.levels:
+        raise UsageError(
+            "no smooth sensitivity below the whole range",
+            got=f"{len(shape.weight)} vehicles, the heaviest with {shape.weight.max():.3g} of the weight",
+            expected="4 vehicles or more, none of which dominates, of like thresholds",
+            todo="use Laplace noise, or cap the weights",
+        )
+    inside = clip_to_length(y, shape.radius)
+    centre = minimiser(inside, shape)
+    return centre, vector_smooth_sensitivity(inside, shape, centre, beta)
+
+
+def _student(shape: VectorShape, epsilon: float, degrees: float | None) -> tuple[float, float, float]:
+    """Return alpha, beta and nu."""
+    positive(epsilon=epsilon)
+    freedom = shape.dimensions + 2.0 if degrees is None else degrees
+    if not math.isfinite(freedom) or freedom <= 1:
+        raise UsageError("noise without a mean", got=f"degrees={degrees}", expected="a finite number above 1")
+    beta = epsilon / (2 * max(freedom, shape.dimensions))
+    alpha = student_t.largest_alpha(freedom, np.array([beta]), np.array([epsilon]), shape.dimensions)
+    return float(alpha[0]), beta, freedom

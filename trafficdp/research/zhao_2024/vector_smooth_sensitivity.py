@@ -1,0 +1,274 @@
+"""Smooth sensitivity of the Huber minimiser of vectors, in the l2 norm of R^d.
+
+Paper 001 (Zhao et al., arXiv 2405.13453), lemmas 1 to 4, for vectors y_i of length at most R, weights w_i
+that add up to 1 and thresholds T_i. W_k is 1 minus the k largest weights, A_k the sum of the k largest w_i
+T_i, Tbar the sum of all. Outliers are counted against balls around centres that are fixed in advance
+(``vector_outliers``), not around the data's own mean as in one dimension
+(``bounding.smooth_sensitivity``): in R^d the mean ties the vehicles together, and whom to replace is no
+longer a matter of sorting.
+
+**Good.** For an integer k0 >= 1, a share lambda of the mean and a margin g > 0 let
+
+    s = (T_min W_k0 - A_k0 - g) / (T_min W_k0 + lambda Tbar) > 0.
+
+D* is good for a centre c when d_i = |y_i* - c| <= s T_i for all i and sum w_i d_i <= a = lambda s Tbar. For
+at most k0 replaced vehicles I write B_I = sum of w_i d_i over the others plus sum of w_i T_i over I, and W_I
+for the weight of the others. Then B_I <= a + A_k0 = (1 - s) T_min W_k0 - g.
+
+*Where the minimiser is.* Within rho = (1 - s) T_min of c every vehicle that was not replaced is quadratic:
+the curvature is at least W_I. At c the gradient is at most B_I long. So along every ray from c the radial
+gradient exceeds W_I t - B_I up to t = rho, is at least g from there on, and the minimiser is unique, within
+B_I/W_I of c.
+
+* **One replacement more** moves it by at most 2 max(w_i T_i)/W_k (1 + s max(w_i)/W_(k+1)) when k <= k0 - 1
+  vehicles were replaced. A replaced vehicle j changes its gradient by at most 2 w_j T_j, with curvature W_k.
+  A good one changes it at the old minimiser by at most w_j (T_j + d_j + B_I/W_I); the inequality for I and j
+  together gives B_I/W_I <= (T_j - d_j)(1 - 2 w_j/W_I), and the curvature is W_I - w_j: 2 w_j T_j (1 - (1 -
+  d_j/T_j) w_j/W_I)/(W_I - w_j) = 2 w_j T_j/W_I (1 + (d_j/T_j) w_j/(W_I - w_j)).
+* L3 holds as in one dimension: with Z_i = |y_i - ybar| and the margin, h1 = max w_i (T_i + Z_i)/(1 - w_i)
+  bounds the local sensitivity where w_i (T_i + Z_i) + g <= (1 - w_i) min(T_j - Z_j) for all i.
+
+Delta is the distance to the good data sets of all centres: a Hamming distance to a fixed set. With U = 2R
+
+    G(D, k) = min of  U;   h1 if k = 0 and L3 holds;   the bound for k + Delta if k + Delta <= k0 - 1
+    S(D)    = max over k of e^(-beta k) G(D, k),  the least over several (k0, lambda),  plus the slack below
+
+bounds the local sensitivity, and S(D) <= e^beta S(D') for neighbours, because |Delta - Delta'| <= 1.
+
+**The iterate is released, not the minimiser.** Weiszfeld's iteration stops where the gradient is at most tol
+= TOLERANCE T_min < g long. Where a bound other than U is used, D and its neighbours are within k0
+replacements of a good data set (or L3 holds): outside the ball the gradient is longer than g, so that the
+iterate is inside, and strong convexity puts it within tol/W of the minimiser, W > 1/2. Two iterates are
+therefore at most 4 tol further apart than the minimisers: that is added to S. And the iteration ends in time:
+a step outside the ball lowers the loss by g^2/2, one inside takes away the share W of what is left (what is
+left is at most |gradient|^2/(2 W)), at the start it is at most 2 R Tbar. ``most_steps`` is that many steps.
+Data that need more have S = U, and so have their neighbours; iterates lie in the hull of the data, where U is
+enough. Rounding of floats is not accounted for.
+
+**S, Delta and anything computed from them stay inside the mechanism: they depend on values.**
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.bounding.huber import huber_point
+from trafficdp.errors import UsageError, integer_between, positive
+from trafficdp.research.zhao_2024.centre_lattice import CentreLattice
+from trafficdp.research.zhao_2024.vector_outliers import vector_distance
+
+FloatArray = npt.NDArray[np.float64]
+TOLERANCE = 1e-8
+"""Gradient at which the iteration stops, as a share of the least threshold."""
+MARGIN = 0.01
+"""g, as a share of the least threshold."""
+LEAST_THRESHOLD = 1e-4
+"""Least threshold, as a share of R."""
+MOST_DIMENSIONS = 8
+MOST_CENTRES = 2_000_000
+"""Levels for which more centres of the lattice could have to be looked at are left out."""
+FINEST = 0.05
+"""Covering radius of the lattice, as a share of the least threshold, where centres are few."""
+FARTHEST = 0.75
+"""The lattice is as fine as MOST_CENTRES allows for minimisers this share of T_min from their centre."""
+MEAN_SHARES = (0.5, 0.75)
+"""Values of lambda."""
+LEVELS = 12
+"""Values of k0 that are tried, spread evenly over those with s from LEAST_SHARE on."""
+LEAST_SHARE = 0.2
+"""Families of narrower balls than this share of the thresholds are not tried."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """A family of good data sets: k0, s, a; how far the minimiser can be after k = 0..k0-1 replacements."""
+
+    k0: int
+    share: float
+    mean_limit: float
+    reach: FloatArray
+
+
+@dataclass(frozen=True)
+class VectorShape:
+    """What does not depend on values: weights (adding up to 1) and thresholds (n,), d, and the radius R.
+
+    Raises UsageError unless weights and thresholds are positive, the weights add up to 1, no threshold is
+    below LEAST_THRESHOLD R (floats could not follow the gradient), R is positive and d is 1 to
+    MOST_DIMENSIONS (beyond, centres would be too many).
+    """
+
+    weight: FloatArray
+    threshold: FloatArray
+    dimensions: int
+    radius: float
+
+    def __post_init__(self) -> None:
+        positive(radius=self.radius)
+        integer_between(1, MOST_DIMENSIONS, dimensions=self.dimensions)
+        lengths = {self.weight.shape, self.threshold.shape}
+        if lengths != {(len(self.weight),)} or not len(self.weight):
+            raise UsageError("weights and thresholds do not fit", got=f"{lengths}", expected="one a vehicle")
+        if not (np.all(self.weight > 0) and abs(float(self.weight.sum()) - 1) <= 1e-9):
+            raise UsageError("weights do not add up", expected="positive weights that add up to 1")
+        least = LEAST_THRESHOLD * self.radius
+        if not (np.all(self.threshold >= least) and np.all(np.isfinite(self.threshold))):
+            raise UsageError("a threshold is too small", expected=f"every threshold from {least:g} on")
+
+    @property
+    def upper(self) -> float:
+        """Return U = 2R: no two estimates are further apart."""
+        return 2 * self.radius
+
+    @property
+    def tolerance(self) -> float:
+        """Return the length of the gradient at which the iteration stops."""
+        return TOLERANCE * float(self.threshold.min())
+
+    @property
+    def most_steps(self) -> int:
+        """Return the steps after which the iteration has ended wherever S is less than U."""
+        least = float(self.threshold.min())
+        above = self.upper * float(self.weight @ self.threshold)
+        outside = 2 * above / (MARGIN * least) ** 2
+        return math.ceil(outside + max(0.0, math.log2(2 * above / self.tolerance**2))) + 2
+
+    @cached_property
+    def remaining(self) -> FloatArray:
+        """Return W_k for k = 0..n."""
+        return np.append(1.0, np.maximum(1.0 - np.cumsum(-np.sort(-self.weight)), 0.0))
+
+    @cached_property
+    def moved(self) -> FloatArray:
+        """Return A_k for k = 0..n."""
+        return np.append(0.0, np.cumsum(-np.sort(-self.weight * self.threshold)))
+
+    @cached_property
+    def lattice(self) -> CentreLattice:
+        """Return the centres: as fine as their number allows."""
+        unit = CentreLattice(self.dimensions, 1.0)
+        # most_within(x) grows as (x + 1)^d
+        parts = (MOST_CENTRES / unit.most_within(0.0)) ** (1 / self.dimensions) - 1
+        return CentreLattice(self.dimensions, max(FINEST, FARTHEST / parts) * float(self.threshold.min()))
+
+    @cached_property
+    def levels(self) -> list[Level]:
+        """Return the families of good data sets that are tried, those that are most often of use first."""
+        least, mean = float(self.threshold.min()), float(self.weight @ self.threshold)
+        k = np.arange(len(self.weight))
+        room = least * self.remaining[:-1] - self.moved[:-1] - MARGIN * least
+        shares = [room / (least * self.remaining[:-1] + part * mean) for part in MEAN_SHARES]
+        wide = (np.maximum.reduce(shares) >= LEAST_SHARE) & (k > 0) & (2 * k < len(k))
+        largest = int(np.count_nonzero(wide))
+        spread = {-(-largest * step // LEVELS) for step in range(1, LEVELS + 1)} - {0}
+        found = []
+        for k0 in sorted(spread, key=lambda k0: abs(k0 - len(k) / 4)):
+            for part, share in zip(MEAN_SHARES, shares, strict=True):
+                limit = part * float(share[k0]) * mean
+                reach = (limit + self.moved[:k0]) / self.remaining[:k0] + 2 * self.tolerance
+                few = self.lattice.most_within(float(reach[-1])) <= MOST_CENTRES
+                if share[k0] >= LEAST_SHARE and few:
+                    found.append(Level(k0, float(share[k0]), limit, reach))
+        return found
+
+    def bound_of(self, level: Level, delta: int, one: float, beta: float) -> float:
+        """Return S by one level at distance ``delta`` <= k0; ``one`` is h1, or U where L3 does not hold."""
+        k = np.arange(level.k0 - delta)
+        heavy = level.share * float(self.weight.max()) / self.remaining[delta + k + 1]
+        bound = 2 * float(self.moved[1]) / self.remaining[delta + k] * (1 + heavy)
+        # from k = k0 - Delta on only U is known, but for h1 at k = 0
+        bound = np.minimum(np.append(bound, self.upper), self.upper)
+        bound[0] = min(float(bound[0]), one)
+        if len(bound) == 1:
+            bound = np.append(bound, self.upper)
+        return float((bound * np.exp(-beta * np.arange(len(bound)))).max())
+
+
+def minimiser(y: FloatArray, shape: VectorShape) -> FloatArray:
+    """Return the iterate that is released, shape (d,), for vectors ``y`` (n, d) no longer than R."""
+    where = np.zeros(len(y), dtype=np.int64)
+    point: FloatArray = huber_point(
+        y, shape.weight, shape.threshold, where, 1, tolerance=shape.tolerance, most_steps=shape.most_steps
+    )[0]
+    return point
+
+
+def vector_smooth_sensitivity(y: FloatArray, shape: VectorShape, centre: FloatArray, beta: float) -> float:
+    """Return S, at most U, for ``y`` (n, d) and its ``minimiser`` (d,). Never publish it.
+
+    ``beta`` >= 0 is the smoothness. U where no level is left: fewer than 3 vehicles, or one that dominates.
+    """
+    offset = y - shape.weight @ y
+    spread = np.sqrt(np.einsum("ij,ij->i", offset, offset))
+
+    def distance(level: Level, limit: int) -> int:
+        return vector_distance(
+            y,
+            shape.weight,
+            level.share * shape.threshold,
+            level.mean_limit,
+            shape.lattice,
+            centre,
+            level.reach,
+            limit,
+        )
+
+    return _smooth(shape, spread, beta, distance)
+
+
+def clean_vector_sensitivity(
+    shape: VectorShape, beta: float, *, spread: float = 0.4, mean_spread: float = 0.2
+) -> float:
+    """Return about what S is where |y_i - ybar| <= ``spread`` T_i, with a mean of ``mean_spread`` Tbar.
+    Public.
+
+    A centre is up to the lattice's radius from ybar, across the differences of most vehicles: the two are
+    added as squares. This decides, before any value is read, whether the method pays; it proves nothing.
+    """
+    net = shape.lattice.radius
+    mean = float(shape.weight @ shape.threshold)
+    most = math.hypot(spread, net / float(shape.threshold.min()))
+
+    def distance(level: Level, limit: int) -> int:
+        good = level.share >= most and level.mean_limit >= math.hypot(mean_spread * mean, net)
+        return 0 if good else limit
+
+    return _smooth(shape, spread * shape.threshold, beta, distance)
+
+
+def _smooth(
+    shape: VectorShape, spread: FloatArray, beta: float, distance: Callable[[Level, int], int]
+) -> float:
+    """Return the least S over the levels; the distance to their good sets comes from ``distance``."""
+    weight, threshold, upper = shape.weight, shape.threshold, shape.upper
+    if not shape.levels:
+        return upper
+    alone = np.where(
+        weight < 1, weight * (threshold + spread) / np.where(weight < 1, 1 - weight, 1.0), np.inf
+    )
+    margin = MARGIN * float(threshold.min())
+    fits = bool(
+        np.all(weight * (threshold + spread) + margin <= (1 - weight) * float((threshold - spread).min()))
+    )
+    one = min(float(alone.max()), upper) if fits else upper
+    best = upper
+    for level in shape.levels:
+        # the bound grows with the distance: from ``limit`` on this level cannot be the least
+        limit, beyond = 0, level.k0
+        while limit < beyond:
+            middle = (limit + beyond) // 2
+            if shape.bound_of(level, middle, one, beta) < best:
+                limit = middle + 1
+            else:
+                beyond = middle
+        if limit and (delta := distance(level, limit)) < limit:
+            best = shape.bound_of(level, delta, one, beta)
+    if one < upper:
+        best = min(best, max(one, upper * math.exp(-beta)))
+    return min(best + 4 * shape.tolerance, upper)
