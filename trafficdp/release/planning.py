@@ -122,7 +122,9 @@ class Planning:
             asked = asked or plan.asked
             request = replace(request, loss=plan.allocation.request.loss)
 
-    def _request(self, loss: Loss | None, question: PlanQuestion) -> Request:
+    def _request(self, loss: Loss | None, question: PlanQuestion, grid: Grid | None = None) -> Request:
+        """What is asked of the planner, of ``grid`` or the configured one."""
+        grid = grid or self._config.grid
         if loss is None and self._config.loss is None and question.half_width is not None:
             # the least is looked for, whatever this is
             loss = LOSSES[self._config.kind].of(1)
@@ -131,7 +133,7 @@ class Planning:
             request = request.with_proved_intervals()
         if not request.relation.hides_presence:
             return request
-        request = replace(request, zone_km2=zone_km2(self._config.grid))
+        request = replace(request, zone_km2=zone_km2(grid))
         if self._config.map.fleet is None:
             known = fleet_released(self._curator)
             if known is None:
@@ -142,7 +144,7 @@ class Planning:
                     "records",
                 )
             request = replace(request, fleet=known[1], fleet_by=f"as release {known[0]} found, with noise")
-        share = share_of_fleet(self._config.grid)
+        share = share_of_fleet(grid)
         return replace(request, fleet=max(1, round(request.fleet * share))) if share < 1 else request
 
     def _at(
@@ -221,7 +223,7 @@ class Planning:
         if grid.area.hash != self._config.grid.area.hash:
             raise UsageError("the plan was made for another study area", todo="plan again, and save it")
         here = self._contributions(grid)
-        request = self._request(saved.loss, question)
+        request = self._request(saved.loss, question, grid)
         allocation = saved.allocation(here.counts, request, partial(allocate_on, grid))
         remainders = self._left(here)
         able = affordable(allocation, remainders, _allocating(grid, here.counts, allocation.request))

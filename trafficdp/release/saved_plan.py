@@ -18,6 +18,7 @@ import numpy as np
 
 from trafficdp.errors import DataError, UsageError
 from trafficdp.mechanisms.registry import calibrated_from_facts
+from trafficdp.mechanisms.simulated.skill import TriedElsewhere
 from trafficdp.model import Counts, Grid, Statistic
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.request import Request
@@ -128,6 +129,9 @@ class SavedPlan:
         # in epsilon the accountings of the baseline are shown beside it
         beside = allocate(counts, replace(frozen, mechanism={}))
         calibrated = calibrated_from_facts(facts["calibrated"], frozen.facts(beside.counts))
+        if isinstance(calibrated, TriedElsewhere):
+            # what is expected of the fleet is not frozen: nothing that is asked rests on it
+            calibrated = calibrated.expecting(request.fleet, request.zone_km2)
         event = calibrated.event()
         if event.kind is not named.kind or event.loss.pico != facts["loss_pico"]:
             raise DataError(

@@ -16,7 +16,7 @@ import trafficdp
 from trafficdp.binning.declared import declared_bins, zone_km2
 from trafficdp.cli.words.plan_facts import plan_facts
 from trafficdp.errors import UsageError
-from trafficdp.model import StudyArea
+from trafficdp.model import Statistic, StudyArea
 from trafficdp.release.recomputation import verify_public
 
 pytestmark = pytest.mark.store
@@ -193,3 +193,13 @@ def test_the_configuration_takes_zones_and_one_slot(zoned):
     plan = trafficdp.open(other, store=zoned.store).plan()
     assert plan.slot_not_measured is not None
     assert plan.earlier == "r0001"
+
+
+def test_a_saved_plan_expects_the_declared_fleet_and_the_size_of_its_zones(zoned):
+    planned = zoned.workspace.plan(2, save="kept", suggestions=False)
+    frozen = zoned.workspace.plan(saved="kept", suggestions=False)
+    assert frozen.allocation.request.fleet == planned.allocation.request.fleet != 1_000
+    found, again = (each.allocation.skill[Statistic.MEAN] for each in (planned, frozen))
+    np.testing.assert_array_equal(again.error, found.error)
+    assert again.expected_numbers == found.expected_numbers
+    assert frozen.verdict == planned.verdict

@@ -186,6 +186,10 @@ class CalibratedHidden(CalibratedWhole):
         size = np.clip(design.size / place.places, 1 / MOST_RESIZED, MOST_RESIZED)
         return replace(found, numbers=np.minimum(found.numbers * size, design.size))
 
+    def expecting(self, fleet: int, zone_km2: float | None) -> Self:
+        """Return the same where a ``fleet`` of that size is expected, and zones of that size."""
+        return replace(self, fleet=fleet, zone_km2=zone_km2)
+
     def count_errors(self) -> Mapping[str, float]:
         """Return how far noise puts published counts off, in a fleet as usual."""
         return usual_error(self.design) if self.counts else {}

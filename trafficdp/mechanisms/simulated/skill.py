@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -82,6 +82,9 @@ class TriedElsewhere(Protocol):
 
     def skill(self, fleet: int | None = None) -> Skill:
         """Return that of means, of a ``fleet`` of another size than expected where it is named."""
+
+    def expecting(self, fleet: int, zone_km2: float | None) -> Self:
+        """Return the same where a ``fleet`` of that size is expected, and zones of that size."""
 
     def count_errors(self) -> Mapping[str, float]:
         """Return how far noise puts published counts off, in a fleet as usual."""
