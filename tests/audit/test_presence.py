@@ -14,9 +14,9 @@ import pytest
 from trafficdp.audit.lower_bound import distinguish
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import HiddenBall
-from trafficdp.mechanisms.pooling.asking import noise_for
 from trafficdp.mechanisms.pooling.hidden_design import RELATION, HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import asked, hidden_map
+from trafficdp.mechanisms.pooling.measurement_plan import noise_for
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import gaussian_to_approx
 from trafficdp.privacy.loss import PICO, ZCDP, LossKind

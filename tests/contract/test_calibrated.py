@@ -17,11 +17,11 @@ from trafficdp.mechanisms.registry import (
     KINDS,
     MECHANISMS,
     WHOLE,
-    Kind,
+    MechanismReader,
     calibrated_from_facts,
     calibrated_from_published,
 )
-from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
+from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, StatisticMechanism
 from trafficdp.model import Counts, NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind, PureDP
@@ -69,7 +69,7 @@ def calibrated_as(kind, facts, statistics=None, loss=LOSS):
     if kind in WHOLE:
         return WHOLE[kind].calibrate(facts, loss, Wanted(statistics, 100, False, 0))
     if kind == CalibratedSeparately.kind:
-        parts = dict.fromkeys(statistics, Part("pooled", np.full(facts.counts.bins, 0.5)))
+        parts = dict.fromkeys(statistics, StatisticMechanism("pooled", np.full(facts.counts.bins, 0.5)))
         return CalibratedSeparately.calibrate(facts, loss, parts)
     named = "clip_user" if kind == "suppressed" else kind
     tolerance = dict.fromkeys(statistics, 1.0)
@@ -80,7 +80,7 @@ def calibrated_as(kind, facts, statistics=None, loss=LOSS):
 
 @EVERY_KIND
 def test_every_kind_has_the_one_interface_and_takes_nothing_public_again(kind):
-    for protocol in (Calibrated, Kind):
+    for protocol in (Calibrated, MechanismReader):
         for name in methods_of(protocol):
             asked, own = signature(protocol, name), signature(KINDS[kind], name)
             assert own == asked, f"{kind}.{name} takes {own}"
@@ -185,5 +185,7 @@ def test_no_map_is_calibrated_on_facts_of_the_other_relation(kind, counts_of, bo
 def test_settings_of_every_mechanism_are_equal_when_they_are_read_again(mechanism, counts_of, bound_of):
     facts, statistic = facts_for(CalibratedSeparately.kind, counts_of, bound_of), mechanism.statistics[0]
     loss = np.array(0.5) if mechanism.kind is LossKind.ZCDP else np.full(facts.counts.bins, 0.5)
-    frozen = CalibratedSeparately(facts, {statistic: Part(mechanism.name, loss)}, mechanism.kind).to_facts()
+    frozen = CalibratedSeparately(
+        facts, {statistic: StatisticMechanism(mechanism.name, loss)}, mechanism.kind
+    ).to_facts()
     assert json.loads(json.dumps(frozen, allow_nan=False)) == frozen

@@ -13,7 +13,7 @@ from scipy import stats
 from trafficdp.mechanisms.known_error import BY_RANGE, KnownTerms, error_facts
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
-from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
+from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, StatisticMechanism
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
@@ -77,7 +77,7 @@ def released(name, kind, epsilon, times):
     exact = speeds(kind, sum(map(sum, COUNTS)))
     steps = np.floor(exact / STEP + 0.5).astype(np.int64)
     samples = Samples(counts, np.tile(steps, times), np.arange(counts.users), bound)
-    part = Part(name, np.full(counts.bins, epsilon))
+    part = StatisticMechanism(name, np.full(counts.bins, epsilon))
     parts = dict.fromkeys(mechanism_named(name, LossKind.PURE).statistics, part)
     calibrated = CalibratedSeparately(PublicFacts(counts, bound), parts)
     estimates = calibrated.run(

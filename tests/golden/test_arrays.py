@@ -16,7 +16,7 @@ from trafficdp.bounding.arrays import (
     total_variation_bias,
     wrap_around,
 )
-from trafficdp.bounding.interval import Partition, levy_width
+from trafficdp.bounding.interval import IntervalPartition, levy_width
 from trafficdp.bounding.sensitivity import mean_sensitivity
 from trafficdp.noise.choice import probabilities
 
@@ -93,7 +93,7 @@ def test_projected_wrap_around_has_the_golden_sensitivity(low, high, expected, c
 
 def test_the_interval_is_the_golden_one():
     # lengths in halves, so that U = 65 and tau = 10 are whole
-    partition = Partition(np.array([130]), np.array([20]))
+    partition = IntervalPartition(np.array([130]), np.array([20]))
     y, of_bin = 2 * np.array([20, 22, 21, 35, 19]), np.zeros(5, dtype=np.int64)
     assert (partition.twice_midpoint / 4).tolist() == [5, 15, 25, 35, 45, 55, 62.5]
     assert partition.votes(y, of_bin).tolist() == [1, 2, 2, 3, 1]

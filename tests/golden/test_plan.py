@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trafficdp.measurement.laws import GRAINS
-from trafficdp.mechanisms.plan.plan import Plan, Scaling, scaling
+from trafficdp.mechanisms.plan.plan import PlanMechanism, Scaling, scaling
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive.values import Samples
@@ -66,7 +66,7 @@ def city(counts_of, bound_of):
 def test_vectors_and_lengths_are_the_golden_ones_and_average_to_the_means(city):
     centre = np.array([18.0, 22.0, 30.0])
     known = Known(centre / 70, 1.0)
-    found = Plan(Scaling.NONE).estimate(city, Statistic.MEAN, np.array(0.5), known)
+    found = PlanMechanism(Scaling.NONE).estimate(city, Statistic.MEAN, np.array(0.5), known)
     z = np.zeros((4, 3))
     z[city.counts.user_index, city.counts.bin_index] = known.values
     golden = [[-16, -12, 0], [4 / 3, 3, -10], [0, 8, 10], [16, 3, 0]]
@@ -89,7 +89,7 @@ def test_vectors_and_lengths_are_the_golden_ones_and_average_to_the_means(city):
 def test_noise_goes_by_the_weights_and_by_twice_the_clipping_length(city):
     # U/sqrt(12) in all bins: of_vector is that times sqrt(L sum m^2)/N
     known = Known(np.array([18.0, 22.0, 30.0]) / 70, 0.01)
-    Plan(Scaling.PUBLIC).estimate(city, Statistic.MEAN, np.array(0.5), known)
+    PlanMechanism(Scaling.PUBLIC).estimate(city, Statistic.MEAN, np.array(0.5), known)
     of_vector = 70 / np.sqrt(12) * np.sqrt(4 * np.array([14, 4, 8])) / np.array([6, 4, 4])
     weight = scaling(of_vector + of_vector.mean(), 2)
     z = np.array([-16, 4 / 3, 16, -12, 3, 8, 3, -10, 10])

@@ -161,7 +161,7 @@ def test_the_search_finds_plates_where_they_are_shuffled(spark, scratch, tmp_pat
 def test_a_key_is_not_broadcast_in_the_clear(spark, tmp_path, parquet_city, records):
     from trafficdp.engine import spark_session
 
-    work = spark_session.Place(VehicleKey.load(parquet_city.key))
+    work = spark_session.KeyLocation(VehicleKey.load(parquet_city.key))
     with pytest.raises(UsageError, match=r"spark\.io\.encryption\.enabled"):
         spark_session.key_in_executors(spark, work)
 

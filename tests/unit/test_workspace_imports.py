@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from trafficdp.config.source import declaration_json
-from trafficdp.engine.reduced import MANIFEST, PARTS, Manifest, about
+from trafficdp.engine.reduced import MANIFEST, PARTS, JobManifest, about
 from trafficdp.errors import DataError, StoreKeyError, UsageError
 from trafficdp.ingest.report import FileReport
 from trafficdp.store.contribution_cache import cache_key
@@ -78,7 +78,7 @@ def write_job(folder, city, job, after=(), share=(0, 1), **changes):
         "parts": parts,
         "fixes": sum(fixes),
     }
-    (folder / job / MANIFEST).write_text(Manifest(**{**facts, **changes}).to_json(), encoding="utf-8")
+    (folder / job / MANIFEST).write_text(JobManifest(**{**facts, **changes}).to_json(), encoding="utf-8")
     return folder
 
 

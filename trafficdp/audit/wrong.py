@@ -19,7 +19,7 @@ from trafficdp.audit.lower_bound import Draws, unmetered
 from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, one_bin
 from trafficdp.bounding.arrays import CountCap
 from trafficdp.bounding.huber import huber_location
-from trafficdp.bounding.interval import Partition
+from trafficdp.bounding.interval import IntervalPartition
 from trafficdp.bounding.smooth_sensitivity import HuberShape, smooth_sensitivity
 from trafficdp.mechanisms import sums
 from trafficdp.mechanisms.arrays.array_means import ArrayLattice, ArrayMeans, Grouping
@@ -86,7 +86,7 @@ def interval_of_wrap_around(bound: ContributionBound) -> Mistake:
     def draws(one: Samples, times: int, noise: NoiseSource, *, influence: int) -> FloatArray:
         samples = repeated(one, times)
         lattice = ArrayLattice(Grouping.WRAP_AROUND.arrays(samples.counts, CountCap.MEDIAN), samples.bound)
-        partition = Partition(lattice.top, -(-lattice.top // 6))
+        partition = IntervalPartition(lattice.top, -(-lattice.top // 6))
         cost = partition.costs(ArrayMeans.of(samples, lattice).y, lattice.arrays.array_bin)
         assumed = np.full(samples.counts.bins, influence, dtype=np.int64)
         # the interval's half of a total epsilon of 4

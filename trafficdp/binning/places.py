@@ -14,7 +14,7 @@ from trafficdp.model.grid import Grid
 from trafficdp.model.zones import NOWHERE, Zones
 
 
-class Places(Protocol):
+class GridPlaces(Protocol):
     """The places of one grid."""
 
     def cells_of(self, latitude: FloatArray, longitude: FloatArray) -> CellArray:
@@ -45,7 +45,7 @@ class ZoneTable:
         return cells
 
 
-def places_of(grid: Grid) -> Places:
+def places_of(grid: Grid) -> GridPlaces:
     """Return the places of ``grid``."""
     if grid.zones is not None:
         return ZoneTable(grid.zones)

@@ -48,7 +48,7 @@ def guaranteed_width(
 
 
 @dataclass(frozen=True)
-class Partition:
+class IntervalPartition:
     """[0, M_g] of every bin cut into parts of width ``width`` (whole lattice units, 1 <= tau <= M).
 
     Parts of all bins stand one after another: those of bin g in ``start[g]:start[g + 1]``.

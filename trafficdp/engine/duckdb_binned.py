@@ -48,14 +48,14 @@ class Files:
     up_to: int
 
 
-class Part(NamedTuple):
+class VehiclePart(NamedTuple):
     """The vehicles whose number leaves ``number`` when divided by ``of``."""
 
     number: int = 0
     of: int = 1
 
 
-EVERYBODY = Part()
+EVERYBODY = VehiclePart()
 
 
 class Binned(NamedTuple):
@@ -74,7 +74,7 @@ def binned(
     grid: Grid,
     bound: ContributionBound,
     ingests: Files,
-    part: Part = EVERYBODY,
+    part: VehiclePart = EVERYBODY,
 ) -> Iterator[Iterator[Binned]]:
     """Give the fixes of ``ingests`` in batches, while the block lasts.
 
@@ -103,7 +103,7 @@ def ask_binned(
     bound: ContributionBound,
     ingests: Files,
     query: str,
-    part: Part = EVERYBODY,
+    part: VehiclePart = EVERYBODY,
 ) -> pa.Table:
     """Return what engine/sql/QUERY.sql says of the table `binned`: one row a fix.
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from trafficdp.binning.mosaic import bins_in_mosaic
 from trafficdp.engine.duckdb_binned import (
     Files,
-    Part,
+    VehiclePart,
     ask_binned,
     binned,
     count_of,
@@ -126,7 +126,7 @@ def _grouped(
     parts = max(1, -(-count_of(connection, ingests) // PART_ROWS))
     return _of_rows(
         [
-            ask_binned(connection, grid, bound, ingests, "contributions", Part(number, parts))
+            ask_binned(connection, grid, bound, ingests, "contributions", VehiclePart(number, parts))
             for number in range(parts)
         ],
         bound,

@@ -58,7 +58,7 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class JobManifest:
     """What a job computed, of what. ``after`` are the jobs whose records it left out, in order.
 
     ``key`` is ``contribution_cache.cache_key`` of grid and bound; ``about`` says the same for people.
@@ -84,7 +84,7 @@ class Manifest:
         return json.dumps(facts, sort_keys=True, indent=1)
 
     @classmethod
-    def from_json(cls, text: str) -> Manifest:
+    def from_json(cls, text: str) -> JobManifest:
         """Return the manifest that ``to_json`` wrote; raise DataError for anything else."""
         try:
             facts = json.loads(text)
@@ -121,7 +121,7 @@ def local_folder(uri: str) -> Path:
     return Path(re.sub("^file:/+", "/", uri))
 
 
-def finished_jobs(folder: Path) -> list[tuple[Path, Manifest]]:
+def finished_jobs(folder: Path) -> list[tuple[Path, JobManifest]]:
     """Return the jobs in ``folder`` (or the one that it is) with a manifest, every one after its ``after``.
 
     Raises UsageError when there is none, DataError for a manifest that cannot be read.
@@ -138,14 +138,14 @@ def finished_jobs(folder: Path) -> list[tuple[Path, Manifest]]:
     return sorted(found, key=lambda each: (len(each[1].after), each[1].job))
 
 
-def _manifest(folder: Path) -> Manifest:
+def _manifest(folder: Path) -> JobManifest:
     try:
-        return Manifest.from_json((folder / MANIFEST).read_text(encoding="utf-8"))
+        return JobManifest.from_json((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         raise DataError(f"cannot read {folder / MANIFEST}") from None
 
 
-def batches(folder: Path, manifest: Manifest) -> Iterator[pa.RecordBatch]:
+def batches(folder: Path, manifest: JobManifest) -> Iterator[pa.RecordBatch]:
     """Yield COLUMNS of a job's rows.
 
     Raises DataError when a file is missing, damaged or has other rows than the manifest says.

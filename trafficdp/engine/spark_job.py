@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from trafficdp.engine.reduced import MANIFEST, PARTS, Manifest, SourceFile, about
+from trafficdp.engine.reduced import MANIFEST, PARTS, JobManifest, SourceFile, about
 from trafficdp.engine.spark_rows import (
     SPARK_ROWS,
     Facts,
@@ -34,7 +34,7 @@ from trafficdp.engine.spark_rows import (
     rows_of_files,
     rows_of_frame,
 )
-from trafficdp.engine.spark_session import Folder, Place, failures, key_in_executors, set_for_now
+from trafficdp.engine.spark_session import Folder, KeyLocation, failures, key_in_executors, set_for_now
 from trafficdp.errors import ConfigError, DataError, UsageError
 from trafficdp.ingest.formats.csv import declared_columns
 from trafficdp.ingest.linter import LintFinding, LintVerdict
@@ -61,7 +61,7 @@ class Work:
 
     reduction: Reduction
     declaration: str
-    key: Place
+    key: KeyLocation
     into: str
 
 
@@ -121,7 +121,7 @@ def _from_frame(
     frame: DataFrame,
     work: Work,
     files: Mapping[str, SourceFile] | None,
-    earlier: Mapping[str, Manifest],
+    earlier: Mapping[str, JobManifest],
     order: str | None,
 ) -> str:
     source, session = work.reduction.source, frame.sparkSession
@@ -186,7 +186,7 @@ def _run(
     rows: Callable[..., Iterator[pa.RecordBatch]],
     work: Work,
     files: tuple[SourceFile, ...],
-    earlier: Mapping[str, Manifest],
+    earlier: Mapping[str, JobManifest],
 ) -> str:
     session, job = frame.sparkSession, new_token()[:32]
     context = session.sparkContext
@@ -209,7 +209,7 @@ def _run(
         forget()
     parts, fixes = _written(session, folder.path(PARTS))
     grid, bound = work.reduction.grid, work.reduction.bound
-    manifest = Manifest(
+    manifest = JobManifest(
         job=job,
         after=tuple(earlier),
         key=cache_key(grid, bound),
@@ -278,10 +278,10 @@ def _written(session: SparkSession, path: str) -> tuple[dict[str, int], int]:
     return {str(name): int(count) for name, count, _ in rows}, sum(int(fixes) for _, _, fixes in rows)
 
 
-def _earlier(session: SparkSession, work: Work) -> dict[str, Manifest]:
+def _earlier(session: SparkSession, work: Work) -> dict[str, JobManifest]:
     """Return the finished jobs of ``work.into`` with the same grid and bound, each after its ``after``."""
     key = cache_key(work.reduction.grid, work.reduction.bound)
-    manifests = [Manifest.from_json(text) for text in Folder(session, work.into).read_all(MANIFEST)]
+    manifests = [JobManifest.from_json(text) for text in Folder(session, work.into).read_all(MANIFEST)]
     same = sorted(
         (each for each in manifests if each.key == key), key=lambda each: (len(each.after), each.job)
     )

@@ -27,7 +27,7 @@ ENCRYPTED = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.enc
 
 
 @dataclass(frozen=True)
-class Place:
+class KeyLocation:
     """Where executors find the key, and what it is: ``mount`` is its path on every one; None: broadcast."""
 
     key: VehicleKey = field(repr=False)
@@ -64,7 +64,7 @@ def is_local(session: SparkSession) -> bool:
 
 
 def key_in_executors(
-    session: SparkSession, place: Place
+    session: SparkSession, place: KeyLocation
 ) -> tuple[Callable[[], VehicleKey], Callable[[], None]]:
     """Return what gives executors the key, and what takes it back."""
     if place.mount is not None:

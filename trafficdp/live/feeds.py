@@ -17,7 +17,7 @@ from trafficdp.ingest.input_file import InputFile
 from trafficdp.live.files import digest_of
 from trafficdp.live.streaming import LiveStream, Progress
 from trafficdp.model import SourceDeclaration
-from trafficdp.stream.follow import Folder, stamp_of
+from trafficdp.stream.follow import WatchedFolder, stamp_of
 from trafficdp.stream.replay import Pace
 
 LOOK_SECONDS = 1.0
@@ -43,7 +43,7 @@ def follow_folder(
     """
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder", expected="a folder in which files arrive")
-    watched = Folder(folder)
+    watched = WatchedFolder(folder)
     while not stop():
         waiting = watched.arrived()
         deadline = time.monotonic() + SESSION_SECONDS

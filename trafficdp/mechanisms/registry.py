@@ -40,7 +40,7 @@ PUBLIC_COUNTS = {
 """Those that can be named: where nothing about a vehicle is public there is one."""
 
 
-class Kind(Protocol):
+class MechanismReader(Protocol):
     """A class of calibrated mechanisms: how they are read back."""
 
     def from_facts(self, facts: Mapping[str, Any], public: PublicFacts) -> Calibrated:
@@ -50,7 +50,7 @@ class Kind(Protocol):
         """Return that of the numbered bins from the manifest's facts and the published columns."""
 
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, MechanismReader] = {
     "blocks": CalibratedBlocks,
     "laplace": CalibratedLaplace,
     "suppressed": CalibratedSuppression,
@@ -112,7 +112,7 @@ def calibrated_from_published(facts: Mapping[str, Any], columns: Columns, public
     return _kind(facts.get("kind")).from_published(facts, columns, public)
 
 
-def _kind(name: object) -> Kind:
+def _kind(name: object) -> MechanismReader:
     if not isinstance(name, str) or name not in KINDS:
         raise UsageError(
             "unknown kind of calibrated mechanism",

@@ -98,7 +98,7 @@ class Counts:
         return Visits(cell, of_bin, place, user, of_pair)
 
     @cached_property
-    def order(self) -> Order:
+    def order(self) -> VehicleOrder:
         """An order of vehicles and pairs that follows from the counts alone, however vehicles are numbered.
 
         Vehicles rise by the sum of (count times a fixed number that looks random) over their bins: it is
@@ -111,7 +111,7 @@ class Counts:
         rank = np.empty_like(by_sum)
         rank[by_sum] = np.arange(self.users)
         pairs = stable_order(rank[self.user_index], self.users)
-        return Order(rank, pairs[stable_order(self.bin_index[pairs], self.bins)])
+        return VehicleOrder(rank, pairs[stable_order(self.bin_index[pairs], self.bins)])
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Counts:
         """Return the counts of the bins where ``keep`` (shape (G,)) is true; user positions stay.
@@ -179,7 +179,7 @@ class Visits:
 
 
 @dataclass(frozen=True)
-class Order:
+class VehicleOrder:
     """``rank`` (users,): the place of every vehicle. ``pairs`` (P,): pairs by bin, then by that place."""
 
     rank: IntArray

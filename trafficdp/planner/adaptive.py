@@ -104,22 +104,22 @@ def adapt(fine: Counts, coarser: Sequence[Level], wish: Wish) -> AdaptivePartiti
     Raises UsageError when it is not, there is no bin, the mean is not among the statistics, or a number is
     out of range.
     """
-    return Priced.of(fine, coarser, wish).partition(wish.epsilon)
+    return PricedBins.of(fine, coarser, wish).partition(wish.epsilon)
 
 
 @dataclass(frozen=True)
-class Priced:
+class PricedBins:
     """All bins that could be published for ``wish``, and what each costs: the same at every epsilon.
 
     ``loss`` are, a level, the losses of its pairs at the noise of the half width.
     """
 
     wish: Wish
-    pool: _Pool
+    pool: _CandidateBins
     loss: list[FloatArray]
 
     @classmethod
-    def of(cls, fine: Counts, coarser: Sequence[Level], wish: Wish) -> Priced:
+    def of(cls, fine: Counts, coarser: Sequence[Level], wish: Wish) -> PricedBins:
         """Price the bins of all levels; see ``adapt``, which raises the same."""
         scale = largest_scale(wish)
         integer_between(1, 10**9, min_vehicles=wish.min_vehicles)
@@ -129,7 +129,7 @@ class Priced:
             )
         if not fine.bins:
             raise UsageError("there is nothing to release", expected="at least one bin")
-        pool = _Pool.of(fine, coarser)
+        pool = _CandidateBins.of(fine, coarser)
         # every bin has the scale b N / q on its lattice: many different N are many different scales
         distinct = len(np.unique(np.concatenate([counts.samples_per_bin for counts in pool.counts])))
         scale *= 1 - (MARGIN if distinct > MOST_DISTINCT_SCALES else 0)
@@ -170,7 +170,7 @@ def largest_scale(wish: Wish) -> float:
 
 
 @dataclass(frozen=True)
-class _Pool:
+class _CandidateBins:
     """All bins of all levels, overlapping: those of level k are number ``offset[k]`` on.
 
     ``of_finest[k]`` (F,) is the bin of each finest one on level k; ``counts`` are their counts.
@@ -183,7 +183,7 @@ class _Pool:
     counts: list[Counts]
 
     @classmethod
-    def of(cls, fine: Counts, coarser: Sequence[Level]) -> _Pool:
+    def of(cls, fine: Counts, coarser: Sequence[Level]) -> _CandidateBins:
         counts, of_finest, offset = [fine], [np.arange(fine.bins)], fine.bins
         at: IntArray = of_finest[0]
         for cell, slot in coarser:
@@ -211,7 +211,7 @@ class _Pool:
         )
 
 
-def _forest(priced: Priced, epsilon: float) -> tuple[Forest, IntArray]:
+def _forest(priced: PricedBins, epsilon: float) -> tuple[Forest, IntArray]:
     """The candidates: bins with enough vehicles, whose own cost no user exceeds; and which bins they are."""
     pool, wish = priced.pool, priced.wish
     keep, values, sizes, users, costs = [], [], [], [], []
@@ -293,7 +293,9 @@ def _packed(forest: Forest) -> Packing:
     return Packing(chosen, packing.value, packing.bound)
 
 
-def _partition(pool: _Pool, fine: Counts, published: BoolArray, packing: Packing) -> AdaptivePartition:
+def _partition(
+    pool: _CandidateBins, fine: Counts, published: BoolArray, packing: Packing
+) -> AdaptivePartition:
     holds = published.copy()
     covered = np.zeros(fine.bins, dtype=np.bool_)
     for bins in pool.of_finest:

@@ -19,7 +19,7 @@ from trafficdp.binning.slots import hours_of_day
 from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.mechanisms.protocol import BASELINE
 from trafficdp.model import Counts, Grid, Mosaic, SlotKind, levels_of
-from trafficdp.planner.adaptive import AdaptivePartition, Level, Priced, Wish
+from trafficdp.planner.adaptive import AdaptivePartition, Level, PricedBins, Wish
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import Allocation, precision
 from trafficdp.planner.findings import AdaptiveMap, MapLevel
@@ -99,7 +99,7 @@ def _along(
         (parents_of(fine.cell, resolution), lengthened(grid, fine.slot, kind))
         for resolution, kind in levels[1:]
     ]
-    best, bound, priced = None, 0.0, Priced.of(fine, coarser, wish)
+    best, bound, priced = None, 0.0, PricedBins.of(fine, coarser, wish)
     for factor in FACTORS if fine.pairs <= LARGE else FACTORS_OF_LARGE:
         partition = priced.partition(wish.epsilon * factor)
         if factor == 1:

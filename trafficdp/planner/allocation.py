@@ -31,7 +31,7 @@ from trafficdp.mechanisms.protocol import (
     Ranked,
 )
 from trafficdp.mechanisms.publish import MOST_SPANNED
-from trafficdp.mechanisms.simulated.cities import City, cities_of, skills_of
+from trafficdp.mechanisms.simulated.cities import SimulatedCity, cities_of, skills_of
 from trafficdp.mechanisms.simulated.skill import LEAST_SKILL, MOST_WORSE, Skill, TriedElsewhere
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.planner.request import Request
@@ -183,7 +183,7 @@ class Allocation:
     hour: IntArray | None = None
     tried: Mapping[Statistic, Skill] | None = None
     considered: Mapping[str, Mapping[Statistic, Skill]] = field(default_factory=dict)
-    cities: Sequence[City] = ()
+    cities: Sequence[SimulatedCity] = ()
     once: bool = False
 
     @cached_property

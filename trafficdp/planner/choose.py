@@ -33,7 +33,7 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.protocol import AUTO, RANGE, Mechanism, event_of, unenforced
 from trafficdp.mechanisms.separate.calibrated import (
-    Part,
+    StatisticMechanism,
     mechanism_named,
     mechanisms_of,
     too_small,
@@ -340,7 +340,7 @@ def shares(request: Request) -> dict[Statistic, Loss]:
 
 def fit_mechanisms(
     counts: Counts, request: Request, tries: SimulatedCities | None
-) -> tuple[dict[Statistic, Part], str]:
+) -> tuple[dict[Statistic, StatisticMechanism], str]:
     """Return by what the statistics of ``request`` are released, at its share of the loss each, and why.
 
     "auto" chooses among those with an exact sampler. Raises UsageError
@@ -348,7 +348,7 @@ def fit_mechanisms(
     or cannot meet its share.
     """
     bound, kind, part_of = request.bound, request.kind, shares(request)
-    parts: dict[Statistic, Part] = {}
+    parts: dict[Statistic, StatisticMechanism] = {}
     reasons = []
     for statistic in sorted(request.tolerance, key=list(Statistic).index):
         part, wanted = part_of[statistic], request.mechanism_of(statistic)
@@ -373,6 +373,6 @@ def fit_mechanisms(
             raise UsageError(
                 f"{offer.mechanism} cannot release this", got=offer.unavailable, todo="choose another"
             )
-        parts[statistic] = Part(offer.mechanism, offer.fit.given)
+        parts[statistic] = StatisticMechanism(offer.mechanism, offer.fit.given)
         reasons.append(f"{statistic.value.replace('_', ' ')}: {reason}")
     return parts, "; ".join(reasons)

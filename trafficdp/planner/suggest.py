@@ -11,7 +11,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.protocol import AUTO, POOLED
 from trafficdp.mechanisms.registry import WHOLE
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
-from trafficdp.mechanisms.simulated.cities import City, cities_of
+from trafficdp.mechanisms.simulated.cities import SimulatedCity, cities_of
 from trafficdp.model import Counts, Grid
 from trafficdp.planner.allocate import MOST_RECORDS, allocate
 from trafficdp.planner.allocation import Allocation, Verdict, judge, rule_of
@@ -40,7 +40,7 @@ class Maps:
     def __init__(self, counts: Counts, grid: Grid, request: Request) -> None:
         self._counts, self._hour = counts, hours_of_day(grid, counts.slot)
         self._request = _alone(request)
-        self._cities: list[City] = []
+        self._cities: list[SimulatedCity] = []
 
     def likely(self, loss: Loss) -> bool:
         """Return whether the map at ``loss`` seems to pass, by one draw a city."""
@@ -79,7 +79,7 @@ class Maps:
             return None
         return judge(replace(found, cities=self._cities_of(found), once=once))
 
-    def _cities_of(self, found: Allocation) -> list[City]:
+    def _cities_of(self, found: Allocation) -> list[SimulatedCity]:
         counts, request = found.counts, found.request
         if rule_of(found) is not RefusalRule.SKILL or request.relation.hides_presence:
             return []

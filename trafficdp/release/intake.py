@@ -15,7 +15,7 @@ from pathlib import Path
 
 from trafficdp.config.settings import Config
 from trafficdp.config.source import declaration_json
-from trafficdp.engine.reduced import Manifest, Spark, batches, finished_jobs, local_folder
+from trafficdp.engine.reduced import JobManifest, Spark, batches, finished_jobs, local_folder
 from trafficdp.engine.spark_rows import Reduction
 from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest.read import Reading, choose_source, one_by_one, require_kept_rows
@@ -89,7 +89,7 @@ class Cluster:
                 judged=self.config.relation.may_refuse_by_counts,
             ),
             declaration=declaration_json(declared),
-            key=spark_session.Place(
+            key=spark_session.KeyLocation(
                 VehicleKey.load(self.key_file),
                 Path(mount) if mount else self.key_file.absolute() if local else None,
             ),
@@ -177,7 +177,7 @@ def _uris(given: object) -> list[str]:
     return [str(each) for each in several]
 
 
-def _imported(vault: Vault, config: Config, folder: Path, manifest: Manifest) -> IngestedFile:
+def _imported(vault: Vault, config: Config, folder: Path, manifest: JobManifest) -> IngestedFile:
     report = manifest.report
     vault.check_key(manifest.key_fingerprint)
     if manifest.area != config.grid.area.hash:
@@ -191,7 +191,7 @@ def _imported(vault: Vault, config: Config, folder: Path, manifest: Manifest) ->
     return IngestedFile(report, report.file, added, read_before=False, declared_otherwise=False)
 
 
-def _facts(manifest: Manifest) -> vault_fixes.FileFacts:
+def _facts(manifest: JobManifest) -> vault_fixes.FileFacts:
     return vault_fixes.FileFacts(
         name=manifest.report.file,
         digest=manifest.job,

@@ -45,7 +45,7 @@ _METRES_A_DEGREE = 111_195.0
 
 
 @dataclass(frozen=True)
-class Blocks:
+class StreetBlocks:
     """Blocks that trips drive through, trip by trip, in order; shape (n,) each.
 
     ``trip``: which trip. ``east`` and ``north``: where the block is entered, in blocks. ``step_east`` and
@@ -92,7 +92,7 @@ class Streets:
         found[rows] = fast.reshape(self.places, self.places)
         return found
 
-    def ways(self, start: IntArray, end: IntArray, turned: npt.NDArray[np.bool_]) -> Blocks:
+    def ways(self, start: IntArray, end: IntArray, turned: npt.NDArray[np.bool_]) -> StreetBlocks:
         """Return the blocks of trips from ``start`` to ``end``, shape (trips, 2) each: east, north.
 
         ``turned`` (trips,): whether the arterial runs north instead of east. A trip to where it begins has
@@ -133,7 +133,7 @@ class Streets:
         standing = self.model.standing / (1 - self.model.standing)
         stop = np.where(fast, 0.0, BLOCK / speed * standing)
         speed = speed * np.where(fast, 1.0, np.where(on_arterial, ARTERIAL_FACTOR, STREET_FACTOR))
-        return Blocks(trip, east, north, step_east, step_north, speed, stop)
+        return StreetBlocks(trip, east, north, step_east, step_north, speed, stop)
 
     @cached_property
     def bounds(self) -> tuple[float, float, float, float]:
@@ -202,7 +202,7 @@ class Fleet:
 
 
 @dataclass(frozen=True)
-class Records:
+class SimulatedRecords:
     """Rows of a feed, vehicle by vehicle in the order of time, shape (n,) each.
 
     ``centi`` is the true speed in 0.01 m/s; ``speed`` (m/s, NaN where none was sent) and the position are
@@ -221,7 +221,7 @@ class Records:
     late: npt.NDArray[np.bool_]
 
 
-def records_of(streets: Streets, fleet: Fleet, part: slice, day: int, seed: int) -> Records:
+def records_of(streets: Streets, fleet: Fleet, part: slice, day: int, seed: int) -> SimulatedRecords:
     """Return what the vehicles of ``part`` (positions in the fleet) send on day number ``day``.
 
     The same arguments give the same rows; another day, other trips.
@@ -268,7 +268,7 @@ def records_of(streets: Streets, fleet: Fleet, part: slice, day: int, seed: int)
     late = random.uniform(size=part.stop - part.start) < model.late
     sender = vehicle[of]
     return _with_flaws(
-        Records(
+        SimulatedRecords(
             sender, millisecond, latitude, longitude, centi / 100, centi, moves, late[sender - part.start]
         ),
         model,
@@ -278,7 +278,7 @@ def records_of(streets: Streets, fleet: Fleet, part: slice, day: int, seed: int)
 
 def _trips(
     streets: Streets, fleet: Fleet, part: slice, random: Generator
-) -> tuple[IntArray, FloatArray, Blocks]:
+) -> tuple[IntArray, FloatArray, StreetBlocks]:
     """Return vehicle and wished second of the start of every trip of a day, and all their blocks."""
     model = streets.model
     number = random.poisson(fleet.trips[part])
@@ -313,7 +313,7 @@ def _one_after_another(vehicle: IntArray, wish: FloatArray, duration: FloatArray
 
 
 def _positions(
-    streets: Streets, blocks: Blocks, block: IntArray, done: FloatArray, random: Generator
+    streets: Streets, blocks: StreetBlocks, block: IntArray, done: FloatArray, random: Generator
 ) -> tuple[FloatArray, FloatArray]:
     east = blocks.east[block] + blocks.step_east[block] * done
     north = blocks.north[block] + blocks.step_north[block] * done
@@ -321,7 +321,7 @@ def _positions(
     return streets.positions(BLOCK * east + error[0], BLOCK * north + error[1])
 
 
-def _with_flaws(records: Records, model: CityModel, random: Generator) -> Records:
+def _with_flaws(records: SimulatedRecords, model: CityModel, random: Generator) -> SimulatedRecords:
     """Return the rows with the flaws of real feeds: each row has at most one, whatever its speed is."""
     chance = random.uniform(size=len(records.vehicle))
     bounds = np.cumsum([model.repeats, model.sentinels, model.missing, model.lost])
@@ -334,7 +334,7 @@ def _with_flaws(records: Records, model: CityModel, random: Generator) -> Record
     row = np.repeat(np.arange(len(fate)), np.where(fate == 0, 2, 1))
     again = np.zeros(len(row), dtype=np.bool_)
     again[1:] = row[1:] == row[:-1]
-    return Records(
+    return SimulatedRecords(
         records.vehicle[row],
         records.millisecond[row],
         latitude[row],

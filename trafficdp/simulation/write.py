@@ -25,7 +25,7 @@ from trafficdp.binning.cells import CellTable, area_km2, cell_text, cells_of, po
 from trafficdp.errors import UsageError, integer_between
 from trafficdp.simulation.city import CityModel
 from trafficdp.simulation.speeds import stretches
-from trafficdp.simulation.traffic import SENTINEL, Fleet, Records, Streets, records_of
+from trafficdp.simulation.traffic import SENTINEL, Fleet, SimulatedRecords, Streets, records_of
 
 Step = Callable[[str, int, int | None], None]
 
@@ -226,7 +226,7 @@ def _write(writer: pq.ParquetWriter, table: pa.Table) -> None:
         writer.write_table(table, row_group_size=table.num_rows)
 
 
-def _table(records: Records, part: slice, day: int) -> pa.Table:
+def _table(records: SimulatedRecords, part: slice, day: int) -> pa.Table:
     midnight = datetime.combine(FIRST_DAY + timedelta(days=day), datetime.min.time(), UTC)
     time = records.millisecond + int(midnight.timestamp()) * 1000
     # no feed of a real vehicle looks like it
@@ -252,7 +252,7 @@ class _Truth:
         self._table = CellTable(streets.bounds, resolution)
         self.count, self._total, self._squares = np.zeros((3, len(self._cells) * _HOURS))
 
-    def add(self, records: Records) -> None:
+    def add(self, records: SimulatedRecords) -> None:
         """Add the records that count."""
         chosen = np.flatnonzero(records.counts)
         cells = self._table.cells_of(records.latitude[chosen], records.longitude[chosen])

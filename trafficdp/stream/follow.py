@@ -14,7 +14,7 @@ Stamp = tuple[int, int, int]
 
 
 @dataclass
-class Folder:
+class WatchedFolder:
     """A folder that is looked at again and again. Only names, sizes and times are looked at here."""
 
     path: Path

@@ -35,7 +35,7 @@ from trafficdp.stream.allowance import Allowance
 from trafficdp.stream.bank import SignedCounterBank
 from trafficdp.stream.horizon import MINUTE_US, Horizon
 from trafficdp.stream.numbering import Numbering, pack, unpack
-from trafficdp.stream.window import Window
+from trafficdp.stream.window import StreamWindow
 
 IntArray = npt.NDArray[np.int64]
 Arrays = dict[str, npt.NDArray[np.generic]]
@@ -98,7 +98,7 @@ class Stream:
         self.horizon, self.allowance, self.records_per_step = horizon, allowance, records_per_step
         self.clock_us, self.closed = _NEVER, 0
         self.fates = np.zeros(len(FATES), dtype=np.int64)
-        self.window = Window()
+        self.window = StreamWindow()
         self.vehicles, self.cells, self.slots, self.bins = (Numbering() for _ in range(4))
         self.touches = np.zeros(0, dtype=np.int64)
         self.newest_us = np.zeros(0, dtype=np.int64)
@@ -323,7 +323,7 @@ class Stream:
         stream.clock_us, stream.closed = (int(each) for each in opened["moments"])
         stream.fates = np.array(opened["fates"], dtype=np.int64)
         stream.newest_us = np.array(opened["newest_us"], dtype=np.int64)
-        stream.window = Window.from_state(_part(opened, "window_"))
+        stream.window = StreamWindow.from_state(_part(opened, "window_"))
         for name in ("vehicles", "cells", "slots", "bins"):
             setattr(stream, name, Numbering(np.array(kept[name], dtype=np.int64)))
         for name in ("touches", "pairs", "records", "visitors"):

@@ -21,7 +21,7 @@ def _none() -> IntArray:
 
 
 @dataclass
-class Window:
+class StreamWindow:
     """Sums of accepted records by (step, bin, vehicle), and (vehicle, instant) of every one that was on time.
 
     ``rows``: COLUMNS, shape (R,) each; ``seen_vehicle``, ``seen_time_us``: shape (T,); numbers of vehicles
@@ -103,7 +103,7 @@ class Window:
         return {**self.rows, "seen_vehicle": self.seen_vehicle, "seen_time_us": self.seen_time_us}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, npt.NDArray[np.generic]]) -> Window:
+    def from_state(cls, state: Mapping[str, npt.NDArray[np.generic]]) -> StreamWindow:
         """Return the window that ``state`` was taken from."""
         arrays = {name: np.array(values, dtype=np.int64) for name, values in state.items()}
         rows = {name: arrays[name] for name in COLUMNS}

@@ -11,7 +11,7 @@ from trafficdp.mechanisms.arrays.array_means import Grouping
 from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.arrays.projected import Levy
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
-from trafficdp.mechanisms.plan.plan import Plan, Scaling
+from trafficdp.mechanisms.plan.plan import PlanMechanism, Scaling
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.registry import calibrated_from_facts, calibrated_from_published, mechanisms_of
 from trafficdp.mechanisms.settings import in_words, settings_of, with_settings
@@ -62,7 +62,7 @@ def test_settings_that_are_not_those_of_today_are_restored():
         (levy(), {"gamma": None}, "gamma=None"),
         (levy(), {"guaranteed": 1}, "guaranteed=1"),
         (levy(), {"grouping": "wrap_around"}, "make another mechanism"),
-        (Plan(Scaling.PRIVATE), {"power": 1}, "make another mechanism"),
+        (PlanMechanism(Scaling.PRIVATE), {"power": 1}, "make another mechanism"),
     ],
 )
 def test_settings_of_no_known_mechanism_are_refused_in_words(mechanism, settings, message):

@@ -8,7 +8,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.calibrated import Baseline
-from trafficdp.mechanisms.plan.plan import Plan, Scaling
+from trafficdp.mechanisms.plan.plan import PlanMechanism, Scaling
 from trafficdp.mechanisms.protocol import event_of, sensitivity_of
 from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named
 from trafficdp.mechanisms.two_moments import (
@@ -29,8 +29,8 @@ MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 # a mechanism of each kind of loss, and what it is given for the bins of TABLE
 EVERY = [
     (mechanism_named("array_averaging_best_fit", LossKind.PURE).means, np.array([0.5, 1.0, 2.0, 0.25])),
-    (Plan(), np.array(0.7)),
-    (Plan(Scaling.PUBLIC), np.array(0.7)),
+    (PlanMechanism(), np.array(0.7)),
+    (PlanMechanism(Scaling.PUBLIC), np.array(0.7)),
 ]
 every_means = pytest.mark.parametrize(("means", "loss"), EVERY, ids=lambda each: getattr(each, "name", ""))
 TABLE = [[3, 2, 1], [1, 1, 1], [0, 4, 0], [0, 0, 1]]
@@ -91,7 +91,7 @@ def test_both_parts_together_are_never_more_than_rho_to_the_last_digit():
         assert abs(first - total * share) <= total * 1e-15 + 2
     assert shares(LossKind.ZCDP, np.array(np.inf)) == (np.inf, np.inf)
     with pytest.raises(UsageError, match="rho"):
-        TwoMoments(Plan()).estimate(None, VARIANCE, np.array(0.0), SimulatedNoise(1))
+        TwoMoments(PlanMechanism()).estimate(None, VARIANCE, np.array(0.0), SimulatedNoise(1))
 
 
 @every_means
@@ -184,7 +184,9 @@ def test_terms_of_the_means_become_terms_of_the_variance(name, counts_of, bound_
     np.testing.assert_allclose(two.noise, squares.noise)
 
 
-@pytest.mark.parametrize("means", [Plan(), Plan(Scaling.PUBLIC)], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "means", [PlanMechanism(), PlanMechanism(Scaling.PUBLIC)], ids=lambda each: each.name
+)
 def test_variances_come_close_where_vehicles_are_many(means, counts_of, bound_of):
     random, bound = np.random.default_rng(3), bound_of(60)
     counts = counts_of(np.full((4, 500), 2))

@@ -9,7 +9,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.publish import status_of
 from trafficdp.mechanisms.registry import calibrated_from_facts, calibrated_from_published, mechanisms_of
-from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
+from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, StatisticMechanism
 from trafficdp.mechanisms.simulated import trial
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model import Statistic
@@ -159,8 +159,8 @@ def calibrated_of(city, bound):
     return CalibratedSeparately(
         PublicFacts(city, bound),
         {
-            MEAN: Part("pooled", np.linspace(0.1, 0.3, city.bins)),
-            VARIANCE: Part("worst_case_clipping", np.linspace(0.3, 0.2, city.bins) / 3),
+            MEAN: StatisticMechanism("pooled", np.linspace(0.1, 0.3, city.bins)),
+            VARIANCE: StatisticMechanism("worst_case_clipping", np.linspace(0.3, 0.2, city.bins) / 3),
         },
     )
 
@@ -187,7 +187,9 @@ def test_an_epsilon_out_of_range_has_no_event(odd, city, bound_of):
 def test_variances_of_one_fix_are_constant_and_others_are_judged_by_their_worst_error(counts_of, bound_of):
     city = counts_of([[1, 0, 0], [3, 2, 1], [50, 50, 50]])
     public = PublicFacts(city, bound_of(60, "1/100"))
-    calibrated = CalibratedSeparately(public, {VARIANCE: Part("pooled", np.array([1.0, 0.1, 40.0]))})
+    calibrated = CalibratedSeparately(
+        public, {VARIANCE: StatisticMechanism("pooled", np.array([1.0, 0.1, 40.0]))}
+    )
     error = calibrated.expected_errors()[VARIANCE]
     status = status_of(error, VARIANCE, bound_of(60, "1/100")).tolist()
     assert status == [BinStatus.CONSTANT.value, BinStatus.UNINFORMATIVE.value, BinStatus.RELEASED.value]

@@ -1,10 +1,10 @@
 """A folder is looked at again and again: every whole file once, a replaced one again."""
 
-from trafficdp.stream.follow import Folder, stamp_of
+from trafficdp.stream.follow import WatchedFolder, stamp_of
 
 
 def test_whole_files_arrive_once_by_name_and_again_when_they_are_replaced(tmp_path):
-    folder = Folder(tmp_path)
+    folder = WatchedFolder(tmp_path)
     for name in ("b.csv", "a.csv", ".hidden", "c.csv.part"):
         (tmp_path / name).write_text(name, encoding="utf-8")
     (tmp_path / "folder").mkdir()
@@ -20,7 +20,7 @@ def test_whole_files_arrive_once_by_name_and_again_when_they_are_replaced(tmp_pa
 
 
 def test_what_is_gone_is_no_file_and_settles_nothing(tmp_path):
-    folder, path = Folder(tmp_path), tmp_path / "a.csv"
+    folder, path = WatchedFolder(tmp_path), tmp_path / "a.csv"
     assert stamp_of(path) is None
     folder.settle(path, stamp_of(path))
     path.write_text("a", encoding="utf-8")

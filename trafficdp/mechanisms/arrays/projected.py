@@ -39,7 +39,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.arrays import CountCap
-from trafficdp.bounding.interval import Partition, guaranteed_width, levy_width
+from trafficdp.bounding.interval import IntervalPartition, guaranteed_width, levy_width
 from trafficdp.bounding.worst_case import clipping_rank
 from trafficdp.errors import UsageError, in_range
 from trafficdp.measurement.laws import Support
@@ -195,7 +195,7 @@ class Levy(Projected):
         # the error grows by at most 1 a unit of bias, so the expected projection may be added
         return np.minimum(clamped_laplace_error(noise, lattice.bias, upper) + projection, upper)
 
-    def partition(self, lattice: ArrayLattice) -> Partition:
+    def partition(self, lattice: ArrayLattice) -> IntervalPartition:
         """Return the parts of width tau."""
         arrays, upper = lattice.arrays, float(lattice.bound.upper)
         if self.guaranteed:
@@ -203,7 +203,7 @@ class Levy(Projected):
         else:
             width = levy_width(arrays.per_bin, arrays.capacity, upper, self.gamma)
         whole = np.ceil(np.minimum(width / upper, 1.0) * lattice.top).astype(np.int64)
-        return Partition(lattice.top, np.clip(whole, 1, lattice.top))
+        return IntervalPartition(lattice.top, np.clip(whole, 1, lattice.top))
 
     def _selects(self, lattice: ArrayLattice) -> BoolArray:
         return self.partition(lattice).parts > 1

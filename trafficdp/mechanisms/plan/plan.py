@@ -77,7 +77,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlanMechanism:
     """PLAN for bin means; ``power`` p of the error norm it aims at."""
 
     scaling: Scaling = Scaling.PRIVATE

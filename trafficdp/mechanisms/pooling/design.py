@@ -53,7 +53,7 @@ from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS, Support
 from trafficdp.measurement.sets import Ball, Step, plain
-from trafficdp.mechanisms.pooling.asking import Asking, noise_for, noise_sd
+from trafficdp.mechanisms.pooling.measurement_plan import MeasurementPlan, noise_for, noise_sd
 from trafficdp.model import (
     ContributionBound,
     Counts,
@@ -84,7 +84,7 @@ FIRST, HALF = 0.3, 0.5
 """Of two levels: what the first is given, and the part of the guessed variance that each takes."""
 
 
-class AskingOfCounts(Asking):
+class AskingOfCounts(MeasurementPlan):
     """An asking of which counts are public: who has which entries."""
 
     def asked_sd(self, bound: float, part: int) -> float:

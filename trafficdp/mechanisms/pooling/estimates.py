@@ -60,7 +60,7 @@ VARIANCE_POWER = 4.6 / 30
 
 
 @dataclass(frozen=True)
-class Pooled:
+class PooledEstimates:
     """Numbers over G bins: the means asked for, with both ends; a variance and its high end if asked for."""
 
     means: dict[Statistic, tuple[FloatArray, FloatArray, FloatArray]]
@@ -83,7 +83,7 @@ class Cells:
         return cls(level, nothing, nothing, nothing)
 
 
-def pooled(design: Design, contributions: Contributions, measure: Measure) -> Pooled:
+def pooled(design: Design, contributions: Contributions, measure: Measure) -> PooledEstimates:
     """Ask and return the map. The numbers are functions of counts and of what ``measure`` gives back."""
     counts, upper = design.counts, design.upper
     x = contributions.total * float(design.bound.step) / counts.count
@@ -100,7 +100,7 @@ def pooled(design: Design, contributions: Contributions, measure: Measure) -> Po
     variance = None
     if design.variance:
         variance = _variance(design, contributions, mean, (centre + beta[0]) / (LEVEL * upper), measure)
-    return Pooled({each: means[each] for each in means if each in design.statistics}, variance)
+    return PooledEstimates({each: means[each] for each in means if each in design.statistics}, variance)
 
 
 def _with_ends(

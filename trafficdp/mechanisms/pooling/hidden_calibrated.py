@@ -22,8 +22,8 @@ from trafficdp.mechanisms.pooling.hidden_map import (
     CALIBRATED_LEVEL,
     COUNTED,
     Answers,
-    City,
     CountAnswers,
+    FleetEstimate,
     asked,
     counted,
     fed_back,
@@ -41,7 +41,7 @@ from trafficdp.mechanisms.protocol import (
     require_statistic,
 )
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.mechanisms.simulated.reference import Place, reference_skill
+from trafficdp.mechanisms.simulated.reference import ReferenceCityShape, reference_skill
 from trafficdp.mechanisms.simulated.skill import Skill
 from trafficdp.model import DEFAULT_FLEET, NeighbouringRelation, Statistic
 from trafficdp.privacy.estimate import BinStatus, Estimate
@@ -180,7 +180,7 @@ class CalibratedHidden(CalibratedWhole):
         slots = len(counts.slots) if self.apart else 1
         # the shares of variance and counts are fixed: what is left is that of a smaller loss
         means = sum(design.parts[: 2 + design.rounds])
-        place = Place.of(counts.cells, slots, self.zone_km2)
+        place = ReferenceCityShape.of(counts.cells, slots, self.zone_km2)
         found = reference_skill(place, bound, self.loss_kind, means, self.pico, fleet or self.fleet)
         # the reference city is as large as this one to a fifth; in one beyond its range there are no more
         size = np.clip(design.size / place.places, 1 / MOST_RESIZED, MOST_RESIZED)
@@ -260,7 +260,7 @@ def answers_of(columns: Columns) -> Answers:
         )
     return Answers(
         fleet=np.array([mean["fleet_fast"][0], mean["fleet_slow"][0]], dtype=np.int64),
-        city=City(*(float(mean[name][0]) for name in names)),
+        city=FleetEstimate(*(float(mean[name][0]) for name in names)),
         weight=np.asarray(mean["weight"], dtype=np.int64),
         residual=np.stack([mean[f"residual_{each}"] for each in range(1, rounds + 1)]).astype(np.int64),
         maps=np.stack([mean[f"map_{each}"] for each in range(1, rounds + 1)]).astype(np.float64),

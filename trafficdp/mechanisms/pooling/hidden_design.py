@@ -40,7 +40,7 @@ from trafficdp.binning.cells import parents_of, resolutions_of
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import HiddenBall, Step, plain
-from trafficdp.mechanisms.pooling.asking import Asking, noise_for, noise_sd
+from trafficdp.mechanisms.pooling.measurement_plan import MeasurementPlan, noise_for, noise_sd
 from trafficdp.model import ContributionBound, NeighbouringRelation
 from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import PICO, LossKind
@@ -61,7 +61,7 @@ ROUNDS = 6
 
 
 @dataclass(frozen=True)
-class HiddenDesign(Asking):
+class HiddenDesign(MeasurementPlan):
     """What will be asked of all ``places``, rising; ``total`` is the whole loss in 10^-12 of ``kind``.
 
     ``apart`` (slots,), rising, are slots that are measured apart; none: all slots of a place together.

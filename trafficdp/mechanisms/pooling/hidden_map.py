@@ -93,7 +93,7 @@ AT_ONCE = 1 << 15
 
 
 @dataclass(frozen=True)
-class City:
+class FleetEstimate:
     """What the first answer says: ``vehicles`` n, ``centre`` c, first clip ``reach``, ``power`` p."""
 
     vehicles: float
@@ -115,7 +115,7 @@ class Answers:
     """
 
     fleet: IntArray
-    city: City
+    city: FleetEstimate
     weight: IntArray
     residual: IntArray
     maps: FloatArray
@@ -124,7 +124,7 @@ class Answers:
 
 
 @dataclass(frozen=True)
-class Weighed:
+class WeightEstimates:
     """What the noisy weights say of places before residuals are asked for, shape (H,) each.
 
     ``weight`` W; ``likely`` W+, above 0 everywhere; ``lift`` G; ``lifted`` V = G W+; ``centre`` mu is K_1.
@@ -141,7 +141,7 @@ class Weighed:
 class Heard:
     """What rounds about ``places`` say: ``y`` and ``k``, shape (H,), and ``sd`` s, in the unit of speeds."""
 
-    places: Weighed
+    places: WeightEstimates
     y: FloatArray
     k: FloatArray
     sd: float
@@ -167,7 +167,7 @@ class HiddenMap:
         return np.asarray(self.high - self.low < upper * (1 - 1e-12))
 
 
-def city_of(design: HiddenDesign, fleet: IntArray) -> City:
+def city_of(design: HiddenDesign, fleet: IntArray) -> FleetEstimate:
     """Return what the answer of step 0 says; the fleet counts as at least LEAST_FLEET."""
     upper, sd = design.upper, design.sd(0, 1.0)
     guess = FIRST_GUESS * upper
@@ -178,7 +178,7 @@ def city_of(design: HiddenDesign, fleet: IntArray) -> City:
     loss = sum(design.parts[: 2 + design.rounds]) / 1e12
     # how far the fleet carries: 1 at 200 vehicles and a unit of noise
     strength = max(1.0, many * (loss / 1000 if design.pure else np.sqrt(2 * loss) / 200))
-    return City(
+    return FleetEstimate(
         vehicles=many,
         centre=guess * (1 + lean * prior / (prior + noise)),
         reach=upper * min(LARGEST_REACH, LEAST_REACH[design.kind] * float(np.sqrt(strength))),
@@ -186,7 +186,7 @@ def city_of(design: HiddenDesign, fleet: IntArray) -> City:
     )
 
 
-def weighed(design: HiddenDesign, city: City, weight: IntArray) -> Weighed:
+def weighed(design: HiddenDesign, city: FleetEstimate, weight: IntArray) -> WeightEstimates:
     """Return what the answers ``weight`` (H,) say; W+ = E[x | x + N(0, sd^2) = W, x >= 0]."""
     sd = design.sd(1, 1.0)
     z = np.maximum(weight / (GRAINS * sd), -6.0)
@@ -201,10 +201,12 @@ def weighed(design: HiddenDesign, city: City, weight: IntArray) -> Weighed:
         return np.asarray(scale ** (1 / moment) * likely**-power)
 
     lift, slower = falling(LIFT, 2), np.clip(falling(SLOPE, 1), 1 / FARTHEST, FARTHEST)
-    return Weighed(weight / GRAINS, likely, lift, lift * likely, city.centre * slower)
+    return WeightEstimates(weight / GRAINS, likely, lift, lift * likely, city.centre * slower)
 
 
-def so_far(design: HiddenDesign, city: City, places: Weighed, residual: IntArray, maps: FloatArray) -> Heard:
+def so_far(
+    design: HiddenDesign, city: FleetEstimate, places: WeightEstimates, residual: IntArray, maps: FloatArray
+) -> Heard:
     """Return what some first rounds say, by their answers and maps, (j, H) each."""
     precision = np.array([design.sd(2 + each, city.reach_in(each)) for each in range(len(maps))]) ** -2
     share = precision / precision.sum()
@@ -346,7 +348,7 @@ def _likely_error(design: HiddenDesign, heard: Heard) -> FloatArray:
     return np.asarray(np.sqrt(2 / np.pi * doubt))
 
 
-def likely_variance(design: HiddenDesign, city: City, mean: FloatArray) -> FloatArray:
+def likely_variance(design: HiddenDesign, city: FleetEstimate, mean: FloatArray) -> FloatArray:
     """Return what a map's level makes likely, shape (H,), in the squared unit; above 0."""
     centre, upper = max(city.centre, design.upper / 15), design.upper
     relative = np.clip(mean / centre, 0.2, 3.0) ** 0.25

@@ -31,7 +31,7 @@ from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin
 from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.mechanisms.known_error import ErrorFacts, KnownTerms, error_facts
 from trafficdp.mechanisms.laplace.calibrated import Baseline
-from trafficdp.mechanisms.plan.plan import Plan, Scaling
+from trafficdp.mechanisms.plan.plan import PlanMechanism, Scaling
 from trafficdp.mechanisms.protocol import (
     POST_PROCESSING,
     RANGE,
@@ -72,10 +72,10 @@ MECHANISMS: tuple[Mechanism, ...] = (
     KnownTwoMoments(WorstCaseClipping(least_exact_error=True)),
     KnownTwoMoments(AKMV()),
     KnownTwoMoments(GaussianTwin()),
-    TwoMoments(Plan(Scaling.PRIVATE)),
-    TwoMoments(Plan(Scaling.PRIVATE, power=1)),
-    TwoMoments(Plan(Scaling.PUBLIC)),
-    TwoMoments(Plan(Scaling.NONE)),
+    TwoMoments(PlanMechanism(Scaling.PRIVATE)),
+    TwoMoments(PlanMechanism(Scaling.PRIVATE, power=1)),
+    TwoMoments(PlanMechanism(Scaling.PUBLIC)),
+    TwoMoments(PlanMechanism(Scaling.NONE)),
 )
 """Names are unique, whatever the kind."""
 AUTO_TRIES = {LossKind.PURE: ("baseline", "worst_case_clipping"), LossKind.ZCDP: ("gaussian_twin",)}
@@ -138,7 +138,7 @@ OTHER_NOISE = "that of the mechanism: private quantiles first, then discrete Gau
 
 
 @dataclass(frozen=True)
-class Part:
+class StatisticMechanism:
     """One statistic: the name of its mechanism, its ``loss`` (see Mechanism), and the mechanism's settings.
 
     ``settings`` that are left out are those of the registry.
@@ -154,7 +154,7 @@ class CalibratedSeparately:
     """A mechanism a statistic: ``parts`` has one entry each, ``loss_kind`` is that of all of them."""
 
     public: PublicFacts
-    parts: Mapping[Statistic, Part]
+    parts: Mapping[Statistic, StatisticMechanism]
     loss_kind: LossKind = LossKind.PURE
 
     kind = KIND
@@ -295,7 +295,7 @@ class CalibratedSeparately:
         }
 
     @classmethod
-    def calibrate(cls, facts: PublicFacts, loss: Loss, parts: Mapping[Statistic, Part]) -> Self:
+    def calibrate(cls, facts: PublicFacts, loss: Loss, parts: Mapping[Statistic, StatisticMechanism]) -> Self:
         """Return ``parts`` with their losses raised together, as far as ``loss`` allows.
 
         Losses of rho stay in proportion but for rounding, so that one part in UNSPENT may be left. Raises
@@ -324,7 +324,7 @@ class CalibratedSeparately:
         return cls(
             public,
             {
-                Statistic(name): Part(
+                Statistic(name): StatisticMechanism(
                     str(part["mechanism"]),
                     np.array(part[kind.quantity], dtype=np.float64),
                     part["settings"],
@@ -357,7 +357,10 @@ class CalibratedSeparately:
             if any(len(np.unique(loss)) != 1 for loss in losses.values()):
                 raise UsageError("a statistic is published without one rho")
             losses = {each: loss[0] for each, loss in losses.items()}
-        parts = {each: Part(str(names[each]), np.asarray(losses[each]), settings[each]) for each in columns}
+        parts = {
+            each: StatisticMechanism(str(names[each]), np.asarray(losses[each]), settings[each])
+            for each in columns
+        }
         return cls(public, parts, kind)
 
     def _event(self, statistic: Statistic) -> PrivacyEvent:

@@ -40,7 +40,7 @@ MOST_DRAWN_IN_ALL = 3_000_000
 
 
 @dataclass(frozen=True)
-class City:
+class SimulatedCity:
     """Speeds behind the real counts, with their ``number``."""
 
     number: int
@@ -49,7 +49,7 @@ class City:
 
 def cities_of(
     counts: Counts, bound: ContributionBound, hour: npt.NDArray[np.int64] | None = None
-) -> Iterator[City]:
+) -> Iterator[SimulatedCity]:
     """Yield the cities in which maps of ``counts`` are tried: fewer of many records (``MOST_RECORDS``).
 
     ``hour`` is the hour of day of every bin, (G,), None where slots have none.
@@ -61,7 +61,7 @@ def cities_of(
         sums = Contributions(counts, made.total[0], made.total_of_squares[0], vehicle, bound)
         # only some maps ask for records, then at every draw
         records = cache(partial(simulated_records, counts, bound, model, seed=seed, hour=hour))
-        yield City(number, Values(sums, partial(_samples, counts, records, vehicle, bound)))
+        yield SimulatedCity(number, Values(sums, partial(_samples, counts, records, vehicle, bound)))
         # one city at a time is held in memory
         del made, sums
 
@@ -74,7 +74,7 @@ def _numbers(counts: Counts) -> range:
 
 
 def skills_of(
-    maps: Sequence[Calibrated], loss: Loss, cities: Iterable[City], *, once: bool = False
+    maps: Sequence[Calibrated], loss: Loss, cities: Iterable[SimulatedCity], *, once: bool = False
 ) -> tuple[dict[Statistic, Skill], ...]:
     """Return the skill of every statistic of each of ``maps``, all carried out in ``cities_of`` their counts.
 

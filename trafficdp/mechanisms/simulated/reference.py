@@ -40,7 +40,7 @@ ALIKE = ("few_busy_vehicles", "hour_swing")
 
 
 @dataclass(frozen=True)
-class Place:
+class ReferenceCityShape:
     """What decides the reference city of a map: resolution and side of the city in km, slots apart."""
 
     resolution: int
@@ -53,7 +53,9 @@ class Place:
         return self.side**2 / area_km2(self.resolution) * self.slots
 
     @classmethod
-    def of(cls, cell: npt.NDArray[np.uint64], slots: int = 1, zone_km2: float | None = None) -> Place:
+    def of(
+        cls, cell: npt.NDArray[np.uint64], slots: int = 1, zone_km2: float | None = None
+    ) -> ReferenceCityShape:
         """Return that of the declared places ``cell`` (H,), each once, and of so many slots of each.
 
         Zones, which have ``zone_km2`` each on average, are taken for the hexagons that are most nearly so
@@ -72,7 +74,7 @@ class Place:
 
 @lru_cache(maxsize=256)
 def reference_skill(
-    place: Place, bound: ContributionBound, kind: LossKind, means: int, whole: int, fleet: int
+    place: ReferenceCityShape, bound: ContributionBound, kind: LossKind, means: int, whole: int, fleet: int
 ) -> Skill:
     """Return errors of the map of means of ``fleet`` vehicles for ``means`` 10^-12, and of one number.
 
@@ -111,7 +113,7 @@ def reference_skill(
 
 
 @lru_cache(maxsize=16)
-def _cities(place: Place, bound: ContributionBound, vehicles: int) -> tuple[Contributions, ...]:
+def _cities(place: ReferenceCityShape, bound: ContributionBound, vehicles: int) -> tuple[Contributions, ...]:
     model = replace(CityModel(), extent_km=place.side)
     streets = Streets(model, SEED)
     fleet = Fleet.of(streets, vehicles, SEED)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.interval import Partition
+from trafficdp.bounding.interval import IntervalPartition
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.research.george_2022.arrivals import Arrivals
 from trafficdp.stream.tree import bit_length
@@ -67,7 +67,7 @@ def private_part(
 
     Means are compared as whole numbers: sum x J against multiples of B u, ties to the lower part.
     """
-    cut = Partition(np.array([size * steps * parts]), np.array([size * steps]))
+    cut = IntervalPartition(np.array([size * steps * parts]), np.array([size * steps]))
     cost = cut.costs(sums * parts, np.zeros(len(sums), dtype=np.int64))
     one = np.ones(parts, dtype=np.int64)
     return source.choose(cost, one, cut.start, np.array([scale]), runs)[:, 0]

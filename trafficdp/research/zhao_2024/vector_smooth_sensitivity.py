@@ -86,7 +86,7 @@ LEAST_SHARE = 0.2
 
 
 @dataclass(frozen=True)
-class Level:
+class GoodDataSets:
     """A family of good data sets: k0, s, a; how far the minimiser can be after k = 0..k0-1 replacements."""
 
     k0: int
@@ -158,7 +158,7 @@ class VectorShape:
         return CentreLattice(self.dimensions, max(FINEST, FARTHEST / parts) * float(self.threshold.min()))
 
     @cached_property
-    def levels(self) -> list[Level]:
+    def levels(self) -> list[GoodDataSets]:
         """Return the families of good data sets that are tried, those that are most often of use first."""
         least, mean = float(self.threshold.min()), float(self.weight @ self.threshold)
         k = np.arange(len(self.weight))
@@ -174,10 +174,10 @@ class VectorShape:
                 reach = (limit + self.moved[:k0]) / self.remaining[:k0] + 2 * self.tolerance
                 few = self.lattice.most_within(float(reach[-1])) <= MOST_CENTRES
                 if share[k0] >= LEAST_SHARE and few:
-                    found.append(Level(k0, float(share[k0]), limit, reach))
+                    found.append(GoodDataSets(k0, float(share[k0]), limit, reach))
         return found
 
-    def bound_of(self, level: Level, delta: int, one: float, beta: float) -> float:
+    def bound_of(self, level: GoodDataSets, delta: int, one: float, beta: float) -> float:
         """Return S by one level at distance ``delta`` <= k0; ``one`` is h1, or U where L3 does not hold."""
         k = np.arange(level.k0 - delta)
         heavy = level.share * float(self.weight.max()) / self.remaining[delta + k + 1]
@@ -207,7 +207,7 @@ def vector_smooth_sensitivity(y: FloatArray, shape: VectorShape, centre: FloatAr
     offset = y - shape.weight @ y
     spread = np.sqrt(np.einsum("ij,ij->i", offset, offset))
 
-    def distance(level: Level, limit: int) -> int:
+    def distance(level: GoodDataSets, limit: int) -> int:
         return vector_distance(
             y,
             shape.weight,
@@ -235,7 +235,7 @@ def clean_vector_sensitivity(
     mean = float(shape.weight @ shape.threshold)
     most = math.hypot(spread, net / float(shape.threshold.min()))
 
-    def distance(level: Level, limit: int) -> int:
+    def distance(level: GoodDataSets, limit: int) -> int:
         good = level.share >= most and level.mean_limit >= math.hypot(mean_spread * mean, net)
         return 0 if good else limit
 
@@ -243,7 +243,7 @@ def clean_vector_sensitivity(
 
 
 def _smooth(
-    shape: VectorShape, spread: FloatArray, beta: float, distance: Callable[[Level, int], int]
+    shape: VectorShape, spread: FloatArray, beta: float, distance: Callable[[GoodDataSets, int], int]
 ) -> float:
     """Return the least S over the levels; the distance to their good sets comes from ``distance``."""
     weight, threshold, upper = shape.weight, shape.threshold, shape.upper

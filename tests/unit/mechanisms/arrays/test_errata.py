@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trafficdp.bounding.arrays import argmax_cap, array_mean_sensitivity, best_fit, wrap_around
-from trafficdp.bounding.interval import Partition, guaranteed_width, levy_width
+from trafficdp.bounding.interval import IntervalPartition, guaranteed_width, levy_width
 from trafficdp.mechanisms.arrays.array_means import Grouping
 from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Levy, QuantileRule
 from trafficdp.mechanisms.protocol import event_of
@@ -48,14 +48,14 @@ def test_e1_u_times_cap_over_the_kept_samples_lies_between_the_two_groupings(cou
 
 def test_e2_a_vote_is_a_place_not_a_distance():
     # all means near the top vote for the top part; their distances to a midpoint are all small
-    partition = Partition(np.array([100]), np.array([10]))
+    partition = IntervalPartition(np.array([100]), np.array([10]))
     assert partition.votes(np.array([93, 95, 97]), np.zeros(3, dtype=np.int64)).tolist() == [9, 9, 9]
     assert int(votes(partition, [93, 95, 97]).argmin()) == 9
 
 
 def test_e3_a_vehicle_in_two_arrays_doubles_the_loss_of_the_papers_exponent(counts_of, bound_of):
     # 13 arrays: two move from below all others to the others' part
-    partition = Partition(np.array([100]), np.array([20]))
+    partition = IntervalPartition(np.array([100]), np.array([20]))
     before, after = (votes(partition, [30] * 11 + [moving] * 2) for moving in (10, 30))
     ones = np.ones(5, dtype=np.int64)
 
@@ -107,7 +107,7 @@ def test_e4_arrays_that_are_partly_filled_need_wider_parts():
 
 
 def test_e4_zero_and_a_bound_that_tau_does_not_divide_have_their_parts():
-    partition = Partition(np.array([65]), np.array([10]))
+    partition = IntervalPartition(np.array([65]), np.array([10]))
     assert partition.parts.tolist() == [7]
     assert partition.votes(np.array([0, 65]), np.zeros(2, dtype=np.int64)).tolist() == [0, 6]
 
@@ -115,7 +115,7 @@ def test_e4_zero_and_a_bound_that_tau_does_not_divide_have_their_parts():
 def test_e5_three_halves_of_tau_hold_the_centre_and_five_hold_all_means():
     # all means within tau of the centre, and yet one is more than 3/2 tau from the chosen midpoint
     tau, centre = 100, 599
-    partition = Partition(np.array([2_000]), np.array([tau]))
+    partition = IntervalPartition(np.array([2_000]), np.array([tau]))
     y = [centre - tau] + [centre + tau] * 2
     chosen = int(votes(partition, y).argmin())
     short, wide = (partition.interval(np.array([chosen]), halves) for halves in (3, 5))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import integrate
 
 from trafficdp.bounding.arrays import CountCap, total_variation_bias
-from trafficdp.bounding.interval import Partition
+from trafficdp.bounding.interval import IntervalPartition
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.arrays.array_means import ArrayLattice, ArrayMeans, Grouping, array_lattice
 from trafficdp.mechanisms.arrays.pooled import Pooled
@@ -80,7 +80,7 @@ def test_the_worst_error_never_falls_with_noise_or_bias():
 def test_votes_and_costs_are_those_of_the_nearest_midpoint(y, top, data):
     width = data.draw(st.integers(1, top))
     y = np.minimum(y, top)
-    partition = Partition(np.array([top, top]), np.array([top, width]))
+    partition = IntervalPartition(np.array([top, top]), np.array([top, width]))
     ends = [*range(0, top, width), top]
     twice = [a + b for a, b in pairwise(ends)]
     first = int(partition.start[1])

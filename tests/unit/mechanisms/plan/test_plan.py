@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.plan.plan import Plan, Scaling
+from trafficdp.mechanisms.plan.plan import PlanMechanism, Scaling
 from trafficdp.mechanisms.protocol import event_of
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive.values import Samples
 
 MEAN = Statistic.MEAN
-PLANS = [Plan(), Plan(power=1), Plan(Scaling.PUBLIC), Plan(Scaling.NONE)]
+PLANS = [PlanMechanism(), PlanMechanism(power=1), PlanMechanism(Scaling.PUBLIC), PlanMechanism(Scaling.NONE)]
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def means(samples):
 
 def test_a_vehicle_in_few_bins_pays_less_for_centres(counts_of, bound_of):
     counts = counts_of([[1, 1, 0], [1, 0, 0], [1, 0, 0], [1, 0, 0]])
-    loss = event_of(Plan(), counts, bound_of(60), MEAN, np.array(1.0)).loss_per_user / 1e12
+    loss = event_of(PlanMechanism(), counts, bound_of(60), MEAN, np.array(1.0)).loss_per_user / 1e12
     np.testing.assert_allclose(loss, [1, 0.25 / 4 + 0.75, 0])
 
 
@@ -98,7 +98,7 @@ def test_the_spread_is_that_of_the_visitors_whatever_the_centre_s_bins(counts_of
     speeds = np.clip(300 + random.normal(0, 1, (3, users)) * width[:, None], 0, 600)
     samples = Samples(counts, np.rint(speeds * 100).astype(np.int64).ravel(), np.arange(users), bound)
     measure = Recorded(1)
-    Plan().estimate(samples, MEAN, np.array(2.0), measure)
+    PlanMechanism().estimate(samples, MEAN, np.array(2.0), measure)
     ball = measure.taken[-1].of
     # vectors are s (x - c), L = N: their spreads are s times the widths
     spread = np.array([measure.values[ball.support.coordinate == g].std() for g in range(3)])
@@ -115,7 +115,7 @@ def test_unequal_bins_profit_from_scaling(counts_of, bound_of):
     speeds = np.clip(300 + random.normal(0, 1, (bins, users)) * width, 0, 600)
     samples = Samples(counts, np.rint(speeds * 10).astype(np.int64).ravel(), np.arange(users), bound)
     truth, error = means(samples), {}
-    for mechanism in (Plan(power=1), Plan(Scaling.NONE)):
+    for mechanism in (PlanMechanism(power=1), PlanMechanism(Scaling.NONE)):
         found = [mechanism.estimate(samples, MEAN, np.array(0.5), SimulatedNoise(s)) for s in range(12)]
         error[mechanism.name] = np.mean([np.abs(f - truth).sum() for f in found])
     assert error["plan_l1"] < 0.8 * error["plan_without_scaling"]

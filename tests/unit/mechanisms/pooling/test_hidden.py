@@ -12,7 +12,7 @@ from trafficdp.measurement.measure import Metered
 from trafficdp.measurement.sets import HiddenBall
 from trafficdp.mechanisms.pooling import hidden_map as maps
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import City, asked, hidden_map
+from trafficdp.mechanisms.pooling.hidden_map import FleetEstimate, asked, hidden_map
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.conversion import LEAST_SD
@@ -230,7 +230,7 @@ def answers_of(design, data, seed=0):
     return asked(design, data, SimulatedNoise(seed))
 
 
-CITY = City(vehicles=100.0, centre=8.0, reach=3.0, power=0.4)
+CITY = FleetEstimate(vehicles=100.0, centre=8.0, reach=3.0, power=0.4)
 
 
 def weighed(design, noisy):

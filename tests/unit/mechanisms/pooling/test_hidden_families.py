@@ -6,7 +6,7 @@ import pytest
 
 from trafficdp.mechanisms.pooling import hidden_map as maps
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import City
+from trafficdp.mechanisms.pooling.hidden_map import FleetEstimate
 from trafficdp.privacy.loss import PICO, LossKind
 
 
@@ -41,7 +41,7 @@ def test_places_without_a_parent_are_families_of_their_own(bound_of):
 def test_map_and_its_likely_error_are_the_posterior_of_alike_places(bound_of, rounds):
     design = design_of(cells(7), bound_of(30))
     rng, size = np.random.default_rng(3), design.size
-    city = City(vehicles=200.0, centre=8.0, reach=3.3, power=0.3)
+    city = FleetEstimate(vehicles=200.0, centre=8.0, reach=3.3, power=0.3)
     weight = (rng.gamma(0.7, 15.0, size) * maps.GRAINS).astype(np.int64)
     residual = (rng.normal(0, 20, (rounds, size)) * maps.GRAINS).astype(np.int64)
     asked = rng.uniform(6, 10, (rounds, size))
@@ -69,7 +69,7 @@ def test_map_and_its_likely_error_are_the_posterior_of_alike_places(bound_of, ro
 def test_in_pure_epsilon_no_place_leans_on_another(bound_of):
     design = design_of(cells(7), bound_of(30), LossKind.PURE)
     rng, size = np.random.default_rng(3), design.size
-    city = City(vehicles=200.0, centre=8.0, reach=2.5, power=0.3)
+    city = FleetEstimate(vehicles=200.0, centre=8.0, reach=2.5, power=0.3)
     weight, residual = (
         (rng.gamma(0.7, 150.0, shape) * maps.GRAINS).astype(np.int64) for shape in (size, (1, size))
     )

@@ -11,7 +11,7 @@ from trafficdp.mechanisms.registry import (
     mechanisms_of,
     require_releasable,
 )
-from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
+from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, StatisticMechanism
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.allocate import allocate
@@ -25,7 +25,7 @@ OTHERS = [each.name for each in mechanisms_of(LossKind.ZCDP) if each.name != "ga
 
 
 def calibrated_of(name, rhos, counts, bound):
-    parts = {statistic: Part(name, np.array(rho)) for statistic, rho in rhos.items()}
+    parts = {statistic: StatisticMechanism(name, np.array(rho)) for statistic, rho in rhos.items()}
     return CalibratedSeparately(PublicFacts(counts, bound), parts, LossKind.ZCDP)
 
 
@@ -178,9 +178,13 @@ def test_the_sensitivity_that_is_stated_is_the_largest_of_the_bins(contributions
     """Two vehicles of 100 and 300 records below 2 km/h: the second moves the mean by 3/4 of 2."""
     city = contributions_of([[[1] * 100, [1] * 300]], bound_of(2))
     public = PublicFacts(city.counts, city.bound)
-    found = CalibratedSeparately(public, {MEAN: Part("baseline", np.full(1, 1.0))}, LossKind.PURE)
+    found = CalibratedSeparately(
+        public, {MEAN: StatisticMechanism("baseline", np.full(1, 1.0))}, LossKind.PURE
+    )
     assert "; 1.5 km/h at most" in found.statement(MEAN).sensitivity
     city = contributions_of([[[0] * 9] * 20], bound_of(2))
     public = PublicFacts(city.counts, city.bound)
-    found = CalibratedSeparately(public, {MEAN: Part("baseline", np.full(1, 1.0))}, LossKind.PURE)
+    found = CalibratedSeparately(
+        public, {MEAN: StatisticMechanism("baseline", np.full(1, 1.0))}, LossKind.PURE
+    )
     assert "; 0.1 km/h at most" in found.statement(MEAN).sensitivity

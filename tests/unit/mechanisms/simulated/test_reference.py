@@ -9,14 +9,14 @@ from trafficdp.binning.cells import cells_of, parents_of
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import asked, hidden_map
 from trafficdp.mechanisms.simulated import reference
-from trafficdp.mechanisms.simulated.reference import ALIKE, Place, reference_skill
+from trafficdp.mechanisms.simulated.reference import ALIKE, ReferenceCityShape, reference_skill
 from trafficdp.model import ContributionBound, SpeedUnit
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PICO, LossKind
 from trafficdp.simulation.city import CityModel, variations
 
 BOUND = ContributionBound(Fraction(30), Fraction(1, 100), SpeedUnit.METRES_PER_SECOND)
-AUSTIN = Place(7, 1.2**18)
+AUSTIN = ReferenceCityShape(7, 1.2**18)
 """Some 140 hexagons of resolution 7."""
 
 
@@ -84,7 +84,7 @@ def test_twice_the_fleet_is_half_of_it_with_noise_of_half_the_size(kind, power, 
     # noise of half the size costs twice the epsilon, and four times the rho
     monkeypatch.setattr("trafficdp.mechanisms.simulated.reference.LEAST_VEHICLES", 1)
     reference_skill.cache_clear()
-    place = Place(6, 1.2**12)
+    place = ReferenceCityShape(6, 1.2**12)
     found, alike = skill(kind, 1, 1_000, place), skill(kind, 2**power, 500, place)
     reference_skill.cache_clear()
     assert found.error.tolist() == alike.error.tolist()
@@ -95,7 +95,7 @@ def test_twice_the_fleet_is_half_of_it_with_noise_of_half_the_size(kind, power, 
 def test_where_bins_are_many_every_other_city_is_drawn_once(bins, draws, monkeypatch):
     monkeypatch.setattr("trafficdp.mechanisms.simulated.reference.MANY_BINS", bins)
     reference_skill.cache_clear()
-    found = skill(LossKind.PURE, 1, 100, Place(6, 1.2**12))
+    found = skill(LossKind.PURE, 1, 100, ReferenceCityShape(6, 1.2**12))
     reference_skill.cache_clear()
     cities = len(variations(CityModel())) - len(ALIKE)
     assert len(found.error) == len(found.flat) == draws * (cities if draws == 2 else -(-cities // 2))
@@ -104,7 +104,7 @@ def test_where_bins_are_many_every_other_city_is_drawn_once(bins, draws, monkeyp
 def test_the_city_is_as_large_as_the_study_area():
     north, east = (each.ravel() for each in np.mgrid[30:30.2:80j, -98:-97.8:80j])
     fine = np.unique(cells_of(north, east, 8))
-    place = Place.of(fine)
+    place = ReferenceCityShape.of(fine)
     assert place.resolution == 8
-    assert Place.of(np.unique(parents_of(fine, 6))).resolution == 6
+    assert ReferenceCityShape.of(np.unique(parents_of(fine, 6))).resolution == 6
     assert place.side == pytest.approx(np.sqrt(0.737 * len(fine)), rel=0.12)

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trafficdp.bounding.interval import Partition
+from trafficdp.bounding.interval import IntervalPartition
 from trafficdp.noise.choice import probabilities
 
 STEPS = 2
@@ -13,7 +13,7 @@ STEPS = 2
 
 def log_probabilities(sums, size, parts, scale):
     """The law of ``private_part``."""
-    cut = Partition(np.array([size * STEPS * parts]), np.array([size * STEPS]))
+    cut = IntervalPartition(np.array([size * STEPS * parts]), np.array([size * STEPS]))
     cost = cut.costs(np.array(sums) * parts, np.zeros(len(sums), dtype=int))
     one = np.ones(parts, dtype=np.int64)
     return np.log(probabilities(cost, one, cut.start, np.array([scale])))

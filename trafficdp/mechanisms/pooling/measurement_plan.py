@@ -15,7 +15,7 @@ from trafficdp.privacy.loss import PICO, LossKind, round_up
 BOUNDS_MOVED = {NeighbouringRelation.REPLACE_USER_VALUES: 2, NeighbouringRelation.ADD_OR_REMOVE_USER: 1}
 
 
-class Asking:
+class MeasurementPlan:
     """What the designs share: the kind of their noise, and the norm and range that go with it."""
 
     kind: LossKind
