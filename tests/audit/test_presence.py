@@ -20,7 +20,7 @@ from trafficdp.mechanisms.pooling.measurement_plan import noise_for
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import gaussian_to_approx
 from trafficdp.privacy.loss import PICO, ZCDP, LossKind
-from trafficdp.sensitive.values import Contributions, Entries
+from trafficdp.sensitive.values import Contributions, VectorEntries
 
 TESTS = Path(__file__).parents[1]
 CERTAIN_ERROR = 1e-9
@@ -53,7 +53,7 @@ def claim(kind, part):
 
 def entries(*rows):
     user, place, value = zip(*rows, strict=True)
-    return Entries(np.array(user), np.array(place), np.array(value, dtype=np.float64))
+    return VectorEntries(np.array(user), np.array(place), np.array(value, dtype=np.float64))
 
 
 @pytest.mark.parametrize("kind", list(LossKind))

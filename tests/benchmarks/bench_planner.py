@@ -39,7 +39,7 @@ from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model import ContributionBound, Counts, Grid, Period, SlotKind, SpeedUnit, Statistic, StudyArea
 from trafficdp.planner.adaptive_map import choose_mosaic
 from trafficdp.planner.allocate import allocate
-from trafficdp.planner.allocation import judge, precision
+from trafficdp.planner.allocation import assess_utility, precision
 from trafficdp.planner.request import AdaptiveSettings, Request
 from trafficdp.planner.suggest import suggest
 from trafficdp.privacy.loss import Loss, PureDP
@@ -112,7 +112,7 @@ def plan(counts: Counts) -> str:
 def refused(counts: Counts) -> str:
     """Plan a map that is refused; say what would pass."""
     request = Request(PureDP.of("0.1"), BOUND, BOTH, 5, 0.95)
-    verdict = judge(allocate(counts, request))
+    verdict = assess_utility(allocate(counts, request))
 
     def on(grid: Grid) -> Counts:
         return counts.merged(parents_of(counts.cell, int(grid.resolution or 0)), counts.slot).counts

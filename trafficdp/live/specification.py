@@ -33,7 +33,7 @@ from trafficdp.mechanisms.publish import bin_status, rounding_bias
 from trafficdp.model import ContributionBound, Grid, NeighbouringRelation, SpeedUnit, Statistic
 from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.disclosure import Data, NoiseStated, StreamStated, Tree
+from trafficdp.privacy.disclosure import Data, NoiseStated, StreamStated, TreeShape
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.refusal_rule import RefusalRule
@@ -312,7 +312,7 @@ def stream_facts(specification: StreamSpecification, step: int, number: int) -> 
         records_per_vehicle=settings.records_per_vehicle,
         records_per_step=settings.records_per_step or None,
         nodes_per_vehicle=allowance.touches,
-        tree=Tree(arity=allowance.arity, heights=allowance.heights),
+        tree=TreeShape(arity=allowance.arity, heights=allowance.heights),
         value_steps=allowance.value_steps,
         rules=RULES,
     )

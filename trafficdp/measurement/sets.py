@@ -106,7 +106,7 @@ from trafficdp.model.order import largest_two, number_pairs
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import LossKind, loss_upper_bound, round_up, to_pico
-from trafficdp.sensitive.values import Entries, Handed
+from trafficdp.sensitive.values import Handed, VectorEntries
 
 
 @dataclass(frozen=True)
@@ -309,14 +309,14 @@ class HiddenBall:
         if not (self.norm in (1, 2) and self.coordinates >= 1 and 0 < self.bound < np.inf):
             raise UsageError("a ball is out of range", expected="a bound above 0, coordinates, norm 1 or 2")
 
-    def sums(self, values: Entries) -> IntArray:
+    def sums(self, values: VectorEntries) -> IntArray:
         """Return the sums (C,) in grains of ``values``, each vehicle's vector in the ball."""
         _, place, whole = self.inside(values)
         total = np.zeros(self.coordinates, dtype=np.int64)
         np.add.at(total, place, whole)
         return total
 
-    def inside(self, values: Entries) -> tuple[IntArray, IntArray, IntArray]:
+    def inside(self, values: VectorEntries) -> tuple[IntArray, IntArray, IntArray]:
         """Return vehicles, coordinates and whole numbers of the entries that count, by vehicle, then place.
 
         Each vehicle's follow from its own entries alone.
@@ -487,7 +487,7 @@ class Step:
 
     def exact(self, values: Handed) -> IntArray:
         """Return the sums without noise, shape (C,), over ``values``, brought into the set first."""
-        if isinstance(self.of, HiddenBall) != isinstance(values, Entries):
+        if isinstance(self.of, HiddenBall) != isinstance(values, VectorEntries):
             raise UsageError("a step was handed what it does not read", expected="entries for a hidden ball")
         sums = self.of.sums(values)
         # times 2^shift, floored where that is no whole number

@@ -18,7 +18,7 @@ from trafficdp.mechanisms.simulated.cities import cities_of, skills_of
 from trafficdp.mechanisms.simulated.skill import TriedElsewhere
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model import Counts, Statistic
-from trafficdp.planner.allocation import Allocation, judge, median_noisy
+from trafficdp.planner.allocation import Allocation, assess_utility, median_noisy
 from trafficdp.planner.choose import BLURRED, fit_mechanisms
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import LossKind
@@ -116,7 +116,7 @@ def _least_error(rivals: Mapping[str, Allocation], request: Request, hour: IntAr
         tolerance = request.tolerance
         score = [max(median_noisy(one.error[s]) / tolerance[s] for s in tolerance) for one in rivals.values()]
         what, close = "median expected error at the worst values, over tolerance", 0.0
-    says = [not judge(one).refused for one in rivals.values()]
+    says = [not assess_utility(one).refused for one in rivals.values()]
     # what would be refused is taken only where all would be
     free = [n for n, each in enumerate(says) if each] or list(range(len(score)))
     least = min(score[n] for n in free)

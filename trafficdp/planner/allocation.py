@@ -46,7 +46,7 @@ LEAST_BINS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class UtilityVerdict:
     """What ``rule`` finds of ``statistic``, which says least: ``value`` against ``threshold``.
 
     By skill the error that is expected in simulated cities against nine tenths of that of one number for the
@@ -102,8 +102,8 @@ class Verdict:
         )
 
 
-def too_little(
-    verdict: Verdict,
+def uninformative_error(
+    verdict: UtilityVerdict,
     bound: ContributionBound,
     todo: str | None = None,
     what: str = "release",
@@ -128,26 +128,26 @@ def rule_of(allocation: Allocation) -> RefusalRule:
     return RefusalRule.SKILL
 
 
-def judge(allocation: Allocation) -> Verdict:
+def assess_utility(allocation: Allocation) -> UtilityVerdict:
     """Return the outcome: see the module. Bins with numbers that can only be one do not count."""
     rule, request = rule_of(allocation), allocation.request
     yardstick = request.named == {FLAT}
     if rule is RefusalRule.RANK:
         widest = {each: float(np.median(spanned)) for each, spanned in allocation.spanned.items()}
         least = max(widest, key=lambda each: widest[each])
-        return Verdict(rule, least, widest[least], MOST_SPANNED)
+        return UtilityVerdict(rule, least, widest[least], MOST_SPANNED)
     if rule is RefusalRule.INTERVAL:
         level, bound = request.interval_level, request.bound
         widths = allocation.calibrated.half_widths(level)
         reach = {each: each.largest(bound.upper) for each in widths}
         spanned = {each: min(2 * median_noisy(half), reach[each]) for each, half in widths.items()}
         least = max(spanned, key=lambda each: spanned[each] / reach[each])
-        return Verdict(rule, least, spanned[least], reach[least], yardstick=yardstick)
+        return UtilityVerdict(rule, least, spanned[least], reach[least], yardstick=yardstick)
     skills = allocation.skill
     least = min(skills, key=lambda each: (skills[each].enough, skills[each].expected))
     skill = skills[least]
     threshold = (1 - LEAST_SKILL) * float(skill.flat.mean())
-    return Verdict(rule, least, float(skill.error.mean()), threshold, skill.worse, yardstick)
+    return UtilityVerdict(rule, least, float(skill.error.mean()), threshold, skill.worse, yardstick)
 
 
 FloatArray = npt.NDArray[np.float64]

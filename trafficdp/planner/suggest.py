@@ -14,7 +14,7 @@ from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
 from trafficdp.mechanisms.simulated.cities import SimulatedCity, cities_of
 from trafficdp.model import Counts, Grid
 from trafficdp.planner.allocate import MOST_RECORDS, allocate
-from trafficdp.planner.allocation import Allocation, Verdict, judge, rule_of
+from trafficdp.planner.allocation import Allocation, UtilityVerdict, assess_utility, rule_of
 from trafficdp.planner.findings import Suggestions
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, Loss, LossKind, rounded_up
@@ -71,13 +71,13 @@ class Maps:
             return type(asked).of(rounded_up(min(float(asked.exact) * times, LARGEST_LOSS / PICO)))
         return type(asked)(round(asked.pico * times**2))
 
-    def _judged(self, loss: Loss, *, once: bool) -> Verdict | None:
+    def _judged(self, loss: Loss, *, once: bool) -> UtilityVerdict | None:
         try:
             found = allocate(self._counts, replace(self._request, loss=loss), self._hour, thorough=not once)
         except UsageError:
             # no bin, or noise that cannot be drawn
             return None
-        return judge(replace(found, cities=self._cities_of(found), once=once))
+        return assess_utility(replace(found, cities=self._cities_of(found), once=once))
 
     def _cities_of(self, found: Allocation) -> list[SimulatedCity]:
         counts, request = found.counts, found.request

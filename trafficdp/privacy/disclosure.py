@@ -215,7 +215,7 @@ class Setting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tree:
+class TreeShape:
     """The shape of a stream's tree of sums."""
 
     arity: Counted
@@ -234,7 +234,7 @@ class StreamStated:
     records_per_vehicle: Counted
     records_per_step: Counted | None
     nodes_per_vehicle: Counted
-    tree: Tree
+    tree: TreeShape
     value_steps: Counted
     rules: Texts
 
@@ -312,7 +312,7 @@ class DeclaredUnit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class RecordSource:
     """One source of records: declared units, cleaning rules in words, and where its speeds come from.
 
     ``speed`` is "reported" (by the device), "derived" (from the vehicle's neighbouring records) or "mixed".
@@ -332,12 +332,12 @@ class Source:
 class Data:
     """What the release was made from; ``data_version`` is the random name of the records."""
 
-    sources: Annotated[tuple[Source, ...], Says({"minItems": 1})]
+    sources: Annotated[tuple[RecordSource, ...], Says({"minItems": 1})]
     data_version: Text
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unit:
+class PrivacyUnit:
     """Who is protected, and from what."""
 
     privacy_unit: Annotated[str, Says({"const": "vehicle"})]
@@ -468,7 +468,7 @@ class PeriodicBudget:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Accounting:
+class LossAccount:
     """The sum of losses before and after; ``periodic_budget`` where not the total alone counts."""
 
     composition: Text
@@ -535,11 +535,11 @@ class Disclosure:
     identity: Identity
     coverage: Coverage
     data: Data
-    unit: Unit
+    unit: PrivacyUnit
     bounds: Bounds
     guarantee: Guarantee
     mechanisms: Annotated[tuple[MechanismStated, ...], Says({"minItems": 1})]
-    accounting: Accounting
+    accounting: LossAccount
     post_processing: Texts
     uncertainty: Uncertainty
     honesty: Honesty

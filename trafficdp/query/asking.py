@@ -11,7 +11,7 @@ import numpy as np
 from trafficdp.config.settings import Config
 from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.model import Counts
-from trafficdp.planner.allocation import too_little
+from trafficdp.planner.allocation import uninformative_error
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.release import Release
@@ -231,4 +231,4 @@ class _Answering(Asking):
             others.append(f"slot('{found.slot_kind.value}')")
         told = f"; or, for this epsilon, another question: {' or '.join(others)}" if others else ""
         bound, unit = plan.allocation.request.bound, plan.display_unit
-        return too_little(plan.verdict, bound, f"{WORKS}{line}{told}", what="answer", shown=unit)
+        return uninformative_error(plan.verdict, bound, f"{WORKS}{line}{told}", what="answer", shown=unit)

@@ -37,7 +37,7 @@ from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import ContributionBound, Counts, Grid, NeighbouringRelation
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
-from trafficdp.planner.allocation import Allocation, judge, too_little
+from trafficdp.planner.allocation import Allocation, assess_utility, uninformative_error
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy
@@ -183,9 +183,9 @@ class Curator:
         when a second computation finds that the charge does not cover a loss, AllocationError before
         anything is written.
         """
-        verdict = judge(allocation)
+        verdict = assess_utility(allocation)
         if verdict.refused and not force:
-            raise too_little(verdict, allocation.request.bound)
+            raise uninformative_error(verdict, allocation.request.bound)
         if allocation.event.idealised and not allocation.request.allow_idealised:
             raise UsageError(
                 "this noise has no exact sampler",

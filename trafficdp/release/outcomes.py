@@ -16,7 +16,7 @@ from trafficdp.ingest.report import FileReport
 from trafficdp.mechanisms.simulated.skill import TriedElsewhere
 from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
 from trafficdp.model import Counts, Grid, SlotKind, SpeedUnit, Statistic
-from trafficdp.planner.allocation import Allocation, Precision, Reach, Verdict, median_noisy
+from trafficdp.planner.allocation import Allocation, Precision, Reach, UtilityVerdict, median_noisy
 from trafficdp.planner.choose import Choice, choose
 from trafficdp.planner.findings import AdaptiveMap, Affordable, MapOption, Suggestions
 from trafficdp.planner.growth import Growth
@@ -174,7 +174,7 @@ class Plan:
     """
 
     allocation: Allocation
-    verdict: Verdict
+    verdict: UtilityVerdict
     suggestions: Suggestions | None
     budget_left: Loss
     left_after: Loss

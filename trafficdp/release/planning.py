@@ -18,7 +18,7 @@ from trafficdp.errors import UninformativeReleaseError, UsageError, positive
 from trafficdp.model import LONGER, OFFSET, Counts, Grid
 from trafficdp.planner.adaptive_map import allocate_on, choose_mosaic
 from trafficdp.planner.affordable import affordable
-from trafficdp.planner.allocation import Allocation, Reach, judge, precision, too_little
+from trafficdp.planner.allocation import Allocation, Reach, assess_utility, precision, uninformative_error
 from trafficdp.planner.findings import Affordable, MapOption
 from trafficdp.planner.growth import Growth, growth
 from trafficdp.planner.precision import finest, least_loss, nearest, search
@@ -171,7 +171,7 @@ class Planning:
         answer: Answer | None = None,
         asked: Loss | None = None,
     ) -> Plan:
-        request, verdict = allocation.request, judge(allocation)
+        request, verdict = allocation.request, assess_utility(allocation)
         advised = verdict.refused and question.suggestions and grid.mosaic is None
         # in rho an epsilon that passes cannot be told
         hidden = request.relation.hides_presence
@@ -376,7 +376,7 @@ def with_records(found: Contributions, grid: Grid) -> Contributions:
 def refusal(plan: Plan) -> UninformativeReleaseError:
     """Return the error that a refused ``plan`` is answered with, and what would pass."""
     todo = None if plan.suggestions is None else plan.suggestions.in_words(plan.budget_left)
-    return too_little(plan.verdict, plan.allocation.request.bound, todo, shown=plan.display_unit)
+    return uninformative_error(plan.verdict, plan.allocation.request.bound, todo, shown=plan.display_unit)
 
 
 def _allocating(grid: Grid, counts: Counts, request: Request) -> Callable[[Loss], Allocation]:

@@ -23,9 +23,9 @@ from trafficdp.mechanisms.publish import MOST_SPANNED, rank_useless, useless
 from trafficdp.mechanisms.simulated.skill import LEAST_SKILL
 from trafficdp.model import Counts, Grid, NeighbouringRelation, SpeedUnit, Statistic, from_json
 from trafficdp.noise.secure import OPENDP_VERSION
-from trafficdp.planner.allocation import Allocation, judge
+from trafficdp.planner.allocation import Allocation, assess_utility
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.disclosure import BinNumbers, Data, NoiseStated, SkillStated, Source
+from trafficdp.privacy.disclosure import BinNumbers, Data, NoiseStated, RecordSource, SkillStated
 from trafficdp.privacy.refusal_rule import RefusalRule
 from trafficdp.release.specification import Specification
 from trafficdp.release.stated import ROUNDING, stated_identity
@@ -53,7 +53,7 @@ class Occasion:
     publish_counts: bool
     budget: BudgetPolicy
     data_version: DataVersion
-    sources: tuple[Source, ...]
+    sources: tuple[RecordSource, ...]
     created_at: datetime
     question: str | None = None
 
@@ -71,7 +71,7 @@ def specify(
     """
     request, kept = allocation.request, allocation.counts
     known = request.facts(counts).of_vehicles
-    verdict = judge(allocation)
+    verdict = assess_utility(allocation)
     # of one number for the city, of the range, of the vehicles
     limit = LIMITS[verdict.rule]
     calibrated = allocation.calibrated

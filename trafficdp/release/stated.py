@@ -11,7 +11,7 @@ from typing import Any
 from trafficdp.export.files.disclosure import rfc3339
 from trafficdp.ingest.report import RULES
 from trafficdp.model import SpeedUnit
-from trafficdp.privacy.disclosure import DeclaredUnit, Identity, Software, Source
+from trafficdp.privacy.disclosure import DeclaredUnit, Identity, RecordSource, Software
 
 ROUNDING = "published numbers are rounded to 3 decimals: values to nearest, intervals and scales outward"
 
@@ -30,14 +30,14 @@ def stated_identity(
     )
 
 
-def source_facts(declaration: str, name: str, speed: str) -> Source:
+def source_facts(declaration: str, name: str, speed: str) -> RecordSource:
     """Return what the manifest says of a source; ``declaration`` is the vault's JSON of it.
 
-    ``speed``: see Source.
+    ``speed``: see RecordSource.
     """
     facts: Mapping[str, Any] = json.loads(declaration)
     rules = [f"rejected when {text}" for text in RULES.values()]
-    return Source(
+    return RecordSource(
         name=name,
         format=str(facts["format"]),
         units=tuple(

@@ -195,7 +195,7 @@ class Values:
 
 
 @dataclass(frozen=True, repr=False)
-class Entries:
+class VectorEntries:
     """``user``, ``coordinate`` and ``value`` (E,), in any order; those of one user and coordinate add up."""
 
     user: IntArray
@@ -203,8 +203,8 @@ class Entries:
     value: FloatArray
 
     def __repr__(self) -> str:
-        return "<Entries: redacted>"
+        return "<VectorEntries: redacted>"
 
 
-Handed = npt.NDArray[Any] | Entries
+Handed = npt.NDArray[Any] | VectorEntries
 """What a step reads: values in the order of public entries, or entries."""

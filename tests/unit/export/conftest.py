@@ -42,7 +42,7 @@ from trafficdp.model import (
     StudyArea,
 )
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, NoiseStated, Software, Source
+from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, NoiseStated, RecordSource, Software
 from trafficdp.privacy.estimate import BinStatus, Estimate
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.refusal_rule import RefusalRule
@@ -138,7 +138,7 @@ def release_of(
         coverage=coverage_of(grid, BOUND, display_unit, place, RELATION, 5, bin_numbers(status)),
         data=Data(
             sources=(
-                Source(
+                RecordSource(
                     name="buses",
                     format="gtfs_rt_csv",
                     units=(DeclaredUnit(unit="m/s", first=None, last=None),),

@@ -14,13 +14,13 @@ from trafficdp.measurement.sets import Box, HiddenBall, plain
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import PICO, LossKind
-from trafficdp.sensitive.values import Entries
+from trafficdp.sensitive.values import VectorEntries
 
 WILD = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0, 1e-300, 1.5, -1.5, 1 / 3, 1e154]
 
 
 def entries(user, coordinate, value):
-    return Entries(
+    return VectorEntries(
         np.array(user, dtype=np.int64), np.array(coordinate, dtype=np.int64), np.array(value, float)
     )
 
@@ -157,4 +157,4 @@ def test_what_does_not_fit_is_refused_before_a_value_is_read():
 
 
 def test_nothing_is_said_of_entries():
-    assert repr(vehicle([27.5])) == "<Entries: redacted>"
+    assert repr(vehicle([27.5])) == "<VectorEntries: redacted>"

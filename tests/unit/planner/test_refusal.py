@@ -10,7 +10,7 @@ from trafficdp.mechanisms.separate.calibrated import mechanisms_of
 from trafficdp.mechanisms.simulated.skill import Skill
 from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.planner.allocate import allocate
-from trafficdp.planner.allocation import Verdict, judge
+from trafficdp.planner.allocation import UtilityVerdict, assess_utility
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import ZCDP, LossKind, PureDP
 from trafficdp.privacy.refusal_rule import RefusalRule
@@ -38,7 +38,7 @@ def request_for(bound_of):
 
 
 def refused(counts, request):
-    return judge(allocate(counts, request)).refused
+    return assess_utility(allocate(counts, request)).refused
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_half_widths_are_about_means_first(request_for, statistics, main):
 
 
 def test_a_map_is_refused_by_skill_and_one_number_for_the_city_never(town, request_for):
-    little = judge(allocate(town, request_for("0.01", mechanism="partial_pooling")))
-    much = judge(allocate(town, request_for(400, mechanism="partial_pooling")))
-    flat = judge(allocate(town, request_for("0.01", mechanism="flat")))
+    little = assess_utility(allocate(town, request_for("0.01", mechanism="partial_pooling")))
+    much = assess_utility(allocate(town, request_for(400, mechanism="partial_pooling")))
+    flat = assess_utility(allocate(town, request_for("0.01", mechanism="flat")))
     assert {each.rule for each in (little, much, flat)} == {SKILL}
     assert (little.refused, much.refused, flat.refused) == (True, False, False)
     # the limit is nine tenths of what the one number is off
@@ -70,7 +70,9 @@ def test_a_map_is_refused_by_skill_and_one_number_for_the_city_never(town, reque
 @pytest.mark.parametrize("name", [each.name for each in mechanisms_of(LossKind.PURE) if not each.idealised])
 def test_every_named_mechanism_is_judged_by_skill(town, request_for, name):
     statistics = (MEAN,)
-    little, much = (judge(allocate(town, request_for(each, statistics, name))) for each in ("0.001", "20000"))
+    little, much = (
+        assess_utility(allocate(town, request_for(each, statistics, name))) for each in ("0.001", "20000")
+    )
     assert {little.rule, much.rule} == {SKILL}
     assert little.refused
     assert much.value < little.value
@@ -80,7 +82,9 @@ def test_every_named_mechanism_is_judged_by_skill(town, request_for, name):
 @pytest.mark.parametrize("name", [each.name for each in mechanisms_of(LossKind.ZCDP) if not each.idealised])
 def test_every_mechanism_that_counts_in_rho_is(town, request_for, name):
     asked = request_for(statistics=(MEAN,), mechanism=name)
-    little, much = (judge(allocate(town, replace(asked, loss=ZCDP.of(each)))) for each in ("0.0001", "9000"))
+    little, much = (
+        assess_utility(allocate(town, replace(asked, loss=ZCDP.of(each)))) for each in ("0.0001", "9000")
+    )
     assert {little.rule, much.rule} == {SKILL}
     assert (little.refused, much.refused) == (True, False)
 
@@ -89,7 +93,7 @@ def test_every_mechanism_that_counts_in_rho_is(town, request_for, name):
 @pytest.mark.parametrize("accounting", ["basic", "exact", "equal", "blocks", "clip_user"])
 def test_a_named_accounting_is_judged_by_skill(town, request_for, accounting):
     little, much = (
-        judge(allocate(town, request_for(each, accounting=accounting))) for each in ("0.01", "4000")
+        assess_utility(allocate(town, request_for(each, accounting=accounting))) for each in ("0.01", "4000")
     )
     assert {little.rule, much.rule} == {SKILL}
     assert (little.refused, much.refused) == (True, False)
@@ -101,11 +105,11 @@ def test_the_statistic_that_says_least_decides(town, request_for):
         Skill(np.array([error] * 20), np.full(20, 10.0), np.full(20, 7.0)) for error in (5.0, 1.0)
     )
     for worst in OF_MAPS:
-        told = judge(replace(allocation, tried=dict.fromkeys(OF_MAPS, better) | {worst: good}))
+        told = assess_utility(replace(allocation, tried=dict.fromkeys(OF_MAPS, better) | {worst: good}))
         assert (told.statistic, told.value, told.refused) == (worst, 5.0, False)
     # one that is too often worse says less than one that gains less
     often = Skill(np.array([0.0] * 17 + [11.0] * 3), np.full(20, 10.0), np.full(20, 7.0))
-    told = judge(replace(allocation, tried={MEAN: good, VARIANCE: often, VEHICLE_MEAN: better}))
+    told = assess_utility(replace(allocation, tried={MEAN: good, VARIANCE: often, VEHICLE_MEAN: better}))
     assert (told.statistic, told.worse, told.refused) == (VARIANCE, 0.15, True)
     assert told.in_words("x", 1.0) == (
         "15% of all draws farther from the truth than one number for the whole city",
@@ -124,7 +128,7 @@ def test_one_bin_and_an_answer_are_refused_when_an_interval_can_be_the_whole_ran
         for epsilon in ("0.05", "1", "50"):
             allocation = allocate(counts, replace(request, loss=PureDP.of(epsilon)))
             half = allocation.calibrated.half_widths(0.95)[MEAN]
-            verdict = judge(allocation)
+            verdict = assess_utility(allocation)
             assert (verdict.rule, verdict.threshold) == (INTERVAL, 60)
             assert verdict.value == min(60.0, 2 * float(np.median(half)))
             assert verdict.refused is (float(np.median(half)) >= 30)
@@ -145,11 +149,11 @@ def test_bins_whose_variance_can_only_be_0_do_not_make_an_answer_informative(cou
     request = request_for("0.5", (VARIANCE,), answer=True)
     assert refused(counts_of([[2, 2, 2]]), request)
     assert refused(counts_of([[2, 2, 2], *single]), request)
-    assert judge(allocate(counts_of(single), request)).value == 0
+    assert assess_utility(allocate(counts_of(single), request)).value == 0
 
 
 def test_an_interval_is_told_in_the_unit_that_is_shown():
-    told = Verdict(INTERVAL, MEAN, 20.0, 20.0)
+    told = UtilityVerdict(INTERVAL, MEAN, 20.0, 20.0)
     assert told.in_words("km/h", 3.6) == (
         "an interval of the mean that spans the whole possible range",
         "less than the 72 km/h of that range, in the median hexagon",

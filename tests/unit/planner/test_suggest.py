@@ -8,7 +8,7 @@ from trafficdp.mechanisms.protocol import AUTO, BASELINE
 from trafficdp.model import Statistic
 from trafficdp.planner import suggest as module
 from trafficdp.planner.allocate import allocate
-from trafficdp.planner.allocation import judge
+from trafficdp.planner.allocation import assess_utility
 from trafficdp.planner.findings import Suggestions
 from trafficdp.planner.request import Request
 from trafficdp.planner.suggest import Maps
@@ -35,7 +35,7 @@ def maps_of(monkeypatch):
 
 
 def refused(counts, request, loss):
-    return judge(allocate(counts, replace(request, loss=loss))).refused
+    return assess_utility(allocate(counts, replace(request, loss=loss))).refused
 
 
 @pytest.mark.slow

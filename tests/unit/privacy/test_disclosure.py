@@ -2,7 +2,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.model import as_json
-from trafficdp.privacy.disclosure import DeclaredUnit, Software, Source
+from trafficdp.privacy.disclosure import DeclaredUnit, RecordSource, Software
 
 UNITS = (DeclaredUnit(unit="m/s", first=None, last=None),)
 
@@ -13,6 +13,6 @@ def test_a_commit_that_is_not_known_is_left_out():
 
 def test_where_speeds_come_from_is_never_left_open():
     facts = {"name": "buses", "format": "csv", "units": UNITS, "cleaning": ("rule",)}
-    Source(**facts, speed="reported")
+    RecordSource(**facts, speed="reported")
     with pytest.raises(UsageError, match="speed"):
-        Source(**facts, speed="unclear")
+        RecordSource(**facts, speed="unclear")

@@ -28,7 +28,7 @@ from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.mechanisms.pooling import hidden_calibrated, hidden_map
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.planner.allocate import allocate
-from trafficdp.planner.allocation import judge
+from trafficdp.planner.allocation import assess_utility
 from trafficdp.privacy.conversion import gaussian_to_approx, zcdp_to_approx
 from trafficdp.privacy.loss import ZCDP, PureDP
 from trafficdp.release import recomputation
@@ -328,7 +328,7 @@ def test_a_map_that_says_too_little_is_refused_and_what_would_pass_is_told(hidde
     would = refused.suggestions
     assert not workspace.plan(would.epsilon).verdict.refused
     larger = replace(refused.allocation.request, fleet=would.fleet)
-    assert not judge(allocate(refused.allocation.counts, larger)).refused
+    assert not assess_utility(allocate(refused.allocation.counts, larger)).refused
     if would.resolution is not None:
         assert not workspace.with_map(resolution=would.resolution).plan(0.3).verdict.refused
 

@@ -31,7 +31,6 @@ from trafficdp.model import (
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import (
     INTERVAL_KINDS,
-    Accounting,
     BinNumbers,
     BinsOfLevel,
     Bounds,
@@ -42,11 +41,13 @@ from trafficdp.privacy.disclosure import (
     Disclosure,
     Honesty,
     Identity,
+    LossAccount,
     MultiPolygon,
     NamedHours,
     NoiseStated,
     PeriodicBudget,
     Polygon,
+    PrivacyUnit,
     PublicLayer,
     Refusal,
     Selected,
@@ -54,7 +55,6 @@ from trafficdp.privacy.disclosure import (
     SeveralResolutions,
     StatedAssumption,
     Uncertainty,
-    Unit,
 )
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import Loss, decimal_text
@@ -127,7 +127,7 @@ def disclosure(
         identity=identity,
         coverage=coverage,
         data=data,
-        unit=Unit(
+        unit=PrivacyUnit(
             privacy_unit="vehicle",
             identified_by="the feed's vehicle identifier, after normalising case, spaces and hyphens",
             period="all records of a vehicle, in all bins of this release",
@@ -138,7 +138,7 @@ def disclosure(
         bounds=bounds if publish_counts else replace(bounds, records_per_vehicle_in_a_bin=None),
         guarantee=guarantee_group(relation, charge.loss, after, charge.budget),
         mechanisms=tuple(mechanism.stated(*units) for mechanism in noise.mechanisms),
-        accounting=Accounting(
+        accounting=LossAccount(
             composition=charge.composition,
             sum_of_maxima_before=decimal_text(charge.sum_before.pico),
             sum_of_maxima_after=decimal_text(after),

@@ -20,7 +20,7 @@ from trafficdp.export.files.disclosure import bin_numbers, rfc3339
 from trafficdp.export.files.guarantee import conversion_holds
 from trafficdp.export.files.registry import registry_record
 from trafficdp.model import NeighbouringRelation, Says, as_json, from_json
-from trafficdp.privacy.disclosure import Accounting, Counted, Disclosure, Sha256
+from trafficdp.privacy.disclosure import Counted, Disclosure, LossAccount, Sha256
 from trafficdp.privacy.release import Release
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class LedgerAccounting(Accounting):
+class LedgerAccounting(LossAccount):
     """The accounting with its place in the ledger, known only after the charge was chained."""
 
     ledger_sequence: Counted
@@ -57,7 +57,7 @@ def build_manifest(release: Release, files: Mapping[str, FileFacts]) -> dict[str
         **{
             **groups,
             "accounting": LedgerAccounting(
-                **{field.name: getattr(groups["accounting"], field.name) for field in fields(Accounting)},
+                **{field.name: getattr(groups["accounting"], field.name) for field in fields(LossAccount)},
                 ledger_sequence=release.ledger.sequence,
                 head_hash=release.ledger.head_hash,
             ),

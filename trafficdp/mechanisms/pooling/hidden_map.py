@@ -60,7 +60,7 @@ from trafficdp.measurement.sets import Measure
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
 from trafficdp.model import number_pairs
 from trafficdp.privacy.loss import LossKind
-from trafficdp.sensitive.values import Contributions, Entries
+from trafficdp.sensitive.values import Contributions, VectorEntries
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -436,33 +436,33 @@ def asked(design: HiddenDesign, contributions: Contributions, measure: Measure) 
     length = _by_user(user, own_weight**design.norm, counts.users) ** (1 / design.norm)
     own_weight = own_weight / length[user]
     many = design.size
-    weight = measure.measure(design.step(1, many, 1.0), Entries(user, place, own_weight))
+    weight = measure.measure(design.step(1, many, 1.0), VectorEntries(user, place, own_weight))
 
     places = weighed(design, city, weight)
     residual, maps = np.zeros((design.rounds, many), dtype=np.int64), np.zeros((design.rounds, many))
     for each in range(design.rounds):
         heard = so_far(design, city, places, residual[:each], maps[:each]) if each else None
         maps[each] = next_map(design, heard) if heard else places.centre
-        off = Entries(user, place, places.lift[place] * own_weight * (speed - maps[each][place]))
+        off = VectorEntries(user, place, places.lift[place] * own_weight * (speed - maps[each][place]))
         residual[each] = measure.measure(design.step(2 + each, many, city.reach_in(each)), off)
     nothing = np.zeros(0, dtype=np.int64)
     answers = Answers(fleet, city, weight, residual, maps, nothing)
     if design.variance:
         answers = replace(answers, spread=_asked_spread(design, answers, contributions, measure))
     if design.counts:
-        vectors = Entries(user, place, np.ones(len(user))), Entries(user, place, records)
+        vectors = VectorEntries(user, place, np.ones(len(user))), VectorEntries(user, place, records)
         answers = replace(answers, counts=_asked_counts(design, vectors, city.vehicles, measure))
     return answers
 
 
 def _asked_counts(
-    design: HiddenDesign, vectors: tuple[Entries, Entries], vehicles: float, measure: Measure
+    design: HiddenDesign, vectors: tuple[VectorEntries, VectorEntries], vehicles: float, measure: Measure
 ) -> CountAnswers:
     own, which = np.unique(vectors[0].user, return_inverse=True)
     size = [np.bincount(which, each.value**design.norm, len(own)) ** (1 / design.norm) for each in vectors]
     lengths = measure.measure(
         design.step(design.of_counts, 2, design.lengths_bound),
-        Entries(np.tile(own, 2), np.repeat([0, 1], len(own)), lengths_of(np.stack(size)).ravel()),
+        VectorEntries(np.tile(own, 2), np.repeat([0, 1], len(own)), lengths_of(np.stack(size)).ravel()),
     )
     reach = reach_of(design, lengths, vehicles)
     found = [
@@ -486,7 +486,7 @@ def _asked_spread(
     relative = about / likely_variance(design, city, found)[place]
     share = records / _by_user(user, records, counts.users)[user]
     far = np.clip(_by_user(user, share * relative, counts.users)[own] - 1, -1.0, 1.0)
-    one = Entries(own, np.zeros(len(own), dtype=np.int64), far)
+    one = VectorEntries(own, np.zeros(len(own), dtype=np.int64), far)
     return measure.measure(design.step(2 + design.rounds, 1, 1.0), one)
 
 
@@ -503,7 +503,7 @@ def _asked_fleet(
     own, guess = np.unique(user), FIRST_GUESS * design.upper
     mean = _by_user(user, speed, users)[own] / np.bincount(user, minlength=users)[own]
     lean = np.clip((mean - guess) / guess, -1.0, 1.0)
-    both = Entries(
+    both = VectorEntries(
         np.tile(own, 2), np.repeat([0, 1], len(own)), np.concatenate([(1 + lean) / 2, (1 - lean) / 2])
     )
     return measure.measure(design.step(0, 2, 1.0), both)
