@@ -40,7 +40,7 @@ from presence import total_of
 from trafficdp.binning.declared import declared_bins
 from trafficdp.errors import TrafficdpError
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import asked, hidden_map
+from trafficdp.mechanisms.pooling.hidden_map import hidden_map, measure_all
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -104,7 +104,7 @@ class City:
         )
         at = design.where(own.counts.cell, own.counts.slot)[0]
         for seed in range(draws):
-            yield hidden_map(design, asked(design, own, SimulatedNoise(seed))).mean[at]
+            yield hidden_map(design, measure_all(design, own, SimulatedNoise(seed))).mean[at]
 
     def error(self, maps: Iterator[FloatArray]) -> float:
         """Return the mean absolute error of ``maps``, m/s."""

@@ -24,7 +24,7 @@ import trafficdp
 from capmetro import CONFIG, DAYS, files_of, page, samples_of
 from trafficdp.binning.declared import declared_bins
 from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, RELATION, HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import asked, asked_fleet, city_of, hidden_map
+from trafficdp.mechanisms.pooling.hidden_map import estimate_fleet, hidden_map, measure_all, measure_fleet
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -78,12 +78,13 @@ def measured(days: Days, kind: LossKind, epsilon: int) -> dict[str, float]:
     at = design.where(counts.cell, counts.slot)[0][seen]
     noise, found, begin = SimulatedNoise(SEED + epsilon), [], time.monotonic()
     for _ in range(DRAWS):
-        drawn = hidden_map(design, asked(design, own, noise))
+        drawn = hidden_map(design, measure_all(design, own, noise))
         held = (drawn.low[at] <= truth + 1e-9) & (truth <= drawn.high[at] + 1e-9)
         found.append((np.abs(drawn.mean[at] - truth).mean(), held.mean()))
     seconds = (time.monotonic() - begin) / DRAWS
     flat = [
-        np.abs(city_of(alone, asked_fleet(alone, own, noise)).centre - truth).mean() for _ in range(DRAWS)
+        np.abs(estimate_fleet(alone, measure_fleet(alone, own, noise)).centre - truth).mean()
+        for _ in range(DRAWS)
     ]
     errors, coverage = np.array(found).T
     return {

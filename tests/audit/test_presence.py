@@ -15,7 +15,7 @@ from trafficdp.audit.lower_bound import distinguish
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import HiddenBall
 from trafficdp.mechanisms.pooling.hidden_design import RELATION, HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import asked, hidden_map
+from trafficdp.mechanisms.pooling.hidden_map import hidden_map, measure_all
 from trafficdp.mechanisms.pooling.measurement_plan import noise_for
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import gaussian_to_approx
@@ -201,7 +201,7 @@ def test_no_runs_refute_the_whole(kind, runs, bound_of):
         return float(answers.fleet.sum() + answers.weight[2]), float(hidden_map(design, answers).mean[2])
 
     sides = [
-        np.array([seen(asked(design, data, noise)) for _ in range(runs)])
+        np.array([seen(measure_all(design, data, noise)) for _ in range(runs)])
         for data in (city(bound, with_it=True), city(bound, with_it=False))
     ]
     for one, other in zip(*(side.T for side in sides), strict=True):
@@ -225,7 +225,7 @@ def test_runs_with_a_fortieth_of_the_noise_are_caught(kind, bound_of):
     design = HiddenDesign(np.array([7, 8, 9], dtype=np.uint64), bound, kind, part, False)
     noise = Quieter(5)
     sides = [
-        np.array([float(asked(design, data, noise).weight[2]) for _ in range(RUNS)])
+        np.array([float(measure_all(design, data, noise).weight[2]) for _ in range(RUNS)])
         for data in (city(bound, with_it=True), city(bound, with_it=False))
     ]
     found = distinguish(*sides, CERTAIN_ERROR, 0.0 if kind is LossKind.PURE else DELTA)[0]

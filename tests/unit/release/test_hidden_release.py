@@ -131,8 +131,8 @@ def test_an_asking_that_nobody_paid_for_is_refused_before_the_charge(hidden, mon
 
     def twice(design, contributions, measure):
         rehearsed.append((design.size, contributions.counts.pairs))
-        hidden_map.asked_fleet(design, contributions, measure)
-        return hidden_map.asked(design, contributions, measure)
+        hidden_map.measure_fleet(design, contributions, measure)
+        return hidden_map.measure_all(design, contributions, measure)
 
     monkeypatch.setattr(hidden_calibrated, "asked", twice)
     before = hidden.dump()

@@ -24,11 +24,11 @@ from trafficdp.mechanisms.pooling.hidden_map import (
     Answers,
     CountAnswers,
     FleetEstimate,
-    asked,
     counted,
     fed_back,
     hidden_map,
     likely_variance,
+    measure_all,
     usual_error,
 )
 from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale
@@ -128,7 +128,7 @@ class CalibratedHidden(CalibratedWhole):
 
     def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
         """Ask, and return the map: one row a place that was asked about, be it a bin or a hexagon."""
-        return self._published(asked(self.design, values.everything(), measure))
+        return self._published(measure_all(self.design, values.everything(), measure))
 
     def fed_back(self, columns: Columns) -> bool:
         """Return whether what was asked follows from the answers before."""

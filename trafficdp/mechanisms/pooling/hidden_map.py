@@ -1,6 +1,6 @@
 """What ``hidden_design`` asks vehicles, and the map, intervals, variance and counts that answers make.
 
-Only the askings, from ``asked`` on, see values: a vehicle's vectors follow from its own records and the
+Only the askings, from ``measure_all`` on, see values: a vehicle's vectors follow from its own records and the
 answers before. All above them sees a design and answers alone, and is free.
 
 **Lift.** W+ is the posterior mean of a place's weight under a flat prior on weights above 0. All noise of a
@@ -138,7 +138,7 @@ class WeightEstimates:
 
 
 @dataclass(frozen=True)
-class Heard:
+class RoundSummary:
     """What rounds about ``places`` say: ``y`` and ``k``, shape (H,), and ``sd`` s, in the unit of speeds."""
 
     places: WeightEstimates
@@ -167,7 +167,7 @@ class HiddenMap:
         return np.asarray(self.high - self.low < upper * (1 - 1e-12))
 
 
-def city_of(design: HiddenDesign, fleet: IntArray) -> FleetEstimate:
+def estimate_fleet(design: HiddenDesign, fleet: IntArray) -> FleetEstimate:
     """Return what the answer of step 0 says; the fleet counts as at least LEAST_FLEET."""
     upper, sd = design.upper, design.sd(0, 1.0)
     guess = FIRST_GUESS * upper
@@ -204,9 +204,9 @@ def weighed(design: HiddenDesign, city: FleetEstimate, weight: IntArray) -> Weig
     return WeightEstimates(weight / GRAINS, likely, lift, lift * likely, city.centre * slower)
 
 
-def so_far(
+def summarise_rounds(
     design: HiddenDesign, city: FleetEstimate, places: WeightEstimates, residual: IntArray, maps: FloatArray
-) -> Heard:
+) -> RoundSummary:
     """Return what some first rounds say, by their answers and maps, (j, H) each."""
     precision = np.array([design.sd(2 + each, city.reach_in(each)) for each in range(len(maps))]) ** -2
     share = precision / precision.sum()
@@ -214,16 +214,16 @@ def so_far(
     for each, (answer, around) in enumerate(zip(residual, maps, strict=True)):
         y += share[each] * (city.reach_in(each) / GRAINS) * answer
         k += share[each] * around
-    return Heard(places, y, k, float(precision.sum() ** -0.5))
+    return RoundSummary(places, y, k, float(precision.sum() ** -0.5))
 
 
-def told(design: HiddenDesign, answers: Answers) -> Heard:
+def summarise_all_rounds(design: HiddenDesign, answers: Answers) -> RoundSummary:
     """Return what all rounds say; the centres are those that were asked about."""
     places = replace(weighed(design, answers.city, answers.weight), centre=answers.maps[0])
-    return so_far(design, answers.city, places, answers.residual, answers.maps)
+    return summarise_rounds(design, answers.city, places, answers.residual, answers.maps)
 
 
-def next_map(design: HiddenDesign, heard: Heard) -> FloatArray:
+def next_map(design: HiddenDesign, heard: RoundSummary) -> FloatArray:
     """Return the map after the rounds of ``heard``, shape (H,)."""
     lifted, centre = heard.places.lifted, heard.places.centre
     said = heard.y + lifted * (heard.k - centre)
@@ -246,7 +246,7 @@ def _families(
 
 def hidden_map(design: HiddenDesign, answers: Answers) -> HiddenMap:
     """Return what is published, from the answers alone."""
-    heard, upper = told(design, answers), design.upper
+    heard, upper = summarise_all_rounds(design, answers), design.upper
     places, mean = heard.places, _map_of(design, heard)
     low, high = target_interval(design, heard, CALIBRATED_LEVEL)
     middle = np.clip(heard.y / places.lift / np.maximum(places.weight, 1e-9) + heard.k, low, high)
@@ -265,7 +265,7 @@ def hidden_map(design: HiddenDesign, answers: Answers) -> HiddenMap:
 
 def fed_back(design: HiddenDesign, answers: Answers) -> bool:
     """Return whether city and maps are what the answers before them make, but for last digits."""
-    city, found = city_of(design, answers.fleet), answers.city
+    city, found = estimate_fleet(design, answers.fleet), answers.city
     names = ("vehicles", "centre", "reach", "power")
     same = all(np.isclose(getattr(city, each), getattr(found, each), rtol=1e-9) for each in names)
     if answers.counts is not None:
@@ -276,21 +276,21 @@ def fed_back(design: HiddenDesign, answers: Answers) -> bool:
     places = replace(places, centre=answers.maps[0])
     for each, around in enumerate(answers.maps, 1):
         same &= np.allclose(newest, around, rtol=1e-9)
-        heard = so_far(design, found, places, answers.residual[:each], answers.maps[:each])
+        heard = summarise_rounds(design, found, places, answers.residual[:each], answers.maps[:each])
         newest = next_map(design, heard)
     return bool(same)
 
 
 def map_of(design: HiddenDesign, answers: Answers) -> FloatArray:
     """Return the map of means, shape (H,)."""
-    return _map_of(design, told(design, answers))
+    return _map_of(design, summarise_all_rounds(design, answers))
 
 
-def _map_of(design: HiddenDesign, heard: Heard) -> FloatArray:
+def _map_of(design: HiddenDesign, heard: RoundSummary) -> FloatArray:
     return _refined(design, heard) if design.pure else next_map(design, heard)
 
 
-def _refined(design: HiddenDesign, heard: Heard) -> FloatArray:
+def _refined(design: HiddenDesign, heard: RoundSummary) -> FloatArray:
     """Return the posterior mean of every place over its unknown weight, shape (H,), in pure epsilon.
 
     theta ~ N(mu, tau^2); W on POINTS points around its answer, with density 1/(W + sd) times the noise's.
@@ -316,7 +316,7 @@ def _refined(design: HiddenDesign, heard: Heard) -> FloatArray:
     return np.clip(found, 0.0, upper)
 
 
-def target_interval(design: HiddenDesign, heard: Heard, level: float) -> tuple[FloatArray, FloatArray]:
+def target_interval(design: HiddenDesign, heard: RoundSummary, level: float) -> tuple[FloatArray, FloatArray]:
     """Return both ends of the theorem's set, cut to 0..U, shape (H,) each."""
     noise, doubt = _quantiles(design, heard, level)
     upper, k, weight, lift = design.upper, heard.k, heard.places.weight, heard.places.lift
@@ -332,14 +332,14 @@ def target_interval(design: HiddenDesign, heard: Heard, level: float) -> tuple[F
     )
 
 
-def _quantiles(design: HiddenDesign, heard: Heard, level: float) -> tuple[float, float]:
+def _quantiles(design: HiddenDesign, heard: RoundSummary, level: float) -> tuple[float, float]:
     """q_Y and q_W: what both noises stay within, each with probability sqrt(level)."""
     each = np.sqrt(level)
     q = -np.log1p(-each) / np.sqrt(2) if design.pure else float(ndtri((1 + each) / 2))
     return float(q * heard.sd), float(q * design.sd(1, 1.0))
 
 
-def _likely_error(design: HiddenDesign, heard: Heard) -> FloatArray:
+def _likely_error(design: HiddenDesign, heard: RoundSummary) -> FloatArray:
     lifted, prior, noise = heard.places.lifted, (PLACE_SD[design.kind] * design.upper) ** 2, heard.sd**2
     if design.pure:
         return np.asarray(np.sqrt(2 / np.pi) / np.sqrt(1 / prior + lifted**2 / noise))
@@ -425,12 +425,12 @@ def counted(design: HiddenDesign, answers: CountAnswers, level: float) -> dict[s
     return found
 
 
-def asked(design: HiddenDesign, contributions: Contributions, measure: Measure) -> Answers:
+def measure_all(design: HiddenDesign, contributions: Contributions, measure: Measure) -> Answers:
     """Ask all, and return the answers. Records elsewhere count as none."""
     counts = contributions.counts
     user, place, records, speed = _by_place(design, contributions)
     fleet = _asked_fleet(design, user, speed, counts.users, measure)
-    city = city_of(design, fleet)
+    city = estimate_fleet(design, fleet)
 
     own_weight = records**city.power
     length = _by_user(user, own_weight**design.norm, counts.users) ** (1 / design.norm)
@@ -441,7 +441,7 @@ def asked(design: HiddenDesign, contributions: Contributions, measure: Measure) 
     places = weighed(design, city, weight)
     residual, maps = np.zeros((design.rounds, many), dtype=np.int64), np.zeros((design.rounds, many))
     for each in range(design.rounds):
-        heard = so_far(design, city, places, residual[:each], maps[:each]) if each else None
+        heard = summarise_rounds(design, city, places, residual[:each], maps[:each]) if each else None
         maps[each] = next_map(design, heard) if heard else places.centre
         off = VectorEntries(user, place, places.lift[place] * own_weight * (speed - maps[each][place]))
         residual[each] = measure.measure(design.step(2 + each, many, city.reach_in(each)), off)
@@ -490,7 +490,7 @@ def _asked_spread(
     return measure.measure(design.step(2 + design.rounds, 1, 1.0), one)
 
 
-def asked_fleet(design: HiddenDesign, contributions: Contributions, measure: Measure) -> IntArray:
+def measure_fleet(design: HiddenDesign, contributions: Contributions, measure: Measure) -> IntArray:
     """Ask how many vehicles there are, as far as they are fast and as far as they are slow, shape (2,)."""
     user, _, _, speed = _by_place(design, contributions)
     return _asked_fleet(design, user, speed, contributions.counts.users, measure)

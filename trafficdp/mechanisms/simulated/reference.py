@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from trafficdp.binning.cells import area_km2, cells_of, resolutions_of
 from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import asked, asked_fleet, city_of, hidden_map
+from trafficdp.mechanisms.pooling.hidden_map import estimate_fleet, hidden_map, measure_all, measure_fleet
 from trafficdp.mechanisms.simulated.skill import Skill
 from trafficdp.model import ContributionBound, number_pairs
 from trafficdp.noise.source import SimulatedNoise
@@ -104,10 +104,10 @@ def reference_skill(
         truth = np.bincount(counts.bin_index, own.total, counts.bins) * float(bound.step)
         truth = (truth / counts.samples_per_bin)[seen]
         for _ in range(1 if many else DRAWS):
-            found = hidden_map(design, asked(design, own, noise))
+            found = hidden_map(design, measure_all(design, own, noise))
             error.append(float(np.abs(found.mean[at][seen] - truth).mean()))
             numbers.append(int(np.count_nonzero(found.known(design.upper)[at])))
-            one = city_of(alone, asked_fleet(alone, own, noise)).centre
+            one = estimate_fleet(alone, measure_fleet(alone, own, noise)).centre
             flat.append(float(np.abs(one - truth).mean()))
     return Skill(np.array(error), np.array(flat), np.array(numbers))
 

@@ -12,7 +12,7 @@ from trafficdp.measurement.measure import Metered
 from trafficdp.measurement.sets import HiddenBall
 from trafficdp.mechanisms.pooling import hidden_map as maps
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import FleetEstimate, asked, hidden_map
+from trafficdp.mechanisms.pooling.hidden_map import FleetEstimate, hidden_map, measure_all
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.conversion import LEAST_SD
@@ -108,7 +108,7 @@ def test_the_steps_cost_the_total_and_no_more_for_any_possible_vehicle(bound_of,
         design = HiddenDesign(PLACES, data.bound, kind, total, variance)
         assert sum(design.parts) == total
         metered = Metered(SecureNoise(), np.array([total]), kind)
-        asked(design, data, metered)
+        measure_all(design, data, metered)
         assert 0 <= total - int(metered.spent[0]) <= 2 * len(design.parts)
         assert int(metered.spent[0]) == sum(int(step.loss()[0]) for step in design.steps())
         check_steps(design.steps(), np.array([total]))
@@ -125,10 +125,10 @@ def test_with_the_same_answers_one_vehicle_moves_no_more_than_is_paid(bound_of, 
         data = town(bound, seed=seed)
         design = HiddenDesign(PLACES, bound, kind, TOTAL[kind], variance)
         first = Recorded(SimulatedNoise(seed))
-        asked(design, data, first)
+        measure_all(design, data, first)
         for user in range(data.counts.users):
             again = Recorded(said=first.given)
-            asked(design, without(data, user), again)
+            measure_all(design, without(data, user), again)
             cost = losses(first, again)
             assert cost <= Fraction(TOTAL[kind], PICO)
             most = max(most, cost)
@@ -153,9 +153,9 @@ def test_a_vehicle_that_is_far_off_everywhere_pays_all_of_it(bound_of, kind):
     both = table([*old, *rows], bound)
     design = HiddenDesign(PLACES, bound, kind, TOTAL[kind], False)
     first = Recorded(SimulatedNoise(1))
-    asked(design, both, first)
+    measure_all(design, both, first)
     again = Recorded(said=first.given)
-    asked(design, without(both, both.counts.users - 1), again)
+    measure_all(design, without(both, both.counts.users - 1), again)
     cost = losses(first, again) * PICO / TOTAL[kind]
     assert Fraction(9999, 10000) < cost <= 1
 
@@ -166,9 +166,9 @@ def test_everything_published_is_a_function_of_the_answers(bound_of, kind):
     design = HiddenDesign(PLACES, bound, kind, TOTAL[kind], True)
     data = town(bound)
     first = Recorded(SimulatedNoise(4))
-    answers = asked(design, data, first)
+    answers = measure_all(design, data, first)
     # other data, same answers: the same map
-    other = asked(design, town(bound, users=3, seed=9), Recorded(said=first.given))
+    other = measure_all(design, town(bound, users=3, seed=9), Recorded(said=first.given))
     one, two = hidden_map(design, answers), hidden_map(design, other)
     for name in ("mean", "low", "high", "target_low", "target_high", "variance"):
         assert np.array_equal(getattr(one, name), getattr(two, name))
@@ -181,14 +181,15 @@ def test_neither_slots_nor_places_elsewhere_change_what_is_asked(bound_of):
     bound = bound_of(30, step="0.1")
     whole = town(bound)
     design = HiddenDesign(PLACES, bound, LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
-    one = asked(design, whole, SimulatedNoise(2))
+    one = measure_all(design, whole, SimulatedNoise(2))
     merged = whole.merged(whole.counts.cell, np.zeros_like(whole.counts.slot))
-    assert np.array_equal(one.residual, asked(design, merged, SimulatedNoise(2)).residual)
+    assert np.array_equal(one.residual, measure_all(design, merged, SimulatedNoise(2)).residual)
     # the hexagon list comes from the area: leaving a visited one out takes its records out and nothing else
     less = HiddenDesign(PLACES[1:], bound, LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
     inside = whole.select(whole.counts.cell != PLACES[0])
     assert np.array_equal(
-        asked(less, whole, SimulatedNoise(2)).weight, asked(less, inside, SimulatedNoise(2)).weight
+        measure_all(less, whole, SimulatedNoise(2)).weight,
+        measure_all(less, inside, SimulatedNoise(2)).weight,
     )
 
 
@@ -206,7 +207,7 @@ def test_slots_that_are_measured_apart_have_numbers_of_their_own(bound_of):
 def test_counts_are_asked_for_by_two_lengths_and_a_number_a_place_and_kind(bound_of, kind):
     bound = bound_of(30)
     design = HiddenDesign(PLACES, bound, kind, TOTAL[kind], False, counts=30)
-    found = asked(design, town(bound, users=9), metered(design)).counts
+    found = measure_all(design, town(bound, users=9), metered(design)).counts
     assert (len(found.lengths), len(found.reach)) == (2, 2)
 
 
@@ -217,7 +218,7 @@ def test_an_empty_store_gives_a_map_too(bound_of, kind, places):
     one = town(bound, users=3)
     nobody = one.select(np.zeros(one.counts.bins, dtype=np.bool_))
     design = HiddenDesign(places, bound, kind, TOTAL[kind], True)
-    found = hidden_map(design, asked(design, nobody, metered(design)))
+    found = hidden_map(design, measure_all(design, nobody, metered(design)))
     assert np.all(np.isfinite(found.mean))
     assert len(found.mean) == len(places)
 
@@ -227,7 +228,7 @@ def metered(design):
 
 
 def answers_of(design, data, seed=0):
-    return asked(design, data, SimulatedNoise(seed))
+    return measure_all(design, data, SimulatedNoise(seed))
 
 
 CITY = FleetEstimate(vehicles=100.0, centre=8.0, reach=3.0, power=0.4)
@@ -284,14 +285,14 @@ def test_what_is_asked_of_residuals_is_lifted_as_the_answers_about_weights_say(b
     data = table([(7, 0, 0, 4, 4 * 8, 8 / 30), (9, 0, 0, 1, 9, 9 / 30)], bound)
     design = HiddenDesign(PLACES, bound, LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
     noted = Recorded(SimulatedNoise(3))
-    answers = asked(design, data, noted)
+    answers = measure_all(design, data, noted)
     at, speed = np.array([0, 2]), np.array([8.0, 9.0])
     # the centre is that of places, whatever their records: 8.5, 2.5 above U/5 = 6
     lean = 2.5 / 6
     np.testing.assert_allclose(noted.sums[0] / GRAINS, [(1 + lean) / 2, (1 - lean) / 2], atol=1e-4)
     own = np.array([4.0, 1.0]) ** answers.city.power
     own /= np.linalg.norm(own)
-    lift = maps.told(design, answers).places.lift
+    lift = maps.summarise_all_rounds(design, answers).places.lift
     assert lift.std() > 0.1
     clipped = 0
     for each, (exact, around) in enumerate(zip(noted.sums[2:], answers.maps, strict=True)):
@@ -308,7 +309,7 @@ def test_rounds_count_by_what_their_noise_leaves_of_them(bound_of, kind):
     """A shorter clip has less noise: the mean of least variance, and that variance."""
     design = HiddenDesign(PLACES, bound_of(30), kind, TOTAL[kind], False)
     answers = answers_of(design, town(bound_of(30)))
-    heard = maps.told(design, answers)
+    heard = maps.summarise_all_rounds(design, answers)
     clips = np.array([answers.city.reach * 0.8**each for each in range(design.rounds)])
     noise = np.array([design.sd(2 + each, clip) for each, clip in enumerate(clips)])
     assert np.all(np.diff(noise) < 0)
@@ -333,7 +334,7 @@ def test_the_refined_map_is_the_posterior_mean(bound_of):
         np.zeros(0, np.int64),
     )
     sd, noise = design.sd(1, 1.0), design.sd(2, city.reach)
-    theta, lift = np.linspace(-30, 50, 8001), maps.told(design, answers).places.lift
+    theta, lift = np.linspace(-30, 50, 8001), maps.summarise_all_rounds(design, answers).places.lift
     assert lift[0] > 1 > lift[2]
     for i in range(3):
         low, high = max(weight[i] - 4 * sd, 0), max(weight[i] + 4 * sd, 2 * sd)
@@ -355,7 +356,7 @@ def test_the_set_of_the_theorem_is_that_set(bound_of, kind):
     answers = answers_of(design, town(bound_of(30)), 5)
     # nobody seems to visit the first two places
     answers = replace(answers, weight=np.where(np.arange(len(PLACES)) < 2, 0, answers.weight))
-    heard = maps.told(design, answers)
+    heard = maps.summarise_all_rounds(design, answers)
     low, high = maps.target_interval(design, heard, 0.95)
     q_y, q_w = maps._quantiles(design, heard, 0.95)
     y, k, lift, weight = heard.y, heard.k, heard.places.lift, answers.weight / GRAINS
@@ -396,9 +397,9 @@ def test_the_target_is_held_as_often_as_the_theorem_says(bound_of, kind):
     held, shown = 0, 0
     for seed in range(60):
         first = Recorded(SimulatedNoise(seed))
-        answers = asked(design, data, first)
-        low, high = maps.target_interval(design, maps.told(design, answers), 0.95)
-        exact = maps.told(design, replace(answers, residual=np.stack(first.sums[2:])))
+        answers = measure_all(design, data, first)
+        low, high = maps.target_interval(design, maps.summarise_all_rounds(design, answers), 0.95)
+        exact = maps.summarise_all_rounds(design, replace(answers, residual=np.stack(first.sums[2:])))
         target = np.clip(exact.k + exact.y / (exact.places.lift * first.sums[1] / GRAINS), 0, 30)
         held += int(((low - 1e-9 <= target) & (target <= high + 1e-9)).sum())
         shown += len(target)
@@ -410,7 +411,7 @@ def test_the_target_is_held_as_often_as_the_theorem_says(bound_of, kind):
 def test_more_vehicles_take_the_clip_and_the_power_up(bound_of):
     design = HiddenDesign(PLACES, bound_of(30), LossKind.PURE, 4 * PICO, False)
     small, large = (
-        maps.city_of(design, np.array([n * GRAINS // 2, n * GRAINS // 2], dtype=np.int64))
+        maps.estimate_fleet(design, np.array([n * GRAINS // 2, n * GRAINS // 2], dtype=np.int64))
         for n in (10, 100_000)
     )
     assert (small.vehicles, small.power) == (20.0, 0.25)
@@ -418,7 +419,7 @@ def test_more_vehicles_take_the_clip_and_the_power_up(bound_of):
     assert small.centre == pytest.approx(6.0)
     assert large.reach == 10.0
     assert 0.25 < large.power <= 1.0
-    tiny = maps.city_of(design, np.array([-(2**40), -(2**40)], dtype=np.int64))
+    tiny = maps.estimate_fleet(design, np.array([-(2**40), -(2**40)], dtype=np.int64))
     assert tiny.vehicles == 20.0
 
 
@@ -468,6 +469,6 @@ def test_answers_are_frozen_with_the_numbers_fed_back(bound_of):
     # the maps that were asked about follow from the answers before them
     for each in range(1, 6):
         before = replace(answers, residual=answers.residual[:each], maps=answers.maps[:each])
-        expected = maps.next_map(design, maps.told(design, before))
+        expected = maps.next_map(design, maps.summarise_all_rounds(design, before))
         np.testing.assert_array_equal(answers.maps[each], expected)
-    assert replace(answers).city == maps.city_of(design, answers.fleet)
+    assert replace(answers).city == maps.estimate_fleet(design, answers.fleet)

@@ -47,7 +47,7 @@ def test_map_and_its_likely_error_are_the_posterior_of_alike_places(bound_of, ro
     asked = rng.uniform(6, 10, (rounds, size))
     none = np.zeros(0, dtype=np.int64)
     answers = maps.Answers(np.array([1, 1]), city, weight, residual, asked, none)
-    heard = maps.told(design, answers)
+    heard = maps.summarise_all_rounds(design, answers)
     y, k, sd, lifted = heard.y, heard.k, heard.sd, heard.places.lifted
 
     parent = np.array([h3.cell_to_parent(h3.int_to_str(int(each)), 6) for each in design.places])

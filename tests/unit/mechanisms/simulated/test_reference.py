@@ -7,7 +7,7 @@ import pytest
 
 from trafficdp.binning.cells import cells_of, parents_of
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import asked, hidden_map
+from trafficdp.mechanisms.pooling.hidden_map import hidden_map, measure_all
 from trafficdp.mechanisms.simulated import reference
 from trafficdp.mechanisms.simulated.reference import ALIKE, ReferenceCityShape, reference_skill
 from trafficdp.model import ContributionBound, SpeedUnit
@@ -62,7 +62,7 @@ def test_as_many_hexagons_have_a_number_as_in_another_city(kind, monkeypatch):
     found = []
     for own in other:
         design = HiddenDesign(np.unique(own.counts.cell), BOUND, kind, loss * PICO, variance=False)
-        made = hidden_map(design, asked(design, own, SimulatedNoise(5)))
+        made = hidden_map(design, measure_all(design, own, SimulatedNoise(5)))
         assert made.known(design.upper).tolist() == (made.high - made.low < design.upper).tolist()
         found.append(np.count_nonzero(made.known(design.upper)))
     assert 0 < expected < len(np.unique(other[0].counts.cell))
