@@ -28,7 +28,7 @@ from vienna import configuration
 import trafficdp
 from trafficdp.cli.main import run
 from trafficdp.errors import UsageError
-from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.release import forgetting, intake, specification
 from trafficdp.release.curator import Curator
@@ -717,14 +717,14 @@ def _exact(asking):
     """One asking of every release is answered without noise: the fleet, or the weights."""
 
     def leak(patch):
-        sound = Metered.measure
+        sound = PrivacyMeter.measure
 
         def leaking(measure, step, values):
             drawn, number = sound(measure, step, values), getattr(measure, "number", 0)
             measure.number = number + 1
             return step.exact(values) if number == asking else drawn
 
-        patch.setattr(Metered, "measure", leaking)
+        patch.setattr(PrivacyMeter, "measure", leaking)
 
     return leak
 

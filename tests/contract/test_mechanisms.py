@@ -14,7 +14,7 @@ import pytest
 import trafficdp.mechanisms as room
 from trafficdp.audit.lower_bound import Told
 from trafficdp.errors import UsageError
-from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores
 from trafficdp.mechanisms.protocol import claims_of, event_of, unenforced
 from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named, mechanisms_of
@@ -256,7 +256,7 @@ class Heard(Told):
         self.laws.append(("choose", scale))
         return super().choose(cost, weight, start, scale, runs)
 
-    def pay_claimed(self, noise):
+    def charge_unverified(self, noise):
         self.idealised = True
 
     def uniform_below(self, count):
@@ -434,7 +434,7 @@ def test_what_a_release_meters_is_what_it_is_charged(mechanism, statistic, large
     counts, bound = larger_city.counts, larger_city.bound
     given = asked(mechanism, counts, 2.0)
     charged = event_of(mechanism, counts, bound, statistic, given).loss_per_user
-    measure = Metered(SecureNoise(), charged, mechanism.kind)
+    measure = PrivacyMeter(SecureNoise(), charged, mechanism.kind)
     if mechanism.idealised:
         pytest.skip("idealised: never from the secure source without a switch")
     found = mechanism.estimate(larger_city, statistic, given, measure)
@@ -536,7 +536,7 @@ def test_what_is_metered_is_what_is_charged(mechanism, statistic, seed, counts_o
         samples = samples_of(counts, bound, seed, None if value == "halves" else value)
         if value == "halves":
             samples = replace(samples, value=random.choice([0, bound.steps], len(samples.value)))
-        noise = Metered(SecureNoise(), charge, LossKind.PURE)
+        noise = PrivacyMeter(SecureNoise(), charge, LossKind.PURE)
         mechanism.estimate(samples, statistic, epsilon, noise)
         if mechanism.name.startswith(ADAPTIVE):
             assert np.all(noise.spent <= charge)

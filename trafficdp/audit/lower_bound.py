@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, ranked_neighbours, whole_neighbours
 from trafficdp.errors import in_range
-from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.mechanisms.claims import ClaimedNoise
 from trafficdp.mechanisms.known_error import KnownTerms
 from trafficdp.mechanisms.protocol import Mechanism
@@ -255,11 +255,13 @@ def draws_of(mechanism: Mechanism, statistic: Statistic, epsilon: float) -> Draw
     return estimate
 
 
-def unmetered(noise: NoiseSource, users: int, kind: LossKind = LossKind.PURE) -> Metered | SimulatedNoise:
+def unmetered(
+    noise: NoiseSource, users: int, kind: LossKind = LossKind.PURE
+) -> PrivacyMeter | SimulatedNoise:
     """Return ``noise`` as a mechanism sees it, for ``users`` vehicles that may lose anything."""
     if isinstance(noise, SimulatedNoise):
         return noise
-    return Metered(noise, np.full(users, 2**62, dtype=np.int64), kind)
+    return PrivacyMeter(noise, np.full(users, 2**62, dtype=np.int64), kind)
 
 
 def audit_draws(

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from trafficdp.audit.lower_bound import Draws, Told
 from trafficdp.audit.neighbours import Neighbours, one_bin
 from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
-from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import Step
 from trafficdp.mechanisms.protocol import BY_NAME, BY_RANK, HIDDEN_POOLED, Calibrated, PublicFacts, Wanted
 from trafficdp.mechanisms.registry import WHOLE
@@ -281,7 +281,7 @@ def surprise(law: Law, noise: IntArray) -> FloatArray:
     return np.asarray((np.abs(noise[:, varies]) / law.scale[varies]).sum(axis=1), dtype=np.float64)
 
 
-class Transcript(Metered):
+class Transcript(PrivacyMeter):
     """A release's way to noise that keeps the law of every step, and what was drawn."""
 
     def __init__(self, source: NoiseSource, charge: IntArray, kind: LossKind) -> None:

@@ -30,7 +30,7 @@ from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive.values import Handed
 
 
-class Metered:
+class PrivacyMeter:
     """A release's way to noise. ``charge`` (users,) is what each vehicle is charged, in whole 10^-12.
 
     ``hidden``, under ADD_OR_REMOVE_USER, it has one entry, for any possible vehicle.
@@ -59,7 +59,7 @@ class Metered:
         self._meter(scores)
         return np.asarray(self._source.choose(cost, weight, start, scores.scale)[0])
 
-    def pay_claimed(self, noise: Claim) -> None:
+    def charge_unverified(self, noise: Claim) -> None:
         """Meter what is claimed."""
         self._meter(noise)
 

@@ -541,7 +541,7 @@ class Measure(Protocol):
     def select_claimed(self, scores: Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
         """Return the chosen position of every coordinate, shape (C,); unenforced. See ``noise.choice``."""
 
-    def pay_claimed(self, noise: Claim) -> None:
+    def charge_unverified(self, noise: Claim) -> None:
         """Meter noise without an exact sampler, which is made of ``uniform_below``; unenforced."""
 
     def uniform_below(self, count: IntArray) -> IntArray:

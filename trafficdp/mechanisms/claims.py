@@ -75,5 +75,5 @@ class ClaimedNoise:
 
     def draw(self, size: int, measure: Measure) -> FloatArray:
         """Return ``size`` draws, of uniform numbers; paid first."""
-        measure.pay_claimed(self)
+        measure.charge_unverified(self)
         return self.sampler(size, measure.uniform_below)

@@ -96,7 +96,7 @@ class SimulatedNoise:
         """Return chosen positions."""
         return np.asarray(self.choose(cost, weight, start, scores.scale)[0])
 
-    def pay_claimed(self, noise: object) -> None:
+    def charge_unverified(self, noise: object) -> None:
         """Meter nothing."""
 
     def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:

@@ -30,7 +30,7 @@ from trafficdp.errors import StoreBehindError, StoreDamagedError, UsageError
 from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
-from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import Measure
 from trafficdp.mechanisms.protocol import Calibrated
 from trafficdp.mechanisms.registry import calibrated_from_facts
@@ -361,10 +361,10 @@ class Curator:
         paid[np.searchsorted(vehicle, charged)] = loss
         return paid
 
-    def _metered(self, charge: npt.NDArray[np.int64], source: NoiseSource) -> Metered:
+    def _metered(self, charge: npt.NDArray[np.int64], source: NoiseSource) -> PrivacyMeter:
         """Return the way to ``source`` of a release that every vehicle was charged ``charge`` for."""
         kind = loss_kind.kind_of(self.vault) or LossKind.PURE
-        return Metered(source, charge, kind, hidden=self.relation.hides_presence)
+        return PrivacyMeter(source, charge, kind, hidden=self.relation.hides_presence)
 
     def _rehearse(
         self, specification: Specification, contributions: Contributions, loss: npt.NDArray[np.int64]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trafficdp.measurement.laws import Block, Gaussian, Laplace, Support
-from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import Box, Moments, Ranks, plain
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.noise.source import SimulatedNoise
@@ -22,7 +22,7 @@ SUMS = numbers(1_000_000, -2_000_000)
 
 def metered(source, kind):
     """The waist, with more charged than anything here costs."""
-    return Metered(source, np.full(2, 10**15), kind)
+    return PrivacyMeter(source, np.full(2, 10**15), kind)
 
 
 class Heard(SimulatedNoise):

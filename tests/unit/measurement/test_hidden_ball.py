@@ -9,7 +9,7 @@ import pytest
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement import sets
 from trafficdp.measurement.laws import GRAINS, Gaussian, Laplace, Support
-from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import Box, HiddenBall, plain
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.conversion import LEAST_SD
@@ -113,7 +113,7 @@ def test_a_vehicle_keeps_its_first_coordinates_whoever_else_is_there(monkeypatch
 def test_one_account_is_metered_for_everyone_who_could_be_there():
     of = HiddenBall(2, 1, 1.0)
     step = plain(of, Laplace(np.full(2, 1.0 * GRAINS)))
-    measure = Metered(SecureNoise(), step.loss(), LossKind.PURE)
+    measure = PrivacyMeter(SecureNoise(), step.loss(), LossKind.PURE)
     measure.measure(step, vehicle([1.0, 0.0]))
     assert measure.spent.shape == (1,)
     with pytest.raises(AllocationError):
@@ -131,17 +131,17 @@ def test_noise_that_no_account_speaks_of_is_refused():
 def test_nothing_but_hidden_balls_is_paid_where_presence_is_hidden():
     of, one = HiddenBall(1, 2, 1.0), np.zeros(1, dtype=np.int64)
     gaussian = Gaussian(np.array([2.0 * GRAINS]))
-    hidden = Metered(SecureNoise(), np.array([PICO]), LossKind.ZCDP, hidden=True)
+    hidden = PrivacyMeter(SecureNoise(), np.array([PICO]), LossKind.ZCDP, hidden=True)
     hidden.measure(plain(of, gaussian), vehicle([1.0]))
     box = Box(Support(one, one, 1, 1), one + GRAINS)
     spent = int(hidden.spent[0])
     for kind in LossKind:
         law = gaussian if kind is LossKind.ZCDP else Laplace(gaussian.sd)
-        strict = Metered(SecureNoise(), np.array([10 * PICO]), kind, hidden=True)
+        strict = PrivacyMeter(SecureNoise(), np.array([10 * PICO]), kind, hidden=True)
         with pytest.raises(UsageError, match="presence is hidden"):
             strict.measure(plain(box, law), np.zeros(1))
         assert not strict.spent.any()
-        Metered(SecureNoise(), np.array([10 * PICO]), kind).measure(plain(box, law), np.zeros(1))
+        PrivacyMeter(SecureNoise(), np.array([10 * PICO]), kind).measure(plain(box, law), np.zeros(1))
     assert int(hidden.spent[0]) == spent
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement import laws
 from trafficdp.measurement.laws import GRAINS, Block, Gaussian, Laplace, Support
-from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.nodes import exact_price
 from trafficdp.measurement.sets import Ball, Box, Moments, Ranks, Step, plain, record_price
 from trafficdp.mechanisms.claims import ClaimedSums
@@ -257,13 +257,13 @@ def test_nothing_is_drawn_beyond_the_charge():
     box = Box(support((0, 0), (0, 1), users=2, coordinates=1), numbers(5, 9))
     step = plain(box, Laplace(np.array([9.0])))
     charge = step.loss()
-    metered = Metered(SecureNoise(), charge, LossKind.PURE)
+    metered = PrivacyMeter(SecureNoise(), charge, LossKind.PURE)
     metered.measure(step, numbers(1, 2))
     assert np.array_equal(metered.spent, charge)
     with pytest.raises(AllocationError):
         metered.measure(step, numbers(1, 2))
     with pytest.raises(UsageError, match="kinds"):
-        Metered(SecureNoise(), charge, LossKind.ZCDP).measure(step, numbers(1, 2))
+        PrivacyMeter(SecureNoise(), charge, LossKind.ZCDP).measure(step, numbers(1, 2))
 
 
 def test_sums_are_exact_beneath_their_noise():

@@ -48,9 +48,9 @@ class Recorded:
         """Choose, and keep it."""
         return self._kept(self._measure.select_claimed(scores, cost, weight, start))
 
-    def pay_claimed(self, noise: Claim) -> None:
+    def charge_unverified(self, noise: Claim) -> None:
         """Meter; what it is made of is kept as uniform numbers."""
-        self._measure.pay_claimed(noise)
+        self._measure.charge_unverified(noise)
 
     def uniform_below(self, count: IntArray) -> IntArray:
         """Draw, and keep it."""
@@ -127,7 +127,7 @@ class Replayed:
         self.chosen.append(Chosen(cost, weight, start, scores.scale, answer, low, span))
         return answer
 
-    def pay_claimed(self, noise: Claim) -> None:
+    def charge_unverified(self, noise: Claim) -> None:
         """Nothing: what was drawn are uniform numbers."""
 
     def uniform_below(self, count: IntArray) -> IntArray:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.mechanisms import sums
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks, block_accounting
 from trafficdp.mechanisms.blocks.noise import BlockNoise, fitted
@@ -57,7 +57,7 @@ def test_a_round_epsilon_is_charged_as_just_that_and_metered_to_the_last_unit(
     calibrated = accounting_for(counts, bound, statistics, variance).calibrate(asked)
     charged = calibrated.event().loss_per_user
     assert charged.max() == asked.pico
-    meter = Metered(SecureNoise(), charged, LossKind.PURE)
+    meter = PrivacyMeter(SecureNoise(), charged, LossKind.PURE)
     found = calibrated.run(Values(values, lambda: None), meter, interval_level=0.9)
     assert tuple(found) == statistics
     # the charge is what was metered, up to its last step
@@ -163,7 +163,7 @@ def estimates_of(calibrated, contributions, noise, level=0.9):
 
 
 def unmetered():
-    return Metered(SecureNoise(), np.full(4, 10**18), LossKind.PURE)
+    return PrivacyMeter(SecureNoise(), np.full(4, 10**18), LossKind.PURE)
 
 
 @pytest.mark.slow

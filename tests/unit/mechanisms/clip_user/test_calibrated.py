@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
 from trafficdp.mechanisms.clip_user.calibrated import (
     CalibratedSuppression,
@@ -66,7 +66,7 @@ def test_the_charge_is_kept_covers_the_loss_and_is_found_again_from_what_is_publ
     assert allocation.chosen.name == "clip_user"
     charged = allocation.event.loss_per_user
     assert charged.max() <= PureDP.of(epsilon).pico
-    measure = Metered(SecureNoise(), charged, LossKind.PURE)
+    measure = PrivacyMeter(SecureNoise(), charged, LossKind.PURE)
     facts = json.loads(json.dumps(allocation.calibrated.to_facts()))
     there = PublicFacts(city.counts, bound)
     assert CalibratedSuppression.from_facts(facts, there).to_facts() == allocation.calibrated.to_facts()

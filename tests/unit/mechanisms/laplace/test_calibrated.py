@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import record_price
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
@@ -227,7 +227,7 @@ def test_what_is_metered_is_what_is_charged_and_the_published_columns_say_it_too
     assert charged.max() <= PureDP.of(epsilon).pico
     if statistics != (VARIANCE,) or values.counts.samples_per_bin.max() > 1:
         assert charged.max() >= PureDP.of(epsilon).pico * (1 - 1e-6)
-    measure = Metered(SecureNoise(), charged, LossKind.PURE)
+    measure = PrivacyMeter(SecureNoise(), charged, LossKind.PURE)
     found = estimates_of(calibrated, values, measure)
     assert tuple(found) == statistics
     np.testing.assert_array_equal(-(-measure.spent // CHARGE_STEP) * CHARGE_STEP, charged)
@@ -290,7 +290,7 @@ def test_the_event_states_the_whole_promise(counts_of, bound_of):
 @pytest.mark.parametrize("statistics", [EVERY, (VARIANCE,), (VARIANCE, VEHICLE_MEAN)])
 def test_without_noise_to_speak_of_the_numbers_are_the_statistics(city, statistics):
     calibrated = calibrated_for(city.counts, city.bound, 200_000, statistics)
-    measure = Metered(SecureNoise(), np.full(4, 10**18), LossKind.PURE)
+    measure = PrivacyMeter(SecureNoise(), np.full(4, 10**18), LossKind.PURE)
     speeds = [[100, 310, 207, 599, 3, 18], [400, 222, 223, 17, 600, 333], [123]]
     truth = {
         MEAN: [np.mean(each) / 10 for each in speeds],

@@ -8,7 +8,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS, Gaussian, Laplace
-from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import HiddenBall
 from trafficdp.mechanisms.pooling import hidden_map as maps
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
@@ -107,7 +107,7 @@ def test_the_steps_cost_the_total_and_no_more_for_any_possible_vehicle(bound_of,
     for total in (TOTAL[kind], 24_355_000_007, 1_000_001):
         design = HiddenDesign(PLACES, data.bound, kind, total, variance)
         assert sum(design.parts) == total
-        metered = Metered(SecureNoise(), np.array([total]), kind)
+        metered = PrivacyMeter(SecureNoise(), np.array([total]), kind)
         measure_all(design, data, metered)
         assert 0 <= total - int(metered.spent[0]) <= 2 * len(design.parts)
         assert int(metered.spent[0]) == sum(int(step.loss()[0]) for step in design.steps())
@@ -224,7 +224,7 @@ def test_an_empty_store_gives_a_map_too(bound_of, kind, places):
 
 
 def metered(design):
-    return Metered(SecureNoise(), np.array([design.total]), design.kind)
+    return PrivacyMeter(SecureNoise(), np.array([design.total]), design.kind)
 
 
 def answers_of(design, data, seed=0):

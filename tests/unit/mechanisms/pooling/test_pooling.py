@@ -10,7 +10,7 @@ import pytest
 from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS
-from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.mechanisms.pooling import design, estimates
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.pooling.design import Design
@@ -85,7 +85,7 @@ def test_no_vehicle_is_metered_beyond_its_charge_nor_charged_beyond_the_total(
         charge = calibrated.event().loss_per_user
         check_steps(steps, charge)
         assert 2 * PICO - CHARGE_STEP <= int(charge.max()) <= 2 * PICO
-        metered = Metered(SecureNoise(), charge, kind)
+        metered = PrivacyMeter(SecureNoise(), charge, kind)
         found = calibrated.run(values_of(data), metered, interval_level=0.95)
         assert np.all(metered.spent <= charge)
         # the charge takes the city for slow; vectors of vehicles that weigh the same are short elsewhere
