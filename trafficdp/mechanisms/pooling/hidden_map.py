@@ -223,11 +223,11 @@ def summarise_all_rounds(design: HiddenDesign, answers: Answers) -> RoundSummary
     return summarise_rounds(design, answers.city, places, answers.residual, answers.maps)
 
 
-def next_map(design: HiddenDesign, heard: RoundSummary) -> FloatArray:
-    """Return the map after the rounds of ``heard``, shape (H,)."""
-    lifted, centre = heard.places.lifted, heard.places.centre
-    said = heard.y + lifted * (heard.k - centre)
-    family, known, own, spread = _families(design, lifted, heard.sd)
+def next_map(design: HiddenDesign, summary: RoundSummary) -> FloatArray:
+    """Return the map after the rounds of ``summary``, shape (H,)."""
+    lifted, centre = summary.places.lifted, summary.places.centre
+    said = summary.y + lifted * (summary.k - centre)
+    family, known, own, spread = _families(design, lifted, summary.sd)
     alike = (np.bincount(family, lifted * said / spread) / known)[family]
     found = centre + alike + own * lifted * (said - lifted * alike) / spread
     return np.asarray(np.clip(found, 0.0, design.upper))
@@ -246,15 +246,15 @@ def _families(
 
 def hidden_map(design: HiddenDesign, answers: Answers) -> HiddenMap:
     """Return what is published, from the answers alone."""
-    heard, upper = summarise_all_rounds(design, answers), design.upper
-    places, mean = heard.places, _map_of(design, heard)
-    low, high = target_interval(design, heard, CALIBRATED_LEVEL)
-    middle = np.clip(heard.y / places.lift / np.maximum(places.weight, 1e-9) + heard.k, low, high)
+    summary, upper = summarise_all_rounds(design, answers), design.upper
+    places, mean = summary.places, _map_of(design, summary)
+    low, high = target_interval(design, summary, CALIBRATED_LEVEL)
+    middle = np.clip(summary.y / places.lift / np.maximum(places.weight, 1e-9) + summary.k, low, high)
     wider = float(ndtri((1 + CALIBRATED_LEVEL) / 2)) * TARGET_SD * upper
     ends = middle - np.hypot(middle - low, wider), middle + np.hypot(high - middle, wider)
     return HiddenMap(
         mean=mean,
-        error=_likely_error(design, heard),
+        error=_likely_error(design, summary),
         low=np.clip(np.minimum(ends[0], mean), 0.0, upper),
         high=np.clip(np.maximum(ends[1], mean), 0.0, upper),
         target_low=low,
@@ -276,8 +276,8 @@ def fed_back(design: HiddenDesign, answers: Answers) -> bool:
     places = replace(places, centre=answers.maps[0])
     for each, around in enumerate(answers.maps, 1):
         same &= np.allclose(newest, around, rtol=1e-9)
-        heard = summarise_rounds(design, found, places, answers.residual[:each], answers.maps[:each])
-        newest = next_map(design, heard)
+        summary = summarise_rounds(design, found, places, answers.residual[:each], answers.maps[:each])
+        newest = next_map(design, summary)
     return bool(same)
 
 
@@ -286,25 +286,25 @@ def map_of(design: HiddenDesign, answers: Answers) -> FloatArray:
     return _map_of(design, summarise_all_rounds(design, answers))
 
 
-def _map_of(design: HiddenDesign, heard: RoundSummary) -> FloatArray:
-    return _refined(design, heard) if design.pure else next_map(design, heard)
+def _map_of(design: HiddenDesign, summary: RoundSummary) -> FloatArray:
+    return _refined(design, summary) if design.pure else next_map(design, summary)
 
 
-def _refined(design: HiddenDesign, heard: RoundSummary) -> FloatArray:
+def _refined(design: HiddenDesign, summary: RoundSummary) -> FloatArray:
     """Return the posterior mean of every place over its unknown weight, shape (H,), in pure epsilon.
 
     theta ~ N(mu, tau^2); W on POINTS points around its answer, with density 1/(W + sd) times the noise's.
     Given W, y ~ N(G W (theta - mu), s^2 + (U/33.5)^2 G^2 W) is Gaussian in theta: integrated in closed form.
     """
-    upper, sd, places = design.upper, design.sd(1, 1.0), heard.places
+    upper, sd, places = design.upper, design.sd(1, 1.0), summary.places
     prior = (PLACE_SD[design.kind] * upper) ** 2
     found = np.empty(design.size)
     for start in range(0, len(found), AT_ONCE):
         part = slice(start, start + AT_ONCE)
-        about, own, lift = (each[part, None] for each in (places.weight, heard.y, places.lift))
+        about, own, lift = (each[part, None] for each in (places.weight, summary.y, places.lift))
         low, high = np.maximum(about - 4 * sd, 0.0), np.maximum(about + 4 * sd, 2 * sd)
         weight = low + (np.arange(POINTS) + 0.5) / POINTS * (high - low)
-        spread = heard.sd**2 + (RECORD_SD * upper * lift) ** 2 * weight
+        spread = summary.sd**2 + (RECORD_SD * upper * lift) ** 2 * weight
         lifted = lift * weight
         precision = lifted**2 / spread + 1 / prior
         pull = lifted * own / spread
@@ -316,11 +316,11 @@ def _refined(design: HiddenDesign, heard: RoundSummary) -> FloatArray:
     return np.clip(found, 0.0, upper)
 
 
-def target_interval(design: HiddenDesign, heard: RoundSummary, level: float) -> tuple[FloatArray, FloatArray]:
+def target_interval(design: HiddenDesign, summary: RoundSummary, level: float) -> tuple[FloatArray, FloatArray]:
     """Return both ends of the theorem's set, cut to 0..U, shape (H,) each."""
-    noise, doubt = _quantiles(design, heard, level)
-    upper, k, weight, lift = design.upper, heard.k, heard.places.weight, heard.places.lift
-    y, off = heard.y / lift, noise / lift
+    noise, doubt = _quantiles(design, summary, level)
+    upper, k, weight, lift = design.upper, summary.k, summary.places.weight, summary.places.lift
+    y, off = summary.y / lift, noise / lift
     near, far = np.maximum(weight - doubt, 1e-300), np.maximum(weight + doubt, 1e-300)
     with np.errstate(over="ignore"):
         low = k + (y - off) / np.where(y >= off, far, near)
@@ -332,18 +332,18 @@ def target_interval(design: HiddenDesign, heard: RoundSummary, level: float) -> 
     )
 
 
-def _quantiles(design: HiddenDesign, heard: RoundSummary, level: float) -> tuple[float, float]:
+def _quantiles(design: HiddenDesign, summary: RoundSummary, level: float) -> tuple[float, float]:
     """q_Y and q_W: what both noises stay within, each with probability sqrt(level)."""
     each = np.sqrt(level)
     q = -np.log1p(-each) / np.sqrt(2) if design.pure else float(ndtri((1 + each) / 2))
-    return float(q * heard.sd), float(q * design.sd(1, 1.0))
+    return float(q * summary.sd), float(q * design.sd(1, 1.0))
 
 
-def _likely_error(design: HiddenDesign, heard: RoundSummary) -> FloatArray:
-    lifted, prior, noise = heard.places.lifted, (PLACE_SD[design.kind] * design.upper) ** 2, heard.sd**2
+def _likely_error(design: HiddenDesign, summary: RoundSummary) -> FloatArray:
+    lifted, prior, noise = summary.places.lifted, (PLACE_SD[design.kind] * design.upper) ** 2, summary.sd**2
     if design.pure:
         return np.asarray(np.sqrt(2 / np.pi) / np.sqrt(1 / prior + lifted**2 / noise))
-    family, known, own, spread = _families(design, lifted, heard.sd)
+    family, known, own, spread = _families(design, lifted, summary.sd)
     doubt = own * noise / spread + (noise / spread) ** 2 / known[family]
     return np.asarray(np.sqrt(2 / np.pi * doubt))
 
@@ -441,8 +441,8 @@ def measure_all(design: HiddenDesign, contributions: Contributions, measure: Mea
     places = weighed(design, city, weight)
     residual, maps = np.zeros((design.rounds, many), dtype=np.int64), np.zeros((design.rounds, many))
     for each in range(design.rounds):
-        heard = summarise_rounds(design, city, places, residual[:each], maps[:each]) if each else None
-        maps[each] = next_map(design, heard) if heard else places.centre
+        summary = summarise_rounds(design, city, places, residual[:each], maps[:each]) if each else None
+        maps[each] = next_map(design, summary) if summary else places.centre
         off = VectorEntries(user, place, places.lift[place] * own_weight * (speed - maps[each][place]))
         residual[each] = measure.measure(design.step(2 + each, many, city.reach_in(each)), off)
     nothing = np.zeros(0, dtype=np.int64)
