@@ -21,7 +21,7 @@ import numpy.typing as npt
 import trafficdp
 from capmetro import DAYS, config_of, files_of, page, samples_of
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
-from trafficdp.mechanisms.protocol import Calibrated
+from trafficdp.mechanisms.protocol import CalibratedMechanism
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -74,7 +74,9 @@ class Setting:
         return 1 - self.errors[self.taken] / self.errors["flat"]
 
 
-def drawn(calibrated: Calibrated, samples: Samples, statistic: Statistic) -> tuple[float, FloatArray]:
+def drawn(
+    calibrated: CalibratedMechanism, samples: Samples, statistic: Statistic
+) -> tuple[float, FloatArray]:
     """Return the mean absolute error, and the share of draws in which the interval of each bin holds."""
     data = samples.contributions()
     truth, values, found = true_statistic(data, statistic), Values(data, lambda: samples), []

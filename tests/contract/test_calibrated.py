@@ -12,16 +12,16 @@ from trafficdp.mechanisms.accountings import all_accountings
 from trafficdp.mechanisms.blocks.calibrated import BlockAccounting
 from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
 from trafficdp.mechanisms.laplace.accountings import LaplaceAccounting
-from trafficdp.mechanisms.protocol import Accounting, Calibrated, PublicFacts, Wanted
+from trafficdp.mechanisms.protocol import Accounting, CalibratedMechanism, PublicFacts, Wanted
 from trafficdp.mechanisms.registry import (
+    JOINT_MECHANISMS,
     KINDS,
     MECHANISMS,
-    WHOLE,
     MechanismReader,
     calibrated_from_facts,
     calibrated_from_published,
 )
-from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, StatisticMechanism
+from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism, StatisticMechanism
 from trafficdp.model import Counts, NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind, PureDP
@@ -35,7 +35,7 @@ MORE = {
     "blocks": ((MEAN,), (MEAN, VARIANCE)),
     "suppressed": ((MEAN,), (MEAN, VARIANCE)),
     "mechanism": ((MEAN,),),
-    **{name: (each.estimable[:1], each.estimable) for name, each in WHOLE.items()},
+    **{name: (each.estimable[:1], each.estimable) for name, each in JOINT_MECHANISMS.items()},
 }
 """What every kind is tried on."""
 
@@ -57,7 +57,10 @@ def methods_of(protocol):
 def facts_for(kind, counts_of, bound_of):
     # the last bin has one record: nothing about its variance is secret
     counts, bound = counts_of([[3, 1, 2], [1, 4, 1], [2, 2, 5], [1, 0, 0]]), bound_of(60, "1/10")
-    if kind in WHOLE and WHOLE[kind].relation is NeighbouringRelation.ADD_OR_REMOVE_USER:
+    if (
+        kind in JOINT_MECHANISMS
+        and JOINT_MECHANISMS[kind].relation is NeighbouringRelation.ADD_OR_REMOVE_USER
+    ):
         anyone = Counts.of_anyone(counts.cell, counts.slot)
         return PublicFacts(anyone, bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
     return PublicFacts(counts, bound)
@@ -66,11 +69,11 @@ def facts_for(kind, counts_of, bound_of):
 def calibrated_as(kind, facts, statistics=None, loss=LOSS):
     """A calibrated mechanism of ``kind`` by the call of a plan; of its first statistic alone."""
     statistics = statistics or MORE[kind][0][:1]
-    if kind in WHOLE:
-        return WHOLE[kind].calibrate(facts, loss, Wanted(statistics, 100, False, 0))
-    if kind == CalibratedSeparately.kind:
+    if kind in JOINT_MECHANISMS:
+        return JOINT_MECHANISMS[kind].calibrate(facts, loss, Wanted(statistics, 100, False, 0))
+    if kind == PerStatisticMechanism.kind:
         parts = dict.fromkeys(statistics, StatisticMechanism("pooled", np.full(facts.counts.bins, 0.5)))
-        return CalibratedSeparately.calibrate(facts, loss, parts)
+        return PerStatisticMechanism.calibrate(facts, loss, parts)
     named = "clip_user" if kind == "suppressed" else kind
     tolerance = dict.fromkeys(statistics, 1.0)
     accountings = all_accountings(facts.counts, facts.bound, tolerance, named=named)
@@ -80,11 +83,11 @@ def calibrated_as(kind, facts, statistics=None, loss=LOSS):
 
 @EVERY_KIND
 def test_every_kind_has_the_one_interface_and_takes_nothing_public_again(kind):
-    for protocol in (Calibrated, MechanismReader):
+    for protocol in (CalibratedMechanism, MechanismReader):
         for name in methods_of(protocol):
             asked, own = signature(protocol, name), signature(KINDS[kind], name)
             assert own == asked, f"{kind}.{name} takes {own}"
-    for name in methods_of(Calibrated):
+    for name in methods_of(CalibratedMechanism):
         taken = {each[0] for each in signature(KINDS[kind], name)}
         assert not taken & {"counts", "bound", "public", "facts", "relation"}, name
     assert fields(KINDS[kind])[0].name == "public"
@@ -92,7 +95,7 @@ def test_every_kind_has_the_one_interface_and_takes_nothing_public_again(kind):
 
 
 def test_all_are_calibrated_on_public_facts_and_a_loss():
-    for maker in (*WHOLE.values(), CalibratedSeparately):
+    for maker in (*JOINT_MECHANISMS.values(), PerStatisticMechanism):
         names = [each[0] for each in signature(maker, "calibrate")]
         assert names[:2] == ["facts", "loss"], maker
         assert len(names) <= 3, maker
@@ -154,7 +157,7 @@ def test_what_is_run_is_what_was_foreseen_and_is_read_back_from_what_is_publishe
         if facts.relation is NeighbouringRelation.REPLACE_USER_VALUES:
             np.testing.assert_array_equal(each.expected_error, foreseen[statistic])
             np.testing.assert_array_equal(each.noise_scale, calibrated.statement(statistic).noise_scale)
-        if kind not in WHOLE:
+        if kind not in JOINT_MECHANISMS:
             # maps of one piece lean on other bins: their intervals follow from answers
             assert np.all(each.high - each.value <= 2 * widths[statistic] + 1e-9)
             if statistic is VARIANCE:
@@ -172,20 +175,20 @@ def samples_of(contributions):
     return lambda: Samples(counts, middle, contributions.vehicle, bound)
 
 
-@pytest.mark.parametrize("kind", WHOLE)
+@pytest.mark.parametrize("kind", JOINT_MECHANISMS)
 def test_no_map_is_calibrated_on_facts_of_the_other_relation(kind, counts_of, bound_of):
     facts = facts_for(kind, counts_of, bound_of)
     (other,) = {*NeighbouringRelation} - {facts.relation}
-    wanted = Wanted(WHOLE[kind].estimable[:1], 100, False, 0)
+    wanted = Wanted(JOINT_MECHANISMS[kind].estimable[:1], 100, False, 0)
     with pytest.raises(UsageError, match="another neighbouring relation"):
-        WHOLE[kind].calibrate(PublicFacts(facts.counts, facts.bound, other), LOSS, wanted)
+        JOINT_MECHANISMS[kind].calibrate(PublicFacts(facts.counts, facts.bound, other), LOSS, wanted)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
 def test_settings_of_every_mechanism_are_equal_when_they_are_read_again(mechanism, counts_of, bound_of):
-    facts, statistic = facts_for(CalibratedSeparately.kind, counts_of, bound_of), mechanism.statistics[0]
+    facts, statistic = facts_for(PerStatisticMechanism.kind, counts_of, bound_of), mechanism.statistics[0]
     loss = np.array(0.5) if mechanism.kind is LossKind.ZCDP else np.full(facts.counts.bins, 0.5)
-    frozen = CalibratedSeparately(
+    frozen = PerStatisticMechanism(
         facts, {statistic: StatisticMechanism(mechanism.name, loss)}, mechanism.kind
     ).to_facts()
     assert json.loads(json.dumps(frozen, allow_nan=False)) == frozen

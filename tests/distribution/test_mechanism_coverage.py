@@ -13,7 +13,7 @@ from scipy import stats
 from trafficdp.mechanisms.known_error import BY_RANGE, KnownTerms, error_facts
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
-from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, StatisticMechanism
+from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism, StatisticMechanism
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
@@ -79,7 +79,7 @@ def released(name, kind, epsilon, times):
     samples = Samples(counts, np.tile(steps, times), np.arange(counts.users), bound)
     part = StatisticMechanism(name, np.full(counts.bins, epsilon))
     parts = dict.fromkeys(mechanism_named(name, LossKind.PURE).statistics, part)
-    calibrated = CalibratedSeparately(PublicFacts(counts, bound), parts)
+    calibrated = PerStatisticMechanism(PublicFacts(counts, bound), parts)
     estimates = calibrated.run(
         Values(samples.contributions(), lambda: samples),
         SimulatedNoise(3),

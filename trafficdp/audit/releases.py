@@ -21,8 +21,15 @@ from trafficdp.audit.neighbours import Neighbours, one_bin
 from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import Step
-from trafficdp.mechanisms.protocol import BY_NAME, BY_RANK, HIDDEN_POOLED, Calibrated, PublicFacts, Wanted
-from trafficdp.mechanisms.registry import WHOLE
+from trafficdp.mechanisms.protocol import (
+    BY_NAME,
+    BY_RANK,
+    HIDDEN_POOLED,
+    CalibratedMechanism,
+    PublicFacts,
+    Wanted,
+)
+from trafficdp.mechanisms.registry import JOINT_MECHANISMS
 from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model import DEFAULT_FLEET, ContributionBound, Counts, NeighbouringRelation, Statistic
 from trafficdp.noise.protocol import NoiseSource
@@ -131,7 +138,7 @@ def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) ->
     wanted = Wanted(statistics, DEFAULT_FLEET, apart=False, counts=30 * everything)
     declared = Contributions.of_anyone(counts.cell, counts.slot, bound)
     public = PublicFacts(declared.counts, bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
-    calibrated = WHOLE[HIDDEN_POOLED].calibrate(public, loss, wanted)
+    calibrated = JOINT_MECHANISMS[HIDDEN_POOLED].calibrate(public, loss, wanted)
     claim = float(gaussian_to_approx(loss, delta).epsilon) if isinstance(loss, ZCDP) else loss.pico / PICO
     draws = transcripts(calibrated, pairs, declared)
     return Executed(name, claim, draws, pairs, delta if isinstance(loss, ZCDP) else 0.0)
@@ -173,9 +180,9 @@ def by_rank(name: str, bound: ContributionBound, loss: Loss, delta: float) -> Ex
         pairs.append(Neighbours(f"one of {users} vehicles moves from 0 to U, the others stand at 1", *sides))
     wanted = Wanted((Statistic.VEHICLE_P15,), DEFAULT_FLEET, apart=False, counts=0)
 
-    def run(samples: Samples, told: Told, times: int) -> Calibrated:
+    def run(samples: Samples, told: Told, times: int) -> CalibratedMechanism:
         copies = repeated(samples, times, apart=True)
-        asked = WHOLE[BY_RANK].calibrate(PublicFacts(copies.counts, bound), loss, wanted)
+        asked = JOINT_MECHANISMS[BY_RANK].calibrate(PublicFacts(copies.counts, bound), loss, wanted)
         values = Values(copies.contributions(), lambda: copies)
         asked.run(values, told, interval_level=0.95)
         return asked
@@ -218,7 +225,7 @@ def city(bound: ContributionBound, own: int) -> Samples:
 
 
 def transcripts(
-    calibrated: Calibrated, pairs: list[Neighbours], declared: Contributions | None = None
+    calibrated: CalibratedMechanism, pairs: list[Neighbours], declared: Contributions | None = None
 ) -> Draws:
     """Return draws of the log likelihood ratio of all that ``calibrated`` measures.
 

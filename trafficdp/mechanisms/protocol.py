@@ -4,7 +4,7 @@ A mechanism of the registry (``Mechanism``) gives public answers without values,
 them. The planner, the documents and the audits ask for the first; only the curator makes the call. So what is
 promised can never drift from what is done.
 
-A calibrated one (``Calibrated``; one file a kind, listed in ``registry``) answers everything but ``run``
+A calibrated one (``CalibratedMechanism``; one file a kind, listed in ``registry``) answers everything but ``run``
 without values: what every vehicle loses, what the manifest says, which status a number will have. So nothing
 of a release but its noisy numbers depends on a value. What either promises, its event, follows from its steps
 alone (``event_of``): ``event`` holds the parts that are the same for all.
@@ -217,7 +217,7 @@ class Statement:
     interval_kind: IntervalKind = IntervalKind.GUARANTEED
 
 
-class Calibrated(Protocol):
+class CalibratedMechanism(Protocol):
     """How the numbers of a release are made, over all G bins of its ``public`` facts at once.
 
     These were given when it was calibrated, or read back: nothing public is asked for again.
@@ -437,7 +437,7 @@ class Accounting(Protocol):
     def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
         """Return the worst-case expected error of every bin at ``epsilon`` (saturating form)."""
 
-    def calibrate(self, loss: Loss) -> Calibrated:
+    def calibrate(self, loss: Loss) -> CalibratedMechanism:
         """Return the noise as it will be drawn, whose exact loss is at most ``loss``.
 
         Raises UsageError when no noise that can be drawn fits.

@@ -15,11 +15,11 @@ from trafficdp.mechanisms.clip_user.calibrated import CalibratedSuppression
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden
-from trafficdp.mechanisms.protocol import Calibrated, Columns, PublicFacts
+from trafficdp.mechanisms.protocol import CalibratedMechanism, Columns, PublicFacts
 from trafficdp.mechanisms.quantiles.calibrated import CalibratedQuantiles
 from trafficdp.mechanisms.separate.calibrated import (
     MECHANISMS,
-    CalibratedSeparately,
+    PerStatisticMechanism,
     mechanism_named,
     mechanisms_of,
     tried_by_auto,
@@ -28,13 +28,13 @@ from trafficdp.model import OF_MAPS, NeighbouringRelation, Statistic
 from trafficdp.privacy.loss import LossKind
 
 __all__ = ["MECHANISMS", "mechanism_named", "mechanisms_of", "tried_by_auto"]
-WHOLE = {
+JOINT_MECHANISMS = {
     each.kind: each for each in (CalibratedPooling, CalibratedFlat, CalibratedHidden, CalibratedQuantiles)
 }
 """Maps of one piece: all statistics and bins at once, of either kind of loss, by their names."""
 PUBLIC_COUNTS = {
     name: each
-    for name, each in WHOLE.items()
+    for name, each in JOINT_MECHANISMS.items()
     if each.relation is NeighbouringRelation.REPLACE_USER_VALUES and set(each.estimable) & set(OF_MAPS)
 }
 """Those that can be named: where nothing about a vehicle is public there is one."""
@@ -43,10 +43,12 @@ PUBLIC_COUNTS = {
 class MechanismReader(Protocol):
     """A class of calibrated mechanisms: how they are read back."""
 
-    def from_facts(self, facts: Mapping[str, Any], public: PublicFacts) -> Calibrated:
+    def from_facts(self, facts: Mapping[str, Any], public: PublicFacts) -> CalibratedMechanism:
         """Return the calibrated mechanism that its ``to_facts`` wrote, on the ``public`` facts of then."""
 
-    def from_published(self, facts: Mapping[str, Any], columns: Columns, public: PublicFacts) -> Calibrated:
+    def from_published(
+        self, facts: Mapping[str, Any], columns: Columns, public: PublicFacts
+    ) -> CalibratedMechanism:
         """Return that of the numbered bins from the manifest's facts and the published columns."""
 
 
@@ -54,8 +56,8 @@ KINDS: dict[str, MechanismReader] = {
     "blocks": CalibratedBlocks,
     "laplace": CalibratedLaplace,
     "suppressed": CalibratedSuppression,
-    "mechanism": CalibratedSeparately,
-    **WHOLE,
+    "mechanism": PerStatisticMechanism,
+    **JOINT_MECHANISMS,
 }
 
 
@@ -66,7 +68,7 @@ def names_of(kind: LossKind) -> tuple[str, ...]:
 
 def require_together(names: Mapping[Statistic, str]) -> None:
     """Raise UsageError where a map of one piece is named for some of the statistics of ``names`` alone."""
-    whole = sorted(WHOLE.keys() & {*names.values()})
+    whole = sorted(JOINT_MECHANISMS.keys() & {*names.values()})
     if whole and len({*names.values()}) > 1:
         raise UsageError(
             f"{whole[0]} releases all statistics together",
@@ -98,12 +100,14 @@ def require_releasable(
         )
 
 
-def calibrated_from_facts(facts: Mapping[str, Any], public: PublicFacts) -> Calibrated:
+def calibrated_from_facts(facts: Mapping[str, Any], public: PublicFacts) -> CalibratedMechanism:
     """Return the calibrated mechanism that ``to_facts`` wrote; raise UsageError for an unknown kind."""
     return _kind(facts.get("kind")).from_facts(facts, public)
 
 
-def calibrated_from_published(facts: Mapping[str, Any], columns: Columns, public: PublicFacts) -> Calibrated:
+def calibrated_from_published(
+    facts: Mapping[str, Any], columns: Columns, public: PublicFacts
+) -> CalibratedMechanism:
     """Return the calibrated mechanism of a published release, from its files and what was ``public``.
 
     ``facts`` is the manifest's ``calibrated``.

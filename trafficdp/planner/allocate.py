@@ -11,9 +11,17 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.accountings import all_accountings
-from trafficdp.mechanisms.protocol import AUTO, BASELINE, BY_NAME, OTHER_NOISE, Accounting, Calibrated, Wanted
-from trafficdp.mechanisms.registry import WHOLE, require_releasable, require_together
-from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
+from trafficdp.mechanisms.protocol import (
+    AUTO,
+    BASELINE,
+    BY_NAME,
+    OTHER_NOISE,
+    Accounting,
+    CalibratedMechanism,
+    Wanted,
+)
+from trafficdp.mechanisms.registry import JOINT_MECHANISMS, require_releasable, require_together
+from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism
 from trafficdp.mechanisms.simulated.cities import cities_of, skills_of
 from trafficdp.mechanisms.simulated.skill import TriedElsewhere
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
@@ -46,7 +54,7 @@ def allocate(
     named = {statistic: request.mechanism_of(statistic) for statistic in request.tolerance}
     require_together(named)
     hour = None if hour is None else hour[keep]
-    if whole := next((name for name in named.values() if name in WHOLE), None):
+    if whole := next((name for name in named.values() if name in JOINT_MECHANISMS), None):
         made = _in_one_piece(whole, keep, kept, request, f"{whole}: it was asked for by name")
         if isinstance(made.calibrated, TriedElsewhere):
             reason = "nothing about a vehicle is public; errors are of "
@@ -58,7 +66,7 @@ def allocate(
     rivals = {"baseline": plain} if plain and request.free_to_choose else {}
     by_auto = {*named.values()} == {AUTO} and request.simulate
     if by_auto:
-        for name in reversed(WHOLE):
+        for name in reversed(JOINT_MECHANISMS):
             with suppress(UsageError):
                 reason = f"{name}: all statistics together"
                 rivals[name] = _in_one_piece(name, keep, kept, request, reason)
@@ -68,7 +76,7 @@ def allocate(
                 require_releasable(name, statistic, request.kind, allow_idealised=request.allow_idealised)
         tries = SimulatedCities(kept, request.bound) if request.simulate else None
         parts, reason = fit_mechanisms(kept, request, tries)
-        calibrated = CalibratedSeparately.calibrate(request.facts(kept), request.loss, parts)
+        calibrated = PerStatisticMechanism.calibrate(request.facts(kept), request.loss, parts)
         # all statistics by the baseline, each at its share, are never nearer than priced jointly
         names = dict.fromkeys(part.mechanism for part in parts.values())
         rivals.setdefault(" + ".join(names), _made(keep, kept, request, calibrated, reason))
@@ -133,12 +141,12 @@ def _in_one_piece(
     """All statistics by the map ``name`` of WHOLE, which is given all of the loss."""
     statistics = tuple(each for each in Statistic if each in request.tolerance)
     wanted = Wanted(statistics, request.fleet, request.apart, request.counts, request.zone_km2)
-    calibrated = WHOLE[name].calibrate(request.facts(kept), request.loss, wanted)
+    calibrated = JOINT_MECHANISMS[name].calibrate(request.facts(kept), request.loss, wanted)
     return _made(keep, kept, request, calibrated, reason)
 
 
 def _made(
-    keep: npt.NDArray[np.bool_], kept: Counts, request: Request, calibrated: Calibrated, reason: str
+    keep: npt.NDArray[np.bool_], kept: Counts, request: Request, calibrated: CalibratedMechanism, reason: str
 ) -> Allocation:
     event, error = calibrated.event(), calibrated.expected_errors()
     return Allocation(request, keep, kept, calibrated, event, error, reason)
@@ -156,7 +164,9 @@ def _by_accounting(
     return Allocation(request, keep, kept, calibrated, event, error, why, accountings, chosen, True)
 
 
-def _executed(accountings: tuple[Accounting, ...], request: Request) -> tuple[Accounting, Calibrated]:
+def _executed(
+    accountings: tuple[Accounting, ...], request: Request
+) -> tuple[Accounting, CalibratedMechanism]:
     """Return the accounting that is chosen and its noise; where "best" cannot be drawn, the best that can."""
     loss = request.loss.chargeable
     chosen = choose_accounting(accountings, request)

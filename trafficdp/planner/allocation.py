@@ -27,7 +27,7 @@ from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.mechanisms.protocol import (
     FLAT,
     Accounting,
-    Calibrated,
+    CalibratedMechanism,
     Ranked,
 )
 from trafficdp.mechanisms.publish import MOST_SPANNED
@@ -173,7 +173,7 @@ class Allocation:
     request: Request
     keep: npt.NDArray[np.bool_]
     counts: Counts
-    calibrated: Calibrated
+    calibrated: CalibratedMechanism
     event: PrivacyEvent
     error: Mapping[Statistic, FloatArray]
     reason: str

@@ -9,8 +9,8 @@ from dataclasses import replace
 from trafficdp.binning.slots import hours_of_day
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.protocol import AUTO, POOLED
-from trafficdp.mechanisms.registry import WHOLE
-from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
+from trafficdp.mechanisms.registry import JOINT_MECHANISMS
+from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism
 from trafficdp.mechanisms.simulated.cities import SimulatedCity, cities_of
 from trafficdp.model import Counts, Grid
 from trafficdp.planner.allocate import MOST_RECORDS, allocate
@@ -83,7 +83,7 @@ class Maps:
         counts, request = found.counts, found.request
         if rule_of(found) is not RefusalRule.SKILL or request.relation.hides_presence:
             return []
-        if isinstance(found.calibrated, CalibratedSeparately) and int(counts.count.sum()) > MOST_RECORDS:
+        if isinstance(found.calibrated, PerStatisticMechanism) and int(counts.count.sum()) > MOST_RECORDS:
             # these cities would keep every record in memory
             return []
         if not self._cities:
@@ -137,7 +137,7 @@ def _alone(request: Request) -> Request:
     """Return ``request``, where "auto" chooses with one of the maps that it chooses from named."""
     if AUTO not in request.named:
         return request
-    poolable = set(request.tolerance) <= {*WHOLE[POOLED].estimable}
+    poolable = set(request.tolerance) <= {*JOINT_MECHANISMS[POOLED].estimable}
     if request.named == {AUTO} and request.simulate and poolable:
         return replace(request, mechanism=dict.fromkeys(request.tolerance, POOLED))
     return request.with_proved_intervals() if request.free_to_choose else request

@@ -32,7 +32,7 @@ from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import Measure
-from trafficdp.mechanisms.protocol import Calibrated
+from trafficdp.mechanisms.protocol import CalibratedMechanism
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import ContributionBound, Counts, Grid, NeighbouringRelation
 from trafficdp.noise.protocol import NoiseSource
@@ -425,7 +425,7 @@ def _require_covered(text: str, counts: Counts, loss: npt.NDArray[np.int64]) -> 
     check_steps(_calibrated(specification, kept).steps(), loss)
 
 
-def _calibrated(specification: Specification, kept: Counts) -> Calibrated:
+def _calibrated(specification: Specification, kept: Counts) -> CalibratedMechanism:
     """Return what ``specification`` has carried out, on the counts of the bins that get numbers."""
     return calibrated_from_facts(specification.calibrated, specification.public(kept))
 

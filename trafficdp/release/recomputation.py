@@ -33,7 +33,7 @@ from trafficdp.context.zones import read_zones
 from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import Manifest, validate_manifest
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
-from trafficdp.mechanisms.protocol import Calibrated, PublicFacts, Recomputable
+from trafficdp.mechanisms.protocol import CalibratedMechanism, PublicFacts, Recomputable
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import (
     DEFAULT_DAY_PARTS,
@@ -255,7 +255,7 @@ class _Published:
         return PublicFacts(anyone, self._bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
 
     @cached_property
-    def _calibrated(self) -> Calibrated:
+    def _calibrated(self) -> CalibratedMechanism:
         return calibrated_from_facts(as_json(self._manifest.noise), self._public)
 
     @cached_property

@@ -9,7 +9,7 @@ from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.laplace.calibrated import calibrated_for
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.publish import Drawn
-from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, StatisticMechanism
+from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism, StatisticMechanism
 from trafficdp.model import OF_MAPS, Statistic
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
@@ -80,7 +80,7 @@ def test_the_same_noise_has_the_same_status_in_every_kind_of_calibrated(counts_o
     city, bound = counts_of([[3] * 10]), bound_of(60)
     epsilons = np.array([epsilon])
     laplace = calibrated_for(MEAN, city, bound, epsilons)
-    separate = CalibratedSeparately(
+    separate = PerStatisticMechanism(
         PublicFacts(city, bound), {MEAN: StatisticMechanism("baseline", epsilons)}
     )
     for calibrated in (laplace, separate):

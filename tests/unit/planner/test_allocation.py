@@ -9,7 +9,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.publish import status_of
 from trafficdp.mechanisms.registry import calibrated_from_facts, calibrated_from_published, mechanisms_of
-from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, StatisticMechanism
+from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism, StatisticMechanism
 from trafficdp.mechanisms.simulated import trial
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model import Statistic
@@ -60,7 +60,7 @@ def test_no_vehicle_loses_more_than_was_asked_and_nearly_all_is_used(mechanism, 
     if mechanism.name != "baseline":
         assert found.calibrated.kind == "mechanism"
         losses = sum(
-            CalibratedSeparately(found.calibrated.public, {statistic: part}).event().loss_per_user
+            PerStatisticMechanism(found.calibrated.public, {statistic: part}).event().loss_per_user
             for statistic, part in found.calibrated.parts.items()
         )
         np.testing.assert_array_equal(found.event.loss_per_user, losses)
@@ -89,7 +89,7 @@ def test_auto_takes_what_is_least_off_and_falls_back_to_joint_noise(city, bound_
     assert plain.calibrated.kind != "mechanism"
     if auto.calibrated.kind == "mechanism":
         for statistic, part in auto.calibrated.parts.items():
-            own = CalibratedSeparately(auto.calibrated.public, {statistic: part})
+            own = PerStatisticMechanism(auto.calibrated.public, {statistic: part})
             error = tries.error(own.mechanisms[statistic], statistic, part.loss)
             assert error <= own.expected_errors()[statistic].max()
     # joint noise is what it falls back on: it is always considered, and nothing that is worse is taken
@@ -156,7 +156,7 @@ def test_what_cannot_be_released_is_refused_in_words(wanted, message, city, boun
 
 
 def calibrated_of(city, bound):
-    return CalibratedSeparately(
+    return PerStatisticMechanism(
         PublicFacts(city, bound),
         {
             MEAN: StatisticMechanism("pooled", np.linspace(0.1, 0.3, city.bins)),
@@ -187,7 +187,7 @@ def test_an_epsilon_out_of_range_has_no_event(odd, city, bound_of):
 def test_variances_of_one_fix_are_constant_and_others_are_judged_by_their_worst_error(counts_of, bound_of):
     city = counts_of([[1, 0, 0], [3, 2, 1], [50, 50, 50]])
     public = PublicFacts(city, bound_of(60, "1/100"))
-    calibrated = CalibratedSeparately(
+    calibrated = PerStatisticMechanism(
         public, {VARIANCE: StatisticMechanism("pooled", np.array([1.0, 0.1, 40.0]))}
     )
     error = calibrated.expected_errors()[VARIANCE]

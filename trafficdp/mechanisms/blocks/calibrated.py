@@ -46,7 +46,7 @@ from trafficdp.mechanisms.blocks.spread import NumberLaw, Spread, spread_of, var
 from trafficdp.mechanisms.laplace.calibrated import SENSITIVITY, largest_sensitivity
 from trafficdp.mechanisms.protocol import (
     POST_PROCESSING,
-    Calibrated,
+    CalibratedMechanism,
     Columns,
     PublicFacts,
     Statement,
@@ -112,7 +112,7 @@ def set_of(statistics: tuple[Statistic, ...], counts: Counts, bound: Contributio
 
 @dataclass(frozen=True)
 class CalibratedBlocks:
-    """``noise`` is that of the sums of ``statistics``, G each, in this order. See Calibrated."""
+    """``noise`` is that of the sums of ``statistics``, G each, in this order. See CalibratedMechanism."""
 
     public: PublicFacts
     statistics: tuple[Statistic, ...]
@@ -329,7 +329,7 @@ class BlockAccounting:
         """Return the epsilon whose worst relative scale is ``relative_scale``."""
         return self.worst_relative_scale(1.0, tolerance) / relative_scale if relative_scale > 0 else 0.0
 
-    def calibrate(self, loss: Loss) -> Calibrated:
+    def calibrate(self, loss: Loss) -> CalibratedMechanism:
         """Return the noise as it will be drawn, whose exact loss is at most ``loss``."""
         block, width = self.blocks.block, self.half_widths(whole_steps(loss) / PICO)
         widths = self._by_statistic(width)

@@ -30,7 +30,7 @@ from trafficdp.mechanisms.clip_user.calibrated import (
 from trafficdp.mechanisms.clip_user.clip_user import clip_user
 from trafficdp.mechanisms.laplace.accountings import fitted
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
-from trafficdp.mechanisms.protocol import CLIP_USER, Calibrated, PublicFacts
+from trafficdp.mechanisms.protocol import CLIP_USER, CalibratedMechanism, PublicFacts
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.loss import PICO, Loss
 
@@ -80,13 +80,13 @@ class SuppressionAccounting:
         kept = self._noise(candidate, error).errors()
         return {s: candidate.by[s].error(s, each, self.bound) for s, each in kept.items()}
 
-    def calibrate(self, loss: Loss) -> Calibrated:
+    def calibrate(self, loss: Loss) -> CalibratedMechanism:
         """Return the noise as it will be drawn: scales grow while the exact loss exceeds ``loss``."""
         asked = loss.pico / PICO
         candidate, error = self._best(max(asked, 1 / PICO))
         noise = self._noise(candidate, error)
 
-        def at(epsilon: float) -> Calibrated:
+        def at(epsilon: float) -> CalibratedMechanism:
             drawn = CalibratedLaplace.of(noise.times(asked / epsilon))
             return CalibratedSuppression(PublicFacts(self.counts, self.bound), drawn, candidate.suppressing)
 

@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError, positive
 from trafficdp.mechanisms.laplace.calibrated import COMPOSITION, CalibratedLaplace, LaplaceNoise
-from trafficdp.mechanisms.protocol import Calibrated
+from trafficdp.mechanisms.protocol import CalibratedMechanism
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.loss import CHARGE_STEP, PICO, Loss
 
@@ -83,12 +83,12 @@ class LaplaceAccounting:
         """Return the worst-case expected error of every bin at ``epsilon``."""
         return self.noise(epsilon).errors()
 
-    def calibrate(self, loss: Loss) -> Calibrated:
+    def calibrate(self, loss: Loss) -> CalibratedMechanism:
         """Return the noise as it will be drawn, whose exact loss is at most ``loss``."""
         return fitted(lambda epsilon: CalibratedLaplace.of(self.noise(epsilon)), loss)
 
 
-def fitted(at: Callable[[float], Calibrated], target: Loss) -> Calibrated:
+def fitted(at: Callable[[float], CalibratedMechanism], target: Loss) -> CalibratedMechanism:
     """Return what ``at`` gives for the largest epsilon whose exact, rounded-up loss is at most ``target``.
 
     Losses are about epsilon: while the loss exceeds the target, epsilon falls by the excess.

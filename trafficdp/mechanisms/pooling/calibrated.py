@@ -21,7 +21,7 @@ from trafficdp.mechanisms.pooling.estimates import (
     foreseen_variance_reach,
     pooled,
 )
-from trafficdp.mechanisms.pooling.whole import CalibratedWhole
+from trafficdp.mechanisms.pooling.whole import JointMechanism
 from trafficdp.mechanisms.protocol import FLAT, POOLED, require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import OF_MAPS, ContributionBound, Counts, Statistic
@@ -45,7 +45,7 @@ def _design(
 
 
 @dataclass(frozen=True)
-class CalibratedPooling(CalibratedWhole):
+class CalibratedPooling(JointMechanism):
     """Partial pooling (``design``, ``estimates``) of all bins, for ``pico`` 10^-12 of ``loss_kind``."""
 
     kind: ClassVar[str] = POOLED
@@ -108,7 +108,7 @@ class CalibratedPooling(CalibratedWhole):
 
 
 @dataclass(frozen=True)
-class CalibratedFlat(CalibratedWhole):
+class CalibratedFlat(JointMechanism):
     """One private number for the whole city, painted on every bin: the yardstick of every map.
 
     The mean over all records, from one sum with noise for the vehicle that has most of them: its posterior

@@ -31,7 +31,7 @@ from trafficdp.mechanisms.pooling.hidden_map import (
     measure_all,
     usual_error,
 )
-from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale
+from trafficdp.mechanisms.pooling.whole import JointMechanism, estimate_without_scale
 from trafficdp.mechanisms.protocol import (
     HIDDEN_POOLED,
     Columns,
@@ -62,7 +62,7 @@ VARIANCE_ERROR = 0.4
 
 
 @dataclass(frozen=True)
-class CalibratedHidden(CalibratedWhole):
+class CalibratedHidden(JointMechanism):
     """Partial pooling (``hidden_design``, ``hidden_map``) of all bins, for ``pico`` 10^-12 of ``loss_kind``.
 
     ``apart``: slots are measured apart; without it the grid has one slot. ``counts`` is what numbers of

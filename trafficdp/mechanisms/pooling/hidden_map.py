@@ -316,7 +316,9 @@ def _refined(design: HiddenDesign, summary: RoundSummary) -> FloatArray:
     return np.clip(found, 0.0, upper)
 
 
-def target_interval(design: HiddenDesign, summary: RoundSummary, level: float) -> tuple[FloatArray, FloatArray]:
+def target_interval(
+    design: HiddenDesign, summary: RoundSummary, level: float
+) -> tuple[FloatArray, FloatArray]:
     """Return both ends of the theorem's set, cut to 0..U, shape (H,) each."""
     noise, doubt = _quantiles(design, summary, level)
     upper, k, weight, lift = design.upper, summary.k, summary.places.weight, summary.places.lift

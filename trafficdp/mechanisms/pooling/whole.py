@@ -35,7 +35,7 @@ SAMPLERS = {
 
 
 @dataclass(frozen=True)
-class CalibratedWhole:
+class JointMechanism:
     """A map of ``statistics`` of all bins at once, for ``pico`` 10^-12 of ``loss_kind``.
 
     Intervals of the ``calibrated`` statistics are calibrated, those of others guaranteed.

@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.sets import Measure, Ranks
-from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale
+from trafficdp.mechanisms.pooling.whole import JointMechanism, estimate_without_scale
 from trafficdp.mechanisms.protocol import BY_RANK, Statement, require_statistic
 from trafficdp.mechanisms.publish import rank_status
 from trafficdp.mechanisms.scales import choice_scale
@@ -60,7 +60,7 @@ CANDIDATES = 250
 
 
 @dataclass(frozen=True)
-class CalibratedQuantiles(CalibratedWhole):
+class CalibratedQuantiles(JointMechanism):
     """Quantiles of all bins, for ``pico`` 10^-12 of ``loss_kind``, in equal parts a quantile."""
 
     kind: ClassVar[str] = BY_RANK

@@ -150,7 +150,7 @@ class StatisticMechanism:
 
 
 @dataclass(frozen=True)
-class CalibratedSeparately:
+class PerStatisticMechanism:
     """A mechanism a statistic: ``parts`` has one entry each, ``loss_kind`` is that of all of them."""
 
     public: PublicFacts
@@ -318,7 +318,7 @@ class CalibratedSeparately:
         return best
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> CalibratedSeparately:
+    def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> PerStatisticMechanism:
         """Return the calibrated mechanism that ``to_facts`` wrote, with its settings."""
         kind = LossKind(facts["loss"])
         return cls(
@@ -337,7 +337,7 @@ class CalibratedSeparately:
     @classmethod
     def from_published(
         cls, facts: Mapping[str, Any], columns: Columns, public: PublicFacts
-    ) -> CalibratedSeparately:
+    ) -> PerStatisticMechanism:
         """Return that of the numbered bins.
 
         Raises UsageError unless each statistic has its mechanism, its settings once each, and its epsilons or

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat
-from trafficdp.mechanisms.protocol import Calibrated
+from trafficdp.mechanisms.protocol import CalibratedMechanism
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.mechanisms.simulated.skill import Skill
 from trafficdp.model import ContributionBound, Counts, Statistic
@@ -74,7 +74,7 @@ def _numbers(counts: Counts) -> range:
 
 
 def skills_of(
-    maps: Sequence[Calibrated], loss: Loss, cities: Iterable[SimulatedCity], *, once: bool = False
+    maps: Sequence[CalibratedMechanism], loss: Loss, cities: Iterable[SimulatedCity], *, once: bool = False
 ) -> tuple[dict[Statistic, Skill], ...]:
     """Return the skill of every statistic of each of ``maps``, all carried out in ``cities_of`` their counts.
 
@@ -114,7 +114,10 @@ def skills_of(
 
 
 def _drawn(
-    calibrated: Calibrated, values: Values, noise: SimulatedNoise, truth: Mapping[Statistic, FloatArray]
+    calibrated: CalibratedMechanism,
+    values: Values,
+    noise: SimulatedNoise,
+    truth: Mapping[Statistic, FloatArray],
 ) -> dict[Statistic, tuple[float, int]]:
     """The mean absolute error over all bins and how many say something, a statistic, of one draw."""
     found = calibrated.run(values, noise, interval_level=0.95)

@@ -11,7 +11,7 @@ from trafficdp.mechanisms.registry import (
     mechanisms_of,
     require_releasable,
 )
-from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, StatisticMechanism
+from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism, StatisticMechanism
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.allocate import allocate
@@ -26,7 +26,7 @@ OTHERS = [each.name for each in mechanisms_of(LossKind.ZCDP) if each.name != "ga
 
 def calibrated_of(name, rhos, counts, bound):
     parts = {statistic: StatisticMechanism(name, np.array(rho)) for statistic, rho in rhos.items()}
-    return CalibratedSeparately(PublicFacts(counts, bound), parts, LossKind.ZCDP)
+    return PerStatisticMechanism(PublicFacts(counts, bound), parts, LossKind.ZCDP)
 
 
 def both_of(values):
@@ -66,7 +66,7 @@ def test_losses_of_the_parts_add_up_vehicle_by_vehicle(values_of, bound_of):
     calibrated = both_of(values)
     both = calibrated.event().loss_per_user
     alone = [
-        CalibratedSeparately(calibrated.public, {s: part}, LossKind.ZCDP).event().loss_per_user
+        PerStatisticMechanism(calibrated.public, {s: part}, LossKind.ZCDP).event().loss_per_user
         for s, part in calibrated.parts.items()
     ]
     np.testing.assert_array_equal(both, alone[0] + alone[1])
@@ -178,13 +178,13 @@ def test_the_sensitivity_that_is_stated_is_the_largest_of_the_bins(contributions
     """Two vehicles of 100 and 300 records below 2 km/h: the second moves the mean by 3/4 of 2."""
     city = contributions_of([[[1] * 100, [1] * 300]], bound_of(2))
     public = PublicFacts(city.counts, city.bound)
-    found = CalibratedSeparately(
+    found = PerStatisticMechanism(
         public, {MEAN: StatisticMechanism("baseline", np.full(1, 1.0))}, LossKind.PURE
     )
     assert "; 1.5 km/h at most" in found.statement(MEAN).sensitivity
     city = contributions_of([[[0] * 9] * 20], bound_of(2))
     public = PublicFacts(city.counts, city.bound)
-    found = CalibratedSeparately(
+    found = PerStatisticMechanism(
         public, {MEAN: StatisticMechanism("baseline", np.full(1, 1.0))}, LossKind.PURE
     )
     assert "; 0.1 km/h at most" in found.statement(MEAN).sensitivity

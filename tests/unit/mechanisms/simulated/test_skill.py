@@ -6,7 +6,7 @@ import pytest
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.protocol import BASELINE, PublicFacts, loss_of
 from trafficdp.mechanisms.publish import status_of
-from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, StatisticMechanism
+from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism, StatisticMechanism
 from trafficdp.mechanisms.simulated import cities as cities_module
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.mechanisms.simulated.cities import cities_of, skills_of
@@ -112,7 +112,7 @@ def test_numbers_that_say_something_are_counted(counts_of, bound_of):
     counts, bound = counts_of(table()), bound_of(30, step="0.1")
     # of so much epsilon that some bins have too much noise and some have not
     given = {each: StatisticMechanism(BASELINE, np.geomspace(0.05, 50, counts.bins)) for each in (MEAN,)}
-    plain = CalibratedSeparately(PublicFacts(counts, bound), given)
+    plain = PerStatisticMechanism(PublicFacts(counts, bound), given)
     status = status_of(plain.expected_errors()[MEAN], MEAN, bound)
     says = int(np.count_nonzero(status == "released"))
     assert 0 < says < counts.bins
