@@ -35,7 +35,7 @@ from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PICO, LossKind
-from trafficdp.sensitive.values import Samples, Values
+from trafficdp.sensitive.values import Samples, SensitiveInputs
 
 INTO = Path(__file__).resolve().parents[1] / "data" / "accuracy" / "ablation.md"
 RESOLUTIONS, SLOTS, EPSILONS = (6, 7, 8), (SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY), (1, 4, 16)
@@ -79,7 +79,7 @@ VARIANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 def errors(samples: Samples, epsilon: int) -> dict[str, float]:
     """Return the mean absolute error of means of every variant, over bins and draws; a draw's seconds."""
     own = samples.contributions()
-    truth, values, found = true_statistic(own, MEAN), Values(own, lambda: samples), {}
+    truth, values, found = true_statistic(own, MEAN), SensitiveInputs(own, lambda: samples), {}
     for name, variant in VARIANTS.items():
         # designs are remembered by their counts
         public = PublicFacts(replace(samples.counts), samples.bound)

@@ -35,7 +35,7 @@ from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PureDP
 from trafficdp.research.full_comparison import MEANS, FullComparison, Limits, full_comparison
-from trafficdp.sensitive.values import Contributions, Samples, Values
+from trafficdp.sensitive.values import Contributions, Samples, SensitiveInputs
 from trafficdp.store.vault_fixes import data_version
 from trafficdp.workspace import Workspace
 
@@ -131,7 +131,7 @@ def errors_of(city_map: Contributions) -> list[Errors]:
     sums = np.zeros(counts.bins)
     np.add.at(sums, counts.bin_index, city_map.total)
     truth = sums / counts.samples_per_bin * float(bound.step)
-    values = Values(city_map, _no_samples)
+    values = SensitiveInputs(city_map, _no_samples)
     constant = float(np.abs(truth - float(bound.upper) / 2).mean())
     every = (*all_accountings(counts, bound, MEANS), SuppressionAccounting(counts, bound, MEANS))
     accountings = {accounting.name: accounting for accounting in every}

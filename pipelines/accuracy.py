@@ -34,7 +34,7 @@ from trafficdp.model import NeighbouringRelation, SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.choose import best_of, offers
 from trafficdp.privacy.loss import PICO, LossKind, PureDP
-from trafficdp.sensitive.values import Samples, Values
+from trafficdp.sensitive.values import Samples, SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 Whole = type[CalibratedPooling] | type[CalibratedFlat]
@@ -92,7 +92,10 @@ def whole_rows(samples: Samples, kind: LossKind, *makes: Whole) -> list[Row]:
     """Maps of one piece, each statistic with all of the loss."""
     rows, public = [], PublicFacts(samples.counts, samples.bound)
     own = samples.contributions()
-    values, truths = Values(own, lambda: samples), {each: true_statistic(own, each) for each in STATISTICS}
+    values, truths = (
+        SensitiveInputs(own, lambda: samples),
+        {each: true_statistic(own, each) for each in STATISTICS},
+    )
     for make in makes:
         row = Row(make.kind, runs=RUNS)
         for statistic, epsilon in itertools.product(STATISTICS, EPSILONS):

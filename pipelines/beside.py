@@ -45,7 +45,7 @@ from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
-from trafficdp.sensitive.values import Samples, Values
+from trafficdp.sensitive.values import Samples, SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 ROOT = Path(__file__).resolve().parents[1]
@@ -91,7 +91,7 @@ class City:
         """Yield draws of the map by the mechanism ``name``, shape (G,) each."""
         named = self.workspace.with_map(mechanism=name)
         calibrated = named.plan(epsilon, suggestions=False).allocation.calibrated
-        values = Values(self.samples.contributions(), lambda: self.samples)
+        values = SensitiveInputs(self.samples.contributions(), lambda: self.samples)
         for seed in range(draws):
             found = calibrated.run(values, SimulatedNoise(seed), interval_level=0.95)
             yield found[Statistic.MEAN].value

@@ -26,7 +26,7 @@ from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.allocation import Allocation
-from trafficdp.sensitive.values import Samples, Values
+from trafficdp.sensitive.values import Samples, SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 INTO = Path(__file__).resolve().parents[1] / "data" / "accuracy" / "maps.md"
@@ -79,7 +79,7 @@ def drawn(
 ) -> tuple[float, FloatArray]:
     """Return the mean absolute error, and the share of draws in which the interval of each bin holds."""
     data = samples.contributions()
-    truth, values, found = true_statistic(data, statistic), Values(data, lambda: samples), []
+    truth, values, found = true_statistic(data, statistic), SensitiveInputs(data, lambda: samples), []
     for seed in range(DRAWS):
         noise = SimulatedNoise(seed)
         found.append(calibrated.run(values, noise, interval_level=0.95))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from trafficdp.audit.lower_bound import distinguish
-from trafficdp.measurement.laws import Support
+from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Moments
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PureDP
@@ -117,7 +117,7 @@ def test_noise_that_is_drawn_again_at_a_publication_is_caught(forgetful):
     for own in (0, STEPS):
         bank = SignedCounterBank(RUNS, 1, 7, 1, np.array(1.0 * STEPS))
         every = np.arange(RUNS)
-        of = Moments(Support(every, every, RUNS, RUNS), every * 0 + 1, STEPS, every < 0)
+        of = Moments(EntryIndex(every, every, RUNS, RUNS), every * 0 + 1, STEPS, every < 0)
         bank.append(every, of, np.stack([0 * every + own, 0 * every]), 0 * every, PureDP.of(1))
         published = []
         for _ in range(6):

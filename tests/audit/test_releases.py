@@ -22,7 +22,7 @@ from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import pure_to_zcdp
 from trafficdp.privacy.loss import LossKind, PureDP
-from trafficdp.sensitive.values import Values
+from trafficdp.sensitive.values import SensitiveInputs
 
 CERTAIN = 1 - 1e-9
 RELEASES = executed(BOUND, PureDP.of(1), DELTA)
@@ -78,7 +78,7 @@ def test_an_answer_by_rank_keeps_its_charge_and_a_quarter_of_its_scale_is_caught
 
     def medians(samples, times, noise):
         copies = repeated(samples, times, apart=True)
-        values = Values(copies.contributions(), lambda: copies)
+        values = SensitiveInputs(copies.contributions(), lambda: copies)
         return asked(copies).run(values, noise, interval_level=0.95)[median].value
 
     def found(noise):

@@ -25,7 +25,7 @@ from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism, Stat
 from trafficdp.model import Counts, NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind, PureDP
-from trafficdp.sensitive.values import Contributions, Samples, Values
+from trafficdp.sensitive.values import Contributions, Samples, SensitiveInputs
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
@@ -141,11 +141,11 @@ def test_what_is_run_is_what_was_foreseen_and_is_read_back_from_what_is_publishe
     counts = facts.counts
     if facts.relation is NeighbouringRelation.ADD_OR_REMOVE_USER:
         nothing = Contributions.of_anyone(counts.cell, counts.slot, facts.bound)
-        values = Values(nothing, samples_of(nothing), lambda: nothing)
+        values = SensitiveInputs(nothing, samples_of(nothing), lambda: nothing)
     else:
         half = counts.count * (facts.bound.steps // 2)
         known = Contributions(counts, half, half * (facts.bound.steps // 2), np.arange(3), facts.bound)
-        values = Values(known, samples_of(known))
+        values = SensitiveInputs(known, samples_of(known))
     found = calibrated.run(values, SimulatedNoise(1), interval_level=0.9)
     assert tuple(found) == calibrated.statistics == statistics
     foreseen, widths = calibrated.expected_errors(), calibrated.half_widths(0.9)

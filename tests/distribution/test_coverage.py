@@ -27,7 +27,7 @@ from trafficdp.model import (
 )
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.release import LedgerReference, Release, SlotFacts, published_frame
-from trafficdp.sensitive.values import Contributions, Values
+from trafficdp.sensitive.values import Contributions, SensitiveInputs
 
 DRAWS = 20_000
 MANY = 100_000
@@ -83,7 +83,7 @@ def published(kind, step, scale, level, draws=MANY, shift=0, mean_scale=None):
         {s: np.full(draws, each) for s, each in scales.items()},
         np.full(draws, shift),
     )
-    estimates = calibrated.run(Values(city, lambda: None), SimulatedNoise(0), interval_level=level)
+    estimates = calibrated.run(SensitiveInputs(city, lambda: None), SimulatedNoise(0), interval_level=level)
     stated = [SimpleNamespace(statistic=each.column(DISPLAY), interval_kind="guaranteed") for each in OF_MAPS]
     release = Release(
         id="r0001",

@@ -17,7 +17,7 @@ from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism, Stat
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
-from trafficdp.sensitive.values import Samples, Values
+from trafficdp.sensitive.values import Samples, SensitiveInputs
 
 UPPER, STEP, LEVEL = 30, 0.5, 0.9
 # one bin that a vehicle dominates, one of equals, one of many: each many times
@@ -81,7 +81,7 @@ def released(name, kind, epsilon, times):
     parts = dict.fromkeys(mechanism_named(name, LossKind.PURE).statistics, part)
     calibrated = PerStatisticMechanism(PublicFacts(counts, bound), parts)
     estimates = calibrated.run(
-        Values(samples.contributions(), lambda: samples),
+        SensitiveInputs(samples.contributions(), lambda: samples),
         SimulatedNoise(3),
         interval_level=LEVEL,
     )

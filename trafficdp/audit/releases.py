@@ -38,7 +38,7 @@ from trafficdp.planner.allocate import allocate
 from trafficdp.planner.request import Request
 from trafficdp.privacy.conversion import gaussian_to_approx, pure_to_zcdp, zcdp_to_approx
 from trafficdp.privacy.loss import PICO, ZCDP, Loss, LossKind, PureDP
-from trafficdp.sensitive.values import Contributions, Handed, Samples, Values
+from trafficdp.sensitive.values import Contributions, MeasureInput, Samples, SensitiveInputs
 from trafficdp.stream.allowance import Allowance
 from trafficdp.stream.horizon import MINUTE_US, Horizon
 from trafficdp.stream.service import Batch, Stream
@@ -183,7 +183,7 @@ def by_rank(name: str, bound: ContributionBound, loss: Loss, delta: float) -> Ex
     def run(samples: Samples, told: Told, times: int) -> CalibratedMechanism:
         copies = repeated(samples, times, apart=True)
         asked = JOINT_MECHANISMS[BY_RANK].calibrate(PublicFacts(copies.counts, bound), loss, wanted)
-        values = Values(copies.contributions(), lambda: copies)
+        values = SensitiveInputs(copies.contributions(), lambda: copies)
         asked.run(values, told, interval_level=0.95)
         return asked
 
@@ -237,9 +237,9 @@ def transcripts(
     def beneath(samples: Samples, said: Transcript | None) -> Transcript:
         kept = Transcript(Silent(0), promise.loss_per_user, promise.kind)
         if declared is None:
-            values = Values(samples.contributions(), lambda: samples)
+            values = SensitiveInputs(samples.contributions(), lambda: samples)
         else:
-            values = Values(declared, lambda: samples, samples.contributions)
+            values = SensitiveInputs(declared, lambda: samples, samples.contributions)
             kept.said = [] if said is None else list(said.drawn)
         calibrated.run(values, kept, interval_level=0.95)
         return kept
@@ -298,7 +298,7 @@ class Transcript(PrivacyMeter):
         self.said: list[IntArray] = []
         """Answers to give instead of what is drawn, first to last."""
 
-    def measure(self, step: Step, values: Handed) -> IntArray:
+    def measure(self, step: Step, values: MeasureInput) -> IntArray:
         """Measure, and keep it."""
         self.laws.append(step.law)
         self.drawn.append(super().measure(step, values))

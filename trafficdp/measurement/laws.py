@@ -12,7 +12,7 @@ ceil(|z + D|/a) <= ceil(|z|/a) + ceil(|D|/a).
 
 All three attain their price. Losses are whole 10^-12 of epsilon or rho, rounded up, one a vehicle.
 
-First, who has which coordinate (``Support``: public where counts are), and sums times powers of two.
+First, who has which coordinate (``EntryIndex``: public where counts are), and sums times powers of two.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ GRAINS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Support:
+class EntryIndex:
     """E entries, in the order of coordinate, then vehicle, no entry twice: ``user`` and ``coordinate`` (E,).
 
     Raises UsageError when entries are not in order, or out of range of ``users`` and ``coordinates``.
@@ -124,7 +124,7 @@ class Laplace:
 
     kind = LossKind.PURE
 
-    def loss(self, support: Support, move: IntArray) -> IntArray:
+    def loss(self, support: EntryIndex, move: IntArray) -> IntArray:
         """Return what every vehicle loses, shape (users,), whose entries move by at most ``move`` (E,)."""
         return support.losses(loss_upper_bound(move.astype(np.float64), self.scale[support.coordinate]))
 
@@ -141,7 +141,7 @@ class Gaussian:
 
     kind = LossKind.ZCDP
 
-    def loss(self, support: Support, move: IntArray) -> IntArray:
+    def loss(self, support: EntryIndex, move: IntArray) -> IntArray:
         """Return what every vehicle loses, in 10^-12 rho, shape (users,)."""
         ratio = loss_upper_bound(move.astype(np.float64), self.sd[support.coordinate])
         return support.losses(np.where(ratio > 0, round_up(ratio * ratio / 2), 0.0))
@@ -175,18 +175,18 @@ class Block:
         """How many blocks there are."""
         return int(self.block.max(initial=-1)) + 1
 
-    def loss(self, support: Support, move: IntArray) -> IntArray:
+    def loss(self, support: EntryIndex, move: IntArray) -> IntArray:
         """Return what every vehicle loses, shape (users,)."""
         return self.loss_of_units(self.largest(support, self.units(support, move)))
 
-    def units(self, support: Support, move: IntArray) -> IntArray:
+    def units(self, support: EntryIndex, move: IntArray) -> IntArray:
         """Return ceil(move / a) of every entry, shape (E,). Raises UsageError where a move has no noise."""
         at = support.coordinate
         if bool(np.any((self.block[at] < 0) & (move > 0))):
             raise UsageError("a number that can vary has no noise", expected="a block for it")
         return np.asarray(-(-move // np.maximum(self.half_width[at], 1)))
 
-    def largest(self, support: Support, units: IntArray) -> IntArray:
+    def largest(self, support: EntryIndex, units: IntArray) -> IntArray:
         """Return the sum over blocks of each vehicle's largest of ``units`` (E,), shape (users,)."""
         total, parts = np.zeros(support.users, dtype=np.int64), len(units) // _AT_ONCE + 1
         for first, last in pairwise(np.linspace(0, support.users, parts + 1).astype(np.int64).tolist()):

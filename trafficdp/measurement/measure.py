@@ -27,7 +27,7 @@ from trafficdp.measurement.laws import IntArray, Values
 from trafficdp.measurement.sets import Claim, HiddenBall, Priced, Ranks, Scores, Step
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import LossKind
-from trafficdp.sensitive.values import Handed
+from trafficdp.sensitive.values import MeasureInput
 
 
 class PrivacyMeter:
@@ -44,7 +44,7 @@ class PrivacyMeter:
         self._source, self._charge, self._kind, self._hidden = source, charge, kind, hidden
         self.spent = np.zeros_like(charge)
 
-    def measure(self, step: Step, values: Handed) -> IntArray:
+    def measure(self, step: Step, values: MeasureInput) -> IntArray:
         """Meter, then measure."""
         self._meter(step)
         return step.draw(self._source, values)

@@ -92,12 +92,12 @@ from trafficdp.measurement.laws import (
     LARGEST_SUM,
     Block,
     BoolArray,
+    EntryIndex,
     FloatArray,
     Gaussian,
     IntArray,
     Laplace,
     Law,
-    Support,
     Values,
     as_integers,
     shifted_move,
@@ -106,14 +106,14 @@ from trafficdp.model.order import largest_two, number_pairs
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import LossKind, loss_upper_bound, round_up, to_pico
-from trafficdp.sensitive.values import Handed, VectorEntries
+from trafficdp.sensitive.values import MeasureInput, VectorEntries
 
 
 @dataclass(frozen=True)
 class Box:
     """``high`` (E,) is the most of every entry. Raises UsageError for one below 0, or sums beyond 64 bits."""
 
-    support: Support
+    support: EntryIndex
     high: IntArray
 
     def __post_init__(self) -> None:
@@ -146,7 +146,7 @@ class Moments:
     Raises UsageError for counts below 1 or sums beyond 64 bits.
     """
 
-    support: Support
+    support: EntryIndex
     count: IntArray
     steps: int
     second: BoolArray
@@ -163,7 +163,7 @@ class Moments:
     def around(self) -> Box:
         """The box of S of all entries, then of W: 0 where it is not measured, else m floor(K^2 / 4)."""
         at, user, bins = self.support.coordinate, self.support.user, self.support.coordinates
-        both = Support(np.tile(user, 2), np.concatenate([at, at + bins]), self.support.users, 2 * bins)
+        both = EntryIndex(np.tile(user, 2), np.concatenate([at, at + bins]), self.support.users, 2 * bins)
         most = self.count * (self.steps**2 // 4)
         return Box(both, np.concatenate([self.count * self.steps, np.where(self.second[at], most, 0)]))
 
@@ -257,7 +257,7 @@ class Ball:
     ``support`` has the entries, which are public. Raises UsageError when these do not fit together.
     """
 
-    support: Support
+    support: EntryIndex
     norm: int
     bound: float
     low: IntArray
@@ -387,7 +387,7 @@ def _price(far: IntArray, norm: int, law: Law, least_sd: float = 0.0) -> IntArra
 class Ranks:
     """``high``, ``rank``, ``above`` and ``scale`` (C,) are public; scale 0 takes the first of least cost."""
 
-    support: Support
+    support: EntryIndex
     high: IntArray
     rank: IntArray
     above: IntArray
@@ -430,7 +430,7 @@ class Ranks:
         return begin, cost, weight, start
 
 
-def choice_loss(support: Support, change: FloatArray, scale: FloatArray, kind: LossKind) -> IntArray:
+def choice_loss(support: EntryIndex, change: FloatArray, scale: FloatArray, kind: LossKind) -> IntArray:
     """Return what an exponential mechanism costs every vehicle, whole 10^-12, shape (users,).
 
     One vehicle changes every score of a coordinate by at most ``change`` (C,); P is proportional to
@@ -485,7 +485,7 @@ class Step:
         """Return what every vehicle loses, in whole 10^-12, rounded up, shape (users,)."""
         return self.of.loss(self.law, self.shift)
 
-    def exact(self, values: Handed) -> IntArray:
+    def exact(self, values: MeasureInput) -> IntArray:
         """Return the sums without noise, shape (C,), over ``values``, brought into the set first."""
         if isinstance(self.of, HiddenBall) != isinstance(values, VectorEntries):
             raise UsageError("a step was handed what it does not read", expected="entries for a hidden ball")
@@ -493,7 +493,7 @@ class Step:
         # times 2^shift, floored where that is no whole number
         return np.right_shift(np.left_shift(sums, np.maximum(self.shift, 0)), np.maximum(-self.shift, 0))
 
-    def draw(self, source: NoiseSource, values: Handed) -> IntArray:
+    def draw(self, source: NoiseSource, values: MeasureInput) -> IntArray:
         """Return the noisy sums, shape (C,)."""
         return self.law.add(self.exact(values), source)
 
@@ -532,7 +532,7 @@ Priced = Step | Ranks | Claim
 class Measure(Protocol):
     """All that a mechanism sees of noise. ``SimulatedNoise`` has the verbs too, and meters nothing."""
 
-    def measure(self, step: Step, values: Handed) -> IntArray:
+    def measure(self, step: Step, values: MeasureInput) -> IntArray:
         """Return the noisy sums of ``step``, shape (C,), over ``values``, brought into its set first."""
 
     def select(self, ranks: Ranks, values: Values) -> IntArray:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.laws import FloatArray, IntArray, Law, Support, as_integers
+from trafficdp.measurement.laws import EntryIndex, FloatArray, IntArray, Law, as_integers
 from trafficdp.measurement.sets import Measure, choice_loss
 from trafficdp.privacy.loss import LossKind
 
@@ -24,7 +24,7 @@ from trafficdp.privacy.loss import LossKind
 class ClaimedSums:
     """Sums that one vehicle moves by at most ``move`` (E,), by ``theorem``. A set like ``Box``."""
 
-    support: Support
+    support: EntryIndex
     move: IntArray
     theorem: str
 
@@ -45,7 +45,7 @@ class ClaimedSums:
 class ClaimedScores:
     """A choice by scores of which one vehicle moves each by at most ``change`` (C,), by ``theorem``."""
 
-    support: Support
+    support: EntryIndex
     change: FloatArray
     scale: FloatArray
     kind: LossKind
@@ -63,7 +63,7 @@ class ClaimedNoise:
     ``sampler`` turns a number of draws and a source of uniform numbers (``uniform_below``) into the draws.
     """
 
-    support: Support
+    support: EntryIndex
     loss_per_entry: FloatArray
     kind: LossKind
     theorem: str

@@ -41,7 +41,7 @@ from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import CHARGE_STEP, Loss, LossKind, sum_per_user
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Samples, Values
+    from trafficdp.sensitive.values import Samples, SensitiveInputs
 
 AUTO = "auto"
 """The word for the mechanism that ``planner.choose`` takes."""
@@ -249,7 +249,9 @@ class CalibratedMechanism(Protocol):
         noise.
         """
 
-    def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
+    def run(
+        self, values: SensitiveInputs, measure: Measure, *, interval_level: float
+    ) -> dict[Statistic, Estimate]:
         """Measure once (``Measure``) and return the estimates of all bins; ``values`` are of their counts.
 
         Intervals hold the sample statistic of the clipped speeds with at least ``interval_level``, a bin.

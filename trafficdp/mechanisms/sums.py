@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.laws import Support
+from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Box, Moments
 from trafficdp.model import ContributionBound, Counts, Statistic
 
@@ -29,9 +29,9 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-def support_of(counts: Counts) -> Support:
+def support_of(counts: Counts) -> EntryIndex:
     """Return the entries: the (bin, vehicle) pairs of ``counts``."""
-    return Support(counts.user_index, counts.bin_index, counts.users, counts.bins)
+    return EntryIndex(counts.user_index, counts.bin_index, counts.users, counts.bins)
 
 
 def speeds(counts: Counts, bound: ContributionBound) -> Box:

@@ -12,7 +12,7 @@ from trafficdp.noise import choice, secure, simulate
 from trafficdp.noise.block import secure_block, simulated_block
 from trafficdp.noise.gaussian import discrete_gaussian, simulated_discrete_gaussian
 from trafficdp.noise.protocol import NoiseSource
-from trafficdp.sensitive.values import Handed
+from trafficdp.sensitive.values import MeasureInput
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -55,7 +55,7 @@ class SecureNoise:
 class _Sums(Protocol):
     """A step of the waist (``measurement``), which draws by itself."""
 
-    def draw(self, source: NoiseSource, values: Handed) -> IntArray:
+    def draw(self, source: NoiseSource, values: MeasureInput) -> IntArray:
         """Return the noisy sums."""
 
 
@@ -84,7 +84,7 @@ class SimulatedNoise:
     def __init__(self, seed: int) -> None:
         self.random = simulate.generator(seed)
 
-    def measure(self, step: _Sums, values: Handed) -> IntArray:
+    def measure(self, step: _Sums, values: MeasureInput) -> IntArray:
         """Return noisy sums."""
         return step.draw(self, values)
 

@@ -25,7 +25,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.laws import GRAINS, Block, Gaussian, Laplace, Support
+from trafficdp.measurement.laws import GRAINS, Block, EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.sets import Ball, Box, HiddenBall, Moments, Priced, Ranks, Step
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.pricing.exact import Losses, as_ratio, best_whole, by_noise, require_covered, unsound
@@ -186,7 +186,7 @@ def _ball(of: Ball | HiddenBall, step: Step) -> Losses:
 
 
 def _choice(
-    support: Support, change: npt.NDArray[np.float64], scale: npt.NDArray[np.float64], kind: LossKind
+    support: EntryIndex, change: npt.NDArray[np.float64], scale: npt.NDArray[np.float64], kind: LossKind
 ) -> Iterator[Losses]:
     for part in _chunks(support):
         at, user = support.coordinate[part], support.user[part]
@@ -199,7 +199,7 @@ def _choice(
 
 
 def _units(
-    support: Support, move: IntArray, shift: IntArray, half_width: IntArray, block: IntArray
+    support: EntryIndex, move: IntArray, shift: IntArray, half_width: IntArray, block: IntArray
 ) -> IntArray:
     """ceil(D / a) of every entry; AllocationError where something moves that has no noise."""
     found = [np.zeros(0, dtype=np.int64)]
@@ -261,6 +261,6 @@ def _power(exponent: IntArray) -> ObjectArray:
     return np.array([1 << each for each in distinct.tolist()] + [0], dtype=object)[:-1][which.ravel()]
 
 
-def _chunks(support: Support) -> Iterator[slice]:
+def _chunks(support: EntryIndex) -> Iterator[slice]:
     for start in range(0, len(support.user), CHUNK):
         yield slice(start, min(start + CHUNK, len(support.user)))

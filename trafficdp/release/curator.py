@@ -58,7 +58,7 @@ from trafficdp.release.publication import (
 )
 from trafficdp.release.rehearsal import none_there, silenced
 from trafficdp.release.specification import Specification, assemble
-from trafficdp.sensitive.values import Contributions, Samples, Values
+from trafficdp.sensitive.values import Contributions, Samples, SensitiveInputs
 from trafficdp.store import (
     contribution_cache,
     loss_kind,
@@ -329,7 +329,7 @@ class Curator:
             vault_releases.commit_values(self.vault, release.id, text, bins, measure.to_bytes())
         reached("values committed")
 
-    def values(self, specification: Specification, known: Contributions | None = None) -> Values:
+    def values(self, specification: Specification, known: Contributions | None = None) -> SensitiveInputs:
         """Return what ``specification`` works on; every single value is read only if its mechanism asks."""
         version = DataVersion(specification.ingest_id, specification.data_version)
 
@@ -339,7 +339,7 @@ class Curator:
             )
 
         asked = specification.grid, specification.bound, version
-        return Values(known or self.contributions(*asked), samples, partial(self._recorded, *asked))
+        return SensitiveInputs(known or self.contributions(*asked), samples, partial(self._recorded, *asked))
 
     def _require_unseen(self, release_id: str) -> None:
         """Raise StoreBehindError when files of a release lie here whose values the vault does not know.
@@ -379,7 +379,7 @@ class Curator:
 
 
 def carry_out(
-    specification: Specification, everything: Values, measure: Measure, ledger: LedgerReference
+    specification: Specification, everything: SensitiveInputs, measure: Measure, ledger: LedgerReference
 ) -> Release:
     """Return the release of ``specification`` over all bins of ``everything``, with the noise of ``measure``.
 

@@ -7,16 +7,16 @@ from typing import NoReturn
 
 from trafficdp.errors import UsageError
 from trafficdp.model import NeighbouringRelation
-from trafficdp.sensitive.values import Contributions, Samples, Values
+from trafficdp.sensitive.values import Contributions, Samples, SensitiveInputs
 
 
-def silenced(contributions: Contributions, relation: NeighbouringRelation) -> Values:
+def silenced(contributions: Contributions, relation: NeighbouringRelation) -> SensitiveInputs:
     """Return speeds of 0 for the same counts.
 
     Where nothing about a vehicle is public, who was where is not read either: one record stands for all.
     Steps, noise and map are as large as they will be, for these are public.
     """
-    silent = Values(contributions, unread).silenced()
+    silent = SensitiveInputs(contributions, unread).silenced()
     if not relation.hides_presence:
         return silent
     counts = contributions.counts

@@ -157,7 +157,7 @@ class Samples:
 
 
 @dataclass(frozen=True, repr=False)
-class Values:
+class SensitiveInputs:
     """``contributions`` are at hand; ``read_samples`` reads every value of the same pairs, when called.
 
     Where nothing about a vehicle is public, ``contributions`` are those of ``Counts.of_anyone``; whatever is
@@ -175,13 +175,13 @@ class Values:
         """Return what there is of every vehicle."""
         return self.contributions if self.recorded is None else self.recorded()
 
-    def select(self, keep: npt.NDArray[np.bool_]) -> Values:
+    def select(self, keep: npt.NDArray[np.bool_]) -> SensitiveInputs:
         """Return the values of the bins where ``keep`` (shape (G,)) is true."""
-        return Values(
+        return SensitiveInputs(
             self.contributions.select(keep), lambda: self.read_samples().select(keep), self.recorded
         )
 
-    def silenced(self) -> Values:
+    def silenced(self) -> SensitiveInputs:
         """Return values that are all 0, for the same counts: to rehearse what is not to be seen."""
         known = self.contributions
         nothing = np.zeros_like(known.total)
@@ -191,7 +191,7 @@ class Values:
             return Samples(known.counts, value, known.vehicle, known.bound)
 
         silent = replace(known, total=nothing, total_of_squares=nothing)
-        return Values(silent, zeros)
+        return SensitiveInputs(silent, zeros)
 
 
 @dataclass(frozen=True, repr=False)
@@ -206,5 +206,5 @@ class VectorEntries:
         return "<VectorEntries: redacted>"
 
 
-Handed = npt.NDArray[Any] | VectorEntries
+MeasureInput = npt.NDArray[Any] | VectorEntries
 """What a step reads: values in the order of public entries, or entries."""

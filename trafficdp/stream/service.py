@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.rank import rank_within
-from trafficdp.measurement.laws import Support
+from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Moments
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.stream.allowance import Allowance
@@ -176,7 +176,7 @@ class Stream:
         self._grow()
         position = self.bank.counts()[bins, 0] + 1
         which = np.searchsorted(bins, rows["bin"])
-        entries = Support(rows["vehicle"], which, len(self.vehicles), len(bins))
+        entries = EntryIndex(rows["vehicle"], which, len(self.vehicles), len(bins))
         squares = np.full(len(bins), self.allowance.squares)
         of = Moments(entries, rows["count"], self.allowance.value_steps, squares)
         values = np.stack([rows["total"], rows["squares"]])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trafficdp.measurement.laws import Block, Gaussian, Laplace, Support
+from trafficdp.measurement.laws import Block, EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import Box, Moments, Ranks, plain
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
@@ -16,7 +16,7 @@ def numbers(*values):
     return np.array(values, dtype=np.int64)
 
 
-PLACES = Support(numbers(0, 1, 1), numbers(0, 0, 1), 2, 2)
+PLACES = EntryIndex(numbers(0, 1, 1), numbers(0, 0, 1), 2, 2)
 SUMS = numbers(1_000_000, -2_000_000)
 
 
@@ -67,7 +67,7 @@ def test_sums_get_one_draw_each_at_their_own_scale(law, of):
 
 
 def test_pairs_of_sums_get_their_own_scales_in_their_order():
-    heard, places = Heard(), Support(numbers(0, 0), numbers(0, 1), 1, 2)
+    heard, places = Heard(), EntryIndex(numbers(0, 0), numbers(0, 1), 1, 2)
     of = Moments(places, numbers(2, 1), 4, np.array([True, True]))
     law = Laplace(np.array([2.0, 3.0, 50.0, 70.0]))
     # records 1 and 2, and 3: sums of x and of x (4 - x)
@@ -109,7 +109,7 @@ def test_every_number_of_a_lattice_has_the_cost_of_the_ranks_that_it_misses(seed
     at, high = np.sort(random.integers(0, 4, 9)), random.integers(0, 6, 4)
     value = random.integers(-1, 7, 9)
     rank, above = random.integers(0, 3, 4), random.integers(0, 3, 4)
-    ranks = Ranks(Support(np.arange(9), at, 9, 4), high, rank, above, np.ones(4), LossKind.PURE)
+    ranks = Ranks(EntryIndex(np.arange(9), at, 9, 4), high, rank, above, np.ones(4), LossKind.PURE)
     begin, cost, weight, start = ranks.cells(value)
     for place in range(4):
         own, cells = np.clip(value[at == place], 0, high[place]), slice(start[place], start[place + 1])
@@ -132,7 +132,7 @@ def test_noise_of_floats_comes_from_the_sampler_that_is_priced():
 
 def test_nodes_of_a_stream_are_drawn_at_the_scales_of_the_bank():
     heard, bank = Heard(), SignedCounterBank(2, 2, 3, 2, np.array([[4.0, 90.0], [5.0, 80.0]]))
-    of = Moments(Support(numbers(0, 0), numbers(0, 1), 1, 2), numbers(5, 5), 6, np.array([True, True]))
+    of = Moments(EntryIndex(numbers(0, 0), numbers(0, 1), 1, 2), numbers(5, 5), 6, np.array([True, True]))
     bank.append(numbers(0, 1), of, np.array([[10, 30], [20, 0]]), numbers(0), PureDP(10**15))
     sums = bank.sums(heard)
     # one element a stream: one node each, whose noise stands before its sum with the sign of its digit

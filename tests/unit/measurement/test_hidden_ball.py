@@ -8,7 +8,7 @@ import pytest
 
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement import sets
-from trafficdp.measurement.laws import GRAINS, Gaussian, Laplace, Support
+from trafficdp.measurement.laws import GRAINS, EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import Box, HiddenBall, plain
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
@@ -133,7 +133,7 @@ def test_nothing_but_hidden_balls_is_paid_where_presence_is_hidden():
     gaussian = Gaussian(np.array([2.0 * GRAINS]))
     hidden = PrivacyMeter(SecureNoise(), np.array([PICO]), LossKind.ZCDP, hidden=True)
     hidden.measure(plain(of, gaussian), vehicle([1.0]))
-    box = Box(Support(one, one, 1, 1), one + GRAINS)
+    box = Box(EntryIndex(one, one, 1, 1), one + GRAINS)
     spent = int(hidden.spent[0])
     for kind in LossKind:
         law = gaussian if kind is LossKind.ZCDP else Laplace(gaussian.sd)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement import laws
-from trafficdp.measurement.laws import GRAINS, Block, Gaussian, Laplace, Support
+from trafficdp.measurement.laws import GRAINS, Block, EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.nodes import exact_price
 from trafficdp.measurement.sets import Ball, Box, Moments, Ranks, Step, plain, record_price
@@ -25,7 +25,7 @@ def numbers(*values):
 
 def support(*pairs, users, coordinates):
     coordinate, user = zip(*pairs, strict=True)
-    return Support(numbers(*user), numbers(*coordinate), users, coordinates)
+    return EntryIndex(numbers(*user), numbers(*coordinate), users, coordinates)
 
 
 def exponent(law, move):
@@ -212,7 +212,7 @@ def test_a_private_quantile_costs_what_brute_force_finds(rank, above):
 @pytest.mark.parametrize("values", [(1, 1, 3), (0, 0, 0), (4, 4, 4), (0, 2, 4), (2, 3, 3)], ids=str)
 def test_a_private_quantile_is_drawn_by_its_law(values):
     many = 60_000
-    places = Support(np.tile(np.arange(3), many), np.repeat(np.arange(many), 3), 3, many)
+    places = EntryIndex(np.tile(np.arange(3), many), np.repeat(np.arange(many), 3), 3, many)
     drawn = SimulatedNoise(3).select(quantiles(places, 4, 1, 2, 1.0), np.tile(numbers(*values), many))
     weight = np.array([np.exp(-missed(values, t, 1, 2)) for t in range(5)])
     expected = weight / weight.sum() * many
@@ -226,7 +226,7 @@ def test_a_private_quantile_is_drawn_by_its_law_however_many_vehicles_there_are(
     """Never the exact one where there are many: how many vehicles it misses follows the same law."""
     many, high, scale = 4_000, 60, max(2.0, users / 9)
     values = np.random.default_rng(users).integers(0, high // 2, users)
-    places = Support(np.tile(np.arange(users), many), np.repeat(np.arange(many), users), users, many)
+    places = EntryIndex(np.tile(np.arange(users), many), np.repeat(np.arange(many), users), users, many)
     rank, above = users // 2, users - users // 2
     drawn = SimulatedNoise(3).select(quantiles(places, high, rank, above, scale), np.tile(values, many))
     cost = np.array([missed(values.tolist(), t, rank, above) for t in range(high + 1)])
@@ -243,7 +243,7 @@ def test_without_noise_a_quantile_is_the_one_of_the_numbers_however_many_are_ali
     for values in itertools.product(range(4), repeat=3):
         found = SimulatedNoise(0).select(quantiles(THREE, 3, 1, 2, 0.0), numbers(*values))
         assert found.tolist() == [sorted(values)[1]]
-    nobody = Support(numbers(), numbers(), 1, 1)
+    nobody = EntryIndex(numbers(), numbers(), 1, 1)
     assert 0 <= SimulatedNoise(0).select(quantiles(nobody, 3, 0, 0, 1.0), numbers())[0] <= 3
 
 
@@ -324,20 +324,20 @@ def test_what_blocks_cost_is_the_same_however_many_entries_are_sorted_together(m
     coordinate, user = np.divmod(np.unique(rng.integers(0, 30 * 20, 400)), 20)
     law = Block(np.full(30, 3), rng.integers(-1, 5, 30), 2.0)
     move = np.where(law.block[coordinate] < 0, 0, rng.integers(0, 40, len(user)))
-    whole = law.loss(Support(user, coordinate, 20, 30), move)
+    whole = law.loss(EntryIndex(user, coordinate, 20, 30), move)
     monkeypatch.setattr(laws, "_AT_ONCE", 30)
-    assert law.loss(Support(user, coordinate, 20, 30), move).tolist() == whole.tolist()
+    assert law.loss(EntryIndex(user, coordinate, 20, 30), move).tolist() == whole.tolist()
 
 
 def test_pairs_whose_sums_could_leave_64_bits_are_refused():
     one = numbers(0)
     for count, steps in ((2**41, 2**10), (2**20, 2**21), (2**59, 2)):
         with pytest.raises(UsageError, match="64 bits"):
-            Moments(Support(one, one, 1, 1), numbers(count), steps, np.array([True]))
+            Moments(EntryIndex(one, one, 1, 1), numbers(count), steps, np.array([True]))
 
 
 def test_pairs_without_any_entry_cost_nobody_anything():
-    nobody = Support(numbers(), numbers(), 2, 1)
+    nobody = EntryIndex(numbers(), numbers(), 2, 1)
     of = Moments(nobody, numbers(), 4, np.array([True]))
     assert plain(of, Block(numbers(3, 3), numbers(0, 1), 1.0)).loss().tolist() == [0, 0]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import AllocationError, UsageError
-from trafficdp.measurement.laws import Support
+from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.nodes import exact_price, signed_nodes_touched
 from trafficdp.measurement.sets import Moments
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
@@ -31,7 +31,7 @@ class Numbered:
 def append(bank, bins, sums):
     """One vehicle sends ``sums`` (2, B), and may lose what it likes."""
     bins = np.array(bins)
-    entries = Support(np.zeros_like(bins), np.arange(len(bins)), 1, len(bins))
+    entries = EntryIndex(np.zeros_like(bins), np.arange(len(bins)), 1, len(bins))
     of = Moments(entries, np.full(len(bins), 1000), 1000, np.ones(len(bins), dtype=bool))
     bank.append(bins, of, np.array(sums), np.zeros(1, dtype=np.int64), PureDP(10**30))
 
@@ -92,7 +92,7 @@ def test_an_element_pays_for_every_node_that_a_published_sum_may_need_and_holds_
     ]
     bank, touches = SignedCounterBank(1, 1, arity, heights, np.full(1, 4.0)), np.zeros(1, dtype=np.int64)
     one = np.zeros(1, dtype=np.int64)
-    of = Moments(Support(one, one, 1, 1), np.array([2]), 3, np.array([False]))
+    of = Moments(EntryIndex(one, one, 1, 1), np.array([2]), 3, np.array([False]))
     for records in held:
         more = bank.append(one, of, np.zeros((2, 1)), touches, PureDP.of(10**5))
         # two records: twice the touches
@@ -162,7 +162,7 @@ def test_what_does_not_fit_is_refused(make):
 
 def town(count, steps=10, second=True):
     """Two vehicles in two bins: entries (bin 0: both, bin 1: the second)."""
-    entries = Support(np.array([0, 1, 1]), np.array([0, 0, 1]), 2, 2)
+    entries = EntryIndex(np.array([0, 1, 1]), np.array([0, 0, 1]), 2, 2)
     return Moments(entries, np.array(count), steps, np.array([second, second]))
 
 

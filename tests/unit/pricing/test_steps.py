@@ -8,7 +8,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import AllocationError, UsageError
-from trafficdp.measurement.laws import GRAINS, Block, Gaussian, Laplace, Support
+from trafficdp.measurement.laws import GRAINS, Block, EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.sets import Ball, Box, HiddenBall, Moments, Ranks, Step, plain
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.pricing.steps import check_steps
@@ -22,7 +22,7 @@ def supports(draw):
     users, coordinates = draw(st.integers(1, 4)), draw(st.integers(1, 5))
     table = draw(st.lists(st.booleans(), min_size=users * coordinates, max_size=users * coordinates))
     coordinate, user = np.nonzero(np.array(table).reshape(coordinates, users))
-    return Support(user.astype(np.int64), coordinate.astype(np.int64), users, coordinates)
+    return EntryIndex(user.astype(np.int64), coordinate.astype(np.int64), users, coordinates)
 
 
 def array(draw, element, size, kind=np.int64):
@@ -113,7 +113,7 @@ def test_both_prices_agree_to_the_last_unit(step, which):
 
 
 def test_what_varies_without_noise_is_unsound():
-    of = Support(np.array([0]), np.array([0]), 1, 1)
+    of = EntryIndex(np.array([0]), np.array([0]), 1, 1)
     enough = np.array([10**18])
     box, zero = Box(of, np.array([3])), np.zeros(1)
     pairs = Moments(of, np.array([3]), 5, np.array([True]))

@@ -42,7 +42,7 @@ from trafficdp.bounding.arrays import CountCap
 from trafficdp.bounding.interval import IntervalPartition, guaranteed_width, levy_width
 from trafficdp.bounding.worst_case import clipping_rank
 from trafficdp.errors import UsageError, in_range
-from trafficdp.measurement.laws import Support
+from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.arrays.array_means import ArrayLattice, ArrayMeans, Grouping, array_lattice
 from trafficdp.mechanisms.claims import ClaimedScores, ClaimedSums
@@ -339,7 +339,7 @@ def choice_of(
     """
     counts, change = lattice.arrays.counts, units * lattice.arrays.influence.astype(np.float64)
     pays = np.flatnonzero((lattice.arrays.touched_per_pair > 0) & selects[counts.bin_index])
-    support = Support(counts.user_index[pays], counts.bin_index[pays], counts.users, counts.bins)
+    support = EntryIndex(counts.user_index[pays], counts.bin_index[pays], counts.users, counts.bins)
     return ClaimedScores(support, change, choice_scale(change, epsilon), Means.kind, OF_CHOICE)
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.laws import Support
+from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.claims import ClaimedScores
 from trafficdp.mechanisms.means import Means, NoisySum, weighting
@@ -140,7 +140,7 @@ class TwoStage(Means):
 
     def _choice(self, counts: Counts, bound: ContributionBound, epsilon: FloatArray) -> ClaimedScores:
         pays = np.flatnonzero((self.width(counts, bound) < bound.steps)[counts.bin_index])
-        support = Support(counts.user_index[pays], counts.bin_index[pays], counts.users, counts.bins)
+        support = EntryIndex(counts.user_index[pays], counts.bin_index[pays], counts.users, counts.bins)
         change = np.ones(counts.bins)
         theorem = "a vehicle changes the numbers of means below and above a part by at most 1"
         return ClaimedScores(support, change, choice_scale(change, epsilon / 2), self.kind, theorem)

@@ -37,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.laws import Support
+from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Box, Measure, Moments, Step, record_price
 from trafficdp.mechanisms import pairs, sums
 from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks, clamped_error
@@ -61,7 +61,7 @@ from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import PICO, Loss
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Contributions, Values
+    from trafficdp.sensitive.values import Contributions, SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -106,7 +106,7 @@ def set_of(statistics: tuple[Statistic, ...], counts: Counts, bound: Contributio
         return boxes[0]
     places = [number * counts.bins + counts.bin_index for number in range(len(boxes))]
     user = np.tile(counts.user_index, len(boxes))
-    support = Support(user, np.concatenate(places), counts.users, len(boxes) * counts.bins)
+    support = EntryIndex(user, np.concatenate(places), counts.users, len(boxes) * counts.bins)
     return Box(support, np.concatenate([box.high for box in boxes]))
 
 
@@ -130,7 +130,9 @@ class CalibratedBlocks:
         sensitivity = {each: largest_sensitivity(each, *self.public.both) for each in self.statistics}
         return event(self.kind, self.public, loss_of(self.steps(), self.public.counts.users), sensitivity)
 
-    def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
+    def run(
+        self, values: SensitiveInputs, measure: Measure, *, interval_level: float
+    ) -> dict[Statistic, Estimate]:
         """Measure, and return the estimates of all bins."""
         bound = self.public.bound
         (step,) = self.steps()

@@ -40,7 +40,7 @@ from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.event import PrivacyEvent
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Contributions, Values
+    from trafficdp.sensitive.values import Contributions, SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -120,7 +120,9 @@ class CalibratedSuppression:
         shrunk = {each: moved * self._by(each).share for each, moved in event.sensitivity.items()}
         return replace(event, mechanism=CLIP_USER, sensitivity=shrunk)
 
-    def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
+    def run(
+        self, values: SensitiveInputs, measure: Measure, *, interval_level: float
+    ) -> dict[Statistic, Estimate]:
         """Measure, and return the estimates of all bins."""
         rest, bound = self.of_kept.public.both
         found = self.of_kept.run(

@@ -73,7 +73,7 @@ from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import LossKind, round_up
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Contributions, Samples, Values
+    from trafficdp.sensitive.values import Contributions, Samples, SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -301,7 +301,9 @@ class CalibratedLaplace:
             found[VARIANCE] = whole * unit(VARIANCE, counts, bound)
         return found
 
-    def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
+    def run(
+        self, values: SensitiveInputs, measure: Measure, *, interval_level: float
+    ) -> dict[Statistic, Estimate]:
         """Measure, and return the estimates of all bins."""
         bound = self.public.bound
         found: dict[Statistic, Estimate] = {}

@@ -34,7 +34,7 @@ import numpy.typing as npt
 from scipy.special import gammaincinv
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.laws import GRAINS, Gaussian, Support
+from trafficdp.measurement.laws import GRAINS, EntryIndex, Gaussian
 from trafficdp.measurement.sets import Ball, Measure, Priced, Ranks, plain
 from trafficdp.mechanisms.protocol import require_statistic
 from trafficdp.mechanisms.sums import support_of
@@ -230,7 +230,7 @@ def _longest(counts: Counts, pico: int) -> Ranks:
     user = np.flatnonzero(counts.bins_per_user).astype(np.int64)
     vehicles = len(user)
     rank = max(vehicles - int(np.ceil(rank_allowance(vehicles, pico / PICO))), vehicles // 2)
-    support = Support(user, np.zeros(vehicles, dtype=np.int64), counts.users, 1)
+    support = EntryIndex(user, np.zeros(vehicles, dtype=np.int64), counts.users, 1)
     top, ranks, scale = np.array([TOP]), np.array([rank]), np.array([choice_scale(pico)])
     return Ranks(support, top, ranks, ranks, scale, LossKind.ZCDP)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.laws import Gaussian, Laplace, Support
+from trafficdp.measurement.laws import EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.sets import Box, Measure, Moments, Priced, Step, plain
 from trafficdp.mechanisms.pooling.design import LEVEL, Design
 from trafficdp.mechanisms.pooling.estimates import (
@@ -29,7 +29,7 @@ from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PICO, LossKind, round_up
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Values
+    from trafficdp.sensitive.values import SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -79,7 +79,9 @@ class CalibratedPooling(JointMechanism):
         """Return the askings at their dearest."""
         return self.design.dearest_steps()
 
-    def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
+    def run(
+        self, values: SensitiveInputs, measure: Measure, *, interval_level: float
+    ) -> dict[Statistic, Estimate]:
         """Ask, and return the map; ``interval_level`` moves nothing: the intervals are calibrated at 95 %."""
         found = pooled(self.design, values.contributions, measure)
         numbers = dict(found.means)
@@ -147,7 +149,9 @@ class CalibratedFlat(JointMechanism):
         sd = [round_up(np.array([end.max(initial=0) * np.sqrt(len(ends) / (2 * loss))])) for end in ends]
         return tuple(plain(Box(one, end), Gaussian(noise)) for end, noise in zip(ends, sd, strict=True))
 
-    def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
+    def run(
+        self, values: SensitiveInputs, measure: Measure, *, interval_level: float
+    ) -> dict[Statistic, Estimate]:
         """Measure the city and paint it. An interval of a bin is the whole range: nothing less is proved."""
         bins, value = self.public.counts.bins, self.numbers(values, measure)
         nothing, high = np.zeros(bins), self.half_widths(interval_level)
@@ -155,7 +159,7 @@ class CalibratedFlat(JointMechanism):
             {each: (np.full(bins, value[each]), nothing, high[each]) for each in self.statistics}
         )
 
-    def numbers(self, values: Values, measure: Measure) -> dict[Statistic, float]:
+    def numbers(self, values: SensitiveInputs, measure: Measure) -> dict[Statistic, float]:
         """Measure the city, and return the one number of every statistic, in its unit."""
         contributions = values.contributions
         counts, bound = self.public.both
@@ -198,12 +202,12 @@ class CalibratedFlat(JointMechanism):
         return Statistic.VARIANCE in self.statistics
 
     @property
-    def _records(self) -> tuple[Support, IntArray]:
+    def _records(self) -> tuple[EntryIndex, IntArray]:
         """One number of every vehicle that is anywhere, and its records, shape (vehicles,)."""
         counts = self.public.counts
         user = np.flatnonzero(counts.bins_per_user > 0).astype(np.int64)
         records = np.bincount(counts.user_index, counts.count, counts.users)[user].astype(np.int64)
-        return Support(user, np.zeros(len(user), dtype=np.int64), counts.users, 1), records
+        return EntryIndex(user, np.zeros(len(user), dtype=np.int64), counts.users, 1), records
 
 
 def _variance_of(step: Step) -> FloatArray:

@@ -51,7 +51,7 @@ import numpy.typing as npt
 
 from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
-from trafficdp.measurement.laws import GRAINS, Support
+from trafficdp.measurement.laws import GRAINS, EntryIndex
 from trafficdp.measurement.sets import Ball, Step, plain
 from trafficdp.mechanisms.pooling.measurement_plan import MeasurementPlan, noise_for, noise_sd
 from trafficdp.model import (
@@ -91,7 +91,7 @@ class AskingOfCounts(MeasurementPlan):
         """Return the standard deviation of an asking's noise, in the unit of ``bound``."""
         return noise_sd(self.kind, RELATION, part, bound)
 
-    def step(self, support: Support, bound: float, low: FloatArray, high: FloatArray, part: int) -> Step:
+    def step(self, support: EntryIndex, bound: float, low: FloatArray, high: FloatArray, part: int) -> Step:
         """Return the asking of vectors of at most ``bound`` with entries in ``low``..``high`` (E,), around 0.
 
         What lies beyond the bound is of no use and not promised.
@@ -135,9 +135,9 @@ class Level(AskingOfCounts):
         return len(self.places.cell)
 
     @cached_property
-    def support(self) -> Support:
+    def support(self) -> EntryIndex:
         """Which vehicle was in which place: E entries."""
-        return Support(self.places.user, self.places.place, self.counts.users, self.size)
+        return EntryIndex(self.places.user, self.places.place, self.counts.users, self.size)
 
     @property
     def entry(self) -> IntArray:
@@ -475,11 +475,11 @@ class Design(AskingOfCounts):
     def _cells(self, part: int) -> Level:
         return Level(self.counts, self.bound, self.kind, self.counts.visits, part, self.strength, self.weighs)
 
-    def everyone(self, coordinates: int) -> Support:
+    def everyone(self, coordinates: int) -> EntryIndex:
         """Return the entries of all vehicles that are anywhere, in every one of ``coordinates``."""
         user = np.flatnonzero(self.counts.bins_per_user > 0).astype(np.int64)
         place = np.repeat(np.arange(coordinates), len(user))
-        return Support(np.tile(user, coordinates), place, self.counts.users, coordinates)
+        return EntryIndex(np.tile(user, coordinates), place, self.counts.users, coordinates)
 
     def dearest_steps(self) -> tuple[Step, ...]:
         """Return every asking with the longest intervals that earlier numbers can make of them.

@@ -1,7 +1,7 @@
 """The calibrated mechanism ``hidden_pooling``: partial pooling of a declared grid, nothing of it public.
 
 Its counts are those of ``Counts.of_anyone``: every declared bin, one vehicle that could be anywhere. What
-there is it reads by ``Values.everything`` alone, when it asks.
+there is it reads by ``SensitiveInputs.everything`` alone, when it asks.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from trafficdp.privacy.estimate import BinStatus, Estimate
 from trafficdp.privacy.loss import Loss
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Values
+    from trafficdp.sensitive.values import SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 COUNTS = (
@@ -126,7 +126,9 @@ class CalibratedHidden(JointMechanism):
         """Return the askings: what any possible vehicle loses by them is charged."""
         return self.design.steps()
 
-    def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
+    def run(
+        self, values: SensitiveInputs, measure: Measure, *, interval_level: float
+    ) -> dict[Statistic, Estimate]:
         """Ask, and return the map: one row a place that was asked about, be it a bin or a hexagon."""
         return self._published(measure_all(self.design, values.everything(), measure))
 

@@ -44,7 +44,7 @@ from trafficdp.privacy.estimate import Estimate, IntervalKind
 from trafficdp.privacy.loss import PICO, LossKind
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Values
+    from trafficdp.sensitive.values import SensitiveInputs
 
 
 def reach(step: Ranks, level: float) -> npt.NDArray[np.int64]:
@@ -116,7 +116,9 @@ class CalibratedQuantiles(JointMechanism):
             for each, (low, high) in self.ranks(level).items()
         }
 
-    def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
+    def run(
+        self, values: SensitiveInputs, measure: Measure, *, interval_level: float
+    ) -> dict[Statistic, Estimate]:
         """Select, and state the ranks; a status follows from these."""
         contributions = values.contributions
         counts, bound = self.public.both

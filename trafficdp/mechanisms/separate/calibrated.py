@@ -53,7 +53,7 @@ from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import PICO, ZCDP, Loss, LossKind, sum_per_user
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Samples, Values
+    from trafficdp.sensitive.values import Samples, SensitiveInputs
 
 MECHANISMS: tuple[Mechanism, ...] = (
     Baseline(),
@@ -204,7 +204,9 @@ class PerStatisticMechanism:
         )
         return replace(promised, idealised=any(each.idealised for each in of_parts.values()))
 
-    def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
+    def run(
+        self, values: SensitiveInputs, measure: Measure, *, interval_level: float
+    ) -> dict[Statistic, Estimate]:
         """Measure, and return the estimates; intervals as proved in ``mechanisms.known_error``."""
         samples = _samples_of(values)
         counts, bound = self.public.both
@@ -407,7 +409,7 @@ def too_small(loss: Loss) -> UsageError:
     return UsageError(f"no noise fits the {quantity}", got=f"{quantity}={loss}", todo="ask for a larger one")
 
 
-def _samples_of(values: Values) -> Samples:
+def _samples_of(values: SensitiveInputs) -> Samples:
     """Return every value; raise StoreDamagedError when they are not those of the counts."""
     samples = values.read_samples()
     if not np.array_equal(samples.counts.count, values.contributions.counts.count):

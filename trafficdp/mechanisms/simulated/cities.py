@@ -22,7 +22,7 @@ from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import Loss
-from trafficdp.sensitive.values import Contributions, Samples, Values
+from trafficdp.sensitive.values import Contributions, Samples, SensitiveInputs
 from trafficdp.simulation.city import VARIATIONS, variations
 from trafficdp.simulation.speeds import most_drawn, simulated_records, simulated_truths
 
@@ -44,7 +44,7 @@ class SimulatedCity:
     """Speeds behind the real counts, with their ``number``."""
 
     number: int
-    values: Values
+    values: SensitiveInputs
 
 
 def cities_of(
@@ -61,7 +61,7 @@ def cities_of(
         sums = Contributions(counts, made.total[0], made.total_of_squares[0], vehicle, bound)
         # only some maps ask for records, then at every draw
         records = cache(partial(simulated_records, counts, bound, model, seed=seed, hour=hour))
-        yield SimulatedCity(number, Values(sums, partial(_samples, counts, records, vehicle, bound)))
+        yield SimulatedCity(number, SensitiveInputs(sums, partial(_samples, counts, records, vehicle, bound)))
         # one city at a time is held in memory
         del made, sums
 
@@ -115,7 +115,7 @@ def skills_of(
 
 def _drawn(
     calibrated: CalibratedMechanism,
-    values: Values,
+    values: SensitiveInputs,
     noise: SimulatedNoise,
     truth: Mapping[Statistic, FloatArray],
 ) -> dict[Statistic, tuple[float, int]]:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from trafficdp.errors import VerificationError
 from trafficdp.measurement.laws import FloatArray, IntArray, Law
 from trafficdp.measurement.sets import Claim, Measure, Ranks, Scores, Step
-from trafficdp.sensitive.values import Handed
+from trafficdp.sensitive.values import MeasureInput
 
 
 class Recorded:
@@ -36,7 +36,7 @@ class Recorded:
         np.savez(sink, *self._answers, allow_pickle=False)
         return sink.getvalue()
 
-    def measure(self, step: Step, values: Handed) -> IntArray:
+    def measure(self, step: Step, values: MeasureInput) -> IntArray:
         """Measure, and keep it."""
         return self._kept(self._measure.measure(step, values))
 
@@ -99,7 +99,7 @@ class Replayed:
         """Whether every answer was asked for."""
         return not self._answers
 
-    def measure(self, step: Step, values: Handed) -> IntArray:
+    def measure(self, step: Step, values: MeasureInput) -> IntArray:
         """Return what was measured."""
         answer = self._next(len(step.shift))
         self.noise.append((step.law, answer - step.exact(values)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.laws import GRAINS, Gaussian, Support
+from trafficdp.measurement.laws import GRAINS, EntryIndex, Gaussian
 from trafficdp.measurement.sets import Ball, Box, Measure, Ranks, plain
 from trafficdp.privacy.loss import LossKind
 
@@ -76,10 +76,10 @@ def clip_to_length(y: FloatArray, length: float) -> FloatArray:
     return np.asarray(y * factor[:, None])
 
 
-def entries(x: FloatArray) -> Support:
+def entries(x: FloatArray) -> EntryIndex:
     """Return the entries of x, column by column: ``x.T``."""
     rows, columns = x.shape
-    return Support(np.tile(np.arange(rows), columns), np.repeat(np.arange(columns), rows), rows, columns)
+    return EntryIndex(np.tile(np.arange(rows), columns), np.repeat(np.arange(columns), rows), rows, columns)
 
 
 def _whole(x: FloatArray, low: float, high: float) -> IntArray:

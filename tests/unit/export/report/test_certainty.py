@@ -31,7 +31,7 @@ from trafficdp.model import Counts, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import PICO, LossKind
-from trafficdp.sensitive.values import Values
+from trafficdp.sensitive.values import SensitiveInputs
 from trafficdp.simulation.city import VARIATIONS
 
 pytestmark = pytest.mark.slow
@@ -75,7 +75,7 @@ class _World:
         counts, ones = contributions.counts, np.ones(BINS)
         scales = np.linspace(scale, 2 * scale, BINS)
         drawn = CalibratedLaplace.of(LaplaceNoise(counts, self.bound, BOTH, scales, 0.6 * ones, 0 * ones))
-        estimates = drawn.run(Values(contributions, lambda: None), noise, interval_level=1 - ERROR)
+        estimates = drawn.run(SensitiveInputs(contributions, lambda: None), noise, interval_level=1 - ERROR)
         return self._release(estimates, name)
 
     def block_release(self, noise, contributions, scale=1.0, name="R0001"):
@@ -87,7 +87,7 @@ class _World:
             scale=scale,
         )
         estimates = CalibratedBlocks(PublicFacts(contributions.counts, self.bound), BOTH, drawn).run(
-            Values(contributions, lambda: None), noise, interval_level=1 - ERROR
+            SensitiveInputs(contributions, lambda: None), noise, interval_level=1 - ERROR
         )
         return self._release(estimates, name)
 

@@ -26,7 +26,7 @@ from trafficdp.model import Statistic
 from trafficdp.noise.block import block_quantile
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import CHARGE_STEP, LossKind, PureDP
-from trafficdp.sensitive.values import Values
+from trafficdp.sensitive.values import SensitiveInputs
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 TOLERANCE = {MEAN: 1.0, VARIANCE: 60.0, VEHICLE_MEAN: 1.5}
@@ -58,7 +58,7 @@ def test_a_round_epsilon_is_charged_as_just_that_and_metered_to_the_last_unit(
     charged = calibrated.event().loss_per_user
     assert charged.max() == asked.pico
     meter = PrivacyMeter(SecureNoise(), charged, LossKind.PURE)
-    found = calibrated.run(Values(values, lambda: None), meter, interval_level=0.9)
+    found = calibrated.run(SensitiveInputs(values, lambda: None), meter, interval_level=0.9)
     assert tuple(found) == statistics
     # the charge is what was metered, up to its last step
     assert np.all((meter.spent <= charged) & (charged < meter.spent + CHARGE_STEP))
@@ -158,7 +158,7 @@ def published(estimates):
 
 
 def estimates_of(calibrated, contributions, noise, level=0.9):
-    values = Values(contributions, lambda: None)
+    values = SensitiveInputs(contributions, lambda: None)
     return calibrated.run(values, noise, interval_level=level)
 
 

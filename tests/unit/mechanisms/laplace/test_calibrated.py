@@ -32,7 +32,7 @@ from trafficdp.model import OF_MAPS, NeighbouringRelation, Statistic
 from trafficdp.noise.secure import LARGEST_SCALE
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import CHARGE_STEP, LossKind, PureDP
-from trafficdp.sensitive.values import Values
+from trafficdp.sensitive.values import SensitiveInputs
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 small_tables = st.integers(1, 5).flatmap(
@@ -178,7 +178,7 @@ def calibrated_at(counts, bound, mean, ratio=LEAST_RATIO, statistics=(MEAN, VARI
 
 
 def estimates_of(calibrated, contributions, measure, level=0.9):
-    values = Values(contributions, lambda: None)
+    values = SensitiveInputs(contributions, lambda: None)
     return calibrated.run(values, measure, interval_level=level)
 
 

@@ -22,7 +22,7 @@ from trafficdp.model import Counts, Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.loss import CHARGE_STEP, PICO, LossKind
-from trafficdp.sensitive.values import Contributions, Values
+from trafficdp.sensitive.values import Contributions, SensitiveInputs
 
 MEAN, VARIANCE, VEHICLES = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 BOTH = (MEAN, VARIANCE)
@@ -58,7 +58,7 @@ def town(bound, *, users=60, cells=12, slots=1, seed=0, extreme=False):
 
 
 def values_of(contributions):
-    return Values(contributions, lambda: None)
+    return SensitiveInputs(contributions, lambda: None)
 
 
 @pytest.mark.parametrize(

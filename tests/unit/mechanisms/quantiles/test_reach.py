@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from trafficdp.measurement.laws import Support
+from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Ranks
 from trafficdp.mechanisms.quantiles.calibrated import reach
 from trafficdp.privacy.loss import LossKind
@@ -28,7 +28,7 @@ def test_a_quantile_misses_no_more_ranks_than_its_reach_says_and_some_miss_as_ma
         for k in worst:
             beyond = float(weight[np.array(costs) > k].sum() / weight.sum())
             worst[k] = max(worst[k], beyond)
-    places = Support(np.arange(users), np.zeros(users, dtype=np.int64), users, 1)
+    places = EntryIndex(np.arange(users), np.zeros(users, dtype=np.int64), users, 1)
     ends = (np.array([each]) for each in (high, 3, 3, scale))
     found = int(reach(Ranks(places, *ends, LossKind.PURE), level)[0])
     assert found >= users or worst[found] <= 1 - level

@@ -18,7 +18,7 @@ from trafficdp.planner.allocate import allocate
 from trafficdp.planner.request import Request
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.loss import ZCDP, LossKind
-from trafficdp.sensitive.values import Samples, Values
+from trafficdp.sensitive.values import Samples, SensitiveInputs
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 OTHERS = [each.name for each in mechanisms_of(LossKind.ZCDP) if each.name != "gaussian_twin"]
@@ -51,7 +51,7 @@ def values_of(contributions_of, bound_of):
         city = contributions_of(padded, bound)
         flat = [v for of_bin in padded for of_user in of_bin for v in of_user]
         samples = Samples(city.counts, np.array(flat, dtype=np.int64), city.vehicle, bound)
-        return Values(city, lambda: samples)
+        return SensitiveInputs(city, lambda: samples)
 
     return build
 

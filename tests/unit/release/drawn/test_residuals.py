@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from trafficdp.measurement.laws import Block, Gaussian, Laplace, Support
+from trafficdp.measurement.laws import Block, EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.sets import Ranks
 from trafficdp.mechanisms.claims import ClaimedScores
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
@@ -156,7 +156,7 @@ class Wrong(SimulatedNoise):
 def chosen(many, source):
     """Medians of ``many`` bins whose vehicles' numbers lie close, as a replay knows them."""
     values = np.random.default_rng(3).integers(0, HIGH + 1, many * VEHICLES)
-    support = Support(
+    support = EntryIndex(
         np.tile(np.arange(VEHICLES), many), np.repeat(np.arange(many), VEHICLES), VEHICLES, many
     )
     half, high = np.full(many, VEHICLES // 2), np.full(many, HIGH)
@@ -206,7 +206,7 @@ def test_the_power_of_choices_among_close_numbers_is_about_what_is_said(factor):
 
 
 def test_choices_without_a_scale_are_those_of_least_cost():
-    support = Support(numbers([0, 1]), numbers([0, 0]), 2, 1)
+    support = EntryIndex(numbers([0, 1]), numbers([0, 0]), 2, 1)
     for scale, answer, right in ((0.0, 1, True), (0.0, 2, False), (1.0, 2, True)):
         recorded = Recorded(SimulatedNoise(1))
         recorded._kept(numbers([answer]))

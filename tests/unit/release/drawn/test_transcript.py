@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import VerificationError
-from trafficdp.measurement.laws import Laplace, Support
+from trafficdp.measurement.laws import EntryIndex, Laplace
 from trafficdp.measurement.sets import Box, Ranks, plain
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores
 from trafficdp.noise.source import SimulatedNoise
@@ -18,7 +18,7 @@ def numbers(*values):
     return np.array(values, dtype=np.int64)
 
 
-SUPPORT = Support(numbers(0, 1), numbers(0, 0), 2, 1)
+SUPPORT = EntryIndex(numbers(0, 1), numbers(0, 0), 2, 1)
 STEP = plain(Box(SUPPORT, numbers(9, 9)), Laplace(np.array([4.0])))
 VALUES = numbers(7, 50)
 
