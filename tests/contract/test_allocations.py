@@ -14,7 +14,7 @@ from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
 from trafficdp.mechanisms.protocol import ACCOUNTINGS, BY_NAME
 from trafficdp.model import OF_MAPS, Statistic
-from trafficdp.planner.allocate import HAIR, accountings_for, allocate
+from trafficdp.planner.allocate import BLOCK_GAIN_TOLERANCE, accountings_for, allocate
 from trafficdp.planner.allocation import floor_of_equal_scales
 from trafficdp.planner.request import Request
 from trafficdp.pricing.steps import check_steps
@@ -133,10 +133,10 @@ def test_each_accounting_is_no_worse_than_the_one_before_and_the_best_is_chosen(
     assert worst["grid_count"] <= worst["basic"]
     if Statistic.VARIANCE not in statistics:
         assert worst["blocks"] <= worst["equal"] * (1 + 1e-12)
-    assert worst[allocation.chosen.name] <= min(worst.values()) * (1 + HAIR)
+    assert worst[allocation.chosen.name] <= min(worst.values()) * (1 + BLOCK_GAIN_TOLERANCE)
     # and Laplace noise unless there is something to gain
     name = allocation.chosen.name
-    assert name != "blocks" or worst[name] * (1 + HAIR) < worst["equal"]
+    assert name != "blocks" or worst[name] * (1 + BLOCK_GAIN_TOLERANCE) < worst["equal"]
     assert in_blocks(statistics) == ("blocks" in worst)
 
 

@@ -27,16 +27,16 @@ from trafficdp.mechanisms.simulated.skill import TriedElsewhere
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model import Counts, Statistic
 from trafficdp.planner.allocation import Allocation, assess_utility, median_noisy
-from trafficdp.planner.choose import BLURRED, fit_mechanisms
+from trafficdp.planner.choose import SIMULATED_ERROR_TOLERANCE, fit_mechanisms
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import LossKind
 
 IntArray = npt.NDArray[np.int64]
 MOST_RECORDS = 3_000_000
 """Of more, "auto" tries only maps that are made of sums: others would hold every record in memory."""
-HAIR = 1e-3
+BLOCK_GAIN_TOLERANCE = 1e-3
 """Block noise is chosen when it gains more than this share over Laplace noise."""
-TIED = 1e-9
+EQUAL_GAIN_TOLERANCE = 1e-9
 """Equal noise is chosen when it gains more than this share over noise by each bin's sensitivity."""
 
 
@@ -118,7 +118,10 @@ def _least_error(rivals: Mapping[str, Allocation], request: Request, hour: IntAr
         counts = next(iter(rivals.values())).counts
         tried = skills_of(maps, request.loss, cities_of(counts, request.bound, hour))
         score = [max(1 - skill.expected for skill in own.values()) for own in tried]
-        what, close = "error in simulated cities, over that of one number for the city", BLURRED
+        what, close = (
+            "error in simulated cities, over that of one number for the city",
+            SIMULATED_ERROR_TOLERANCE,
+        )
         rivals = {n: replace(each, tried=own) for (n, each), own in zip(rivals.items(), tried, strict=True)}
     else:
         tolerance = request.tolerance
@@ -212,7 +215,7 @@ def choose_accounting(accountings: tuple[Accounting, ...], request: Request) -> 
         )
     # basic and grid_count have the shape of exact and never less noise
     chosen = named["exact"]
-    for name, gain in (("equal", TIED), ("blocks", HAIR)):
+    for name, gain in (("equal", EQUAL_GAIN_TOLERANCE), ("blocks", BLOCK_GAIN_TOLERANCE)):
         if name in named and _worst(named[name], request) * (1 + gain) < _worst(chosen, request):
             chosen = named[name]
     return chosen

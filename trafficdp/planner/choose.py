@@ -46,7 +46,7 @@ from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import Loss, LossKind
 
 FloatArray = npt.NDArray[np.float64]
-CLOSE = 1e-6
+LOSS_FIT_TOLERANCE = 1e-6
 """A loss within this share of the total is as good as the total."""
 ATTEMPTS = 30
 BRACKET = 1e-4
@@ -110,7 +110,7 @@ def fit(
         loss = event.loss.pico
         if loss <= total.pico:
             low = (factor, Fit(split, epsilon, event))
-            if loss >= total.pico * (1 - CLOSE) or bool(np.all(epsilon == LARGEST_EPSILON)):
+            if loss >= total.pico * (1 - LOSS_FIT_TOLERANCE) or bool(np.all(epsilon == LARGEST_EPSILON)):
                 break
         else:
             high = factor
@@ -125,11 +125,11 @@ def fit(
 def _next(factor: float, loss: int, target: int, low: float | None, high: float | None) -> float:
     """Return the next factor to try: by proportion where that stays inside the bracket, else its middle."""
     # a hair less, so that rounding losses up does not spoil it
-    proportion = factor * 8 if loss == 0 else factor * (target / loss) * (1 - CLOSE / 8)
+    proportion = factor * 8 if loss == 0 else factor * (target / loss) * (1 - LOSS_FIT_TOLERANCE / 8)
     if low is None:
         return min(proportion, factor / 2) if high is not None and proportion >= high else proportion
     if high is None:
-        return max(proportion, low * (1 + CLOSE))
+        return max(proportion, low * (1 + LOSS_FIT_TOLERANCE))
     return proportion if low < proportion < high else float(np.sqrt(low * high))
 
 
@@ -236,9 +236,9 @@ def _offer(
     return best
 
 
-DUST = 10 * CLOSE
+SCORE_TOLERANCE = 10 * LOSS_FIT_TOLERANCE
 """Scores are not known more closely than epsilons are fitted: what is nearer is a tie."""
-BLURRED = 0.03
+SIMULATED_ERROR_TOLERANCE = 0.03
 """An error in a simulated city is the mean of about 2,000 estimates, known to about this share."""
 SAYS_NOTHING = 0.95
 """From this share of a constant's worst error on, a bound is hardly better than the constant's."""
@@ -297,7 +297,7 @@ def best_of(found: Sequence[Offer]) -> Offer:
 
 def _tie(offer: Offer) -> float:
     """By what share scores may differ and be the same."""
-    return DUST if offer.tried is None else BLURRED
+    return SCORE_TOLERANCE if offer.tried is None else SIMULATED_ERROR_TOLERANCE
 
 
 def constant_error(statistic: Statistic, bound: ContributionBound) -> float:

@@ -15,7 +15,7 @@ from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model import Statistic
 from trafficdp.planner import allocate as module
 from trafficdp.planner.allocate import allocate
-from trafficdp.planner.choose import BLURRED, shares
+from trafficdp.planner.choose import SIMULATED_ERROR_TOLERANCE, shares
 from trafficdp.planner.request import Request
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import CHARGE_STEP, ZCDP, LossKind, PureDP
@@ -100,7 +100,7 @@ def test_auto_takes_what_is_least_off_and_falls_back_to_joint_noise(city, bound_
     taken = next(name for name, own in auto.considered.items() if own is auto.tried)
     # of those that would not be refused, where there are any
     rivals = [n for n, own in auto.considered.items() if own[MEAN].enough] or list(error)
-    assert error[taken] <= min(error[name] for name in rivals) * (1 + BLURRED)
+    assert error[taken] <= min(error[name] for name in rivals) * (1 + SIMULATED_ERROR_TOLERANCE)
 
 
 @pytest.mark.parametrize("kind", LossKind)

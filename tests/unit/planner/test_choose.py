@@ -15,7 +15,16 @@ from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.mechanisms.simulated.trial import SimulatedCities, simulated_samples
 from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.planner import choose as choose_module
-from trafficdp.planner.choose import CLOSE, Offer, Split, best_of, choose, constant_error, fit, offers
+from trafficdp.planner.choose import (
+    LOSS_FIT_TOLERANCE,
+    Offer,
+    Split,
+    best_of,
+    choose,
+    constant_error,
+    fit,
+    offers,
+)
 from trafficdp.privacy.loss import LossKind, PureDP
 
 TABLE = [
@@ -90,7 +99,7 @@ def test_equal_noise_is_the_same_noise_in_all_bins(city):
     # closed form: the largest over vehicles of the sum of U m / N, over epsilon
     counts, bound = city
     each = counts.total_per_user(64 * counts.count / counts.samples_per_bin[counts.bin_index])
-    assert scale[0] == pytest.approx(each.max() / 2, rel=2 * CLOSE)
+    assert scale[0] == pytest.approx(each.max() / 2, rel=2 * LOSS_FIT_TOLERANCE)
     assert bound.upper == 64
 
 
@@ -133,7 +142,7 @@ def test_a_tie_goes_to_the_earlier_entry(city):
 
 
 def test_what_fitting_cannot_tell_apart_is_a_tie(city):
-    dust = [Made("plain", (2.0,)), Made("clever", (2.0 * (1 - CLOSE),))]
+    dust = [Made("plain", (2.0,)), Made("clever", (2.0 * (1 - LOSS_FIT_TOLERANCE),))]
     assert choose(*city, MEAN, PureDP.of(1), dust).chosen.mechanism == "plain"
     better = [Made("plain", (2.0,)), Made("clever", (1.9999,))]
     assert choose(*city, MEAN, PureDP.of(1), better).chosen.mechanism == "clever"

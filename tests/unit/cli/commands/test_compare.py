@@ -12,7 +12,7 @@ from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.mechanisms.separate.calibrated import tried_by_auto
 from trafficdp.model import Statistic
-from trafficdp.planner.choose import BLURRED
+from trafficdp.planner.choose import SIMULATED_ERROR_TOLERANCE
 from trafficdp.privacy.loss import LossKind
 from trafficdp.release import outcomes
 
@@ -67,7 +67,7 @@ def offered_within(found, total):
         (auto,) = [offer for offer in able if offer["mechanism"] == each["auto"]]
         free = {each.name for each in tried_by_auto(LossKind.PURE)}
         least = min(o["simulated_error"] for o in exact if o["mechanism"] in free)
-        assert least <= auto["simulated_error"] <= least * (1 + BLURRED)
+        assert least <= auto["simulated_error"] <= least * (1 + SIMULATED_ERROR_TOLERANCE)
         assert not mechanism_named(each["auto"], LossKind.PURE).idealised
         assert each["auto"] in each["reason"]
 
