@@ -4,10 +4,10 @@ A mechanism of the registry (``Mechanism``) gives public answers without values,
 them. The planner, the documents and the audits ask for the first; only the curator makes the call. So what is
 promised can never drift from what is done.
 
-A calibrated one (``CalibratedMechanism``; one file a kind, listed in ``registry``) answers everything but ``run``
-without values: what every vehicle loses, what the manifest says, which status a number will have. So nothing
-of a release but its noisy numbers depends on a value. What either promises, its event, follows from its steps
-alone (``event_of``): ``event`` holds the parts that are the same for all.
+A calibrated one (``CalibratedMechanism``; one file a kind, listed in ``registry``) answers everything but
+``run`` without values: what every vehicle loses, what the manifest says, which status a number will have. So
+nothing of a release but its noisy numbers depends on a value. What either promises, its event, follows from
+its steps alone (``event_of``): ``event`` holds the parts that are the same for all.
 
 Settings and words need no more than this file: the names come first. What mechanisms do loads slowly.
 """

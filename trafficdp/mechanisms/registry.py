@@ -1,7 +1,7 @@
 """All mechanisms by their names, for whoever plans and releases; what was calibrated, read back.
 
-``MECHANISMS`` are those of one statistic (``separate.calibrated``), WHOLE maps of one piece, of either
-relation.
+``MECHANISMS`` are those of one statistic (``separate.calibrated``), ``JOINT_MECHANISMS`` maps of one piece,
+of either relation.
 """
 
 from __future__ import annotations

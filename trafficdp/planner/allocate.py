@@ -141,7 +141,7 @@ def _least_error(rivals: Mapping[str, Allocation], request: Request, hour: IntAr
 def _in_one_piece(
     name: str, keep: npt.NDArray[np.bool_], kept: Counts, request: Request, reason: str
 ) -> Allocation:
-    """All statistics by the map ``name`` of WHOLE, which is given all of the loss."""
+    """All statistics by the map ``name`` of JOINT_MECHANISMS, which is given all of the loss."""
     statistics = tuple(each for each in Statistic if each in request.tolerance)
     wanted = Wanted(statistics, request.fleet, request.apart, request.counts, request.zone_km2)
     calibrated = JOINT_MECHANISMS[name].calibrate(request.facts(kept), request.loss, wanted)

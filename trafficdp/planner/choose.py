@@ -16,7 +16,7 @@ of the range.
 **Share out.** An epsilon is shared out over statistics in proportion to range / tolerance: noise grows with
 the range of a statistic (U, U^2/4), so that errors relative to their tolerances come out alike. Of rho all
 get the same. What is left, because the vehicle that loses most differs between statistics, is then handed out
-in proportion (``CalibratedSeparately.calibrate``).
+in proportion (``PerStatisticMechanism.calibrate``).
 """
 
 from __future__ import annotations
@@ -282,7 +282,8 @@ def choose(
 def best_of(found: Sequence[Offer]) -> Offer:
     """Return the first eligible offer of least score, as far as scores can be told apart.
 
-    To DUST, or to BLURRED where they were tried. Raises UsageError without an eligible one.
+    To SCORE_TOLERANCE, or to SIMULATED_ERROR_TOLERANCE where they were tried. Raises UsageError without an
+    eligible one.
     """
     eligible = [offer for offer in found if offer.eligible]
     if not eligible:

@@ -169,7 +169,7 @@ class SensitiveInputs:
     recorded: Callable[[], Contributions] | None = None
 
     def __repr__(self) -> str:
-        return f"<Values: {self.contributions.counts.bins} bins, redacted>"
+        return f"<SensitiveInputs: {self.contributions.counts.bins} bins, redacted>"
 
     def everything(self) -> Contributions:
         """Return what there is of every vehicle."""

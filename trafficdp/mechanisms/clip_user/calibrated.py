@@ -84,7 +84,7 @@ class Suppressing:
 
 @dataclass(frozen=True)
 class CalibratedSuppression:
-    """``noise`` is drawn on the pairs that are kept. See Calibrated."""
+    """``noise`` is drawn on the pairs that are kept. See CalibratedMechanism."""
 
     public: PublicFacts
     noise: CalibratedLaplace

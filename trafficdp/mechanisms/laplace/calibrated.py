@@ -236,7 +236,7 @@ SHIFT = "product_shift"
 class CalibratedLaplace:
     """``scale`` (G,) of the noise of sums S (MEAN), W (VARIANCE) and of vehicle means, in their units.
 
-    0 where nothing is measured. ``shift`` (G,) <= 0 is that of W. See Calibrated.
+    0 where nothing is measured. ``shift`` (G,) <= 0 is that of W. See CalibratedMechanism.
     """
 
     public: PublicFacts
