@@ -15,7 +15,7 @@ from trafficdp.model import OF_MAPS, Statistic
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 
 
-def drawn(values, half_width=1.0, centre=None):
+def drawn(values, half_width=1.0):
     number = np.array(values, dtype=float)
     return Drawn(
         value=number,
@@ -23,7 +23,6 @@ def drawn(values, half_width=1.0, centre=None):
         noise_scale=np.ones(len(number)),
         expected_error=np.ones(len(number)),
         noise={},
-        centre=None if centre is None else np.array(centre, dtype=float),
     )
 
 
@@ -66,12 +65,6 @@ def test_a_variance_beside_a_mean_is_at_most_what_that_mean_allows(bound_of):
     # the lower end follows the number, the upper end does not: the mean is noisy too
     assert found.low.tolist() == [0.0, 500.0, 550.0]
     assert found.high.tolist() == [150.0, 650.0, 650.0]
-
-
-def test_an_interval_around_another_centre_still_holds_the_number(bound_of):
-    found = publish.estimate(MEAN, drawn([10.0, 50.0], 2.0, centre=[20.0, 40.0]), bound_of(60))
-    assert found.low.tolist() == [10.0, 38.0]
-    assert found.high.tolist() == [22.0, 50.0]
 
 
 @pytest.mark.parametrize(("epsilon", "status"), [(0.7857, "released"), (0.726, "uninformative")])

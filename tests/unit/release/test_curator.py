@@ -63,6 +63,7 @@ def test_the_command_line_refuses_with_exit_3_and_one_line(released):
             "--config",
             str(released.config),
             "release",
+            "--yes",
             "--again",
             "--force",
         ],

@@ -24,6 +24,7 @@ def test_racing_releases_never_overspend_and_never_crash(filled, small_city, pro
         "--config",
         str(filled.config),
         "release",
+        "--yes",
         "--again",
         "--force",
     ]

@@ -134,7 +134,7 @@ def test_an_asking_that_nobody_paid_for_is_refused_before_the_charge(hidden, mon
         hidden_map.measure_fleet(design, contributions, measure)
         return hidden_map.measure_all(design, contributions, measure)
 
-    monkeypatch.setattr(hidden_calibrated, "asked", twice)
+    monkeypatch.setattr(hidden_calibrated, "measure_all", twice)
     before = hidden.dump()
     with pytest.raises(AllocationError, match="cost a vehicle more than it was charged"):
         hidden.workspace.release(again=True, force=True)
