@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import itertools
 import re
 from dataclasses import asdict, fields
@@ -15,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from trafficdp.config import table as t
 from trafficdp.config.reading import exact_number
-from trafficdp.model import FORMATS, Dialect, SourceDeclaration, SpeedUnit, UnitPeriod
+from trafficdp.model import FORMATS, Dialect, SourceDeclaration, SpeedUnit, UnitPeriod, is_line_encoding
 from trafficdp.privacy.ledger import canonical
 
 UNIT_BY_SPECIFICATION = ("gtfs_rt", "gtfs_rt_csv", "tides", "mds")
@@ -69,12 +68,16 @@ def _maybe_mark(value: object) -> str | None:
     return "" if value == "" else _mark(value)
 
 
+def _byte(value: object) -> str | None:
+    return _mark(value) if isinstance(value, str) and value.isascii() and value != "\0" else None
+
+
+def _maybe_byte(value: object) -> str | None:
+    return "" if value == "" else _byte(value)
+
+
 def _encoding(value: object) -> str | None:
-    try:
-        known = isinstance(value, str) and codecs.lookup(value)._is_text_encoding
-    except LookupError:
-        return None
-    return str(value).lower() if known else None
+    return value.lower() if isinstance(value, str) and is_line_encoding(value) else None
 
 
 class Columns(t.Table):
@@ -134,8 +137,8 @@ class Source(t.Table):
         Fraction, t.number("a share of rows from 0 to 1, such as 0.9", lambda share: 0 <= share <= 1)
     ] = Fraction(0)
 
-    delimiter: Annotated[str, t.Reads(_mark, 'what separates fields, such as ";" or "\\t"')] = ","
-    quote: Annotated[str, t.Reads(_maybe_mark, 'what surrounds text, such as "\'"; "" for nothing')] = '"'
+    delimiter: Annotated[str, t.Reads(_byte, 'what separates fields, such as ";" or "\\t"')] = ","
+    quote: Annotated[str, t.Reads(_maybe_byte, 'what surrounds text, such as "\'"; "" for nothing')] = '"'
     decimal: Annotated[str, t.Reads(_mark, 'the decimal mark of numbers, "." or ","')] = "."
     thousands: Annotated[str, t.Reads(_maybe_mark, 'what groups digits, such as "."; "" for nothing')] = ""
     encoding: Annotated[str, t.Reads(_encoding, 'an encoding such as "utf-8", "cp1252" or "utf-16"')] = (

@@ -31,7 +31,7 @@ from trafficdp.engine.clip import Clip
 from trafficdp.engine.reduced import SAID
 from trafficdp.errors import TrafficdpError
 from trafficdp.ingest.clean import Cleaned, clean
-from trafficdp.ingest.formats.parquet import records_of
+from trafficdp.ingest.formats.parquet import readable, records_of
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.linter import UnitCheck
 from trafficdp.ingest.read import Reading
@@ -152,7 +152,7 @@ class _Frame:
 
 def _cleaned(batch: pa.RecordBatch, job: Reduction, key: VehicleKey) -> Cleaned:
     columns = {name: name for name in batch.schema.names if name != "place"}
-    records = records_of(_Frame("the table"), job.source, columns, batch, None)
+    records = records_of(_Frame("the table"), job.source, columns, readable(batch), None)
     return clean(records, job.source, job.grid.area, key, UnitCheck())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import gzip
 import hashlib
 import io
@@ -41,48 +40,6 @@ class Named(Protocol):
         """Its name, without a folder."""
 
 
-class Utf8Stream(io.RawIOBase):
-    """Text of ``source`` in UTF-8; reading raises UnicodeDecodeError unless it is written in ``encoding``.
-
-    A byte-order mark at the beginning says more than ``encoding``, and is left out.
-    """
-
-    def __init__(self, source: BinaryIO, encoding: str = "utf-8") -> None:
-        super().__init__()
-        self._source, self._encoding = source, encoding
-        self._decoder: codecs.IncrementalDecoder | None = None
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Return up to about ``size`` bytes, none at the end."""
-        while True:
-            chunk = self._source.read(size)
-            if self._decoder is None:
-                self._decoder = codecs.getincrementaldecoder(self._marked(chunk) or self._encoding)()
-            text = self._decoder.decode(chunk, final=size != 0 and not chunk)
-            # what is read may end within a character
-            if text or not chunk or size == 0:
-                return text.encode()
-
-    def first_line(self, most: int) -> str | None:
-        """Return the first line, without its end, or ``most`` bytes of it; None where there is nothing."""
-        found = b""
-        while b"\n" not in found and len(found) < most:
-            more = self.read(1 << 16)
-            if not more:
-                break
-            found += more
-        return found[:most].decode(errors="ignore").splitlines()[0] if found else None
-
-    @staticmethod
-    def _marked(start: bytes) -> str | None:
-        marks = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-        return next((name for mark, name in marks.items() if start.startswith(mark)), None)
-
-
 class _Unpacked(io.RawIOBase):
     """Bytes of ``source``, unpacked from ``raw``; reading raises DataError once they are too many."""
 
@@ -105,7 +62,7 @@ class InputFile:
 
     ``progress`` is called with the number of bytes of the file that were read since the last call.
     With ``held`` its bytes are in memory already, and ``path`` is only a name. ``judged`` by its rows it may
-    be refused, such as for having none; else for its format only.
+    be refused, such as for having none, or for how well they pack; else for its format only.
     """
 
     def __init__(
@@ -172,8 +129,11 @@ class InputFile:
         return self._head.startswith(b"PAR1")
 
     def check_unpacked(self, unpacked: int, packed: int | None = None) -> None:
-        """Raise DataError when ``unpacked`` bytes are too many for ``packed`` ones (None: the file)."""
-        if unpacked > FREE_BYTES + LARGEST_RATIO * (self.size if packed is None else packed):
+        """Raise DataError when ``unpacked`` bytes of a judged file are too many for ``packed`` ones.
+
+        ``packed`` None: those of the whole file.
+        """
+        if self.judged and unpacked > FREE_BYTES + LARGEST_RATIO * (self.size if packed is None else packed):
             raise DataError(
                 f"{self.name} unpacks to more than records can",
                 got=f"over {LARGEST_RATIO} times its size",

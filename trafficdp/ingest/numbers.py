@@ -19,13 +19,17 @@ def text_to_numbers(
     """Return the numbers of a column of text, and which of them are unreadable (both of shape (n,)).
 
     A number is NaN where the text is missing (null or MISSING_NUMBERS, and "NaN" when
-    ``nan_is_missing``) and where it is unreadable: no plain decimal number, "NaN", or infinite.
+    ``nan_is_missing``) and where it is unreadable: no plain decimal number, "NaN", or infinite. What a text
+    says depends on no other text.
     """
     trimmed = pc.utf8_trim_whitespace(text)
     given = pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed)
     try:
-        numbers = pc.cast(given, pa.float64())
+        # of what is written without letters, Arrow reads what _NUMBER matches
+        numbers = None if _has_letters(given) else pc.cast(given, pa.float64())
     except pa.ArrowInvalid:
+        numbers = None
+    if numbers is None:
         plain = pc.if_else(pc.starts_with(given, "+"), pc.utf8_slice_codeunits(given, 1), given)
         upper = pc.utf8_upper(given)
         missing = ("NAN", *MISSING_NUMBERS) if nan_is_missing else MISSING_NUMBERS
@@ -33,6 +37,11 @@ def text_to_numbers(
         readable = pc.match_substring_regex(plain, _NUMBER)
         numbers = pc.cast(pc.if_else(readable, plain, pa.scalar(None, pa.string())), pa.float64())
     return _finite(given, numbers, nan_is_missing=nan_is_missing)
+
+
+def _has_letters(text: pa.Array) -> bool:
+    data = text.buffers()[2]
+    return data is not None and bool((np.frombuffer(data, np.uint8) >= ord("A")).any())
 
 
 def numeric_to_numbers(column: pa.Array) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:

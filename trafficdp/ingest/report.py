@@ -32,7 +32,7 @@ DUPLICATE_IN_FILE = "duplicate_in_file"
 _POSITION = ("geometry", "latitude", "longitude")
 
 RULES: Mapping[str, str] = {
-    MALFORMED_ROW: "the row has more or fewer fields than the header",
+    MALFORMED_ROW: "the row has other fields than the header, an open quote, or is no text as declared",
     MISSING_VEHICLE: "the vehicle identifier is empty, a fraction, or says that it is missing",
     UNREADABLE_TIME: "the time is missing, not in the declared format, or never was on a local clock",
     MISSING_POSITION: "latitude or longitude is missing or not a number",

@@ -16,10 +16,10 @@ from datetime import datetime
 import pyarrow.parquet
 
 from trafficdp.errors import DataError
-from trafficdp.ingest.input_file import InputFile, Utf8Stream
+from trafficdp.ingest.input_file import InputFile
+from trafficdp.ingest.lines import Lines, read_lines
 from trafficdp.model import Dialect
 
-START = 1 << 16
 ROWS = 100
 NAMES = {
     "vehicle": r"(vehicle|veh|plate|licen[cs]e|kennzeichen|fahrzeug|bus|truck|taxi|device|unit|car|matricula|"
@@ -74,10 +74,7 @@ def suggest(file: InputFile) -> Suggestion:
 
 
 def _of_csv(file: InputFile) -> Suggestion:
-    encoding, text = _decoded(file)
-    lines = text.splitlines()
-    # the last line may be cut off
-    lines = lines[: max(len(lines) - 1, 1)][: ROWS + 1]
+    encoding, lines = _decoded(file)
     if not lines:
         raise DataError(f"{file.name} is empty", got="no first line")
     delimiter = max(",;\t|", key=lines[0].count)
@@ -96,15 +93,12 @@ def _of_csv(file: InputFile) -> Suggestion:
     return _of_columns("csv", dialect, names, rows)
 
 
-def _decoded(file: InputFile) -> tuple[str, str]:
-    """The encoding and the beginning of a file; the last of ENCODINGS fits whatever the others do not."""
+def _decoded(file: InputFile) -> tuple[str, list[str]]:
+    """The encoding and the first lines of a file; the last of ENCODINGS fits whatever the others do not."""
     for encoding in ENCODINGS:
-        with file.open() as stream:
-            try:
-                text = Utf8Stream(stream, encoding).read(START).decode()
-            except UnicodeError:
-                continue
-            return encoding, text
+        start = next(read_lines(file, encoding), Lines(b"", 0))
+        if not start.left_out:
+            return encoding, start.text.decode().splitlines()[: ROWS + 1]
     raise file.not_text(ENCODINGS[-1])
 
 

@@ -32,10 +32,13 @@ class Times(NamedTuple):
 EARLIEST_EPOCH_US = 315_964_800 * 1_000_000
 """1980-01-06, when GPS time starts. An earlier number of an epoch format is a clock that was never set,
 or seconds that were declared as milliseconds."""
-LATEST_US = 253_402_300_800 * 1_000_000
-"""End of the year 9999. A later one is milliseconds that were declared as seconds."""
-EARLIEST_US = -62_135_596_800 * 1_000_000
-"""Beginning of the year 1."""
+LATEST_US = 9_214_646_400 * 1_000_000
+"""End of the year 2261. A later one is milliseconds that were declared as seconds."""
+EARLIEST_US = -9_214_560_000 * 1_000_000
+"""Beginning of the year 1678. Nanoseconds reach a little further to both sides: pandas counts all times of a
+column in them as soon as one is written so, and no time may be read differently because of another."""
+_NO_TEXTS = pa.array(["now", "today"])
+"""What pandas reads as the present, whatever the pattern."""
 _DAY_US = 86_400 * 1_000_000
 _EPOCH_UNITS = {"epoch_s": 1_000_000.0, "epoch_ms": 1_000.0}
 _DATE = r"[0-9]{4}(?:-[0-9]{2}-[0-9]{2}|[0-9]{4})"
@@ -51,7 +54,8 @@ def text_to_times(text: pa.Array, time_format: str, time_zone: str | None) -> Ti
     "epoch_ms" (fractions allowed, not before 1980), or a strptime pattern. Times without an offset are
     on the clock of ``time_zone`` (an IANA name) and unreadable if that is None; of an hour that a clock
     change repeats the first is meant, and an hour that it skips is unreadable. So is an instant outside
-    the years 1 to 9999, and a local time on their first or last day.
+    the years 1678 to 2261, and a local time on their first or last day. What a text says depends on no
+    other text.
 
     Every distinct text is read once. Raises ConfigError for a pattern that strptime does not know or an
     unknown time zone.
@@ -119,6 +123,7 @@ def _epoch(numbers: npt.NDArray[np.float64], time_format: str) -> Times:
 
 
 def _pattern(text: pa.Array, pattern: str, time_zone: str | None) -> Times:
+    text = pc.if_else(pc.is_in(pc.utf8_lower(text), _NO_TEXTS), pa.scalar(None, pa.string()), text)
     given = _mask(pc.is_valid(text))
     times = _none_readable(len(text))
     has_offset = "%z" in pattern or "%Z" in pattern

@@ -32,7 +32,7 @@ class Period:
     """Local days ``first`` to ``last``, both included, in ``time_zone`` (an IANA name).
 
     Raises ConfigError for an unknown time zone, or a period that ends before it starts or lies outside the
-    years 1900 to 2900.
+    years 1900 to 2200.
     """
 
     first: date
@@ -41,11 +41,11 @@ class Period:
 
     def __post_init__(self) -> None:
         zone_of(self.time_zone)
-        if not (1900 <= self.first.year <= 2900 and 1900 <= self.last.year <= 2900):
+        if not (1900 <= self.first.year <= 2200 and 1900 <= self.last.year <= 2200):
             raise ConfigError(
                 "period is out of range",
                 got=f"from {self.first.isoformat()} to {self.last.isoformat()}",
-                expected="days of the years 1900 to 2900",
+                expected="days of the years 1900 to 2200",
             )
         if self.last < self.first:
             raise ConfigError(

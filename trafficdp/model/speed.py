@@ -6,6 +6,7 @@ are clipped to [0, U] on a lattice.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -86,13 +87,16 @@ class UnitPeriod:
     last: date | None = None
 
 
+UTF16 = ("utf-16", "utf-16-le", "utf-16-be")
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """How a CSV file is written: the usual form, unless it is declared otherwise.
 
     ``delimiter`` separates fields, ``quote`` surrounds those that hold one. ``decimal`` is the decimal point
-    of numbers, ``thousands`` what groups their digits ("" for nothing). ``encoding`` is a name that Python
-    knows; a byte-order mark is read whatever it says.
+    of numbers, ``thousands`` what groups their digits ("" for nothing). ``encoding`` is one of which
+    ``is_line_encoding`` is true; a byte-order mark is read whatever it says.
     """
 
     delimiter: str = ","
@@ -100,6 +104,20 @@ class Dialect:
     decimal: str = "."
     thousands: str = ""
     encoding: str = "utf-8"
+
+
+def is_line_encoding(name: str) -> bool:
+    """Return whether every line of a text in the encoding ``name`` can be read without the others.
+
+    That is UTF-8, UTF-16, and whatever writes ASCII as ASCII, without shifting between states.
+    """
+    every = bytes(range(128)) + rb"\u000a\x0a" + b"\x1b$B!!"
+    text = every.decode("ascii")
+    try:
+        utf16 = codecs.lookup(name).name in UTF16
+        return utf16 or (text.encode(name).endswith(every) and every.decode(name) == text)
+    except (LookupError, ValueError):
+        return False
 
 
 @dataclass(frozen=True, slots=True)

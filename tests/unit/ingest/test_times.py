@@ -154,14 +154,51 @@ def test_no_text_breaks_the_parser(texts):
 
 
 @pytest.mark.parametrize("zone", ["America/Chicago", "Asia/Kolkata"])
-def test_instants_outside_the_years_1_to_9999_are_unreadable(zone):
-    ends = ["9999-12-31T23:59:59", "0001-01-01T00:00:00"]
-    assert read(ends, time_zone=zone) == [None, None]
+def test_instants_outside_the_years_1678_to_2261_are_unreadable(zone):
+    ends = ["9999-12-31T23:59:59", "2261-12-31T23:59:59", "1678-01-01T00:00:00", "0001-01-01T00:00:00"]
+    assert read(ends, time_zone=zone) == [None] * 4
     assert read(["31/12/9999 23:59:59"], "%d/%m/%Y %H:%M:%S", zone) == [None]
     naive = pa.array([datetime(9999, 12, 31, 23, 59, 59), datetime(1, 1, 1)], pa.timestamp("us"))
     assert not timestamps_to_times(naive, zone).readable.any()
-    assert read(["9999-12-31T23:59:59-06:00", "0001-01-01T00:00:00+06:00"]) == [None, None]
-    assert read(["9999-12-31T23:59:59Z"]) == [micro(9999, 12, 31, 23, 59, 59)]
+    assert read(["2261-12-31T23:59:59-06:00", "1678-01-01T00:00:00+06:00"]) == [None, None]
+    assert read(["2261-12-31T23:59:59Z"]) == [micro(2261, 12, 31, 23, 59, 59)]
+
+
+ODD_TIMES = [
+    "2020-11-28T12:00:00Z",
+    "2020-11-28T12:00:00.123456789Z",
+    "2300-01-01T00:00:00.5Z",
+    "1677-09-21T00:12:43.145224192Z",
+    "0001-01-02T00:00:00Z",
+    "9999-12-31T23:59:59+99:99",
+    "20201128T120000,5Z",
+    "2020-10-25T02:30:00",
+    "now",
+    "Today",
+    "NaT",
+    "1606545000.5",
+    "1e0001",
+    "9e99",
+    "28/11/2020 12:00:00",
+    "28/11/2020 12:00:00.123456789",
+    "28/11/2300 12:00:00.5",
+    "28/11/2020 12:00:00 EST",
+    "28/11/2020 12:00:00 +053015.5",
+    "28/11/2020\x0012:00:00",
+]
+
+
+@pytest.mark.parametrize(
+    "time_format",
+    ["iso8601", "epoch_s", "epoch_ms", "%d/%m/%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S.%f", "%d/%m/%Y %H:%M:%S %z"],
+)
+def test_what_a_text_says_depends_on_no_other(time_format):
+    alone = [read([text], time_format, "Europe/Berlin")[0] for text in ODD_TIMES]
+    for first in range(len(ODD_TIMES)):
+        turned = ODD_TIMES[first:] + ODD_TIMES[:first]
+        assert read(turned, time_format, "Europe/Berlin") == alone[first:] + alone[:first]
+    present = [alone[ODD_TIMES.index(word)] for word in ("now", "Today")]
+    assert present == [None, None]
 
 
 def test_times_of_a_repeated_hour_are_marked_where_the_text_has_no_offset():

@@ -11,13 +11,10 @@ import pyarrow as pa
 import pyarrow.csv
 
 from trafficdp.errors import ConfigError, DataError
-from trafficdp.ingest.input_file import InputFile, Named, Utf8Stream
+from trafficdp.ingest.input_file import InputFile, Named
+from trafficdp.ingest.lines import first_line, matching, read_lines
 from trafficdp.ingest.records import Records, TextColumns
 from trafficdp.model import Dialect, SourceDeclaration
-
-_BLOCK_BYTES = 2 << 20
-"""Arrow reads up to 32 blocks ahead, so small blocks keep memory low and the progress bar honest."""
-_HEADER_BYTES = 1 << 20
 
 
 def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
@@ -79,13 +76,48 @@ def read_columns(
     optional: Sequence[str] = (),
     dialect: Dialect = Dialect(),  # noqa: B008  # frozen
 ) -> Iterator[tuple[pa.Table, int]]:
-    """Yield blocks of the named columns as text, with the number of rows that had too many or few fields.
+    """Yield blocks of the named columns as text, with the number of lines beside them that are no rows.
 
-    Optional columns are left out where the header has none of that name.
+    A row is a line, so quotes span no lines. What is none: a line with more or fewer fields than the header,
+    with a field that begins with a quote and does not end with one, with a carriage return before its end,
+    and what ``read_lines`` leaves out. Optional columns are left out where the header has none of that name.
     """
     found = header(file, dialect)
     wanted = list(dict.fromkeys([*required, *(name for name in optional if name in found)]))
     check_columns(file, required, found, optional)
+    well_formed = _well_formed(dialect)
+    in_header, rows, malformed = True, 0, 0
+    for text, no_rows in read_lines(file, dialect.encoding):
+        if in_header and text:
+            text, in_header = text.partition(b"\n")[2], False
+        # a line without quotes and carriage returns is one that fits
+        if (dialect.quote and dialect.quote.encode() in text) or text.count(b"\r") != text.count(b"\r\n"):
+            text, odd = matching(text, well_formed)
+            no_rows += odd
+        table, odd = _parsed(text, found, wanted, dialect)
+        rows, malformed = rows + table.num_rows, malformed + no_rows + odd
+        yield table, no_rows + odd
+    if rows == 0 and file.judged:
+        raise DataError(
+            f"{file.name} has no rows that fit its header" if malformed else f"{file.name} has no rows",
+            got=f"{malformed} that cannot be read" if malformed else "a header only",
+            expected=f"lines of {len(found)} fields, closed quotes, text in {dialect.encoding.upper()}"
+            if malformed
+            else None,
+        )
+
+
+def _well_formed(dialect: Dialect) -> str:
+    """Return the pattern, over bytes, of a line whose fields end where Arrow ends them."""
+    delimiter, quote = (f"\\x{ord(mark):02x}" for mark in (dialect.delimiter, dialect.quote or "\n"))
+    plain = rf"[^{delimiter}{quote}\r\n][^{delimiter}\r\n]*"
+    quoted = rf"{quote}(?:[^{quote}\r\n]|{quote}{quote})*{quote}"
+    field = rf"(?:{plain}|{quoted})?" if dialect.quote else rf"[^{delimiter}\r\n]*"
+    return rf"\A{field}(?:{delimiter}{field})*\r*\n\z"
+
+
+def _parsed(text: bytes, found: list[str], wanted: list[str], dialect: Dialect) -> tuple[pa.Table, int]:
+    """Return the rows of well-formed lines, and how many lines have another number of fields."""
     malformed = 0
 
     def skip(_row: object) -> str:
@@ -93,64 +125,34 @@ def read_columns(
         malformed += 1
         return "skip"
 
-    no_rows = DataError(f"{file.name} has no rows", got="a header only")
-    rows = told = 0
-    with file.open() as stream:
-        try:
-            with pyarrow.csv.open_csv(
-                Utf8Stream(stream, dialect.encoding),
-                read_options=pyarrow.csv.ReadOptions(block_size=_BLOCK_BYTES),
-                parse_options=pyarrow.csv.ParseOptions(
-                    delimiter=dialect.delimiter,
-                    quote_char=dialect.quote or False,
-                    newlines_in_values=True,
-                    invalid_row_handler=skip,
-                ),
-                convert_options=pyarrow.csv.ConvertOptions(
-                    include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string())
-                ),
-            ) as reader:
-                for batch in reader:
-                    yield pa.table(batch), malformed - told
-                    rows, told = rows + batch.num_rows, malformed
-                    file.tell_progress()
-        except UnicodeDecodeError:
-            raise file.not_text(dialect.encoding) from None
-        except pa.ArrowException as error:
-            if "Empty CSV file" in str(error):
-                if file.judged:
-                    raise no_rows from None
-                return
-            # Arrow's own text may quote a row
-            long = "straddling object" in str(error)
-            raise DataError(
-                f"{file.name} cannot be read as CSV",
-                got=f"a row longer than {_BLOCK_BYTES >> 20} MiB" if long else None,
-                expected=f"rows of fields separated by {dialect.delimiter!r}",
-                todo="look for a quotation mark that is not closed" if long else None,
-            ) from None
-    if rows == 0 and malformed and file.judged:
-        raise DataError(
-            f"{file.name} has no rows that fit its header",
-            got=f"{malformed} rows with another number of fields",
-        )
-    if rows == 0 and not malformed and file.judged:
-        raise no_rows
-    if malformed > told:
-        yield pa.table({name: pa.array([], pa.string()) for name in wanted}), malformed - told
+    if not text.strip(b"\r\n"):
+        return pa.table({name: pa.array([], pa.string()) for name in wanted}), 0
+    table = pyarrow.csv.read_csv(
+        pa.BufferReader(text),
+        read_options=pyarrow.csv.ReadOptions(column_names=found, block_size=len(text)),
+        parse_options=pyarrow.csv.ParseOptions(
+            delimiter=dialect.delimiter, quote_char=dialect.quote or False, invalid_row_handler=skip
+        ),
+        convert_options=pyarrow.csv.ConvertOptions(
+            include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string())
+        ),
+    )
+    return table, malformed
 
 
 def header(file: InputFile, dialect: Dialect = Dialect()) -> list[str]:  # noqa: B008  # frozen
     """Return the column names in the first line, without a byte-order mark."""
-    with file.open() as stream:
-        try:
-            line = Utf8Stream(stream, dialect.encoding).first_line(_HEADER_BYTES)
-        except UnicodeError:
-            raise file.not_text(dialect.encoding) from None
+    line = first_line(file, dialect.encoding)
     if line is None:
         raise DataError(f"{file.name} is empty", got="0 bytes after unpacking")
+    if "\r" in line:
+        raise DataError(
+            f"{file.name} ends its lines with carriage returns only",
+            expected="line feeds, with or without a carriage return before",
+            todo="convert it, such as with: tr '\\r' '\\n'",
+        )
     try:
-        names = next(csv.reader([line], delimiter=dialect.delimiter), [])
+        names = next(csv.reader([line], delimiter=dialect.delimiter, quotechar=dialect.quote or None), [])
     except csv.Error:
         names = []
     if not any(names) or any("\x00" in name for name in names):

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest.formats.csv import check_columns, declared_columns
-from trafficdp.ingest.formats.parquet import BATCH_ROWS, records_of, unless_degrees
+from trafficdp.ingest.formats.parquet import BATCH_ROWS, readable, records_of, unless_degrees
 from trafficdp.ingest.records import Records
 from trafficdp.model import SourceDeclaration
 
@@ -97,7 +97,7 @@ class Frame:
                     (batch.select(wanted) for batch in reader),
                     pa.schema([reader.schema.field(name) for name in wanted]),
                 )
-        except pa.ArrowException as error:
+        except (pa.ArrowException, UnicodeError, OverflowError) as error:
             # Arrow's own text may quote values
             raise DataError(
                 f"{self.name} cannot be read",
@@ -156,6 +156,6 @@ def read(frame: Frame, source: SourceDeclaration) -> Iterator[Records]:
         raise DataError(f"{frame.name} has no rows")
     rows = 0
     for batch in frame.table.to_batches(BATCH_ROWS):
-        yield records_of(frame, source, frame.columns, batch, frame.system)
+        yield records_of(frame, source, frame.columns, readable(batch), frame.system)
         rows += batch.num_rows
         frame.tell_progress(frame.size * rows // frame.table.num_rows)

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError
-from google.transit import gtfs_realtime_pb2
+from google.protobuf.unknown_fields import UnknownFieldSet
+from google.transit.gtfs_realtime_pb2 import FeedEntity, FeedHeader
 
 from trafficdp.errors import DataError
 from trafficdp.ingest.input_file import InputFile
@@ -23,6 +25,10 @@ from trafficdp.model import SourceDeclaration
 
 _LARGEST_SNAPSHOT = 8 << 20
 """Some 80,000 vehicles. An entity that says nothing takes 2 bytes here and over 100 in memory."""
+_HEADER, _ENTITY = 1, 2
+"""Fields of a FeedMessage."""
+_BYTES = 2
+"""The wire type of what says how many bytes it has."""
 
 
 def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
@@ -32,32 +38,22 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     ``vehicle.timestamp``, else the header's. A snapshot in which no vehicle runs has no rows and is
     accepted. Raises DataError when the file is not a FeedMessage or holds other entities only.
     """
-    feed = gtfs_realtime_pb2.FeedMessage()
-    try:
-        feed.ParseFromString(file.content(_LARGEST_SNAPSHOT))
-        version = feed.header.gtfs_realtime_version
-        complete = feed.IsInitialized() and isinstance(version, str) and version.startswith(("1", "2"))
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        complete = False
-    if not complete:
-        raise DataError(
-            f"{file.name} is not a GTFS-Realtime feed", expected="a protobuf FeedMessage of version 1 or 2"
-        )
-    entities = [entity for entity in feed.entity if entity.HasField("vehicle")]
-    if feed.entity and not entities and file.judged:
+    header, entities, malformed = _parts(file)
+    running = [(entity, entity.vehicle) for entity in entities if entity.HasField("vehicle")]
+    if entities and not running and file.judged:
         raise DataError(
             f"{file.name} holds no vehicle positions",
             got="trip updates or alerts",
             expected="a VehiclePositions feed",
         )
-    positions = [entity.vehicle for entity in entities]
-    vehicle = [
+    names = [
         position.vehicle.license_plate.strip() or position.vehicle.id.strip() or entity.id
-        for entity, position in zip(entities, positions, strict=True)
+        for entity, position in running
     ]
-    if not all(isinstance(name, str) for name in vehicle):  # proto2 gives bytes for what is not UTF-8
-        raise DataError(f"{file.name} has vehicle identifiers that are not text in UTF-8")
-    seconds = [position.timestamp or feed.header.timestamp for position in positions]
+    # proto2 gives bytes for what is not UTF-8
+    vehicle = [name if isinstance(name, str) else None for name in names]
+    positions = [position for _, position in running]
+    seconds = [position.timestamp or header.timestamp for position in positions]
     located = [position.HasField("position") for position in positions]
     speed = np.array(
         [p.position.speed if p.position.HasField("speed") else np.nan for p in positions], dtype=np.float64
@@ -71,7 +67,38 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         longitude=_degrees([p.position.longitude for p in positions], located),
         speed=np.where(finite, speed, np.nan),
         speed_unreadable=stated & ~finite,
+        malformed=malformed,
     )
+
+
+def _parts(file: InputFile) -> tuple[FeedHeader, list[FeedEntity], int]:
+    """Return the header and the entities of a snapshot, and how many beside these are none.
+
+    A FeedMessage says how long each of its entities is: one that cannot be parsed spoils no other.
+    """
+    try:
+        fields = UnknownFieldSet(Empty.FromString(file.content(_LARGEST_SNAPSHOT)))
+        parts = [(each.field_number, each.data) for each in fields if each.wire_type == _BYTES]
+        header = FeedHeader.FromString(b"".join(data for number, data in parts if number == _HEADER))
+        version = header.gtfs_realtime_version
+        complete = isinstance(version, str) and version.startswith(("1", "2"))
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        complete = False
+    if not complete:
+        raise DataError(
+            f"{file.name} is not a GTFS-Realtime feed", expected="a protobuf FeedMessage of version 1 or 2"
+        )
+    entities = [_entity(data) for number, data in parts if number == _ENTITY]
+    whole = [entity for entity in entities if entity is not None]
+    return header, whole, len(entities) - len(whole)
+
+
+def _entity(data: bytes) -> FeedEntity | None:
+    try:
+        entity = FeedEntity.FromString(data)
+    except (DecodeError, RecursionError):
+        return None
+    return entity if entity.IsInitialized() else None
 
 
 def _degrees(values: list[float], located: list[bool]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -6,7 +6,7 @@ Flat: ``"speed": 12, "location": {"type": "Point", "coordinates": [72.8, 21.2]}`
 ``vehicle_id``; the time ``observationDateTime`` with its offset. The unit of ``speed`` is stated nowhere,
 so the source must declare it.
 
-A file is an array, ``{"results": [...]}`` as the resource server answers, or one record a line.
+A file is an array, ``{"results": [...]}`` as the resource server answers, or (.jsonl) one record a line.
 """
 
 from __future__ import annotations
@@ -26,34 +26,36 @@ _DEPTH = 4
 def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the records of ``file``; ``source.columns`` may rename vehicle, time and speed.
 
-    Raises DataError when the file is not JSON or no record has a vehicle, a time or a location.
+    Raises DataError when a document is not JSON, or no record of a judged file has a vehicle, time or place.
     """
-    observations = json_records(file, ("results",))
     vehicle_keys = source.names_of("vehicle", "license_plate", "vehicle_id")
     time_keys = source.names_of("time", "observationDateTime")
     speed_keys = source.names_of("speed", "speed")
-    vehicles = [_property(record, vehicle_keys) for record in observations]
-    times = [_property(record, time_keys) for record in observations]
-    places = [_coordinates(record) for record in observations]
-    check_keys(
-        file,
-        {
-            " or ".join(vehicle_keys): any(value is not None for value in vehicles),
-            time_keys[0]: any(value is not None for value in times),
-            "location.coordinates": any(place[0] is not None for place in places),
-        },
-    )
-    yield Records.from_text(
-        TextColumns(
-            vehicle=identifier_column(vehicles),
-            time=text_column(times),
-            latitude=text_column([latitude for _, latitude in places]),
-            longitude=text_column([longitude for longitude, _ in places]),
-            speed=text_column([_property(record, speed_keys) for record in observations]),
-        ),
-        time_format=source.time_format,
-        time_zone=source.time_zone,
-    )
+    present = []
+    for observations, malformed in json_records(file, ("results",)):
+        vehicles = [_property(record, vehicle_keys) for record in observations]
+        times = [_property(record, time_keys) for record in observations]
+        places = [_coordinates(record) for record in observations]
+        present.append(
+            {
+                " or ".join(vehicle_keys): any(value is not None for value in vehicles),
+                time_keys[0]: any(value is not None for value in times),
+                "location.coordinates": any(place[0] is not None for place in places),
+            }
+        )
+        yield Records.from_text(
+            TextColumns(
+                vehicle=identifier_column(vehicles),
+                time=text_column(times),
+                latitude=text_column([latitude for _, latitude in places]),
+                longitude=text_column([longitude for longitude, _ in places]),
+                speed=text_column([_property(record, speed_keys) for record in observations]),
+            ),
+            time_format=source.time_format,
+            time_zone=source.time_zone,
+            malformed=malformed,
+        )
+    check_keys(file, present)
 
 
 def _value(item: object) -> object:

@@ -17,6 +17,7 @@ from trafficdp.errors import DataError
 from trafficdp.ingest.formats.csv import check_columns, declared_columns
 from trafficdp.ingest.formats.parquet_pages import unpacked_sizes
 from trafficdp.ingest.input_file import InputFile, Named
+from trafficdp.ingest.lines import UTF8
 from trafficdp.ingest.numbers import numeric_to_numbers, text_to_numbers
 from trafficdp.ingest.records import Records
 from trafficdp.ingest.times import Times, numeric_to_times, text_to_times, timestamps_to_times
@@ -62,7 +63,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         with pyarrow.parquet.ParquetFile(file.path, metadata=footer, read_dictionary=wanted) as parquet:
             rows = unpacked = 0
             for batch in parquet.iter_batches(BATCH_ROWS, columns=wanted):
-                batch.validate(full=True)
+                batch = readable(batch)
                 unpacked += sum(_unpacked_bytes(column) for column in batch.columns)
                 file.check_unpacked(unpacked)
                 yield records_of(file, source, columns, batch, system)
@@ -73,6 +74,31 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         # Arrow's own text may quote values
         raise _damaged(file, type(error).__name__) from None
+
+
+def readable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return ``batch`` with null for each text that is none in UTF-8.
+
+    Raises pyarrow.ArrowInvalid where a column is damaged otherwise.
+    """
+    return pa.RecordBatch.from_arrays([_readable(column) for column in batch.columns], batch.schema.names)
+
+
+def _readable(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column.indices.validate(full=True)
+        column = pa.DictionaryArray.from_arrays(column.indices, _readable(column.dictionary))
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            raise
+        raw = column.view(pa.binary() if pa.types.is_string(kind) else pa.large_binary())
+        raw.validate(full=True)
+        fits = pc.match_substring_regex(raw, UTF8)
+        column = pc.cast(pc.if_else(fits, raw, pa.scalar(None, raw.type)), kind)
+    return column
 
 
 def _refuse_nested(file: InputFile, name: str, kind: pa.DataType) -> None:
@@ -160,11 +186,17 @@ def _times(file: Named, source: SourceDeclaration, column: pa.Array) -> Times:
         return text_to_times(pc.cast(column, pa.string()), source.time_format, source.time_zone)
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return numeric_to_times(column, source.time_format)
+    if pa.types.is_null(column.type):
+        return numeric_to_times(pc.cast(column, pa.int64()), source.time_format)
     raise _wrong_type(file, "time", column.type, "timestamps, text or numbers")
 
 
 def _numbers(file: Named, name: str, column: pa.Array) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
-    column = _plain(column)
+    if pa.types.is_dictionary(column.type):
+        # not written out: one long text may stand in every row
+        numbers, unreadable = _numbers(file, name, column.dictionary)
+        row = _places(column)
+        return np.append(numbers, np.nan)[row], np.append(unreadable, np.False_)[row]
     kind = column.type
     if _is_text(kind):
         return text_to_numbers(pc.cast(column, pa.string()))
@@ -172,6 +204,13 @@ def _numbers(file: Named, name: str, column: pa.Array) -> tuple[FloatArray, npt.
     if numeric or pa.types.is_null(kind):
         return numeric_to_numbers(column)
     raise _wrong_type(file, name, column.type, "numbers")
+
+
+def _places(column: pa.DictionaryArray) -> npt.NDArray[np.int64]:
+    """Return for every row the place of its value in the dictionary, one behind the last where it is null."""
+    places = pc.fill_null(pc.cast(column.indices, pa.int64()), len(column.dictionary))
+    row: npt.NDArray[np.int64] = places.to_numpy(zero_copy_only=False)
+    return row
 
 
 def _plain(column: pa.Array) -> pa.Array:
@@ -222,7 +261,10 @@ def _points(file: Named, column: pa.Array, system: pyproj.CRS | None) -> tuple[F
     """Return (latitude, longitude) of points in WKB, NaN where there is none."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
-    column = _plain(column)
+    if pa.types.is_dictionary(column.type):
+        latitude, longitude = _points(file, column.dictionary, system)
+        row = _places(column)
+        return np.append(latitude, np.nan)[row], np.append(longitude, np.nan)[row]
     kind = column.type
     if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
         raise _wrong_type(file, "geometry", kind, "points as WKB")

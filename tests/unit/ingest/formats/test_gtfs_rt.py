@@ -104,12 +104,13 @@ def test_what_is_no_feed_is_refused(reader, content):
         reader.file(reader.write(content, "vehicles.pb"))
 
 
-def test_identifiers_that_are_not_utf8_are_refused(reader):
+def test_an_identifier_that_is_not_utf8_is_missing(reader):
     message = feed()
     add(message, "e1", vehicle="MARK", speed=1)
-    content = message.SerializeToString().replace(b"MARK", b"MA\xe4K")
-    with pytest.raises(DataError, match="identifiers that are not text in UTF-8"):
-        reader.file(reader.write(content, "vehicles.pb"))
+    add(message, "e2", vehicle="OTHER", speed=1)
+    content = message.SerializeToString().replace(b"MARK", b"M\xe4RK")
+    result = reader.file(reader.write(content, "vehicles.pb"))
+    assert (len(result.fixes), result.report.rejected) == (1, {"missing_vehicle": 1})
 
 
 def test_a_truncated_feed_is_refused(reader):

@@ -36,7 +36,8 @@ def test_wrappers_and_lines_give_the_same(reader, data, shape):
         "lines": "\n".join(json.dumps(item) for item in telemetry),
     }[shape]
     direct = reader.file(data / "mds_telemetry.json")
-    assert reader.file(reader.write(content, "t.json")).fixes.table.equals(direct.fixes.table)
+    name = "t.jsonl" if shape == "lines" else "t.json"
+    assert reader.file(reader.write(content, name)).fixes.table.equals(direct.fixes.table)
 
 
 @pytest.mark.parametrize(
@@ -46,11 +47,11 @@ def test_wrappers_and_lines_give_the_same(reader, data, shape):
         ("nonsense", "is not JSON"),
         ('{"telemetry": ', "is not JSON"),
         ('{"telemetry": []}', "has no records"),
-        ("[1, 2]", "not a list of records"),
+        ("[1, 2]", "has no records; got 2 that cannot be read"),
         ('[{"device_id": "a"}]', "has timestamp or location.lat or location.lng"),
         ("[" * 100_000, "is not JSON|nested too deeply"),
-        ("7" * 10_000, "not a list of records"),
-        (b"\xff\xfe{}", "not text in UTF-8"),
+        ("7" * 10_000, "has no records; got 1 that cannot be read"),
+        (b"\xff\xfe{}", "is not JSON"),
         ('[{"device_id": "a", "timestamp": "x", "location": {"lat": 1, "lng": 2}}]', "not a single time"),
     ],
 )

@@ -1,0 +1,432 @@
+"""Whatever one vehicle's row holds, no other vehicle's record changes, and no file is refused for it."""
+
+import io
+import json
+import struct
+from dataclasses import replace
+from datetime import date, timedelta
+from decimal import Decimal
+from encodings.aliases import aliases
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from google.transit.gtfs_realtime_pb2 import FeedMessage
+
+from trafficdp.errors import DataError
+from trafficdp.ingest import lines
+from trafficdp.ingest.formats import gtfs_rt_csv, tides
+from trafficdp.ingest.input_file import InputFile
+from trafficdp.ingest.read import READERS, read_file
+from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod, is_line_encoding
+
+FIELDS = ("vehicle", "time", "latitude", "longitude", "speed")
+OTHERS = [
+    (vehicle, 1606545000 + 60 * minute, 21.2, 72.8, speed)
+    for minute, (vehicle, speed) in enumerate(
+        [("B2", 3.0), ("C3", 4.5), ("007", 5.0), ("B2", 6.0), ("é1", 7.0)]
+    )
+]
+VICTIM = ("A1", 1606545001, 21.2, 72.8, 8.0)
+PIECES = [
+    *(b'"', b'""', b'"""', b'"x', b'x"', b'"x"y', b"'", b"`", b"\\", b'\\"', b"\\n", b"\\u0000", b"\\ud800"),
+    *(b",", b",,,,,,", b";", b"\t", b"|", b"\r", b"\n", b"\r\n", b"\n\r", b"\n\n\n", b'"\n', b'\n"', b'"\r"'),
+    *(
+        b"\x00",
+        b"\x01",
+        b"\x0b",
+        b"\x0c",
+        b"\x1a",
+        b"\x1b",
+        b"\x1c",
+        b"\x1d",
+        b"\x1e",
+        b"\x7f",
+        b"\x00" * 999,
+    ),
+    *(b"\x80", b"\xff", b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98"),
+    *(b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9"),
+    *("\u202e", "\u0301" * 40, "İ", "ß", "１２３", "﷽"),
+    *(b"1e400", b"-1e400", b"1e-400", b"9" * 400, b"0x10", b"1_000", b"inf", b"nan", b"NaN", b"-0", b"1,5"),
+    *(
+        b"now",
+        b"today",
+        b"NaT",
+        b"2020-11-28T12:00:00.123456789Z",
+        b"9999-12-31T23:59:59Z",
+        b"99999999999999",
+    ),
+    *(b"true", b"null", b"NULL", b"NA", b"{", b"}", b"[", b"]", b"{}", b"[" * 3000, b'{"a":' * 3000, b"[]]"),
+    *(b"=1+1", b"<x>", b"%s%n", b"$(x)", b"'; DROP TABLE fixes; --", b"//", b"/*", b"#", b"--", b" ", b""),
+    *(
+        b"x" * 5000,
+        b'"' * 4999,
+        b"," * 5000,
+        b"x" * (lines.LONGEST_LINE + 9),
+        b'"' + b"y" * lines.LONGEST_LINE,
+    ),
+]
+PIECES = [piece.encode() if isinstance(piece, str) else piece for piece in PIECES]
+ROWS = [  # (which field it is put into, how, what)
+    (field, how, piece)
+    for piece in PIECES
+    for field, how in (
+        *[(field, "instead") for field in range(len(FIELDS))],
+        *[(0, "before"), (0, "after"), (1, "after"), (4, "after")],
+    )
+]
+
+
+def victim(field, how, piece):
+    """The row of the victim as bytes, one field hostile."""
+    row = [str(value).encode() for value in VICTIM]
+    row[field] = {"instead": piece, "before": piece + row[field], "after": row[field] + piece}[how]
+    return row
+
+
+def placed(rows, row, at):
+    """The rows with that of the victim as the first, in the middle, or as the last."""
+    where = (0, 3, len(rows))[at % 3]
+    return [*rows[:where], row, *rows[where:]]
+
+
+def text_rows():
+    return [[str(value).encode() for value in row] for row in OTHERS]
+
+
+def as_csv(header):
+    def content(rows):
+        return b"\n".join([",".join(header).encode(), *map(b",".join, rows)]) + b"\n"
+
+    return content
+
+
+def as_json(record):
+    def content(rows):
+        return b"\n".join(record(*row) for row in rows) + b"\n"
+
+    return content
+
+
+def mds_record(vehicle, time, latitude, longitude, speed):
+    place = b'{"lat": %s, "lng": %s, "speed": %s}' % (latitude, longitude, speed)
+    return b'{"device_id": "%s", "timestamp": %s000, "location": %s}' % (vehicle, time, place)
+
+
+def iudx_record(vehicle, time, latitude, longitude, speed):
+    place = b'{"type": "Point", "coordinates": [%s, %s]}' % (longitude, latitude)
+    return b'{"vehicle_id": "%s", "observationDateTime": "%s", "location": %s, "speed": %s}' % (
+        vehicle,
+        time,
+        place,
+        speed,
+    )
+
+
+def first_names(columns):
+    return [names if isinstance(names, str) else names[0] for names in (columns[ours] for ours in FIELDS)]
+
+
+BY_LINES = {
+    "csv": (as_csv(FIELDS), "day.csv"),
+    "gtfs_rt_csv": (as_csv(first_names(gtfs_rt_csv.COLUMNS)), "day.csv"),
+    "tides": (as_csv(first_names(tides.COLUMNS)), "day.csv"),
+    "mds": (as_json(mds_record), "day.jsonl"),
+    "iudx": (as_json(iudx_record), "day.ndjson"),
+}
+BY_COLUMNS = ["parquet", "frame"]
+
+
+def declared(reader, kind):
+    return SourceDeclaration(
+        "city",
+        kind,
+        ("*",),
+        (UnitPeriod(SpeedUnit.METRES_PER_SECOND),),
+        {ours: ours for ours in FIELDS} if kind in ("csv", "parquet") else {},
+        time_format="iso8601" if kind == "mds" else "epoch_s",
+    )
+
+
+def of_others(reader, given, source):
+    """What is kept of all vehicles but the victim, row by row, as text; nothing may refuse the file."""
+    read = read_file(given, source, reader.area, reader.key, judged=False)
+    others = set(reader.key.pseudonyms(sorted({row[0] for row in OTHERS}), "").to_pylist())
+    return [repr(row) for row in read.fixes.table.to_pylist() if row["vehicle"] in others]
+
+
+@pytest.mark.parametrize("kind", BY_LINES)
+def test_no_line_changes_another(reader, kind):
+    content, name = BY_LINES[kind]
+    source = declared(reader, kind)
+    expected = of_others(reader, reader.write(content(text_rows()), name), source)
+    assert len(expected) == len(OTHERS)
+    for at, row in enumerate(ROWS):
+        given = reader.write(content(placed(text_rows(), victim(*row), at)), name)
+        assert of_others(reader, given, source) == expected, row
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "gb18030", "utf-16", "utf-8-sig", "shift_jis"])
+def test_no_line_changes_another_in_any_encoding(reader, encoding):
+    """Text is hostile in the units that an encoding has: a file of UTF-16 has no odd bytes."""
+    rows = [[field.replace("é", "a") for field in map(bytes.decode, row)] for row in text_rows()]
+    source = replace(declared(reader, "csv"), dialect=replace(reader.source.dialect, encoding=encoding))
+    wide = encoding == "utf-16"
+
+    def given(at, row):
+        header = ",".join(FIELDS) + "\n"
+        parts = [",".join(each).encode(encoding) for each in rows]
+        if wide:
+            parts = [part[2:] for part in parts]
+        if row is not None:
+            hostile = b",".join(victim(*row))
+            # every pair of bytes is a unit of UTF-16, broken surrogates among them
+            parts = placed(parts, (hostile[: len(hostile) // 2 * 2]) if wide else hostile, at)
+        feed = "\n".encode("utf-16-le") if wide else b"\n"
+        return reader.write(header.encode(encoding) + feed.join(parts) + feed)
+
+    expected = of_others(reader, given(0, None), source)
+    for at, row in enumerate(ROWS[::3]):
+        assert of_others(reader, given(at, row), source)[:4] == expected[:4], row
+
+
+@pytest.mark.parametrize("kind", BY_COLUMNS)
+def test_no_row_of_a_table_changes_another(reader, kind):
+    """Columns of text, in which every row may hold anything; those of numbers hold numbers only."""
+    source = declared(reader, "parquet")
+
+    def given(rows):
+        columns = [pa.array([row[at] for row in rows], pa.binary()) for at in range(len(FIELDS))]
+        table = pa.table([column.view(pa.string()) for column in columns], names=FIELDS)
+        if kind == "frame":
+            return table
+        # Parquet's own writer does not look whether text is text
+        pq.write_table(table, reader.folder / "day.parquet")
+        return reader.folder / "day.parquet"
+
+    expected = of_others(reader, given(text_rows()), source)
+    assert len(expected) == len(OTHERS)
+    for at, row in enumerate(ROWS):
+        assert of_others(reader, given(placed(text_rows(), victim(*row), at)), source) == expected, row
+
+
+HOSTILE_NUMBERS = [
+    np.nan,
+    np.inf,
+    -np.inf,
+    1e300,
+    -1e300,
+    5e-324,
+    -0.0,
+    2.0**63,
+    -(2.0**63),
+    1.5,
+    9e15,
+    2**53 + 1.0,
+]
+
+
+@pytest.mark.parametrize("kind", BY_COLUMNS)
+@pytest.mark.parametrize("field", FIELDS)
+def test_no_number_of_a_table_changes_another(reader, kind, field):
+    source = declared(reader, "parquet")
+    rows = [(float(number), *row[1:]) for number, row in enumerate(OTHERS, 1)]
+
+    def kept(row, at):
+        every = rows if row is None else placed(rows, row, at)
+        frame = pd.DataFrame({name: [float(each[n]) for each in every] for n, name in enumerate(FIELDS)})
+        if kind == "parquet":
+            frame.to_parquet(reader.folder / "day.parquet")
+            frame = reader.folder / "day.parquet"
+        read = read_file(frame, source, reader.area, reader.key, judged=False)
+        others = set(reader.key.pseudonyms([f"{row[0]:.0f}" for row in rows], "").to_pylist())
+        return [repr(each) for each in read.fixes.table.to_pylist() if each["vehicle"] in others]
+
+    expected = kept(None, 0)
+    assert len(expected) == len(OTHERS)
+    for at, number in enumerate(HOSTILE_NUMBERS):
+        row = dict(zip(FIELDS, (99.0, *VICTIM[1:]), strict=True)) | {field: number}
+        assert kept(tuple(row.values()), at) == expected, number
+
+
+HOSTILE_OBJECTS = [
+    "x",
+    b"x",
+    "\ud800",
+    10**30,
+    -1,
+    True,
+    1.5,
+    [],
+    {},
+    {"a": 1},
+    (1, 2),
+    Decimal("1e999"),
+    object(),
+]
+HOSTILE_OBJECTS += [
+    np.nan,
+    None,
+    pd.NA,
+    pd.NaT,
+    pd.Timestamp("2020-11-28"),
+    date.max,
+    timedelta.max,
+    1j,
+    slice(1),
+]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_no_object_of_a_frame_changes_another(reader, field):
+    """A column of a frame has one type: a frame in which one does not is refused, and says so."""
+    source = declared(reader, "parquet")
+    refused = 0
+    for rows in (OTHERS, [tuple(map(str, row)) for row in OTHERS]):
+        expected = of_others(reader, pd.DataFrame(rows, columns=FIELDS), source)
+        assert len(expected) == len(OTHERS)
+        for at, value in enumerate(HOSTILE_OBJECTS):
+            row = dict(zip(FIELDS, VICTIM if rows is OTHERS else map(str, VICTIM), strict=True)) | {
+                field: value
+            }
+            frame = pd.DataFrame(placed(rows, tuple(row.values()), at), columns=FIELDS, dtype=object)
+            try:
+                found = of_others(reader, frame, source)
+            except DataError as error:
+                found = expected
+                refused += "every column of one type" in str(error) or "wrong type" in str(error)
+            assert found == expected, value
+    assert 10 < refused < 2 * len(HOSTILE_OBJECTS)
+
+
+def snapshot(rows):
+    message = FeedMessage()
+    message.header.gtfs_realtime_version = "2.0"
+    for number, (vehicle, time, latitude, longitude, speed) in enumerate(rows):
+        entity = message.entity.add(id=f"e{number}")
+        entity.vehicle.vehicle.id, entity.vehicle.timestamp = vehicle, time
+        place = entity.vehicle.position
+        place.latitude, place.longitude, place.speed = latitude, longitude, speed
+    return message
+
+
+def entity_field(content):
+    """One entity of a snapshot that holds these bytes, whatever they are."""
+    size, said = len(content), b""
+    while size > 127:
+        said, size = said + bytes([size & 127 | 128]), size >> 7
+    return b"\x12" + said + bytes([size]) + content
+
+
+def test_no_entity_of_a_snapshot_changes_another(reader):
+    source = declared(reader, "gtfs_rt")
+    expected = of_others(reader, reader.write(snapshot(OTHERS).SerializeToString(), "day.pb"), source)
+    assert len(expected) == len(OTHERS)
+    usual = snapshot([VICTIM]).entity[0].SerializeToString()
+    marked = {"A1" * 50: snapshot([("A1" * 50, *VICTIM[1:])]).entity[0].SerializeToString()}
+    entities = [entity_field(piece) for piece in PIECES if len(piece) < 1 << 16]
+    entities += [entity_field(usual + piece) for piece in PIECES if len(piece) < 1 << 16]
+    entities += [entity_field(usual[:cut]) for cut in range(len(usual))]
+    for name, content in marked.items():
+        entities += [entity_field(content.replace(name.encode(), (p * 100)[:100])) for p in PIECES if p]
+    for value in HOSTILE_NUMBERS:
+        damaged = bytearray(usual)
+        place = usual.index(struct.pack("<f", 72.8))
+        damaged[place : place + 4] = struct.pack("<f", np.float32(np.clip(value, -3e38, 3e38)))
+        entities.append(entity_field(bytes(damaged)))
+    # groups within groups: deeper than any parser goes
+    entities.append(entity_field(b"\x0b" * 20_000))
+    parts = [entity_field(each.SerializeToString()) for each in snapshot(OTHERS).entity]
+    header = b"\x0a\x05\x0a\x032.0"
+    for at, entity in enumerate(entities):
+        given = reader.write(header + b"".join(placed(parts, entity, at)), "day.pb")
+        assert of_others(reader, given, source) == expected, entity
+
+
+@pytest.mark.parametrize("kind", ["mds", "iudx"])
+def test_no_value_of_a_json_document_changes_another(reader, kind):
+    """Whatever value JSON can spell: it stands for itself."""
+    record = {"mds": mds_record, "iudx": iudx_record}[kind]
+    source = declared(reader, kind)
+
+    def given(records):
+        return reader.write(json.dumps(records), "day.json")
+
+    others = [json.loads(record(*row)) for row in text_rows()]
+    expected = of_others(reader, given(others), source)
+    values = [piece.decode("utf-8", "surrogateescape") for piece in PIECES]
+    values += [None, True, 10**400, -1, [], {}, [[[[]]]], {"value": {"value": None}}, [1, 2, 3], {"lat": []}]
+    for at, value in enumerate(values):
+        usual = json.loads(record(*victim(0, "after", b"")))
+        for hostile in ({**usual, key: value} for key in usual):
+            assert of_others(reader, given(placed(others, hostile, at)), source) == expected, hostile
+        assert of_others(reader, given(placed(others, value, at)), source) == expected, value
+
+
+@pytest.mark.parametrize("kind", ["mds", "iudx"])
+def test_a_document_is_refused_for_its_form_only_and_says_what_to_do(reader, kind):
+    record = {"mds": mds_record, "iudx": iudx_record}[kind]
+    source = declared(reader, kind)
+    refused = 0
+    others = [record(*row) for row in text_rows()]
+    expected = of_others(reader, reader.write(b"[%s]" % b",".join(others), "day.json"), source)
+    for at, row in enumerate(ROWS):
+        content = b"[%s]" % b",".join(placed(others, record(*victim(*row)), at))
+        try:
+            found = of_others(reader, reader.write(content, "day.json"), source)
+        except DataError as error:
+            found = expected
+            refused += "one record a line" in str(error)
+        assert found == expected, row
+    assert 50 < refused < len(ROWS)
+
+
+def test_marks_that_unicode_calls_line_ends_are_read_within_a_line(reader):
+    for mark in ("\u2028", "\u2029", "\u0085", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"):
+        record = mds_record(*(str(value).encode() for value in OTHERS[0]))
+        line = record[:-1] + f', "note": "a{mark}b"}}'.encode()
+        if mark > "\x1f":
+            read = reader.file(reader.write(line + b"\n", "day.jsonl"), format="mds", columns={})
+            assert read.report.rows_kept == 1, mark
+        row = f"B2,2020-11-28T12:00:00Z,21.2,72.8,3{mark and ''}"
+        table = reader.csv(f"plate,when,lat,lng,v,note\n{row},a{mark}b\n")
+        assert table.report.rows_kept == 1, mark
+
+
+def test_every_reader_is_tried_here():
+    assert set(READERS) == {*BY_LINES, "parquet", "gtfs_rt"}
+
+
+def test_a_quote_swallows_no_row_of_a_large_file(reader, monkeypatch):
+    """Not within a block of lines, and not across blocks."""
+    monkeypatch.setattr(lines, "_BLOCK_BYTES", 999)
+    rows = [
+        f"B{i % 50},2020-11-28T{i // 3600:02}:{i // 60 % 60:02}:{i % 60:02}Z,21.2,72.8,3" for i in range(3000)
+    ]
+    table = io.StringIO()
+    table.write("plate,when,lat,lng,v\n")
+    table.write("\n".join([*rows[:100], 'A1,"2020-11-28T12:00:00Z,21.2,72.8,3', *rows[100:]]))
+    read = reader.csv(table.getvalue())
+    assert (read.report.rows_kept, read.report.rejected) == (3000, {"malformed_row": 1})
+
+
+DECLARABLE = sorted(name for name in set(aliases.values()) if is_line_encoding(name) and "utf_16" not in name)
+
+
+def test_encodings_in_which_bytes_tell_of_other_lines_cannot_be_declared():
+    assert {"utf_8", "cp1252", "latin_1", "shift_jis", "gb18030", "euc_kr", "big5"} <= set(DECLARABLE)
+    stateful = {"utf_7", "hz", "iso2022_jp", "iso2022_kr", "utf_32", "cp037", "punycode", "unicode_escape"}
+    assert not {name for name in stateful if is_line_encoding(name)}
+
+
+@pytest.mark.parametrize("name", DECLARABLE)
+def test_no_bytes_reach_beyond_their_line(reader, name):
+    rng = np.random.default_rng(1)
+    tail = b"\nplate,when\n"
+    for _ in range(300):
+        start = rng.integers(32, 256, rng.integers(1, 6)).astype(np.uint8).tobytes()
+        path = reader.write(b"x\n" + start + tail)
+        text = b"".join(block.text for block in lines.read_lines(InputFile(path), name))
+        assert text.endswith(tail), start
