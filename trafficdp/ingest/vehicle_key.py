@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from trafficdp._durable import open_regular
 from trafficdp.errors import DataError, StoreKeyError
 
-MISSING_IDENTIFIERS = ("", "NA", "NAN", "NULL", "NONE")
+MISSING_IDENTIFIERS = ("", "NA", "<NA>", "NAN", "NULL", "NONE", "INF", "INFINITY")
 """What a normalised identifier must not be: such rows name no vehicle and are never grouped into one."""
 
 PSEUDONYM_BYTES = 32
@@ -32,24 +32,29 @@ _FINGERPRINT_DOMAIN = b"trafficdp/fingerprint/1"
 _FILE_DOMAIN = b"trafficdp/file/1"
 _DROPPED = r"[\s\p{Z}\p{Pd}\p{C}]+"
 _PASSES = 16
+_WHOLE = r"^([0-9]+)\.0*$"
+_FRACTION = r"^[0-9]*\.[0-9]*[1-9][0-9]*$"
+_LARGE = r"^[0-9](?:\.[0-9]+)?E(?:\+[0-9]{2,3}|1[5-8])$"
+"""How floating-point numbers of more than 15 digits are written, some without "+"."""
 
 
 def identifiers_to_text(ids: pa.Array, *, where: str) -> pa.Array:
     """Return identifiers of any column type as text (pa.string), nulls kept; a dictionary stays one.
 
-    Whole numbers stored as floats lose their ".0"; a fraction names no vehicle and becomes null, each
-    by itself. Raises DataError, naming ``where`` the column stood, for types that cannot be identifiers.
+    ``normalise`` reads the numerals. Raises DataError, naming ``where`` the column stood, for types that
+    cannot be identifiers.
     """
     if pa.types.is_dictionary(ids.type):
         distinct = identifiers_to_text(ids.dictionary, where=where)
         return pa.DictionaryArray.from_arrays(pc.cast(ids.indices, pa.int32()), distinct)
     if pa.types.is_floating(ids.type):
-        whole = pc.cast(ids, pa.float64())
-        named = pc.and_(pc.less(pc.abs(whole), 2.0**63), pc.equal(pc.floor(whole), whole))
-        ids = pc.cast(pc.if_else(named, whole, pa.scalar(None, pa.float64())), pa.int64())
+        numbers = pc.cast(ids, pa.float64())
+        # a small one would have an exponent whose sign is dropped as hyphens are
+        ids = pc.cast(_whole(numbers), pa.string())
     kind = ids.type
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    if not (text or pa.types.is_integer(kind) or pa.types.is_null(kind)):
+    number = pa.types.is_integer(kind) or pa.types.is_decimal(kind)
+    if not (text or number or pa.types.is_null(kind)):
         raise DataError(
             f"{where} cannot hold vehicle identifiers",
             got=f"a column of type {kind}",
@@ -62,9 +67,10 @@ def normalise(ids: pa.Array | Sequence[str | None]) -> pa.Array:
     """Return identifiers in upper case, without spaces, hyphens and invisible characters.
 
     ``ids`` is a column of text, Arrow's or any other; the result is a pa.string array of its length.
-    Unicode compatibility forms are folded too (full-width digits, dashes of all kinds). Null where the
-    identifier is missing: null, or one of MISSING_IDENTIFIERS. Applying it twice changes nothing. The
-    work is done once for each distinct identifier.
+    Unicode compatibility forms are folded too (full-width digits, dashes of all kinds). A whole number is
+    its digits, however it is written: 123, 123.0, 1.23e+18. Null where the identifier is missing: null, one
+    of MISSING_IDENTIFIERS, a fraction, or from 2^63 written with an exponent. Applying it twice changes
+    nothing. The work is done once for each distinct identifier.
     """
     text = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids, pa.string())
     encoded = pc.dictionary_encode(pc.cast(text, pa.string()))
@@ -77,9 +83,25 @@ def normalise(ids: pa.Array | Sequence[str | None]) -> pa.Array:
         distinct = pc.utf8_upper(distinct)
         if distinct.equals(before):
             break
-    missing = pc.is_in(distinct, value_set=pa.array(MISSING_IDENTIFIERS))
+    distinct = _digits_of_large(pc.replace_substring_regex(distinct, _WHOLE, r"\1"))
+    fraction = pc.match_substring_regex(distinct, _FRACTION)
+    missing = pc.or_(fraction, pc.is_in(distinct, value_set=pa.array(MISSING_IDENTIFIERS)))
     distinct = pc.if_else(missing, pa.scalar(None, pa.string()), distinct)
     return distinct.take(encoded.indices)
+
+
+def _whole(numbers: pa.Array) -> pa.Array:
+    """Return ``numbers`` with null for each that no 64 bits hold as a whole number."""
+    whole = pc.and_(pc.less(pc.abs(numbers), 2.0**63), pc.equal(pc.floor(numbers), numbers))
+    return pc.if_else(whole, numbers, pa.scalar(None, pa.float64()))
+
+
+def _digits_of_large(distinct: pa.Array) -> pa.Array:
+    large = pc.match_substring_regex(distinct, _LARGE)
+    if not pc.any(large).as_py():
+        return distinct
+    numbers = pc.cast(pc.if_else(large, distinct, pa.scalar(None, pa.string())), pa.float64())
+    return pc.if_else(large, pc.cast(pc.cast(_whole(numbers), pa.int64()), pa.string()), distinct)
 
 
 class VehicleKey:

@@ -3,11 +3,17 @@
 import csv
 import io
 import json
+from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from google.transit.gtfs_realtime_pb2 import FeedMessage
+
+from trafficdp.ingest.formats import gtfs_rt_csv, tides
+from trafficdp.ingest.read import READERS
 
 START = np.datetime64("2020-11-28T12:00:00")
 WRITTEN = {"MALFORMED": "A1,2020", "NO TIME": ",yesterday,21.2,72.8,30", "NOTHING": ",,,,"}
@@ -75,3 +81,92 @@ def test_an_identifier_that_is_none_is_a_row_and_refuses_no_file(reader):
     found, rejected = kept([7.0, 8.0, 1.5, float("inf")])
     assert found == without
     assert rejected == {"missing_vehicle": 2}
+
+
+NUMERALS = ["123", "123.0", "123.00", "123."]
+PLACE = {"when": 1606545000, "lat": 21.2, "lng": 72.8, "v": 30.0}
+
+
+def in_csv(reader, columns):
+    """A row for each way to write the number, in a CSV whose columns have these names."""
+    names = [names if isinstance(names, str) else names[0] for names in columns.values()]
+    values = [str(value) for value in PLACE.values()]
+    return reader.write("\n".join([",".join(names), *(",".join([each, *values]) for each in NUMERALS)]))
+
+
+def in_json(reader, record):
+    spelt = [*NUMERALS[:3], '"123"', '"123.0"', '" 123.0 "']
+    return reader.write("\n".join(record % each for each in spelt), "day.jsonl")
+
+
+def in_snapshot(reader):
+    message = FeedMessage()
+    message.header.gtfs_realtime_version, message.header.timestamp = "2.0", PLACE["when"]
+    for number, each in enumerate(NUMERALS):
+        position = message.entity.add(id=str(number)).vehicle
+        position.vehicle.id, position.position.speed = each, 3.0
+        position.position.latitude, position.position.longitude = PLACE["lat"], PLACE["lng"]
+    return reader.write(message.SerializeToString(), "day.pb")
+
+
+def in_parquet(reader, column):
+    table = pa.table({"plate": column} | {name: [value] * len(column) for name, value in PLACE.items()})
+    pq.write_table(table, reader.folder / "day.parquet")
+    return reader.folder / "day.parquet"
+
+
+MDS = '{"device_id": %s, "timestamp": 1606545000000, "location": {"lat": 21.2, "lng": 72.8, "speed": 3}}'
+IUDX = (
+    '{"vehicle_id": {"value": %s}, "observationDateTime": 1606545000, "speed": 3, '
+    '"location": {"coordinates": [72.8, 21.2]}}'
+)
+ONE_VEHICLE = {
+    "csv": lambda reader: in_csv(reader, reader.source.columns),
+    "gtfs_rt_csv": lambda reader: in_csv(reader, gtfs_rt_csv.COLUMNS),
+    "tides": lambda reader: in_csv(reader, tides.COLUMNS),
+    "mds": lambda reader: in_json(reader, MDS),
+    "iudx": lambda reader: in_json(reader, IUDX),
+    "gtfs_rt": in_snapshot,
+    "parquet": lambda reader: in_parquet(reader, pa.array([123.0, 123.0, None])),
+}
+COLUMNS_OF_NUMBERS = [
+    pa.array([123]),
+    pa.array([123], pa.uint8()),
+    pa.array([123.0]),
+    pa.array([123.0], pa.float32()),
+    pa.array([Decimal("123.00")]),
+    pa.array(NUMERALS),
+    pa.array(NUMERALS).dictionary_encode(),
+    pa.array([123.0, None]).dictionary_encode(),
+]
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_a_number_is_one_vehicle_in_every_reader_however_it_is_written(reader, kind):
+    columns = reader.source.columns if kind in ("csv", "parquet") else {}
+    declared = {"format": kind, "columns": columns, "time_format": "epoch_s"}
+    found = reader.file(ONE_VEHICLE[kind](reader), **declared).fixes.table["vehicle"].unique()
+    assert found.to_pylist() == reader.key.pseudonyms(["123"], "").to_pylist()
+
+
+@pytest.mark.parametrize("column", COLUMNS_OF_NUMBERS, ids=lambda column: str(column.type))
+def test_a_number_is_one_vehicle_in_columns_of_every_type(reader, column):
+    path = in_parquet(reader, column)
+    declared = {"format": "parquet", "time_format": "epoch_s"}
+    for given in (path, pq.read_table(path), pd.read_parquet(path)):
+        found = reader.file(given, **declared).fixes.table["vehicle"].unique()
+        assert found.to_pylist() == reader.key.pseudonyms(["123"], "").to_pylist()
+
+
+def test_a_pandas_export_with_a_missing_identifier_names_the_same_vehicles(reader):
+    whole = pd.DataFrame({"plate": [7, 123, 10**15], **{name: [v] * 3 for name, v in PLACE.items()}})
+    with_missing = pd.concat([whole, whole.head(1).assign(plate=np.nan)])
+    assert with_missing["plate"].dtype == float
+    paths = [reader.folder / name for name in ("whole.csv", "missing.csv")]
+    whole.to_csv(paths[0], index=False)
+    with_missing.to_csv(paths[1], index=False)
+    assert "123.0" in paths[1].read_text()
+    one, other = (
+        reader.file(path, time_format="epoch_s").fixes.table["vehicle"].to_pylist() for path in paths
+    )
+    assert one == other == reader.key.pseudonyms(["7", "123", "1000000000000000"], "").to_pylist()

@@ -42,12 +42,45 @@ def test_normalising_twice_changes_nothing(texts):
     assert normalise(once).to_pylist() == once.to_pylist()
 
 
-def test_whole_floats_lose_their_point_and_fractions_name_no_vehicle():
-    assert identifiers_to_text(pa.array([2010.0, None]), where="x").to_pylist() == ["2010", None]
-    assert identifiers_to_text(pa.array([float("nan")]), where="x").to_pylist() == [None]
-    assert identifiers_to_text(pa.array([7]), where="x").to_pylist() == ["7"]
-    odd = pa.array([2010.5, float("inf"), -1e300, 3.0])
-    assert identifiers_to_text(odd, where="x").to_pylist() == [None, None, None, "3"]
+NUMERALS = [
+    (["123", "123.0", "123.", "123.00", " 123.0 ", "１２３．０", "12 3.0"], "123"),
+    (["0", "0.0", "-0.0"], "0"),
+    (["007", "007.0"], "007"),
+    (["1234567890123456.0", "1.234567890123456e+15", "1.234567890123456E15"], "1234567890123456"),
+    (["1000000000000000000", "1e+18", "1e18", "1.0E+18", "1000000000000000000.0"], "1000000000000000000"),
+    (["12345678901234567891", "12345678901234567891.0"], "12345678901234567891"),
+    (
+        ["1.5", "0.5", ".5", "123.4000", "9.9e+18", "1e+300", "1.5E+00", "inf", "-Infinity", "nan", "<NA>"],
+        None,
+    ),
+    (["1.0.0"], "1.0.0"),
+    (["12E5"], "12E5"),
+    (["A1.0"], "A1.0"),
+    (["."], "."),
+]
+
+
+@pytest.mark.parametrize(("texts", "identifier"), NUMERALS)
+def test_a_numeral_is_its_digits_however_it_is_written(texts, identifier):
+    assert normalise(texts).to_pylist() == [identifier] * len(texts)
+    assert normalise(normalise(texts)).to_pylist() == [identifier] * len(texts)
+
+
+WHOLE = [0, 1, 7, 123, 2**31, 10**15, 10**15 + 1, 2**53, 10**16, 123 * 10**16, 2**62]
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.float64(), pa.float32(), pa.decimal128(30, 3)])
+def test_a_column_of_any_type_of_number_names_the_same_vehicles(kind):
+    fit = [number for number in WHOLE if not pa.types.is_float32(kind) or number < 2**24]
+    column = pa.array(fit, pa.int64()).cast(kind, safe=False)
+    assert normalise(identifiers_to_text(column, where="x")).to_pylist() == [str(number) for number in fit]
+    if pa.types.is_floating(kind):
+        assert normalise([repr(float(number)) for number in fit]).to_pylist() == [str(n) for n in fit]
+        odd = pa.array([2010.5, float("inf"), -1e30, 1e-5, 0.5, float("nan"), None, 3.0], kind)
+        assert normalise(identifiers_to_text(odd, where="x")).to_pylist() == [None] * 7 + ["3"]
+
+
+def test_what_holds_no_numbers_cannot_hold_identifiers():
     with pytest.raises(DataError, match="cannot hold vehicle identifiers"):
         identifiers_to_text(pa.array([True]), where="x")
 
