@@ -119,7 +119,8 @@ def test_the_map_that_was_suggested_is_released_without_editing_a_file(weak, com
     before = weak.config.read_text()
     options = ("--resolution", "4", "--slot", "day", "--min-vehicles", "7", "--epsilon", "2")
     planned = command("--json", "plan", *options).json
-    assert planned["map"] == {"resolution": 4, "slot": "day", "min_vehicles": 7}
+    sizes = {"resolution": 4, "slot": "day", "min_vehicles": 7}
+    assert planned["map"] == {**sizes, "slot_not_measured": None}
     assert planned["epsilon"] == "2"
     done = command("--json", "release", "--yes", *options).json
     manifest = json.loads((weak.store / "releases" / done["release"] / "manifest.json").read_text())
@@ -202,7 +203,7 @@ def test_what_cannot_be_taken_back_is_asked_for_on_a_terminal(released):
     assert "removes the files and rows of r0001 for good. What it cost stays spent" in no[1]
     assert '"withdrawn"' not in still[1]
     assert (withdrawn[0], "withdrew r0001" in withdrawn[1]) == (0, True)
-    assert (forgot[0], "what the store knows of 1 identifier out of it for good" in forgot[1]) == (0, True)
+    assert (forgot[0], "the records of 1 identifier out of the store for good" in forgot[1]) == (0, True)
 
 
 @pytest.mark.parametrize("arguments", [("release", "--again"), ("withdraw", "r0001"), ("forget",)])
