@@ -38,7 +38,7 @@ from trafficdp.privacy.loss import Loss
 from trafficdp.release import holdings, verification
 from trafficdp.release.curator import Curator, opened
 from trafficdp.release.forgetting import Forgotten, forget
-from trafficdp.release.intake import Cluster, Intake, Progress, undo
+from trafficdp.release.intake import Cluster, Intake, Progress, of_little, undo
 from trafficdp.release.outcomes import IngestedFile, Plan, PlanQuestion, ReleasedMap, UndoneFile
 from trafficdp.release.planning import LookedAt, Planning, refusal
 from trafficdp.release.publication import folder_of
@@ -371,6 +371,11 @@ class Workspace:
         """Return the ingest reports, in order. They lie outside the guarantee: never publish them."""
         with self._curator("status") as curator:
             return [FileReport.from_json(each.report) for each in vault_fixes.ingested_files(curator.vault)]
+
+    def kept_little(self) -> list[FileReport]:
+        """Return the reports on new files of which little was kept; see ``release.intake.of_little``."""
+        with self._curator("status") as curator:
+            return of_little(curator)
 
     def status(self) -> Status:
         """Return what the store holds."""

@@ -107,7 +107,9 @@ def rows_of_files(
                 number, name = batch.column("number")[row].as_py(), batch.column("name")[row].as_py()
                 content = batch.column("content")[row].as_py()
                 held = InputFile(Path(name), held=content, judged=job.judged)
-                reading = Reading(held, job.source, job.grid.area, secret, judged=job.judged)
+                reading = Reading(
+                    held, job.source, job.grid.area, secret, judged=job.judged, period=job.grid.period
+                )
                 for fixes in reading.parts():
                     # within a file no (vehicle, instant) is left twice
                     place = np.full(len(fixes), number << PLACE_BITS, dtype=np.int64)
@@ -153,7 +155,7 @@ class _Frame:
 def _cleaned(batch: pa.RecordBatch, job: Reduction, key: VehicleKey) -> Cleaned:
     columns = {name: name for name in batch.schema.names if name != "place"}
     records = records_of(_Frame("the table"), job.source, columns, readable(batch), None)
-    return clean(records, job.source, job.grid.area, key, UnitCheck())
+    return clean(records, job.source, job.grid.area, key, UnitCheck(), job.grid.period)
 
 
 def _placed(batch: pa.RecordBatch, numbers: Mapping[str, int] | None) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,11 @@ from trafficdp.ingest import report as rules
 from trafficdp.ingest.derive import derived_speed_ms
 from trafficdp.ingest.linter import UnitCheck
 from trafficdp.ingest.records import Records
+from trafficdp.ingest.report import Extent, Extents
 from trafficdp.ingest.timeline import Timeline
 from trafficdp.ingest.times import Times
 from trafficdp.ingest.vehicle_key import VehicleKey, normalise
-from trafficdp.model import SourceDeclaration, SpeedUnit, StudyArea
+from trafficdp.model import Period, SourceDeclaration, SpeedUnit, StudyArea, zone_of
 from trafficdp.sensitive.fixes import FIXES_SCHEMA, Fixes
 
 IntArray = npt.NDArray[np.int64]
@@ -35,6 +36,7 @@ SATURATION = 2**40
 SENTINEL_TOLERANCE = 0.005
 """Half a hundredth of the source's unit: sentinels come with rounding errors of unit conversions."""
 DAY_US = 86_400 * 1_000_000
+_QUARTER_US = 900 * 1_000_000
 _UNITS = tuple(SpeedUnit)
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 
@@ -43,13 +45,15 @@ _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 class Cleaned:
     """Fixes that were kept, how many of them have a derived speed, and what every rule rejected.
 
-    ``rows`` (shape (n,)) are the positions of the fixes among the records.
+    ``rows`` (shape (n,)) are the positions of the fixes among the records. ``extents`` are for the curator's
+    eyes.
     """
 
     fixes: Fixes
     rejected: dict[str, int]
     derived: int
     rows: IntArray
+    extents: Extents
 
 
 @dataclass(repr=False)
@@ -67,7 +71,12 @@ class _Sieve:
 
 
 def clean(
-    records: Records, source: SourceDeclaration, area: StudyArea, key: VehicleKey, check: UnitCheck
+    records: Records,
+    source: SourceDeclaration,
+    area: StudyArea,
+    key: VehicleKey,
+    check: UnitCheck,
+    period: Period | None = None,
 ) -> Cleaned:
     """Apply the rules (report.RULES, in that order) to ``records`` and return what is left.
 
@@ -81,7 +90,13 @@ def clean(
         sieve.rejected[rules.MALFORMED_ROW] = records.malformed
     sieve.reject(rules.MISSING_VEHICLE, vehicle < 0)
     sieve.reject(rules.UNREADABLE_TIME, ~records.times.readable)
-    _reject_positions(sieve, records, area)
+    readable, exchanged = _reject_positions(sieve, records, area)
+    if period is not None:
+        first, after = (
+            int(instant.timestamp()) * 1_000_000 for instant in (period.start_utc, period.end_utc)
+        )
+        inside = (records.times.time_us >= first) & (records.times.time_us < after)
+        sieve.reject(rules.OUTSIDE_PERIOD, ~inside)
     unit = _units(records.times.time_us, source)
     sieve.reject(rules.NO_UNIT_DECLARED, unit < 0)
     speed, derived = _speeds(sieve, records, source, vehicle, unit)
@@ -109,7 +124,15 @@ def clean(
         pa.array(derived),
     ]
     fixes = Fixes(pa.Table.from_arrays(columns, schema=FIXES_SCHEMA))
-    return Cleaned(fixes, sieve.rejected, int(derived.sum()), rows)
+    days = _days(time_us, period.time_zone) if period is not None else frozenset[date]()
+    extents = Extents(readable, Extent.of(latitude, longitude, time_us), days, exchanged)
+    return Cleaned(fixes, sieve.rejected, int(derived.sum()), rows, extents)
+
+
+def _days(time_us: IntArray, time_zone: str) -> frozenset[date]:
+    """Return the local days of instants; clocks differ from UTC by whole quarters of an hour."""
+    zone, quarters = zone_of(time_zone), np.unique(time_us // _QUARTER_US) * (_QUARTER_US // 1_000_000)
+    return frozenset(datetime.fromtimestamp(second, zone).date() for second in quarters.tolist())
 
 
 def _pseudonyms(
@@ -130,12 +153,18 @@ def _vehicles(records: Records) -> tuple[pa.Array, IntArray]:
     return distinct.dictionary, np.append(number, np.int64(-1))[row]
 
 
-def _reject_positions(sieve: _Sieve, records: Records, area: StudyArea) -> None:
+def _reject_positions(sieve: _Sieve, records: Records, area: StudyArea) -> tuple[Extent | None, int]:
+    """Return how far the rows with a place and a time reach, and how many lie in the area when exchanged."""
     latitude, longitude = records.latitude, records.longitude
     sieve.reject(rules.MISSING_POSITION, np.isnan(latitude) | np.isnan(longitude))
     sieve.reject(rules.POSITION_OFF_GLOBE, (np.abs(latitude) > 90) | (np.abs(longitude) > 180))
     sieve.reject(rules.ZERO_POSITION, (latitude == 0) & (longitude == 0))
-    sieve.reject(rules.OUTSIDE_AREA, ~area.contains(latitude, longitude))
+    rows = np.flatnonzero(sieve.kept)
+    readable = Extent.of(latitude[rows], longitude[rows], records.times.time_us[rows])
+    outside = ~area.contains(latitude, longitude)
+    sieve.reject(rules.OUTSIDE_AREA, outside)
+    rows = rows[outside[rows]]
+    return readable, int(np.count_nonzero(area.contains(longitude[rows], latitude[rows])))
 
 
 def _units(time_us: IntArray, source: SourceDeclaration) -> IntArray:

@@ -17,10 +17,10 @@ from trafficdp.ingest.formats import csv, frame, gtfs_rt, gtfs_rt_csv, iudx, mds
 from trafficdp.ingest.input_file import InputFile, Named
 from trafficdp.ingest.linter import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, UnitCheck
 from trafficdp.ingest.records import Records
-from trafficdp.ingest.report import COLUMNS, RULES, FileReport
+from trafficdp.ingest.report import COLUMNS, RULES, Extents, FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.ingest.vehicle_parts import vehicle_parts
-from trafficdp.model import NeighbouringRelation, SourceDeclaration, StudyArea
+from trafficdp.model import NeighbouringRelation, Period, SourceDeclaration, StudyArea
 from trafficdp.sensitive.fixes import Fixes
 
 READERS: Mapping[str, Callable[[InputFile, SourceDeclaration], Iterator[Records]]] = {
@@ -98,7 +98,8 @@ class Reading:
     already, or a frame (``formats.frame``). ``progress`` is called with the number of bytes read since its
     last call; the calls add up to the size of the file. Where it is not ``judged``, each row stands for
     itself: the file is refused for its form only, never for having no row, or none with a readable time.
-    ``scratch``: a folder for rows that memory does not hold; without one all are held.
+    ``scratch``: a folder for rows that memory does not hold; without one all are held. Days outside
+    ``period`` are rejected; without one there are none.
 
     ``digest`` tells the file from others: ``VehicleKey.digest`` of its bytes. Raises DataError (exit 4) when
     the file cannot be read or is of another format than declared.
@@ -114,6 +115,7 @@ class Reading:
         progress: Callable[[int], None] | None = None,
         judged: bool = True,
         scratch: Path | None = None,
+        period: Period | None = None,
     ) -> None:
         reader = READERS.get(source.format)
         if reader is None:
@@ -123,7 +125,7 @@ class Reading:
                 expected="one of " + ", ".join(sorted(READERS)),
             )
         self._source, self._area, self._key = source, area, key
-        self._scratch = scratch
+        self._scratch, self._period = scratch, period
         self._file: InputFile | frame.Frame
         if isinstance(given, Path | InputFile):
             opened = given if isinstance(given, InputFile) else InputFile(given, progress, judged=judged)
@@ -140,6 +142,8 @@ class Reading:
             self._blocks = partial(frame.read, held, source)
             self.digest = key.digest(held.sha256())
         self._report: FileReport | None = None
+        self.extents = Extents()
+        """How far the parts that were taken reach. For the curator's eyes."""
 
     @property
     def report(self) -> FileReport:
@@ -161,7 +165,8 @@ class Reading:
         for records in vehicle_parts(met.watch(self._blocks()), self._scratch):
             if met.rows and not met.a_readable_time and file.judged:
                 raise _no_times(file, source)
-            cleaned = clean(records, source, self._area, self._key, check)
+            cleaned = clean(records, source, self._area, self._key, check, self._period)
+            self.extents |= cleaned.extents
             rows_kept += len(cleaned.fixes)
             derived += cleaned.derived
             rejected.update(cleaned.rejected)

@@ -9,7 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import date
 from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
 
 from trafficdp.errors import DataError
 from trafficdp.ingest.linter import LintFinding
@@ -22,6 +26,7 @@ MISSING_POSITION = "missing_position"
 POSITION_OFF_GLOBE = "position_off_globe"
 ZERO_POSITION = "zero_position"
 OUTSIDE_AREA = "outside_area"
+OUTSIDE_PERIOD = "outside_period"
 NO_UNIT_DECLARED = "no_unit_declared"
 MISSING_SPEED = "missing_speed"
 UNREADABLE_SPEED = "unreadable_speed"
@@ -39,6 +44,7 @@ RULES: Mapping[str, str] = {
     POSITION_OFF_GLOBE: "latitude is beyond 90 or longitude beyond 180 degrees",
     ZERO_POSITION: "latitude and longitude are both 0: the device had no position",
     OUTSIDE_AREA: "the position lies outside the declared study area",
+    OUTSIDE_PERIOD: "the day lies outside the period that [city] declares",
     NO_UNIT_DECLARED: "the source declares no speed unit for the date",
     MISSING_SPEED: "there is no speed in the row, and none was worked out from positions",
     UNREADABLE_SPEED: "the speed is not a finite number",
@@ -55,6 +61,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     POSITION_OFF_GLOBE: _POSITION,
     ZERO_POSITION: _POSITION,
     OUTSIDE_AREA: _POSITION,
+    OUTSIDE_PERIOD: ("time",),
     NO_UNIT_DECLARED: ("time",),
     MISSING_SPEED: ("speed",),
     UNREADABLE_SPEED: ("speed",),
@@ -63,6 +70,73 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     DUPLICATE_IN_FILE: ("vehicle", "time"),
 }
 """Which columns a rule looks at, by our names; a malformed row is one of all."""
+
+
+LITTLE = Fraction(1, 2)
+"""A file of which a smaller share of rows is kept may be declared wrongly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How far rows reach: degrees, and microseconds since 1970 UTC. An end is that of one record."""
+
+    west: float
+    south: float
+    east: float
+    north: float
+    first_us: int
+    last_us: int
+
+    @classmethod
+    def of(
+        cls,
+        latitude: npt.NDArray[np.float64],
+        longitude: npt.NDArray[np.float64],
+        time_us: npt.NDArray[np.int64],
+    ) -> Extent | None:
+        """Return the extent of rows, None where there is none."""
+        if not len(time_us):
+            return None
+        west, east = float(longitude.min()), float(longitude.max())
+        south, north = float(latitude.min()), float(latitude.max())
+        return cls(west, south, east, north, int(time_us.min()), int(time_us.max()))
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """How far a file reaches. For the curator's eyes: shown when it is read, and never written down.
+
+    ``readable`` is of all rows with a place and a time, ``kept`` of those that were kept; ``days`` are the
+    local days of these. ``exchanged``: rows outside the study area that would lie in it, were their latitude
+    their longitude.
+    """
+
+    readable: Extent | None = None
+    kept: Extent | None = None
+    days: frozenset[date] = frozenset()
+    exchanged: int = 0
+
+    def __or__(self, other: Extents) -> Extents:
+        """Return how far both reach together."""
+        return Extents(
+            _both(self.readable, other.readable),
+            _both(self.kept, other.kept),
+            self.days | other.days,
+            self.exchanged + other.exchanged,
+        )
+
+
+def _both(one: Extent | None, other: Extent | None) -> Extent | None:
+    if one is None or other is None:
+        return one or other
+    return Extent(
+        min(one.west, other.west),
+        min(one.south, other.south),
+        max(one.east, other.east),
+        max(one.north, other.north),
+        min(one.first_us, other.first_us),
+        max(one.last_us, other.last_us),
+    )
 
 
 @dataclass(frozen=True)
@@ -93,9 +167,24 @@ class FileReport:
 
     @property
     def share_kept(self) -> Fraction:
-        """The share of rows that are kept or repeat one that is; 1 for a file without rows."""
-        said = self.rows_kept + self.rejected.get(DUPLICATE_IN_FILE, 0)
-        return Fraction(said, self.rows_in) if self.rows_in else Fraction(1)
+        """The share of rows that are kept or repeat one that is, of those in the period; of none, 1."""
+        of = self.rows_in - self.rejected.get(OUTSIDE_PERIOD, 0)
+        return Fraction(self._rows_understood, of) if of else Fraction(1)
+
+    @property
+    def _rows_understood(self) -> int:
+        return self.rows_kept + self.rejected.get(DUPLICATE_IN_FILE, 0)
+
+    @property
+    def kept_little(self) -> bool:
+        """Whether so few rows were kept, of all days, that the file or the period may be declared wrongly."""
+        return self._rows_understood < LITTLE * self.rows_in
+
+    @property
+    def commonest_reason(self) -> str | None:
+        """The rule that rejected most rows, but for repeats; None where none did."""
+        rules = [rule for rule in RULES if self.rejected.get(rule) and rule != DUPLICATE_IN_FILE]
+        return max(rules, key=self.rejected.__getitem__, default=None)
 
     def to_json(self) -> str:
         """Return the report as JSON with sorted keys (the same report always gives the same text)."""

@@ -19,6 +19,7 @@ from trafficdp.engine.reduced import JobManifest, Spark, batches, finished_jobs,
 from trafficdp.engine.spark_rows import Reduction
 from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest.read import Reading, choose_source, one_by_one, require_kept_rows
+from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model import SourceDeclaration
 from trafficdp.release.curator import Curator
@@ -142,9 +143,7 @@ def undo(curator: Curator, names: Sequence[str], at: datetime) -> list[UndoneFil
     """
     vault = curator.vault
     curator.check_not_behind()
-    releases = vault_releases.all_releases(vault)
-    newest = releases[-1].release_id if releases else ""
-    used = curator.specification_of(newest).ingest_id if newest else 0
+    newest, used = _newest_release(curator)
     with vault.transaction("taking a file back"):
         done = []
         for name in names:
@@ -170,6 +169,24 @@ def undo(curator: Curator, names: Sequence[str], at: datetime) -> list[UndoneFil
             done.append(UndoneFile(name, records, later))
         audit(vault)
     return done
+
+
+def of_little(curator: Curator) -> list[FileReport]:
+    """Return the reports on files that were read since the newest release and of which little was kept.
+
+    For the curator's eyes, outside the privacy guarantee.
+    """
+    _, used = _newest_release(curator)
+    here = vault_fixes.ingested_files(curator.vault)
+    reports = [FileReport.from_json(each.report) for each in here if each.ingest_id > used]
+    return [report for report in reports if report.kept_little]
+
+
+def _newest_release(curator: Curator) -> tuple[str, int]:
+    """Return the newest release and the newest file in its data; "" and 0 where there is none."""
+    releases = vault_releases.all_releases(curator.vault)
+    newest = releases[-1].release_id if releases else ""
+    return newest, curator.specification_of(newest).ingest_id if newest else 0
 
 
 def _uris(given: object) -> list[str]:
@@ -247,6 +264,7 @@ class Intake:
                 progress=advance,
                 judged=self.config.relation.may_refuse_by_counts,
                 scratch=self.vault.spill_folder / "ingest",
+                period=self.config.grid.period,
             )
             before = vault_fixes.earlier_declarations(self.vault, reading.digest)
             incoming = None if self.dry_run else vault_fixes.Incoming(self.vault)
@@ -264,4 +282,5 @@ class Intake:
                 report=report.to_json(),
             )
             added = incoming.finish(facts)
-        return IngestedFile(report, report.file, added, bool(before), bool(before - {declaration}))
+        otherwise = bool(before - {declaration})
+        return IngestedFile(report, report.file, added, bool(before), otherwise, reading.extents)

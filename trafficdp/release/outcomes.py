@@ -12,7 +12,7 @@ from trafficdp.binning.mosaic import slot_facts_of
 from trafficdp.errors import UsageError
 from trafficdp.export import notebook
 from trafficdp.export.files.frame import to_geodataframe
-from trafficdp.ingest.report import FileReport
+from trafficdp.ingest.report import Extents, FileReport
 from trafficdp.mechanisms.simulated.skill import TriedElsewhere
 from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
 from trafficdp.model import Counts, Grid, SlotKind, SpeedUnit, Statistic
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class IngestedFile:
     """What became of one file: its report, and how many records were new. For the curator's eyes.
 
-    ``read_before``: a file of the same bytes was read before; ``declared_otherwise``: under another
-    declaration of its source.
+    ``extents``: how far it reaches; None where a cluster has read it. ``read_before``: a file of the same
+    bytes was read before; ``declared_otherwise``: under another declaration of its source.
     """
 
     report: FileReport
@@ -44,6 +44,7 @@ class IngestedFile:
     added: int
     read_before: bool
     declared_otherwise: bool
+    extents: Extents | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from trafficdp.ingest.read import ReadFile, read_file
+from trafficdp.ingest.read import ReadFile, Reading, read_file
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.model import SourceDeclaration, SpeedUnit, StudyArea, UnitPeriod
+from trafficdp.model import Period, SourceDeclaration, SpeedUnit, StudyArea, UnitPeriod
 
 COLUMNS = {
     "vehicle": "plate",
@@ -56,6 +56,13 @@ class Reader:
     def file(self, path: Path, *, judged: bool = True, **changes: object) -> ReadFile:
         source = replace(self.source, **changes)  # type: ignore[arg-type]
         return read_file(path, source, self.area, self.key, judged=judged)
+
+    def reading(self, *rows: str, period: Period | None = None) -> Reading:
+        """Read rows of ``plate,when,lat,lng,v`` of the days of ``period``, to their end."""
+        path = self.write("\n".join(["plate,when,lat,lng,v", *rows]) + "\n")
+        reading = Reading(path, self.source, self.area, self.key, period=period)
+        assert len(list(reading.parts())) == 1
+        return reading
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from trafficdp.ingest.clean import SATURATION, clean
 from trafficdp.ingest.linter import UnitCheck
+from trafficdp.ingest.read import Reading, require_kept_rows
 from trafficdp.ingest.records import Records, TextColumns
-from trafficdp.ingest.report import RULES
-from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod
+from trafficdp.ingest.report import RULES, Extents
+from trafficdp.model import NeighbouringRelation, Period, SourceDeclaration, SpeedUnit, UnitPeriod
 
 NOON = "2020-11-28T12:00:00+05:30"
 GOOD = f"GJ05,{NOON},21.2,72.8,30"
@@ -204,3 +205,81 @@ def test_rows_in_are_rows_kept_and_rows_rejected(area, key, rows, missing_speed,
         zip(*(cleaned.fixes.table.column(c).to_pylist() for c in ("vehicle", "time_us")), strict=True)
     )
     assert len(set(pairs)) == len(pairs)
+
+
+INDIA = Period(date(2020, 11, 28), date(2020, 11, 29), "Asia/Kolkata")
+
+
+@pytest.mark.parametrize(
+    ("time", "kept"),
+    [
+        ("2020-11-27T23:59:59.999999+05:30", False),
+        ("2020-11-28T00:00:00+05:30", True),
+        ("2020-11-29T23:59:59.999999+05:30", True),
+        ("2020-11-29T18:30:00Z", False),
+        ("2062-11-28T12:00:00+05:30", False),
+        ("1980-01-06T00:00:00Z", False),
+    ],
+)
+def test_a_day_outside_the_period_has_a_reason_of_its_own(reader, time, kept):
+    report = reader.reading(f"A,{time},21.2,72.8,30", f"B,{NOON},21.2,72.8,30", period=INDIA).report
+    assert report.rejected == ({} if kept else {"outside_period": 1})
+    assert report.rows_kept == 1 + kept
+    assert reader.reading(f"A,{time},21.2,72.8,30").report.rejected == {}
+
+
+def test_the_place_is_looked_at_before_the_day_and_the_day_before_the_speed(reader):
+    late = "2062-11-28T12:00:00+05:30"
+    rows = [f"A,{late},1.2,72.8,30", f"B,{late},21.2,72.8,", f"C,{late},21.2,72.8,30"]
+    assert reader.reading(*rows, period=INDIA).report.rejected == {"outside_area": 1, "outside_period": 2}
+
+
+def test_a_file_of_other_days_is_no_error_and_little_of_it_is_kept(reader, source):
+    report = reader.reading("A,2062-11-28T12:00:00+05:30,21.2,72.8,30", period=INDIA).report
+    require_kept_rows(report, source, NeighbouringRelation.REPLACE_USER_VALUES)
+    assert report.kept_little
+    assert report.commonest_reason == "outside_period"
+
+
+def test_how_far_rows_reach_is_said_of_those_with_a_place_and_a_time_and_of_those_that_are_kept(reader):
+    reading = reader.reading(
+        "A,2020-11-28T00:10:00+05:30,21.2,72.8,30",
+        "B,2020-11-29T12:00:00+05:30,21.0,72.9,30",
+        f"C,{NOON},72.7,21.3,30",
+        f"D,{NOON},0,0,30",
+        f"E,{NOON},99,72.8,30",
+        "F,2062-11-29T12:00:00+05:30,21.4,73.0,30",
+        "G,never,21.4,73.1,30",
+        period=INDIA,
+    )
+    found = reading.extents
+    assert found.kept is not None
+    assert found.readable is not None
+    assert (found.kept.west, found.kept.south, found.kept.east, found.kept.north) == (72.8, 21.0, 72.9, 21.2)
+    sides = (found.readable.west, found.readable.south, found.readable.east, found.readable.north)
+    assert sides == (21.3, 21.0, 73.0, 72.7)
+    assert (found.readable.first_us, found.kept.first_us) == (1606502400000000,) * 2
+    assert found.readable.last_us > found.kept.last_us
+    assert found.days == {date(2020, 11, 28), date(2020, 11, 29)}
+    assert found.exchanged == 1
+
+
+def test_nothing_reaches_nowhere(reader):
+    assert reader.reading(f"D,{NOON},0,0,30", period=INDIA).extents == Extents()
+
+
+def test_a_file_in_parts_reaches_as_far_as_in_one(reader, monkeypatch, tmp_path):
+    rows = [f"A{i},2020-11-28T12:{i:02}:00+05:30,21.{i},72.8,30" for i in range(50)]
+    whole = reader.reading(*rows, period=INDIA).extents
+    monkeypatch.setattr("trafficdp.ingest.vehicle_parts.ROWS_AT_ONCE", 7)
+    reading = Reading(
+        reader.folder / "day.csv", reader.source, reader.area, reader.key, scratch=tmp_path, period=INDIA
+    )
+    assert len(list(reading.parts())) > 1
+    assert reading.extents == whole
+
+
+def test_no_extent_is_written_into_a_report(reader):
+    """An end is the place of one record: what is kept beside the records must not outlive them."""
+    report = reader.reading(f"A,{NOON},21.23456,72.8,30", period=INDIA).report
+    assert "21.2" not in report.to_json()

@@ -157,8 +157,8 @@ def test_a_manifest_without_calendar_says_nothing_of_one(released):
 
 def test_tuesdays_map_charges_only_tuesdays_vehicles_and_its_plan_knows(filled, small_city):
     """Vehicles 6 to 10 drive on both days, 11 to 15 on the second alone."""
+    filled.open(budget=12).ingest([filled.days[2]])
     workspace = filled.open(first="2026-03-03", last="2026-03-03", budget=12)
-    workspace.ingest([filled.days[2]])
     workspace.release(again=True, force=True)
     first = {vehicle for vehicle, charged in small_city.charges_by_plate_order(filled).items() if charged}
     second_day = filled.open(first="2026-03-04", last="2026-03-04", budget=12)

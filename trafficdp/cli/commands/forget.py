@@ -43,10 +43,10 @@ def forget(
 
     output.confirm(
         yes=yes,
-        question=lambda: (
+        questions=lambda: [
             f"This takes the records of {_number(len(lines()), 'identifier')} out of the store for good. "
             "What was charged stays spent, and what was published stays published. Forget?"
-        ),
+        ],
         otherwise="Nothing was changed.",
     )
     with output.spinner("writing the vault anew"):

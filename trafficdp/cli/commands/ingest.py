@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
+from zoneinfo import ZoneInfo
 
 import typer
 
@@ -14,8 +16,8 @@ from trafficdp.engine.reduced import Spark
 from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest.linter import ENOUGH_PAIRS, LintVerdict
 from trafficdp.ingest.read import wrong_unit
-from trafficdp.ingest.report import RULES
-from trafficdp.model import SourceDeclaration
+from trafficdp.ingest.report import RULES, Extent, Extents
+from trafficdp.model import Grid, SourceDeclaration
 from trafficdp.release.outcomes import IngestedFile, UndoneFile
 
 
@@ -94,13 +96,16 @@ def ingest(
             [[rule, rows, RULES[rule]] for rule, rows in rejected.items() if rows],
             prose=("meaning",),
         )
+    _show_extents(output, workspace.config.grid, done)
     for each in done:
+        _warn_of_little(output, each)
         _warn_about_unit(settings, each)
         if each.read_before:
             otherwise = ", under another declaration of its source" if each.declared_otherwise else ""
             output.say(f"{each.file}: read before{otherwise}; the records of then stay as they are")
     if dry_run:
         output.say("dry run: nothing was written")
+    time_zone = workspace.config.grid.period.time_zone
     output.result(
         {
             "dry_run": dry_run,
@@ -113,14 +118,73 @@ def ingest(
                     "rows_kept": each.report.rows_kept,
                     "rejected": dict(each.report.rejected),
                     "derived": each.report.derived,
+                    "rows_in_reach": _reach(extents.readable, time_zone),
+                    "rows_kept_reach": _reach(extents.kept, time_zone),
+                    "days_kept": len(extents.days),
+                    "exchanged": extents.exchanged,
                     "new": each.added,
                     "read_before": each.read_before,
                     "declared_otherwise": each.declared_otherwise,
                     "units": [asdict(finding) for finding in each.report.lint],
                 }
-                for each in done
+                for each, extents in ((each, each.extents or Extents()) for each in done)
             ],
         }
+    )
+
+
+def _show_extents(output: Output, grid: Grid, done: Sequence[IngestedFile]) -> None:
+    """Show how far the rows of all files reach, beside what the configuration declares."""
+    found = Extents()
+    for each in done:
+        found |= each.extents or Extents()
+    west, south, east, north = grid.area.geometry.bounds
+    period = grid.period
+    days = (period.last - period.first).days + 1
+    rows_in, kept = (_reach(extent, period.time_zone) for extent in (found.readable, found.kept))
+    output.table(
+        "How far they reach (for the curator's eyes: outside the privacy guarantee)",
+        ["", "declared", "rows in", "kept"],
+        [
+            ["longitude", _to(west, east), rows_in["longitude"], kept["longitude"]],
+            ["latitude", _to(south, north), rows_in["latitude"], kept["latitude"]],
+            ["from day to day", _to(period.first, period.last), rows_in["days"], kept["days"]],
+            ["number of days", f"{days:,}", "", f"{len(found.days):,}"],
+        ],
+    )
+
+
+def _reach(extent: Extent | None, time_zone: str) -> dict[str, str]:
+    """Return from where to where rows reach, to about a kilometre: an end is the place of one record."""
+    if extent is None:
+        return dict.fromkeys(("longitude", "latitude", "days"), "none")
+    instants = (extent.first_us, extent.last_us)
+    first, last = (datetime.fromtimestamp(each // 1_000_000, ZoneInfo(time_zone)).date() for each in instants)
+    return {
+        "longitude": _to(f"{extent.west:.2f}", f"{extent.east:.2f}"),
+        "latitude": _to(f"{extent.south:.2f}", f"{extent.north:.2f}"),
+        "days": _to(first, last),
+    }
+
+
+def _to(first: object, last: object) -> str:
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
+def _warn_of_little(output: Output, each: IngestedFile) -> None:
+    """Say it loudly where little of a file fits what is declared."""
+    report = each.report
+    if not report.kept_little:
+        return
+    reason = report.commonest_reason
+    said = f"WARNING: only {report.rows_kept:,} of {report.rows_in:,} rows of {each.file} were kept"
+    if reason:
+        said += f", most often {reason}: {RULES[reason]}"
+    exchanged = each.extents.exchanged if each.extents else 0
+    if exchanged:
+        said += f"; {exchanged:,} would lie in the study area with latitude and longitude exchanged"
+    output.warn(
+        f"{said}; a map would be charged all the same (for the curator's eyes, outside the guarantee)"
     )
 
 

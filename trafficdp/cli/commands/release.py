@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
 
 from trafficdp.cli.words.options import MapOptions, Settings, YesOption, shorten, with_map_options
 from trafficdp.cli.words.plan_words import one_slot
+from trafficdp.ingest.report import FileReport
 from trafficdp.release.outcomes import Plan
 
 
@@ -43,7 +45,7 @@ def release(
     settings: Settings = context.obj
     workspace = open_workspace(**settings.opening()).with_map(**asked.changes)
 
-    def price() -> str | None:
+    def questions() -> Iterator[str]:
         noisy = workspace
         if allow_idealised_noise is not None:
             noisy = workspace.with_idealised_noise(allow_idealised_noise)
@@ -51,9 +53,13 @@ def release(
             planned = noisy.plan(asked.loss, suggestions=False, within_budget=asked.within_budget, saved=plan)
         refused = planned.affordable.short or (planned.verdict.refused and not force)
         # what is refused anyway, or free, needs no answer
-        return None if refused or (planned.earlier and not again) else _price(planned)
+        if not refused and (again or not planned.earlier):
+            yield _price(planned)
+            little = workspace.kept_little()
+            if little:
+                yield _doubt(little)
 
-    settings.output.confirm(yes=yes, question=price, otherwise="Nothing was charged.")
+    settings.output.confirm(yes=yes, questions=questions, otherwise="Nothing was charged.")
     with settings.output.spinner("releasing"):
         done = workspace.release(
             asked.loss,
@@ -96,6 +102,18 @@ def release(
             "folder": str(done.folder),
             "files": files,
         }
+    )
+
+
+def _doubt(little: Sequence[FileReport]) -> str:
+    """Return what is asked besides: only on a terminal, for it tells of records."""
+    more = f", and little of {len(little) - 3} more" if len(little) > 3 else ""
+    said = ", ".join(
+        f"{report.rows_kept:,} of {report.rows_in:,} rows of {report.file}" for report in little[:3]
+    )
+    return (
+        f"For your eyes only, outside the privacy guarantee: ingest kept {said}{more}. The price is the same "
+        "for a map that says nothing. Release all the same?"
     )
 
 

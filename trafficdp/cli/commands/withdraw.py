@@ -22,10 +22,10 @@ def withdraw(
     workspace = open_workspace(**settings.opening())
     settings.output.confirm(
         yes=yes,
-        question=lambda: (
+        questions=lambda: [
             f"This removes the files and rows of {release} for good. What it cost stays spent, and whoever "
             "has a copy keeps it. Withdraw?"
-        ),
+        ],
         otherwise="Nothing was withdrawn.",
     )
     workspace.withdraw(release)

@@ -12,7 +12,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -116,11 +116,11 @@ class Output:
         with suppress(OSError, TrafficdpError):
             self._errors.print_line(f"trafficdp: {text}")
 
-    def confirm(self, *, yes: bool, question: Callable[[], str | None], otherwise: str) -> None:
+    def confirm(self, *, yes: bool, questions: Callable[[], Iterable[str]], otherwise: str) -> None:
         """Ask on the terminal whether to go on; ``yes`` (--yes) has answered already.
 
-        ``question`` says what will happen, and is called only where somebody is there to read it; None: this
-        needs no answer. Who does not agree ends the command with ``otherwise`` said.
+        ``questions`` say what will happen, and are called only where somebody is there to read them; none:
+        this needs no answer. Who does not agree to all ends the command with ``otherwise`` said.
         Raises UsageError where there is no terminal: nothing that cannot be taken back happens by itself.
         """
         if yes:
@@ -131,8 +131,7 @@ class Output:
                 expected="--yes",
                 todo="run the same command with --yes",
             )
-        asked = question()
-        if asked is not None and not typer.confirm(asked, err=True):
+        if not all(typer.confirm(asked, err=True) for asked in questions()):
             self.warn(otherwise)
             raise typer.Exit(UsageError.exit_code)
 

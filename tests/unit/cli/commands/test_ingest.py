@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from vienna import configuration
 
 CONFIG = """\
 [city]
@@ -165,6 +166,79 @@ def test_a_file_of_which_too_few_rows_are_kept_is_exit_4_and_registered_nowhere(
     again = empty.write("again.csv", ["W-1,2026-03-02T06:00:00Z,48.2,16.3,7"])
     (report,) = command("--json", "ingest", again).json["files"]
     assert (report["rows_kept"], report["new"]) == (1, 0)
+
+
+HIDDEN = configuration(12, "resolution = 6\nfleet = 800").replace("min_vehicles = 3\n", "")
+HIDDEN = HIDDEN.replace("replace_user_values", "add_or_remove_user").replace("epsilon_per_vehicle", "epsilon")
+"""Small City where nothing about a vehicle is public."""
+
+
+def exchanged(rows):
+    """The same rows with latitude and longitude in each other's column."""
+    split = [row.split(",") for row in rows]
+    return [",".join([bus, at, longitude, latitude, speed]) for bus, at, latitude, longitude, speed in split]
+
+
+def row_of(table, name):
+    """The cells of a printed row."""
+    (line,) = [line for line in table.splitlines() if line.lstrip().startswith(name)]
+    return re.split(r"\s{2,}", line.strip())
+
+
+def test_what_was_kept_is_shown_beside_what_is_declared(city, write_rows, command):
+    city(HIDDEN)
+    result = command("ingest", write_rows("a.csv"))
+    assert result.err == ""
+    assert "outside the privacy guarantee" in result.out
+    assert row_of(result.out, "longitude") == ["longitude", "16.2 to 16.6", *["16.30 to 16.39"] * 2]
+    days = ["2026-03-02 to 2026-03-03", "2026-03-02", "2026-03-02"]
+    assert row_of(result.out, "from day to day") == ["from day to day", *days]
+    assert row_of(result.out, "number of days") == ["number of days", "2", "1"]
+    (facts,) = command("--json", "ingest", "--dry-run", "a.csv").json["files"]
+    assert facts["rows_kept_reach"] == facts["rows_in_reach"]
+    assert facts["rows_kept_reach"]["longitude"] == "16.30 to 16.39"
+    assert (facts["rows_kept_reach"]["days"], facts["days_kept"], facts["exchanged"]) == ("2026-03-02", 1, 0)
+
+
+def test_exchanged_columns_are_said_loudly_and_change_no_exit_code(city, feed, write_rows, command):
+    city(HIDDEN)
+    write_rows("a.csv", exchanged(feed("2026-03-02")))
+    for flags in (("--dry-run",), ()):
+        result = command("ingest", *flags, "a.csv")
+        assert result.code == 0
+        assert "WARNING: only 0 of 2,400 rows of a.csv were kept, most often outside_area" in result.err
+        assert "2,400 would lie in the study area with latitude and longitude exchanged" in result.err
+        assert row_of(result.out, "latitude") == ["latitude", "48.1 to 48.3", "16.30 to 16.39", "none"]
+    assert "WARNING" in command("--json", "ingest", "a.csv").err
+
+
+def test_days_outside_the_period_are_said_loudly(city, feed, write_rows, command):
+    city(HIDDEN)
+    result = command(
+        "ingest", write_rows("a.csv", [row.replace("2026", "2062") for row in feed("2026-03-02")])
+    )
+    assert result.code == 0
+    assert "only 0 of 2,400 rows of a.csv were kept, most often outside_period: the day lies" in result.err
+    days = ["2026-03-02 to 2026-03-03", "2062-03-02", "none"]
+    assert row_of(result.out, "from day to day") == ["from day to day", *days]
+
+
+def test_whether_half_of_the_rows_is_little(city, feed, write_rows, command):
+    city(HIDDEN)
+    rows = feed("2026-03-02")
+    assert "WARNING" not in command("ingest", write_rows("a.csv", [*rows[:9], *exchanged(rows[:9])])).err
+    assert "WARNING" in command("ingest", write_rows("b.csv", [*rows[:8], *exchanged(rows[:9])])).err
+
+
+@pytest.fixture
+def write_rows(feed):
+    """Write a file of Small City, into the working directory; return its name."""
+
+    def write_rows(name, rows=None):
+        Path(name).write_text("\n".join(["bus,at,lat,lng,v", *(rows or feed("2026-03-02")), ""]))
+        return name
+
+    return write_rows
 
 
 @pytest.fixture

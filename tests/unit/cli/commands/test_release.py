@@ -191,6 +191,40 @@ def test_on_a_terminal_it_asks_before_it_charges_and_says_what_will_be_left(fill
     assert (again[0], "[y/N]" in again[1], "released r0002" in again[1]) == (0, False, True)
 
 
+def test_on_a_terminal_it_asks_again_where_little_was_kept_of_what_is_new(filled, command):
+    rows = [
+        "W-1,2026-03-02T23:00:00Z,48.2,16.3,5",
+        *(f"W-{n},2026-03-02T23:00:00Z,16.3,48.2,5" for n in "234"),
+    ]
+    assert "WARNING" in command("ingest", filled.write("late.csv", rows)).err
+    no, none, yes, again, last = typed(
+        b"y\nn\ny\ny\nn\n",
+        ["release"],
+        ["--json", "releases"],
+        ["release"],
+        # what was asked once is not asked again
+        ["release", "--again"],
+        ["--json", "releases"],
+    )
+    asked = "For your eyes only, outside the privacy guarantee: ingest kept 1 of 4 rows of late.csv."
+    assert (no[0], asked in no[1], "Nothing was charged." in no[1]) == (2, True, True)
+    assert "r0001" not in none[1]
+    assert (yes[0], asked in yes[1], "released r0001" in yes[1]) == (0, True, True)
+    assert (again[0], asked in again[1]) == (2, False)
+    assert "r0002" not in last[1]
+
+
+def test_who_says_yes_before_is_told_nothing_of_the_rows(filled, command):
+    before = command("release", "--yes")
+    filled.write(
+        "late.csv", ["W-1,2026-03-02T23:00:00Z,16.3,48.2,5", "W-2,2026-03-02T23:00:00Z,48.2,16.3,5"] * 2
+    )
+    assert command("ingest", "late.csv").code == 0
+    after = command("release", "--yes")
+    assert (after.code, after.err) == (before.code, before.err)
+    assert "rows" not in after.out
+
+
 def test_what_cannot_be_taken_back_is_asked_for_on_a_terminal(released):
     no, still, withdrawn, forgot = typed(
         b"n\ny\nNOT-THERE\n\x04y\n",
