@@ -28,7 +28,20 @@ from trafficdp.errors import TrafficdpError
 from trafficdp.ingest.read import read_file
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.research.george_2022.arrivals import ArrivalOrder, Arrivals, arrival_order
+from trafficdp.research.george_2022.arrivals import (
+    ArrivalOrder,
+    Arrivals,
+    arrival_order,
+    best_plan,
+    paper_plan,
+    prior_plan,
+)
+from trafficdp.research.george_2022.better_means import (
+    SlidingWindow,
+    best_window,
+    levelled_moments,
+    relabelled,
+)
 from trafficdp.research.george_2022.comparison import (
     Method,
     better_methods,
@@ -36,11 +49,7 @@ from trafficdp.research.george_2022.comparison import (
     lower_bound_curve,
     paper_methods,
 )
-from trafficdp.research.george_2022.doubling import relabelled
-from trafficdp.research.george_2022.full import activations
-from trafficdp.research.george_2022.levels import best_plan, paper_plan, prior_plan
-from trafficdp.research.george_2022.moments import levelled_moments
-from trafficdp.research.george_2022.sliding import SlidingWindow, best_window
+from trafficdp.research.george_2022.paper_means import activations
 from trafficdp.stream.tree import Tree, best_tree
 
 FloatArray = npt.NDArray[np.float64]

@@ -13,9 +13,14 @@ from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Moments
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PureDP
-from trafficdp.research.george_2022.arrivals import ArrivalOrder, Arrivals, arrival_order
-from trafficdp.research.george_2022.levels import paper_plan, prior_plan
-from trafficdp.research.george_2022.naive import naive_scale
+from trafficdp.research.george_2022.arrivals import (
+    ArrivalOrder,
+    Arrivals,
+    arrival_order,
+    paper_plan,
+    prior_plan,
+)
+from trafficdp.research.george_2022.paper_means import naive_scale
 from trafficdp.stream.bank import SignedCounterBank
 from trafficdp.stream.tree import BINARY, Tree, TreeKind
 

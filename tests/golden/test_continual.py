@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from trafficdp.research.george_2022.arrivals import Arrivals
-from trafficdp.research.george_2022.levels import best_plan, paper_plan
-from trafficdp.research.george_2022.median import activation, collectable
-from trafficdp.research.george_2022.withhold import level_size
+from trafficdp.research.george_2022.arrivals import Arrivals, best_plan, level_size, paper_plan
+from trafficdp.research.george_2022.paper_means import activation, collectable
 from trafficdp.stream.tree import bit_length
 
 ORDER = np.array([1, 1, 2, 1, 1, 2, 3, 1, 2, 2]) - 1

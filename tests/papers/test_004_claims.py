@@ -18,9 +18,8 @@ import numpy as np
 import pytest
 
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.research.aumuller_2023.binary import plan_binary_mean
 from trafficdp.research.aumuller_2023.iome import iome_mean
-from trafficdp.research.aumuller_2023.plan import plan_mean, private_centre
+from trafficdp.research.aumuller_2023.plan import plan_binary_mean, plan_mean, private_centre
 
 # errors are computed once for all claims about them
 pytestmark = pytest.mark.xdist_group("paper 004")

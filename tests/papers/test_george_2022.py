@@ -8,14 +8,23 @@ import numpy as np
 import pytest
 
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.research.george_2022.arrivals import ArrivalOrder, Arrivals, arrival_order
-from trafficdp.research.george_2022.full import activations, full_means
-from trafficdp.research.george_2022.levelled import levelled_means
-from trafficdp.research.george_2022.levels import paper_plan, prior_plan
-from trafficdp.research.george_2022.median import array_sums, private_part
-from trafficdp.research.george_2022.naive import naive_scale
-from trafficdp.research.george_2022.single import single_scale
-from trafficdp.research.george_2022.wishful import wishful_scale
+from trafficdp.research.george_2022.arrivals import (
+    ArrivalOrder,
+    Arrivals,
+    arrival_order,
+    paper_plan,
+    prior_plan,
+)
+from trafficdp.research.george_2022.paper_means import (
+    activations,
+    array_sums,
+    full_means,
+    levelled_means,
+    naive_scale,
+    private_part,
+    single_scale,
+    wishful_scale,
+)
 from trafficdp.stream.tree import BINARY
 
 STEPS = 200

@@ -48,11 +48,9 @@ from recording import (
 from trafficdp.mechanisms.protocol import BY_NAME as ACCOUNTINGS
 from trafficdp.mechanisms.registry import MECHANISMS, mechanisms_of
 from trafficdp.privacy.loss import LossKind
-from trafficdp.research.george_2022.arrivals import Arrivals
+from trafficdp.research.george_2022.arrivals import Arrivals, prior_plan
+from trafficdp.research.george_2022.better_means import best_window, levelled_moments, moments_loss
 from trafficdp.research.george_2022.comparison import better_methods, paper_methods
-from trafficdp.research.george_2022.levels import prior_plan
-from trafficdp.research.george_2022.moments import levelled_moments, moments_loss
-from trafficdp.research.george_2022.sliding import best_window
 
 AUSTIN, AUSTIN_FILE = "capmetro", "austin.json"
 SUGGESTIONS = "refused, baseline for mean, pooled for variance"

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import positive
 from trafficdp.measurement.sets import Measure
-from trafficdp.research.aumuller_2023.vectors import binary_search_quantiles, noisy_sum
+from trafficdp.research.aumuller_2023.plan import binary_search_quantiles, noisy_sum
 
 FloatArray = npt.NDArray[np.float64]
 CENTRE_SHARE = 0.25

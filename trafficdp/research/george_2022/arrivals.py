@@ -1,21 +1,170 @@
-"""One stream of samples in the order of arrival: whose they are is public, what they say is not."""
+"""Streams of samples: when a vehicle's samples become elements, and the budgets of their levels.
+
+Exponential withhold-release: which of a vehicle's samples become an element of a stream, and when.
+
+Paper 002, section 3 and Appendix C.1. When a vehicle's count reaches 2^l, one element of level l is
+released: l = 0 its first sample, l >= 1 the sum of samples 2^(l-1) + 1 .. 2^l, B_l = 2^(l-1) of
+them. Until then they are withheld. Released samples of a vehicle with M are 2^floor(log2 M) >= (M + 1)/2,
+so that at any time more than half of all samples have been released. Counts alone decide, so the pattern
+is public.
+
+Samples are of (bin, vehicle) pairs here: everything holds for every bin on its own. A pair contributes at
+most one element to a level.
+
+One stream of samples in the order of arrival: whose they are is public, what they say is not.
+
+Budgets, truncation and noise of the levels of continual mean estimation. Public facts only.
+
+Paper 002, sections 3 and E, adapted from {0, 1} to whole steps in 0..u (u = U/q), with its budget split
+corrected (erratum E18): with L = floor(log2 m) there are L + 1 levels, 0..L, but only L private medians, for
+levels 1..L. Medians get eps/(2 L) each and counters eps/(2 (L + 1)) each, which adds up to eps; dividing
+both halves by L would spend eps (1/2 + (L + 1)/(2 L)).
+
+An element of level l is the sum of B_l samples, projected onto [B_l mu - D_l, B_l mu + D_l] (rounded inward)
+and [0, u B_l], so one vehicle moves it by at most the width W_l = min(u B_l, 2 D_l):
+
+    D_l = ceil( u sqrt((B_l/2) ln(2 n max(1, L)/(delta/4))) + B_l acc_l )
+    acc_l = u sqrt(ln(2 k_l/beta)/(2 B_l)) + u/(2 J_l)        accuracy of the private median
+    J_l = ceil(sqrt(B_l)),  beta = delta/(4 L),  k_l = ceil((8 c/eps_med) ln(J_l/beta))
+
+with c the arrays of B_l samples that a vehicle may touch: 2 as in the paper, 1 when arrays are aligned
+(``median``). Utility alone rests on these; privacy on W_l, which is exact.
+
+Past the paper: a level whose 2 D_l >= u B_l gains nothing from truncation, so it needs no median and no
+waiting, and its budget goes to the others; medians need not have half of the budget; and since the summed
+variance of the levels is proportional to sum (W_l/eps_l)^2, the best split has eps_l proportional to
+W_l^(2/3) (the derivative of W^2/e^2 is -2 W^2/e^3, equal for all levels), with (sum W^(2/3))^3 at the
+optimum.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.rank import rank_within
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, in_range, integer_between, positive
+from trafficdp.mechanisms.scales import choice_scale, laplace_scale
 from trafficdp.noise.protocol import NoiseSource
-from trafficdp.research.george_2022.withhold import Elements, WithholdRelease
+from trafficdp.privacy.loss import PICO, PureDP
+from trafficdp.stream.tree import BINARY, Tree, bit_length
+
+IntArray = npt.NDArray[np.int64]
+
+
+def level_size(level: IntArray) -> IntArray:
+    """Return B_l, the samples in an element of level l: 1 for l = 0, else 2^(l - 1)."""
+    return np.left_shift(np.int64(1), np.maximum(np.asarray(level, dtype=np.int64) - 1, 0))
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Elements in the order of release, all shape (E,) or (E, C).
+
+    ``sample``: the position in the batch of the sample that completed it; ``pair``; ``level``; ``value``:
+    sums of the B_l samples, one column for every column of values.
+    """
+
+    sample: IntArray
+    pair: IntArray
+    level: IntArray
+    value: IntArray
+
+    def __len__(self) -> int:
+        return len(self.pair)
+
+
+class WithholdRelease:
+    """Counts and withheld sums of every pair. State: ``count`` (P,), ``withheld`` (P, C).
+
+    C columns are handled alike (say, steps and their squares). Pairs are dense indexes 0..P-1; new ones
+    may be added at any time with ``grow``.
+    """
+
+    def __init__(self, pairs: int, columns: int = 1) -> None:
+        self.count = np.zeros(pairs, dtype=np.int64)
+        self.withheld = np.zeros((pairs, columns), dtype=np.int64)
+
+    def grow(self, pairs: int) -> None:
+        """Add pairs without samples at the end until there are ``pairs``."""
+        more = pairs - len(self.count)
+        if more < 0:
+            raise UsageError(
+                "pairs cannot be taken away", got=f"{pairs}", expected=f"{len(self.count)} or more"
+            )
+        columns = self.withheld.shape[1]
+        self.count = np.concatenate([self.count, np.zeros(more, dtype=np.int64)])
+        self.withheld = np.concatenate([self.withheld, np.zeros((more, columns), dtype=np.int64)])
+
+    def append(self, pair: IntArray, value: IntArray) -> Elements:
+        """Take samples in the given order, ``pair`` (T,), ``value`` (T,) or (T, C); return what they release.
+
+        The same elements come out however a stream is cut into batches. Raises UsageError for pairs out of
+        range.
+        """
+        pair = np.asarray(pair, dtype=np.int64)
+        columns = np.asarray(value, dtype=np.int64)
+        columns = columns[:, None] if columns.ndim == 1 else columns
+        if len(pair) and not (int(pair.min()) >= 0 and int(pair.max()) < len(self.count)):
+            raise UsageError("a sample is of no known pair", expected=f"pairs below {len(self.count)}")
+        if columns.shape[1] != self.withheld.shape[1]:
+            raise UsageError("values have another width than the state", expected=f"{self.withheld.shape[1]}")
+        order = np.argsort(pair, kind="stable")
+        ordered = pair[order]
+        fresh = np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)]
+        first = np.flatnonzero(fresh)
+        group = np.cumsum(fresh) - 1
+        place = np.arange(len(ordered))
+        number = self.count[ordered] + place - first[group] + 1
+        running = np.concatenate(
+            [np.zeros((1, columns.shape[1]), dtype=np.int64), np.cumsum(columns[order], axis=0)]
+        )
+        released = np.flatnonzero((number & (number - 1)) == 0)
+        # an element holds what was withheld and all samples since the group began, or since the one before it
+        again = np.concatenate([[False], group[released[1:]] == group[released[:-1]]])[: len(released)]
+        previous = np.concatenate([[0], released[:-1] + 1])[: len(released)]
+        since = np.where(again, previous, first[group[released]])
+        carried = np.where(again[:, None], 0, self.withheld[ordered[released]])
+        total = running[released + 1] - running[since] + carried
+
+        rows = ordered[first]
+        ends = np.append(first[1:], len(ordered))
+        last = np.full(len(first), -1, dtype=np.int64)
+        last[group[released]] = released
+        emptied = last >= 0
+        rest = running[ends] - running[np.where(emptied, last + 1, first)]
+        self.withheld[rows] = rest + np.where(emptied[:, None], 0, self.withheld[rows])
+        self.count[rows] += ends - first
+
+        in_time = np.argsort(order[released], kind="stable")
+        chosen = released[in_time]
+        result = total[in_time]
+        flat = result[:, 0] if np.ndim(value) == 1 else result
+        return Elements(order[chosen], ordered[chosen], bit_length(number[chosen]) - 1, flat)
+
+    def state(self) -> dict[str, IntArray]:
+        """Return copies of the arrays. Holds exact sums: never publish."""
+        return {"count": self.count.copy(), "withheld": self.withheld.copy()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, IntArray]) -> WithholdRelease:
+        """Return what ``state`` was taken from."""
+        count, withheld = state["count"], state["withheld"]
+        if withheld.ndim != 2 or len(count) != len(withheld):
+            raise UsageError("arrays of withheld samples do not fit together", expected="what state() gave")
+        result = cls(0, withheld.shape[1])
+        result.count = np.array(count, dtype=np.int64)
+        result.withheld = np.array(withheld, dtype=np.int64)
+        return result
+
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -91,3 +240,198 @@ def arrival_order(order: ArrivalOrder, users: int, samples: int, source: NoiseSo
         keys = source.uniform_below(np.full(len(turns), 2**60, dtype=np.int64))
         turns = turns[np.argsort(keys, kind="stable")]
     return turns
+
+
+MEDIAN_SHARES = (0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+"""Parts of epsilon that medians may get."""
+
+
+@dataclass(frozen=True)
+class LevelPlan:
+    """What is decided before the first sample comes; one entry a level 0..L.
+
+    ``users`` n and ``samples`` m: the declared most; ``steps`` u. ``half_width`` D_l and ``width`` W_l in
+    steps; ``counter_epsilon``; ``median_epsilon``, 0 where there is no median; ``arrays`` k_l and ``parts``
+    J_l of the medians; ``influence`` c.
+    """
+
+    users: int
+    samples: int
+    steps: int
+    half_width: IntArray
+    width: IntArray
+    counter_epsilon: FloatArray
+    median_epsilon: FloatArray
+    arrays: IntArray
+    parts: IntArray
+    influence: int
+
+    @property
+    def size(self) -> IntArray:
+        """B_l."""
+        return level_size(np.arange(len(self.width)))
+
+    @property
+    def truncated(self) -> npt.NDArray[np.bool_]:
+        """Which levels are truncated around a centre."""
+        return np.asarray(self.width < self.steps * self.size)
+
+    def scales(self, tree: Tree = BINARY) -> FloatArray:
+        """Return eta_l = W_l (most nodes that hold an element of n) / eps_l, at least."""
+        return laplace_scale(self.width * int(tree.touches(self.users).max()), self.counter_epsilon)
+
+    def median_scales(self) -> FloatArray:
+        """Return the scales 2 c/eps of the medians' exponential mechanisms; 0 where there is none."""
+        needed = self.median_epsilon > 0
+        epsilon = np.where(needed, self.median_epsilon, 1.0)
+        return np.where(needed, choice_scale(np.full(len(self.width), self.influence), epsilon), 0.0)
+
+    def loss(self, tree: Tree = BINARY) -> PureDP:
+        """Return what the whole transcript costs a vehicle: exact for the scales as floats, rounded up.
+
+        A vehicle has one element a level, which moves at most max touches nodes by W_l; a median moves
+        by c; all of it adds up.
+        """
+        price = int(tree.touches(self.users).max())
+        total = Fraction(0)
+        for width, scale, median in zip(self.width, self.scales(tree), self.median_scales(), strict=True):
+            total += Fraction(int(width) * price) / Fraction(float(scale))
+            if median > 0:
+                total += Fraction(2 * self.influence) / Fraction(float(median))
+        return PureDP(-(-total.numerator * PICO // total.denominator))
+
+
+def last_level(samples: int) -> int:
+    """Return L = floor(log2 m)."""
+    return int(bit_length(integer_between(1, 2**40, samples=samples))) - 1
+
+
+def paper_plan(
+    users: int, samples: int, steps: int, epsilon: float, delta: float, *, counter_levels: int | None = None
+) -> LevelPlan:
+    """Return Algorithm 6 as in the paper, E18 corrected: a median for every level but 0, equal shares.
+
+    ``counter_levels``: by how many the counters' half is divided; L + 1 unless an audit asks for the
+    literal L, whose ``loss`` then exceeds ``epsilon``.
+    """
+    last = last_level(samples)
+    half = positive(epsilon=epsilon) / 2
+    counters = np.full(last + 1, (half if last else epsilon) / (counter_levels or last + 1))
+    medians = np.where(np.arange(last + 1) > 0, half / max(last, 1), 0.0)
+    return _planned(users, samples, steps, delta, counters, medians, influence=2)
+
+
+def best_plan(
+    users: int, samples: int, steps: int, epsilon: float, delta: float, *, aligned: bool = True
+) -> LevelPlan:
+    """Return the plan of least sum (W_l/eps_l)^2: medians only where they pay, budgets by W_l^(2/3).
+
+    Truncation gains the more the larger B_l, so the levels with medians are the last ones: every first such
+    level (or none) and every share of ``MEDIAN_SHARES`` is tried. Levels whose width does not fall, or whose
+    median would wait for more than half of the vehicles, are no candidates.
+    """
+    last, influence = last_level(samples), 1 if aligned else 2
+    level, total = np.arange(last + 1), positive(epsilon=epsilon)
+    best = _shared(users, samples, steps, delta, total, np.zeros(last + 1), influence)
+    for first in range(1, last + 1):
+        for share in MEDIAN_SHARES:
+            medians = np.where(level >= first, total * share / (last + 1 - first), 0.0)
+            plan = _shared(users, samples, steps, delta, total * (1 - share), medians, influence)
+            pays = bool(np.all(plan.truncated[first:])) and 2 * int(plan.arrays.max()) <= users
+            if pays and _spread(plan) < _spread(best):
+                best = plan
+    return best
+
+
+def prior_plan(
+    users: int,
+    samples: int,
+    steps: int,
+    epsilon: float,
+    delta: float,
+    *,
+    prior: bool = True,
+    best_split: bool = False,
+) -> LevelPlan:
+    """Return the plan of Algorithms 4 and 5: no medians, all of ``epsilon`` to the counters.
+
+    With ``prior`` a centre is given from outside (paid for elsewhere) that is within u/sqrt(m) of the mean;
+    without, nothing is truncated and W_l = u B_l.
+    """
+    last = last_level(samples)
+    size = level_size(np.arange(last + 1))
+    half_width = np.where(size > 0, size * steps, 0)
+    if prior:
+        spread = _concentration(users, last, size, delta)
+        half_width = np.ceil(steps * (spread + size / np.sqrt(samples))).astype(np.int64)
+        half_width[0] = steps
+    width = np.minimum(steps * size, 2 * half_width)
+    weight = width ** (2 / 3) if best_split else np.ones(last + 1)
+    none = np.zeros(last + 1)
+    counters = positive(epsilon=epsilon) * weight / weight.sum()
+    zeros = none.astype(np.int64)
+    return LevelPlan(users, samples, steps, half_width, width, counters, none, zeros, zeros, 1)
+
+
+def doubling_epsilon(epsilon: str | float | Fraction, epoch: int) -> PureDP:
+    """Return 6 eps/(pi^2 i^2), rounded down: the budget of epoch i = 1, 2, ...; all together stay below eps.
+
+    For an unknown number of users or samples (section 5.1 of the methods): when a declared number is
+    passed, the mechanism starts again with twice the number and this budget.
+    """
+    whole = PureDP.of(epsilon)
+    square = integer_between(1, 10**6, epoch=epoch) ** 2
+    # 6/pi^2 = 0.60792710185402...
+    return PureDP(whole.pico * 607_927_101_854 // (10**12 * square))
+
+
+def _concentration(users: int, last: int, size: IntArray, delta: float) -> FloatArray:
+    """How far a sum of B_l samples strays from its expectation, in units of u, for all vehicles at once."""
+    rare = in_range(0, 1, delta=delta) / 4
+    return np.asarray(np.sqrt(size / 2 * np.log(2 * users * max(1, last) / rare)))
+
+
+def _spread(plan: LevelPlan) -> float:
+    """What the variance of all levels together is proportional to."""
+    return float(((plan.width / plan.counter_epsilon) ** 2).sum())
+
+
+def _shared(
+    users: int,
+    samples: int,
+    steps: int,
+    delta: float,
+    counters: float,
+    medians: FloatArray,
+    influence: int,
+) -> LevelPlan:
+    """The plan whose counters share ``counters`` by W_l^(2/3)."""
+    plan = _planned(users, samples, steps, delta, np.ones(len(medians)), medians, influence)
+    weight = plan.width ** (2 / 3)
+    return _planned(users, samples, steps, delta, counters * weight / weight.sum(), medians, influence)
+
+
+def _planned(
+    users: int,
+    samples: int,
+    steps: int,
+    delta: float,
+    counters: FloatArray,
+    medians: FloatArray,
+    influence: int,
+) -> LevelPlan:
+    integer_between(1, 2**40, users=users)
+    integer_between(1, 10**6, steps=steps)
+    last = len(counters) - 1
+    size = level_size(np.arange(last + 1))
+    beta = in_range(0, 1, delta=delta) / (4 * max(1, last))
+    has = medians > 0
+    root = np.ceil(np.sqrt(size)).astype(np.int64)
+    parts = np.where(has, root, 0)
+    safe = np.where(has, medians, 1.0)
+    arrays = np.where(has, np.ceil(8 * influence / safe * np.log(root / beta)), 0).astype(np.int64)
+    accuracy = np.sqrt(np.log(2 * np.maximum(arrays, 1) / beta) / (2 * size)) + 1 / (2 * root)
+    spread = _concentration(users, last, size, delta) + size * accuracy
+    half_width = np.where(has, np.ceil(steps * spread), steps * size).astype(np.int64)
+    width = np.minimum(steps * size, 2 * half_width)
+    return LevelPlan(users, samples, steps, half_width, width, counters, medians, arrays, parts, influence)

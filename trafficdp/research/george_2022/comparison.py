@@ -17,18 +17,26 @@ from trafficdp.model import NeighbouringRelation
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import PureDP
-from trafficdp.research.george_2022.arrivals import Arrivals
-from trafficdp.research.george_2022.binned import BinnedFactor
-from trafficdp.research.george_2022.doubling import doubling_means
-from trafficdp.research.george_2022.factor import LONGEST, GaussianSums, square_root_factor
-from trafficdp.research.george_2022.full import full_means
-from trafficdp.research.george_2022.gaussian_means import gaussian_levelled_means, gaussian_naive_means
-from trafficdp.research.george_2022.levelled import Centre, levelled_means
-from trafficdp.research.george_2022.levels import LevelPlan, best_plan, paper_plan, prior_plan
-from trafficdp.research.george_2022.naive import naive_means, naive_scale
-from trafficdp.research.george_2022.single import single_means, single_scale
-from trafficdp.research.george_2022.unbounded import unbounded_means
-from trafficdp.research.george_2022.wishful import wishful_half_width, wishful_means, wishful_scale
+from trafficdp.research.george_2022.arrivals import Arrivals, LevelPlan, best_plan, paper_plan, prior_plan
+from trafficdp.research.george_2022.better_means import (
+    doubling_means,
+    gaussian_levelled_means,
+    gaussian_naive_means,
+    unbounded_means,
+)
+from trafficdp.research.george_2022.factor import LONGEST, BinnedFactor, GaussianSums, square_root_factor
+from trafficdp.research.george_2022.paper_means import (
+    Centre,
+    full_means,
+    levelled_means,
+    naive_means,
+    naive_scale,
+    single_means,
+    single_scale,
+    wishful_half_width,
+    wishful_means,
+    wishful_scale,
+)
 from trafficdp.stream.tree import best_tree
 
 FloatArray = npt.NDArray[np.float64]

@@ -1,4 +1,6 @@
-"""Huber with Gaussian noise: the (epsilon, delta) form of paper 001, exactly calibrated.
+"""Huber with Gaussian noise, and from how many vehicles on it pays.
+
+Huber with Gaussian noise: the (epsilon, delta) form of paper 001, exactly calibrated.
 
 Zhao et al., arXiv 2405.13453, whose noise is Gaussian; the constants that are quoted for it are not
 sufficient (erratum E17), so alpha is calibrated in ``noise.smooth_gaussian``. It needs about ten
@@ -8,6 +10,8 @@ U (10 of 65, say) it is never better than Laplace noise: for comparison, not for
 Theorem (REPLACE_USER_VALUES). Let S be beta-smooth and at least the local sensitivity of the robust mean
 (``bounding.smooth_sensitivity``). Centre plus S/alpha times N(0, 1) is (epsilon, delta)-DP for every vehicle
 of a bin, alpha the largest for which that is proved. Over bins both parts add up.
+
+From how many vehicles on the Huber mechanism pays: a public rule, so that refusing costs nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.bounding.smooth_sensitivity import HuberShape, clean_smooth_sensitivity
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.noise import smooth_gaussian
 
 FloatArray = npt.NDArray[np.float64]
@@ -43,3 +50,46 @@ class GaussianHuber:
             for one, b in zip(distinct.tolist(), beta.tolist(), strict=True)
         ]
         return np.array(alpha)[which], beta[which], math.sqrt(2 / math.pi)
+
+
+MOST_VEHICLES = 2**20
+
+
+def least_vehicles(
+    upper: float, threshold: float, epsilon: float, mechanism: Huber | GaussianHuber | None = None
+) -> int:
+    """Return n_min: from how many equal vehicles on Huber beats Laplace noise U/(n epsilon), if clean.
+
+    The least n with S(n, T, U, Z = 0.4 T) E|xi| / alpha below U/(n epsilon); found by doubling, then
+    halving, since the left side falls off faster. About 100/epsilon for T/U = 0.15.
+    Raises UsageError where ``threshold`` reaches ``upper`` or MOST_VEHICLES are not enough.
+    """
+    if not 0 < threshold < upper:
+        raise UsageError(
+            "the Huber threshold is out of range", got=f"threshold={threshold}", expected="0 < T < U"
+        )
+    settings = mechanism or Huber()
+    one = np.array([epsilon])
+    alpha, beta, mean_absolute = settings.calibrated(one)
+
+    def pays(vehicles: int) -> bool:
+        shape = HuberShape(
+            np.full(vehicles, 1 / vehicles),
+            np.full(vehicles, threshold),
+            np.zeros(vehicles, dtype=np.int64),
+            1,
+            upper,
+        )
+        clean = clean_smooth_sensitivity(shape, beta)[0] * mean_absolute / alpha[0]
+        return bool(clean < upper / (vehicles * epsilon))
+
+    high = 4
+    while not pays(high):
+        high *= 2
+        if high > MOST_VEHICLES:
+            raise UsageError("no number of vehicles is enough", got=f"epsilon={epsilon}")
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if pays(middle) else (middle, high)
+    return high

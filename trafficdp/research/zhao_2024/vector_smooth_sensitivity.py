@@ -1,5 +1,31 @@
 """Smooth sensitivity of the Huber minimiser of vectors, in the l2 norm of R^d.
 
+A fixed lattice of centres in R^d: every point of the space has one of them near, with few centres.
+
+The lattice is A_d^*, the projection of Z^(d+1) onto the vectors whose entries add up to 0, turned into R^d
+and scaled: the best covering known in 2 to 8 dimensions (Conway and Sloane, "Sphere Packings, Lattices and
+Groups", chapters 2 and 4). In its own scale its covering radius is sqrt(d (d + 2)/(12 (d + 1))) and a cell
+has the volume 1/sqrt(d + 1). It depends on public numbers alone: d and the covering radius that is asked for.
+
+How many vehicles would have to be replaced until their vectors are well concentrated: exact, in R^d.
+
+For a centre c a data set is *good* when every |y_i - c| is at most ``share`` T_i and sum w_i |y_i - c| is at
+most ``mean_limit``. Replaced vectors are best put at c, where they add nothing. So the distance of a data set
+to the good ones of c is the number of vectors outside their balls, plus the least t such that without the t
+largest w_i |y_i - c| of the others the sum is small enough: exact, by sorting. The distance to the good data
+sets of all centres of a lattice (``centre_lattice``) is the least of these. It is a Hamming distance
+to a set that does not depend on the data, so that it changes by at most 1 when one vehicle changes.
+
+**Only centres near the Huber minimiser can do.** If k replacements lead to a good data set of c, then the
+minimiser lies within (mean_limit + A_k)/W_k of c (``vector_smooth_sensitivity``). A centre that is
+known to cost k1 leaves those within that radius for k = k1 - 1; the others are never enumerated, however many
+there are. That ball is covered by balls of half its size, and so on (branch and bound): with |y_i - b| less
+the ball's size for the distances, the cost of its middle b bounds those of all centres in it from below.
+
+Data sets are (n, d); the distance depends on values and is never published.
+
+Smooth sensitivity of the Huber minimiser of vectors, in the l2 norm of R^d.
+
 Paper 001 (Zhao et al., arXiv 2405.13453), lemmas 1 to 4, for vectors y_i of length at most R, weights w_i
 that add up to 1 and thresholds T_i. W_k is 1 minus the k largest weights, A_k the sum of the k largest w_i
 T_i, Tbar the sum of all. Outliers are counted against balls around centres that are fixed in advance
@@ -60,10 +86,169 @@ import numpy.typing as npt
 
 from trafficdp.bounding.huber import huber_point
 from trafficdp.errors import UsageError, integer_between, positive
-from trafficdp.research.zhao_2024.centre_lattice import CentreLattice
-from trafficdp.research.zhao_2024.vector_outliers import vector_distance
 
 FloatArray = npt.NDArray[np.float64]
+WIDER = 1 + 1e-9
+"""Balls are searched a little wider than asked: a centre too many is still one of the lattice."""
+
+
+@dataclass(frozen=True)
+class CentreLattice:
+    """The lattice of R^``dimensions`` (at least 1) with covering radius ``radius`` > 0."""
+
+    dimensions: int
+    radius: float
+
+    @property
+    def scale(self) -> float:
+        """Return the factor from the lattice's own scale to this one."""
+        d = self.dimensions
+        return self.radius / math.sqrt(d * (d + 2) / (12 * (d + 1)))
+
+    @cached_property
+    def plane(self) -> FloatArray:
+        """Return Helmert's orthonormal vectors of the plane of entries that add up to 0: (d, d + 1)."""
+        d = self.dimensions
+        rows = np.tril(np.ones((d, d + 1)))
+        k = np.arange(1, d + 1)
+        rows[np.arange(d), k] = -k
+        result: FloatArray = rows / np.sqrt(k * (k + 1))[:, None]
+        return result
+
+    def most_within(self, distance: float) -> float:
+        """Return an upper bound of the number of centres within ``distance`` of any point.
+
+        Their cells do not overlap and lie within ``distance`` + radius of it.
+        """
+        d = self.dimensions
+        log_ball = d / 2 * math.log(math.pi) - math.lgamma(d / 2 + 1)
+        log_cell = d * math.log(self.scale) - math.log(d + 1) / 2
+        return math.exp(log_ball + d * math.log(distance + self.radius) - log_cell)
+
+    def around(self, point: FloatArray) -> FloatArray:
+        """Return d + 1 centres around ``point`` (shape (d,)), shape (d + 1, d), the nearest within radius.
+
+        They are the corners of the Delaunay simplex that holds the point: floor, and one more for the entries
+        with the k largest remainders. The power of the point with respect to the simplex's sphere is a mean
+        of its squared distances to the corners, less than radius^2.
+        """
+        lifted = point @ self.plane / self.scale
+        floor = np.floor(lifted)
+        order = np.argsort(floor - lifted, kind="stable")
+        raised = np.zeros((self.dimensions + 1, self.dimensions + 1))
+        raised[:, order] = np.tril(np.ones((self.dimensions + 1, self.dimensions + 1)), -1)
+        result: FloatArray = (floor + raised) @ self.plane.T * self.scale
+        return result
+
+    def within(self, point: FloatArray, distance: float) -> FloatArray:
+        """Return all centres within ``distance`` of ``point`` (shape (d,)), shape (M, d).
+
+        Coordinate by coordinate in a triangular basis (Fincke and Pohst): every partial sum of squares that
+        is already too long is dropped with all that would follow from it.
+        """
+        d = self.dimensions
+        # the projections of the first d unit vectors are a basis
+        turn, upper = np.linalg.qr(self.plane[:, :d])
+        target = turn.T @ point / self.scale
+        left = np.full(1, (distance / self.scale * WIDER) ** 2)
+        chosen = np.zeros((1, d))
+        for i in range(d - 1, -1, -1):
+            middle = (target[i] - chosen[:, i + 1 :] @ upper[i, i + 1 :]) / upper[i, i]
+            reach = np.sqrt(left) / abs(upper[i, i])
+            low = np.ceil(middle - reach).astype(np.int64)
+            count = np.maximum(np.floor(middle + reach).astype(np.int64) - low + 1, 0)
+            parent = np.repeat(np.arange(len(count)), count)
+            value = low[parent] + np.arange(len(parent)) - np.repeat(np.cumsum(count) - count, count)
+            chosen = chosen[parent]
+            chosen[:, i] = value
+            left = np.maximum(left[parent] - ((value - middle[parent]) * upper[i, i]) ** 2, 0.0)
+        result: FloatArray = chosen @ self.plane[:, :d].T * self.scale
+        return result
+
+
+IntArray = npt.NDArray[np.int64]
+CHUNK = 500_000
+"""So many (centre, vehicle) pairs are looked at together."""
+ROUNDING = 1e-12
+"""Sums are taken as covered when this share of the limit is missing."""
+
+
+def vector_distance(
+    y: FloatArray,
+    weight: FloatArray,
+    radius: FloatArray,
+    mean_limit: float,
+    lattice: CentreLattice,
+    minimiser: FloatArray,
+    reach: FloatArray,
+    limit: int,
+) -> int:
+    """Return min(limit, replacements until the data set is good for some centre of the lattice). Exact.
+
+    ``y`` (n, d) are the vehicles' vectors, ``weight`` and ``radius`` = share T_i have shape (n,),
+    ``minimiser`` (d,) is near the Huber minimiser, and ``reach[k]`` (shape (limit,), increasing) how far from
+    it a centre that costs k can be.
+    """
+
+    def cost(centres: FloatArray, size: float) -> IntArray:
+        """Return a lower bound of the costs within ``size`` of each centre: the cost itself for 0."""
+        found = np.empty(len(centres), dtype=np.int64)
+        step = max(1, CHUNK // len(y))
+        for begin in range(0, len(centres), step):
+            part = slice(begin, begin + step)
+            distance = _length(centres[part, None, :] - y)
+            shortest = np.maximum(distance - size * WIDER, 0.0)
+            found[part] = _costs(shortest, weight, radius, mean_limit)
+        return found
+
+    best = min(limit, int(cost(lattice.around(minimiser), 0.0).min()))
+    if best == 0:
+        return 0
+    # every centre that may still be better is this near
+    near = float(reach[best - 1])
+    if int(cost(minimiser[None], near)[0]) >= best:
+        return best
+    # finer and finer balls, of which those that cannot hold a better centre are dropped
+    balls, size = minimiser[None], near
+    while size > 2 * lattice.radius and len(balls):
+        coarse = CentreLattice(y.shape[1], size / 2)
+        balls = _distinct([coarse.within(ball, 1.5 * size) for ball in balls], lattice.radius)
+        size /= 2
+        balls = balls[cost(balls, size) < best]
+    if not len(balls):
+        return best
+    centres = _distinct([lattice.within(ball, size) for ball in balls], lattice.radius)
+    return min(best, int(cost(centres, 0.0).min(initial=best)))
+
+
+def _distinct(parts: list[FloatArray], scale: float) -> FloatArray:
+    """Return the rows of all parts, each once; rows that differ by rounding alone are the same."""
+    rows = np.concatenate(parts)
+    _, first = np.unique(np.rint(rows * (1e6 / scale)), axis=0, return_index=True)
+    return np.asarray(rows[first])
+
+
+def _length(vectors: FloatArray) -> FloatArray:
+    result: FloatArray = np.sqrt(np.einsum("...k,...k->...", vectors, vectors))
+    return result
+
+
+def _costs(distance: FloatArray, weight: FloatArray, radius: FloatArray, mean_limit: float) -> IntArray:
+    """Return the distance to the good data sets of each centre from |y_i - c|, shape (centres, n)."""
+    inside = distance <= radius
+    outside = np.count_nonzero(~inside, axis=1)
+    pull = np.where(inside, weight * distance, 0.0)
+    excess = pull.sum(axis=1) - mean_limit * (1 + ROUNDING)
+    extra = np.zeros(len(distance), dtype=np.int64)
+    short = excess > 0
+    if short.any():
+        largest = -np.sort(-pull[short], axis=1)
+        covered = np.cumsum(largest, axis=1) >= excess[short][:, None]
+        extra[short] = np.count_nonzero(~covered, axis=1) + 1
+    result: IntArray = (outside + extra).astype(np.int64)
+    return result
+
+
 TOLERANCE = 1e-8
 """Gradient at which the iteration stops, as a share of the least threshold."""
 MARGIN = 0.01

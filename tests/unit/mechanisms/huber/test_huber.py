@@ -11,8 +11,7 @@ from trafficdp.mechanisms.protocol import event_of
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.research.zhao_2024.gaussian_huber import GaussianHuber
-from trafficdp.research.zhao_2024.least_vehicles import least_vehicles
+from trafficdp.research.zhao_2024.gaussian_huber import GaussianHuber, least_vehicles
 from trafficdp.sensitive.values import Samples
 
 MEAN, VARIANCE, BY_VEHICLE = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN

@@ -6,10 +6,16 @@ import pytest
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.research.aumuller_2023.binary import plan_binary_mean
 from trafficdp.research.aumuller_2023.iome import hadamard, iome_mean, rotate, rotate_back
-from trafficdp.research.aumuller_2023.plan import pair_variances, plan_mean, private_variances
-from trafficdp.research.aumuller_2023.vectors import binary_search_quantiles, clip_to_length, noisy_sum
+from trafficdp.research.aumuller_2023.plan import (
+    binary_search_quantiles,
+    clip_to_length,
+    noisy_sum,
+    pair_variances,
+    plan_binary_mean,
+    plan_mean,
+    private_variances,
+)
 
 
 class Quiet(SimulatedNoise):

@@ -8,18 +8,41 @@ import pytest
 from trafficdp.errors import UsageError
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import ZCDP
-from trafficdp.research.george_2022.arrivals import ArrivalOrder, Arrivals, arrival_order
-from trafficdp.research.george_2022.doubling import doubling_means, epochs
+from trafficdp.research.george_2022.arrivals import (
+    ArrivalOrder,
+    Arrivals,
+    arrival_order,
+    best_plan,
+    paper_plan,
+    prior_plan,
+)
+from trafficdp.research.george_2022.better_means import (
+    RESERVE,
+    doubling_means,
+    endless_shares,
+    epochs,
+    gaussian_levelled_means,
+    gaussian_naive_means,
+    unbounded_means,
+)
 from trafficdp.research.george_2022.factor import square_root_factor
-from trafficdp.research.george_2022.full import activations, full_means
-from trafficdp.research.george_2022.gaussian_means import gaussian_levelled_means, gaussian_naive_means
-from trafficdp.research.george_2022.levelled import Centre, levelled_means
-from trafficdp.research.george_2022.levels import best_plan, paper_plan, prior_plan
-from trafficdp.research.george_2022.median import activation, array_sums, collectable, private_part
-from trafficdp.research.george_2022.naive import naive_means, naive_scale
-from trafficdp.research.george_2022.single import single_means, single_scale
-from trafficdp.research.george_2022.unbounded import RESERVE, endless_shares, unbounded_means
-from trafficdp.research.george_2022.wishful import wishful_half_width, wishful_means, wishful_scale
+from trafficdp.research.george_2022.paper_means import (
+    Centre,
+    activation,
+    activations,
+    array_sums,
+    collectable,
+    full_means,
+    levelled_means,
+    naive_means,
+    naive_scale,
+    private_part,
+    single_means,
+    single_scale,
+    wishful_half_width,
+    wishful_means,
+    wishful_scale,
+)
 from trafficdp.stream.tree import BINARY, Tree, TreeKind
 
 ORDERS = list(ArrivalOrder)

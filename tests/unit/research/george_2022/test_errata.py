@@ -5,8 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from trafficdp.research.george_2022.levels import paper_plan
-from trafficdp.research.george_2022.withhold import WithholdRelease
+from trafficdp.research.george_2022.arrivals import WithholdRelease, paper_plan
 
 
 @pytest.mark.parametrize("samples", [2, 3, 16, 256])

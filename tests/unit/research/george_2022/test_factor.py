@@ -9,9 +9,10 @@ import pytest
 from trafficdp.errors import UsageError
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import ZCDP
-from trafficdp.research.george_2022.binned import BinnedCounter, BinnedFactor
 from trafficdp.research.george_2022.factor import (
     BITS,
+    BinnedCounter,
+    BinnedFactor,
     DenseFactor,
     contiguous_squared_norm,
     gaussian_loss,

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from trafficdp.privacy.loss import PICO
-from trafficdp.research.george_2022.levels import (
+from trafficdp.research.george_2022.arrivals import (
     best_plan,
     doubling_epsilon,
     last_level,

@@ -8,9 +8,8 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.research.george_2022.arrivals import Arrivals
-from trafficdp.research.george_2022.levels import best_plan, paper_plan, prior_plan
-from trafficdp.research.george_2022.moments import (
+from trafficdp.research.george_2022.arrivals import Arrivals, best_plan, paper_plan, prior_plan
+from trafficdp.research.george_2022.better_means import (
     levelled_moments,
     moments_loss,
     record_price,

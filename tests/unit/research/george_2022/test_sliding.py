@@ -5,7 +5,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.research.george_2022.sliding import SlidingWindow, best_window
+from trafficdp.research.george_2022.better_means import SlidingWindow, best_window
 from trafficdp.stream.tree import Tree, TreeKind
 
 WINDOWS = [

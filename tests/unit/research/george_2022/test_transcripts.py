@@ -6,12 +6,15 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from trafficdp.research.george_2022.arrivals import Arrivals
-from trafficdp.research.george_2022.levelled import Centre, truncate
-from trafficdp.research.george_2022.levels import paper_plan, prior_plan
-from trafficdp.research.george_2022.naive import naive_price
-from trafficdp.research.george_2022.single import single_price
-from trafficdp.research.george_2022.wishful import wishful_half_width, wishful_scale
+from trafficdp.research.george_2022.arrivals import Arrivals, paper_plan, prior_plan
+from trafficdp.research.george_2022.paper_means import (
+    Centre,
+    naive_price,
+    single_price,
+    truncate,
+    wishful_half_width,
+    wishful_scale,
+)
 
 
 def nodes(elements):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
-from trafficdp.research.george_2022.withhold import WithholdRelease, level_size
+from trafficdp.research.george_2022.arrivals import WithholdRelease, level_size
 
 
 def literal(order, values):

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from trafficdp.research.zhao_2024.centre_lattice import CentreLattice
+from trafficdp.research.zhao_2024.vector_smooth_sensitivity import CentreLattice
 
 
 @pytest.mark.parametrize("dimensions", range(1, 9))

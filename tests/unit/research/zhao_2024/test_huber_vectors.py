@@ -12,7 +12,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.noise import student_t
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
-from trafficdp.research.zhao_2024 import smooth_gaussian_vectors
+from trafficdp.research.zhao_2024 import huber_vectors
 from trafficdp.research.zhao_2024.huber_vectors import (
     best_huber_shape,
     centre_and_sensitivity,
@@ -179,8 +179,8 @@ def test_gaussian_noise_has_the_calibrated_size():
     y = np.zeros((users, 2))
     noise = SimulatedNoise(3)
     drawn = np.array([gaussian_huber_vector_mean(y, shape, epsilon, delta, noise) for _ in range(30)])
-    beta = smooth_gaussian_vectors.default_beta(epsilon, delta, 2)
-    alpha = smooth_gaussian_vectors.largest_alpha(epsilon, delta, beta, 2)
+    beta = huber_vectors.default_beta(epsilon, delta, 2)
+    alpha = huber_vectors.largest_alpha(epsilon, delta, beta, 2)
     smooth = vector_smooth_sensitivity(y, shape, np.zeros(2), beta)
     assert smooth < 0.01
     assert np.sqrt((drawn**2).mean()) == pytest.approx(smooth / alpha, rel=0.4)

@@ -8,7 +8,7 @@ from scipy import stats
 
 from trafficdp.noise import smooth_gaussian, student_t
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
-from trafficdp.research.zhao_2024 import smooth_gaussian_vectors
+from trafficdp.research.zhao_2024 import huber_vectors
 
 
 def direct_loss(degrees, alpha, beta, dimensions):
@@ -111,18 +111,18 @@ def by_noncentral_chi_square(epsilon, alpha, c, dimensions):
 def test_gaussian_profile_of_vectors_equals_noncentral_chi_squares(dimensions, c):
     for epsilon in (0.5, 1.0, 2.0):
         expected = by_noncentral_chi_square(epsilon, 0.6, c, dimensions)
-        found = smooth_gaussian_vectors.privacy_profile(np.array([epsilon]), 0.6, np.array([c]), dimensions)
+        found = huber_vectors.privacy_profile(np.array([epsilon]), 0.6, np.array([c]), dimensions)
         assert found[0] == pytest.approx(expected, rel=2e-6, abs=1e-13)
 
 
 def test_gaussian_profile_of_one_dimension_is_the_scalar_one():
     for c in (-0.1, -0.01, 0.0, 0.01, 0.1):
-        found = smooth_gaussian_vectors.privacy_profile(np.array([1.0]), 0.6, np.array([c]), 1)
+        found = huber_vectors.privacy_profile(np.array([1.0]), 0.6, np.array([c]), 1)
         assert found[0] == pytest.approx(smooth_gaussian.privacy_profile(1.0, 0.6, c), rel=1e-9)
 
 
 def test_without_stretching_dimensions_do_not_matter():
-    profile = [smooth_gaussian_vectors.privacy_profile(np.ones(1), 0.6, np.zeros(1), d)[0] for d in (1, 2, 8)]
+    profile = [huber_vectors.privacy_profile(np.ones(1), 0.6, np.zeros(1), d)[0] for d in (1, 2, 8)]
     assert profile == pytest.approx([profile[0]] * 3, rel=1e-9)
 
 
@@ -130,15 +130,15 @@ def test_without_stretching_dimensions_do_not_matter():
 @pytest.mark.parametrize("dimensions", [1, 2, 8])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.5, 1e-5)])
 def test_gaussian_alpha_of_vectors_is_safe_for_every_c_and_nearly_the_largest(epsilon, delta, dimensions):
-    beta = smooth_gaussian_vectors.default_beta(epsilon, delta, dimensions)
-    alpha = smooth_gaussian_vectors.largest_alpha(epsilon, delta, beta, dimensions)
+    beta = huber_vectors.default_beta(epsilon, delta, dimensions)
+    alpha = huber_vectors.largest_alpha(epsilon, delta, beta, dimensions)
     c = np.linspace(-beta, beta, 1001)
 
     def actual(alpha):
-        profile = smooth_gaussian_vectors.privacy_profile(np.full(1001, epsilon), alpha, c, dimensions)
+        profile = huber_vectors.privacy_profile(np.full(1001, epsilon), alpha, c, dimensions)
         return float(profile.max())
 
-    assert 0 < actual(alpha) <= smooth_gaussian_vectors.delta_bound(epsilon, alpha, beta, dimensions) <= delta
+    assert 0 < actual(alpha) <= huber_vectors.delta_bound(epsilon, alpha, beta, dimensions) <= delta
     assert actual(alpha * 1.002) > delta
 
 
@@ -146,5 +146,5 @@ def test_the_scalar_gaussian_alpha_is_not_enough_for_vectors_at_the_same_beta():
     epsilon, delta = 1.0, 1e-6
     beta = 4 * smooth_gaussian.default_beta(epsilon, delta)
     alpha = smooth_gaussian.largest_alpha(epsilon, delta, beta)
-    assert smooth_gaussian_vectors.delta_bound(epsilon, alpha, beta, 1) < 1.02 * delta
-    assert smooth_gaussian_vectors.privacy_profile(np.ones(1), alpha, np.array([-beta]), 8)[0] > 1.5 * delta
+    assert huber_vectors.delta_bound(epsilon, alpha, beta, 1) < 1.02 * delta
+    assert huber_vectors.privacy_profile(np.ones(1), alpha, np.array([-beta]), 8)[0] > 1.5 * delta

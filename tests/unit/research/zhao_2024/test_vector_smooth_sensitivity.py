@@ -8,12 +8,12 @@ import pytest
 
 from trafficdp.bounding.huber import huber_point
 from trafficdp.errors import UsageError
-from trafficdp.research.zhao_2024.vector_outliers import vector_distance
 from trafficdp.research.zhao_2024.vector_smooth_sensitivity import (
     MARGIN,
     VectorShape,
     clean_vector_sensitivity,
     minimiser,
+    vector_distance,
     vector_smooth_sensitivity,
 )
 

@@ -1,0 +1,337 @@
+"""Algorithms 2 to 7 of paper 002 for continual means.
+
+Algorithm 5 of paper 002: exponential withhold-release with one counter a level.
+
+The counter of level l gets one element of at most ``users`` vehicles, each of which moves it by at most W_l,
+so its nodes move by at most W_l (most touches) in all: eps_l-DP with eta_l. The output at t is the
+sum of all noisy running sums over the number of samples in them, clipped to [0, u]; u/2 before there are
+any. Numbers of elements are public.
+
+Elements are truncated around a centre that is a parameter here: none (W_l = u B_l), a prior from outside
+(Algorithm 5 as printed), or private medians with activation times (``full``, Algorithm 6).
+
+Algorithm 2 of paper 002: every sample into one counter; the output is the running sum over t.
+
+Every vehicle has at most m samples anywhere in a stream of at most N = n m, so it moves nodes by at most u
+times the sum of the m largest ``touches``: exact, and somewhat below the paper's m lv(n m). Any tree will do.
+
+Algorithm 4 of paper 002: exponential withhold-release into a single counter.
+
+A vehicle has one element of every level 0..L in a stream of at most N = n (L + 1). Moving all by their
+widths W_l moves nodes by at most sum W_l touches(t_l), t_0 < t_1 < ... the places of its elements: the
+maximum over places is exact (any places can happen), at most lv(N) sum W_l, where the paper has
+lv(N) (1 + L) max W.
+
+Algorithm 3 of paper 002: contiguous vehicles and a prior, both wished for.
+
+When a vehicle has sent all of its m samples, their sum, projected onto [m mu - D, m mu + D], enters one
+counter of n elements: D = u (sqrt((m/2) ln(2 n/delta)) + sqrt(m)), eta = W lv(n)/eps with
+W = min(u m, 2 D). Until the first vehicle is done the prior itself is the output.
+
+Algorithm 7 of paper 002: a private median of array means, by the exponential mechanism over J parts.
+
+Samples of a level stand in arrays of B_l, at most B_l a vehicle, vehicles one after another; [0, u] is cut
+into J equal parts, every array votes for the part of its mean, and part j is drawn with probability
+proportional to exp(-eps c(j)/(2 c)), c(j) the larger of the votes below and above it, c the arrays that a
+vehicle may touch. The cost moves by at most c, so the draw is eps-DP. Its centre is (2 j + 1) u/(2 J).
+
+*Aligned arrays.* With vehicles one after another in any order a vehicle may straddle two arrays: c = 2. Take
+instead the first r = 2^floor(log2 min(M, B_l)) samples of a vehicle with M, vehicles in descending order
+of r. Sizes are powers of two that fall, so each piece starts at a multiple of its own size and never
+straddles: c = 1, and half as many arrays are enough. As r > min(M, B)/2, half as many arrays are there as
+soon as the paper's (up to one array): aligned medians wait no longer.
+
+Which samples stand where, and when there are enough, depends on public arrivals alone.
+
+Algorithm 6 of paper 002: one counter a level, truncated around private medians, activated by counts.
+
+A level with a median waits until its arrays are full (public); then the median is drawn once, the elements
+that wait are truncated and enter in the order of arrival, and later ones follow. Privacy: medians cost
+their eps_med each, counters their eps_l given the medians, and all add up to ``LevelPlan.loss``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.bounding.interval import IntervalPartition
+from trafficdp.errors import in_range
+from trafficdp.mechanisms.scales import laplace_scale
+from trafficdp.noise.protocol import NoiseSource
+from trafficdp.research.george_2022.arrivals import Arrivals, LevelPlan
+from trafficdp.stream.tree import BINARY, Tree, bit_length
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Centre:
+    """Where a level is truncated: at numerator/denominator steps a sample, one numerator a run.
+
+    ``active``: the number of samples after which its elements, waiting until then, enter the counter.
+    """
+
+    numerator: IntArray
+    denominator: int
+    active: int = 0
+
+    @classmethod
+    def at(cls, prior: Fraction) -> Centre:
+        """Return one centre for all runs, known from the start."""
+        return cls(np.array([prior.numerator]), prior.denominator)
+
+
+def truncate(value: IntArray, size: int, half_width: int, steps: int, centre: Centre) -> IntArray:
+    """Return P_l of the sums ``value`` (E,), shape (runs of the centre, E): an interval rounded inward.
+
+    [B mu - D, B mu + D] and [0, u B], both ends whole, so that a changed element moves by at most
+    min(u B, 2 D) steps.
+    """
+    middle = size * centre.numerator
+    low = np.maximum(-((half_width * centre.denominator - middle) // centre.denominator), 0)
+    high = np.minimum((middle + half_width * centre.denominator) // centre.denominator, steps * size)
+    return np.clip(value[None, :], low[:, None], high[:, None])
+
+
+def levelled_means(
+    arrivals: Arrivals,
+    plan: LevelPlan,
+    source: NoiseSource,
+    runs: int,
+    at: IntArray,
+    centres: Sequence[Centre | None] | None = None,
+    tree: Tree = BINARY,
+) -> FloatArray:
+    """Return the released means after ``at`` (K,) samples (0..T), in steps, shape (runs, K).
+
+    ``centres``: one entry a level, None where nothing is truncated.
+    """
+    scales = plan.scales(tree)
+
+    def path(level: int, fed: IntArray) -> FloatArray:
+        return tree.path(fed, plan.users, float(scales[level]), source, runs)
+
+    return means_with_noise(arrivals, plan, path, at, centres)
+
+
+def means_with_noise(
+    arrivals: Arrivals,
+    plan: LevelPlan,
+    path: Callable[[int, IntArray], FloatArray],
+    at: IntArray,
+    centres: Sequence[Centre | None] | None = None,
+) -> FloatArray:
+    """Return the same with any noise: ``path(l, k)`` of level l's first k (K,) elements, shape (runs, K)."""
+    elements = arrivals.elements
+    sums: FloatArray = np.zeros((1, len(at)))
+    contained = np.zeros(len(at), dtype=np.int64)
+    for level in range(len(plan.width)):
+        mine = elements.level == level
+        value = elements.value[mine][None, :]
+        centre = centres[level] if centres is not None else None
+        size = int(plan.size[level])
+        fed = np.searchsorted(elements.sample[mine], at)
+        if centre is not None:
+            value = truncate(value[0], size, int(plan.half_width[level]), plan.steps, centre)
+            fed = np.where(at >= centre.active, fed, 0)
+        exact = np.concatenate([np.zeros((len(value), 1), dtype=np.int64), np.cumsum(value, axis=1)], axis=1)
+        sums = sums + exact[:, fed] + path(level, fed)
+        contained += size * fed
+    means = np.where(contained > 0, sums / np.maximum(contained, 1), plan.steps / 2)
+    return np.clip(means, 0, plan.steps)
+
+
+def naive_price(users: int, samples: int, tree: Tree = BINARY) -> int:
+    """Return the most that a vehicle moves all nodes together, in units of u. Exact over arrival orders."""
+    touches = np.sort(tree.touches(users * samples))
+    return int(touches[-samples:].sum())
+
+
+def naive_scale(users: int, samples: int, steps: int, epsilon: float, tree: Tree = BINARY) -> float:
+    """Return eta = u price / eps, at least."""
+    price = np.array([steps * naive_price(users, samples, tree)])
+    return float(laplace_scale(price, np.array([epsilon]))[0])
+
+
+def naive_means(
+    arrivals: Arrivals, scale: float, source: NoiseSource, runs: int, at: IntArray, tree: Tree = BINARY
+) -> FloatArray:
+    """Return the released means after ``at`` (K,) samples (1..T), in steps, clipped, shape (runs, K)."""
+    total = np.concatenate([[0], np.cumsum(arrivals.value)])[at]
+    noise = tree.path(at, arrivals.users * arrivals.samples, scale, source, runs)
+    return np.clip((total + noise) / at, 0, arrivals.steps)
+
+
+def single_price(plan: LevelPlan, tree: Tree = BINARY) -> int:
+    """Return the most that a vehicle moves all nodes together, in steps. Exact over arrival orders.
+
+    Level by level: the best with element l at place t is W_l touches(t) plus the best of l - 1 before t.
+    """
+    touches = tree.touches(plan.users * len(plan.width))
+    best = np.zeros(len(touches) + 1, dtype=np.int64)
+    lowest = np.iinfo(np.int64).min // 2
+    for width in plan.width:
+        here = best[:-1] + int(width) * touches
+        best = np.concatenate([[lowest], np.maximum.accumulate(here)])
+    return int(best[-1])
+
+
+def single_scale(plan: LevelPlan, epsilon: float, tree: Tree = BINARY) -> float:
+    """Return eta = price / eps, at least."""
+    return float(laplace_scale(np.array([single_price(plan, tree)]), np.array([epsilon]))[0])
+
+
+def single_means(
+    arrivals: Arrivals,
+    plan: LevelPlan,
+    scale: float,
+    source: NoiseSource,
+    runs: int,
+    at: IntArray,
+    centre: Centre | None = None,
+    tree: Tree = BINARY,
+) -> FloatArray:
+    """Return the released means after ``at`` (K,) samples (0..T), in steps, shape (runs, K)."""
+    elements = arrivals.elements
+    value = elements.value.copy()
+    if centre is not None:
+        for level in np.flatnonzero(plan.truncated):
+            mine = elements.level == level
+            size, half = int(plan.size[level]), int(plan.half_width[level])
+            value[mine] = truncate(value[mine], size, half, plan.steps, centre)[0]
+    fed = np.searchsorted(elements.sample, at)
+    exact = np.concatenate([[0], np.cumsum(value)])[fed]
+    contained = np.concatenate([[0], np.cumsum(plan.size[elements.level])])[fed]
+    noise = tree.path(fed, plan.users * len(plan.width), scale, source, runs)
+    means = np.where(contained > 0, (exact + noise) / np.maximum(contained, 1), plan.steps / 2)
+    return np.clip(means, 0, plan.steps)
+
+
+def wishful_half_width(users: int, samples: int, steps: int, delta: float) -> int:
+    """Return D in whole steps."""
+    spread = np.sqrt(samples / 2 * np.log(2 * users / in_range(0, 1, delta=delta))) + np.sqrt(samples)
+    return int(np.ceil(steps * spread))
+
+
+def wishful_scale(
+    users: int, samples: int, steps: int, epsilon: float, delta: float, tree: Tree = BINARY
+) -> float:
+    """Return eta = min(u m, 2 D) (most touches) / eps, at least."""
+    width = min(steps * samples, 2 * wishful_half_width(users, samples, steps, delta))
+    price = width * int(tree.touches(users).max())
+    return float(laplace_scale(np.array([price]), np.array([epsilon]))[0])
+
+
+def wishful_means(
+    arrivals: Arrivals,
+    prior: Fraction,
+    half_width: int,
+    scale: float,
+    source: NoiseSource,
+    runs: int,
+    at: IntArray,
+    tree: Tree = BINARY,
+) -> FloatArray:
+    """Return the released means after ``at`` (K,) samples (0..T), in steps, shape (runs, K).
+
+    Vehicles count when they have sent all m samples, in whatever order samples come.
+    """
+    m = arrivals.samples
+    done = np.flatnonzero(arrivals.rank == m)
+    sums = np.zeros(arrivals.users, dtype=np.int64)
+    np.add.at(sums, arrivals.user, arrivals.value)
+    value = truncate(sums[arrivals.user[done]], m, half_width, arrivals.steps, Centre.at(prior))[0]
+    fed = np.searchsorted(done, at)
+    exact = np.concatenate([[0], np.cumsum(value)])[fed]
+    noise = tree.path(fed, arrivals.users, scale, source, runs)
+    means = np.where(fed > 0, (exact + noise) / np.maximum(m * fed, 1), float(prior))
+    return np.clip(means, 0, arrivals.steps)
+
+
+def collectable(arrivals: Arrivals, size: int, *, aligned: bool) -> IntArray:
+    """Return how many samples the arrays of B = ``size`` could take after every arrival, shape (T,).
+
+    The sum over vehicles of min(M, B), or of the powers of two in them when ``aligned``.
+    """
+    rank = arrivals.rank
+    if not aligned:
+        return np.cumsum(rank <= size).astype(np.int64)
+    whole = (rank & (rank - 1)) == 0
+    gain = np.where(whole & (rank <= size), np.maximum(rank // 2, 1), 0)
+    return np.cumsum(gain).astype(np.int64)
+
+
+def activation(arrivals: Arrivals, size: int, arrays: int, *, aligned: bool) -> int:
+    """Return the first t (samples so far) at which ``arrays`` arrays of B samples are full; T + 1 if never.
+
+    Line 9 of Algorithm 6: the sum over vehicles of min(M, B) is at least B k.
+    """
+    return int(np.searchsorted(collectable(arrivals, size, aligned=aligned), size * arrays)) + 1
+
+
+def array_sums(arrivals: Arrivals, until: int, size: int, arrays: int, *, aligned: bool) -> IntArray:
+    """Return the sums of the first ``arrays`` arrays from the first ``until`` samples, shape (k,)."""
+    user, rank = arrivals.user[:until], arrivals.rank[:until]
+    have = np.minimum(np.bincount(user, minlength=arrivals.users), size)
+    if aligned:
+        have = np.where(have > 0, np.left_shift(1, np.maximum(bit_length(have) - 1, 0)), 0)
+    kept = np.flatnonzero(rank <= have[user])
+    by_size = -have[user[kept]] if aligned else np.zeros(len(kept), dtype=np.int64)
+    order = kept[np.lexsort((rank[kept], user[kept], by_size))]
+    return np.asarray(arrivals.value[order][: arrays * size].reshape(arrays, size).sum(axis=1))
+
+
+def private_part(
+    sums: IntArray, size: int, steps: int, parts: int, scale: float, source: NoiseSource, runs: int = 1
+) -> IntArray:
+    """Return drawn parts 0..J-1, shape (runs,); ``scale`` 2 c/eps of the exponential mechanism.
+
+    Means are compared as whole numbers: sum x J against multiples of B u, ties to the lower part.
+    """
+    cut = IntervalPartition(np.array([size * steps * parts]), np.array([size * steps]))
+    cost = cut.costs(sums * parts, np.zeros(len(sums), dtype=np.int64))
+    one = np.ones(parts, dtype=np.int64)
+    return source.choose(cost, one, cut.start, np.array([scale]), runs)[:, 0]
+
+
+def activations(arrivals: Arrivals, plan: LevelPlan) -> IntArray:
+    """Return after how many samples each level is active: 0 without a median, T + 1 if never, (L + 1,)."""
+    aligned = plan.influence == 1
+    return np.array(
+        [
+            activation(arrivals, int(size), int(arrays), aligned=aligned) if epsilon > 0 else 0
+            for size, arrays, epsilon in zip(plan.size, plan.arrays, plan.median_epsilon, strict=True)
+        ]
+    )
+
+
+def full_means(
+    arrivals: Arrivals,
+    plan: LevelPlan,
+    source: NoiseSource,
+    runs: int,
+    at: IntArray,
+    tree: Tree = BINARY,
+) -> FloatArray:
+    """Return the released means after ``at`` (K,) samples (0..T), in steps, shape (runs, K)."""
+    scales = plan.median_scales()
+    centres: list[Centre | None] = []
+    for level, active in enumerate(activations(arrivals, plan)):
+        if not plan.median_epsilon[level] > 0:
+            centres.append(None)
+            continue
+        parts, size = int(plan.parts[level]), int(plan.size[level])
+        if active > len(arrivals):
+            # never used; the level stays empty
+            centres.append(Centre(np.zeros(runs, dtype=np.int64), 1, int(active)))
+            continue
+        sums = array_sums(arrivals, int(active), size, int(plan.arrays[level]), aligned=plan.influence == 1)
+        part = private_part(sums, size, plan.steps, parts, float(scales[level]), source, runs)
+        centres.append(Centre((2 * part + 1) * plan.steps, 2 * parts, int(active)))
+    return levelled_means(arrivals, plan, source, runs, at, centres, tree)
