@@ -30,7 +30,7 @@ from capmetro import CONFIG, DAYS, folder
 from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.mechanisms.accountings import all_accountings
 from trafficdp.mechanisms.blocks.blocks import best_blocks
-from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
+from trafficdp.mechanisms.clip_user.clip_user import SuppressionAccounting
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PureDP

@@ -21,7 +21,7 @@ from capmetro import CONFIG, DAYS, files_of
 from trafficdp.binning.cells import area_km2
 from trafficdp.errors import TrafficdpError, UninformativeReleaseError
 from trafficdp.model import LONGER, SlotKind
-from trafficdp.planner.adaptive_map import choose_mosaic
+from trafficdp.planner.adaptive import choose_mosaic
 from trafficdp.planner.request import AdaptiveSettings
 from trafficdp.privacy.loss import PureDP
 from trafficdp.workspace import Workspace

@@ -41,7 +41,7 @@ from trafficdp.binning.declared import declared_bins
 from trafficdp.errors import TrafficdpError
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import hidden_map, measure_all
-from trafficdp.mechanisms.simulated.accuracy import true_statistic
+from trafficdp.mechanisms.simulated.trial import true_statistic
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind

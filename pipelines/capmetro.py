@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from trafficdp.engine.duckdb_samples import read_samples
+from trafficdp.engine.duckdb_reduce import read_samples
 from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.model import Grid
 from trafficdp.sensitive.values import Samples

@@ -25,7 +25,7 @@ from capmetro import CONFIG, DAYS, files_of, page, samples_of
 from trafficdp.binning.declared import declared_bins
 from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, RELATION, HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import estimate_fleet, hidden_map, measure_all, measure_fleet
-from trafficdp.mechanisms.simulated.accuracy import true_statistic
+from trafficdp.mechanisms.simulated.trial import true_statistic
 from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho

@@ -13,7 +13,7 @@ import duckdb
 
 import trafficdp
 from trafficdp.mechanisms.pooling import hidden_calibrated
-from trafficdp.mechanisms.simulated import cities, reference, trial
+from trafficdp.mechanisms.simulated import cities, trial
 
 PLATES = [f"ka-{number:02d} Zx {7000 + 13 * number}" for number in range(1, 16)]
 """As a feed would spell them. Vehicles 1 to 10 drive on the first day, 6 to 15 on the second."""
@@ -69,7 +69,7 @@ DEFAULTS = {
 }
 
 
-_skill_once = lru_cache(maxsize=256)(reference.reference_skill.__wrapped__)
+_skill_once = lru_cache(maxsize=256)(cities.reference_skill.__wrapped__)
 """What is found with fewer tries is kept apart from what is found with all."""
 
 
@@ -81,7 +81,7 @@ def try_maps_once(setattr=setattr):
     setattr(trial, "ESTIMATES", 40)
     setattr(cities, "MOST_DRAWS", 1)
     setattr(cities, "_numbers", lambda counts: range(0, 8, 4))
-    setattr(reference, "MANY_BINS", 0)
+    setattr(cities, "MANY_REFERENCE_BINS", 0)
     setattr(hidden_calibrated, "reference_skill", _skill_once)
 
 

@@ -21,8 +21,7 @@ from trafficdp.research.george_2022.arrivals import (
     prior_plan,
 )
 from trafficdp.research.george_2022.paper_means import naive_scale
-from trafficdp.stream.bank import SignedCounterBank
-from trafficdp.stream.tree import BINARY, Tree, TreeKind
+from trafficdp.stream.tree import BINARY, SignedCounterBank, Tree, TreeKind
 
 RUNS = 100_000
 ERROR = 1e-4

@@ -34,7 +34,7 @@ from trafficdp.release import forgetting, intake, specification
 from trafficdp.release.curator import Curator
 from trafficdp.sensitive.values import Contributions
 from trafficdp.store import vault_fixes, vault_ledger
-from trafficdp.stream.bank import SignedCounterBank
+from trafficdp.stream.tree import SignedCounterBank
 
 CONFIG = configuration(
     30,

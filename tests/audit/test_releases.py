@@ -17,7 +17,7 @@ from trafficdp.cli.commands.audit import BOUND, DELTA
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
 from trafficdp.mechanisms.protocol import BY_NAME, PublicFacts
 from trafficdp.mechanisms.quantiles.calibrated import CalibratedQuantiles
-from trafficdp.mechanisms.simulated.accuracy import repeated
+from trafficdp.mechanisms.simulated.trial import repeated
 from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import pure_to_zcdp

@@ -33,8 +33,7 @@ from duckdb.func import ARROW
 from h3ronpy.vector import coordinates_to_cells
 
 from trafficdp.binning.cells import CellTable, cells_of, reference_cells_of
-from trafficdp.engine.duckdb_binned import BATCH_ROWS
-from trafficdp.engine.duckdb_reduce import reduce_fixes
+from trafficdp.engine.duckdb_reduce import BATCH_ROWS, reduce_fixes
 from trafficdp.model import ContributionBound, Grid, Period, SlotKind, SpeedUnit, StudyArea
 
 AREA = StudyArea.from_bbox(-98.3, 29.9, -97.3, 30.7)

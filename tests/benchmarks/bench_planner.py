@@ -37,7 +37,7 @@ from trafficdp.binning.cells import cells_of, parents_of
 from trafficdp.mechanisms.blocks.calibrated import BlockAccounting
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model import ContributionBound, Counts, Grid, Period, SlotKind, SpeedUnit, Statistic, StudyArea
-from trafficdp.planner.adaptive_map import choose_mosaic
+from trafficdp.planner.adaptive import choose_mosaic
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import assess_utility, precision
 from trafficdp.planner.request import AdaptiveSettings, Request

@@ -10,7 +10,7 @@ import pytest
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.accountings import all_accountings
 from trafficdp.mechanisms.blocks.calibrated import BlockAccounting
-from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
+from trafficdp.mechanisms.clip_user.clip_user import SuppressionAccounting
 from trafficdp.mechanisms.laplace.accountings import LaplaceAccounting
 from trafficdp.mechanisms.protocol import Accounting, CalibratedMechanism, PublicFacts, Wanted
 from trafficdp.mechanisms.registry import (

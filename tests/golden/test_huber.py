@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from trafficdp.bounding.huber import balanced_distance, huber_location, huber_point
-from trafficdp.bounding.smooth_sensitivity import (
+from trafficdp.bounding.huber import (
     HuberShape,
+    balanced_distance,
     clean_smooth_sensitivity,
+    huber_location,
+    huber_point,
     smooth_sensitivity,
 )
 from trafficdp.noise import smooth_gaussian, student_t

@@ -9,8 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from trafficdp.bounding.huber import huber_location, scale_threshold
-from trafficdp.bounding.smooth_sensitivity import HuberShape, clean_smooth_sensitivity, smooth_sensitivity
+from trafficdp.bounding.huber import (
+    HuberShape,
+    clean_smooth_sensitivity,
+    huber_location,
+    scale_threshold,
+    smooth_sensitivity,
+)
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
 from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.mechanisms.laplace.calibrated import Baseline

@@ -31,7 +31,7 @@ from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.mechanisms.claims import ClaimedNoise
 from trafficdp.mechanisms.known_error import KnownTerms
 from trafficdp.mechanisms.protocol import Mechanism
-from trafficdp.mechanisms.simulated.accuracy import repeated
+from trafficdp.mechanisms.simulated.trial import repeated
 from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise import choice
 from trafficdp.noise.protocol import NoiseSource

@@ -30,7 +30,7 @@ from trafficdp.mechanisms.protocol import (
     Wanted,
 )
 from trafficdp.mechanisms.registry import JOINT_MECHANISMS
-from trafficdp.mechanisms.simulated.accuracy import repeated
+from trafficdp.mechanisms.simulated.trial import repeated
 from trafficdp.model import DEFAULT_FLEET, ContributionBound, Counts, NeighbouringRelation, Statistic
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import SimulatedNoise
@@ -39,9 +39,8 @@ from trafficdp.planner.request import Request
 from trafficdp.privacy.conversion import gaussian_to_approx, pure_to_zcdp, zcdp_to_approx
 from trafficdp.privacy.loss import PICO, ZCDP, Loss, LossKind, PureDP
 from trafficdp.sensitive.values import Contributions, MeasureInput, Samples, SensitiveInputs
-from trafficdp.stream.allowance import Allowance
 from trafficdp.stream.horizon import MINUTE_US, Horizon
-from trafficdp.stream.service import Batch, Stream
+from trafficdp.stream.service import Allowance, Batch, Stream
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

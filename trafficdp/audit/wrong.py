@@ -18,17 +18,22 @@ import numpy.typing as npt
 from trafficdp.audit.lower_bound import Draws, unmetered
 from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, one_bin
 from trafficdp.bounding.arrays import CountCap
-from trafficdp.bounding.huber import huber_location
+from trafficdp.bounding.huber import HuberShape, huber_location, smooth_sensitivity
 from trafficdp.bounding.interval import IntervalPartition
-from trafficdp.bounding.smooth_sensitivity import HuberShape, smooth_sensitivity
-from trafficdp.mechanisms import sums
-from trafficdp.mechanisms.arrays.array_means import ArrayLattice, ArrayMeans, Grouping
+from trafficdp.mechanisms import means
 from trafficdp.mechanisms.arrays.private_quantile import exponential_quantile
-from trafficdp.mechanisms.arrays.projected import TENTHS, choice_of, private_position
+from trafficdp.mechanisms.arrays.projected import (
+    TENTHS,
+    ArrayLattice,
+    ArrayMeans,
+    Grouping,
+    choice_of,
+    private_position,
+)
 from trafficdp.mechanisms.blocks.noise import BlockNoise, fitted
 from trafficdp.mechanisms.laplace.calibrated import Baseline
-from trafficdp.mechanisms.scales import choice_scale
-from trafficdp.mechanisms.simulated.accuracy import repeated
+from trafficdp.mechanisms.means import choice_scale
+from trafficdp.mechanisms.simulated.trial import repeated
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise import smooth_gaussian
 from trafficdp.noise.protocol import NoiseSource
@@ -228,14 +233,14 @@ def separate_noises_charged_as_a_block(bound: ContributionBound) -> Mistake:
 
     def together(samples: Samples, times: int, noise: NoiseSource) -> FloatArray:
         many, both = repeated(samples, times), np.zeros(2, dtype=np.int64)
-        one = fitted(sums.speeds(samples.counts, bound), both, np.full(2, float(bound.steps)), PureDP.of(1))
+        one = fitted(means.speeds(samples.counts, bound), both, np.full(2, float(bound.steps)), PureDP.of(1))
         block, width, shift = (
             np.arange(2 * times) // 2,
             np.tile(one.half_width, times),
             np.tile(one.shift, times),
         )
-        step = BlockNoise(block, width, shift, one.scale).step(sums.speeds(many.counts, bound))
-        found = step.draw(noise, sums.values_of(Statistic.MEAN, many.contributions()))
+        step = BlockNoise(block, width, shift, one.scale).step(means.speeds(many.counts, bound))
+        found = step.draw(noise, means.values_of(Statistic.MEAN, many.contributions()))
         return np.asarray(found.reshape(times, 2).max(axis=1), dtype=np.float64)
 
     pair = Neighbours("two hours, a vehicle at 0 or at U in both", two_hours(0), two_hours(bound.steps))

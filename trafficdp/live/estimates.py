@@ -25,8 +25,7 @@ from trafficdp.mechanisms import publish
 from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise.tail import clamped_sum_error, half_width_of_sum
 from trafficdp.privacy.estimate import BinStatus, Estimate
-from trafficdp.stream.allowance import Allowance
-from trafficdp.stream.service import MEAN, SQUARE, Closed
+from trafficdp.stream.service import MEAN, SQUARE, Allowance, Closed
 
 FloatArray = npt.NDArray[np.float64]
 

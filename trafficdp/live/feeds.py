@@ -17,8 +17,7 @@ from trafficdp.ingest.input_file import InputFile
 from trafficdp.live.files import digest_of
 from trafficdp.live.streaming import LiveStream, Progress
 from trafficdp.model import SourceDeclaration
-from trafficdp.stream.follow import WatchedFolder, stamp_of
-from trafficdp.stream.replay import Pace
+from trafficdp.stream.horizon import Pace, WatchedFolder, stamp_of
 
 LOOK_SECONDS = 1.0
 SESSION_SECONDS = 5.0

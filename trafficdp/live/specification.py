@@ -40,9 +40,8 @@ from trafficdp.privacy.refusal_rule import RefusalRule
 from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
 from trafficdp.release.stated import ROUNDING, source_facts, stated_identity
-from trafficdp.stream.allowance import Allowance
 from trafficdp.stream.horizon import Horizon
-from trafficdp.stream.service import Closed, Stream
+from trafficdp.stream.service import Allowance, Closed, Stream
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MECHANISM = "running sums"

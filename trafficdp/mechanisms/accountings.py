@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trafficdp.mechanisms.blocks.calibrated import block_accounting, in_blocks
-from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
+from trafficdp.mechanisms.clip_user.clip_user import SuppressionAccounting
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.protocol import CLIP_USER, Accounting
 from trafficdp.model import ContributionBound, Counts, Statistic

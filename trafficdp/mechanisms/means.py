@@ -1,4 +1,20 @@
-"""What mechanisms of means share: one sum a bin, its noise, and the number that is made of it.
+"""What mechanisms of means share: scales, sums, and the number that is made of them.
+
+From an epsilon a bin to the scale of its noise, in whole steps; infinite epsilons have scale 0.
+
+What most mechanisms measure: sums of a bin's speeds in whole steps q, with what counts say of them.
+
+============  ===========================================  ==================  =======================
+sum           of every vehicle in the bin (m records)      in the set          one unit of it, in units
+============  ===========================================  ==================  =======================
+speeds        S: its steps k = 0..K, K = U/q, added up     0 .. m K            q / N of the mean
+vehicle mean  its own mean, rounded to a whole step        0 .. K              q / L of the vehicle mean
+products      W: its k (K - k) added up                    ``Moments``         q^2 / N of W / N
+============  ===========================================  ==================  =======================
+
+N records and L vehicles are in the bin. The variance is mean (U - mean) - W/N.
+
+What mechanisms of means share: one sum a bin, its noise, and the number that is made of it.
 
 Theorem (REPLACE_USER_VALUES). A vehicle whose part of a bin's sum is in 0..h moves it by at most h, and pays
 h/B under discrete Laplace noise of scale B (``measurement.sets``, ``measurement.laws``); its losses add up.
@@ -10,24 +26,114 @@ looks at values first, to choose what is summed, states the dearest sum that can
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.huber import normalised, weight_distance
-from trafficdp.measurement.laws import Laplace
-from trafficdp.measurement.sets import Box, Measure, Priced, Step, plain
+from trafficdp.errors import UsageError
+from trafficdp.measurement.laws import EntryIndex, Laplace
+from trafficdp.measurement.sets import Box, Measure, Moments, Priced, Step, plain
 from trafficdp.mechanisms.claims import ClaimedSums
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.protocol import require_statistic
-from trafficdp.mechanisms.scales import checked_epsilon, dearest_scale, laplace_scale
-from trafficdp.mechanisms.sums import support_of
 from trafficdp.model import ContributionBound, Counts, Statistic
+from trafficdp.noise.secure import LARGEST_SCALE, group_scales
 from trafficdp.noise.tail import clamped_laplace_error
 from trafficdp.privacy.loss import LossKind
 
+if TYPE_CHECKING:
+    from trafficdp.sensitive.values import Contributions
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+HEADROOM = 2.0**-38
+"""Scales are this much larger than asked, so that losses, each rounded up, stay within what was asked."""
+
+
+def checked_epsilon(epsilon: FloatArray, counts: Counts) -> FloatArray:
+    """Return ``epsilon`` (shape (G,)); raise UsageError unless every bin's is above 0 (infinity allowed)."""
+    if epsilon.shape != (counts.bins,) or not bool(np.all(epsilon > 0)):
+        raise UsageError("epsilon is not positive", expected="a number above 0 for every bin")
+    return epsilon
+
+
+def laplace_scale(sensitivity: FloatArray | IntArray, epsilon: FloatArray) -> FloatArray:
+    """Return scales of discrete Laplace noise, at least sensitivity / epsilon; shapes (G,).
+
+    Grouped to few distinct values by rounding up. Raises UsageError for a scale above LARGEST_SCALE.
+    """
+    return group_scales(_scale(sensitivity, epsilon, HEADROOM))
+
+
+def dearest_scale(sensitivity: FloatArray | IntArray, epsilon: FloatArray) -> FloatArray:
+    """Return scales whose price no ``laplace_scale`` of another sensitivity exceeds, rounding included.
+
+    For charges that are known before the sensitivities that noise will be drawn for. Errors as there.
+    """
+    return _scale(sensitivity, epsilon, HEADROOM / 2)
+
+
+def choice_scale(change: FloatArray | IntArray, epsilon: FloatArray) -> FloatArray:
+    """Return the scale of an exponential mechanism that costs ``epsilon``: 2 c / epsilon or a little more.
+
+    ``change`` is c, the most that one user changes a score; shapes (G,).
+    """
+    return np.asarray(2.0 * change / epsilon * (1 + HEADROOM), dtype=np.float64)
+
+
+def _scale(sensitivity: FloatArray | IntArray, epsilon: FloatArray, headroom: float) -> FloatArray:
+    with np.errstate(over="ignore"):
+        scale = np.asarray(sensitivity, dtype=np.float64) / epsilon * (1 + headroom)
+    if not bool(np.all(scale <= LARGEST_SCALE)):
+        raise UsageError(
+            "noise of this size cannot be drawn exactly",
+            got=f"a scale of {float(np.max(scale)):.3g} steps",
+            todo="ask for a larger epsilon or a larger speed_step",
+        )
+    return scale
+
+
+def support_of(counts: Counts) -> EntryIndex:
+    """Return the entries: the (bin, vehicle) pairs of ``counts``."""
+    return EntryIndex(counts.user_index, counts.bin_index, counts.users, counts.bins)
+
+
+def speeds(counts: Counts, bound: ContributionBound) -> Box:
+    """Return the set of S, shape (P,) a vehicle and bin."""
+    return Box(support_of(counts), counts.count * bound.steps)
+
+
+def vehicle_means(counts: Counts, bound: ContributionBound) -> Box:
+    """Return the set of the vehicles' own means."""
+    return Box(support_of(counts), np.full(counts.pairs, bound.steps, dtype=np.int64))
+
+
+def speeds_and_products(counts: Counts, bound: ContributionBound) -> Moments:
+    """Return the set of (S, W); a bin of one record has no W, since its variance is 0."""
+    return Moments(support_of(counts), counts.count, bound.steps, counts.samples_per_bin > 1)
+
+
+def values_of(statistic: Statistic, contributions: Contributions) -> IntArray:
+    """Return what every pair has, shape (P,): S (MEAN), its own mean (VEHICLE_MEAN); else (S, W), (2, P)."""
+    counts, total = contributions.counts, contributions.total
+    if statistic is Statistic.MEAN:
+        return total
+    if statistic is Statistic.VEHICLE_MEAN:
+        return (2 * total + counts.count) // (2 * counts.count)
+    return np.stack([total, contributions.bound.steps * total - contributions.total_of_squares])
+
+
+def unit(statistic: Statistic, counts: Counts, bound: ContributionBound) -> FloatArray:
+    """Return what one unit of the sum is in the statistic's unit, shape (G,); for VARIANCE, of W in W/N."""
+    step = float(bound.step)
+    if statistic is Statistic.VEHICLE_MEAN:
+        return np.asarray(step / counts.users_per_bin)
+    power = 2 if statistic is Statistic.VARIANCE else 1
+    return np.asarray(step**power / counts.samples_per_bin)
+
+
 FINER = 64
 """Counts are multiplied by this where vehicles do not count with all their samples: less rounding."""
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
-from trafficdp.mechanisms.clip_user.calibrated import CalibratedSuppression
+from trafficdp.mechanisms.clip_user.clip_user import CalibratedSuppression
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden

@@ -22,8 +22,7 @@ from trafficdp.mechanisms.protocol import (
 )
 from trafficdp.mechanisms.registry import JOINT_MECHANISMS, require_releasable, require_together
 from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism
-from trafficdp.mechanisms.simulated.cities import cities_of, skills_of
-from trafficdp.mechanisms.simulated.skill import TriedElsewhere
+from trafficdp.mechanisms.simulated.cities import TriedElsewhere, cities_of, skills_of
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model import Counts, Statistic
 from trafficdp.planner.allocation import Allocation, assess_utility, median_noisy

@@ -4,7 +4,7 @@ And the public rules against maps that say nothing, by counts and committed simu
 
 **By skill.** A map is refused when it is expected to be less than 10 % nearer to the truth than one private
 number for the whole city, or further off than it in more than one draw in ten: in simulated cities on the
-public counts (``mechanisms.simulated.skill``), or where nothing about a vehicle is public in the reference
+public counts (``mechanisms.simulated.cities``), or where nothing about a vehicle is public in the reference
 city at the expected size of the fleet (``simulated.reference``). That number itself is never refused.
 **By interval.** An answer to a question and a map of one bin have no such number to be compared with. They
 are refused when the interval of the median bin can be the whole range.
@@ -31,8 +31,15 @@ from trafficdp.mechanisms.protocol import (
     Ranked,
 )
 from trafficdp.mechanisms.publish import MOST_SPANNED
-from trafficdp.mechanisms.simulated.cities import SimulatedCity, cities_of, skills_of
-from trafficdp.mechanisms.simulated.skill import LEAST_SKILL, MOST_WORSE, Skill, TriedElsewhere
+from trafficdp.mechanisms.simulated.cities import (
+    LEAST_SKILL,
+    MOST_WORSE,
+    SimulatedCity,
+    Skill,
+    TriedElsewhere,
+    cities_of,
+    skills_of,
+)
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.planner.request import Request
 from trafficdp.privacy.event import PrivacyEvent

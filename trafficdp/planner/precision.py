@@ -28,8 +28,7 @@ from trafficdp.errors import UsageError, positive
 from trafficdp.model import ContributionBound, Counts, Grid, Statistic, parse_speed_unit
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import Allocation, Reach, precision
-from trafficdp.planner.findings import MapOption
-from trafficdp.planner.request import Request
+from trafficdp.planner.request import MapOption, Request
 from trafficdp.privacy.loss import LARGEST_LOSS, LOSSES, PICO, Loss, LossKind
 
 BY_LINE = 8

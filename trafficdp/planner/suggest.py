@@ -1,10 +1,43 @@
-"""What would pass where a request is refused: coarser cells, longer slots, more epsilon, a larger fleet."""
+"""What would pass, who can pay, and how much more a map would need.
+
+What the vehicles of a map can still pay: Tuesday's map charges Tuesday's vehicles, each its own loss.
+
+Every vehicle has its own account, so what is left of it is a ceiling of its own: the loss of vehicle l, not
+the largest of the map, must not exceed left_l.
+
+Theorem. Let losses be l_l / B at noise of size B (as on every accounting: they fall in proportion). Under
+ceilings c_l = min(epsilon, left_l) the least B at a given shape is max_l l_l / c_l, which is the noise of the
+whole map at epsilon' = min(epsilon, min_l left_l L / l_l), L = max_l l_l. And for equal scales (b_g = B t_g)
+no other unsuppressed Laplace scales have a smaller largest b_g / t_g: any with b_g <= B t_g cost vehicle l at
+least l_l / B, so that B >= l_l / c_l for every l. So individual ceilings need no scales of their own: they
+come down to an epsilon' for the map, which is larger than the least remainder wherever the vehicle that has
+least left does not lose most.
+
+How many more vehicles or days a map would need, told from the counts that there are.
+
+**Vehicles.** If every vehicle were joined by others that drive just as it does, f in all for each one, every
+bin would hold f N records, and U m/(f N) is what a vehicle moves a mean: losses fall by f at the same noise.
+So f = (epsilon needed) / (epsilon there is), and its root where losses are rho, which fall by the square.
+Exact for means; a variance falls by about as much.
+
+**Days.** More days of the *same* vehicles, driven in the same way, bring nothing: m and N grow together and
+U m/N stays (a vehicle is protected over the whole period, not a day). Days help as far as other vehicles
+drive then, and new bins or slots cost more. So the effect of days is not assumed but measured: what does the
+map need on the first half of the days, what on all of them? If epsilon falls from e_h on h days to e_d on d,
+and goes on like (days)^-p with p = log(e_h / e_d) / log(d / h), then d (e_d / epsilon)^(1/p) days do.
+
+What would pass where a request is refused: coarser cells, longer slots, more epsilon, a larger fleet.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import numpy as np
+import numpy.typing as npt
 
 from trafficdp.binning.slots import hours_of_day
 from trafficdp.errors import UsageError
@@ -12,13 +45,121 @@ from trafficdp.mechanisms.protocol import AUTO, POOLED
 from trafficdp.mechanisms.registry import JOINT_MECHANISMS
 from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism
 from trafficdp.mechanisms.simulated.cities import SimulatedCity, cities_of
-from trafficdp.model import Counts, Grid
+from trafficdp.model import Counts, Grid, Period
 from trafficdp.planner.allocate import MOST_RECORDS, allocate
 from trafficdp.planner.allocation import Allocation, UtilityVerdict, assess_utility, rule_of
-from trafficdp.planner.findings import Suggestions
-from trafficdp.planner.request import Request
-from trafficdp.privacy.loss import LARGEST_LOSS, PICO, Loss, LossKind, rounded_up
+from trafficdp.planner.request import Affordable, Request, Suggestions
+from trafficdp.privacy.loss import CHARGE_STEP, LARGEST_LOSS, PICO, Loss, LossKind, rounded_up
 from trafficdp.privacy.refusal_rule import RefusalRule
+
+IntArray = npt.NDArray[np.int64]
+ATTEMPTS = 20
+
+
+def affordable(
+    allocation: Allocation, left: IntArray, allocate_at: Callable[[Loss], Allocation]
+) -> Affordable:
+    """Return who can pay ``allocation``. ``left`` (users,) is what each may still lose, in 10^-12.
+
+    ``allocate_at`` plans the same map at a smaller loss: what is returned was planned and fits all.
+    """
+    cost = allocation.event.loss_per_user
+    paying = cost > 0
+    short, empty = paying & (cost > left), paying & (left < CHARGE_STEP)
+    visited = np.zeros(allocation.counts.bins, dtype=np.bool_)
+    visited[allocation.counts.bin_index[empty[allocation.counts.user_index]]] = True
+    return Affordable(
+        paying=int(np.count_nonzero(paying)),
+        short=int(np.count_nonzero(short)),
+        empty=int(np.count_nonzero(empty)),
+        loss=_payable(allocation, left, allocate_at),
+        bins_without_empty=int(np.count_nonzero(~visited)),
+    )
+
+
+def _payable(
+    allocation: Allocation, left: IntArray, allocate_at: Callable[[Loss], Allocation]
+) -> Loss | None:
+    asked = allocation.request.loss
+    pico = asked.pico
+    for _ in range(ATTEMPTS):
+        cost = allocation.event.loss_per_user
+        paying = cost > 0
+        if not bool(np.any(cost[paying] > left[paying])):
+            return allocation.request.loss
+        share = float(np.min(left[paying] / cost[paying]))
+        # a little less: every loss is rounded up to a charge step
+        pico = min(int(pico * share), pico - CHARGE_STEP) // CHARGE_STEP * CHARGE_STEP
+        if pico < CHARGE_STEP:
+            return None
+        try:
+            allocation = allocate_at(type(asked)(pico))
+        except UsageError:
+            return None
+    return None
+
+
+SLOWEST = 0.05
+"""Below this exponent days are said not to help."""
+FARTHEST = 100.0
+"""Beyond this many times the days there are, no number is foretold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """``vehicles`` (a factor) and ``days`` (in all) at which ``needed`` would fall to ``allowed``.
+
+    ``half_days`` and ``half_needed`` are what ``days`` was foretold from: None in a period of one day, or
+    when the first half of it holds no map. ``days`` is None when days do not help, or not within reach.
+    """
+
+    needed: Loss
+    allowed: Loss
+    vehicles: float
+    days_there: int
+    half_days: int | None
+    half_needed: Loss | None
+    days: int | None
+
+
+def growth(grid: Grid, needed: Loss, allowed: Loss, needed_on: Callable[[Grid], Loss | None]) -> Growth:
+    """Return how far the counts would have to grow for ``allowed`` to do what takes ``needed`` now.
+
+    ``needed_on`` gives the loss that the same map needs on another grid (here: on fewer days), None
+    when none does.
+    """
+    days = (grid.period.last - grid.period.first).days + 1
+    half = None if days < 2 else (days + 1) // 2
+    half_needed = None if half is None else needed_on(_first_days(grid, half))
+    return Growth(
+        needed=needed,
+        allowed=allowed,
+        vehicles=(needed.pico / allowed.pico) ** (1 if needed.kind is LossKind.PURE else 1 / 2),
+        days_there=days,
+        half_days=None if half_needed is None else half,
+        half_needed=half_needed,
+        days=None
+        if half is None or half_needed is None
+        else days_until(half, half_needed, days, needed, allowed),
+    )
+
+
+def days_until(half: int, half_needed: Loss, days: int, needed: Loss, allowed: Loss) -> int | None:
+    """Return d (e_d / epsilon)^(1/p) in whole days, None when p is below SLOWEST or it is too far off."""
+    if needed <= allowed:
+        return days
+    p = math.log(half_needed.pico / needed.pico) / math.log(days / half)
+    if p < SLOWEST:
+        return None
+    factor = (needed.pico / allowed.pico) ** (1 / p)
+    return math.ceil(days * factor * (1 - 1e-12)) if factor <= FARTHEST else None
+
+
+def _first_days(grid: Grid, days: int) -> Grid:
+    period = grid.period
+    last = period.first + timedelta(days=days - 1)
+    return replace(grid, period=Period(period.first, last, period.time_zone))
+
 
 COARSEST = 4
 """Hexagons of resolution 3 and coarser hold whole cities."""

@@ -24,8 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.declared import declared_bins
-from trafficdp.engine.duckdb_reduce import reduce_fixes, require_exact_sums
-from trafficdp.engine.duckdb_samples import read_samples
+from trafficdp.engine.duckdb_reduce import read_samples, reduce_fixes, require_exact_sums
 from trafficdp.errors import StoreBehindError, StoreDamagedError, UsageError
 from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.files.manifest import build_manifest

@@ -13,13 +13,13 @@ from trafficdp.errors import UsageError
 from trafficdp.export import notebook
 from trafficdp.export.files.frame import to_geodataframe
 from trafficdp.ingest.report import Extents, FileReport
-from trafficdp.mechanisms.simulated.skill import TriedElsewhere
+from trafficdp.mechanisms.simulated.cities import TriedElsewhere
 from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
 from trafficdp.model import Counts, Grid, SlotKind, SpeedUnit, Statistic
 from trafficdp.planner.allocation import Allocation, Precision, Reach, UtilityVerdict, median_noisy
 from trafficdp.planner.choose import Choice, choose
-from trafficdp.planner.findings import AdaptiveMap, Affordable, MapOption, Suggestions
-from trafficdp.planner.growth import Growth
+from trafficdp.planner.request import AdaptiveMap, Affordable, MapOption, Suggestions
+from trafficdp.planner.suggest import Growth
 from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.release import Release, published_frame

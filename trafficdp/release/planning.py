@@ -16,14 +16,11 @@ from trafficdp.binning.mosaic import lengthened
 from trafficdp.config.settings import Config
 from trafficdp.errors import UninformativeReleaseError, UsageError, positive
 from trafficdp.model import LONGER, OFFSET, Counts, Grid
-from trafficdp.planner.adaptive_map import allocate_on, choose_mosaic
-from trafficdp.planner.affordable import affordable
+from trafficdp.planner.adaptive import allocate_on, choose_mosaic
 from trafficdp.planner.allocation import Allocation, Reach, assess_utility, precision, uninformative_error
-from trafficdp.planner.findings import Affordable, MapOption
-from trafficdp.planner.growth import Growth, growth
 from trafficdp.planner.precision import finest, least_loss, nearest, search
-from trafficdp.planner.request import AdaptiveSettings, Request
-from trafficdp.planner.suggest import Maps, suggest
+from trafficdp.planner.request import AdaptiveSettings, Affordable, MapOption, Request
+from trafficdp.planner.suggest import Growth, Maps, affordable, growth, suggest
 from trafficdp.privacy.budget import left
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, rounded_up
 from trafficdp.release.curator import Curator

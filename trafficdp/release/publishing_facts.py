@@ -20,7 +20,7 @@ from trafficdp.export.files.disclosure import (
 from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.mechanisms.protocol import Statement
 from trafficdp.mechanisms.publish import MOST_SPANNED, rank_useless, useless
-from trafficdp.mechanisms.simulated.skill import LEAST_SKILL
+from trafficdp.mechanisms.simulated.cities import LEAST_SKILL
 from trafficdp.model import Counts, Grid, NeighbouringRelation, SpeedUnit, Statistic, from_json
 from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.planner.allocation import Allocation, assess_utility

@@ -18,7 +18,7 @@ import numpy as np
 
 from trafficdp.errors import DataError, UsageError
 from trafficdp.mechanisms.registry import calibrated_from_facts
-from trafficdp.mechanisms.simulated.skill import TriedElsewhere
+from trafficdp.mechanisms.simulated.cities import TriedElsewhere
 from trafficdp.model import Counts, Grid, Statistic
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.request import Request

@@ -1,4 +1,35 @@
-"""A stream of records into running sums: which records count, when a step is over, what is then known.
+"""Records of a stream into running sums.
+
+What a vehicle may lose over the whole horizon of a stream, and what every record costs: whole numbers.
+
+Two running sums are kept of every bin: of x, the clipped speed in steps 0..S (S = U/q), and, when the
+variance is asked for, of y = x (S - x). Every node of their trees (``stream.signed_counter``) carries
+discrete Laplace noise, of scale B for x and S B for y. The second sum is free
+(``papers.george_2022.moments``): if a record changes from x to x', |x - x'|/B + |y - y'|/(S B) <= S/B.
+
+**Theorem.** Under REPLACE_USER_VALUES let the rule that accepts records depend on counts and times only, and
+let ``touches`` be the sum over the accepted records of vehicle l of the nodes that hold the element (one a
+bin and step) the record is part of. Then everything ever published changes in probability by a factor of at
+most exp(touches * S / B) when all speeds of l change, however many bins and publications there are.
+*Proof.* What is published is a function of the noisy nodes. Which nodes there are, and which records are in
+which, is decided by counts and times. Changing l's speeds moves a node of x by at most the sum of |x - x'|
+over l's records in it, and likewise y; so the density changes by at most exp(sum over nodes, and l's records
+in them, of |x - x'|/B + |y - y'|/(S B)) <= exp(touches * S/B). QED.
+
+**The rule.** Every vehicle has an account of A = H M touches, H the heights of the trees and M
+``records_per_vehicle``. A record is accepted while what the account holds, with H (the most a record can
+touch) reserved for each record whose step is still open, leaves H for it; when its step closes, its position
+is known and the rest of the reserve goes back. So no account ever passes A, whatever comes: M records are
+sure to be taken, and most vehicles have room for more. B = ceil(A S / epsilon), so A S / B <= epsilon
+exactly.
+
+Dense numbers for keys, in the order in which they are first met; a number never changes.
+
+The open window of a stream: records of steps that are not over, and which instants were met already.
+
+Memory is bounded by what vehicles report within one step and the lateness.
+
+A stream of records into running sums: which records count, when a step is over, what is then known.
 
 Records are taken in the order of arrival. Each meets the first rule that fits, and every rule looks at times,
 identities and counts only, never at a speed:
@@ -11,7 +42,7 @@ identities and counts only, never at a speed:
 ``repeated``    its (vehicle, instant) was met before
 ``over_cap``    its vehicle has ``records_per_step`` accepted records in the step
 ``no_budget``   its vehicle cannot pay the stream's epsilon from what other releases have left it
-``no_account``  its vehicle's account is used up (``stream.allowance``)
+``no_account``  its vehicle's account is used up (``stream.service``)
 ``accepted``    otherwise
 ==============  ========================================================================================
 
@@ -22,22 +53,233 @@ batch is taken up to the record that ends a step, the step is closed, and only t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.rank import rank_within
+from trafficdp.errors import UsageError, integer_between
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Moments
 from trafficdp.noise.protocol import NoiseSource
-from trafficdp.stream.allowance import Allowance
-from trafficdp.stream.bank import SignedCounterBank
+from trafficdp.noise.secure import LARGEST_SCALE
+from trafficdp.privacy.loss import PICO, PureDP
 from trafficdp.stream.horizon import MINUTE_US, Horizon
-from trafficdp.stream.numbering import Numbering, pack, unpack
-from trafficdp.stream.window import StreamWindow
+from trafficdp.stream.tree import SignedCounterBank
+
+LARGEST_RECORDS = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """One vehicle's epsilon over all bins and publications, and the noise that makes it so.
+
+    ``value_steps``: S. ``arity``, ``heights``: k and H of the trees. ``records_per_vehicle``: M, the records
+    that any vehicle is sure to have taken. ``squares``: whether sums of x (S - x) are kept too.
+
+    Raises UsageError for numbers out of range, or noise too large to be drawn exactly.
+    """
+
+    epsilon: PureDP
+    value_steps: int
+    arity: int
+    heights: int
+    records_per_vehicle: int
+    squares: bool
+
+    def __post_init__(self) -> None:
+        integer_between(1, 10**6, value_steps=self.value_steps)
+        integer_between(3, 101, arity=self.arity)
+        integer_between(1, 40, heights=self.heights)
+        integer_between(1, LARGEST_RECORDS, records_per_vehicle=self.records_per_vehicle)
+        if self.records_per_vehicle * self.value_steps**2 >= 1 << 61:
+            raise UsageError(
+                "sums of so many records of a vehicle could leave 64 bits",
+                got=f"{self.records_per_vehicle} records of up to {self.value_steps} steps",
+                expected="records times the square of the steps below 2^61",
+                todo="ask for fewer records_per_vehicle or a larger speed_step",
+            )
+        largest = self.square_scale if self.squares else self.mean_scale
+        if largest > LARGEST_SCALE:
+            raise UsageError(
+                "noise of this size cannot be drawn exactly",
+                got=f"a scale of {largest:.3g} steps",
+                expected=f"at most {LARGEST_SCALE:.3g}",
+                todo="ask for fewer records_per_vehicle, a larger epsilon or a larger speed_step",
+            )
+
+    @property
+    def touches(self) -> int:
+        """A = H M: how many nodes the records of one vehicle may touch."""
+        return self.heights * self.records_per_vehicle
+
+    @property
+    def mean_scale(self) -> int:
+        """B = ceil(A S / epsilon), scale of the noise of sums of x, in steps."""
+        return -(-self.touches * self.value_steps * PICO // self.epsilon.pico)
+
+    @property
+    def square_scale(self) -> int:
+        """S B, scale of the noise of sums of x (S - x)."""
+        return self.value_steps * self.mean_scale
+
+    def loss(self, touches: int) -> PureDP:
+        """Return what a vehicle loses whose records touch ``touches`` nodes: touches S / B, rounded up."""
+        return loss_of(touches, self.value_steps, self.mean_scale)
+
+
+def loss_of(touches: int, value_steps: int, scale: int) -> PureDP:
+    """Return touches S / B as a loss, rounded up; raise UsageError unless the scale is above 0."""
+    integer_between(1, int(LARGEST_SCALE), scale=scale)
+    return PureDP(-(-touches * value_steps * PICO // scale))
+
 
 IntArray = npt.NDArray[np.int64]
+UNKNOWN = -1
+
+
+class Numbering:
+    """Keys of 64-bit integers numbered 0, 1, 2, ...: ``keys`` (n,) holds key number i at place i."""
+
+    def __init__(self, keys: IntArray | None = None) -> None:
+        self.keys = np.zeros(0, dtype=np.int64) if keys is None else np.asarray(keys, dtype=np.int64).copy()
+        self._sort()
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def find(self, key: IntArray) -> IntArray:
+        """Return the number of every key, shape (n,); UNKNOWN where it has none."""
+        if not len(self.keys) or not len(key):
+            return np.full(len(key), UNKNOWN, dtype=np.int64)
+        place = np.minimum(np.searchsorted(self._sorted, key), len(self._sorted) - 1)
+        return np.where(self._sorted[place] == key, self._order[place], UNKNOWN)
+
+    def number(self, key: IntArray) -> IntArray:
+        """Return the number of every key, shape (n,); new keys get the next numbers, by first appearance."""
+        found = self.find(key)
+        missing = np.flatnonzero(found == UNKNOWN)
+        if len(missing):
+            new, first = np.unique(key[missing], return_index=True)
+            self.keys = np.concatenate([self.keys, new[np.argsort(first, kind="stable")]])
+            self._sort()
+            found[missing] = self.find(key[missing])
+        return found
+
+    def _sort(self) -> None:
+        self._order = np.argsort(self.keys, kind="stable").astype(np.int64)
+        self._sorted = self.keys[self._order]
+
+
+def pack(high: IntArray, low: IntArray) -> IntArray:
+    """Return one key for every pair of numbers, both from 0 to 2^31 - 1."""
+    return np.asarray(high << 32 | low, dtype=np.int64)
+
+
+def unpack(key: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the pairs that ``pack`` made keys of."""
+    return np.asarray(key >> 32, dtype=np.int64), np.asarray(key & 0xFFFFFFFF, dtype=np.int64)
+
+
+BoolArray = npt.NDArray[np.bool_]
+COLUMNS = ("step", "bin", "vehicle", "count", "total", "squares")
+
+
+def _none() -> IntArray:
+    return np.zeros(0, dtype=np.int64)
+
+
+@dataclass
+class StreamWindow:
+    """Sums of accepted records by (step, bin, vehicle), and (vehicle, instant) of every one that was on time.
+
+    ``rows``: COLUMNS, shape (R,) each; ``seen_vehicle``, ``seen_time_us``: shape (T,); numbers of vehicles
+    are dense.
+    """
+
+    rows: dict[str, IntArray] = field(default_factory=lambda: {name: _none() for name in COLUMNS})
+    seen_vehicle: IntArray = field(default_factory=_none)
+    seen_time_us: IntArray = field(default_factory=_none)
+
+    def repeated(self, vehicle: IntArray, time_us: IntArray, newest_us: IntArray) -> BoolArray:
+        """Return which records have the (vehicle, instant) of an earlier one, in the window or among them.
+
+        ``newest_us`` (n,): the vehicle's newest instant before these records. Only records that are not newer
+        are looked up in the window.
+        """
+        order = np.lexsort((time_us, vehicle))
+        same = (vehicle[order[1:]] == vehicle[order[:-1]]) & (time_us[order[1:]] == time_us[order[:-1]])
+        result = np.zeros(len(vehicle), dtype=np.bool_)
+        result[order[1:]] = same
+        result |= time_us == newest_us
+        asked = np.flatnonzero(~result & (time_us < newest_us))
+        if len(asked):
+            result[asked] = self._met(vehicle[asked], time_us[asked])
+        return result
+
+    def _met(self, vehicle: IntArray, time_us: IntArray) -> BoolArray:
+        near = np.isin(self.seen_vehicle, np.unique(vehicle))
+        vehicles = np.concatenate([self.seen_vehicle[near], vehicle])
+        times = np.concatenate([self.seen_time_us[near], time_us])
+        old = len(vehicles) - len(vehicle)
+        order = np.lexsort((times, vehicles))
+        fresh = np.append(
+            True,
+            (vehicles[order[1:]] != vehicles[order[:-1]]) | (times[order[1:]] != times[order[:-1]]),
+        )
+        # the sort is stable: what was met comes first in its group
+        first = np.maximum.accumulate(np.where(fresh, np.arange(len(order)), 0))
+        met = np.empty(len(order), dtype=np.bool_)
+        met[order] = order[first] < old
+        return met[old:]
+
+    def meet(self, vehicle: IntArray, time_us: IntArray) -> None:
+        """Remember records that were on time."""
+        self.seen_vehicle = np.concatenate([self.seen_vehicle, vehicle])
+        self.seen_time_us = np.concatenate([self.seen_time_us, time_us])
+
+    def add(self, rows: Mapping[str, IntArray]) -> None:
+        """Add accepted records, one row each or summed already: COLUMNS, all of shape (n,)."""
+        both = {name: np.concatenate([self.rows[name], rows[name]]) for name in COLUMNS}
+        order = np.lexsort((both["vehicle"], both["bin"], both["step"]))
+        if not len(order):
+            return
+        step, bin_, vehicle = (both[name][order] for name in COLUMNS[:3])
+        fresh = np.append(
+            True, (step[1:] != step[:-1]) | (bin_[1:] != bin_[:-1]) | (vehicle[1:] != vehicle[:-1])
+        )
+        first = np.flatnonzero(fresh)
+        summed = {name: np.add.reduceat(both[name][order], first) for name in COLUMNS[3:]}
+        self.rows = {"step": step[first], "bin": bin_[first], "vehicle": vehicle[first], **summed}
+
+    def take(self, step: int, seen_before_us: int) -> dict[str, IntArray]:
+        """Remove and return the rows of ``step``; forget instants before ``seen_before_us``."""
+        here = self.rows["step"] == step
+        taken = {name: values[here] for name, values in self.rows.items()}
+        self.rows = {name: values[~here] for name, values in self.rows.items()}
+        kept = self.seen_time_us >= seen_before_us
+        self.seen_vehicle, self.seen_time_us = self.seen_vehicle[kept], self.seen_time_us[kept]
+        return taken
+
+    def held(self, vehicles: int) -> IntArray:
+        """Return how many accepted records of every vehicle are in the window, shape (vehicles,)."""
+        held = np.zeros(vehicles, dtype=np.int64)
+        np.add.at(held, self.rows["vehicle"], self.rows["count"])
+        return held
+
+    def state(self) -> dict[str, IntArray]:
+        """Return the arrays. They hold exact sums: never publish."""
+        return {**self.rows, "seen_vehicle": self.seen_vehicle, "seen_time_us": self.seen_time_us}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, npt.NDArray[np.generic]]) -> StreamWindow:
+        """Return the window that ``state`` was taken from."""
+        arrays = {name: np.array(values, dtype=np.int64) for name, values in state.items()}
+        rows = {name: arrays[name] for name in COLUMNS}
+        return cls(rows, arrays["seen_vehicle"], arrays["seen_time_us"])
+
+
 Arrays = dict[str, npt.NDArray[np.generic]]
 LEAD_US = 5 * MINUTE_US
 FATES = ("accepted", "outside", "ahead", "late", "repeated", "over_cap", "no_budget", "no_account")

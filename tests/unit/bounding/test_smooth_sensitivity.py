@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from trafficdp.bounding.huber import balanced_distance, centre_grid_distance, huber_location, used_count
-from trafficdp.bounding.smooth_sensitivity import (
+from trafficdp.bounding.huber import (
     HuberShape,
+    balanced_distance,
+    centre_grid_distance,
     clean_smooth_sensitivity,
+    huber_location,
     smooth_sensitivity,
+    used_count,
 )
 
 FAR = 1e4

@@ -21,9 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.binning.slots import slots_of
-from trafficdp.engine import duckdb_binned, duckdb_reduce, packed
-from trafficdp.engine.duckdb_binned import Files
-from trafficdp.engine.duckdb_reduce import reduce_fixes, require_exact_sums
+from trafficdp.engine import duckdb_reduce, packed
+from trafficdp.engine.duckdb_reduce import Files, reduce_fixes, require_exact_sums
 from trafficdp.errors import DataError, StoreDamagedError
 from trafficdp.ingest.read import read_file
 from trafficdp.ingest.vehicle_key import VehicleKey
@@ -172,7 +171,7 @@ def random_rows(n: int, seed: int = 1) -> list[Row]:
 
 @pytest.mark.slow
 def test_thousands_of_fixes_reduce_over_many_batches(vault, monkeypatch) -> None:
-    monkeypatch.setattr(duckdb_binned, "BATCH_ROWS", 2048)
+    monkeypatch.setattr(duckdb_reduce, "BATCH_ROWS", 2048)
     rows = random_rows(6000)
     insert(vault, rows)
     found = reduce_fixes(vault, grid_of(), bound_of(), 2)
@@ -202,7 +201,7 @@ def test_keys_that_are_sorted_in_buckets_on_disk_give_the_same(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packed, "BUCKET_ROWS", bucket)
         patch.setattr(packed, "_SAMPLED", 1)
-        patch.setattr(duckdb_binned, "BATCH_ROWS", 7)
+        patch.setattr(duckdb_reduce, "BATCH_ROWS", 7)
         one_vault.execute("SET temp_directory = ?", [str(tmp_path_factory.mktemp("spill"))])
         insert(one_vault, rows)
         assert as_rows(reduce_fixes(one_vault, grid, bound, 3)) == naive(rows, grid, bound, 3)
@@ -264,7 +263,7 @@ def test_threads_and_repetition_change_nothing(vault, monkeypatch) -> None:
     first = arrays_of(reduce_fixes(vault, grid_of(), bound_of(), 3))
     assert [array.dtype.name for array in first] == ["uint64"] + ["int64"] * 7
     for threads, batch in ((1, 2048), (2, 4096), (4, 500_000), (2, 500_000)):
-        monkeypatch.setattr(duckdb_binned, "BATCH_ROWS", batch)
+        monkeypatch.setattr(duckdb_reduce, "BATCH_ROWS", batch)
         vault.execute(f"SET threads = {threads}")
         again = arrays_of(reduce_fixes(vault, grid_of(), bound_of(), 3))
         assert all(np.array_equal(*pair) for pair in zip(first, again, strict=True))

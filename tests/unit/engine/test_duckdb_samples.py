@@ -12,10 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from trafficdp.engine import duckdb_binned
+from trafficdp.engine import duckdb_reduce
 from trafficdp.engine.clip import Clip
-from trafficdp.engine.duckdb_reduce import reduce_fixes
-from trafficdp.engine.duckdb_samples import read_samples
+from trafficdp.engine.duckdb_reduce import read_samples, reduce_fixes
 from trafficdp.errors import DataError
 from trafficdp.model import ContributionBound, Grid, Period, SlotKind, SpeedUnit, StudyArea
 from trafficdp.store.statements import in_memory
@@ -63,7 +62,7 @@ def random_rows(number, seed=5):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY])
 def test_their_sums_are_those_of_the_reduction(vault, kind, monkeypatch) -> None:
-    monkeypatch.setattr(duckdb_binned, "BATCH_ROWS", 2048)
+    monkeypatch.setattr(duckdb_reduce, "BATCH_ROWS", 2048)
     insert(vault, random_rows(5000))
     grid = Grid(7, kind, GRID.area, PERIOD)
     found, expected = read_samples(vault, grid, BOUND, 2), reduce_fixes(vault, grid, BOUND, 2)

@@ -10,8 +10,7 @@ from trafficdp.model import ContributionBound, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import PureDP
-from trafficdp.stream.allowance import Allowance
-from trafficdp.stream.service import Closed
+from trafficdp.stream.service import Allowance, Closed
 
 BOUND = ContributionBound(Fraction(30), Fraction(1), SpeedUnit.METRES_PER_SECOND)
 BOTH = (Statistic.MEAN, Statistic.VARIANCE)

@@ -9,7 +9,7 @@ from trafficdp.measurement.sets import Box, Moments, Ranks, plain
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PICO, LossKind, PureDP
-from trafficdp.stream.bank import SignedCounterBank
+from trafficdp.stream.tree import SignedCounterBank
 
 
 def numbers(*values):

@@ -11,8 +11,7 @@ from trafficdp.measurement.nodes import exact_price, signed_nodes_touched
 from trafficdp.measurement.sets import Moments
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import PureDP
-from trafficdp.stream.bank import SignedCounterBank
-from trafficdp.stream.tree import Tree, TreeKind
+from trafficdp.stream.tree import SignedCounterBank, Tree, TreeKind
 
 ZERO = np.array([0])
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.means import FINER, Weighting, weighting
-from trafficdp.mechanisms.scales import dearest_scale
+from trafficdp.mechanisms.means import FINER, Weighting, dearest_scale, weighting
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive.values import Samples

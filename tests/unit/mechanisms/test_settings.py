@@ -7,9 +7,8 @@ import pytest
 
 from trafficdp.bounding.arrays import CountCap
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.arrays.array_means import Grouping
 from trafficdp.mechanisms.arrays.pooled import Pooled
-from trafficdp.mechanisms.arrays.projected import Levy
+from trafficdp.mechanisms.arrays.projected import Grouping, Levy
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
 from trafficdp.mechanisms.plan.plan import PlanMechanism, Scaling
 from trafficdp.mechanisms.protocol import PublicFacts

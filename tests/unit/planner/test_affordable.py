@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from trafficdp.mechanisms.laplace.calibrated import LaplaceNoise
 from trafficdp.model import Statistic
-from trafficdp.planner.affordable import affordable
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.request import Request
+from trafficdp.planner.suggest import affordable
 from trafficdp.privacy.loss import PureDP
 
 PICO = 10**12

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms import protocol, sums
+from trafficdp.mechanisms import means, protocol
 from trafficdp.mechanisms.claims import ClaimedNoise
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.laplace.calibrated import Baseline
@@ -56,7 +56,7 @@ class Made:
         if self.jumps_at is not None:
             loss = np.bincount(counts.user_index, each, counts.users)
             each = np.where(loss > self.jumps_at, 3, 1)[counts.user_index] * each
-        support = sums.support_of(counts)
+        support = means.support_of(counts)
         return (ClaimedNoise(support, each, self.kind, "none", lambda size, below: np.zeros(size)),)
 
     def expected_error(self, counts, bound, statistic, epsilon):

@@ -7,7 +7,7 @@ import pytest
 
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model import Counts, Grid, Period, SlotKind, Statistic, StudyArea
-from trafficdp.planner.growth import days_until, growth
+from trafficdp.planner.suggest import days_until, growth
 from trafficdp.privacy.loss import PureDP
 
 

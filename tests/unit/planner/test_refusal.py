@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from trafficdp.mechanisms.protocol import AUTO
 from trafficdp.mechanisms.separate.calibrated import mechanisms_of
-from trafficdp.mechanisms.simulated.skill import Skill
+from trafficdp.mechanisms.simulated.cities import Skill
 from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import UtilityVerdict, assess_utility

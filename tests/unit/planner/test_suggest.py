@@ -9,8 +9,7 @@ from trafficdp.model import Statistic
 from trafficdp.planner import suggest as module
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import assess_utility
-from trafficdp.planner.findings import Suggestions
-from trafficdp.planner.request import Request
+from trafficdp.planner.request import Request, Suggestions
 from trafficdp.planner.suggest import Maps
 from trafficdp.privacy.loss import ZCDP, PureDP
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.mechanisms.blocks.blocks import best_blocks
-from trafficdp.mechanisms.blocks.items import items_of
+from trafficdp.mechanisms.blocks.partition import items_of
 from trafficdp.model import Statistic
 from trafficdp.research.full_comparison import (
     MEANS,

@@ -7,7 +7,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.privacy.loss import PureDP
-from trafficdp.stream.allowance import Allowance, loss_of
+from trafficdp.stream.service import Allowance, loss_of
 
 
 def allowance(**changes):

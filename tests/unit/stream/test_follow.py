@@ -1,6 +1,6 @@
 """A folder is looked at again and again: every whole file once, a replaced one again."""
 
-from trafficdp.stream.follow import WatchedFolder, stamp_of
+from trafficdp.stream.horizon import WatchedFolder, stamp_of
 
 
 def test_whole_files_arrive_once_by_name_and_again_when_they_are_replaced(tmp_path):

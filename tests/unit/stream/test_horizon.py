@@ -8,7 +8,7 @@ import pytest
 from trafficdp.errors import ConfigError
 from trafficdp.model import Grid, Period, SlotKind, StudyArea
 from trafficdp.stream.horizon import Horizon
-from trafficdp.stream.numbering import Numbering, pack, unpack
+from trafficdp.stream.service import Numbering, pack, unpack
 
 
 def grid(kind, first=date(2017, 3, 20), last=date(2017, 3, 21), zone="America/Chicago"):

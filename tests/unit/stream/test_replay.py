@@ -3,7 +3,7 @@
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.stream.replay import Pace
+from trafficdp.stream.horizon import Pace
 
 
 def test_an_instant_is_due_when_its_share_of_the_time_has_passed():

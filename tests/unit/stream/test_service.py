@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from trafficdp.measurement.nodes import signed_nodes_touched
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PureDP
-from trafficdp.stream.allowance import Allowance
 from trafficdp.stream.horizon import MINUTE_US, Horizon
-from trafficdp.stream.service import FATES, Batch, Stream
+from trafficdp.stream.service import FATES, Allowance, Batch, Stream
 
 S = 10
 

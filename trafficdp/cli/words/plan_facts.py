@@ -6,8 +6,8 @@ import numpy as np
 
 from trafficdp.mechanisms.protocol import Accounting
 from trafficdp.model import Statistic, as_json
-from trafficdp.planner.findings import MapOption
-from trafficdp.planner.growth import Growth
+from trafficdp.planner.request import MapOption
+from trafficdp.planner.suggest import Growth
 from trafficdp.privacy.loss import Loss, LossKind
 from trafficdp.release.outcomes import InEpsilon, Plan
 from trafficdp.research.full_comparison import FullCurves

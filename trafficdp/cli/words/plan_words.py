@@ -6,7 +6,7 @@ from trafficdp.cli.words.options import Output
 from trafficdp.mechanisms.protocol import BASELINE
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.planner.allocation import Reach
-from trafficdp.planner.growth import Growth
+from trafficdp.planner.suggest import Growth
 from trafficdp.privacy.refusal_rule import RefusalRule
 from trafficdp.release.outcomes import Answer, Plan
 from trafficdp.research.full_comparison import FullCurves

@@ -125,7 +125,7 @@ class BlockLaw(NoiseLaw):
 
 @dataclass(frozen=True)
 class MomentsLaw(NoiseLaw):
-    """At most U |e1| and |e2|, of the mean and of products (``mechanisms.pairs``). See
+    """At most U |e1| and |e2|, of the mean and of products (``mechanisms.two_moments``). See
     NoiseLaw.
 
     ``mean`` is the law of U times the mean's noise, ``products`` that of the average of x (U - x); no bias.

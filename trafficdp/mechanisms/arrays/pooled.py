@@ -19,9 +19,8 @@ import numpy.typing as npt
 
 from trafficdp.bounding.arrays import CountCap, dropped_mean_bias, kept_counts
 from trafficdp.measurement.sets import Measure
-from trafficdp.mechanisms.means import Means, NoisySum, noisy_sum
+from trafficdp.mechanisms.means import Means, NoisySum, noisy_sum, speeds, unit
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.mechanisms.sums import speeds, unit
 from trafficdp.model import ContributionBound, Counts, Statistic
 
 if TYPE_CHECKING:

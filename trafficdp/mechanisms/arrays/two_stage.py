@@ -23,9 +23,8 @@ import numpy.typing as npt
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.claims import ClaimedScores
-from trafficdp.mechanisms.means import Means, NoisySum, weighting
+from trafficdp.mechanisms.means import Means, NoisySum, choice_scale, weighting
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.mechanisms.scales import choice_scale
 from trafficdp.model import ContributionBound, Counts, Statistic
 
 if TYPE_CHECKING:

@@ -39,10 +39,17 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Box, Measure, Moments, Step, record_price
-from trafficdp.mechanisms import pairs, sums
+from trafficdp.mechanisms import means, two_moments
 from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks, clamped_error
-from trafficdp.mechanisms.blocks.noise import BlockNoise, fitted, whole_steps
-from trafficdp.mechanisms.blocks.spread import NumberLaw, Spread, spread_of, variance_law
+from trafficdp.mechanisms.blocks.noise import (
+    BlockNoise,
+    NumberLaw,
+    Spread,
+    fitted,
+    spread_of,
+    variance_law,
+    whole_steps,
+)
 from trafficdp.mechanisms.laplace.calibrated import SENSITIVITY, largest_sensitivity
 from trafficdp.mechanisms.protocol import (
     POST_PROCESSING,
@@ -99,8 +106,8 @@ def in_blocks(statistics: Iterable[Statistic]) -> bool:
 def set_of(statistics: tuple[Statistic, ...], counts: Counts, bound: ContributionBound) -> Box | Moments:
     """Return the set of the sums of ``statistics``, G each, one statistic after another."""
     if statistics == PAIRS:
-        return sums.speeds_and_products(counts, bound)
-    of = {Statistic.MEAN: sums.speeds, Statistic.VEHICLE_MEAN: sums.vehicle_means}
+        return means.speeds_and_products(counts, bound)
+    of = {Statistic.MEAN: means.speeds, Statistic.VEHICLE_MEAN: means.vehicle_means}
     boxes = [of[statistic](counts, bound) for statistic in statistics]
     if len(boxes) == 1:
         return boxes[0]
@@ -165,14 +172,14 @@ class CalibratedBlocks:
         return Statement(
             mechanism=self.kind,
             citation=CITATION_OF_PAIRS if paired else CITATION,
-            sensitivity=pairs.SENSITIVITY if paired else SENSITIVITY[statistic],
+            sensitivity=two_moments.SENSITIVITY if paired else SENSITIVITY[statistic],
             noise_scale=law.scale,
             worst_case_bias=float(law.bias.max()),
             share=None,
             distribution=DISTRIBUTION_OF_PAIRS if paired else DISTRIBUTION,
             sampler=SAMPLER,
             interval_basis=INTERVALS_OF_PAIRS if paired else INTERVALS,
-            post_processing=pairs.POST_PROCESSING if paired else POST_PROCESSING[statistic],
+            post_processing=two_moments.POST_PROCESSING if paired else POST_PROCESSING[statistic],
         )
 
     def to_facts(self) -> dict[str, Any]:
@@ -206,8 +213,8 @@ class CalibratedBlocks:
 
     def _values(self, contributions: Contributions) -> IntArray:
         if self.statistics == PAIRS:
-            return sums.values_of(Statistic.VARIANCE, contributions)
-        return np.concatenate([sums.values_of(each, contributions) for each in self.statistics])
+            return means.values_of(Statistic.VARIANCE, contributions)
+        return np.concatenate([means.values_of(each, contributions) for each in self.statistics])
 
     def _at(self, statistic: Statistic) -> IntArray:
         """The places of a statistic among the sums."""
@@ -215,7 +222,7 @@ class CalibratedBlocks:
         return self.statistics.index(statistic) * bins + np.arange(bins)
 
     def _spread(self, statistic: Statistic) -> Spread:
-        return spread_of(self.noise, self._at(statistic), sums.unit(statistic, *self.public.both))
+        return spread_of(self.noise, self._at(statistic), means.unit(statistic, *self.public.both))
 
     def _known(self, statistic: Statistic, level: float | None) -> NumberLaw:
         """The law of a statistic's numbers: it follows from counts, and is worked out once for all draws."""
@@ -342,7 +349,7 @@ class BlockAccounting:
             own[varies] = block.max() + 1 + np.unique(block[varies], return_inverse=True)[1]
             block = np.concatenate([block, own])
         of = set_of(self.statistics, *self.public.both)
-        units = [widths[each] / sums.unit(each, *self.public.both) for each in self.statistics]
+        units = [widths[each] / means.unit(each, *self.public.both) for each in self.statistics]
         return CalibratedBlocks(self.public, self.statistics, fitted(of, block, np.concatenate(units), loss))
 
     def _noise(self, epsilon: float) -> FloatArray:

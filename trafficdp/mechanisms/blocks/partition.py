@@ -1,4 +1,32 @@
-"""A partition of items into blocks that can be changed one item at a time, with every user's load.
+"""Items that a map is made of, an order of them, and their partition into blocks.
+
+What blocks are made of: every bin's mean, or vehicle mean, with the public sensitivities of all users.
+
+An order of items and users that does not depend on how they are numbered, so that no result does.
+
+Colour refinement (Weisfeiler, Lehman 1968): a label starts from what an item or a user is by itself and is
+mixed, round by round, with the labels on the other side of its entries. Sums of 64-bit words wrap and
+commute, so the labels are the same under every numbering. What still shares a label is, but for contrived
+cases, interchangeable, and then the order between them does not matter.
+
+Searches that break ties by position then find the same in counts in this order, up to names, whatever the
+names are: those of vehicles follow from the store's secret key, and a price must not.
+
+How good blocks can be at best: a lower bound that holds for every partition into blocks.
+
+Theorem. For the items with costs v_1 >= ... >= v_n > 0 of one user, let
+    C(i) = min over d >= 1 of ((d + 1)/2) v_i + C(i + d),   C(n + 1) = 0.
+Every partition of all items into blocks has epsilon * E >= C(1), for every user.
+Proof. The user's load is the sum over blocks of ((d_B + 1)/2) max of its costs in B, where d_B counts all
+items of B; leaving the items out that the user does not visit lowers it. So the load is at least that of a
+partition of the n items alone. Take two of its blocks with maxima a >= b and sizes d, e. All items of the
+second and some of the first are at most b. Give the e smallest items of their union to the second: its
+maximum does not grow, because its own e items are all at most b, and that of the first stays a. Repeating
+this, runs of the sorted costs are as good as any partition, and C is their minimum by dynamic programming.
+
+The largest C over any set of users is a bound; users are taken from the heaviest on, within a fixed work.
+
+A partition of items into blocks that can be changed one item at a time, with every user's load.
 
 A block's row is, for each of its users, the entry with the largest cost (the first of equals); the load of
 user l is the sum over blocks of ((d + 1)/2) * (cost of l in the row), d items in the block. The potential
@@ -7,18 +35,247 @@ sum_l exp(beta (load_l / reference - 1)) stands for the largest load, the better
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from trafficdp.mechanisms.blocks.items import Items
-from trafficdp.model import stable_order
+from trafficdp.bounding.sensitivity import mean_sensitivity, vehicle_mean_sensitivity
+from trafficdp.errors import UsageError, positive
+from trafficdp.model import ContributionBound, Counts, Statistic, stable_order
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Items:
+    """I items, each with the users it can be moved by: entry e says ``user[e]`` moves it by ``cost[e]`` > 0.
+
+    ``start`` (I + 1,) cuts the entries by item; users rise within an item. ``cost`` is D / t: sensitivity
+    over tolerance, without unit; ``tolerance`` (I,) is the item's t.
+    """
+
+    tolerance: FloatArray
+    start: IntArray
+    user: IntArray
+    cost: FloatArray
+    users: int
+
+    @property
+    def number(self) -> int:
+        """I."""
+        return len(self.tolerance)
+
+    @property
+    def of_entry(self) -> IntArray:
+        """The item of every entry."""
+        return np.repeat(np.arange(self.number), np.diff(self.start))
+
+    @cached_property
+    def rows(self) -> sparse.csr_matrix:
+        """The costs, shape (I, users)."""
+        rows = sparse.csr_matrix((self.cost, self.user, self.start), shape=(self.number, self.users))
+        # users out of range would be written to memory that is not the matrix's
+        rows.check_format()
+        return rows
+
+    def among(self, users: npt.NDArray[np.bool_]) -> tuple[Items, IntArray]:
+        """Return what ``users`` (users,) move, with these alone, and which items that are.
+
+        Users are numbered anew, in the same order.
+        """
+        marked = users[self.user]
+        before = np.concatenate([[0], np.cumsum(marked)])[self.start]
+        there = np.flatnonzero(np.diff(before))
+        name = np.cumsum(users) - 1
+        return Items(
+            self.tolerance[there],
+            np.append(before[there], before[-1]),
+            name[self.user[marked]],
+            self.cost[marked],
+            int(np.count_nonzero(users)),
+        ), there
+
+    def take(self, order: IntArray, users: IntArray) -> Items:
+        """Return the same items in another order and with user u called ``users[u]``."""
+        rows = self.rows[order]
+        rows = sparse.csr_matrix((rows.data, users[rows.indices], rows.indptr), shape=rows.shape)
+        # users rise within an item: there and back takes two passes, a sort many
+        rows = rows.tocsc().tocsr()
+        return Items(
+            self.tolerance[order],
+            rows.indptr.astype(np.int64),
+            rows.indices.astype(np.int64),
+            rows.data,
+            self.users,
+        )
+
+
+def items_of(counts: Counts, bound: ContributionBound, tolerance: Mapping[Statistic, float]) -> Items:
+    """Return the items of all G bins: their means (D = U m / N), then their vehicle means (U / L).
+
+    Those of them that ``tolerance`` holds. Raises UsageError when there is no bin, no statistic or another
+    one, or a tolerance is not positive.
+    """
+    for statistic, allowed in tolerance.items():
+        positive(**{f"tolerance of the {statistic.value}": allowed})
+    if not tolerance or not counts.bins:
+        raise UsageError("there is nothing to release", expected="at least one statistic and one bin")
+    if Statistic.VARIANCE in tolerance:
+        raise UsageError("blocks are made of means", got="variances", expected="means or vehicle means")
+    upper, parts = float(bound.upper), []
+    if Statistic.MEAN in tolerance:
+        samples = counts.samples_per_bin[counts.bin_index]
+        parts.append((Statistic.MEAN, mean_sensitivity(counts.count, samples, upper)))
+    if Statistic.VEHICLE_MEAN in tolerance:
+        users = counts.users_per_bin[counts.bin_index]
+        parts.append((Statistic.VEHICLE_MEAN, vehicle_mean_sensitivity(users, upper)))
+    size = np.tile(counts.users_per_bin, len(parts))
+    return Items(
+        np.repeat([float(tolerance[statistic]) for statistic, _ in parts], counts.bins),
+        np.concatenate([[0], np.cumsum(size)]).astype(np.int64),
+        counts.user_index if len(parts) == 1 else np.tile(counts.user_index, len(parts)),
+        np.concatenate([change / tolerance[statistic] for statistic, change in parts]),
+        counts.users,
+    )
+
+
+BoolArray = npt.NDArray[np.bool_]
+WordArray = npt.NDArray[np.uint64]
+ROUNDS = 4
+CHUNK = 1 << 15
+"""Entries at a time: words that are mixed stay in the processor's cache."""
+
+
+def canonical_order(items: Items) -> tuple[IntArray, IntArray]:
+    """Return the items in canonical order (I,) and the rank of every user (users,)."""
+    owner = items.of_entry
+    entry = _mixed(items.cost.view(np.uint64))
+    item = _mixed(items.tolerance.view(np.uint64))
+    user = np.zeros(items.users, dtype=np.uint64)
+    for _ in range(ROUNDS):
+        item = _mixed(item + _sums(np.add, entry, user, items.user, owner, items.number))
+        user = _mixed(user + _sums(np.bitwise_xor, entry, item, owner, items.user, items.users))
+    heavy = np.bincount(items.user, minlength=items.users)
+    order = np.lexsort((item, -np.diff(items.start)))
+    rank = np.empty(items.users, dtype=np.int64)
+    rank[np.lexsort((user, -heavy))] = np.arange(items.users)
+    return order.astype(np.int64), rank
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """``counts`` in canonical order; its pair p was ``pair[p]`` (P,) before."""
+
+    counts: Counts
+    pair: IntArray
+
+    def to_given(self, marked: BoolArray) -> BoolArray:
+        """Return marks of canonical pairs (P,) for the pairs as they were given."""
+        result = np.empty_like(marked)
+        result[self.pair] = marked
+        return result
+
+
+def in_canonical_order(counts: Counts, bound: ContributionBound) -> Ordered:
+    """Return the same counts with bins and vehicles in canonical order (by what they move in means)."""
+    if not counts.bins:
+        return Ordered(counts, np.zeros(0, dtype=np.int64))
+    # every pair moves its mean: the items are the bins, one each
+    bins, rank = canonical_order(items_of(counts, bound, {Statistic.MEAN: 1.0}))
+    name = np.empty(counts.bins, dtype=np.int64)
+    name[bins] = np.arange(counts.bins)
+    bin_index, user_index = name[counts.bin_index], rank[counts.user_index]
+    pair = np.lexsort((user_index, bin_index)).astype(np.int64)
+    return Ordered(
+        Counts(
+            cell=counts.cell[bins],
+            slot=counts.slot[bins],
+            bin_index=bin_index[pair],
+            user_index=user_index[pair],
+            count=counts.count[pair],
+            users=counts.users,
+        ),
+        pair,
+    )
+
+
+def _sums(
+    join: np.ufunc, entry: WordArray, label: WordArray, across: IntArray, where: IntArray, size: int
+) -> WordArray:
+    """Every entry joined with the label across it and mixed; their sums by ``where``, 0..``size`` - 1."""
+    total = np.zeros(size, dtype=np.uint64)
+    for start in range(0, len(entry), CHUNK):
+        part = slice(start, start + CHUNK)
+        np.add.at(total, where[part], _mixed(join(entry[part], label[across[part]])))
+    return total
+
+
+def _mixed(words: WordArray) -> WordArray:
+    """Scramble 64-bit words (the finaliser of splitmix64); arithmetic wraps."""
+    word = words + np.uint64(0x9E3779B97F4A7C15)
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    result: WordArray = word ^ (word >> np.uint64(31))
+    return result
+
+
+WORK = 100_000_000
+"""Steps (sum of n^2/2 over users) after which no further user is looked at."""
+
+
+def least_load(costs: FloatArray) -> float:
+    """Return C(1) for the costs of one user (any order)."""
+    return _best_runs(np.sort(costs)[::-1])[0]
+
+
+def runs_of_the_heaviest(items: Items) -> IntArray:
+    """Return the partition (I,) that is best for the user with the largest total; the rest stays single."""
+    total = np.bincount(items.user, weights=items.cost, minlength=items.users)
+    entries = np.flatnonzero(items.user == np.argmax(total))
+    entries = entries[np.argsort(-items.cost[entries], kind="stable")]
+    block = np.arange(items.number) + items.number
+    length = _best_runs(items.cost[entries])[1]
+    item, at = items.of_entry[entries], 0
+    while at < len(item):
+        block[item[at : at + length[at]]] = at
+        at += length[at]
+    result: IntArray = np.unique(block, return_inverse=True)[1].astype(np.int64)
+    return result
+
+
+def _best_runs(v: FloatArray) -> tuple[float, list[int]]:
+    """C(1) for falling costs, and for every i the length of the run that starts there."""
+    n = len(v)
+    sizes = (np.arange(1, n + 1) + 1) / 2
+    best = np.zeros(n + 1)
+    length = [0] * n
+    for i in range(n - 1, -1, -1):
+        options = sizes[: n - i] * v[i] + best[i + 1 :]
+        d = int(np.argmin(options))
+        best[i], length[i] = options[d], d + 1
+    return float(best[0]), length
+
+
+def lower_bound(items: Items, work: int = WORK) -> float:
+    """Return the largest C over users: no blocks of these items have a smaller epsilon * E."""
+    order = stable_order(items.user, items.users)
+    ends = np.cumsum(np.bincount(items.user, minlength=items.users))
+    total = np.bincount(items.user, weights=items.cost, minlength=items.users)
+    bound = 0.0
+    for user in np.argsort(-total, kind="stable"):
+        # one alone can cost no more than every item in a block of its own
+        if total[user] <= bound or work < 0:
+            break
+        entries = order[ends[user - 1] if user else 0 : ends[user]]
+        work -= len(entries) ** 2 // 2
+        bound = max(bound, least_load(items.cost[entries]))
+    return bound
 
 
 def loads(items: Items, block: IntArray) -> FloatArray:

@@ -35,10 +35,17 @@ import numpy.typing as npt
 
 from trafficdp.bounding.worst_case import clip_cut, clipping_rank, least_error_threshold, worst_case_threshold
 from trafficdp.measurement.sets import Box, Measure, Priced, Ranks
-from trafficdp.mechanisms.means import Means, NoisySum, largest_move, noisy_sum
+from trafficdp.mechanisms.means import (
+    Means,
+    NoisySum,
+    choice_scale,
+    laplace_scale,
+    largest_move,
+    noisy_sum,
+    support_of,
+    unit,
+)
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.mechanisms.scales import choice_scale, laplace_scale
-from trafficdp.mechanisms.sums import support_of, unit
 from trafficdp.model import ContributionBound, Counts, Statistic
 
 if TYPE_CHECKING:

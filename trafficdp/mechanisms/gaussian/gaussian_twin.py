@@ -20,7 +20,7 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError, positive
 from trafficdp.measurement.laws import Gaussian
 from trafficdp.measurement.sets import Box, Measure, Step, plain
-from trafficdp.mechanisms import sums
+from trafficdp.mechanisms import means
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.protocol import require_statistic
 from trafficdp.mechanisms.publish import clamped, rounding_bias
@@ -52,7 +52,7 @@ class GaussianTwin:
         """Return the sums of all bins. Raises UsageError where the noise could not be drawn."""
         require_statistic(self.name, statistic, self.statistics)
         of = _sums(counts, bound, statistic)
-        return (plain(of, Gaussian(_deviations(of, counts, sums.unit(statistic, counts, bound), loss))),)
+        return (plain(of, Gaussian(_deviations(of, counts, means.unit(statistic, counts, bound), loss))),)
 
     def expected_error(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
@@ -67,7 +67,7 @@ class GaussianTwin:
     ) -> tuple[NoiseTerm, ...]:
         """Return the terms that bound the error before clamping."""
         require_statistic(self.name, statistic, self.statistics)
-        unit = sums.unit(statistic, counts, bound)
+        unit = means.unit(statistic, counts, bound)
         sd = _deviations(_sums(counts, bound, statistic), counts, unit, loss)
         return (NoiseTerm(sd, unit, np.full(counts.bins, rounding_bias(statistic, bound)), gaussian=True),)
 
@@ -77,12 +77,12 @@ class GaussianTwin:
         """Return the estimates of all bins, clamped to their range."""
         counts, bound = samples.counts, samples.bound
         (step,) = self.steps(counts, bound, statistic, loss)
-        noisy = measure.measure(step, sums.values_of(statistic, samples.contributions()))
-        return clamped(statistic, noisy * sums.unit(statistic, counts, bound), float(bound.upper))
+        noisy = measure.measure(step, means.values_of(statistic, samples.contributions()))
+        return clamped(statistic, noisy * means.unit(statistic, counts, bound), float(bound.upper))
 
 
 def _sums(counts: Counts, bound: ContributionBound, statistic: Statistic) -> Box:
-    return (sums.speeds if statistic is Statistic.MEAN else sums.vehicle_means)(counts, bound)
+    return (means.speeds if statistic is Statistic.MEAN else means.vehicle_means)(counts, bound)
 
 
 def _deviations(of: Box, counts: Counts, unit: FloatArray, loss: FloatArray) -> FloatArray:

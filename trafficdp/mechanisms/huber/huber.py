@@ -2,14 +2,14 @@
 
 Paper 001: "A Huber Loss Minimization Approach to Mean Estimation under User-level Differential Privacy"
 (Zhao et al., arXiv 2405.13453). Estimator and weights: ``bounding.huber``;
-smooth sensitivity with its proof: ``bounding.smooth_sensitivity``. We depart from the paper in five ways:
+smooth sensitivity with its proof: ``bounding.huber``. We depart from the paper in five ways:
 pure-epsilon Student-t noise (``noise.student_t``) instead of Gaussian noise whose quoted constants are not
 sufficient (E17; ``papers.zhao_2024.gaussian_huber`` has the exactly calibrated form); the weighted mean in
 the lemmas (E15); outliers counted against a threshold that does not depend on their number (E16); the least
 S over many k0; and a bin takes Huber only where public numbers say that it pays, else Laplace noise on a
 weighted mean (capped or plain weights, whichever has the smaller ``clean_error``).
 
-Theorem (REPLACE_USER_VALUES). One vehicle moves centre and S only as ``bounding.smooth_sensitivity`` says, so
+Theorem (REPLACE_USER_VALUES). One vehicle moves centre and S only as ``bounding.huber`` says, so
 that a bin by Huber costs each of its vehicles epsilon[g] (``noise.student_t``); one by Laplace costs vehicle
 i epsilon[g] u_i / max u; bins add up. Which of the two a bin takes depends on counts, U, epsilon and
 settings alone.
@@ -26,18 +26,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.huber import huber_location, scale_threshold, used_count
-from trafficdp.bounding.smooth_sensitivity import (
+from trafficdp.bounding.huber import (
     HuberShape,
     clean_smooth_sensitivity,
+    huber_location,
+    scale_threshold,
     smooth_sensitivity,
+    used_count,
 )
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.claims import ClaimedNoise
-from trafficdp.mechanisms.means import FINER, Means, NoisySum, Weighting, weighting
+from trafficdp.mechanisms.means import FINER, HEADROOM, Means, NoisySum, Weighting, support_of, weighting
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.mechanisms.scales import HEADROOM
-from trafficdp.mechanisms.sums import support_of
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise import student_t
 from trafficdp.noise.tail import clamped_laplace_error

@@ -44,9 +44,17 @@ from trafficdp.bounding.sensitivity import mean_sensitivity, vehicle_mean_sensit
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.sets import Measure, Priced, Step, plain
-from trafficdp.mechanisms import pairs, publish
+from trafficdp.mechanisms import publish, two_moments
 from trafficdp.mechanisms.known_error import NoiseTerm
-from trafficdp.mechanisms.pairs import best_ratio, relative_price, spread
+from trafficdp.mechanisms.means import (
+    HEADROOM,
+    checked_epsilon,
+    speeds,
+    speeds_and_products,
+    unit,
+    values_of,
+    vehicle_means,
+)
 from trafficdp.mechanisms.protocol import (
     POST_PROCESSING,
     Columns,
@@ -56,8 +64,7 @@ from trafficdp.mechanisms.protocol import (
     loss_of,
     require_statistic,
 )
-from trafficdp.mechanisms.scales import HEADROOM, checked_epsilon
-from trafficdp.mechanisms.sums import speeds, speeds_and_products, unit, values_of, vehicle_means
+from trafficdp.mechanisms.two_moments import best_ratio, relative_price, spread
 from trafficdp.model import OF_MAPS, ContributionBound, Counts, Statistic
 from trafficdp.noise.secure import LARGEST_SCALE, group_scales
 from trafficdp.noise.tail import (
@@ -221,7 +228,7 @@ COMPOSITION = (
 )
 SENSITIVITY = {
     MEAN: "U m / N (m records of the vehicle among the N of the bin)",
-    VARIANCE: pairs.SENSITIVITY,
+    VARIANCE: two_moments.SENSITIVITY,
     VEHICLE_MEAN: "U / L (L vehicles in the bin)",
 }
 DISTRIBUTION = "discrete Laplace on whole numbers"
@@ -310,7 +317,7 @@ class CalibratedLaplace:
         for statistic, value in self.numbers(values.contributions, measure).items():
             half = self._half_width(statistic, interval_level)
             if statistic is VARIANCE:
-                found[statistic] = pairs.variance_estimate(
+                found[statistic] = two_moments.variance_estimate(
                     found[MEAN],
                     value,
                     self._variance_noise,
@@ -342,15 +349,15 @@ class CalibratedLaplace:
         pair = statistic is VARIANCE
         return Statement(
             mechanism=NAME,
-            citation=pairs.CITATION if pair else None,
+            citation=two_moments.CITATION if pair else None,
             sensitivity=SENSITIVITY[statistic],
             noise_scale=self.noise_scale(statistic),
             worst_case_bias=float(self.bias(statistic).max()),
             share=None,
-            distribution=pairs.DISTRIBUTION if pair else DISTRIBUTION,
+            distribution=two_moments.DISTRIBUTION if pair else DISTRIBUTION,
             sampler=SAMPLER,
-            interval_basis=pairs.INTERVALS if pair else INTERVALS,
-            post_processing=pairs.POST_PROCESSING if pair else POST_PROCESSING[statistic],
+            interval_basis=two_moments.INTERVALS if pair else INTERVALS,
+            post_processing=two_moments.POST_PROCESSING if pair else POST_PROCESSING[statistic],
         )
 
     def terms(self, statistic: Statistic) -> tuple[NoiseTerm, ...]:
@@ -453,12 +460,12 @@ class CalibratedLaplace:
         return two_noises_half_width(first, second, 1 - level) + _shift_of(terms) + bias
 
     @cached_property
-    def _variance_noise(self) -> pairs.VarianceNoise:
+    def _variance_noise(self) -> two_moments.VarianceNoise:
         terms, reach = self.terms(VARIANCE), VARIANCE.largest(self.public.bound.upper)
         first, second = (term.scale * term.step for term in terms)
         error = np.minimum(two_noises_error(first, second, reach) + _shift_of(terms), reach)
         bias = self.bias(VARIANCE)
-        return pairs.VarianceNoise(
+        return two_moments.VarianceNoise(
             varying(self.statistics, self.public.counts), two_noises_mean(first, second), error, bias
         )
 

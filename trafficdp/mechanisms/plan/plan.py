@@ -36,8 +36,8 @@ from scipy.special import gammaincinv
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS, EntryIndex, Gaussian
 from trafficdp.measurement.sets import Ball, Measure, Priced, Ranks, plain
+from trafficdp.mechanisms.means import support_of
 from trafficdp.mechanisms.protocol import require_statistic
-from trafficdp.mechanisms.sums import support_of
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.loss import PICO, ZCDP, LossKind
 

@@ -41,8 +41,7 @@ from trafficdp.mechanisms.protocol import (
     require_statistic,
 )
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.mechanisms.simulated.reference import ReferenceCityShape, reference_skill
-from trafficdp.mechanisms.simulated.skill import Skill
+from trafficdp.mechanisms.simulated.cities import ReferenceCityShape, Skill, reference_skill
 from trafficdp.model import DEFAULT_FLEET, NeighbouringRelation, Statistic
 from trafficdp.privacy.estimate import BinStatus, Estimate
 from trafficdp.privacy.loss import Loss

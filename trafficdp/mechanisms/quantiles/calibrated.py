@@ -34,11 +34,10 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.sets import Measure, Ranks
+from trafficdp.mechanisms.means import choice_scale, support_of
 from trafficdp.mechanisms.pooling.whole import JointMechanism, estimate_without_scale
 from trafficdp.mechanisms.protocol import BY_RANK, Statement, require_statistic
 from trafficdp.mechanisms.publish import rank_status
-from trafficdp.mechanisms.scales import choice_scale
-from trafficdp.mechanisms.sums import support_of
 from trafficdp.model import QUANTILES, ContributionBound, Statistic
 from trafficdp.privacy.estimate import Estimate, IntervalKind
 from trafficdp.privacy.loss import PICO, LossKind

@@ -22,9 +22,8 @@ import numpy.typing as npt
 from trafficdp.errors import StoreDamagedError, UsageError, did_you_mean
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms import publish
-from trafficdp.mechanisms.arrays.array_means import Grouping
 from trafficdp.mechanisms.arrays.pooled import Pooled
-from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Levy, Quantile, QuantileRule
+from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Grouping, Levy, Quantile, QuantileRule
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
 from trafficdp.mechanisms.clipping.worst_case_clipping import AKMV, WorstCaseClipping
 from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin

@@ -1,4 +1,16 @@
-"""Cities behind the public counts, and what maps say in them (``simulated.skill``).
+"""Cities behind public counts or a declared grid, and what maps say in them.
+
+How much a map says: its error in simulated cities, beside that of one number for the whole city.
+
+The reference city: how far a map of which nothing is public may be off, before anything is asked.
+
+Nothing of a store is looked at. A simulated fleet drives DAYS days in a simulated city (``simulation``) as
+large as the study area; speeds are drawn for it in several variations, and the map is asked of all of them.
+
+More vehicles than MOST_VEHICLES are not driven: all that moves a number is noise over vehicles, so f vehicles
+at loss e are as n at loss e f / n (rho: rho (f / n)^2), and a hexagon of 5 of them is one of 5 n / f.
+
+Cities behind the public counts, and what maps say in them (``simulated.skill``).
 
 Cities of ``simulation.speeds`` lie behind the same public counts, in several variations, because nobody knows
 which is the real one; the calibrated mechanism is carried out on each as it would be on the real speeds.
@@ -8,25 +20,230 @@ Depends on counts, bound and the calibrated mechanism alone: nothing is paid.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache, partial
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.binning.cells import area_km2, cells_of, resolutions_of
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat
+from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, HiddenDesign
+from trafficdp.mechanisms.pooling.hidden_map import estimate_fleet, hidden_map, measure_all, measure_fleet
 from trafficdp.mechanisms.protocol import CalibratedMechanism
-from trafficdp.mechanisms.simulated.accuracy import true_statistic
-from trafficdp.mechanisms.simulated.skill import Skill
-from trafficdp.model import ContributionBound, Counts, Statistic
+from trafficdp.mechanisms.simulated.trial import true_statistic
+from trafficdp.model import ContributionBound, Counts, Statistic, number_pairs
 from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.estimate import BinStatus
-from trafficdp.privacy.loss import Loss
+from trafficdp.privacy.loss import Loss, LossKind
 from trafficdp.sensitive.values import Contributions, Samples, SensitiveInputs
-from trafficdp.simulation.city import VARIATIONS, variations
+from trafficdp.simulation.city import RANGES, VARIATIONS, CityModel, variations
 from trafficdp.simulation.speeds import most_drawn, simulated_records, simulated_truths
+from trafficdp.simulation.traffic import Fleet, Streets, records_of
 
 FloatArray = npt.NDArray[np.float64]
+LEAST_SKILL, MOST_WORSE = 0.1, 0.1
+"""A map that is less near than this, or further off than one number in more draws, says too little."""
+SURE = 0.05
+"""The share of draws that may be worse than what is promised."""
+
+
+@dataclass(frozen=True)
+class Skill:
+    """Mean absolute errors of the map (``error``) and of one number (``flat``), in the statistic's unit.
+
+    ``numbers``: how many bins have a number that says something, which none has that is marked as
+    uninformative. Shape (n,): one entry a simulated city and draw.
+    """
+
+    error: FloatArray
+    flat: FloatArray
+    numbers: FloatArray
+
+    @property
+    def expected(self) -> float:
+        """How much nearer to the truth than one number: 1 - error / flat, on average."""
+        return 1 - float(self.error.mean() / self.flat.mean())
+
+    @property
+    def expected_numbers(self) -> int:
+        """How many bins have a number that says something, on average."""
+        return round(float(self.numbers.mean()))
+
+    @property
+    def at_least(self) -> float:
+        """The same, reached in 19 of 20 draws."""
+        return float(np.quantile(1 - self.error / self.flat, SURE))
+
+    @property
+    def worse(self) -> float:
+        """The share of draws that are worse than one number."""
+        return float(np.mean(self.error > self.flat))
+
+    @property
+    def enough(self) -> bool:
+        """Whether the map says enough to be released."""
+        return self.expected >= LEAST_SKILL and self.worse <= MOST_WORSE
+
+    def stated(self, factor: float = 1.0) -> SkillStated:
+        """Return all of it as it is published, errors times ``factor``: from one unit to another."""
+        return SkillStated(
+            expected_error=float(self.error.mean()) * factor,
+            flat_error=float(self.flat.mean()) * factor,
+            skill=self.expected,
+            skill_19_in_20=self.at_least,
+            chance_worse=self.worse,
+            in_words=self.in_words(),
+        )
+
+    def in_words(self) -> str:
+        """Return one sentence for people."""
+        if self.expected <= 0:
+            return "expected no nearer to the truth than one number for the city"
+        sure = f"19 times in 20 at least {_percent(self.at_least)}"
+        if self.at_least <= 0:
+            sure = f"but worse than it in {_percent(max(self.worse, SURE))} of all draws"
+        return f"expected {_percent(self.expected)} nearer to the truth than one number for the city ({sure})"
+
+
+@runtime_checkable
+class TriedElsewhere(Protocol):
+    """A calibrated mechanism that is tried in a city of its own: no counts are public to simulate one by."""
+
+    def skill(self, fleet: int | None = None) -> Skill:
+        """Return that of means, of a ``fleet`` of another size than expected where it is named."""
+
+    def expecting(self, fleet: int, zone_km2: float | None) -> Self:
+        """Return the same where a ``fleet`` of that size is expected, and zones of that size."""
+
+    def count_errors(self) -> Mapping[str, float]:
+        """Return how far noise puts published counts off, in a fleet as usual."""
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+MOST_VEHICLES = 500
+DAYS = 3
+LEAST_VEHICLES = 5
+"""Hexagons that fewer vehicles visit do not count."""
+DRAWS = 2
+MANY_REFERENCE_BINS = 2_000
+"""Of more, every other city is tried, once."""
+REFERENCE_SEED = 30
+ALIKE = ("few_busy_vehicles", "hour_swing")
+"""Variations that differ in counts or hours alone."""
+
+
+@dataclass(frozen=True)
+class ReferenceCityShape:
+    """What decides the reference city of a map: resolution and side of the city in km, slots apart."""
+
+    resolution: int
+    side: float
+    slots: int = 1
+
+    @property
+    def places(self) -> float:
+        """How many hexagons times slots a study area of that size has, about."""
+        return self.side**2 / area_km2(self.resolution) * self.slots
+
+    @classmethod
+    def of(
+        cls, cell: npt.NDArray[np.uint64], slots: int = 1, zone_km2: float | None = None
+    ) -> ReferenceCityShape:
+        """Return that of the declared places ``cell`` (H,), each once, and of so many slots of each.
+
+        Zones, which have ``zone_km2`` each on average, are taken for the hexagons that are most nearly so
+        large.
+        """
+        if zone_km2 is None:
+            resolution, one = int(resolutions_of(cell[:1])[0]), 0.0
+        else:
+            sizes = np.log([area_km2(each) for each in range(16)])
+            resolution, one = int(np.argmin(np.abs(sizes - np.log(zone_km2)))), zone_km2
+        side = float(np.sqrt((one or area_km2(resolution)) * len(cell)))
+        # the like of it to a fifth: a table of few cities serves many maps
+        rounded = 1.2 ** round(float(np.log(side) / np.log(1.2)))
+        return cls(resolution, float(np.clip(rounded, *RANGES["extent_km"])), min(slots, 24))
+
+
+@lru_cache(maxsize=256)
+def reference_skill(
+    place: ReferenceCityShape, bound: ContributionBound, kind: LossKind, means: int, whole: int, fleet: int
+) -> Skill:
+    """Return errors of the map of means of ``fleet`` vehicles for ``means`` 10^-12, and of one number.
+
+    One number gets the ``whole``. In the unit of ``bound``, over hexagons of at least LEAST_VEHICLES. Numbers
+    that say something are counted in all hexagons that are visited.
+    """
+    driven = min(fleet, MOST_VEHICLES)
+    times = fleet / driven
+    own_total, whole_total = (
+        round(each * times ** (1 if kind is LossKind.PURE else 2)) for each in (means, whole)
+    )
+    cities = _cities(place, bound, driven)
+    counts = cities[0].counts
+    seen = counts.users_per_bin >= max(1, round(LEAST_VEHICLES / times))
+    if not seen.any():
+        # so few vehicles that none of it is known
+        seen |= True
+    noise, error, flat, numbers = SimulatedNoise(REFERENCE_SEED), [], [], []
+    apart = np.unique(counts.slot) if place.slots > 1 else np.zeros(0, dtype=np.int64)
+    design = HiddenDesign(np.unique(counts.cell), bound, kind, own_total, variance=False, apart=apart)
+    at, _ = design.where(counts.cell, counts.slot)
+    # the first asking has a share of what there is: of so much more it has all
+    alone = HiddenDesign(design.places, bound, kind, whole_total * 100 // FLEET_SHARE[kind], variance=False)
+    # where places are many, their errors average out within one draw
+    many = counts.bins > MANY_REFERENCE_BINS
+    for own in cities[:: 2 if many else 1]:
+        truth = np.bincount(counts.bin_index, own.total, counts.bins) * float(bound.step)
+        truth = (truth / counts.samples_per_bin)[seen]
+        for _ in range(1 if many else DRAWS):
+            found = hidden_map(design, measure_all(design, own, noise))
+            error.append(float(np.abs(found.mean[at][seen] - truth).mean()))
+            numbers.append(int(np.count_nonzero(found.known(design.upper)[at])))
+            one = estimate_fleet(alone, measure_fleet(alone, own, noise)).centre
+            flat.append(float(np.abs(one - truth).mean()))
+    return Skill(np.array(error), np.array(flat), np.array(numbers))
+
+
+@lru_cache(maxsize=16)
+def _cities(place: ReferenceCityShape, bound: ContributionBound, vehicles: int) -> tuple[Contributions, ...]:
+    model = replace(CityModel(), extent_km=place.side)
+    streets = Streets(model, REFERENCE_SEED)
+    fleet = Fleet.of(streets, vehicles, REFERENCE_SEED)
+    days = [records_of(streets, fleet, slice(0, vehicles), day, REFERENCE_SEED) for day in range(DAYS)]
+    counted = [each.counts for each in days]
+    vehicle = np.concatenate([day.vehicle[own] for day, own in zip(days, counted, strict=True)])
+    latitude = np.concatenate([day.latitude[own] for day, own in zip(days, counted, strict=True)])
+    longitude = np.concatenate([day.longitude[own] for day, own in zip(days, counted, strict=True)])
+    hour = np.concatenate([day.millisecond[own] for day, own in zip(days, counted, strict=True)]) // 3_600_000
+    cells, which = np.unique(cells_of(latitude, longitude, place.resolution), return_inverse=True)
+    slot = np.minimum(hour, 23) * place.slots // 24
+    bins = which.ravel().astype(np.int64) * place.slots + slot
+    at, user, entry = number_pairs(bins, vehicle, len(cells) * place.slots, vehicles)
+    nothing = np.zeros(len(at), dtype=np.int64)
+    counts = Contributions.from_rows(
+        cell=cells[at // place.slots],
+        slot=at % place.slots,
+        vehicle=user,
+        count=np.bincount(entry, minlength=len(at)),
+        total=nothing,
+        total_of_squares=nothing,
+        bound=bound,
+    )
+    found = []
+    models = [each for name, each in variations(model).items() if name not in ALIKE]
+    for number, each in enumerate(models):
+        drawn = simulated_truths(counts.counts, bound, each, seed=REFERENCE_SEED + number)
+        found.append(replace(counts, total=drawn.total[0], total_of_squares=drawn.total_of_squares[0]))
+    return tuple(found)
+
+
 IntArray = npt.NDArray[np.int64]
 SEED = 20
 DRAWS, MOST_DRAWS = 2, 4

@@ -63,7 +63,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError, integer_between, positive
-from trafficdp.mechanisms.scales import laplace_scale
+from trafficdp.mechanisms.means import laplace_scale
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import PICO, ZCDP, PureDP, loss_upper_bound, round_up, sum_per_user, to_pico
 from trafficdp.research.george_2022.arrivals import (

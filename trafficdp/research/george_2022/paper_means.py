@@ -61,7 +61,7 @@ import numpy.typing as npt
 
 from trafficdp.bounding.interval import IntervalPartition
 from trafficdp.errors import in_range
-from trafficdp.mechanisms.scales import laplace_scale
+from trafficdp.mechanisms.means import laplace_scale
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.research.george_2022.arrivals import Arrivals, LevelPlan
 from trafficdp.stream.tree import BINARY, Tree, bit_length

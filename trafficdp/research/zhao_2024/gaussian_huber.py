@@ -8,7 +8,7 @@ times as many vehicles a bin as the Student-t form of ``mechanisms.huber.huber``
 U (10 of 65, say) it is never better than Laplace noise: for comparison, not for use.
 
 Theorem (REPLACE_USER_VALUES). Let S be beta-smooth and at least the local sensitivity of the robust mean
-(``bounding.smooth_sensitivity``). Centre plus S/alpha times N(0, 1) is (epsilon, delta)-DP for every vehicle
+(``bounding.huber``). Centre plus S/alpha times N(0, 1) is (epsilon, delta)-DP for every vehicle
 of a bin, alpha the largest for which that is proved. Over bins both parts add up.
 
 From how many vehicles on the Huber mechanism pays: a public rule, so that refusing costs nothing.
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.smooth_sensitivity import HuberShape, clean_smooth_sensitivity
+from trafficdp.bounding.huber import HuberShape, clean_smooth_sensitivity
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.noise import smooth_gaussian

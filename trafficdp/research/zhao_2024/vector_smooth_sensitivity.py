@@ -30,7 +30,7 @@ Paper 001 (Zhao et al., arXiv 2405.13453), lemmas 1 to 4, for vectors y_i of len
 that add up to 1 and thresholds T_i. W_k is 1 minus the k largest weights, A_k the sum of the k largest w_i
 T_i, Tbar the sum of all. Outliers are counted against balls around centres that are fixed in advance
 (``vector_outliers``), not around the data's own mean as in one dimension
-(``bounding.smooth_sensitivity``): in R^d the mean ties the vehicles together, and whom to replace is no
+(``bounding.huber``): in R^d the mean ties the vehicles together, and whom to replace is no
 longer a matter of sorting.
 
 **Good.** For an integer k0 >= 1, a share lambda of the mean and a margin g > 0 let

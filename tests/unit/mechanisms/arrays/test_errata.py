@@ -5,8 +5,7 @@ import pytest
 
 from trafficdp.bounding.arrays import argmax_cap, array_mean_sensitivity, best_fit, wrap_around
 from trafficdp.bounding.interval import IntervalPartition, guaranteed_width, levy_width
-from trafficdp.mechanisms.arrays.array_means import Grouping
-from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Levy, QuantileRule
+from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Grouping, Levy, QuantileRule
 from trafficdp.mechanisms.protocol import event_of
 from trafficdp.model import Statistic
 from trafficdp.noise.choice import probabilities

@@ -11,14 +11,17 @@ from scipy import integrate
 from trafficdp.bounding.arrays import CountCap, total_variation_bias
 from trafficdp.bounding.interval import IntervalPartition
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.arrays.array_means import ArrayLattice, ArrayMeans, Grouping, array_lattice
 from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.arrays.projected import (
     TENTHS,
     ArrayAveraging,
+    ArrayLattice,
+    ArrayMeans,
+    Grouping,
     Levy,
     Quantile,
     QuantileRule,
+    array_lattice,
     choice_of,
     private_position,
 )

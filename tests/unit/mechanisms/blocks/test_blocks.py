@@ -13,9 +13,7 @@ from scipy.integrate import quad
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks import blocks, calibrated
 from trafficdp.mechanisms.blocks.blocks import best_blocks, clamped_error
-from trafficdp.mechanisms.blocks.bound import least_load
-from trafficdp.mechanisms.blocks.items import Items, items_of
-from trafficdp.mechanisms.blocks.partition import Partition, loads
+from trafficdp.mechanisms.blocks.partition import Items, Partition, items_of, least_load, loads
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model import Statistic
 from trafficdp.noise.block import block_tail

@@ -16,7 +16,7 @@ from scipy import stats
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import PrivacyMeter
-from trafficdp.mechanisms import sums
+from trafficdp.mechanisms import means
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks, block_accounting
 from trafficdp.mechanisms.blocks.noise import BlockNoise, fitted
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
@@ -75,7 +75,7 @@ def test_half_widths_are_as_planned_however_large_epsilon_is(counts_of, bound_of
     bound, asked = bound_of(60, "1/10"), PureDP.of(epsilon)
     accounting = accounting_for(counts, bound, statistics)
     noise = accounting.calibrate(asked).noise
-    unit = np.concatenate([sums.unit(each, counts, bound) for each in statistics])
+    unit = np.concatenate([means.unit(each, counts, bound) for each in statistics])
     drawn = (noise.half_width * noise.scale * 2.0**-noise.shift * unit)[: len(accounting.blocks.block)]
     # units of pairs are planned a little dear: then all of them get a little less noise
     slack = 2 * slack if VARIANCE in statistics else slack
@@ -91,9 +91,9 @@ def test_what_is_drawn_errs_as_planned(contributions_of, bound_of, statistics):
     accounting = accounting_for(counts, bound, statistics)
     calibrated = accounting.calibrate(PureDP.of(1))
     (step,) = calibrated.steps()
-    values = city.total if statistics == (MEAN,) else sums.values_of(VARIANCE, city)
+    values = city.total if statistics == (MEAN,) else means.values_of(VARIANCE, city)
     exact = step.of.sums(values) * 2.0**step.shift
-    unit = np.concatenate([sums.unit(each, counts, bound) for each in statistics]) * 2.0**-step.shift
+    unit = np.concatenate([means.unit(each, counts, bound) for each in statistics]) * 2.0**-step.shift
     drawn = np.array([SimulatedNoise(seed).measure(step, values) for seed in range(runs)])
     error = np.abs((drawn - exact) * unit).mean(axis=0)[: counts.bins]
     planned = accounting.scales(1.0)[MEAN]
@@ -137,7 +137,7 @@ def test_more_epsilon_never_errs_more_and_a_larger_range_never_less(counts_of, b
 
 def test_noise_that_cannot_be_drawn_exactly_is_refused(counts_of, bound_of):
     counts, bound = counts_of([[3, 1, 0], [0, 2, 2]]), bound_of(65)
-    of, block = sums.speeds(counts, bound), np.zeros(2, dtype=np.int64)
+    of, block = means.speeds(counts, bound), np.zeros(2, dtype=np.int64)
     for width in (1e-30, 1e30, np.nan):
         with pytest.raises(UsageError, match="cannot be drawn exactly"):
             fitted(of, block, np.full(2, width), PureDP.of(1))

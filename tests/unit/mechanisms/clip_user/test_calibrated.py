@@ -14,10 +14,10 @@ from scipy import stats
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import PrivacyMeter
-from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
-from trafficdp.mechanisms.clip_user.calibrated import (
+from trafficdp.mechanisms.clip_user.clip_user import (
     CalibratedSuppression,
     Suppressing,
+    SuppressionAccounting,
     imputed,
     kept_counts,
 )

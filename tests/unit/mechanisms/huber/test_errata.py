@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from trafficdp.bounding.huber import balanced_distance, huber_location
-from trafficdp.bounding.smooth_sensitivity import HuberShape, smooth_sensitivity
+from trafficdp.bounding.huber import HuberShape, balanced_distance, huber_location, smooth_sensitivity
 from trafficdp.noise import smooth_gaussian
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from trafficdp.bounding.huber import huber_location
-from trafficdp.bounding.smooth_sensitivity import HuberShape, smooth_sensitivity
+from trafficdp.bounding.huber import HuberShape, huber_location, smooth_sensitivity
 from trafficdp.noise import student_t
 
 

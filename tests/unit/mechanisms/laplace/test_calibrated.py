@@ -26,8 +26,8 @@ from trafficdp.mechanisms.laplace.calibrated import (
     LaplaceNoise,
     largest_sensitivity,
 )
-from trafficdp.mechanisms.pairs import LEAST_RATIO, best_ratio, relative_price, spread
 from trafficdp.mechanisms.protocol import PublicFacts, event_of
+from trafficdp.mechanisms.two_moments import LEAST_RATIO, best_ratio, relative_price, spread
 from trafficdp.model import OF_MAPS, NeighbouringRelation, Statistic
 from trafficdp.noise.secure import LARGEST_SCALE
 from trafficdp.noise.source import SecureNoise, SimulatedNoise

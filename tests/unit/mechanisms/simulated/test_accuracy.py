@@ -6,8 +6,7 @@ import pytest
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.laplace.calibrated import Baseline
-from trafficdp.mechanisms.simulated.accuracy import absolute_errors, true_statistic
-from trafficdp.mechanisms.simulated.trial import simulated_samples
+from trafficdp.mechanisms.simulated.trial import absolute_errors, simulated_samples, true_statistic
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from trafficdp.audit.lower_bound import distinguish
-from trafficdp.bounding.huber import huber_location
-from trafficdp.bounding.smooth_sensitivity import HuberShape, smooth_sensitivity
+from trafficdp.bounding.huber import HuberShape, huber_location, smooth_sensitivity
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.noise import student_t
