@@ -7,10 +7,8 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from functools import cache
 from pathlib import Path
 
-import grimp
 import pytest
 import yaml
 
@@ -24,8 +22,6 @@ PUBLIC = [PACKAGE / "model"]
 """Rooms whose nouns are imported from the room; of any other, from their file."""
 STANDING_ON_MODEL = {"privacy", "sensitive", "bounding", "binning", "measurement", "noise"}
 """They name the files of the room, so that who reads the guarantee sees all that it stands on."""
-DEEPEST = 14
-"""Files of a chain of imports, from a command down to errors."""
 LINES = 600
 """Hard ceiling of a file: one thought is read whole. The soft one is 300."""
 
@@ -101,16 +97,6 @@ def test_a_banned_import_is_seen_where_it_does_not_belong(ruff, name):
 )
 def test_a_banned_import_is_allowed_in_its_own_room(ruff, path, name):
     assert banned_imports(ruff, path, f"import {name}\n") == []
-
-
-def test_no_chain_of_imports_is_too_deep_to_follow():
-    graph = grimp.build_graph("trafficdp", cache_dir=None)
-
-    @cache
-    def depth(module):
-        return 1 + max(map(depth, graph.find_modules_directly_imported_by(module)), default=0)
-
-    assert {module: depth(module) for module in graph.modules if depth(module) > DEEPEST} == {}
 
 
 def test_printing_is_seen_outside_the_command_line(ruff):
