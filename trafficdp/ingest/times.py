@@ -37,7 +37,7 @@ LATEST_US = 9_214_646_400 * 1_000_000
 EARLIEST_US = -9_214_560_000 * 1_000_000
 """Beginning of the year 1678. Nanoseconds reach a little further to both sides: pandas counts all times of a
 column in them as soon as one is written so, and no time may be read differently because of another."""
-_NO_TEXTS = pa.array(["now", "today"])
+_NO_TEXTS = ["now", "today"]
 """What pandas reads as the present, whatever the pattern."""
 _DAY_US = 86_400 * 1_000_000
 _EPOCH_UNITS = {"epoch_s": 1_000_000.0, "epoch_ms": 1_000.0}
@@ -123,7 +123,7 @@ def _epoch(numbers: npt.NDArray[np.float64], time_format: str) -> Times:
 
 
 def _pattern(text: pa.Array, pattern: str, time_zone: str | None) -> Times:
-    text = pc.if_else(pc.is_in(pc.utf8_lower(text), _NO_TEXTS), pa.scalar(None, pa.string()), text)
+    text = pc.if_else(pc.is_in(pc.utf8_lower(text), pa.array(_NO_TEXTS)), pa.scalar(None, pa.string()), text)
     given = _mask(pc.is_valid(text))
     times = _none_readable(len(text))
     has_offset = "%z" in pattern or "%Z" in pattern
