@@ -58,11 +58,12 @@ class _Unpacked(io.RawIOBase):
 
 
 class InputFile:
-    """One file to read. Raises DataError at once when it is missing, a folder, unreadable or empty.
+    """One file to read. Raises DataError at once when it is missing, a folder or unreadable.
 
     ``progress`` is called with the number of bytes of the file that were read since the last call.
     With ``held`` its bytes are in memory already, and ``path`` is only a name. ``judged`` by its rows it may
-    be refused, such as for having none, or for how well they pack; else for its format only.
+    be refused, such as for having none, or for how well they pack, and raises DataError at once when it is
+    empty; else for its format only.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class InputFile:
 
     def _refuse_foreign(self) -> None:
         path = self.path
-        if self.size == 0:
+        if self.size == 0 and self.judged:
             raise DataError(f"{path.name} is empty", got="0 bytes")
         for magic, name in _FOREIGN.items():
             if self._head.startswith(magic):

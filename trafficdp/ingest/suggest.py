@@ -78,7 +78,7 @@ def _of_csv(file: InputFile) -> Suggestion:
     if not lines:
         raise DataError(f"{file.name} is empty", got="no first line")
     delimiter = max(",;\t|", key=lines[0].count)
-    names, *rows = csv.reader(lines, delimiter=delimiter)
+    names, *rows = [fields for line in lines if (fields := _fields(line.rstrip("\r"), delimiter))]
     if "vehicle.position.latitude" in names:
         return Suggestion("gtfs_rt_csv", Dialect(encoding=encoding), {}, (), "epoch_s", True, "m/s")
     numbers = [field for row in rows for field in row if re.fullmatch(r"[-+]?[\d.,' ]*\d", field)]
@@ -93,12 +93,20 @@ def _of_csv(file: InputFile) -> Suggestion:
     return _of_columns("csv", dialect, names, rows)
 
 
+def _fields(line: str, delimiter: str) -> list[str]:
+    """Return the fields of a line; none of one that is empty, or holds a longer field than Python reads."""
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:
+        return []
+
+
 def _decoded(file: InputFile) -> tuple[str, list[str]]:
     """The encoding and the first lines of a file; the last of ENCODINGS fits whatever the others do not."""
     for encoding in ENCODINGS:
         start = next(read_lines(file, encoding), Lines(b"", 0))
         if not start.left_out:
-            return encoding, start.text.decode().splitlines()[: ROWS + 1]
+            return encoding, start.text.decode().split("\n")[: ROWS + 1]
     raise file.not_text(ENCODINGS[-1])
 
 

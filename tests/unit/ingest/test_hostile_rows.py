@@ -8,6 +8,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from encodings.aliases import aliases
 
+import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -381,6 +382,47 @@ def test_a_document_is_refused_for_its_form_only_and_says_what_to_do(reader, kin
             refused += "one record a line" in str(error)
         assert found == expected, row
     assert 50 < refused < len(ROWS)
+
+
+def without_rows(reader, kind):
+    """A file or frame of this form in which nobody drove."""
+    if kind == "parquet":
+        pq.write_table(
+            pa.table({name: pa.array([], pa.null()) for name in FIELDS}), reader.folder / "day.parquet"
+        )
+        return reader.folder / "day.parquet"
+    if kind == "gtfs_rt":
+        return reader.write(snapshot([]).SerializeToString(), "day.pb")
+    content, name = BY_LINES[kind]
+    return reader.write(content([]).lstrip(b"\n"), name)
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_no_reader_refuses_a_file_because_nobody_drove(reader, kind):
+    given = without_rows(reader, kind)
+    read = read_file(given, declared(reader, kind), reader.area, reader.key, judged=False)
+    assert (read.report.rows_in, len(read.fixes)) == (0, 0)
+
+
+@pytest.mark.parametrize("kind", ["mds", "iudx"])
+@pytest.mark.parametrize("content", [b"[]", b"[\n]\n"])
+def test_no_document_is_refused_because_nobody_drove(reader, kind, content):
+    given = reader.write(content, "day.json")
+    assert read_file(given, declared(reader, kind), reader.area, reader.key, judged=False).report.rows_in == 0
+
+
+@pytest.mark.parametrize(
+    "frame", [pd.DataFrame(columns=[*FIELDS]), pd.DataFrame(columns=[*FIELDS], dtype=float)]
+)
+def test_no_frame_is_refused_because_nobody_drove(reader, frame):
+    source = declared(reader, "parquet")
+    assert read_file(frame, source, reader.area, reader.key, judged=False).report.rows_in == 0
+    points = gpd.GeoDataFrame(frame, geometry=gpd.GeoSeries([], crs=4326))
+    assert read_file(points, source, reader.area, reader.key, judged=False).report.rows_in == 0
+    points.to_parquet(reader.folder / "points.parquet")
+    source = replace(source, columns={name: name for name in ("vehicle", "time", "speed", "geometry")})
+    given = reader.folder / "points.parquet"
+    assert read_file(given, source, reader.area, reader.key, judged=False).report.rows_in == 0
 
 
 def test_marks_that_unicode_calls_line_ends_are_read_within_a_line(reader):

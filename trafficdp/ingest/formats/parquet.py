@@ -266,6 +266,8 @@ def _points(file: Named, column: pa.Array, system: pyproj.CRS | None) -> tuple[F
         row = _places(column)
         return np.append(latitude, np.nan)[row], np.append(longitude, np.nan)[row]
     kind = column.type
+    if pa.types.is_null(kind):
+        return np.full(len(column), np.nan), np.full(len(column), np.nan)
     if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
         raise _wrong_type(file, "geometry", kind, "points as WKB")
     shapes = shapely.from_wkb(column.to_numpy(zero_copy_only=False), on_invalid="ignore")

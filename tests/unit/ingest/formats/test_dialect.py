@@ -196,3 +196,14 @@ def test_the_command_prints_lines_that_can_be_pasted(tmp_path, capsys):
     shutil.copy(path, tmp_path / "buses_of_the_next_day.csv")
     assert run(["suggest", *map(str, sorted(tmp_path.glob("*.csv")))]) == 0
     assert capsys.readouterr().out.rstrip("\n") == expected.rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    "odd", ['"M-1;31.01.2026 23:59:01;48,137;11,575;50', "x" * 200_000, "a\u2028b", ";;;;"]
+)
+def test_one_odd_line_changes_no_suggestion(tmp_path, odd):
+    usual, other = tmp_path / "usual.csv", tmp_path / "odd.csv"
+    usual.write_text(GERMAN)
+    header, *rows = GERMAN.splitlines()
+    other.write_text("\n".join([header, odd, *rows, ""]))
+    assert suggest(InputFile(other)) == suggest(InputFile(usual))
