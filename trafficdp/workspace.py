@@ -47,7 +47,9 @@ from trafficdp.release.recomputation import Check
 from trafficdp.release.status import Status, read_status
 from trafficdp.release.store_setup import make_store, places_of
 from trafficdp.store import loss_kind, vault_fixes, vault_ledger, vault_releases
+from trafficdp.store.analyst import DEFAULT_TIMEOUT, AnalystSession
 from trafficdp.store.lock import DEFAULT_WAIT
+from trafficdp.store.released import RELEASED_NAME
 
 if TYPE_CHECKING:
     from trafficdp.query.answer import Answered
@@ -285,31 +287,39 @@ class Workspace:
         config = replace(self.config, map=with_mechanism(settings, named, allow_idealised=True))
         return Workspace(config, self.store, self.key_file, wait=self._wait, progress=self._progress)
 
-    def ask(self, text: str, *, analyst: str | None = None) -> Answered | Explanation:
+    def ask(
+        self,
+        text: str,
+        *,
+        analyst: str | None = None,
+        files: Sequence[str | Path] = (),
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> Answered | Explanation:
         """Answer any SQL on released maps, for nothing, and SELECT WITH DIFFERENTIAL_PRIVACY ... at a price.
 
         The latter is charged to ``analyst`` (a name of [[analysts]]) and to the vehicles like any release,
-        once: the same question of the same data again costs nothing, and EXPLAIN tells the price. See
-        ``query.asking`` and ``store.analyst`` for what is raised.
+        once: the same question of the same data again costs nothing, however its answer is arranged, and
+        EXPLAIN tells the price. ``files`` (CSV, Parquet, JSON) are tables of their names for both, and
+        DuckDB may take ``timeout`` seconds. Raises as ``query.priced_query`` and ``store.analyst``.
         """
         # the parser takes a moment to load: only those who ask wait for it
         from trafficdp.query.answer import of_released
-        from trafficdp.query.asking import Asking
+        from trafficdp.query.priced_query import PricedQuery
         from trafficdp.query.recognise import is_priced
 
+        own = [Path(file) for file in files]
         if not is_priced(text):
-            return of_released(self.store, text, type(self.config.budget)(0), self.config.grid.zones)
-        asking = Asking.of(text, self.config, analyst, self.store)
+            nothing, zones = type(self.config.budget)(0), self.config.grid.zones
+            return of_released(self.store, text, nothing, zones, own)
+        query = PricedQuery.of(text, self.config, analyst, self.store)
         key = VehicleKey.load(self.key_file)
-        there = Workspace(asking.there, self.store, self.key_file, wait=self._wait, progress=self._progress)
-        with there._curator("sql") as curator:
+        released = self.store / RELEASED_NAME
+        with (
+            AnalystSession(released if released.exists() else None, timeout=timeout, files=own) as session,
+            self._curator("sql") as curator,
+        ):
             curator.vault.check_key(key.fingerprint)
-            planning = there._planning(curator)
-            version = vault_fixes.data_version(curator.vault)
-            occasion = holdings.occasion_of(
-                there.config, curator.vault, version, there.config.grid, datetime.now(UTC)
-            )
-            return asking.answer(curator, planning, occasion)
+            return query.answer(curator, datetime.now(UTC), session, _planner)
 
     def releases(self) -> list[holdings.ReleaseSummary]:
         """Return every charged release, in order."""
@@ -390,7 +400,11 @@ class Workspace:
             yield curator
 
     def _planning(self, curator: Curator, looked_at: LookedAt | None = None) -> Planning:
-        return Planning(curator, self.config, holdings.version_to_plan(curator.vault, self.config), looked_at)
+        return _planner(curator, self.config, looked_at)
+
+
+def _planner(curator: Curator, config: Config, looked_at: LookedAt | None = None) -> Planning:
+    return Planning(curator, config, holdings.version_to_plan(curator.vault, config), looked_at)
 
 
 def open_workspace(

@@ -1,1 +1,1 @@
-"""Priced questions in SQL: reading, normal form, answer; what cannot be read is told what would do."""
+"""Priced questions in SQL: what records are asked is read narrowly, DuckDB arranges the answer."""

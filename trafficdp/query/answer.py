@@ -1,8 +1,8 @@
-"""The rows of an answer: the published numbers of its release, and counts, which are public."""
+"""An answer: the published numbers of its release and public counts, as the table that DuckDB arranges."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from trafficdp.binning.slots import slot_facts
 from trafficdp.config.settings import Config
@@ -22,8 +21,8 @@ from trafficdp.export.files.query_result import result_bytes
 from trafficdp.model import Counts, Grid, Place, SpeedUnit, Zones
 from trafficdp.privacy.loss import Loss
 from trafficdp.privacy.release import DECIMALS, Release, published_frame
-from trafficdp.query.columns import Column, End, Kind
-from trafficdp.query.filter import zones_of
+from trafficdp.query.columns import SLOTS_BY_CLOCK, AnswerColumn, End, Kind
+from trafficdp.query.filter import DAY_NAMES, zones_of
 from trafficdp.query.question import Question
 from trafficdp.store.analyst import AnalystSession
 from trafficdp.store.released import RELEASED_NAME
@@ -37,21 +36,30 @@ _TEXTS = (Kind.PLACE, Kind.SLOT_LABEL, Kind.SLOT_START, Kind.SLOT_END, Kind.STAT
 class Answered:
     """What a question gave: its rows, and the release they come from.
 
-    ``release`` is None when nothing noisy was asked. ``charged`` is the largest loss of any vehicle, 0 when
-    nothing was charged; ``earlier`` says that an earlier release held the answer. ``notes`` are what a
-    reader must know. ``zones`` are those of the configured map.
+    ``releases`` are those of its priced questions, none when nothing noisy was asked. ``charged`` is the
+    largest loss of any vehicle, 0 when nothing was charged. ``notes`` are what a reader must know. ``zones``
+    are those of the configured map.
     """
 
     rows: pa.Table
-    release: Release | None
+    releases: tuple[Release, ...]
     charged: Loss
-    earlier: bool
     notes: tuple[str, ...]
     zones: Zones | None = None
 
     @property
+    def earlier(self) -> bool:
+        """Whether earlier releases held all of the answer."""
+        return bool(self.releases) and not self.charged.pico
+
+    @property
+    def release(self) -> Release | None:
+        """The release, the first of several, under which the answer is kept."""
+        return self.releases[0] if self.releases else None
+
+    @property
     def release_id(self) -> str | None:
-        """Name of the release, under which the answer is kept."""
+        """Name of the release."""
         return None if self.release is None else self.release.id
 
     def to_frame(self) -> pd.DataFrame:
@@ -70,14 +78,15 @@ class Answered:
         return geopandas.read_file(BytesIO(result_bytes(self.rows, "geojson", self.zones)))
 
 
-def of_released(store: Path, text: str, nothing: Loss, zones: Zones | None) -> Answered:
-    """Return what any SQL reads from the released maps of ``store``; it costs ``nothing``.
+def of_released(
+    store: Path, text: str, nothing: Loss, zones: Zones | None, files: Sequence[Path] = ()
+) -> Answered:
+    """Return what any SQL reads from the released maps of ``store`` and from ``files``; it costs ``nothing``.
 
     Raises as ``AnalystSession``.
     """
-    with AnalystSession.open(store / RELEASED_NAME) as session:
-        notes = ("asked of what is released: free",)
-        return Answered(session.run(text), None, nothing, False, notes, zones)
+    with AnalystSession.open(store / RELEASED_NAME, files=files) as session:
+        return Answered(session.run(text), (), nothing, ("asked of what is released: free",), zones)
 
 
 def names_of_places(config: Config, store: Path) -> Mapping[str, int | Place]:
@@ -103,33 +112,51 @@ def names_of_places(config: Config, store: Path) -> Mapping[str, int | Place]:
     return {place.casefold(): int(cell) for place, cell in zip(*columns, strict=True)}
 
 
-def rows_of(
+def answer_columns(question: Question) -> tuple[AnswerColumn, ...]:
+    """Return the columns of the table that the arrangement of ``question`` is run on."""
+    clock = SLOTS_BY_CLOCK.get(question.slot_kind, set()) if question.by_slot else set()
+    plain = [
+        kind
+        for kind in Kind
+        if kind is Kind.STATUS
+        or (kind.of_place and question.by_cell)
+        or (kind in clock if kind.of_clock else kind.of_slot and question.by_slot)
+    ]
+    numbers = [AnswerColumn(kind, end) for kind in question.kinds for end in (End.VALUE, *kind.ends)]
+    return (*(AnswerColumn(kind) for kind in plain), *numbers)
+
+
+def trial_rows(question: Question, rows: int) -> pa.RecordBatch:
+    """Return a table like that of an answer to ``question``, of ones, to try an arrangement on."""
+    columns = answer_columns(question)
+    arrays = [_typed(rows * [1 if column.kind.measured else None], column) for column in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def answer_rows(
     question: Question, grid: Grid, counts: Counts, release: Release | None, unit: SpeedUnit
-) -> pa.Table:
-    """Return the columns of ``question``, ordered and limited as it asks; numbers are in ``unit``.
+) -> pa.RecordBatch:
+    """Return the table of an answer to ``question``, a row a bin; numbers are in ``unit``.
 
     ``counts`` has all bins of ``grid``, which are those of ``release``.
     """
     frame = _counted(grid, counts) if release is None else published_frame(release)
     if release is not None:
         frame = _with_noisy_counts(frame.drop(columns=["vehicles", "records"]), release)
-    arrays = [_array(column, frame, counts, unit) for column in question.columns]
-    table = pa.table(arrays, names=[column.name for column in question.columns])
-    if question.having is not None:
-        looked_at = {
-            each: _array(Column(each.kind, each.end, "", each.digits), frame, counts, unit)
-            for each in question.having.meanings()
-        }
-        # a row of which it is unknown is left out, as in SQL
-        table = table.filter(question.having.meets(looked_at))
-    if question.order:
-        keys = [
-            (table.column_names[place - 1], "descending" if down else "ascending")
-            for place, down in question.order
-        ]
-        # what has no number comes last, either way
-        table = table.take(pc.sort_indices(table, sort_keys=keys))
-    return table if question.limit is None else table.slice(0, question.limit)
+    columns = answer_columns(question)
+    arrays = [_typed(_values(column, frame, counts, unit), column) for column in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def _typed(values: Any, column: AnswerColumn) -> pa.Array:  # noqa: ANN401 - a list or an array
+    """Return ``values`` as the type that ``column`` has; weekdays know the order of the calendar."""
+    kind = column.kind
+    if kind is Kind.WEEKDAY:
+        places = pa.array([None if each is None else DAY_NAMES.index(each) for each in values], pa.uint8())
+        return pa.DictionaryArray.from_arrays(places, pa.array(DAY_NAMES))
+    if kind in (Kind.SLOT, Kind.HOUR) or kind.counts or column.end.of_rank:
+        return pa.array(values, pa.int64(), from_pandas=True)
+    return pa.array(values, pa.float64() if kind.measured else pa.string(), from_pandas=True)
 
 
 def _counted(grid: Grid, counts: Counts) -> pd.DataFrame:
@@ -162,31 +189,26 @@ def _with_noisy_counts(frame: pd.DataFrame, release: Release) -> pd.DataFrame:
     return frame.assign(**found)
 
 
-def _array(column: Column, frame: pd.DataFrame, counts: Counts, unit: SpeedUnit) -> pa.Array:
-    kind = column.kind
+def _values(column: AnswerColumn, frame: pd.DataFrame, counts: Counts, unit: SpeedUnit) -> Any:  # noqa: ANN401
+    """Return the values of ``column``, which is of the published table ``frame`` or of ``counts``."""
+    kind, end = column
     if kind is Kind.CELL or kind in _TEXTS:
         texts = frame["h3" if kind is Kind.CELL else kind.value]
-        return pa.array([None if pd.isna(text) else str(text) for text in texts], pa.string())
+        return [None if pd.isna(text) else str(text) for text in texts]
     if kind.of_clock:
-        return pa.array([_clock(kind, label) for label in frame["slot_label"].tolist()])
+        return [_clock(kind, label) for label in frame["slot_label"].tolist()]
     if kind is Kind.SLOT:
-        return pa.array(frame["slot"].to_numpy(dtype=np.int64))
+        return frame["slot"].to_numpy(dtype=np.int64)
     if kind.counts:
-        name = "records" if kind is Kind.FIXES else "vehicles"
-        if name + column.end.value in frame:
-            return pa.array(frame[name + column.end.value].to_numpy(dtype=np.int64))
-        return pa.array(counts.samples_per_bin if kind is Kind.FIXES else counts.users_per_bin)
-    statistic = kind.statistic
-    stem = "" if statistic is None else statistic.column(unit)
-    if column.end.of_rank:
-        return pa.array(frame[stem + column.end.value], pa.int64(), from_pandas=True)
-    numbers = frame[stem + column.end.value].to_numpy(dtype=np.float64)
-    if kind is Kind.STDDEV:
-        numbers = _root(numbers, column.end)
-    if column.digits is None:
-        return pa.array(numbers, from_pandas=True)
-    shown = pa.array(_rounded(numbers, column.end, column.digits), from_pandas=True)
-    return shown if column.digits else shown.cast(pa.int64())
+        name = "records" if kind is Kind.RECORDS else "vehicles"
+        if name + end.value in frame:
+            return frame[name + end.value].to_numpy(dtype=np.int64)
+        return counts.samples_per_bin if kind is Kind.RECORDS else counts.users_per_bin
+    stem = "" if kind.statistic is None else kind.statistic.column(unit)
+    if end.of_rank:
+        return frame[stem + end.value]
+    numbers = frame[stem + end.value].to_numpy(dtype=np.float64)
+    return _root(numbers, end) if kind is Kind.STDDEV else numbers
 
 
 def _clock(kind: Kind, label: str) -> int | str:
@@ -194,18 +216,6 @@ def _clock(kind: Kind, label: str) -> int | str:
     if kind is Kind.HOUR:
         return int(label[11:13] if label[4] == "-" else label[:2])
     return label[:10] if kind is Kind.DATE else label.lower()
-
-
-def _rounded(numbers: npt.NDArray[np.float64], end: End, digits: int) -> npt.NDArray[np.float64]:
-    """Return numbers of DECIMALS decimals with ``digits``: values to nearest, ends of intervals outward."""
-    if digits >= DECIMALS:
-        return numbers
-    scale = 10.0**digits
-    # what is published has DECIMALS decimals: a hair less than half of the last cannot change the step
-    hair = 0.1 ** (DECIMALS + 1) * scale
-    if end is End.VALUE:
-        return np.round(numbers * scale) / scale
-    return (np.floor(numbers * scale + hair) if end is End.LOW else np.ceil(numbers * scale - hair)) / scale
 
 
 def _root(variance: npt.NDArray[np.float64], end: End) -> npt.NDArray[np.float64]:

@@ -1,15 +1,25 @@
-"""What a priced question may show, and how its columns are called and written."""
+"""The columns that an answer has: how a question writes them, and how they are read."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from fractions import Fraction
 from typing import NamedTuple
 
-from trafficdp.model import QUANTILES, SlotKind, SpeedUnit, Statistic
+from sqlglot import exp
 
-_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+from trafficdp.model import QUANTILES, SlotKind, SpeedUnit, Statistic
+from trafficdp.query.dialect import (
+    RefusedError,
+    call_of,
+    integer_of,
+    name_of,
+    number_of,
+    string_of,
+    text_of,
+    unwrapped,
+)
 
 
 class Kind(StrEnum):
@@ -25,7 +35,7 @@ class Kind(StrEnum):
     DATE = "date"
     PLACE = "place"
     STATUS = "status"
-    FIXES = "COUNT(*)"
+    RECORDS = "COUNT(*)"
     VEHICLES = "COUNT(DISTINCT vehicle)"
     MEAN = "AVG(speed)"
     VARIANCE = "VAR_POP(speed)"
@@ -64,7 +74,7 @@ class Kind(StrEnum):
     @property
     def counts(self) -> bool:
         """Whether it is an exact count."""
-        return self in (Kind.FIXES, Kind.VEHICLES)
+        return self in (Kind.RECORDS, Kind.VEHICLES)
 
     @property
     def measured(self) -> bool:
@@ -119,52 +129,46 @@ SLOTS_BY_CLOCK = {
     SlotKind.CALENDAR_HOUR: {Kind.DATE, Kind.HOUR},
 }
 """Which parts of the local time a slot of each kind has one of."""
-RESERVED = {
-    "cell": Kind.CELL,
-    "h3": Kind.CELL,
-    "hex_id": Kind.CELL,
-    **{kind.value: kind for kind in Kind if kind.of_slot},
-    "place": Kind.PLACE,
-    "status": Kind.STATUS,
+_NAMED = {kind.value: kind for kind in Kind if kind.of_slot or kind.of_place or kind is Kind.STATUS}
+_AGGREGATES: dict[type[exp.Expr], Kind] = {
+    exp.Avg: Kind.MEAN,
+    exp.VariancePop: Kind.VARIANCE,
+    exp.StddevPop: Kind.STDDEV,
+    exp.Stddev: Kind.STDDEV,
+    exp.Median: Kind.MEDIAN,
 }
-"""Names that only a column of their kind may bear."""
+_SAMPLE: dict[type[exp.Expr], Kind] = {exp.Variance: Kind.VARIANCE, exp.StddevSamp: Kind.STDDEV}
+"""Sample statistics: what is released is that of the whole population of records."""
+_QUANTILES = (exp.WithinGroup, exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.ApproxQuantile)
+_QUANTILE_CALLS = ("quantile_cont", "quantile_disc", "percentile", "approx_percentile")
+_ENDS = {each.function.lower(): each for each in End if each is not End.VALUE}
+_SHARES = "one of " + ", ".join(f"{float(share):g}" for share in sorted(KIND_OF))
 
 
-class Meaning(NamedTuple):
-    """What a column shows: see Column."""
+class AnswerColumn(NamedTuple):
+    """A column of the answer: what it holds, and of a number whether it is the value or an end."""
 
     kind: Kind
     end: End = End.VALUE
-    digits: int | None = None
-
-    def expression(self, cell: str = "cell", slot: str = "slot") -> str:
-        """Return how it is written; ``cell`` and ``slot`` are how the question writes those two."""
-        inner = {Kind.CELL: cell, Kind.SLOT: slot}.get(self.kind, self.kind.value)
-        shown = inner if self.end is End.VALUE else f"{self.end.function}({inner})"
-        return shown if self.digits is None else f"ROUND({shown}, {self.digits})"
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of the answer; ``name`` is how the answer calls it.
-
-    ``digits`` are the decimals that it is rounded to; None: as it was released. Values are rounded to the
-    nearest, ends of intervals outward.
-    """
-
-    kind: Kind
-    end: End
-    name: str
-    digits: int | None = None
 
     @property
-    def meaning(self) -> Meaning:
-        """What it shows, whatever its name."""
-        return Meaning(self.kind, self.end, self.digits)
+    def name(self) -> str:
+        """What the answer calls it: as it is written in a question, so that no name of the asker's is it."""
+        return self.kind.value if self.end is End.VALUE else f"{self.end.function}({self.kind.value})"
 
-    def expression(self, cell: str, slot: str) -> str:
-        """Return how it is written; ``cell`` and ``slot`` are how the question writes those two."""
-        return self.meaning.expression(cell, slot)
+
+@dataclass
+class Mentions:
+    """What of the answer and of the grid a question names, in the order in which it does."""
+
+    columns: list[AnswerColumn] = field(default_factory=list)
+    resolutions: list[int] = field(default_factory=list)
+    slot_kinds: list[SlotKind] = field(default_factory=list)
+
+    @property
+    def kinds(self) -> dict[Kind, None]:
+        """The kinds of the columns, each once."""
+        return dict.fromkeys(column.kind for column in self.columns)
 
 
 def default_name(kind: Kind, unit: SpeedUnit) -> str:
@@ -173,9 +177,120 @@ def default_name(kind: Kind, unit: SpeedUnit) -> str:
         return f"speed_stddev_{unit.value}"
     if kind.statistic is not None:
         return kind.statistic.column(unit)
-    return {Kind.FIXES: "records", Kind.VEHICLES: "vehicles"}.get(kind, kind.value)
+    return {Kind.RECORDS: "records", Kind.VEHICLES: "vehicles"}.get(kind, kind.value)
 
 
-def identifier(name: str) -> str:
-    """Return a name as SQL takes it: in quotes where it needs them."""
-    return name if _PLAIN_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"'
+def read_column(node: exp.Expr, aliases: dict[str, AnswerColumn], mentions: Mentions) -> AnswerColumn | None:
+    """Return the column of the answer that an expression is, and note it; None where it is none.
+
+    ``aliases`` are the names that the question gives to columns, in lower case. Raises RefusedError for what
+    would be an aggregate of records that is not measured.
+    """
+    found = _column(unwrapped(node), aliases, mentions)
+    if found is not None:
+        mentions.columns.append(found)
+    return found
+
+
+def _column(node: exp.Expr, aliases: dict[str, AnswerColumn], mentions: Mentions) -> AnswerColumn | None:
+    name, kind = name_of(node), type(node)
+    if name is not None:
+        return AnswerColumn(_NAMED[name]) if name in _NAMED else None
+    if isinstance(node, exp.Count):
+        return AnswerColumn(_count(node))
+    if isinstance(node, _QUANTILES):
+        return AnswerColumn(_quantile(node))
+    if kind in _AGGREGATES:
+        return AnswerColumn(_of_speed(node, [node.this, *(node.expressions or [])], _AGGREGATES[kind]))
+    if kind in _SAMPLE:
+        raise RefusedError(
+            "variances are those of all records, not of a sample", _SAMPLE[kind].value, text_of(node)
+        )
+    call = call_of(node)
+    return None if call is None else _called(call[0], call[1], node, aliases, mentions)
+
+
+def _called(
+    name: str,
+    arguments: list[exp.Expr],
+    node: exp.Expr,
+    aliases: dict[str, AnswerColumn],
+    mentions: Mentions,
+) -> AnswerColumn | None:
+    if name == "h3":
+        if len(arguments) != 1:
+            raise RefusedError("h3 takes a resolution", "h3(7)", text_of(node))
+        mentions.resolutions.append(integer_of(arguments[0], 0, 15, "a resolution", "h3(7)"))
+        return AnswerColumn(Kind.CELL)
+    if name == "slot":
+        if len(arguments) != 1:
+            raise RefusedError("slot takes the kind of slot", "slot('hour_of_day')", text_of(node))
+        mentions.slot_kinds.append(_slot_kind(arguments[0]))
+        return AnswerColumn(Kind.SLOT)
+    if name == "vehicle_avg":
+        return AnswerColumn(_of_speed(node, arguments, Kind.VEHICLE_MEAN))
+    if name in _QUANTILE_CALLS and len(arguments) == 2:
+        return AnswerColumn(_of_share(arguments[0], arguments[1], node))
+    if name not in _ENDS:
+        return None
+    end, works = _ENDS[name], f"{name.upper()}(AVG(speed))"
+    if len(arguments) != 1:
+        raise RefusedError("an interval is that of one column", works, text_of(node))
+    inner = aliases.get(name_of(arguments[0]) or "") or _column(arguments[0], aliases, mentions)
+    if inner is None or not inner.kind.measured or inner.end is not End.VALUE:
+        raise RefusedError("only statistics have intervals", works, text_of(node))
+    if end not in inner.kind.ends:
+        what = "the interval of a quantile is in ranks" if inner.kind.by_rank else "only quantiles have ranks"
+        own = inner.kind.ends[end in (End.HIGH, End.RANK_HIGH)]
+        raise RefusedError(what, AnswerColumn(inner.kind, own).name)
+    return AnswerColumn(inner.kind, end)
+
+
+def _of_speed(node: exp.Expr, arguments: list[exp.Expr], kind: Kind) -> Kind:
+    if len(arguments) == 1 and name_of(unwrapped(arguments[0])) == "speed":
+        return kind
+    raise RefusedError("statistics are those of speed", kind.value, text_of(node))
+
+
+def _quantile(node: exp.Expr) -> Kind:
+    """Return the quantile that QUANTILE(speed, q) or PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY speed) is."""
+    if not isinstance(node, exp.WithinGroup):
+        share = node.args.get("quantile") or node.args.get("expression")
+        return _of_share(node.this, share, node)
+    order = node.expression.expressions if isinstance(node.expression, exp.Order) else []
+    if len(order) != 1 or not isinstance(node.this, (exp.PercentileCont, exp.PercentileDisc)):
+        works = "PERCENTILE_CONT(0.85) WITHIN GROUP (ORDER BY speed)"
+        raise RefusedError("this quantile cannot be read", works, text_of(node))
+    return _of_share(order[0].this, node.this.this, node, down=bool(order[0].args.get("desc")))
+
+
+def _of_share(column: object, share: object, node: exp.Expr, *, down: bool = False) -> Kind:
+    """Return the quantile of speed below which ``share`` of the vehicles are, or above: ``down``."""
+    if name_of(unwrapped(column) if isinstance(column, exp.Expr) else None) != "speed":
+        raise RefusedError("statistics are those of speed", Kind.P85.value, text_of(node))
+    asked = share if isinstance(share, exp.Expr) else exp.Null()
+    found = Fraction(number_of(asked, "the share of a quantile", _SHARES)).limit_denominator(10**6)
+    kind = KIND_OF.get(1 - found if down else found)
+    if kind is None:
+        raise RefusedError("there is no such quantile", _SHARES, text_of(node))
+    return kind
+
+
+def _slot_kind(node: exp.Expr) -> SlotKind:
+    works = "slot('hour_of_day')"
+    text = string_of(node, "the kind of slot", works).strip().lower()
+    try:
+        return SlotKind(text)
+    except ValueError:
+        raise RefusedError("there is no such kind of slot", works) from None
+
+
+def _count(node: exp.Count) -> Kind:
+    counted, others = node.this, node.expressions
+    whole = counted is None or (isinstance(counted, exp.Star) and not counted.args.get("except_"))
+    if whole and not others:
+        return Kind.RECORDS
+    distinct = counted.expressions if isinstance(counted, exp.Distinct) and not others else []
+    if len(distinct) == 1 and name_of(unwrapped(distinct[0])) == "vehicle":
+        return Kind.VEHICLES
+    raise RefusedError("records are counted, and vehicles", Kind.VEHICLES.value, text_of(node))

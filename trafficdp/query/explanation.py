@@ -1,8 +1,8 @@
-"""EXPLAIN: what a question would cost and say. From public counts and accounts; nothing is spent."""
+"""EXPLAIN: what questions would cost and say. From public counts and accounts; nothing is spent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,40 +17,58 @@ Line = tuple[str, str, str | None]
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """The price of a question. ``rows`` has the columns what, value and unit; ``plan`` None: it is free."""
+class PricedPlan:
+    """One question with its price: free for ``plan`` None, and where the release ``earlier`` answers it."""
 
-    rows: pa.Table
+    question: str
+    selection: str
+    counts: Counts
     plan: Plan | None
     earlier: str | None
 
 
-def explained(
-    text: str,
-    selection: str,
-    counts: Counts,
-    plan: Plan | None,
-    earlier: str | None,
-    analyst_left: Loss | None,
-    display_unit: SpeedUnit,
-) -> Explanation:
-    """Return the explanation of the question ``text``.
+@dataclass(frozen=True)
+class Explanation:
+    """The price of one or more questions. ``rows`` has the columns what, value and unit."""
 
-    ``earlier`` names a release that answers it for nothing; ``analyst_left`` is what the role that asks may
-    still spend of the vehicle it has spent most of; ``plan`` is None for a question about counts alone.
+    rows: pa.Table
+    plans: tuple[PricedPlan, ...]
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of the first question; None: it is free."""
+        return self.plans[0].plan
+
+    @property
+    def earlier(self) -> str | None:
+        """The release that answers the first question for nothing."""
+        return self.plans[0].earlier
+
+
+def explained(
+    plans: Sequence[PricedPlan], together: Loss | None, analyst_left: Loss | None, display_unit: SpeedUnit
+) -> Explanation:
+    """Return the explanation of the questions of ``plans``, which cost ``together`` where there are several.
+
+    ``analyst_left`` is what the role that asks may still spend of the vehicle it has spent most of.
     """
-    known = plan is None or plan.allocation.calibrated.public.of_vehicles is not None
-    lines: list[Line] = [("question", text, None), ("counts" if known else "records", selection, None)]
-    if plan is None:
-        lines += [("bins", str(counts.bins), None), ("cost", "0", "epsilon")]
-        lines.append(("why", "counts are public by assumption (counts_public)", None))
-    else:
-        lines += _priced(plan, earlier, display_unit)
-        if analyst_left is not None:
-            lines.append(("left for the analyst", str(analyst_left), analyst_left.kind.quantity))
+    lines: list[Line] = []
+    for each in plans:
+        plan = each.plan
+        known = plan is None or plan.allocation.calibrated.public.of_vehicles is not None
+        lines += [("question", each.question, None), ("counts" if known else "records", each.selection, None)]
+        if plan is None:
+            lines += [("bins", str(each.counts.bins), None), ("cost", "0", "epsilon")]
+            lines.append(("why", "counts are public by assumption (counts_public)", None))
+        else:
+            lines += _priced(plan, each.earlier, display_unit)
+    if together is not None:
+        lines.append(("cost of all questions together", str(together), together.kind.quantity))
+    if analyst_left is not None:
+        lines.append(("left for the analyst", str(analyst_left), analyst_left.kind.quantity))
     names = ("what", "value", "unit")
     columns = [pa.array([line[place] for line in lines], pa.string()) for place in range(3)]
-    return Explanation(pa.table(columns, names=names), plan, earlier)
+    return Explanation(pa.table(columns, names=names), tuple(plans))
 
 
 def _priced(plan: Plan, earlier: str | None, display_unit: SpeedUnit) -> Iterator[Line]:
@@ -87,8 +105,10 @@ def _in_speeds(plan: Plan, display_unit: SpeedUnit) -> Iterator[Line]:
     errors = allocation.errors()
     for statistic in allocation.calibrated.statistics:
         factor = statistic.factor(request.bound.unit, display_unit)
+        # an interval that is published lies within the range
+        half = np.minimum(widths[statistic], statistic.largest(request.bound.upper) / 2)
         unit, name = statistic.unit(display_unit), statistic.words
-        for what, numbers in (("expected error", errors[statistic]), ("half width", widths[statistic])):
+        for what, numbers in (("expected error", errors[statistic]), ("half width", half)):
             yield f"median {what} of the {name}", f"{float(np.median(numbers)) * factor:.4g}", unit
             yield f"worst {what} of the {name}", f"{float(np.max(numbers)) * factor:.4g}", unit
 

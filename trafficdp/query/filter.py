@@ -1,15 +1,18 @@
-"""A question's WHERE as what it selects: days, hours of the week, places, hexagons."""
+"""What WHERE selects, in one normal form: days, hours of the week, places, hexagons."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 import numpy as np
 import numpy.typing as npt
+from sqlglot import exp
 
 from trafficdp.binning.cells import resolutions_of
 from trafficdp.model import DAYS, HOURS_A_WEEK, Grid, Period, Place, Selection, StudyArea, by_day
+from trafficdp.query.dialect import RefusedError, integer_of, name_of, string_of, text_of, unwrapped
 
 Week = npt.NDArray[np.bool_]
 """Which hours of the week, shape (168,), Monday 00:00 first."""
@@ -130,11 +133,77 @@ def box_name(west: float, south: float, east: float, north: float) -> str:
     return f"{BOX}{west!r}, {south!r}, {east!r}, {north!r})"
 
 
-def without_restriction(period: Period) -> Filter:
-    """Return the filter that keeps every record of ``period``."""
-    return Filter(period.first, period.last, Selection())
-
-
 def narrowed(period: Period, first: date, last: date) -> Period:
     """Return the days of ``period`` from ``first`` to ``last``; raises ConfigError when there are none."""
     return replace(period, first=max(period.first, first), last=min(period.last, last))
+
+
+_FORM = "hour BETWEEN 7 AND 9"
+_DAY = "weekday = 'monday'"
+Numbers = npt.NDArray[np.int64]
+_HOURS: Numbers = np.arange(HOURS_A_WEEK, dtype=np.int64)
+_COMPARISONS: dict[type[exp.Expr], Callable[[Numbers, int], Week]] = {
+    exp.EQ: lambda numbers, value: numbers == value,
+    exp.NEQ: lambda numbers, value: numbers != value,
+    exp.LT: lambda numbers, value: numbers < value,
+    exp.LTE: lambda numbers, value: numbers <= value,
+    exp.GT: lambda numbers, value: numbers > value,
+    exp.GTE: lambda numbers, value: numbers >= value,
+}
+_TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+}
+
+
+def week_of(node: exp.Expr) -> Week:
+    """Return which hours of the week meet a predicate; raise RefusedError for one that is another."""
+    node = unwrapped(node)
+    if isinstance(node, (exp.And, exp.Or)):
+        parts = [week_of(part) for part in node.flatten()]
+        together = np.logical_and if isinstance(node, exp.And) else np.logical_or
+        met: Week = together.reduce(parts)
+        return met
+    if isinstance(node, exp.Not):
+        return ~week_of(node.this)
+    if isinstance(node, exp.Between):
+        name = _name(node.this, node)
+        numbers, low, high = _numbers(name), _value(node.args["low"], name), _value(node.args["high"], name)
+        if low > high:
+            works = f"{name} >= ... OR {name} <= ..."
+            raise RefusedError("nothing lies between these", works, text_of(node))
+        return (numbers >= low) & (numbers <= high)
+    if isinstance(node, exp.In) and node.expressions and not node.args.get("query"):
+        name = _name(node.this, node)
+        return np.isin(_numbers(name), [_value(each, name) for each in node.expressions])
+    kind = type(node)
+    if kind in _COMPARISONS:
+        left, right = unwrapped(node.this), unwrapped(node.expression)
+        if name_of(left) is None:
+            left, right, kind = right, left, _TURNED.get(kind, kind)
+        name = _name(left, node)
+        return _COMPARISONS[kind](_numbers(name), _value(right, name))
+    raise RefusedError("this predicate cannot be read", _FORM, text_of(node))
+
+
+def _name(node: exp.Expr, whole: exp.Expr) -> str:
+    name = name_of(unwrapped(node))
+    if name in ("weekday", "hour"):
+        return name
+    raise RefusedError("this predicate cannot be read", _FORM, text_of(whole))
+
+
+def _numbers(name: str) -> Numbers:
+    return _HOURS // 24 if name == "weekday" else _HOURS % 24
+
+
+def _value(node: exp.Expr, name: str) -> int:
+    if name == "hour":
+        return integer_of(node, 0, 24, "an hour", _FORM)
+    text = string_of(node, "a weekday", _DAY).strip().lower()
+    found = [day for day, full in enumerate(DAY_NAMES) if len(text) >= 3 and full.startswith(text)]
+    if len(found) != 1:
+        raise RefusedError("there is no such weekday", _DAY)
+    return found[0]

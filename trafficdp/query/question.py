@@ -1,55 +1,57 @@
-"""A priced question, understood: what is asked of which grid, for how much, and how it is shown."""
+"""A priced question, understood: what is asked of which grid, for how much. Equal ones are equal here."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
+from sqlglot import exp
+
+from trafficdp.binning.cells import resolution_holding
 from trafficdp.config.settings import Config, MapSettings
+from trafficdp.errors import TrafficdpError
 from trafficdp.mechanisms.protocol import AUTO, BASELINE
-from trafficdp.model import ContributionBound, Grid, SlotKind, SpeedUnit, Statistic
+from trafficdp.model import ContributionBound, Grid, SlotKind, Statistic
 from trafficdp.planner.request import COUNTS_ALONE_SHARE, COUNTS_SHARE
-from trafficdp.query.columns import Column, End, default_name, identifier
-from trafficdp.query.filter import Filter
-from trafficdp.query.having import Having
-from trafficdp.query.options import Options
-
-TABLE = "fixes"
+from trafficdp.privacy.loss import PureDP
+from trafficdp.query.arrangement import arrange, plain_form, read_keys
+from trafficdp.query.columns import SLOTS_BY_CLOCK, Kind, Mentions
+from trafficdp.query.conditions import Named, read_where
+from trafficdp.query.dialect import TABLES, RefusedError, reading
+from trafficdp.query.filter import Filter, zones_of
+from trafficdp.query.statement import WORKS, Options, PricedPart, read_options
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question in its normal form: however it was written, equal questions are equal here.
+    """One question in its normal form: however it was written and is arranged, equal questions are equal.
 
-    ``by_cell`` says whether it is grouped by place, which are zones for ``resolution`` None; if not,
-    ``resolution`` is that of a hexagon that holds the whole study area. ``by_slot``: by slot; if not,
-    ``slot_kind`` is WHOLE_PERIOD. ``order`` is (number of the column, descending). Columns, ``having``, order
-    and limit only arrange the answer; ``remarks`` say how the text was read.
+    ``kinds`` are the numbers that are asked for. ``by_cell`` says whether it is grouped by place, which are
+    zones for ``resolution`` None; if not, ``resolution`` is that of a hexagon that holds the whole study
+    area. ``by_slot``: by slot; if not, ``slot_kind`` is WHOLE_PERIOD. ``arrangement`` is what DuckDB runs on
+    the answer, which is its table ``table``; ``remarks`` say how the text was read.
     """
 
-    explain: bool
     options: Options
-    columns: tuple[Column, ...]
+    kinds: tuple[Kind, ...]
     resolution: int | None
     slot_kind: SlotKind
     by_slot: bool
     filter: Filter
     by_cell: bool = True
-    having: Having | None = None
-    order: tuple[tuple[int, bool], ...] = ()
-    limit: int | None = None
+    arrangement: exp.Select = field(default_factory=exp.Select, compare=False, repr=False)
+    table: str = field(default="", compare=False)
     remarks: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def counts(self) -> bool:
         """Whether it asks for numbers of vehicles or of records."""
-        asked = {column.kind for column in self.columns}
-        asked |= set() if self.having is None else {each.kind for each in self.having.meanings()}
-        return any(kind.counts for kind in asked)
+        return any(kind.counts for kind in self.kinds)
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
         """What must be drawn with noise, in the order of Statistic; none for a question about counts."""
-        asked = {column.kind.statistic for column in self.columns}
+        asked = {kind.statistic for kind in self.kinds}
         return tuple(statistic for statistic in Statistic if statistic in asked)
 
     def grid(self, config: Config) -> Grid:
@@ -111,56 +113,134 @@ class Question:
         named = settings.mechanism.get(statistic, AUTO)
         return BASELINE if named == AUTO else named
 
-    def without_names(self, config: Config) -> Question:
-        """Return the question without words of the asker's: every column once, by the name it has anyway."""
-        unit = config.map.display_unit
-        first = {(column.kind, column.end): column.digits for column in reversed(self.columns)}
-        shown = list(dict.fromkeys((column.kind, column.end) for column in self.columns))
-        columns = tuple(
-            Column(kind, end, default_name(kind, unit) + end.value, first[kind, end]) for kind, end in shown
-        )
-        places = [shown.index((column.kind, column.end)) + 1 for column in self.columns]
-        order = tuple((places[place - 1], down) for place, down in self.order)
-        return replace(self, columns=columns, order=order)
-
-    def plain(self, config: Config) -> Question:
-        """Return the question as manifests publish it: what is asked, without how the answer is arranged."""
-        unit = config.map.display_unit
-        kinds = dict.fromkeys(column.kind for column in self.columns)
-        columns = tuple(Column(kind, End.VALUE, default_name(kind, unit)) for kind in kinds)
-        return replace(self, columns=columns, explain=False, having=None, order=(), limit=None)
-
     def to_sql(self, config: Config) -> str:
-        """Return the question in one spelling, which reads back as the same question."""
+        """Return what is measured in one spelling, without arrangement and words of the asker's.
+
+        It reads back as the same question.
+        """
         cell = "cell" if self.resolution is None else f"h3({self.resolution})"
-        slot = f"slot('{self.slot_kind.value}')"
-        shown = [_written(column, self, cell, slot, config.map.display_unit) for column in self.columns]
+        keys = [
+            *([cell] if self.by_cell else []),
+            *([f"slot('{self.slot_kind.value}')"] if self.by_slot else []),
+        ]
         where = self.filter.to_sql(config.grid.period, config.grid.resolution)
-        keys = [*([cell] if self.by_cell else []), *([slot] if self.by_slot else [])]
         parts = [
-            "EXPLAIN" if self.explain else "",
-            f"SELECT WITH DIFFERENTIAL_PRIVACY {self.options.to_sql()} {', '.join(shown)}",
-            f"FROM {TABLE}",
+            f"SELECT WITH DIFFERENTIAL_PRIVACY {self.options.to_sql()}",
+            ", ".join([*keys, *(kind.value for kind in self.kinds)]),
+            f"FROM {TABLES[0]}",
             f"WHERE {' AND '.join(where)}" if where else "",
             f"GROUP BY {', '.join(keys)}" if keys else "",
-            "" if self.having is None else f"HAVING {self.having.to_sql()}",
-            "ORDER BY " + ", ".join(f"{place}{' DESC' if down else ''}" for place, down in self.order)
-            if self.order
-            else "",
-            "" if self.limit is None else f"LIMIT {self.limit}",
         ]
         return " ".join(part for part in parts if part)
 
 
-def _written(column: Column, question: Question, cell: str, slot: str, unit: SpeedUnit) -> str:
-    """Return a column with its name, where that is not the one it would have anyway."""
-    expression = column.expression(cell, slot)
-    default = default_name(column.kind, unit)
-    # an interval follows the name of its column
-    renamed = column.end is not End.VALUE and any(
-        each.kind is column.kind and each.end is End.VALUE and each.name != default
-        for each in question.columns
+def read_question(part: PricedPart, config: Config, names: Named = dict, table: str = "answer") -> Question:
+    """Return what a priced SELECT asks, under the city of ``config``; its answer will be the ``table``.
+
+    Raises RefusedError for anything that is not a question of this dialect. Nothing is read but the text,
+    the configuration and, where the text has ``place``, what ``names`` gives.
+    """
+    try:
+        return _read(part, config, names, table)
+    except RecursionError:
+        raise RefusedError("the question is nested too deeply", "fewer brackets") from None
+
+
+def _read(part: PricedPart, config: Config, names: Named, table: str) -> Question:
+    select, mentions, remarks = plain_form(part.select), Mentions(), list[str]()
+    where = select.args.get("where")
+    keys = read_keys(select, mentions)
+    arranged = arrange(select, keys, mentions, config.map.display_unit, table)
+    kinds = tuple(kind for kind in Kind if kind in mentions.kinds and kind.measured)
+    _check_statistics(kinds, config)
+    configured = _resolution(mentions, config)
+    return Question(
+        options=_options(part, config, kinds),
+        kinds=kinds,
+        resolution=configured if Kind.CELL in keys else _whole(config),
+        slot_kind=_slot_kind(mentions, config) if Kind.SLOT in keys else SlotKind.WHOLE_PERIOD,
+        by_slot=Kind.SLOT in keys,
+        by_cell=Kind.CELL in keys,
+        filter=read_where(
+            where.this if isinstance(where, exp.Where) else None,
+            config.grid.period,
+            {**{place.name: place.area for place in zones_of(config.grid)}, **config.areas},
+            names,
+            configured,
+            remarks,
+        ),
+        arrangement=arranged,
+        table=table,
+        remarks=tuple(remarks),
     )
-    if column.name == default + column.end.value and not renamed:
-        return expression
-    return f"{expression} AS {identifier(column.name)}"
+
+
+def _options(part: PricedPart, config: Config, kinds: tuple[Kind, ...]) -> Options:
+    hidden = config.relation.hides_presence
+    noisy = hidden or any(kind.statistic is not None for kind in kinds)
+    default = config.loss if isinstance(config.loss, PureDP) else PureDP.of(1)
+    with reading("OPTIONS"):
+        options = read_options(part.options, default, needed=noisy)
+        if hidden and options.min_vehicles is not None:
+            raise RefusedError("nothing is withheld where no number of vehicles is public", "no min_vehicles")
+        if hidden and options.interval_level not in (None, Fraction("0.95")):
+            raise RefusedError("intervals are calibrated at 95 % here", "interval_level = 0.95")
+        if options.speed_bound is not None:
+            try:
+                replace(config.bound, upper=options.speed_bound)
+            except TrafficdpError:
+                raise RefusedError("option speed_bound is not valid", WORKS["speed_bound"]) from None
+    return options
+
+
+def _check_statistics(kinds: tuple[Kind, ...], config: Config) -> None:
+    """Raise RefusedError for statistics that are not measured here, or not together."""
+    noisy = [kind for kind in kinds if kind.statistic is not None]
+    ranked = [kind for kind in noisy if kind.by_rank]
+    hidden, mean = config.relation.hides_presence, Kind.MEAN.value
+    with reading("SELECT"):
+        if hidden and Kind.VEHICLE_MEAN in kinds:
+            raise RefusedError("means over vehicles are not measured here", mean, Kind.VEHICLE_MEAN.value)
+        if hidden and ranked:
+            what = "there are no quantiles where nothing about a vehicle is public"
+            raise RefusedError(what, mean, ranked[0].value)
+        if ranked and len(ranked) < len(noisy):
+            got = " and ".join(kind.value for kind in noisy)
+            raise RefusedError("quantiles are asked for apart from other statistics", "two questions", got)
+
+
+def _resolution(mentions: Mentions, config: Config) -> int | None:
+    """Return the one resolution that is named, or the configured one."""
+    found = mentions.resolutions
+    if len(set(found)) > 1:
+        got = ", ".join(f"h3({each})" for each in dict.fromkeys(found))
+        raise RefusedError("hexagons of one resolution at a time", f"h3({found[0]})", got, "GROUP BY")
+    return found[0] if found else config.grid.resolution
+
+
+def _whole(config: Config) -> int:
+    """Return the resolution of the hexagon that holds the whole study area."""
+    found = resolution_holding(config.grid.area)
+    if found is None:
+        raise RefusedError(
+            "no hexagon holds the whole study area: the city has no single number", "h3(0)", clause="GROUP BY"
+        )
+    return found
+
+
+def _slot_kind(mentions: Mentions, config: Config) -> SlotKind:
+    """Return the kind of slot that is named, or that the parts of the time mean, or the configured one."""
+    found = mentions.slot_kinds
+    clock = {kind for kind in mentions.kinds if kind.of_clock}
+    with reading("GROUP BY"):
+        if len(set(found)) > 1:
+            got = ", ".join(f"slot('{each.value}')" for each in dict.fromkeys(found))
+            raise RefusedError("slots of one kind at a time", f"slot('{found[0].value}')", got)
+        if clock:
+            meant = [kind for kind, parts in SLOTS_BY_CLOCK.items() if clock <= parts]
+            if not meant or (found and found[0] not in meant):
+                got = ", ".join(sorted(part.value for part in clock))
+                raise RefusedError("there are no such slots", "hour, weekday, date, or date and hour", got)
+            if not found:
+                return next(kind for kind in meant if SLOTS_BY_CLOCK[kind] == clock)
+    return found[0] if found else config.grid.slot_kind

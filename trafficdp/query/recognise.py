@@ -1,4 +1,4 @@
-"""Which statements are priced questions. Quick: what is read for it is the text alone."""
+"""How a priced question is told from free SQL, without loading the parser for the latter."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def is_priced(text: str) -> bool:
     if not _HINT.search(text):
         return False
     # the parser takes a moment to load: only a statement that may need it waits for that
-    from trafficdp.query.clause import mentions_clause
+    from trafficdp.query.statement import mentions_clause
 
     return mentions_clause(text)

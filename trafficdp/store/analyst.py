@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,6 +31,10 @@ LONGEST_QUERY = 100_000
 LARGEST_RESULT = 256 << 20
 """Bytes, as Arrow."""
 
+FILES = ("csv", "parquet", "json")
+"""What an asker's own file may be, by the end of its name."""
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORKER = Path(__file__).with_name("analyst_worker.py")
 _KEPT = ("PYTHON", "LD_", "LC_", "DYLD_")
 _START_SECONDS = 60.0
@@ -36,8 +42,7 @@ _GRACE_SECONDS = 2.0
 
 TABLES = """
 SELECT name, kind, comment FROM (
-    SELECT table_name AS name, 'table' AS kind, comment FROM duckdb_tables()
-    WHERE database_name = 'released' AND NOT internal
+    SELECT table_name AS name, 'table' AS kind, comment FROM duckdb_tables() WHERE NOT internal
     UNION ALL
     SELECT view_name, 'view', comment FROM duckdb_views() WHERE database_name = 'released' AND NOT internal
 ) ORDER BY kind, name
@@ -45,21 +50,24 @@ SELECT name, kind, comment FROM (
 """What there is to read, with comments."""
 COLUMNS = """
 SELECT table_name AS name, column_name AS "column", data_type AS type, comment FROM duckdb_columns()
-WHERE database_name = 'released' AND NOT internal ORDER BY name, column_index
+WHERE database_name IN ('released', 'memory') AND NOT internal ORDER BY name, column_index
 """
 """Every column, with comments."""
 
 
 class AnalystSession:
-    """A released database, opened for reading. Every query stands alone: nothing is kept between two.
+    """A released database, opened for reading. A query keeps nothing for the next one.
 
-    ``path`` is the file, ``timeout`` the seconds a query may take.
+    ``path`` is the file (None: there is none yet), ``timeout`` the seconds a query may take. ``files`` are
+    the asker's own: each is a table of the name that it has without its ending.
 
-    Raises UsageError when there is no such file or it is a vault, StoreDamagedError when it cannot be read as
-    a released database.
+    Raises UsageError when there is no such file, it is a vault or one of ``files`` is no table,
+    StoreDamagedError when it cannot be read as a released database.
     """
 
-    def __init__(self, path: Path, *, timeout: float = DEFAULT_TIMEOUT) -> None:
+    def __init__(
+        self, path: Path | None, *, timeout: float = DEFAULT_TIMEOUT, files: Sequence[Path] = ()
+    ) -> None:
         self.timeout = positive(timeout=timeout)
         if self.timeout > LONGEST_TIMEOUT:
             raise UsageError(
@@ -67,14 +75,17 @@ class AnalystSession:
                 got=f"timeout={self.timeout:g}",
                 expected=f"at most {LONGEST_TIMEOUT:g} seconds",
             )
-        self.path = _released_file(path)
+        self.path = None if path is None else _released_file(path)
+        self._files = _tables_of(files)
         self._worker: _Worker | None = None
         self._started()
 
     @classmethod
-    def open(cls, path: Path, *, timeout: float = DEFAULT_TIMEOUT) -> AnalystSession:
+    def open(
+        cls, path: Path, *, timeout: float = DEFAULT_TIMEOUT, files: Sequence[Path] = ()
+    ) -> AnalystSession:
         """Return a session on the released database at ``path``; raises as the class does."""
-        return cls(path, timeout=timeout)
+        return cls(path, timeout=timeout, files=files)
 
     def run(self, sql: str) -> pa.Table:
         """Return the rows of the one statement ``sql``, which must read and nothing else.
@@ -88,9 +99,27 @@ class AnalystSession:
             raise UsageError(
                 "the query is too long", got=f"{len(sql)} characters", expected=f"at most {LONGEST_QUERY}"
             )
+        stream = self._asked(b"Q", sql.encode("utf-8", "replace"))
+        try:
+            return _without_dictionaries(pa.ipc.open_stream(stream).read_all())
+        except pa.ArrowException:
+            self.close()
+            raise _beyond_the_engine() from None
+
+    def keep(self, name: str, rows: pa.RecordBatch) -> None:
+        """Keep ``rows`` as the table ``name`` for the queries that follow, in the place of one of this name.
+
+        A dictionary column is ordered as its dictionary is. Raises as ``run``.
+        """
+        stream = pa.BufferOutputStream()
+        with pa.ipc.new_stream(stream, rows.schema) as written:
+            written.write_batch(rows)
+        self._asked(b"T", name.encode() + b"\0" + stream.getvalue().to_pybytes())
+
+    def _asked(self, letter: bytes, content: bytes) -> bytes:
         worker = self._started()
         try:
-            return worker.ask(sql, self.timeout)
+            return worker.ask(letter, content, self.timeout)
         except BaseException:
             # a process that answered in full goes on; any other is of no use any more
             if worker.busy:
@@ -100,7 +129,7 @@ class AnalystSession:
     def _started(self) -> _Worker:
         if self._worker is None or not self._worker.alive:
             self.close()
-            self._worker = _Worker(self.path, self.timeout)
+            self._worker = _Worker(self.path, self.timeout, self._files)
         return self._worker
 
     def close(self) -> None:
@@ -139,15 +168,44 @@ def _released_file(path: Path) -> Path:
     return real
 
 
+def _tables_of(files: Sequence[Path]) -> dict[str, Path]:
+    """Return the files by the names of their tables; raises UsageError for what is no table."""
+    found: dict[str, Path] = {}
+    for file in files:
+        what = None
+        if file.suffix[1:].lower() not in FILES:
+            what = "the file's name does not say its format"
+        elif not _PLAIN_NAME.fullmatch(file.stem) or file.stem.lower() in found:
+            what = "a file is a table of its own name: letters, digits and _, once each"
+        elif not file.is_file():
+            what = "there is no such file"
+        elif any((folder / VAULT_NAME).exists() for folder in file.resolve().parents):
+            what = "a file of a store is none of an analyst's"
+        if what is not None:
+            raise UsageError(f"--with: {what}", got=file.name, todo="try --with districts.csv")
+        found[file.stem.lower()] = file.absolute()
+    return found
+
+
+def _without_dictionaries(table: pa.Table) -> pa.Table:
+    """Return ``table`` with texts for ENUMs."""
+    fields = [
+        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(fields))
+
+
 class _Worker:
     """The process that runs the queries, seen from here. ``busy`` while an answer is outstanding."""
 
-    def __init__(self, path: Path, timeout: float) -> None:
+    def __init__(self, path: Path | None, timeout: float, files: Mapping[str, Path]) -> None:
         self.busy = True
+        named = [text for name, file in files.items() for text in (name, str(file))]
         kept = {name: value for name, value in os.environ.items() if _harmless(name)}
         # -P: nothing in the current folder is imported
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(_WORKER), str(path), str(timeout + _GRACE_SECONDS)],
+            [sys.executable, "-P", str(_WORKER), str(path or ""), str(timeout + _GRACE_SECONDS), *named],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -159,8 +217,11 @@ class _Worker:
             self._result(time.monotonic() + _START_SECONDS)
         except UsageError:
             self.end()
+            if not self.busy:
+                # it answered: a file is no table
+                raise
             raise StoreUnavailableError(
-                "the released database could not be opened in time", got=path.name
+                "the released database or a file could not be read in time", got=path and path.name
             ) from None
         except BaseException:
             self.end()
@@ -170,21 +231,16 @@ class _Worker:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, sql: str, timeout: float) -> pa.Table:
-        """Return the rows of ``sql``."""
+    def ask(self, letter: bytes, content: bytes, timeout: float) -> bytes:
+        """Return the answer to a frame, which is an Arrow IPC stream or empty."""
         self.busy = True
-        content = sql.encode("utf-8", "replace")
         deadline = time.monotonic() + timeout
         pipe = self._process.stdin
         if pipe is not None:
             with suppress(BrokenPipeError):
-                pipe.write(len(content).to_bytes(8, "big") + content)
+                pipe.write(letter + len(content).to_bytes(8, "big") + content)
                 pipe.flush()
-        stream = self._result(deadline)
-        try:
-            return pa.ipc.open_stream(stream).read_all()
-        except pa.ArrowException:
-            raise _beyond_the_engine() from None
+        return self._result(deadline)
 
     def _result(self, deadline: float) -> bytes:
         result = bytearray()
@@ -266,6 +322,6 @@ def _error(answer: dict[str, str]) -> UsageError | DataError | StoreDamagedError
         "file": "write results with --to and a file name",
         "refused": "what you need in between goes into WITH",
         "table": "`trafficdp sql` and \\d list what is released, such as latest_cells; records are asked "
-        "with SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = ...) ... FROM fixes",
+        "with SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = ...) ... FROM records",
     }.get(kind)
     return UsageError(message, todo=todo)

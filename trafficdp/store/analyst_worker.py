@@ -1,9 +1,15 @@
 """The process in which an analyst's SQL runs: a program of its own, started by `analyst.py`.
 
-Usage: ``python analyst_worker.py RELEASED.duckdb SECONDS``. It reads queries from standard input and
-answers on standard output in frames: one letter, the length in 8 bytes, the content.
+Usage: ``python analyst_worker.py RELEASED.duckdb SECONDS [TABLE FILE]...``; an empty first argument stands
+for no released file, and every FILE is read as a table before the first query. What is asked comes on
+standard input, answers leave on standard output, both in frames: one letter, the length in 8 bytes, the
+content.
 
-R  ready; or the answer to a query that is over: empty
+Q  a query
+T  a table to keep: its name, a zero byte, an Arrow IPC stream; its dictionary columns become ENUMs, which
+   have the order of their dictionary
+
+R  ready; or the answer to what was asked is over: empty
 D  a piece of the result, an Arrow IPC stream in all
 X  an error: JSON of ``kind`` (refused, wrong, data, file; memory, broken: start another process) and
    ``message``
@@ -15,7 +21,7 @@ Three walls, each enough for most attempts alone:
 2. DuckDB: the file is attached read-only, external access is off, no extension loads, the configuration
    is locked. That is not enough: before 2.0.1 it allows what is attached, and a log beside it, to be
    written to.
-3. The kernel: once the file is open, this process may open no other file (RLIMIT_NOFILE 0), write to none
+3. The kernel: once the files are open, this process may open no other file (RLIMIT_NOFILE 0), write to none
    (RLIMIT_FSIZE 0), and hold only so much memory (RLIMIT_DATA), which DuckDB's own limit does not count
    in full; an alarm ends a query that no interrupt reaches.
 
@@ -49,6 +55,8 @@ MOST_ROWS = 5_000_000
 THREADS = 4
 
 _TABLES = {"cells", "releases"}
+_READERS = {"csv": "read_csv", "parquet": "read_parquet", "json": "read_json"}
+"""What reads a file, by the end of its name."""
 _PROBE = (
     "SELECT h3, slot, cells.status, speed_mean_status, disclosure FROM cells JOIN releases USING (release_id)"
 )
@@ -71,10 +79,10 @@ class _Refused(Exception):
         self.kind = kind
 
 
-def open_released(path: str) -> duckdb.DuckDBPyConnection:
-    """Return a locked connection that reads the database at ``path`` and nothing else.
+def open_released(path: str, files: dict[str, str] | None = None) -> duckdb.DuckDBPyConnection:
+    """Return a locked connection that reads the database at ``path`` ("": none) and tables made of ``files``.
 
-    Raises _Refused for a database that is not a released one.
+    Raises _Refused for a database that is not a released one, and for a file that is no table.
     """
     connection = duckdb.connect(
         config={
@@ -88,8 +96,28 @@ def open_released(path: str) -> duckdb.DuckDBPyConnection:
             "threads": str(THREADS),
         }
     )
-    quoted = path.replace("'", "''")
-    connection.execute("ATTACH '" + quoted + "' AS released (READ_ONLY, TYPE duckdb)")
+    if path:
+        _attach(connection, path)
+    for name, file in (files or {}).items():
+        _keep_file(connection, name, file)
+    # what runs once now needs no file later
+    connection.execute("SELECT random(), now(), uuid(), json('[1]') -> 0 FROM range(10)")
+    keep_table(connection, "warm", _reader(connection).read_next_batch())
+    connection.execute("DROP TABLE memory.main.warm")
+    for setting in (
+        "enable_progress_bar = false",
+        f"TimeZone = '{_time_zone(connection) if path else 'UTC'}'",
+        f"search_path = '{'released.main,' if path else ''}memory.main'",
+        "enable_external_access = false",
+        "lock_configuration = true",
+    ):
+        connection.execute("SET " + setting)
+    return connection
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, path: str) -> None:
+    """Attach the released database at ``path``; raise _Refused for any other."""
+    connection.execute("ATTACH " + _text(path) + " AS released (READ_ONLY, TYPE duckdb)")
     connection.execute("USE released")
     tables = {
         name
@@ -100,17 +128,44 @@ def open_released(path: str) -> duckdb.DuckDBPyConnection:
     if not tables.isdisjoint(_VAULT) or not tables.issuperset(_TABLES):
         raise _Refused("data", "not a released database")
     connection.execute(_PROBE + " LIMIT 1")
-    # what runs once now needs no file later
-    connection.execute("SELECT random(), now(), uuid(), json('[1]') -> 0 FROM range(10)")
-    _reader(connection).read_all()
-    for setting in (
-        "enable_progress_bar = false",
-        f"TimeZone = '{_time_zone(connection)}'",
-        "enable_external_access = false",
-        "lock_configuration = true",
-    ):
-        connection.execute("SET " + setting)
-    return connection
+
+
+def _keep_file(connection: duckdb.DuckDBPyConnection, name: str, file: str) -> None:
+    """Make the table ``name`` of a file; raise _Refused where that cannot be done."""
+    taken = connection.execute(
+        "SELECT view_name FROM duckdb_views() UNION ALL SELECT table_name FROM duckdb_tables() "
+        "UNION ALL VALUES ('records'), ('fixes')"
+    )
+    if (name,) in taken.fetchall():
+        raise _Refused("wrong", "--with: a file may not be called like what is released; rename it")
+    read = _READERS[file.rpartition(".")[2].lower()]
+    try:
+        connection.execute(
+            "CREATE TABLE memory.main." + _name(name) + " AS FROM " + read + "(" + _text(file) + ")"
+        )
+    except duckdb.Error as error:
+        raise _Refused("wrong", "--with: a file is no table; try a CSV with a header") from error
+
+
+def keep_table(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.RecordBatch) -> None:
+    """Keep ``rows`` as the table ``name``, in the place of one of this name; dictionaries become ENUMs."""
+    kept = "TABLE memory.main." + _name(name)
+    connection.register("incoming", pa.Table.from_batches([rows]))
+    connection.execute("CREATE OR REPLACE " + kept + " AS FROM incoming")
+    connection.unregister("incoming")
+    for field in rows.schema:
+        if pa.types.is_dictionary(field.type):
+            values = rows.column(field.name).dictionary.to_pylist()
+            kind = " TYPE ENUM(" + ", ".join(map(_text, values)) + ")"
+            connection.execute("ALTER " + kept + " ALTER " + _name(field.name) + kind)
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _time_zone(connection: duckdb.DuckDBPyConnection) -> str:
@@ -287,22 +342,28 @@ def _why_closed(error: Exception) -> str:
     return "this is not a released database, or it is damaged"
 
 
-def serve(path: str, seconds: float) -> None:
-    """Open the database at ``path`` and answer queries until standard input ends."""
-    queries, output = sys.stdin.buffer, Frames(sys.stdout.buffer)
+def serve(path: str, seconds: float, files: dict[str, str]) -> None:
+    """Open the database at ``path``, read ``files`` and answer until standard input ends."""
+    asked, output = sys.stdin.buffer, Frames(sys.stdout.buffer)
     try:
-        connection = open_released(path)
+        connection = open_released(path, files)
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent hears of it
-        output.send(b"X", json.dumps({"kind": "closed", "message": _why_closed(error)}).encode())
+        own = isinstance(error, _Refused) and error.kind == "wrong"
+        answered = explained(error) if own else {"kind": "closed", "message": _why_closed(error)}
+        output.send(b"X", json.dumps(answered).encode())
         return
     close_the_doors()
     output.send(b"R")
-    while length := queries.read(8):
-        sql = queries.read(int.from_bytes(length, "big")).decode("utf-8", "replace")
+    while head := asked.read(9):
+        content = asked.read(int.from_bytes(head[1:], "big"))
         # for what no interrupt reaches; its default is to end the process
         signal.setitimer(signal.ITIMER_REAL, seconds)
         try:
-            answer(connection, sql, output)
+            if head[:1] == b"T":
+                name, _, stream = content.partition(b"\0")
+                keep_table(connection, name.decode(), pa.ipc.open_stream(stream).read_next_batch())
+            else:
+                answer(connection, content.decode("utf-8", "replace"), output)
         except BaseException as error:  # noqa: BLE001 - a query must not end the process
             output.send(b"X", json.dumps(explained(error)).encode())
         else:
@@ -311,4 +372,4 @@ def serve(path: str, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], float(sys.argv[2]))
+    serve(sys.argv[1], float(sys.argv[2]), dict(zip(sys.argv[3::2], sys.argv[4::2], strict=True)))

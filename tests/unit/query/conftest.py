@@ -1,14 +1,16 @@
 """A city whose vault may be asked: two areas, two analysts, and the first day in its store."""
 
-import re
 import shutil
 
 import pytest
 
 from trafficdp.config.file import load_config
 from trafficdp.errors import UsageError
-from trafficdp.query.problems import CHANGE
-from trafficdp.query.reading import read_question
+from trafficdp.query.dialect import LONGEST_REFUSAL
+from trafficdp.query.priced_query import PricedQuery
+from trafficdp.query.question import read_question
+from trafficdp.query.statement import read_statement
+from trafficdp.store.analyst import AnalystSession
 
 MORE = """
 [[areas]]
@@ -29,8 +31,7 @@ epsilon_per_vehicle = 100
 """
 PORT = '{"type":"Polygon","coordinates":[[[72.78,21.1],[72.95,21.1],[72.95,21.28],[72.78,21.1]]]}'
 CLAUSE = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 8, force = TRUE) "
-MEAN = "cell, AVG(speed) AS m, DP_INTERVAL_LOW(m), DP_INTERVAL_HIGH(m) FROM fixes GROUP BY cell"
-LINE = re.compile(r"this would work: (.*)\Z", re.DOTALL)
+MEAN = "cell, AVG(speed) AS m, DP_INTERVAL_LOW(m), DP_INTERVAL_HIGH(m) FROM records GROUP BY cell"
 
 
 @pytest.fixture(scope="session")
@@ -73,11 +74,15 @@ def mean():
 
 @pytest.fixture(scope="session")
 def read(config):
-    """``read(text)``: the question, which is what its own text says."""
+    """``read(text)``: its one question, which is what its own text says."""
+
+    def one(text):
+        (part,) = read_statement(text).parts
+        return read_question(part, config)
 
     def read(text):
-        question = read_question(text, config)
-        again = read_question(question.to_sql(config), config)
+        question = one(text)
+        again = one(question.to_sql(config))
         assert again == question, question.to_sql(config)
         assert again.to_sql(config) == question.to_sql(config)
         return question
@@ -86,19 +91,30 @@ def read(config):
 
 
 @pytest.fixture(scope="session")
-def refused(config, read):
-    """``refused(text)``: (message, the question that is offered instead); what is offered works.
+def tried(config, tmp_path_factory):
+    """``tried(text)``: the statement, whose arrangement DuckDB has run on rows of ones."""
+    nowhere = tmp_path_factory.mktemp("no_store")
+    with AnalystSession(None) as session:
 
-    None is offered where without the part that is refused it would be another question.
-    """
+        def tried(text):
+            query = PricedQuery.of(text, config, "planning", nowhere)
+            query.try_arrangement(session)
+            return query
+
+        yield tried
+
+
+@pytest.fixture(scope="session")
+def refused(tried):
+    """``refused(text)``: the message, which is short and names one thing that works."""
 
     def refused(text):
         with pytest.raises(UsageError) as caught:
-            read_question(text, config)
+            tried(text)
         message = str(caught.value)
-        offered = LINE.search(message)
-        assert offered or message.endswith(CHANGE), message
-        return message, read(offered.group(1)) if offered else None
+        assert len(message) <= LONGEST_REFUSAL, message
+        assert "; try " in message
+        return message
 
     return refused
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import signal
 
 import numpy as np
@@ -13,7 +14,7 @@ from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.quantiles import calibrated as quantiles
 from trafficdp.model import QUANTILES
 from trafficdp.privacy.loss import LossKind
-from trafficdp.query.columns import End, Kind
+from trafficdp.query.columns import Kind
 from trafficdp.query.explanation import Explanation
 from trafficdp.release import curator as door
 
@@ -34,21 +35,22 @@ P85 = [
 
 @pytest.mark.parametrize("text", P85)
 def test_a_percentile_is_one_however_it_is_spelled(read, clause, text):
-    (value, low, high) = read(clause + text + " FROM fixes AS f").columns
-    assert (value.kind, value.name) == (Kind.P85, "speed_vehicle_p85_kmh")
-    assert (low.end, low.name) == (End.RANK_LOW, "speed_vehicle_p85_kmh_rank_low")
-    assert (high.end, high.name) == (End.RANK_HIGH, "speed_vehicle_p85_kmh_rank_high")
+    question = read(clause + text + " FROM fixes AS f")
+    assert question.kinds == (Kind.P85,)
+    assert [(each.this.name, each.alias) for each in question.arrangement.expressions] == [
+        ("QUANTILE_CONT(speed, 0.85)", "speed_vehicle_p85_kmh"),
+        ("DP_RANK_LOW(QUANTILE_CONT(speed, 0.85))", "speed_vehicle_p85_kmh_rank_low"),
+        ("DP_RANK_HIGH(QUANTILE_CONT(speed, 0.85))", "speed_vehicle_p85_kmh_rank_high"),
+    ]
 
 
 @pytest.mark.parametrize(
     "text", ["MEDIAN(speed)", "QUANTILE_CONT(speed, 0.5)", "PERCENTILE_CONT(speed, 0.5)"]
 )
 def test_a_median_is_the_half(read, clause, text):
-    columns = read(clause + f"cell, {text} AS m, DP_RANK_HIGH(m) FROM fixes GROUP BY cell").columns
-    assert [(column.kind, column.name) for column in columns[1:]] == [
-        (Kind.MEDIAN, "m"),
-        (Kind.MEDIAN, "m_rank_high"),
-    ]
+    question = read(clause + f"cell, {text} AS m, DP_RANK_HIGH(m) FROM fixes GROUP BY cell")
+    assert question.kinds == (Kind.MEDIAN,)
+    assert [each.alias for each in question.arrangement.expressions] == ["cell", "m", "m_rank_high"]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def test_a_median_is_the_half(read, clause, text):
     [
         ("QUANTILE_CONT(speed, 0.3) FROM fixes", "no such quantile.*one of 0.05, 0.1, 0.15, 0.25, 0.5"),
         ("QUANTILE_CONT(vehicle, 0.5) FROM fixes", "those of speed"),
-        ("MEDIAN(speed), AVG(speed) FROM fixes", "apart from other statistics.*adds up either way"),
+        ("MEDIAN(speed), AVG(speed) FROM fixes", "apart from other statistics.*try two questions"),
         ("DP_INTERVAL_LOW(MEDIAN(speed)) FROM fixes", r"in ranks.*DP_RANK_LOW\(MEDIAN\(speed\)\)"),
         (
             "DP_RANK_HIGH(AVG(speed)) FROM fixes",
@@ -65,10 +67,7 @@ def test_a_median_is_the_half(read, clause, text):
     ],
 )
 def test_what_is_no_such_quantile_is_refused_with_what_there_is(refused, clause, text, said):
-    message, offered = refused(clause + text)
-    assert offered is None
-    with pytest.raises(AssertionError, match=said):
-        raise AssertionError(message)
+    assert re.search(said, refused(clause + text))
 
 
 @pytest.fixture
@@ -126,13 +125,13 @@ def test_vehicles_pay_by_the_bins_they_are_in_and_numbers_that_say_too_little_ar
 ):
     line = ASK.replace(", force = TRUE", "") + MEDIAN
     with pytest.raises(
-        UninformativeReleaseError, match=r"spans \d+% of a hexagon's vehicles.*at most 50%"
+        UninformativeReleaseError, match=r"spans \d+% of a hexagon's vehicles; try epsilon = "
     ) as caught:
         asked.ask(line, analyst="planning")
     assert small_city.charges(city) == []
-    offered = caught.value.todo.partition("this would work: ")[2].partition(";")[0]
-    facts = explained(asked.ask("EXPLAIN " + offered, analyst="planning"))
-    assert "force = TRUE" in offered or facts["verdict"] == "may be answered"
+    works = caught.value.todo.removeprefix("try ")
+    facts = explained(asked.ask("EXPLAIN " + line.replace("epsilon = 9", works), analyst="planning"))
+    assert "force = TRUE" in works or facts["verdict"] == "may be answered"
     frame = asked.ask(ASK + MEDIAN, analyst="planning").to_frame()
     there = frame.dropna()
     assert (there["speed_vehicle_median_kmh_rank_high"] <= there["n"] + 1).all()
@@ -146,10 +145,9 @@ def test_a_suggested_epsilon_would_pass_and_little_less_would_not(city, asked):
     line = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 2) " + CITY
     with pytest.raises(UninformativeReleaseError) as caught:
         asked.ask(line, analyst="planning")
-    offered = caught.value.todo.removeprefix("this would work: ")
-    needed = float(offered.partition("epsilon = ")[2].partition(")")[0])
-    assert "force" not in offered
-    assert explained(asked.ask("EXPLAIN " + offered, analyst="planning"))["verdict"] == "may be answered"
+    needed = float(caught.value.todo.removeprefix("try epsilon = "))
+    offered = "EXPLAIN " + line.replace("epsilon = 2", f"epsilon = {needed}")
+    assert explained(asked.ask(offered, analyst="planning"))["verdict"] == "may be answered"
     less = f"EXPLAIN SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {needed * 0.98:.6f}) " + CITY
     assert explained(asked.ask(less, analyst="planning"))["verdict"] == "says too little: refused"
 

@@ -1,4 +1,4 @@
-"""What the dialect takes, in one normal form, and what it refuses with a line that works."""
+"""What the dialect takes, in one normal form, and what it refuses with one thing that works."""
 
 import re
 from datetime import date
@@ -10,8 +10,10 @@ import shapely
 from trafficdp.binning.cells import cells_of
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.privacy.loss import PureDP
-from trafficdp.query.columns import End, Kind
+from trafficdp.query.arrangement import sql_of
+from trafficdp.query.columns import Kind
 from trafficdp.query.recognise import is_priced
+from trafficdp.query.statement import read_statement
 
 FORM = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) "
 
@@ -20,26 +22,21 @@ def test_a_question_says_grid_statistics_and_epsilon(read):
     question = read(
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1.5, min_vehicles = 4, interval_level = 0.9) "
         "h3(6) AS cell, slot('hour_of_day') AS slot, COUNT(*) AS n, AVG(speed), VAR_POP(speed) AS v, "
-        "DP_INTERVAL_LOW(v), DP_INTERVAL_HIGH(AVG(speed)) FROM fixes GROUP BY cell, slot "
+        "DP_INTERVAL_LOW(v), DP_INTERVAL_HIGH(AVG(speed)) FROM records GROUP BY cell, slot "
         "ORDER BY n DESC, 4 LIMIT 10"
     )
-    assert not question.explain
     assert question.options.epsilon == PureDP.of("1.5")
     assert question.options.min_vehicles == 4
     assert question.options.interval_level == Fraction(9, 10)
     assert (question.resolution, question.slot_kind, question.by_slot) == (6, SlotKind.HOUR_OF_DAY, True)
     assert question.statistics == (Statistic.MEAN, Statistic.VARIANCE)
-    assert [(column.kind, column.end, column.name) for column in question.columns] == [
-        (Kind.CELL, End.VALUE, "cell"),
-        (Kind.SLOT, End.VALUE, "slot"),
-        (Kind.FIXES, End.VALUE, "n"),
-        (Kind.MEAN, End.VALUE, "speed_mean_kmh"),
-        (Kind.VARIANCE, End.VALUE, "v"),
-        (Kind.VARIANCE, End.LOW, "v_low"),
-        (Kind.MEAN, End.HIGH, "speed_mean_kmh_high"),
-    ]
-    assert question.order == ((3, True), (4, False))
-    assert question.limit == 10
+    assert question.kinds == (Kind.RECORDS, Kind.MEAN, Kind.VARIANCE)
+    assert sql_of(question.arrangement) == (
+        'SELECT "cell" AS "cell", "slot" AS "slot", "COUNT(*)" AS "n", "AVG(speed)" AS "speed_mean_kmh", '
+        '"VAR_POP(speed)" AS "v", "DP_INTERVAL_LOW(VAR_POP(speed))" AS "v_low", '
+        '"DP_INTERVAL_HIGH(AVG(speed))" AS "speed_mean_kmh_high" FROM "answer" '
+        "ORDER BY n DESC, 4 LIMIT 10"
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,7 +102,7 @@ def test_a_condition_selects_what_it_says(read, config):
 def test_an_explanation_asks_the_same_question(read, config):
     text = "cell, AVG(speed) FROM fixes GROUP BY cell"
     explained, asked = read("explain " + FORM + text), read(FORM + text)
-    assert explained.explain
+    assert read_statement("explain " + FORM + text).explain
     assert explained.configured(config) == asked.configured(config)
 
 
@@ -116,13 +113,13 @@ def test_an_explanation_asks_the_same_question(read, config):
         (Kind.STDDEV, "STDDEV(speed)"),
         (Kind.STDDEV, "STDDEV_POP(speed)"),
         (Kind.VEHICLE_MEAN, "VEHICLE_AVG(speed)"),
-        (Kind.FIXES, "COUNT(*)"),
+        (Kind.RECORDS, "COUNT(*)"),
         (Kind.VEHICLES, "COUNT(DISTINCT vehicle)"),
     ],
 )
 def test_every_statistic_can_be_asked(read, kind, written):
     question = read(FORM + f"cell, {written}, DP_INTERVAL_LOW({written}) FROM fixes GROUP BY cell")
-    assert [column.kind for column in question.columns[1:]] == [kind, kind]
+    assert question.kinds == (kind,)
     assert (kind.statistic is None) == (question.statistics == ())
 
 
@@ -135,29 +132,26 @@ def test_counts_need_no_epsilon(read):
     ("text", "what"),
     [
         ("", "after its clause"),
-        ("cell, AVG(speed)", "FROM fixes"),
-        ("cell, AVG(speed) FROM vehicles GROUP BY cell", "FROM fixes alone"),
-        ("cell, AVG(speed) FROM vault.fixes GROUP BY cell", "FROM fixes alone"),
-        ("cell, AVG(speed) FROM read_csv('/etc/passwd') GROUP BY cell", "FROM fixes alone"),
+        ("cell, AVG(speed)", "FROM records alone"),
+        ("cell, AVG(speed) FROM vehicles GROUP BY cell", "FROM records alone"),
+        ("cell, AVG(speed) FROM vault.fixes GROUP BY cell", "FROM records alone"),
+        ("cell, AVG(speed) FROM read_csv('/etc/passwd') GROUP BY cell", "FROM records alone"),
         ("cell, AVG(speed) FROM (SELECT * FROM fixes) GROUP BY cell", "FROM fixes"),
-        ("cell, AVG(speed) FROM fixes JOIN ledger ON TRUE GROUP BY cell", "a JOIN"),
-        ("cell, AVG(speed) FROM fixes, vehicles GROUP BY cell", "a JOIN"),
-        ("DISTINCT cell, AVG(speed) FROM fixes GROUP BY cell", "DISTINCT"),
-        ("cell, AVG(speed) FROM fixes GROUP BY cell OFFSET 3", "OFFSET"),
-        ("cell, AVG(speed) FROM fixes GROUP BY cell UNION SELECT * FROM fixes", "nothing around it"),
+        ("cell, AVG(speed) FROM fixes JOIN ledger ON TRUE GROUP BY cell", "JOIN: records are asked alone"),
+        ("cell, AVG(speed) FROM fixes, vehicles GROUP BY cell", "JOIN: records are asked alone"),
+        ("cell, AVG(speed) FROM fixes GROUP BY cell UNION SELECT * FROM fixes", "there is no such table"),
         ("cell, AVG(speed) FROM fixes GROUP BY cell; DROP TABLE fixes", "one statement"),
         ("* FROM fixes", "single records"),
         ("fixes.* FROM fixes", "single records"),
         ("cell, speed FROM fixes GROUP BY cell", "single speeds"),
-        ("cell, vehicle, AVG(speed) FROM fixes GROUP BY cell, vehicle", "no vehicle"),
+        ("cell, vehicle, AVG(speed) FROM fixes GROUP BY cell, vehicle", "groups are hexagons"),
         ("cell, latitude, AVG(speed) FROM fixes GROUP BY cell", "single records"),
         ("cell, password, AVG(speed) FROM fixes GROUP BY cell", "no such column"),
-        ("cell, SUM(speed) FROM fixes GROUP BY cell", "cannot be asked"),
-        ("cell, MIN(speed), MAX(speed) FROM fixes GROUP BY cell", "cannot be asked"),
-        ("cell, MODE(speed) FROM fixes GROUP BY cell", "cannot be asked"),
-        ("cell, AVG(speed) + 1 FROM fixes GROUP BY cell", "cannot be asked"),
-        ("cell, AVG(speed) OVER () FROM fixes GROUP BY cell", "cannot be asked"),
-        ("cell, AVG(speed) FILTER (WHERE speed > 3) FROM fixes GROUP BY cell", "cannot be asked"),
+        ("cell, SUM(speed) FROM fixes GROUP BY cell", "not measured"),
+        ("cell, MIN(speed), MAX(speed) FROM fixes GROUP BY cell", "not measured"),
+        ("cell, MODE(speed) FROM fixes GROUP BY cell", "not measured"),
+        ("cell, AVG(speed) OVER () FROM fixes GROUP BY cell", "single speeds"),
+        ("cell, AVG(speed) FILTER (WHERE speed > 3) FROM fixes GROUP BY cell", "FILTER: it is about records"),
         ("cell, AVG(DISTINCT speed) FROM fixes GROUP BY cell", "those of speed"),
         ("cell, AVG(speed * speed) FROM fixes GROUP BY cell", "those of speed"),
         ("cell, AVG(latitude) FROM fixes GROUP BY cell", "those of speed"),
@@ -165,32 +159,30 @@ def test_counts_need_no_epsilon(read):
         ("cell, COUNT(speed) FROM fixes GROUP BY cell", "are counted"),
         ("cell, COUNT(DISTINCT speed) FROM fixes GROUP BY cell", "are counted"),
         ("cell, VEHICLE_AVG(latitude) FROM fixes GROUP BY cell", "those of speed"),
-        ("cell, getenv('HOME'), AVG(speed) FROM fixes GROUP BY cell", "cannot be asked"),
-        ("cell, (SELECT max(speed) FROM fixes) FROM fixes GROUP BY cell", "cannot be asked"),
-        ("cell, CASE WHEN speed > 3 THEN 1 END, AVG(speed) FROM fixes GROUP BY cell", "cannot be asked"),
+        ("cell, getenv('HOME'), AVG(speed) FROM fixes GROUP BY cell", "no such function"),
+        (
+            "cell, (SELECT max(speed) FROM fixes) FROM fixes GROUP BY cell",
+            "only the priced SELECT reads records",
+        ),
+        ("cell, CASE WHEN speed > 3 THEN 1 END, AVG(speed) FROM fixes GROUP BY cell", "single speeds"),
         ("cell, DP_INTERVAL_LOW(cell) FROM fixes GROUP BY cell", "only statistics"),
-        ("cell, DP_INTERVAL_LOW(nothing) FROM fixes GROUP BY cell", "no such column"),
+        ("cell, DP_INTERVAL_LOW(nothing) FROM fixes GROUP BY cell", "only statistics"),
         ("cell, DP_INTERVAL_LOW(AVG(speed), 3) FROM fixes GROUP BY cell", "of one column"),
         ("cell FROM fixes GROUP BY cell", "no statistic"),
         ("cell, AVG(speed) FROM fixes", "not grouped by"),
         ("cell, slot, AVG(speed) FROM fixes GROUP BY cell", "not grouped by"),
         ("cell, AVG(speed) FROM fixes GROUP BY cell, AVG(speed)", "groups are"),
-        ("cell, AVG(speed) FROM fixes GROUP BY ROLLUP (cell)", "cannot be asked"),
-        ("cell, AVG(speed) FROM fixes GROUP BY 3", "out of range"),
-        ("FROM fixes GROUP BY 1", "no statistic"),
+        ("cell, AVG(speed) FROM fixes GROUP BY ROLLUP (cell)", "groups are"),
+        ("cell, AVG(speed) FROM fixes GROUP BY 3", "from 1 to 2"),
+        ("FROM fixes GROUP BY 1", "groups are"),
         ("h3(7), AVG(speed) FROM fixes GROUP BY h3(8)", "one resolution at a time"),
-        ("h3(16), AVG(speed) FROM fixes GROUP BY 1", "resolution is out of range"),
-        ("h3(6.5), AVG(speed) FROM fixes GROUP BY 1", "resolution is out of range"),
+        ("h3(16), AVG(speed) FROM fixes GROUP BY 1", "from 0 to 15"),
+        ("h3(6.5), AVG(speed) FROM fixes GROUP BY 1", "from 0 to 15"),
         ("h3('6'), AVG(speed) FROM fixes GROUP BY 1", "number that is written out"),
         ("cell, slot('minute') s, AVG(speed) FROM fixes GROUP BY cell, s", "no such kind of slot"),
         ("cell, slot(hour) s, AVG(speed) FROM fixes GROUP BY cell, s", "text in single quotes"),
-        ("cell, AVG(speed) AS cell FROM fixes GROUP BY h3(7)", "kept for another column"),
-        ("cell, AVG(speed) AS a, VAR_POP(speed) AS A FROM fixes GROUP BY cell", "same name"),
-        ("cell, AVG(speed) FROM fixes GROUP BY cell ORDER BY VAR_POP(speed)", "that are shown"),
         ("cell, AVG(speed) FROM fixes GROUP BY cell ORDER BY speed", "single speeds"),
-        ("cell, AVG(speed) FROM fixes GROUP BY cell ORDER BY 2 NULLS FIRST", "come last"),
-        ("cell, AVG(speed) FROM fixes GROUP BY cell LIMIT 1 + 1", "number that is written out"),
-        ("cell, AVG(speed) FROM fixes GROUP BY cell LIMIT -1", "limit is out of range"),
+        ("cell, AVG(speed) FROM fixes GROUP BY cell LIMIT -1", "LIMIT: "),
         ("cell, AVG(speed) FROM fixes WHERE speed > 3 GROUP BY cell", "cannot be a condition"),
         ("cell, AVG(speed) FROM fixes WHERE hour = 3 OR speed > 3 GROUP BY cell", "cannot be a condition"),
         ("cell, AVG(speed) FROM fixes WHERE vehicle = 'KA 01' GROUP BY cell", "singled out"),
@@ -202,20 +194,16 @@ def test_counts_need_no_epsilon(read):
         ("cell, AVG(speed) FROM fixes WHERE time > '2027-03-03' GROUP BY cell", "no day"),
         ("cell, AVG(speed) FROM fixes WHERE place = 'Old City' GROUP BY cell", "no map was released"),
         ("f.cell, AVG(g.speed) FROM fixes f GROUP BY cell", "those of speed"),
-        ("AVG(speed) FROM fixes AS f(speed)", "FROM fixes alone"),
-        ("AVG(speed) FROM fixes HAVING VAR_POP(speed) > 3", "does not show"),
+        ("AVG(speed) FROM fixes AS f(speed)", "FROM records alone"),
         ("AVG(speed) FROM fixes HAVING speed > 3", "single speeds"),
-        ("cell, AVG(speed) FROM fixes GROUP BY cell HAVING cell > 3", "chosen by WHERE"),
-        ("AVG(speed) FROM fixes HAVING AVG(speed) > COUNT(*)", "written out"),
-        ("AVG(speed) FROM fixes HAVING AVG(speed)", "on the answer cannot be read"),
-        ("cell, ROUND(cell), AVG(speed) FROM fixes GROUP BY cell", "only numbers are rounded"),
-        ("ROUND(AVG(speed), -1) FROM fixes", "out of range"),
-        ("CAST(AVG(speed) AS DATE) FROM fixes", "a type of numbers"),
+        ("cell, AVG(speed) FROM fixes GROUP BY cell HAVING cell > 3", "HAVING: Cannot compare"),
+        ("cell, ROUND(cell), AVG(speed) FROM fixes GROUP BY cell", "no function takes such"),
+        ("CAST(AVG(speed) AS DATE) FROM fixes", "SELECT: Unimplemented type"),
         ("weekday, hour, AVG(speed) FROM fixes GROUP BY weekday, hour", "no such slots"),
         ("hour, AVG(speed) FROM fixes GROUP BY slot('day')", "no such slots"),
-        ("EXTRACT(minute FROM time), AVG(speed) FROM fixes", "cannot be asked"),
+        ("EXTRACT(minute FROM time), AVG(speed) FROM fixes", "single records"),
         ("cell, AVG(speed) FROM fixes WHERE hour = (SELECT 3) GROUP BY cell", "written out"),
-        ("cell, AVG(speed) FROM fixes WHERE hour = 25 GROUP BY cell", "out of range"),
+        ("cell, AVG(speed) FROM fixes WHERE hour = 25 GROUP BY cell", "from 0 to 24"),
         ("cell, AVG(speed) FROM fixes WHERE hour BETWEEN 22 AND 5 GROUP BY cell", "nothing lies between"),
         ("cell, AVG(speed) FROM fixes WHERE hour = 3 AND hour = 4 GROUP BY cell", "no time"),
         ("cell, AVG(speed) FROM fixes WHERE weekday = 1 GROUP BY cell", "text in single quotes"),
@@ -236,13 +224,34 @@ def test_counts_need_no_epsilon(read):
         ("cell, AVG(speed) FROM fixes WHERE place <> 'Mill Road' GROUP BY cell", "= or IN"),
     ],
 )
-def test_everything_else_is_refused_and_a_line_is_offered_only_if_it_asks_the_same(refused, text, what):
-    message, offered = refused(FORM + text)
-    assert what in message
-    same = ("not grouped by", "nothing lies between", "kept for another column", "same name")
-    assert (offered is not None) == (what in same)
-    if offered is not None:
-        assert offered.options.epsilon == PureDP.of(1)
+def test_everything_else_is_refused_with_the_clause_and_one_thing_that_works(refused, text, what):
+    assert what in refused(FORM + text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DISTINCT cell, AVG(speed) FROM records GROUP BY cell",
+        "cell, AVG(speed) FROM records GROUP BY cell OFFSET 3",
+        "cell, AVG(speed) + 1 FROM records GROUP BY cell",
+        "cell, AVG(speed) AS cell FROM records GROUP BY h3(7)",
+        "cell, AVG(speed) AS a, VAR_POP(speed) AS A FROM records GROUP BY cell",
+        "cell, AVG(speed) FROM records GROUP BY cell ORDER BY VAR_POP(speed)",
+        "cell, AVG(speed) FROM records GROUP BY cell ORDER BY 2 NULLS FIRST",
+        "cell, AVG(speed) FROM records GROUP BY cell LIMIT 1 + 1",
+        "AVG(speed) FROM records HAVING VAR_POP(speed) > 3",
+        "AVG(speed) FROM records HAVING AVG(speed) > COUNT(*)",
+        "AVG(speed) FROM records HAVING AVG(speed)",
+        "ROUND(AVG(speed), -1) FROM records",
+        "cell, CASE WHEN AVG(speed) > 30 THEN 'fast' ELSE 'slow' END FROM records GROUP BY cell",
+        "cell, AVG(speed) - AVG(AVG(speed)) OVER () FROM records GROUP BY cell QUALIFY RANK() OVER w < 3 "
+        "WINDOW w AS (ORDER BY AVG(speed))",
+        "hour, (SELECT count(*) FROM duckdb_settings()), AVG(speed) FROM records GROUP BY hour",
+    ],
+)
+def test_duckdb_arranges_what_was_answered(tried, text):
+    (question,) = tried(FORM + text).questions
+    assert sql_of(question.arrangement).count('FROM "answer 1"') == 1
 
 
 @pytest.mark.parametrize(
@@ -271,35 +280,11 @@ def test_everything_else_is_refused_and_a_line_is_offered_only_if_it_asks_the_sa
 )
 def test_wrong_options_are_refused(refused, options, what):
     text = f"SELECT WITH DIFFERENTIAL_PRIVACY {options} cell, AVG(speed) FROM fixes GROUP BY cell"
-    message, offered = refused(text)
-    assert what in message
-    same = ("no options", "epsilon is", "pure epsilon", "max_groups_contributed")
-    assert (offered is not None) == what.startswith(same)
+    assert what in refused(text)
 
 
 def test_options_that_never_end_are_refused(refused):
-    assert "do not end" in refused("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1")[0]
-
-
-def test_no_condition_is_dropped_from_what_is_offered(refused):
-    message, offered = refused(
-        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 2) h3(6) AS cell, slot('day') AS slot, "
-        "VAR_POP(speed) FROM fixes WHERE hour = 8 GROUP BY cell LIMIT 7"
-    )
-    assert "not grouped by" in message
-    assert (offered.resolution, offered.slot_kind, offered.limit) == (6, SlotKind.DAY, 7)
-    assert offered.statistics == (Statistic.VARIANCE,)
-    assert offered.filter.selection.hours_of_week == (32, 56)
-    assert offered.options.epsilon == PureDP.of(2)
-    for more in ("hour = 8 AND speed > 3", "hour = 8 AND area = 'moon'"):
-        message, offered = refused(FORM + f"cell, AVG(speed) FROM fixes WHERE {more}")
-        assert offered is None
-        assert "without it the question would be another" in message
-
-
-def test_hours_past_midnight_are_offered_the_right_way_round(refused):
-    _, offered = refused(FORM + "cell, AVG(speed) FROM fixes WHERE hour BETWEEN 22 AND 1 GROUP BY cell")
-    assert {hour % 24 for hour in offered.filter.selection.hours_of_week} == {22, 23, 0, 1}
+    assert "do not end" in refused("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1")
 
 
 @pytest.mark.parametrize(
@@ -351,17 +336,17 @@ def test_what_people_write_is_read(read, one, other):
 
 def test_a_statistic_shows_its_interval_unasked_unless_an_end_is_asked_for(read):
     def shown(text):
-        return [column.name for column in read(FORM + text).columns]
+        return [column.alias for column in read(FORM + text).arrangement.expressions]
 
-    assert shown("AVG(speed) FROM fixes") == ["speed_mean_kmh", "speed_mean_kmh_low", "speed_mean_kmh_high"]
-    assert shown('ROUND(AVG(speed), 1) AS "My Mean", COUNT(*) FROM fixes') == [
+    assert shown("AVG(speed) FROM records") == ["speed_mean_kmh", "speed_mean_kmh_low", "speed_mean_kmh_high"]
+    assert shown('ROUND(AVG(speed), 1) AS "My Mean", COUNT(*) FROM records') == [
         "My Mean",
         "My Mean_low",
         "My Mean_high",
         "records",
     ]
-    assert shown("AVG(speed) m, DP_INTERVAL_LOW(m) FROM fixes") == ["m", "m_low"]
-    assert shown("AVG(speed) m, STDDEV(speed) m_low, DP_INTERVAL_LOW(m_low) FROM fixes")[:3] == [
+    assert shown("AVG(speed) m, DP_INTERVAL_LOW(m) FROM records") == ["m", "m_low"]
+    assert shown("AVG(speed) m, STDDEV(speed) m_low, DP_INTERVAL_LOW(m_low) FROM records")[:3] == [
         "m",
         "m_low_2",
         "m_high",
@@ -398,28 +383,26 @@ def test_a_priced_question_is_told_from_free_sql(text, priced):
 
 
 def test_a_question_within_a_question_is_refused(refused):
-    message, _ = refused(
-        "SELECT * FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) cell FROM fixes)"
-    )
-    assert "stands alone" in message
+    asked = FORM + f"cell, ({FORM} AVG(speed) FROM records) FROM records GROUP BY cell"
+    assert "cannot stand in another one" in refused(asked)
 
 
 @pytest.mark.parametrize("depth", [30, 100, 3000])
 def test_deep_nesting_is_refused_or_read_but_never_fatal(refused, depth):
-    message, _ = refused(
+    message = refused(
         FORM + "cell, " + "(" * depth + "SUM(speed)" + ")" * depth + " FROM fixes GROUP BY cell"
     )
-    assert "cannot be asked" in message or "nested" in message or "too long" in message
+    assert "not measured" in message or "nested" in message or "too long" in message
 
 
 def test_a_long_question_is_refused(refused):
-    assert "too long" in refused(FORM + "cell, " + "AVG(speed), " * 5000 + "FROM fixes GROUP BY cell")[0]
-    assert "too long" in refused(FORM + "cell, " + "a," * 4500 + "AVG(speed) FROM fixes")[0]
+    assert "too long" in refused(FORM + "cell, " + "AVG(speed), " * 5000 + "FROM fixes GROUP BY cell")
+    assert "too long" in refused(FORM + "cell, " + "a," * 4500 + "AVG(speed) FROM fixes")
 
 
 def test_the_question_of_the_guide_can_be_asked(read, pages):
     (text,) = re.findall(r'(?s)"(EXPLAIN SELECT WITH DIFFERENTIAL_PRIVACY .*?)"', pages.guide("analysts"))
     question = read(text.replace("'centre'", "'west'"))
-    assert question.explain
+    assert read_statement(text).explain
     assert question.statistics == (Statistic.MEAN,)
     assert {hour % 24 for hour in question.filter.selection.hours_of_week} == {7, 8, 9}

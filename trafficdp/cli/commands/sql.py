@@ -61,6 +61,15 @@ def sql(
         str | None,
         typer.Option("--as", help="Who asks: a name of [[analysts]].", metavar="<name>", show_default=False),
     ] = None,
+    own: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with",
+            help="Your own CSV, Parquet or JSON: a table of its name.",
+            metavar="<file>",
+            show_default=False,
+        ),
+    ] = None,
     timeout: Annotated[
         float, typer.Option("--timeout", metavar="<seconds>", help="How long a query may take.")
     ] = DEFAULT_TIMEOUT,
@@ -75,7 +84,7 @@ def sql(
     """
     settings: Settings = context.obj
     form = _format(to, out, settings.output)
-    with _Asked(settings, file, analyst, timeout, form, out) as asked:
+    with _Asked(settings, file, analyst, tuple(own or ()), timeout, form, out) as asked:
         if query is not None:
             asked.run(query)
         elif sys.stdin is not None and sys.stdin.isatty():
@@ -123,6 +132,7 @@ class _Asked:
     settings: Settings
     file: Path | None
     analyst: str | None
+    own: tuple[Path, ...]
     timeout: float
     form: str
     out: Path | None
@@ -147,7 +157,7 @@ class _Asked:
     def session(self) -> AnalystSession:
         """Return the session on the released database, opened when it is first needed."""
         if not self.opened:
-            self.opened.append(AnalystSession.open(self.path, timeout=self.timeout))
+            self.opened.append(AnalystSession.open(self.path, timeout=self.timeout, files=self.own))
         return self.opened[0]
 
     def close(self) -> None:
@@ -178,7 +188,8 @@ class _Asked:
                 todo="leave out --file, or ask the file something free",
             )
         with self.output.spinner("asking the vault"):
-            found = open_workspace(**self.settings.opening()).ask(query, analyst=self.analyst)
+            city = open_workspace(**self.settings.opening())
+            found = city.ask(query, analyst=self.analyst, files=self.own, timeout=self.timeout)
         if isinstance(found, Explanation):
             return found.rows, {"charged": "0", "release": found.earlier}
         # what was released now is to be seen by the next query

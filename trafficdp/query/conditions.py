@@ -1,9 +1,9 @@
-"""The WHERE of a priced question: place and time, which are public under the counts assumption; no values."""
+"""WHERE: conditions on records, of place and time alone, which the mechanism understands; no values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
 import numpy as np
@@ -12,25 +12,21 @@ from sqlglot import exp
 from trafficdp.binning.cells import cells_from_text, resolutions_of
 from trafficdp.errors import TrafficdpError
 from trafficdp.model import HOURS_A_WEEK, Period, Place, StudyArea
-from trafficdp.query.filter import Filter, Week, box_name, narrowed, without_restriction
-from trafficdp.query.literals import (
+from trafficdp.query.dialect import (
+    RefusedError,
     call_of,
     date_of,
     instant_of,
     integer_of,
     name_of,
     number_of,
+    reading,
     string_of,
     text_of,
     unwrapped,
 )
-from trafficdp.query.problems import Problems, UnreadableError
-from trafficdp.query.week import TurnedError, week_of
+from trafficdp.query.filter import Filter, Week, box_name, narrowed, text_literal, week_of
 
-ALLOWED = (
-    "predicates on time, date, weekday, hour, area, place, cell, h3(resolution) and "
-    "in_box(west, south, east, north)"
-)
 Named = Callable[[], Mapping[str, int | Place]]
 """Gives the hexagon or zone of every name of a place, in lower case."""
 _VALUES = {
@@ -43,10 +39,11 @@ _VALUES = {
     "timestamp": "times are chosen by date, weekday and hour",
     "slot": "times are chosen by date, weekday and hour",
 }
-_TIMES = (
-    "whole hours such as time >= '2026-03-02 07:00' AND time < '2026-03-02 09:00'; whole days beyond a week"
-)
-_DAYS = "date BETWEEN '2026-03-02' AND '2026-03-08', or date with =, <, <=, > or >="
+_HOUR = "hour BETWEEN 7 AND 9"
+_TIMES = "time >= '2026-03-02 07:00' AND time < '2026-03-02 09:00'"
+_DAYS = "date BETWEEN '2026-03-02' AND '2026-03-08'"
+_ONE_LIST = "only one list of hexagons can be given"
+_CELLS = "cell = '861f8d567ffffff'"
 
 
 @dataclass
@@ -69,39 +66,29 @@ def read_where(
     areas: Mapping[str, StudyArea],
     named: Named,
     resolution: int | None,
-    problems: Problems,
     remarks: list[str],
 ) -> Filter:
-    """Return what ``where`` selects; predicates that are refused are problems, and left out.
+    """Return what ``where`` selects; raises RefusedError for a predicate of any other kind.
 
     ``areas`` and ``named`` are what may be called by name, ``resolution`` that of the question's ``cell``.
     How a time was read that is not what it says to the second is added to ``remarks``.
     """
     found = _Found(period.first, period.last, remarks=remarks)
-    predicates = [] if where is None else _conjuncts(where)
-    for predicate in predicates:
-        try:
+    with reading("WHERE"):
+        for predicate in [] if where is None else _conjuncts(where):
             _read(predicate, found, areas, named, resolution)
-        except TurnedError as error:
-            problems.found.append(replace(error.problem, same=True))
-            found.week = found.week & error.instead
-        except UnreadableError as error:
-            problems.found.append(error.problem)
-    _apply_time(found, problems)
-    try:
-        chosen = narrowed(period, found.first, found.last)
-    except TrafficdpError:
-        problems.add(
-            "no day of the configured period is left",
-            None,
-            f"days from {period.first.isoformat()} to {period.last.isoformat()}",
-        )
-        chosen = period
-    try:
-        return Filter.of(chosen, found.week, found.places, found.cells)
-    except TrafficdpError:
-        problems.add("no time or no hexagon is left by the conditions together", None, "at least one hour")
-        return without_restriction(period)
+        _apply_time(found)
+        try:
+            chosen = narrowed(period, found.first, found.last)
+        except TrafficdpError:
+            works = f"date = '{period.first.isoformat()}'"
+            raise RefusedError("no day of the configured period is left", works) from None
+        try:
+            return Filter.of(chosen, found.week, found.places, found.cells)
+        except TrafficdpError:
+            raise RefusedError(
+                "no time or no hexagon is left by the conditions together", "fewer of them"
+            ) from None
 
 
 def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
@@ -117,7 +104,7 @@ def _read(
     names = {name_of(column) for column in node.find_all(exp.Column)}
     refused = sorted(name for name in names if name in _VALUES)
     if refused:
-        raise UnreadableError(_VALUES[refused[0]], text_of(node), ALLOWED)
+        raise RefusedError(_VALUES[refused[0]], _HOUR, text_of(node))
     call = call_of(node)
     if names and names <= {"weekday", "hour"}:
         found.week = found.week & week_of(node)
@@ -136,7 +123,7 @@ def _read(
         cells = _cells(node, resolution)
         found.cells = cells if found.cells is None else _both(found.cells, cells, node)
     else:
-        raise UnreadableError("this condition cannot be read", text_of(node), ALLOWED)
+        raise RefusedError("this condition cannot be read", _HOUR, text_of(node))
 
 
 def _days(node: exp.Expr) -> tuple[date, date]:
@@ -150,7 +137,7 @@ def _days(node: exp.Expr) -> tuple[date, date]:
     if compared is not None:
         day, below, strict = compared
         return _half_open(date_of(day), below, strict, node)
-    raise UnreadableError("this condition on date cannot be read", text_of(node), _DAYS)
+    raise RefusedError("this condition on date cannot be read", _DAYS, text_of(node))
 
 
 def _half_open(day: date, below: bool, strict: bool, node: exp.Expr) -> tuple[date, date]:
@@ -158,7 +145,7 @@ def _half_open(day: date, below: bool, strict: bool, node: exp.Expr) -> tuple[da
         step = timedelta(days=1 if strict else 0)
         return (date.min, day - step) if below else (day + step, date.max)
     except OverflowError:
-        raise UnreadableError("this condition on date cannot be read", text_of(node), _DAYS) from None
+        raise RefusedError("this condition on date cannot be read", _DAYS, text_of(node)) from None
 
 
 def _read_time(node: exp.Expr, found: _Found) -> None:
@@ -170,7 +157,7 @@ def _read_time(node: exp.Expr, found: _Found) -> None:
         return
     compared = _compared(node, "time")
     if compared is None:
-        raise UnreadableError("this condition on time cannot be read", text_of(node), _TIMES)
+        raise RefusedError("this condition on time cannot be read", _TIMES, text_of(node))
     value, below, strict = compared
     instant = instant_of(value)
     # an end lies after what is included, a start after what is left out
@@ -194,7 +181,7 @@ def _compared(node: exp.Expr, name: str) -> tuple[exp.Expr, bool, bool] | None:
 
 def _whole_hour(instant: datetime) -> datetime:
     if instant != instant.replace(minute=0, second=0, microsecond=0):
-        raise UnreadableError("times are chosen by whole hours", None, _TIMES)
+        raise RefusedError("times are chosen by whole hours", _TIMES)
     return instant
 
 
@@ -210,7 +197,7 @@ def _hour_after(instant: datetime, found: _Found) -> datetime:
     return whole
 
 
-def _apply_time(found: _Found, problems: Problems) -> None:
+def _apply_time(found: _Found) -> None:
     """Turn the stretch of time into days, and into hours of the week where it begins or ends within a day."""
     midnight = datetime.min.time()
     start = max(found.start, datetime.combine(found.first, midnight))
@@ -227,8 +214,7 @@ def _apply_time(found: _Found, problems: Problems) -> None:
     if start.hour == 0 and end.hour == 0:
         return
     if found.last - found.first > timedelta(days=6):
-        problems.add("a stretch that begins or ends within a day is a week at most", None, _TIMES)
-        return
+        raise RefusedError("a stretch that begins or ends within a day is a week at most", _TIMES)
     within = np.zeros(HOURS_A_WEEK, dtype=np.bool_)
     within[(start.weekday() * 24 + start.hour + np.arange(hours)) % HOURS_A_WEEK] = True
     found.week = found.week & within
@@ -242,57 +228,55 @@ def _tested(node: exp.Expr) -> list[exp.Expr]:
     return node.expressions if isinstance(node, exp.In) and not node.args.get("query") else []
 
 
-def _listed(node: exp.Expr, what: str, expected: str) -> list[str]:
+def _listed(node: exp.Expr, what: str, works: str) -> list[str]:
     """Return the texts that a condition names."""
     values = _tested(node)
     if not values:
-        raise UnreadableError(f"a condition on {what} is = or IN", text_of(node), expected)
-    return [string_of(each, what, expected) for each in values]
+        raise RefusedError(f"a condition on {what} is = or IN", works, text_of(node))
+    return [string_of(each, what, works) for each in values]
 
 
 def _areas(node: exp.Expr, areas: Mapping[str, StudyArea]) -> tuple[Place, ...]:
     known = {name.casefold(): name for name in areas}
-    expected = "one of " + ", ".join(sorted(areas)) if areas else "[[areas]] with a name in the configuration"
+    works = f"area = {text_literal(min(areas))}" if areas else "[[areas]] with a name in the configuration"
     places = []
-    for text in _listed(node, "an area", expected):
+    for text in _listed(node, "an area", works):
         name = known.get(text.strip().casefold())
         if name is None:
-            raise UnreadableError("there is no such area", None, expected)
+            raise RefusedError("there is no such area", works)
         places.append(Place(name, areas[name]))
     return tuple(places)
 
 
 def _read_places(node: exp.Expr, named: Named, found: _Found) -> None:
     """Narrow to hexagons by what the newest map calls them, or to zones by their names."""
-    expected = "a name such as `SELECT DISTINCT place FROM latest_cells` lists"
-    texts = [text.strip().casefold() for text in _listed(node, "a place", expected)]
+    works = "a name of SELECT DISTINCT place FROM latest_cells"
+    texts = [text.strip().casefold() for text in _listed(node, "a place", works)]
     known = named()
     if not set(texts) <= known.keys():
         what = "no map calls a place so" if known else "no map was released that names places"
-        todo = expected if known else "hexagons such as cell = '861f8d567ffffff'"
-        raise UnreadableError(what, text_of(node), todo)
+        todo = works if known else _CELLS
+        raise RefusedError(what, todo, text_of(node))
     places = [place for each in texts if isinstance(place := known[each], Place)]
     cells = frozenset(cell for each in texts if isinstance(cell := known[each], int))
     if places:
         found.places.append(tuple(places))
     else:
         if len(set(resolutions_of(np.array(sorted(cells), dtype=np.uint64)).tolist())) > 1:
-            raise UnreadableError(
-                "only one list of hexagons can be given", text_of(node), "places of one resolution"
-            )
+            raise RefusedError(_ONE_LIST, "places of one resolution", text_of(node))
         found.cells = cells if found.cells is None else _both(found.cells, cells, node)
 
 
 def _box(corners: list[exp.Expr], node: exp.Expr) -> Place:
-    expected = "in_box(west, south, east, north) in degrees"
+    works = "in_box(west, south, east, north), in degrees"
     if len(corners) != 4:
-        raise UnreadableError("a box has four sides", text_of(node), expected)
-    numbers = [number_of(corner, "a side of a box", expected) + 0.0 for corner in corners]
+        raise RefusedError("a box has four sides", works, text_of(node))
+    numbers = [number_of(corner, "a side of a box", works) + 0.0 for corner in corners]
     west, south, east, north = numbers
     try:
         return Place(box_name(west, south, east, north), StudyArea.from_bbox(west, south, east, north))
     except TrafficdpError:
-        raise UnreadableError("this is not a box", text_of(node), expected) from None
+        raise RefusedError("this is not a box", works, text_of(node)) from None
 
 
 def _h3(node: exp.Expr) -> bool:
@@ -301,35 +285,29 @@ def _h3(node: exp.Expr) -> bool:
 
 
 def _cells(node: exp.Expr, resolution: int | None) -> frozenset[int]:
-    expected = "hexagons such as cell = '861f8d567ffffff'"
+    works = _CELLS
     tested = unwrapped(node.this) if isinstance(node.this, exp.Expr) else node
     call = call_of(tested)
     if call is not None:
         if call[0] != "h3" or len(call[1]) != 1:
-            raise UnreadableError("this condition cannot be read", text_of(node), "h3(7) = '...'")
-        resolution = integer_of(call[1][0], 0, 15, "a resolution")
+            raise RefusedError("this condition cannot be read", "h3(7) = '...'", text_of(node))
+        resolution = integer_of(call[1][0], 0, 15, "a resolution", "h3(7) IN (...)")
     elif name_of(tested) != "cell":
-        raise UnreadableError("this condition cannot be read", text_of(node), expected)
-    texts = [text.strip() for text in _listed(node, "a hexagon", expected)]
+        raise RefusedError("this condition cannot be read", works, text_of(node))
+    texts = [text.strip() for text in _listed(node, "a hexagon", works)]
     try:
         cells = cells_from_text(texts)
     except TrafficdpError:
-        raise UnreadableError("this is no hexagon of H3", text_of(node), expected) from None
+        raise RefusedError("this is no hexagon of H3", works, text_of(node)) from None
     found = sorted(set(resolutions_of(cells).tolist()))
     if found != [resolution]:
-        raise UnreadableError(
-            "the hexagons are of another resolution",
-            "resolution " + ", ".join(map(str, found)),
-            f"h3({found[0]}) IN (...)"
-            + ("" if resolution is None else f", or hexagons of resolution {resolution}"),
-        )
+        got = "resolution " + ", ".join(map(str, found))
+        raise RefusedError("the hexagons are of another resolution", f"h3({found[0]}) IN (...)", got)
     return frozenset(int(cell) for cell in cells)
 
 
 def _both(one: frozenset[int], other: frozenset[int], node: exp.Expr) -> frozenset[int]:
     resolutions = resolutions_of(np.array([min(one), min(other)], dtype=np.uint64)) if one else None
     if resolutions is not None and resolutions[0] != resolutions[1]:
-        raise UnreadableError(
-            "only one list of hexagons can be given", text_of(node), "hexagons of one resolution"
-        )
+        raise RefusedError(_ONE_LIST, "hexagons of one resolution", text_of(node))
     return one & other

@@ -1,0 +1,386 @@
+"""The arrangement of an answer: a priced SELECT whose aggregates are swapped for columns of the answer.
+
+What touches records is read here and taken out: FROM, GROUP BY, the aggregates (WHERE: ``conditions``). All
+else runs in DuckDB on the rows of the answer: HAVING, ORDER BY, LIMIT, arithmetic, CASE, windows, names.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from trafficdp.model import SpeedUnit
+from trafficdp.privacy.release import DECIMALS
+from trafficdp.query.columns import AnswerColumn, End, Kind, Mentions, default_name, read_column
+from trafficdp.query.dialect import (
+    TABLES,
+    Priced,
+    RefusedError,
+    integer_of,
+    name_of,
+    reading,
+    text_of,
+    unwrapped,
+)
+
+LONGEST_NAME = 60
+Aliases = dict[str, AnswerColumn]
+"""The columns that a question gives names to, by the name in lower case."""
+ARRANGING = {
+    "expressions": "SELECT",
+    "distinct": "DISTINCT",
+    "having": "HAVING",
+    "windows": "WINDOW",
+    "qualify": "QUALIFY",
+    "order": "ORDER BY",
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+}
+"""The parts of a SELECT that see the answer alone, in the order in which they are tried."""
+_OF_RECORDS = {"from_", "where", "group"}
+_CALLED = {"joins": "JOIN", "with_": "WITH", "into": "INTO", "laterals": "LATERAL", "sample": "SAMPLE"}
+_PROTECTED = {
+    "speed": ("single speeds are what is protected", "AVG(speed)"),
+    "vehicle": ("no vehicle can be shown", "COUNT(DISTINCT vehicle)"),
+    "plate": ("no vehicle can be shown", "COUNT(DISTINCT vehicle)"),
+    "vehicle_id": ("no vehicle can be shown", "COUNT(DISTINCT vehicle)"),
+    "time": ("single records cannot be shown", "hour, with GROUP BY hour"),
+    "latitude": ("single records cannot be shown", "cell, with GROUP BY cell"),
+    "longitude": ("single records cannot be shown", "cell, with GROUP BY cell"),
+}
+_PARTS: dict[type[exp.Expr], str] = {exp.Hour: "hour", exp.Dayname: "weekday", exp.Date: "date"}
+_TRUNCATED = (exp.DateTrunc, exp.TimestampTrunc)
+_WHOLE = (
+    exp.DataType.Type.TINYINT,
+    exp.DataType.Type.SMALLINT,
+    exp.DataType.Type.INT,
+    exp.DataType.Type.BIGINT,
+)
+_AROUND_FUNCTION = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
+
+
+def plain_form(select: exp.Select) -> exp.Select:
+    """Return ``select`` with ``f.speed`` of FROM records AS f as speed, and EXTRACT(HOUR FROM time) as hour.
+
+    CAST(time AS DATE), DATE(time) and DATE_TRUNC('day', time) are date, HOUR(time) is hour, DAYNAME(time) is
+    weekday. Raises RefusedError for clauses that would reach beyond records, and for any other table.
+    """
+    for name, part in select.args.items():
+        if part and name not in ARRANGING and name not in _OF_RECORDS:
+            clause = _CALLED.get(name, name.strip("_").upper())
+            works = "SELECT ... FROM (the priced SELECT) JOIN ..."
+            raise RefusedError(
+                "records are asked alone; arrange the answer around them", works, clause=clause
+            )
+    origin = select.args.get("from_")
+    table = origin.this if isinstance(origin, exp.From) else None
+    alias = table.args.get("alias") if isinstance(table, exp.Table) else None
+    named = isinstance(alias, exp.TableAlias) and not alias.args.get("columns")
+    others = {"this", "alias"} if named else {"this"}
+    if (
+        not isinstance(table, exp.Table)
+        or table.name.lower() not in TABLES
+        or any(part for name, part in table.args.items() if name not in others)
+    ):
+        got = None if table is None else text_of(table)
+        raise RefusedError("a priced question is FROM records alone", "FROM records", got, "FROM")
+    if named:
+        for column in select.find_all(exp.Column):
+            if column.table.lower() == table.alias.lower() and not column.db:
+                column.set("table", None)
+        table.set("alias", None)
+    plain = select.transform(_part)
+    return plain if isinstance(plain, exp.Select) else select
+
+
+def _part(node: exp.Expr) -> exp.Expr:
+    """Return the column that ``node`` is, when it is a part of the local time."""
+    part = None
+    if isinstance(node, exp.Extract):
+        unit = node.this.name.lower() if isinstance(node.this, exp.Expr) else ""
+        part = "hour" if unit == "hour" and name_of(node.expression) == "time" else None
+    elif name_of(node.args.get("this")) == "time":
+        truncated = isinstance(node, _TRUNCATED) and node.text("unit").lower() == "day"
+        if truncated or (isinstance(node, exp.Cast) and node.to.is_type(exp.DataType.Type.DATE)):
+            part = "date"
+        elif not node.expressions:
+            part = _PARTS.get(type(node))
+    return node if part is None else exp.column(part)
+
+
+def read_keys(select: exp.Select, mentions: Mentions) -> frozenset[Kind]:
+    """Return which of CELL and SLOT the question is grouped by; neither: one number for the whole city."""
+    keys: set[Kind] = set()
+    group = select.args.get("group")
+    works = "GROUP BY cell, hour, weekday or date"
+    with reading("GROUP BY"):
+        if isinstance(group, exp.Group):
+            if any(part for name, part in group.args.items() if name not in ("expressions", "all")):
+                raise RefusedError("groups are hexagons and times", works, text_of(group))
+            if group.args.get("all"):
+                found = (_bare(each, {}, Mentions()) for each in select.expressions)
+                keys |= {_key(each.kind) for each in found if each is not None}
+            for node in group.expressions:
+                column = _grouped(node, select, mentions)
+                if column is None or column.kind.measured:
+                    raise RefusedError("groups are hexagons and times", works, text_of(node))
+                keys.add(_key(column.kind))
+    return frozenset(keys & {Kind.CELL, Kind.SLOT})
+
+
+def _grouped(node: exp.Expr, select: exp.Select, mentions: Mentions) -> AnswerColumn | None:
+    node = unwrapped(node)
+    if isinstance(node, exp.Literal):
+        place = integer_of(node, 1, max(1, len(select.expressions)), "a place in the list", "GROUP BY cell")
+        return _bare(select.expressions[place - 1], {}, mentions) if select.expressions else None
+    found = read_column(node, {}, mentions)
+    named = (each for each in select.find_all(exp.Alias) if each.alias.lower() == name_of(node))
+    meant = next(named, None) if found is None else None
+    return found if meant is None else _bare(meant, {}, mentions)
+
+
+def _key(kind: Kind) -> Kind:
+    return Kind.SLOT if kind.of_slot else Kind.CELL if kind.of_place else kind
+
+
+def _bare(node: exp.Expr, aliases: Aliases, mentions: Mentions) -> AnswerColumn | None:
+    """Return the column that an expression of the list is, whatever its name and rounding."""
+    node = unwrapped(node.this) if isinstance(node, exp.Alias) else unwrapped(node)
+    while isinstance(node, (exp.Round, exp.Cast)):
+        node = unwrapped(node.this)
+    return read_column(node, aliases, mentions)
+
+
+def _known(node: exp.Expr, aliases: Aliases) -> AnswerColumn | None:
+    """Return as ``_bare``, and None for what will be refused."""
+    try:
+        return _bare(node, aliases, Mentions())
+    except RefusedError:
+        return None
+
+
+def aliases_of(select: exp.Select) -> Aliases:
+    """Return what the names of columns stand for, so that intervals and groups may use them."""
+    found: Aliases = {}
+    for node in select.expressions:
+        column = _known(node, {}) if isinstance(node, exp.Alias) else None
+        if column is not None:
+            found.setdefault(node.alias.lower(), column)
+    return found
+
+
+def arrange(
+    select: exp.Select, keys: frozenset[Kind], mentions: Mentions, unit: SpeedUnit, table: str
+) -> exp.Select:
+    """Return what DuckDB runs on the answer, which is its table ``table``; ``mentions`` gets what it needs.
+
+    A statistic is followed by its interval, unless an end of it is asked for. Raises RefusedError for what
+    cannot be had of the answer.
+    """
+    aliases = aliases_of(select)
+    where = select.args.get("having")
+    with reading("SELECT"):
+        listed, places = _listed(select, aliases, mentions, unit)
+    select.set("expressions", listed)
+    order = select.args.get("order")
+    if isinstance(order, exp.Order):
+        with reading("ORDER BY"):
+            _renumber(order, places)
+    for name, clause in ARRANGING.items():
+        if name == "expressions":
+            continue
+        with reading(clause):
+            part = select.args.get(name)
+            for node in part if isinstance(part, list) else [part]:
+                if isinstance(node, exp.Expr):
+                    _swap(node, aliases, mentions)
+    if not any(kind.measured for kind in mentions.kinds):
+        raise RefusedError("the question asks for no statistic", "AVG(speed)", clause="SELECT")
+    for kind in mentions.kinds:
+        if not kind.measured and kind is not Kind.STATUS and _key(kind) not in keys:
+            raise RefusedError(f"{kind.value} is not grouped by", f"GROUP BY {kind.value}", clause="GROUP BY")
+    select.set("having", None)
+    select.set("group", None)
+    select.set("where", exp.Where(this=where.this) if isinstance(where, exp.Having) else None)
+    select.set("from_", exp.From(this=exp.Table(this=exp.to_identifier(table, quoted=True))))
+    return select
+
+
+def sql_of(select: exp.Select) -> str:
+    """Return the text that DuckDB runs."""
+    return select.sql(dialect=Priced, comments=False)
+
+
+def _listed(
+    select: exp.Select, aliases: Aliases, mentions: Mentions, unit: SpeedUnit
+) -> tuple[list[exp.Expr], list[int]]:
+    """Return the list with names and intervals, and where each expression that was written stands in it."""
+    bare = [_known(node, aliases) for node in select.expressions]
+    with_ends = {column.kind for column in bare if column is not None and column.end is not End.VALUE}
+    taken = {node.alias.lower() for node in select.expressions if isinstance(node, exp.Alias)}
+    values = {column: name for name, column in reversed(aliases.items()) if column.end is End.VALUE}
+    found: list[exp.Expr] = []
+    places: list[int] = []
+    for node, column in zip(list(select.expressions), bare, strict=True):
+        name = _alias(node)
+        if column is not None and not name:
+            stem = values.get(AnswerColumn(column.kind), "") if column.end is not End.VALUE else ""
+            name = (stem or default_name(column.kind, unit)) + column.end.value
+        inner = node.this if isinstance(node, exp.Alias) else node
+        digits = _digits(unwrapped(inner))
+        swapped = _swap(inner, aliases, mentions)
+        found.append(exp.alias_(swapped, name, quoted=True) if name else swapped)
+        places.append(len(found))
+        if column is None or column.kind.statistic is None or column.kind in with_ends:
+            continue
+        with_ends.add(column.kind)
+        for end in column.kind.ends:
+            mentions.columns.append(AnswerColumn(column.kind, end))
+            ending = _free(name + end.value, taken)
+            taken.add(ending.lower())
+            found.append(exp.alias_(_outward(AnswerColumn(column.kind, end), digits), ending, quoted=True))
+    return found, places
+
+
+def _alias(node: exp.Expr) -> str:
+    """Return the name that the question gives a column, empty for none; in lower case without quotes."""
+    if not isinstance(node, exp.Alias):
+        return ""
+    identifier = node.args.get("alias")
+    quoted = isinstance(identifier, exp.Identifier) and identifier.args.get("quoted")
+    name = node.alias if quoted else node.alias.lower()
+    if not name.isprintable() or not name.strip() or len(name) > LONGEST_NAME:
+        raise RefusedError("a name is too long or not printable", f"at most {LONGEST_NAME} letters")
+    return str(name)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """Return ``name``, with a number where it is taken."""
+    names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+    return next(each for each in names if each.lower() not in taken)
+
+
+def _renumber(order: exp.Order, places: list[int]) -> None:
+    """Turn places in the list that was written into those in the list with intervals."""
+    for node in order.expressions:
+        inner = unwrapped(node.this) if isinstance(node, exp.Ordered) else node
+        if isinstance(inner, exp.Literal) and not inner.is_string:
+            place = integer_of(inner, 1, len(places), "a place in the list", "ORDER BY 1")
+            inner.replace(exp.Literal.number(places[place - 1]))
+
+
+def _swap(node: exp.Expr, aliases: Aliases, mentions: Mentions) -> exp.Expr:
+    """Return ``node`` with the aggregates and bins in it as columns of the answer, changed in place."""
+    if isinstance(node, exp.Query):
+        _check_tables(node)
+        return node
+    if isinstance(node, exp.Window):
+        _swap_inside(_of_window(node), aliases, mentions)
+        return node
+    rounded = unwrapped(node.this) if isinstance(node, (exp.Round, exp.Cast)) else None
+    column = read_column(node, aliases, mentions) if rounded is None else None
+    if (
+        rounded is not None
+        and (end := read_column(rounded, aliases, Mentions()))
+        and end.end is not End.VALUE
+    ):
+        mentions.columns.append(end)
+        return _replaced(node, _outward(end, _digits(node), node))
+    if column is not None:
+        return _replaced(node, _answered(column))
+    _check(node, aliases)
+    _swap_inside(node.iter_expressions(), aliases, mentions)
+    return node
+
+
+def _swap_inside(nodes: Iterator[exp.Expr], aliases: Aliases, mentions: Mentions) -> None:
+    for child in list(nodes):
+        _swap(child, aliases, mentions)
+
+
+def _replaced(node: exp.Expr, new: exp.Expr) -> exp.Expr:
+    if node.parent is not None:
+        node.replace(new)
+    return new
+
+
+def _of_window(window: exp.Window) -> Iterator[exp.Expr]:
+    """Yield all of a window but its function itself, which is over rows of the answer."""
+    part: exp.Expr = window
+    while isinstance(part, (exp.Window, *_AROUND_FUNCTION)):
+        yield from (each for each in part.iter_expressions() if each is not part.this)
+        part = part.this
+    yield from (each for each in part.iter_expressions() if not isinstance(each, exp.Star))
+
+
+def _check(node: exp.Expr, aliases: Aliases) -> None:
+    """Raise RefusedError for what would need records."""
+    if isinstance(node, exp.Star):
+        raise RefusedError("single records cannot be shown", "cell, AVG(speed)", "*")
+    if isinstance(node, exp.Filter):
+        raise RefusedError("it is about records", "WHERE hour = 8", clause="FILTER")
+    if isinstance(node, exp.AggFunc):
+        inside = any(
+            _is_column(each) for child in node.iter_expressions() for each in child.find_all(exp.Expr)
+        )
+        if inside:
+            raise RefusedError("an aggregate of answered numbers needs a window", "OVER ()", text_of(node))
+        raise RefusedError("this aggregate is not measured", "AVG(speed)", text_of(node))
+    name = name_of(node)
+    if name in _PROTECTED and name not in aliases:
+        what, works = _PROTECTED[name]
+        raise RefusedError(what, works, text_of(node))
+
+
+def _is_column(node: exp.Expr) -> bool:
+    try:
+        found = read_column(node, {}, Mentions())
+    except RefusedError:
+        return False
+    return found is not None and found.kind.measured
+
+
+def _check_tables(query: exp.Query) -> None:
+    """Raise RefusedError for a SELECT inside that reads records."""
+    if any(table.name.lower() in TABLES for table in query.find_all(exp.Table)):
+        raise RefusedError("only the priced SELECT reads records", "latest_cells", text_of(query), "FROM")
+
+
+def _answered(column: AnswerColumn) -> exp.Column:
+    return exp.column(column.name, quoted=True)
+
+
+def _digits(node: exp.Expr) -> int | None:
+    """Return the decimals that ROUND or CAST leaves, None where it leaves all or this is neither."""
+    if isinstance(node, exp.Round):
+        decimals = node.args.get("decimals")
+        if decimals is None:
+            return 0
+        return int(decimals.this) if isinstance(decimals, exp.Literal) and decimals.this.isdecimal() else None
+    if isinstance(node, exp.Cast) and node.to.is_type(*_WHOLE):
+        return 0
+    if (
+        isinstance(node, exp.Cast)
+        and node.to.is_type(exp.DataType.Type.DECIMAL)
+        and len(node.to.expressions) == 2
+    ):
+        return int(node.to.expressions[1].this.this)
+    return None
+
+
+def _outward(column: AnswerColumn, digits: int | None, otherwise: exp.Expr | None = None) -> exp.Expr:
+    """Return an end of an interval with ``digits`` decimals, rounded outward: it never becomes narrower."""
+    answered = _answered(column)
+    if digits is None or digits >= DECIMALS or column.end.of_rank or column.kind.counts:
+        if otherwise is None:
+            return answered
+        unwrapped(otherwise.this).replace(answered)
+        return otherwise
+    scale = exp.Literal.number(10**digits)
+    exact = exp.cast(answered, f"DECIMAL(18, {DECIMALS})")
+    away = exp.Floor if column.end is End.LOW else exp.Ceil
+    return exp.Paren(
+        this=exp.Div(this=away(this=exp.Mul(this=exact, expression=scale)), expression=scale.copy())
+    )
