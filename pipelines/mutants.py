@@ -126,6 +126,62 @@ NAMED = {
         "self.noise[row, height, slot] = source.discrete_laplace(self.scale[row])",
         "self.noise[row, height, slot] = source.discrete_laplace(self.scale[row] / 2)",
     ),
+    "huber: alpha doubled, so that the noise is halved": (
+        "mechanisms/huber/huber.py",
+        ")[which]",
+        ")[which] * 2",
+    ),
+    "two_stage: an interval that begins at the exact minimum": (
+        "mechanisms/arrays/two_stage.py",
+        "return low, np.maximum(low, high)",
+        "return np.full(bins, int((totals // counts.count).min())), np.maximum(low, high)",
+    ),
+    "quantiles: the exact mean where a bin has more than 5 vehicles": (
+        "measurement/sets.py",
+        "return np.asarray(begin[cell] + source.uniform_below(weight[cell]))",
+        "own = source.uniform_below(weight[cell]); "
+        "return np.where(np.diff(start) > 11, int(np.mean(values)), begin[cell] + own)",
+    ),
+    "vehicle quantiles: the exact mean where a bin has more than 40 vehicles": (
+        "mechanisms/quantiles/calibrated.py",
+        "value = np.minimum(measure.select(step, own) * grain, bound.steps).astype(np.float64)",
+        "value = np.where(counts.users_per_bin > 40, own.mean() * grain, measure.select(step, own) * grain)",
+    ),
+    "a node of a stream is touched one element too late": (
+        "measurement/nodes.py",
+        "before = np.asarray(position, dtype=np.int64)[..., None] - 1",
+        "before = np.asarray(position, dtype=np.int64)[..., None]",
+    ),
+    "stream: records of the open window take no room in an account": (
+        "stream/service.py",
+        "reserved = self.window.held(len(self.vehicles)) * heights",
+        "reserved = self.window.held(len(self.vehicles)) * 0",
+    ),
+    "stream: records of the open window take no room under a cap": (
+        "stream/service.py",
+        'np.add.at(taken, groups.find(pack(open_["vehicle"], open_["step"])), open_["count"])',
+        'np.add.at(taken, groups.find(pack(open_["vehicle"], open_["step"])), 0)',
+    ),
+    "Gaussian noise with a standard deviation that is rounded down": (
+        "noise/gaussian.py",
+        "sampler = make_gaussian(*space, scale=float(value))",
+        "sampler = make_gaussian(*space, scale=float(np.floor(value)))",
+    ),
+    "a nonce of the ledger that is always the same": (
+        "store/vault_ledger.py",
+        "row = append(last(vault), facts, new_token())",
+        'row = append(last(vault), facts, 64 * "0")',
+    ),
+    "a curator who does not ask for the budget": (
+        "release/curator.py",
+        "vault_ledger.require_budget(self.vault, vehicle, loss, policy, specification.created_at)",
+        "pass",
+    ),
+    "a meter that stops at ten times the charge": (
+        "measurement/measure.py",
+        "if bool(np.any(self.spent > self._charge)):",
+        "if bool(np.any(self.spent > 10 * self._charge)):",
+    ),
 }
 """Mistakes that once passed every test, and noise that is not what was priced: file, line, as changed."""
 LIBRARIES = (

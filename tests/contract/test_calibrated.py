@@ -25,6 +25,7 @@ from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism, Stat
 from trafficdp.model import Counts, NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind, PureDP
+from trafficdp.release.drawn.transcript import Recorded, Replayed
 from trafficdp.sensitive.values import Contributions, Samples, SensitiveInputs
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
@@ -166,6 +167,41 @@ def test_what_is_run_is_what_was_foreseen_and_is_read_back_from_what_is_publishe
                 assert foreseen[VARIANCE][-1] == widths[VARIANCE][-1] == 0
     again = calibrated_from_published(calibrated.published_facts(), columns, facts)
     np.testing.assert_array_equal(again.event().loss_per_user, calibrated.event().loss_per_user)
+
+
+@pytest.mark.parametrize("users", [3, 7, 60])
+@pytest.mark.parametrize(("kind", "statistics"), [(kind, each) for kind in KINDS for each in MORE[kind]])
+def test_what_is_published_follows_from_what_was_measured_alone(kind, statistics, users, counts_of, bound_of):
+    """The same answers give the same numbers on other speeds: none is exact, however many vehicles there are.
+
+    Bins of some and of all vehicles, and mechanisms of two medians, means and variances.
+    """
+    counts, bound = counts_of([[2] * users, [3] * (users // 2) + [0] * (users - users // 2)]), bound_of(60)
+    hidden = facts_for(kind, counts_of, bound_of).relation is NeighbouringRelation.ADD_OR_REMOVE_USER
+    facts = PublicFacts(counts, bound)
+    if hidden:
+        anyone = Counts.of_anyone(counts.cell, counts.slot)
+        facts = PublicFacts(anyone, bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
+    calibrated = calibrated_as(kind, facts, statistics)
+
+    def values(seed):
+        drawn = np.random.default_rng(seed).integers(0, bound.steps + 1, int(counts.count.sum()))
+        samples = Samples(counts, drawn // (seed + 1), np.arange(1, users + 1), bound)
+        known = samples.contributions()
+        if hidden:
+            nothing = Contributions.of_anyone(counts.cell, counts.slot, bound)
+            return SensitiveInputs(nothing, lambda: samples, lambda: known)
+        return SensitiveInputs(known, lambda: samples)
+
+    recorded = Recorded(SimulatedNoise(1))
+    first = calibrated.run(values(0), recorded, interval_level=0.9)
+    again = Replayed(recorded.to_bytes())
+    other = calibrated.run(values(1), again, interval_level=0.9)
+    assert again.over
+    for statistic in calibrated.statistics:
+        for name in ("value", "low", "high"):
+            one, same = (getattr(each[statistic], name) for each in (first, other))
+            np.testing.assert_array_equal(one, same)
 
 
 def samples_of(contributions):

@@ -104,3 +104,19 @@ def test_simulations_and_rehearsals_refuse_what_a_release_refuses(scale):
             assert abs(int(draw(np.array([3.0]))[0])) < 1_000
             with pytest.raises(UsageError, match="out of range"):
                 draw(np.array([1.0, scale]))
+
+
+def test_opendp_is_given_every_standard_deviation_to_the_last_bit(monkeypatch):
+    """Rounded down to whole numbers, large ones would be drawn with a law that no few draws tell apart."""
+    import opendp.measurements
+
+    made, given = opendp.measurements.make_gaussian, []
+
+    def heard(*space, scale):
+        given.append(scale)
+        return made(*space, scale=scale)
+
+    monkeypatch.setattr(opendp.measurements, "make_gaussian", heard)
+    sd = np.array([1000.75, 0.0, 3.3, 1000.75, 2.0**40 + 0.5, np.nextafter(7.0, 8.0)])
+    SecureNoise().gaussian(np.zeros(6, dtype=np.int64), sd)
+    assert sorted(given) == sorted({*sd.tolist()} - {0.0})
