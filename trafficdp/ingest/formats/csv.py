@@ -91,7 +91,8 @@ def read_columns(
         if in_header and text:
             text, in_header = text.partition(b"\n")[2], False
         # a line without quotes and carriage returns is one that fits
-        if (dialect.quote and dialect.quote.encode() in text) or text.count(b"\r") != text.count(b"\r\n"):
+        returns = text.count(b"\r") if b"\r" in text else 0
+        if (dialect.quote and dialect.quote.encode() in text) or (returns and returns != text.count(b"\r\n")):
             text, odd = matching(text, well_formed)
             no_rows += odd
         table, odd = _parsed(text, found, wanted, dialect)
