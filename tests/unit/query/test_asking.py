@@ -293,3 +293,13 @@ def test_a_place_is_the_hexagon_that_the_newest_map_calls_so(city, clause):
     assert again.earlier
     with pytest.raises(UsageError, match=r"no map calls a place so.*SELECT DISTINCT place FROM latest_cells"):
         workspace.ask(asked.format("'nowhere'"), analyst="planning")
+
+
+def test_no_half_width_that_is_explained_is_wider_than_half_the_range(city):
+    text = (
+        "EXPLAIN SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.001) cell, AVG(speed), VAR_POP(speed) "
+    )
+    facts = explained(city.open().ask(text + "FROM records GROUP BY cell", analyst="planning"))
+    for of, largest in (("mean", 65), ("variance", 65**2 / 4)):
+        for which in ("median", "worst"):
+            assert float(facts[f"{which} half width of the {of}"]) == pytest.approx(largest / 2, rel=1e-3)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
 import pyarrow as pa
 import typer
 
-from trafficdp.cli.words.options import Output, Settings, fitting, longest_word, shorten
+from trafficdp.cli.words.options import GAP, Output, Settings, longest_word, shorten
 from trafficdp.cli.words.shell import run_script, run_shell
 from trafficdp.config.file import read_places
 from trafficdp.errors import UsageError, one_of
@@ -36,9 +37,9 @@ TABLE = "table"
 MOST_SHOWN = 1000
 """Rows that a table on the screen has."""
 PROSE = 40
-"""A column with a longer text than this may be folded where there is no terminal."""
-NARROW = 20
-"""On a terminal texts are folded to this width before columns are left out."""
+"""Only a column with a longer text than this is folded: names stay whole."""
+NAMES = 2
+"""So many leading columns of texts say what a row is."""
 
 
 def sql(
@@ -49,8 +50,11 @@ def sql(
     out: Annotated[Path | None, typer.Argument(help="File to write the rows to.", show_default=False)] = None,
     to: Annotated[
         str | None,
-        typer.Option("--to", help=" | ".join((TABLE, *FORMATS)), metavar="<format>", show_default=False),
+        typer.Option("--to", help=" | ".join(FORMATS), metavar="<format>", show_default=False),
     ] = None,
+    table: Annotated[
+        bool, typer.Option("--table", help="A table, where there is no terminal too; otherwise it is CSV.")
+    ] = False,
     file: Annotated[
         Path | None,
         typer.Option(
@@ -83,7 +87,7 @@ def sql(
     pipe, runs what comes until an error.
     """
     settings: Settings = context.obj
-    form = _format(to, out, settings.output)
+    form = _format(to, out, settings.output, table)
     with _Asked(settings, file, analyst, tuple(own or ()), timeout, form, out) as asked:
         if query is not None:
             asked.run(query)
@@ -95,21 +99,22 @@ def sql(
             run_script(_piped(), asked.run)
 
 
-def _format(to: str | None, out: Path | None, output: Output) -> str:
-    """Return the format that is asked for, or that the name of the file says."""
-    named = (out.suffix[1:].lower() if out.suffix[1:].lower() in FORMATS else "") if out else TABLE
-    form = to or named
-    if not form:
+def _format(to: str | None, out: Path | None, output: Output, table: bool) -> str:
+    """Return the format that is asked for, or that the name of the file says; TABLE is for the screen."""
+    if to is None and out is None:
+        return TABLE if table or output.columns or output.as_json or output.quiet else "csv"
+    form = to or (out.suffix[1:].lower() if out is not None else "")
+    if to is None and form not in FORMATS:
         raise UsageError(
             "the file's name does not say its format",
             got=str(out),
             expected="one that ends in ." + ", .".join(FORMATS),
             todo="add --to",
         )
-    one_of((TABLE, *FORMATS), to=form)
-    if out is not None and form == TABLE:
-        raise UsageError("a table is for the screen", got=f"the file {out}", expected=", ".join(FORMATS))
-    if output.as_json and out is None and form != TABLE:
+    one_of(FORMATS, to=form)
+    if table:
+        raise UsageError("--table is for the screen", got=f"--to {to}" if to else f"the file {out}")
+    if output.as_json and out is None:
         raise UsageError("--json and --to are two formats", todo="leave one out, or name a file")
     return form
 
@@ -224,15 +229,15 @@ class _Asked:
             return
         shown = rows.slice(0, MOST_SHOWN)
         columns = {name: cell_texts(shown, name) for name in shown.column_names}
-        left, right = self._fitting(columns)
-        hidden = len(columns) - left - right
+        fitting = self._fitting(shown, columns)
+        hidden = len(columns) - len(fitting)
         if self.turned or (hidden and rows.num_rows == 1):
             hidden = 0
             for number, row in enumerate(zip(*columns.values(), strict=True), 1):
                 below = list(zip(columns, row, strict=True))
                 self.output.table(f"row {number}", ["column", "value"], below, prose=("value",))
         else:
-            self._table(columns, left, right)
+            self._table(columns, fitting)
         rows_there = "1 row" if rows.num_rows == 1 else f"{rows.num_rows:,} rows"
         left_out = (
             f"; {hidden} of {len(columns)} columns do not fit: \\x in the shell, or name them in SELECT"
@@ -243,27 +248,39 @@ class _Asked:
                 f"these are the first {MOST_SHOWN:,} of {rows.num_rows:,} rows; --to csv has them all"
             )
 
-    def _fitting(self, columns: dict[str, list[str]]) -> tuple[int, int]:
-        """Return how many first and last columns the terminal has room for; all, where folding is enough."""
-        terminal = self.output.columns
-        folded = [longest_word([name, *texts]) for name, texts in columns.items()]
-        if terminal is None or fitting(folded, terminal) == (len(columns), 0):
-            return len(columns), 0
-        widths = [min(_longest([name, *texts]), NARROW) for name, texts in columns.items()]
-        return fitting(list(map(max, widths, folded)), terminal)
+    def _fitting(self, rows: pa.Table, columns: dict[str, list[str]]) -> list[str]:
+        """Return the columns that the terminal has room for; all, where there is none.
 
-    def _table(self, columns: dict[str, list[str]], left: int, right: int) -> None:
-        """Show the first and last columns of the rows, and dots for those between."""
+        First come what a row is called, in the leading texts, and numbers, those of the right before others.
+        """
         names = list(columns)
-        if left + right < len(names):
-            dots = "\u2026"
-            columns = {**columns, dots: [dots] * len(next(iter(columns.values())))}
-            names = [*names[:left], dots, *names[len(names) - right :]]
+        widths = {
+            name: min(_longest([name, *texts]), max(PROSE, longest_word([name, *texts])))
+            for name, texts in columns.items()
+        }
+        room = self.output.columns
+        if room is None or sum(widths.values()) + GAP * len(names) <= room:
+            return names
+        texts = list(takewhile(lambda name: not _numeric(rows, name), names))
+        numbers = [name for name in reversed(names) if _numeric(rows, name)]
+        room -= 1 + GAP
+        kept: set[str] = set()
+        for name in dict.fromkeys([*texts[:NAMES], *numbers, *names]):
+            if not kept or widths[name] + GAP <= room:
+                kept.add(name)
+                room -= widths[name] + GAP
+        return [name for name in names if name in kept]
+
+    def _table(self, columns: dict[str, list[str]], shown: list[str]) -> None:
+        """Show the columns that are named, and dots for the first that is left out."""
+        left_out = [name for name in columns if name not in shown]
+        if left_out:
+            columns = {**columns, left_out[0]: ["\u2026"] * len(columns[left_out[0]])}
+        names = [name for name in columns if name in shown or name in left_out[:1]]
         rows = list(zip(*(columns[name] for name in names), strict=True))
-        # on a terminal whatever has words may be folded
-        shortest = PROSE if self.output.columns is None else 0
-        prose = [name for name in names if _longest(columns[name]) > shortest]
-        self.output.table("", names, rows, prose=prose)
+        titles = ["\u2026" if name in left_out else name for name in names]
+        prose = [name for name in shown if _longest(columns[name]) > PROSE]
+        self.output.table("", titles, rows, prose=prose)
 
     def turn(self) -> None:
         """Show rows one below the other from now on, or as a table again."""
@@ -280,6 +297,12 @@ class _Asked:
             rows = rows.take(kept).drop_columns(["name"])
         columns = [cell_texts(rows, column) for column in rows.column_names]
         self.output.table(name, rows.column_names, list(zip(*columns, strict=True)), prose=("comment",))
+
+
+def _numeric(rows: pa.Table, name: str) -> bool:
+    """Whether a column holds measured numbers, of which any is known."""
+    column = rows[name]
+    return bool(pa.types.is_floating(column.type)) and column.null_count < len(column)
 
 
 def _longest(texts: list[str]) -> int:

@@ -2,8 +2,8 @@
 
 What is printed is for people, for scripts (--json), or nothing (--quiet). Results go to standard output,
 everything else to standard error. Colours, progress bars and spinners appear on a terminal only. Numbers are
-never cut, however narrow the terminal: tables fold their prose, rows of a query leave out columns in the
-middle, and what still does not fit is wider than the terminal.
+never cut, however narrow the terminal: tables fold their prose, rows of a query leave out columns, and what
+still does not fit is wider than the terminal.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 GAP = 3
 """Letters between two columns of a table."""
+WIDEST = 120
+"""Letters that a line has at most, however wide the terminal is."""
 
 
 class Output:
@@ -102,8 +104,8 @@ class Output:
 
     @property
     def columns(self) -> int | None:
-        """Letters that a line of the terminal has; None where there is no terminal."""
-        return self._console.width if self._console.is_terminal else None
+        """Letters that a line may have on the terminal; None where there is no terminal."""
+        return min(self._console.width, WIDEST) if self._console.is_terminal else None
 
     def warn(self, text: str) -> None:
         """Print a line on standard error, even with --json, unless --quiet."""
@@ -197,7 +199,7 @@ class _PlainConsole(Console):
     def print_words(self, text: str) -> None:
         """Print one line; a terminal that is too narrow gets it wrapped between words."""
         with _nobody_may_read():
-            width = self.width if self.is_terminal else sys.maxsize
+            width = min(self.width, WIDEST) if self.is_terminal else sys.maxsize
             for line in wrap(plain(text), width, break_long_words=False, break_on_hyphens=False) or [""]:
                 self.print(line)
 
@@ -206,7 +208,7 @@ class _PlainConsole(Console):
         from rich.measure import Measurement
 
         needed = Measurement.get(self, self.options, table)
-        wanted = self.width if self.is_terminal else needed.maximum
+        wanted = min(self.width, WIDEST) if self.is_terminal else needed.maximum
         with _nobody_may_read():
             self.print(table, width=max(wanted, needed.minimum), soft_wrap=False, crop=False)
 
@@ -273,26 +275,6 @@ def shared(whole: Sequence[int], least: Sequence[int], room: int) -> list[int]:
         widths[index] += more
         spare -= more
     return widths
-
-
-def fitting(widths: Sequence[int], columns: int) -> tuple[int, int]:
-    """Return how many columns from the left and from the right fit a terminal of ``columns`` letters.
-
-    ``widths`` are those of the texts; between what is shown and left out stands a narrow column of dots.
-    Where nothing has to be left out, all are on the left.
-    """
-    if sum(widths) + GAP * len(widths) <= columns:
-        return len(widths), 0
-    left = right = 0
-    room = columns - 1 - GAP
-    while left + right < len(widths):
-        first, last = widths[left] + GAP, widths[-1 - right] + GAP
-        at_left = first <= room and (left <= right or last > room)
-        if not at_left and (last > room or not left):
-            break
-        room -= first if at_left else last
-        left, right = left + at_left, right + (not at_left)
-    return max(1, left), right
 
 
 def somebody_is_there() -> bool:

@@ -103,12 +103,23 @@ def test_what_a_accounting_needs_for_the_noise_of_the_release_is_what_its_errors
         assert accounting["at_worst_error"] == plan["at_worst_error"]
 
 
+@pytest.mark.parametrize("mechanism", ["pooled", "partial_pooling", "flat"])
+def test_a_plan_names_the_mechanism_that_is_released(filled, valid_plan, command, mechanism):
+    filled.change('accounting = "best"', f'mechanism = "{mechanism}"')
+    plan = valid_plan()
+    assert plan["chosen"] not in ACCOUNTINGS
+    assert f"Released by {plan['chosen']}" in command("plan").out
+    assert command("release", "--force", "--yes").code == 0
+    manifest = json.loads((filled.store / "releases" / "r0001" / "manifest.json").read_text())
+    assert {each["mechanism"] for each in manifest["mechanisms"]} == {plan["chosen"]}
+
+
 SPOILT = [
     lambda plan: plan.update(extra=1),
     lambda plan: plan.pop("floor"),
     lambda plan: plan.update(epsilon=6),
     lambda plan: plan.update(epsilon="-6"),
-    lambda plan: plan.update(chosen="best"),
+    lambda plan: plan.update(chosen=None),
     lambda plan: plan.update(unit="knots"),
     lambda plan: plan.update(bins=0),
     lambda plan: plan.update(accountings=[]),

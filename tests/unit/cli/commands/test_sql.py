@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import termios
+from contextlib import suppress
 
 import pyarrow.parquet as pq
 import pytest
@@ -27,7 +28,7 @@ def cells(released):
 
 
 def test_a_table_shows_every_digit(cells, command):
-    result = command("sql", MEANS)
+    result = command("sql", "--table", MEANS)
     assert result.code == 0
     assert result.err == ""
     for row in cells:
@@ -42,8 +43,9 @@ def test_json_has_columns_and_rows(cells, command):
     assert [row["h3"] for row in found["rows"]] == [row["h3"] for row in cells]
 
 
-def test_csv_and_json_go_to_standard_output(cells, command):
-    rows = list(csv.DictReader(io.StringIO(command("sql", MEANS, "--to", "csv").out, newline="")))
+def test_csv_goes_where_no_terminal_is_unless_another_form_is_asked_for(cells, command):
+    assert command("sql", MEANS).out == command("sql", MEANS, "--to", "csv").out
+    rows = list(csv.DictReader(io.StringIO(command("sql", MEANS).out, newline="")))
     assert [row["h3"] for row in rows] == [row["h3"] for row in cells]
     assert [row["h3"] for row in json.loads(command("sql", MEANS, "--to", "json").out)] == [
         row["h3"] for row in cells
@@ -101,7 +103,7 @@ def test_the_store_can_be_named(released, command, tmp_path, monkeypatch):
 
 
 def test_a_long_result_says_that_it_is_cut(released, command):
-    result = command("sql", "FROM range(1001)")
+    result = command("sql", "--table", "FROM range(1001)")
     assert result.out.rstrip().endswith("1,001 rows")
     assert "first 1,000 of 1,001 rows" in result.err
     assert len(command("sql", "FROM range(1001)", "--to", "csv").out.split()) == 1002
@@ -136,23 +138,33 @@ def test_a_terminal_is_a_shell(released, script):
     assert b"trafficdp: syntax error" in err
 
 
-def test_a_narrow_terminal_shows_where_and_how_fast(released, script):
+def on_terminal(script, query, columns):
+    """The lines that the command prints on a terminal of so many columns."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    subprocess.run(
-        [script, "sql", "FROM latest_cells LIMIT 2"],
-        stdout=theirs,
-        env=os.environ | {"NO_COLOR": "1"},
-        check=True,
-        timeout=60,
-    )
-    # the line of names is among the first that were written, in bold letters
-    lines = re.sub(r"\x1b\[\d+m", " ", os.read(ours, 4096).decode()).splitlines()
-    header = next(line for line in lines if "h3" in line).split()
-    os.close(ours)
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = os.environ | {"NO_COLOR": "1"}
+    subprocess.run([script, "sql", query], stdout=theirs, env=environment, check=True, timeout=60)
     os.close(theirs)
+    said = b""
+    with suppress(OSError):
+        while piece := os.read(ours, 1 << 16):
+            said += piece
+    os.close(ours)
+    # the line of names is in bold letters
+    return [line.rstrip() for line in re.sub(r"\x1b\[\d+m", "", said.decode()).splitlines()]
+
+
+@pytest.mark.parametrize("columns", [80, 120, 400])
+def test_a_terminal_shows_first_where_and_how_fast_in_at_most_120_columns(cells, released, script, columns):
+    lines = on_terminal(script, "FROM latest_cells", columns)
+    assert max(map(len, lines)) <= min(columns, 120)
+    header = next(line for line in lines if "h3" in line).split()
     assert {"h3", "place", "speed_mean_ms"} <= set(header)
-    assert {"…", "..."} & set(header)
+    assert {"\u2026", "..."} & set(header)
+    # no name is broken
+    for row in cells:
+        assert any(row["h3"] in line and row["place"] in line for line in lines)
+    assert f"{len(cells)} rows" in " ".join(lines)
 
 
 def test_help_names_the_options(command):
@@ -165,7 +177,8 @@ def test_help_names_the_options(command):
     ("arguments", "said"),
     [
         (("SELECT 1", "x.txt"), "does not say its format"),
-        (("SELECT 1", "x.csv", "--to", "table"), "a table is for the screen"),
+        (("SELECT 1", "x.csv", "--table"), "--table is for the screen"),
+        (("SELECT 1", "--to", "csv", "--table"), "--table is for the screen"),
         (("SELECT 1", "--to", "xlsx"), "to is unknown"),
         (("SELECT 1", "--to", "geojson"), "GeoJSON needs a column of cells"),
         (("SELECT 1", "nowhere/x.csv"), "x.csv"),
@@ -207,7 +220,7 @@ def test_a_store_without_a_release_has_views_or_says_so(empty, refusal):
 
 def test_times_are_those_of_the_citys_clocks_in_every_form(released, command):
     query = "SELECT DISTINCT slot_start FROM cells"
-    assert "2026-03-02T00:00:00+01:00" in command("sql", query).out
+    assert "2026-03-02T00:00:00+01:00" in command("sql", "--table", query).out
     assert command("--json", "sql", query).json["rows"] == [{"slot_start": "2026-03-02T00:00:00+01:00"}]
     assert "2026-03-02" in command("sql", query, "--to", "csv").out
     assert "+01:00" in command("sql", query, "--to", "csv").out

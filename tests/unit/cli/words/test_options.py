@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from trafficdp.cli.main import main
-from trafficdp.cli.words.options import Output, fitting, minute, plain, shared
+from trafficdp.cli.words.options import Output, minute, plain, shared
 from trafficdp.errors import StoreFullError
 
 READ_ONLY = [
@@ -242,26 +242,6 @@ def test_plain_keeps_letters_and_drops_controls():
 def test_instants_are_shown_to_the_minute_by_the_citys_clocks():
     assert minute("2026-03-02T01:02:59+05:30", "UTC") == "2026-03-01 19:32"
     assert minute("2026-03-01T19:32:59+00:00", "Asia/Kolkata") == "2026-03-02 01:02"
-
-
-@pytest.mark.parametrize(
-    ("widths", "columns", "shown"),
-    [
-        ([5, 5, 5], 24, (3, 0)),
-        ([5, 5, 5], 23, (1, 1)),
-        ([5, 9, 9, 5], 30, (1, 1)),
-        ([5] * 30, 80, (5, 4)),
-        ([5, 5, 5, 5, 40], 30, (3, 0)),
-        ([90, 5], 20, (1, 0)),
-        ([], 20, (0, 0)),
-    ],
-)
-def test_columns_are_left_out_in_the_middle_until_the_rest_fits(widths, columns, shown):
-    left, right = fitting(widths, columns)
-    assert (left, right) == shown
-    if 1 < left + right < len(widths):
-        kept = widths[:left] + widths[len(widths) - right :]
-        assert sum(kept) + 1 + 3 * (len(kept) + 1) <= columns
 
 
 def test_columns_with_words_share_what_a_terminal_has():
