@@ -115,8 +115,10 @@ def test_tables_with_flaws_repeats_and_a_busy_vehicle(spark, tmp_path, twins, co
     spark.conf.unset("spark.sql.files.maxPartitionBytes")
     equal(contributions_of(files), contributions_of(cluster))
     assert done.report.rows_in == sum(each.report.rows_in for each in before) == 40_000
-    # a day in summer time is cut short, and records outside the period are in no sum
-    assert 0 < done.added < sum(each.added for each in before)
+    # a day in summer time is cut short
+    assert 0 < done.added == sum(each.added for each in before)
+    outside = [each.report.rejected.get("outside_period", 0) for each in before]
+    assert 0 < done.report.rejected["outside_period"] == sum(outside)
 
 
 def test_a_late_file_and_a_repeated_job_count_nothing_twice(spark, tmp_path, twins, contributions_of):
