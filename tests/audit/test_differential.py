@@ -249,7 +249,9 @@ class World:
 
     def command(self, *arguments, curators_eyes=False, given=""):
         """Run a command, ``given`` on its standard input; remember its exit code and what it printed."""
-        out, err = io.StringIO(), io.StringIO()
+        # rows of an answer leave as bytes
+        written, err = io.BytesIO(), io.StringIO()
+        out = io.TextIOWrapper(written, encoding="utf-8", write_through=True)
         self.patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = run([*arguments])
@@ -257,7 +259,7 @@ class World:
         self.left[f"{name}: exit code"] = code
         # a refusal is for anyone
         (self.hidden if curators_eyes and not code else self.left)[f"{name}: output"] = (
-            out.getvalue(),
+            written.getvalue().decode(),
             err.getvalue(),
         )
         return code
