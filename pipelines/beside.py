@@ -104,7 +104,7 @@ class City:
         )
         at = design.where(own.counts.cell, own.counts.slot)[0]
         for seed in range(draws):
-            yield hidden_map(design, measure_all(design, own, SimulatedNoise(seed))).mean[at]
+            yield hidden_map(design, measure_all(design, own, SimulatedNoise(seed))).mean.value[at]
 
     def error(self, maps: Iterator[FloatArray]) -> float:
         """Return the mean absolute error of ``maps``, m/s."""

@@ -78,9 +78,10 @@ def measured(days: Days, kind: LossKind, epsilon: int) -> dict[str, float]:
     at = design.where(counts.cell, counts.slot)[0][seen]
     noise, found, begin = SimulatedNoise(SEED + epsilon), [], time.monotonic()
     for _ in range(DRAWS):
-        drawn = hidden_map(design, measure_all(design, own, noise))
-        held = (drawn.low[at] <= truth + 1e-9) & (truth <= drawn.high[at] + 1e-9)
-        found.append((np.abs(drawn.mean[at] - truth).mean(), held.mean()))
+        drawn = hidden_map(design, measure_all(design, own, noise)).mean
+        low, high = (end[at] for end in drawn.ends[0.95])
+        held = (low <= truth + 1e-9) & (truth <= high + 1e-9)
+        found.append((np.abs(drawn.value[at] - truth).mean(), held.mean()))
     seconds = (time.monotonic() - begin) / DRAWS
     flat = [
         np.abs(estimate_fleet(alone, measure_fleet(alone, own, noise)).centre - truth).mean()

@@ -17,6 +17,8 @@ times as far as m, so a variance is off by at most S times the mean's error and 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -123,12 +125,10 @@ def _noise_columns(scale: int, closed: Closed) -> dict[str, npt.NDArray[np.gener
 
 
 def _withheld(estimate: Estimate, keep: npt.NDArray[np.bool_]) -> Estimate:
-    numbers = {
-        name: np.where(keep, getattr(estimate, name), np.nan)
-        for name in ("value", "low", "high", "noise_scale", "expected_error")
-    }
+    names = ("value", "low", "high", "noise_scale", "expected_error")
+    numbers: dict[str, Any] = {name: np.where(keep, getattr(estimate, name), np.nan) for name in names}
     status = np.where(keep, estimate.status, BinStatus.WITHHELD.value).astype(object)
     noise = dict(estimate.noise)
     noise["lattice_scale"] = np.where(keep, noise["lattice_scale"].astype(np.float64), np.nan)
     noise["noise_terms"] = np.where(keep, noise["noise_terms"], 0)
-    return Estimate(statistic=estimate.statistic, status=status, noise=noise, **numbers)
+    return replace(estimate, status=status, noise=noise, **numbers)

@@ -276,7 +276,7 @@ CONCENTRATED = "rho-zero-concentrated differential privacy (zCDP), user level"
 INTERVAL_KINDS = {
     "guaranteed": "per bin, two-sided, of the sample statistic of the clipped speeds",
     "ranks": "per bin, two-sided: between which vehicles' own mean speeds, by rank, the number lies",
-    "calibrated": "calibrated: on other days it held at least 95 % of bins on average; not guaranteed",
+    "calibrated": "calibrated: by trials, told in interval_basis; not guaranteed",
 }
 SPEEDS = ("reported", "derived", "mixed")
 

@@ -6,7 +6,7 @@ written from it and nothing else, so they cannot disagree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -18,8 +18,8 @@ import numpy.typing as npt
 from trafficdp.model.grid import Grid, resolution_of
 from trafficdp.model.slot import kinds_of
 from trafficdp.model.speed import QUANTILES, ContributionBound, SpeedUnit, Statistic
-from trafficdp.privacy.disclosure import Disclosure
-from trafficdp.privacy.estimate import Estimate, IntervalKind
+from trafficdp.privacy.disclosure import Disclosure, MechanismStated
+from trafficdp.privacy.estimate import POSTERIOR_CHANCES, POSTERIOR_SPEEDS, Estimate, IntervalKind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,9 +81,15 @@ class Release:
 
     def interval_kind(self, statistic: Statistic) -> IntervalKind:
         """Return what the intervals of ``statistic`` are."""
+        return IntervalKind(self._stated(statistic).interval_kind)
+
+    def interval_basis(self, statistic: Statistic) -> str:
+        """Return what they rest on, in words."""
+        return self._stated(statistic).interval_basis
+
+    def _stated(self, statistic: Statistic) -> MechanismStated:
         names = {statistic.column(unit) for unit in SpeedUnit}
-        stated = next(each for each in self.disclosure.mechanisms if each.statistic in names)
-        return IntervalKind(stated.interval_kind)
+        return next(each for each in self.disclosure.mechanisms if each.statistic in names)
 
     @cached_property
     def _table(self) -> pd.DataFrame:
@@ -102,8 +108,9 @@ def published_frame(release: Release) -> pd.DataFrame:
     Columns: ``h3`` (hexadecimal text; the number of a zone), ``place`` (its name), ``resolution`` (none of
     zones), ``slot``, ``slot_kind``, ``slot_label``, ``slot_start``, ``slot_end``, ``status``, ``vehicles``,
     ``records``, then for every statistic, with stem and unit as in ``speed_mean_kmh``: the value, ``_low``,
-    ``_high``, ``_noise_scale``, ``_expected_error``, of a quantile ``_rank_low`` and ``_rank_high``; and by
-    stem alone ``_status`` and ``_interval_kind``.
+    ``_high``, ``_noise_scale``, ``_expected_error``, of a quantile ``_rank_low`` and ``_rank_high``, where
+    there is a posterior what else it says (POSTERIOR_SPEEDS); and by stem alone its chances
+    (POSTERIOR_CHANCES), ``_status`` and ``_interval_kind``.
 
     Values are rounded to DECIMALS to the nearest, ``_low`` down and ``_high``, ``_noise_scale`` and
     ``_expected_error`` up, so that an interval is never narrowed. Withheld numbers are NaN.
@@ -262,5 +269,27 @@ def statistic_columns(estimate: Estimate, unit_of_bound: SpeedUnit, display: Spe
         f"{name}_noise_scale": np.ceil(estimate.noise_scale * factor * unit) / unit,
         f"{name}_expected_error": np.ceil(estimate.expected_error * factor * unit) / unit,
         **ranks,
+        **_posterior_columns(estimate, name, factor),
         f"{stem}_status": _repeating(estimate.status),
     }
+
+
+def _posterior_columns(estimate: Estimate, name: str, factor: float) -> dict[str, object]:
+    """What else a posterior says: speeds as ends of intervals are, chances to DECIMALS."""
+    unit, found = 10.0**DECIMALS, estimate.posterior
+    rounding: dict[str, Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]] = {
+        "low": np.floor,
+        "high": np.ceil,
+        "city": np.round,
+    }
+    speeds: dict[str, object] = {
+        f"{name}_{each}": rounding[each.partition("_")[0]](found[each] * factor * unit) / unit
+        for each in POSTERIOR_SPEEDS
+        if each in found
+    }
+    chances = {
+        f"{estimate.statistic.stem}_{each}": np.round(found[each] * unit) / unit
+        for each in POSTERIOR_CHANCES
+        if each in found
+    }
+    return speeds | chances

@@ -19,7 +19,7 @@ from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed import ContributionBound, SpeedUnit, Statistic
 from trafficdp.model.zones import Zones
 from trafficdp.privacy.disclosure import Disclosure
-from trafficdp.privacy.estimate import Estimate
+from trafficdp.privacy.estimate import POSTERIOR_CHANCES, POSTERIOR_SPEEDS, Estimate
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.release import LedgerReference, Release, SlotFacts
 
@@ -135,7 +135,7 @@ def encode(release: Release) -> tuple[dict[str, Any], bytes]:
         for name in _ARRAYS:
             values = getattr(estimate, name)
             columns[f"{statistic.value}:{name}"] = pa.array(list(values) if name == "status" else values)
-        for name, values in estimate.noise.items():
+        for name, values in {**estimate.noise, **estimate.posterior}.items():
             columns[f"{statistic.value}:{name}"] = pa.array(values)
     return facts, _written(pa.table(columns), "zstd")
 
@@ -185,12 +185,15 @@ def _estimate(table: pa.Table, statistic: Statistic) -> Estimate:
         for name in _ARRAYS
     }
     present = set(table.column_names)
-    noise = {
-        name: _numbers(table, f"{statistic.value}:{name}")
-        for name in NOISE_COLUMNS
-        if f"{statistic.value}:{name}" in present
-    }
-    return Estimate(statistic=statistic, noise=noise, **arrays)
+    noise, posterior = (
+        {
+            name: _numbers(table, f"{statistic.value}:{name}")
+            for name in names
+            if f"{statistic.value}:{name}" in present
+        }
+        for names in (NOISE_COLUMNS, (*POSTERIOR_SPEEDS, *POSTERIOR_CHANCES))
+    )
+    return Estimate(statistic=statistic, noise=noise, posterior=posterior, **arrays)
 
 
 def _numbers(table: pa.Table, name: str) -> npt.NDArray[Any]:

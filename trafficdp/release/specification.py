@@ -105,6 +105,7 @@ def _spread(estimate: Estimate, keep: npt.NDArray[np.bool_]) -> Estimate:
         expected_error=numbers(estimate.expected_error),
         status=status,
         noise={name: column(name, values) for name, values in estimate.noise.items()},
+        posterior={name: numbers(values) for name, values in estimate.posterior.items()},
     )
 
 

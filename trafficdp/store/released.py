@@ -21,6 +21,7 @@ import pyarrow as pa
 from trafficdp._durable import sync_folder
 from trafficdp.errors import StoreDamagedError
 from trafficdp.model import OF_MAPS, QUANTILES, SpeedUnit, Statistic, as_json
+from trafficdp.privacy.estimate import POSTERIOR_CHANCES, POSTERIOR_SPEEDS
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.release import Release, published_frame, quantiles_frame
 from trafficdp.store.statements import attached, number, query, registered, run, script, store_failures
@@ -282,7 +283,16 @@ def _tables(release: Release) -> dict[str, pa.Table]:
 
 def _columns_of(statistic: Statistic, unit: SpeedUnit) -> list[str]:
     numbers = [f"{statistic.column(unit)}{part}" for part in _PARTS]
-    return [*numbers, f"{statistic.stem}_status", f"{statistic.stem}_interval_kind"]
+    stem = statistic.stem
+    return [*numbers, *_posterior_of(statistic, unit), f"{stem}_status", f"{stem}_interval_kind"]
+
+
+def _posterior_of(statistic: Statistic, unit: SpeedUnit) -> list[str]:
+    """What only a posterior says: of means."""
+    if statistic is Statistic.VARIANCE:
+        return []
+    speeds = [f"{statistic.column(unit)}_{each}" for each in POSTERIOR_SPEEDS]
+    return [*speeds, *(f"{statistic.stem}_{each}" for each in POSTERIOR_CHANCES)]
 
 
 def _cells_table(release: Release) -> pa.Table:
@@ -292,8 +302,10 @@ def _cells_table(release: Release) -> pa.Table:
     present = [statistic for statistic in OF_MAPS if statistic in release.estimates]
     names = [name for statistic in present for name in _columns_of(statistic, release.display_unit)]
     # NaN means null here: withheld numbers are absent, not not-a-numbers
-    rows = pa.Table.from_pandas(published[[*_PLAIN, *names]], preserve_index=False)
+    there = [*_PLAIN, *(name for name in names if name in published)]
+    rows = pa.Table.from_pandas(published[there], preserve_index=False)
     columns = dict(zip(rows.column_names, rows.columns, strict=True))
+    columns |= {name: pa.nulls(len(rows)) for name in names if name not in published}
     columns["release_id"] = pa.repeat(release.id, len(rows))
     columns["cell"] = pa.array(release.cell)
     for name in ("slot_start", "slot_end"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trafficdp.model import QUANTILES, NeighbouringRelation, Statistic, Zones
 from trafficdp.privacy.disclosure import Counted, Sha256, Text
-from trafficdp.privacy.estimate import BinStatus
+from trafficdp.privacy.estimate import POSTERIOR_CHANCES, POSTERIOR_SPEEDS, BinStatus
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.release import Release
 
@@ -89,15 +90,26 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
             ),
             ColumnFacts(f"{name}_expected_error", unit, _error_in_words(statistic, name, release)),
             *(_ranks(name, level) if statistic in QUANTILES else ()),
+            *_of_posterior(statistic, name, release),
             ColumnFacts(f"{stem}_status", None, f"what became of {name} in the bin"),
             ColumnFacts(
                 f"{stem}_interval_kind",
                 None,
-                "guaranteed (a theorem for every bin), ranks (the same, in ranks) or calibrated (at least "
-                "95 % of bins on average, on other days); empty where there is no interval",
+                "guaranteed (a theorem for every bin), ranks (the same, in ranks) or calibrated (by a "
+                "posterior, as often as on the days it was tried on); empty where there is no interval",
             ),
         ]
     return {facts.name: facts for facts in columns}
+
+
+def _of_posterior(statistic: Statistic, name: str, release: Release) -> Iterator[ColumnFacts]:
+    found, unit = release.estimates[statistic].posterior, statistic.unit(release.display_unit)
+    for each, text in POSTERIOR_SPEEDS.items():
+        if each in found:
+            yield ColumnFacts(f"{name}_{each}", unit, text)
+    for each, text in POSTERIOR_CHANCES.items():
+        if each in found:
+            yield ColumnFacts(f"{statistic.stem}_{each}", None, text)
 
 
 def _ranks(name: str, level: str) -> tuple[ColumnFacts, ...]:
@@ -139,6 +151,8 @@ def mechanism_facts(release: Release) -> tuple[ColumnFacts, ...]:
 
 
 def _error_in_words(statistic: Statistic, name: str, release: Release) -> str:
+    if release.estimates[statistic].posterior:
+        return f"how far {name} is expected to be off on average, by the posterior"
     text = f"worst-case mean absolute error of {name}"
     if statistic is Statistic.VARIANCE and Statistic.MEAN in release.estimates:
         # a noisy mean can pull a good variance down: its interval is not affected

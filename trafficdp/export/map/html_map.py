@@ -85,6 +85,7 @@ class StatisticView:
     most: float
     limit: float
     kind: str
+    basis: str
     breaks: tuple[float, ...]
     widths: tuple[float, ...]
     classes: tuple[LegendClass, ...]
@@ -234,6 +235,7 @@ def _statistic_view(release: Release, number: int, statistic: Statistic) -> Stat
         most=shown_largest(statistic, release.bound, unit),
         limit=shown_hatch_limit(statistic, release.bound, unit),
         kind=release.interval_kind(statistic).value,
+        basis=release.interval_basis(statistic),
         breaks=breaks,
         widths=widths,
         classes=_legend(PLAIN, breaks),

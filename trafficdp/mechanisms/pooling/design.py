@@ -165,6 +165,13 @@ class Level(AskingOfCounts):
         """T, the bound of a vehicle's vector."""
         return 1.2 * float(self.guessed**0.5 * max(1.0, self.strength / THICK) ** 0.4)
 
+    def at_places(self, of_bins: FloatArray) -> FloatArray:
+        """Return means over a place of ``of_bins`` (G,), weighed as its sum is, shape (C,)."""
+        own = self.weight[self.entry] * self.count / self.records[self.entry]
+        place = self.place[self.counts.bin_index]
+        total = np.bincount(place, own * of_bins[self.counts.bin_index], self.size)
+        return np.asarray(total / np.bincount(place, own, self.size))
+
     @property
     def rounds(self) -> int:
         """How often it is asked, about the newest map each time; for a variance once."""

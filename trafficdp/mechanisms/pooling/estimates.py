@@ -1,32 +1,34 @@
-"""Three askings, and what is made of their answers: a map of means, its intervals, and a variance.
+"""Three askings, and what is made of their answers: a map of means with its posterior, and a variance.
 
 C's answer y_c = s (noisy sum) / e_c has the noise's variance and q_c about the cell's distance from the map
 so far; under the fixed prior N(0, (s tau_c)^2) the cell moves by k_c y_c, k_c = prior/(prior + both). With
 Gaussian noise four rounds ask about the newest map each time, within bounds of 0.7 of the round before; their
-answers are averaged, weighed by their noise.
+answers are averaged, weighed by their noise. That is the map that later rounds and levels ask about.
 
-**Interval.** After a level e(w)^2 = (1 - k A(w))^2 ((w s tau)^2 + e(w)^2 before it) + k^2 (noise + q), from
-0 on; reach(w)^2 = e(w)^2 + X' var(beta) X, and for slots that no level asks for
-(w s max(tau, U/30) / 2)^2 + (s U/5)^2 / N more: the mean square error of this very estimator if cells differ
-w times as much as guessed, A(w) the share that clipping leaves. Published are 2.2 reach(1.5) downwards and
-2.2 reach(4) upwards: rare cells are fast roads. This is **calibrated** (at least 95 % of bins on average, on
-days that chose nothing), not a theorem: counts cannot bound what clipping and shrinking do.
+**Posterior** (``posterior``), of the places of the last level. Prior: about the map that this level asked
+about first, of spread SPREAD (vehicles / 30)^-FALL, cut to 0.3..3 times SPREAD; what is unknown of that map,
+by level, slope and the level before, joins it in quadrature. Likelihood: every round by itself, answer_j =
+A_j(|D|) D + noise, D the distance from the map that it asked about, A_j the share of it that the bounds
+leave, others as guessed (``_left_by_clipping``); q_c joins the noise. A slot that no level asks for is moved
+with the map from its place, SLOT spreads more, of at least SPREAD each. A mean over vehicles is moved from
+that over records.
 
 **Variance.** r_ug = mean of (x - estimate_g)^2 over a vehicle's records, in units of
 base_g = (U^2/30) lev clip(estimate_g / (lev U/5), 0.2, 3)^(1/4), lev the city's level over U/5. One number a
 for the city, posterior mean under N(1, 1/4): the variance is a base_g. Where data is thick, cells as in C.
-Its interval is 0 to (2.5 a + 2.2 posterior deviations of a) base_g, calibrated likewise: on a motorway all
-may drive alike, so nothing holds from below.
+Its interval is 0 to (2.5 a + 2.2 posterior deviations of a) base_g, calibrated: on a motorway all may drive
+alike, so nothing holds from below.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import Measure
@@ -39,15 +41,37 @@ from trafficdp.mechanisms.pooling.design import (
     Design,
     Level,
 )
+from trafficdp.mechanisms.pooling.posterior import (
+    LAMBDA,
+    MAP_SHARE,
+    POINTS,
+    Bins,
+    OneNumber,
+    Places,
+    Posterior,
+    lambda_of,
+    lambda_sd,
+    log_laplace_normal,
+    posterior,
+    speed_of,
+)
 from trafficdp.model import Statistic
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.values import Contributions
 
 FloatArray = npt.NDArray[np.float64]
-WIDE = (1.5, 4.0)
-"""How much more than guessed cells may differ, downwards and upwards; with REACH chosen on days of Austin."""
+IntArray = npt.NDArray[np.int64]
+SPREAD, FALL = 0.2, 0.25
+"""Of lambda: how far the mean of a place of 30 vehicles lies from the map before, and how that falls."""
+SLOT = 0.8
+"""How far a slot that no level asks for lies from its place, in spreads of the place."""
+SLOPE_SD = 0.45
+"""Of lambda: how far bins lie from one number for the city by what the slope on dwell would say."""
+DISTANCES = np.array([0.0, 1.5, 3.0, 5.0, 8.0, 12.0, 18.0, 26.0]) / 30
+"""Of U: the distances |D| / s for which it is tabled what the bounds leave."""
 REACH = 2.2
+"""Posterior deviations of a to the high end of a variance."""
 LEAST_APART = 1 / 30
 """Of U: slots of a cell differ by half of that at least, however many vehicles it has."""
 VARIANCE_UNIT = 1 / 30
@@ -61,26 +85,40 @@ VARIANCE_POWER = 4.6 / 30
 
 @dataclass(frozen=True)
 class PooledEstimates:
-    """Numbers over G bins: the means asked for, with both ends; a variance and its high end if asked for."""
+    """Numbers over G bins: posteriors of the means asked for; a variance and its high end if asked for."""
 
-    means: dict[Statistic, tuple[FloatArray, FloatArray, FloatArray]]
+    means: dict[Statistic, Posterior]
     variance: tuple[FloatArray, FloatArray] | None
 
 
 @dataclass(frozen=True)
+class Round:
+    """What one round said of places, shape (C,): the answer, how far the map had moved, variance of noise."""
+
+    answer: FloatArray
+    moved: FloatArray
+    noise: FloatArray
+
+
+@dataclass(frozen=True)
 class Cells:
-    """A posterior of places: ``move`` (C,), ``pull`` k, ``noise`` the variance of the answer before q."""
+    """What was said of the places of ``level``: ``move`` (C,), ``pull`` k, ``noise`` of all rounds, before q.
+
+    ``before`` is the map (G,) that the first round asked about.
+    """
 
     level: Level
+    before: FloatArray
     move: FloatArray
     pull: FloatArray
     noise: FloatArray
+    rounds: tuple[Round, ...] = ()
 
     @classmethod
-    def unasked(cls, level: Level) -> Cells:
+    def unasked(cls, level: Level, before: FloatArray) -> Cells:
         """Return what is known of the places of ``level`` when nothing was asked: that they lie at 0."""
         nothing = np.zeros(level.size)
-        return cls(level, nothing, nothing, nothing)
+        return cls(level, before, nothing, nothing, nothing)
 
 
 def pooled(design: Design, contributions: Contributions, measure: Measure) -> PooledEstimates:
@@ -92,63 +130,157 @@ def pooled(design: Design, contributions: Contributions, measure: Measure) -> Po
     unit = max((centre + beta[0]) / (LEVEL * upper), LEAST_UNIT)
     around = design.dwell**2 @ slope_variance
     mean, told = _levels(design, x, base, unit, measure)
-    reach = np.stack([_reach(design, told, unit, around, wide) for wide in WIDE])
-    means = {Statistic.MEAN: _with_ends(mean, reach, upper)}
+    slope = float(np.hypot(beta[1], np.sqrt(slope_variance[1])))
+    city = City(max(centre + beta[0], LEAST_UNIT * LEVEL * upper), unit, slope)
+    means = {Statistic.MEAN: _posterior(design, told, city, around, (mean, mean), np.zeros(counts.bins))}
     if design.over_vehicles:
         own, further = _over_vehicles(design.by_vehicle, x, mean, unit, measure)
-        means[Statistic.VEHICLE_MEAN] = _with_ends(own, np.hypot(reach, further), upper)
+        means[Statistic.VEHICLE_MEAN] = _posterior(design, told, city, around, (mean, own), further)
     variance = None
     if design.variance:
         variance = _variance(design, contributions, mean, (centre + beta[0]) / (LEVEL * upper), measure)
     return PooledEstimates({each: means[each] for each in means if each in design.statistics}, variance)
 
 
-def _with_ends(
-    mean: FloatArray, reach: FloatArray, upper: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    low, high = REACH * reach
-    return mean, np.clip(mean - low, 0.0, upper), np.clip(mean + high, 0.0, upper)
+@dataclass(frozen=True)
+class City:
+    """What A and B say of the whole city: its ``level``, the ``unit`` s, and by how much dwell moves it."""
+
+    level: float
+    unit: float
+    slope: float
+
+
+def flat_posterior(design: Design, value: float, noise: float) -> Posterior:
+    """Return the posterior of every bin where one number ``value`` is known, with variance ``noise``."""
+    bins, upper = design.counts.bins, design.upper
+    everywhere, around = np.full(bins, value), np.full(bins, noise)
+    slope = SLOPE_SD * (upper / 30 + value)
+    city = City(max(value, LEAST_UNIT * LEVEL * upper), max(value / (LEVEL * upper), LEAST_UNIT), slope)
+    told = [Cells.unasked(design.cells, everywhere)]
+    both = everywhere, everywhere
+    return _posterior(design, told, city, around + slope**2, both, np.zeros(bins))
+
+
+def _posterior(
+    design: Design,
+    told: Sequence[Cells],
+    city: City,
+    around: FloatArray,
+    maps: tuple[FloatArray, FloatArray],
+    further: FloatArray,
+) -> Posterior:
+    """The posterior of every bin by the answers of the last of ``told``.
+
+    ``around`` (G,) is the variance of the map before all of them. ``maps`` (G,) are that after them, and
+    where it was moved to, with ``further`` (G,) the spread of that move.
+    """
+    last, upper, unit = told[-1], design.upper, city.unit
+    level, place = last.level, last.level.place
+    inside = np.bincount(place, minlength=level.size)
+    for cells in told[:-1]:
+        around = around + ((1 - cells.pull) * (unit * cells.level.cell_sd) ** 2)[cells.level.place]
+    before = level.at_places(last.before)
+    doubt = lambda_sd(np.sqrt(np.bincount(place, around, level.size) / inside), before, upper)
+    vehicles = np.bincount(level.support.coordinate, minlength=level.size)
+    sigma = SPREAD * np.clip((vehicles / 30) ** -FALL, 0.3, 3.0)
+    places = Places(
+        before, sigma, doubt, _likelihood(last, before, unit), np.full(level.size, bool(last.rounds))
+    )
+    # hours differ however many vehicles a place has
+    apart = SLOT * np.maximum(sigma, SPREAD) * (design.counts.bins > level.size)
+    mean, own = maps
+    bins = Bins(
+        place=place,
+        shift=lambda_of(last.before, upper)
+        - lambda_of(before, upper)[place]
+        + lambda_of(own, upper)
+        - lambda_of(mean, upper),
+        sd=np.hypot(apart[place], lambda_sd(further, own, upper)),
+        map=own,
+    )
+    flat = OneNumber(
+        level=city.level,
+        growing=sigma[place],
+        fixed=np.hypot(apart[place], lambda_sd(np.array(city.slope), np.array(city.level), upper)),
+    )
+    # one number for the city is painted as it is
+    share = MAP_SHARE if last.rounds else 1.0
+    return posterior(places, bins, flat, upper, share)
+
+
+def _likelihood(cells: Cells, before: FloatArray, unit: float) -> Callable[[IntArray], FloatArray]:
+    """How likely the answers of all rounds are at every speed of the grid, for some places."""
+    level = cells.level
+    left = [_left_by_clipping(level, each) for each in range(len(cells.rounds))]
+    sampling, speeds = unit**2 * level.sampling, speed_of(LAMBDA, level.upper)
+
+    def log_likelihood(own: IntArray) -> FloatArray:
+        found = np.zeros((len(own), POINTS))
+        for each, table in zip(cells.rounds, left, strict=True):
+            away = speeds - (before + each.moved)[own, None]
+            off = each.answer[own, None] - _between(table[own], np.abs(away) / (unit * level.upper)) * away
+            if level.pure:
+                scale = np.sqrt(each.noise / 2)
+                found += log_laplace_normal(off, scale[own, None], sampling[own, None])
+            else:
+                # q is one and the same in all rounds, so that it counts once
+                spread = each.noise * (1 + sampling / cells.noise)
+                found -= off**2 / (2 * spread)[own, None]
+        return found
+
+    return log_likelihood
+
+
+def _between(table: FloatArray, distance: FloatArray) -> FloatArray:
+    """``table`` (n, len(DISTANCES)) at ``distance`` (n, POINTS)."""
+    at = np.clip(np.searchsorted(DISTANCES, distance) - 1, 0, len(DISTANCES) - 2)
+    part = np.clip((distance - DISTANCES[at]) / (DISTANCES[at + 1] - DISTANCES[at]), 0.0, 1.0)
+    row = np.arange(len(table))[:, None]
+    return np.asarray(table[row, at] * (1 - part) + table[row, at + 1] * part)
 
 
 def expected_error(design: Design, of: Statistic = Statistic.MEAN) -> FloatArray:
     """Return the error that is expected before anything is asked, shape (G,): from counts and the guesses.
 
     ``of`` the mean over records, or over vehicles where that is asked for: the mean absolute value of a
-    normal error of mean square reach(1)^2 at the level U/5.
+    normal error of mean square e^2 (``_error``) at the level U/5.
     """
-    return np.asarray(np.sqrt(2 / np.pi) * _foreseen(design, of, 1.0))
+    return np.asarray(np.sqrt(2 / np.pi) * _foreseen(design, of))
 
 
-def foreseen_reach(design: Design, of: Statistic) -> FloatArray:
-    """Return how far intervals of the mean ``of`` go upwards, the longer side, at the level U/5; (G,)."""
-    return np.minimum(REACH * _foreseen(design, of, max(WIDE)), design.upper)
+def foreseen_half_width(design: Design, of: Statistic, level: float) -> FloatArray:
+    """Return how wide half an interval of the mean ``of`` is expected to be at the level U/5, (G,)."""
+    return np.minimum(float(ndtri((1 + level) / 2)) * _foreseen(design, of), design.upper)
 
 
 def foreseen_variance_reach(design: Design) -> float:
-    """Return the same of variances."""
+    """Return how far intervals of variances go upwards, at that level."""
     reach = VARIANCE_WIDE - 1 + REACH * np.sqrt(_variance_doubt(design))
     return float(min(reach * VARIANCE_UNIT, 1 / 4) * design.upper**2)
 
 
-def _foreseen(design: Design, of: Statistic, wide: float) -> FloatArray:
-    """reach(w) of a bin's mean at the level U/5, over records or over vehicles."""
+def _foreseen(design: Design, of: Statistic) -> FloatArray:
+    """e of a bin's mean at the level U/5, over records or over vehicles."""
     around = (design.asked_sd(design.upper / 2, design.parts[0]) / design.vehicles) ** 2
-    found = _foreseen_cells(design, True, around, wide)
+    found = _foreseen_cells(design, True, around)
     if of is Statistic.MEAN:
         return found
     own = design.by_vehicle
     noise, prior = _distance(own, 1.0)
-    return np.hypot(found, _foreseen_cells(own, own.thick, prior * noise / (prior + noise), wide))
+    return np.hypot(found, _foreseen_cells(own, own.thick, prior * noise / (prior + noise)))
 
 
-def _foreseen_cells(design: Design, asked: bool, around: float, wide: float) -> FloatArray:
-    told = [Cells.unasked(design.cells)]
+def _foreseen_cells(design: Design, asked: bool, around: float) -> FloatArray:
+    nowhere = np.zeros(design.counts.bins)
+    told = [Cells.unasked(design.cells, nowhere)]
     if asked:
         told = []
         for level in design.levels:
             prior, noise = level.cell_sd**2, (level.rounds_sd / level.cell_weight) ** 2
-            told.append(Cells(level, np.zeros(level.size), prior / (prior + noise + level.sampling), noise))
-    return _reach(design, told, 1.0, np.full(design.counts.bins, around), wide)
+            pull = prior / (prior + noise + level.sampling)
+            told.append(Cells(level, nowhere, np.zeros(level.size), pull, noise))
+    return _error(design, told, 1.0, np.full(design.counts.bins, around))
 
 
 def flat_error(design: Design) -> FloatArray:
@@ -158,7 +290,7 @@ def flat_error(design: Design) -> FloatArray:
         design.upper**2 / 36,
     )
     around = noise * prior / (noise + prior)
-    return np.asarray(np.sqrt(2 / np.pi) * _foreseen_cells(design, False, around, 1.0))
+    return np.asarray(np.sqrt(2 / np.pi) * _foreseen_cells(design, False, around))
 
 
 def _centre(design: Design, x: FloatArray, measure: Measure) -> tuple[float, float]:
@@ -213,6 +345,7 @@ def _cells(level: Level, x: FloatArray, base: FloatArray, unit: float, measure: 
     precision, told, move = (np.zeros(level.size) for _ in range(3))
     pull = move
     own, most = level.of_entries(of_pair * x), level.of_entries(of_pair) * upper
+    rounds = []
     for each in range(level.rounds):
         noise = (level.noise_sd(part, each) * unit / level.cell_weight) ** 2
         map_now = np.clip(base + move[level.place], 0.0, upper)[bin_index]
@@ -220,16 +353,17 @@ def _cells(level: Level, x: FloatArray, base: FloatArray, unit: float, measure: 
         step = level.asking(below, most - below, part, each)
         answer = measure.measure(step, own - below) * (level.reach_in(each) / GRAINS)
         answer = answer * unit / level.cell_weight
+        rounds.append(Round(answer, move, noise))
         precision, told = precision + 1 / noise, told + (answer + move) / noise
         pull = prior / (prior + 1 / precision + sampling)
         move = pull * told / precision
-    return Cells(level, move, pull, 1 / precision)
+    return Cells(level, base, move, pull, 1 / precision, tuple(rounds))
 
 
 def _over_vehicles(
     design: Design, x: FloatArray, mean: FloatArray, unit: float, measure: Measure
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the mean over vehicles (G,), and how much further than the mean's its ends reach, (2, G)."""
+    """Return the mean over vehicles, and how far off its distance from the mean may be; (G,) each."""
     upper, part = design.upper, design.vehicles_parts[0]
     now, bound = mean[design.counts.bin_index], SLOPE_BOUND * upper * unit
 
@@ -240,11 +374,11 @@ def _over_vehicles(
     answer = float(measure.measure(step, of_vehicles(x - now))[0]) * bound / GRAINS / design.vehicles
     noise, prior = _distance(design, unit)
     own = np.clip(mean + answer * prior / (prior + noise), 0.0, upper)
-    told = [Cells.unasked(design.cells)]
+    told = [Cells.unasked(design.cells, own)]
     if design.thick:
         own, told = _levels(design, x, own, unit, measure)
     around = np.full(design.counts.bins, prior * noise / (prior + noise))
-    return own, np.stack([_reach(design, told, unit, around, wide) for wide in WIDE])
+    return own, _error(design, told, unit, around)
 
 
 def _distance(design: Design, unit: float) -> tuple[float, float]:
@@ -253,40 +387,52 @@ def _distance(design: Design, unit: float) -> tuple[float, float]:
     return noise**2, (unit * VEHICLES_SD * design.upper / 2) ** 2
 
 
-def _reach(design: Design, told: Sequence[Cells], unit: float, around: FloatArray, wide: float) -> FloatArray:
-    """reach(w) of every bin, shape (G,)."""
+def _error(design: Design, told: Sequence[Cells], unit: float, around: FloatArray) -> FloatArray:
+    """e of every bin, shape (G,): the mean square error of the map if cities differ as guessed.
+
+    After a level e^2 = (1 - k A)^2 ((s tau)^2 + e^2 before it) + k^2 (noise + q), from ``around`` on; for
+    slots that no level asks for (s max(tau, U/30) / 2)^2 + (s U/5)^2 / N more.
+    """
     found = np.zeros(design.counts.bins)
     for cells in told:
         level = cells.level
-        square = ((wide * unit * level.cell_sd) ** 2)[level.place] + found
-        left = 1 - cells.pull * _left_by_clipping(level, wide)
+        square = ((unit * level.cell_sd) ** 2)[level.place] + found
+        left = 1 - cells.pull * _usually_left(level)
         added = cells.pull**2 * (cells.noise + unit**2 * level.sampling)
         found = (left**2)[level.place] * square + added[level.place]
     found = found + around
     if design.counts.bins > told[-1].level.size:
         apart = np.maximum(design.cells.cell_sd, LEAST_APART * design.upper)[design.cells.place] / 2
-        found = found + (wide * unit * apart) ** 2
+        found = found + (unit * apart) ** 2
         found = found + (unit * RECORD_SD * design.upper) ** 2 / design.per_bin
     return np.asarray(np.sqrt(found))
 
 
-def _left_by_clipping(level: Level, wide: float) -> FloatArray:
-    """A(w): the share of a place's deviation that the bounds T leave, shape (C,), from counts.
+def _usually_left(level: Level) -> FloatArray:
+    """The share of a usual deviation that the bounds of all rounds leave, shape (C,), from counts."""
+    share = np.array([level.reach_in(each) ** -2 for each in range(level.rounds)])
+    usual = 1  # of DISTANCES
+    tables = (_left_by_clipping(level, each)[:, usual] for each in range(level.rounds))
+    return np.asarray(sum(part * own for part, own in zip(share / share.sum(), tables, strict=True)))
 
-    Every round is thought of as if it asked about the map before the first.
+
+def _left_by_clipping(level: Level, each: int) -> FloatArray:
+    """A_j: the share of a place's distance that the bound of round ``each`` leaves, by DISTANCES.
+
+    Shape (C, len(DISTANCES)), from counts, other places as far off as guessed.
     """
-    user, place = level.support.user, level.support.coordinate
+    user, place, norm = level.support.user, level.support.coordinate, level.norm
+    less = 0.8 if level.pure else 1.0
     spread = (RECORD_SD * level.upper) ** 2 / level.records
-    own = np.sqrt((wide * level.cell_sd[place]) ** 2 + spread) * level.weight
-    length = np.bincount(user, own**level.norm, level.support.users) ** (1 / level.norm)
-    length = np.maximum(length * (0.8 if level.pure else 1.0), 1e-9)
-    reach = np.array([level.reach_in(each) for each in range(level.rounds)])
-    kept = np.zeros(len(length))
-    for each, share in zip(reach, reach**-2 / np.sum(reach**-2), strict=True):
-        kept += share * np.mean(
-            [np.minimum(1.0, each / (length * t)) for t in (0.6, 0.8, 1.0, 1.25, 1.6)], axis=0
-        )
-    return np.asarray(np.bincount(place, level.weight * kept[user], level.size) / level.cell_weight)
+    usual = (less * level.weight * np.sqrt(level.cell_sd[place] ** 2 + spread)) ** norm
+    others = np.maximum(np.bincount(user, usual, level.support.users)[user] - usual, 0.0)
+    found, bound = np.empty((level.size, len(DISTANCES))), level.reach_in(each)
+    for number, distance in enumerate(DISTANCES * level.upper):
+        own = (level.weight * np.sqrt(distance**2 + less**2 * spread)) ** norm
+        length = np.maximum((others + own) ** (1 / norm), 1e-9)
+        kept = np.mean([np.minimum(1.0, bound / (length * t)) for t in (0.6, 1.0, 1.6)], axis=0)
+        found[:, number] = np.bincount(place, level.weight * kept, level.size) / level.cell_weight
+    return found
 
 
 def _variance(

@@ -31,7 +31,12 @@ from trafficdp.mechanisms.pooling.hidden_map import (
     measure_all,
     usual_error,
 )
-from trafficdp.mechanisms.pooling.whole import JointMechanism, estimate_without_scale
+from trafficdp.mechanisms.pooling.whole import (
+    BY_POSTERIOR,
+    JointMechanism,
+    estimate_without_scale,
+    tried,
+)
 from trafficdp.mechanisms.protocol import (
     HIDDEN_POOLED,
     Columns,
@@ -43,7 +48,7 @@ from trafficdp.mechanisms.protocol import (
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.simulated.cities import ReferenceCityShape, Skill, reference_skill
 from trafficdp.model import DEFAULT_FLEET, NeighbouringRelation, Statistic
-from trafficdp.privacy.estimate import BinStatus, Estimate
+from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import Loss
 
 if TYPE_CHECKING:
@@ -90,10 +95,7 @@ class CalibratedHidden(JointMechanism):
         "a posterior mean of noisy sums over vehicles (the fleet, weights, residuals); where many drive, as "
         "the noisy weights say, a slower speed is expected before residuals are looked at"
     )
-    intervals: ClassVar[str] = (
-        "calibrated: covers the mean of at least 95 % of hexagons on average on days of Austin that chose "
-        "none of its constants; guaranteed only for the map that the mechanism would give without noise"
-    )
+    intervals: ClassVar[str] = f"{BY_POSTERIOR}; {tried(96, 93, 87)}"
     estimable: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN, Statistic.VARIANCE)
     calibrated: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN,)
 
@@ -142,28 +144,20 @@ class CalibratedHidden(JointMechanism):
     def _published(self, answers: Answers) -> dict[Statistic, Estimate]:
         """The estimates that ``answers`` make: a function of them and of public facts alone."""
         design = self.design
-        bound = self.public.bound
         found = hidden_map(design, answers)
         columns = columns_of(answers)
         if answers.counts is not None:
             for name, numbers in counted(design, answers.counts, CALIBRATED_LEVEL).items():
                 both = {"": numbers.value, "_low": numbers.low, "_high": numbers.high}
                 columns |= {f"{name}{end}": each for end, each in both.items()}
-        error = found.error + rounding_bias(Statistic.MEAN, bound)
-        status = np.where(
-            found.known(design.upper), BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value
-        ).astype(object)
-        estimates = {
-            Statistic.MEAN: estimate_without_scale(
-                Statistic.MEAN, (found.mean, found.low, found.high, error), status, columns
-            )
-        }
+        mean = self.of_posterior(Statistic.MEAN, found.mean, columns)
+        estimates = {Statistic.MEAN: mean}
         if found.variance is not None:
             ends = np.zeros(design.size), np.full(design.size, design.upper**2 / 4)
-            off = np.minimum(VARIANCE_ERROR * likely_variance(design, answers.city, found.mean), ends[1])
+            off = np.minimum(VARIANCE_ERROR * likely_variance(design, answers.city, mean.value), ends[1])
             spread = {"spread": np.full(design.size, answers.spread[0])}
             estimates[Statistic.VARIANCE] = estimate_without_scale(
-                Statistic.VARIANCE, (found.variance, *ends, off), status.copy(), spread
+                Statistic.VARIANCE, (found.variance, *ends, off), mean.status.copy(), spread
             )
         return estimates
 

@@ -20,15 +20,23 @@ D = 0.7 tau^2 V^2 + s^2 the mean of a is (sum V o / D) / (1/(0.3 tau^2) + sum V^
 of e is 0.7 tau^2 V (o - V a) / D. In pure epsilon, with one round, parents help nothing, and the weight is
 integrated out instead (``_refined``).
 
-**Interval.** Let y and k be these means over all rounds, W* the exact weight and mu* = k + (exact sums of the
-clipped residuals, weighed likewise)/(G W*): the map that this mechanism would give without noise.
+**Posterior** (``posterior``). Prior: about mu, of spread SPREAD of lambda. Likelihood: every round by itself,
+Y_j = G W A_j(D) D + noise, D the distance from the map that it asked about, A_j the share of it that the clip
+leaves of a vehicle of weight USUAL in the place whose other residuals are as long as c/2. The weight W is
+unknown too, and is integrated out, given at least two such vehicles, over a prior fitted to all noisy
+weights: WEIGHTS points, zero among them, by EM from equal masses (Kiefer and Wolfowitz, 1956). A weight that
+is put in as if it were known makes a posterior falsely sure. The common factor of spreads is decided by
+places whose noisy weight no noise explains alone. Last comes N(0, TARGET_SD^2) of lambda for the mean of the
+clipped speeds about the mean by weights. A place where nothing is known has the prior's interval.
+
+**A guaranteed set.** Let y and k be these means over all rounds, W* the exact weight and mu* = k + (exact
+sums of the clipped residuals, weighed likewise)/(G W*): the map that this mechanism would give without noise.
 **Theorem.** {mu : |y/G - (mu - k) W| <= q_Y/G + |mu - k| q_W} holds mu* with probability >= the level, for
 every place and store, if either noise is within its q with probability sqrt(level). *Proof.* y = G (mu* - k)
 W* + N and W = W* + M, so y/G - (mu* - k) W = N/G - (mu* - k) M; N, a mean of independent draws with fixed
-weights, and M are independent, whatever lift and maps made of earlier answers. QED. That set is
-**guaranteed** for mu*. The mean of the clipped speeds lies near mu*, by how much is as secret as the speeds:
-widened by 1.96 U/18 in quadrature the interval is **calibrated** for it, at least 95 % of places on average
-on days of Austin that chose nothing. Where W <= q_W nothing is known, and it is 0..U.
+weights, and M are independent, whatever lift and maps made of earlier answers. QED. The mean of the clipped
+speeds lies near mu*, by how much is as secret as the speeds. Where W <= q_W nothing is known, and it is 0..U.
+It follows from the published answers (``target_interval``), and is no column.
 
 **Variance.** a times what the map's level makes likely, (U^2/30) (c/(U/5)) clip(K/c, 0.2, 3)^(1/4); a is one
 number for the city, the posterior mean under N(1, 1/4).
@@ -48,6 +56,7 @@ below 0, near it where nothing stands out of the noise.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,6 +67,17 @@ from scipy.special import ndtr, ndtri
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import Measure
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
+from trafficdp.mechanisms.pooling.posterior import (
+    LAMBDA,
+    Bins,
+    OneNumber,
+    Places,
+    Posterior,
+    fitted_weights,
+    log_noise,
+    posterior,
+    speed_of,
+)
 from trafficdp.model import number_pairs
 from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive.values import Contributions, VectorEntries
@@ -77,8 +97,10 @@ FAMILY = 0.3
 """How much of the variance of places is that of their H3 parents."""
 RECORD_SD = 1 / 33.5
 """Of a vehicle's residual about its place, for a weight of 1."""
-TARGET_SD = 1 / 18
-"""Of the mean of speeds about the target of the theorem."""
+SPREAD, TARGET_SD = 1 / 3, 0.12
+"""Of lambda: of places about mu, and of the mean of speeds about the mean by weights."""
+USUAL = {LossKind.PURE: 1 / 16, LossKind.ZCDP: 1 / 4}
+"""What a vehicle usually weighs in a place."""
 NARROWER = 0.8
 """C of a round over that of the one before: the nearer the map, the shorter are residuals."""
 LIFT, LIFTED_FROM = 0.4, 1 / 2
@@ -88,6 +110,8 @@ SLOPE, FARTHEST = 0.2, 1.5
 LEAST_FLEET = 20.0
 POINTS = 24
 CALIBRATED_LEVEL = 0.95
+LEAST_LOG = -30.0
+"""Weights whose likelihood is less than exp of this over the likeliest are left out."""
 AT_ONCE = 1 << 15
 """Places whose weights are integrated out together."""
 
@@ -149,22 +173,10 @@ class RoundSummary:
 
 @dataclass(frozen=True)
 class HiddenMap:
-    """Numbers over H places: ``mean`` with its calibrated interval, and the guaranteed one of the target.
+    """Posterior of the means of H places, and a variance where one is asked for."""
 
-    ``error`` is the mean absolute error if places differ as guessed: no worst case.
-    """
-
-    mean: FloatArray
-    error: FloatArray
-    low: FloatArray
-    high: FloatArray
-    target_low: FloatArray
-    target_high: FloatArray
+    mean: Posterior
     variance: FloatArray | None
-
-    def known(self, upper: float) -> npt.NDArray[np.bool_]:
-        """Return where something is known: the interval is not all of 0..``upper``."""
-        return np.asarray(self.high - self.low < upper * (1 - 1e-12))
 
 
 def estimate_fleet(design: HiddenDesign, fleet: IntArray) -> FleetEstimate:
@@ -246,21 +258,76 @@ def _families(
 
 def hidden_map(design: HiddenDesign, answers: Answers) -> HiddenMap:
     """Return what is published, from the answers alone."""
-    summary, upper = summarise_all_rounds(design, answers), design.upper
-    places, mean = summary.places, _map_of(design, summary)
-    low, high = target_interval(design, summary, CALIBRATED_LEVEL)
-    middle = np.clip(summary.y / places.lift / np.maximum(places.weight, 1e-9) + summary.k, low, high)
-    wider = float(ndtri((1 + CALIBRATED_LEVEL) / 2)) * TARGET_SD * upper
-    ends = middle - np.hypot(middle - low, wider), middle + np.hypot(high - middle, wider)
-    return HiddenMap(
-        mean=mean,
-        error=_likely_error(design, summary),
-        low=np.clip(np.minimum(ends[0], mean), 0.0, upper),
-        high=np.clip(np.maximum(ends[1], mean), 0.0, upper),
-        target_low=low,
-        target_high=high,
-        variance=_variance(design, answers, mean) if design.variance else None,
+    summary = summarise_all_rounds(design, answers)
+    mean = _posterior(design, answers, summary)
+    return HiddenMap(mean, _variance(design, answers, mean.value) if design.variance else None)
+
+
+def _posterior(design: HiddenDesign, answers: Answers, summary: RoundSummary) -> Posterior:
+    """The posterior of every place, from the answers alone."""
+    places, upper, sd = summary.places, design.upper, design.sd(1, 1.0)
+    nothing, many = np.zeros(design.size), design.size
+    weight = fitted_weights(places.weight, sd, design.pure)
+    # no noise alone is as large
+    most = np.log(2 * many) / np.sqrt(2) if design.pure else np.sqrt(2 * np.log(many))
+    known = Places(
+        centre=places.centre,
+        sigma=np.full(many, SPREAD),
+        doubt=nothing,
+        log_likelihood=_likelihood(design, answers, summary, weight),
+        decides=places.weight > most * sd,
     )
+    bins = Bins(
+        place=np.arange(many),
+        shift=nothing,
+        sd=np.full(many, TARGET_SD),
+        map=_map_of(design, summary),
+    )
+    flat = OneNumber(answers.city.centre, known.sigma, bins.sd)
+    found = posterior(known, bins, flat, upper)
+    _, doubt = _quantiles(design, summary, CALIBRATED_LEVEL)
+    # where noise alone may make that weight nobody may be
+    return replace(found, informed=found.informed & (places.weight > doubt))
+
+
+def _likelihood(
+    design: HiddenDesign, answers: Answers, summary: RoundSummary, weights: tuple[FloatArray, FloatArray]
+) -> Callable[[IntArray], FloatArray]:
+    """How likely the answers about residuals are at every speed of the grid, for some places."""
+    pure, norm, usual = design.pure, design.norm, USUAL[design.kind]
+    there = weights[0] >= 2 * usual
+    there[-1] = True
+    points, log_mass = weights[0][there], np.log(weights[1][there])
+    others = (answers.city.centre / 2) ** norm
+    clips = [answers.city.reach_in(each) for each in range(design.rounds)]
+    sds = [design.sd(2 + each, clip) for each, clip in enumerate(clips)]
+    speeds, places = speed_of(LAMBDA, design.upper), summary.places
+
+    def log_likelihood(own: IntArray) -> FloatArray:
+        log_weight = log_noise(places.weight[own, None] - points, design.sd(1, 1.0), pure) + log_mass
+        log_weight -= log_weight.max(axis=1, keepdims=True)
+        lifted = places.lift[own, None] * points
+        rounds = []
+        for each, clip in enumerate(clips):
+            away = speeds - answers.maps[each][own, None]
+            length = (others + (usual * np.abs(away)) ** norm) ** (1 / norm)
+            away *= np.mean([np.minimum(1.0, clip / (length * t)) for t in (0.6, 1.0, 1.6)], axis=0)
+            rounds.append((away, (answers.residual[each][own] * (clip / GRAINS))[:, None], sds[each]))
+        linear = sum(away * (found / sd**2) for away, found, sd in rounds)
+        square = sum(away**2 * (0.5 / sd**2) for away, _, sd in rounds)
+        logs = []
+        for number in np.flatnonzero((log_weight > LEAST_LOG).any(axis=0)):
+            scale, log = lifted[:, number, None], log_weight[:, number, None]
+            if pure:
+                ((away, found, sd),) = rounds
+                logs.append(log + log_noise(found - scale * away, sd, pure))
+            else:
+                # the square of every round, but for what no speed and no weight moves
+                logs.append(log + scale * (linear - scale * square))
+        most = np.max(logs, axis=0)
+        return np.asarray(most + np.log(sum(np.exp(log - most) for log in logs)))
+
+    return log_likelihood
 
 
 def fed_back(design: HiddenDesign, answers: Answers) -> bool:
@@ -339,15 +406,6 @@ def _quantiles(design: HiddenDesign, summary: RoundSummary, level: float) -> tup
     each = np.sqrt(level)
     q = -np.log1p(-each) / np.sqrt(2) if design.pure else float(ndtri((1 + each) / 2))
     return float(q * summary.sd), float(q * design.sd(1, 1.0))
-
-
-def _likely_error(design: HiddenDesign, summary: RoundSummary) -> FloatArray:
-    lifted, prior, noise = summary.places.lifted, (PLACE_SD[design.kind] * design.upper) ** 2, summary.sd**2
-    if design.pure:
-        return np.asarray(np.sqrt(2 / np.pi) / np.sqrt(1 / prior + lifted**2 / noise))
-    family, known, own, spread = _families(design, lifted, summary.sd)
-    doubt = own * noise / spread + (noise / spread) ** 2 / known[family]
-    return np.asarray(np.sqrt(2 / np.pi * doubt))
 
 
 def likely_variance(design: HiddenDesign, city: FleetEstimate, mean: FloatArray) -> FloatArray:

@@ -204,8 +204,8 @@ def reference_skill(
         truth = (truth / counts.samples_per_bin)[seen]
         for _ in range(1 if many else DRAWS):
             found = hidden_map(design, measure_all(design, own, noise))
-            error.append(float(np.abs(found.mean[at][seen] - truth).mean()))
-            numbers.append(int(np.count_nonzero(found.known(design.upper)[at])))
+            error.append(float(np.abs(found.mean.value[at][seen] - truth).mean()))
+            numbers.append(int(np.count_nonzero(found.mean.informed[at])))
             one = estimate_fleet(alone, measure_fleet(alone, own, noise)).centre
             flat.append(float(np.abs(one - truth).mean()))
     return Skill(np.array(error), np.array(flat), np.array(numbers))

@@ -44,13 +44,17 @@ CREATE TABLE cells ( -- One row a (release, bin), for a stream a (release, publi
     vehicles                          BIGINT, -- Vehicles seen; null unless counts are published.
     records                           BIGINT, -- GPS records; null unless counts are published.
     speed_mean_status                 VARCHAR, -- released, constant, withheld or uninformative.
-    speed_mean_interval_kind          VARCHAR, -- guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.
+    speed_mean_interval_kind          VARCHAR, -- guaranteed (a theorem for every bin) or calibrated (by a posterior); null where there is no interval.
+    speed_mean_slower_chance          DOUBLE, -- Chance that it is slower than the city by a fifth, by the posterior; null without one.
+    speed_mean_faster_chance          DOUBLE, -- The same of faster.
     speed_mean_epsilon                DOUBLE, -- What its mechanism was given in the bin; null where noise is priced jointly.
     speed_variance_status             VARCHAR, -- released, constant, withheld or uninformative.
-    speed_variance_interval_kind      VARCHAR, -- guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.
+    speed_variance_interval_kind      VARCHAR, -- guaranteed (a theorem for every bin) or calibrated (by a posterior); null where there is no interval.
     speed_variance_epsilon            DOUBLE, -- What its mechanism was given in the bin; null where noise is priced jointly.
     speed_vehicle_mean_status         VARCHAR, -- released, constant, withheld or uninformative.
-    speed_vehicle_mean_interval_kind  VARCHAR, -- guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.
+    speed_vehicle_mean_interval_kind  VARCHAR, -- guaranteed (a theorem for every bin) or calibrated (by a posterior); null where there is no interval.
+    speed_vehicle_mean_slower_chance  DOUBLE, -- Chance that it is slower than the city by a fifth, by the posterior; null without one.
+    speed_vehicle_mean_faster_chance  DOUBLE, -- The same of faster.
     speed_vehicle_mean_epsilon        DOUBLE -- What its mechanism was given in the bin; null where noise is priced jointly.
 );
 

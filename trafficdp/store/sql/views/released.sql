@@ -64,7 +64,7 @@ SELECT
     one ->> '$.mechanism'                                                AS mechanism, -- The method.
     one ->> '$.distribution'                                             AS distribution, -- Of the noise.
     one ->> '$.sensitivity'                                              AS sensitivity, -- How far one vehicle can move it.
-    one ->> '$.interval_kind'                                            AS interval_kind, -- guaranteed (a theorem for every bin) or calibrated (on average, on other days).
+    one ->> '$.interval_kind'                                            AS interval_kind, -- guaranteed (a theorem for every bin) or calibrated (by a posterior).
     CAST(one ->> '$.noise_scale_min' AS DOUBLE)                          AS noise_scale_min, -- Smallest scale over the bins.
     CAST(one ->> '$.noise_scale_max' AS DOUBLE)                          AS noise_scale_max, -- Largest scale over the bins.
     CAST(one ->> '$.share' AS DOUBLE)                                    AS share, -- Its part of epsilon; null when statistics are priced jointly.

@@ -1,0 +1,252 @@
+"""What a map knows of every bin: a posterior, from noisy answers and public facts alone, so that it is free.
+
+Everything is on a grid of POINTS equal steps of lambda = log(1 + 30 v / U): there spreads are alike for slow
+and for fast places, so that rare fast roads are no special case. Nothing is drawn and nothing is searched
+for: the same answers give the same bits.
+
+**Prior.** The mean of a place is Student (4 degrees of freedom) about the map that there was before places
+were asked about, of spread hypot(a sigma, doubt): sigma is a guess, doubt what is unknown of that map. The
+factor a is common to all places. It has SCALES points and the prior N(0, SCALE_SD^2) of its logarithm, and is
+integrated out by the marginal likelihood of the places that decide it (``Places.decides``).
+
+**Likelihood.** Handed over as log densities on the grid (``Places.log_likelihood``). The clip of a vehicle's
+vector belongs into it: far places are clipped more (``estimates``, ``hidden_map``).
+
+**Bins** follow from places: moved by so much of lambda, with N(0, sd^2) added (``Bins``).
+
+Nothing of this is guaranteed: it is right as far as cities are like the prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import log_ndtr
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+POINTS, RANGE = 161, 30.0
+LAMBDA = np.linspace(0.0, np.log1p(RANGE), POINTS)
+STEP = float(LAMBDA[1])
+SCALES = np.exp(np.linspace(np.log(0.4), np.log(5.0), 11))
+SCALE_SD = 0.6
+LEVELS = (0.5, 0.8, 0.95)
+"""Of the intervals that are published."""
+MAP_SHARE = 0.75
+"""How much of a value is the map that is had without all this; the rest is the median. It is kept within the
+80 % interval."""
+MOST_OF_ONE = 0.9
+NINE_TENTHS = 1.533206274
+"""The quantile of a Student of 4 degrees of freedom that an 80 % interval ends at."""
+APART = 0.2
+"""By this share of the city's speed a bin is slower, or faster, where the chance of it is published."""
+WEIGHTS, EM_STEPS, MOST_FITTED = 25, 60, 20_000
+"""Points of the prior of weights, steps that fit it, and weights that it is fitted to: quantiles, if more."""
+AT_ONCE = 256
+"""Places that are worked on together."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """P places: ``centre`` (a speed), ``sigma`` and ``doubt`` (of lambda), shape (P,) each.
+
+    ``log_likelihood`` of some of them, by their numbers, is (n, POINTS). ``decides`` (P,): which decide a.
+    """
+
+    centre: FloatArray
+    sigma: FloatArray
+    doubt: FloatArray
+    log_likelihood: Callable[[IntArray], FloatArray]
+    decides: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Bins:
+    """G bins: each is ``place`` moved by ``shift`` with N(0, ``sd``^2) added, both of lambda; (G,) each.
+
+    ``map`` (G,) is what is had without all this.
+    """
+
+    place: IntArray
+    shift: FloatArray
+    sd: FloatArray
+    map: FloatArray
+
+
+@dataclass(frozen=True)
+class OneNumber:
+    """One speed ``level`` for the city, and how far bins lie from it, of lambda: with a, and without."""
+
+    level: float
+    growing: FloatArray
+    fixed: FloatArray
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What is published of G bins, shape (G,) each; ``ends`` are both ends of the intervals of LEVELS.
+
+    ``error`` is the expected absolute error of ``value``; ``slower`` and ``faster`` are the chances to be
+    slower, or faster, than the speed ``city`` by APART of it. ``informed``: whether the 80 % interval is at
+    most MOST_OF_ONE of that of one number for the city. ``scale`` is the likely a.
+    """
+
+    value: FloatArray
+    ends: dict[float, tuple[FloatArray, FloatArray]]
+    error: FloatArray
+    slower: FloatArray
+    faster: FloatArray
+    informed: npt.NDArray[np.bool_]
+    city: float
+    scale: float
+
+    def columns(self) -> dict[str, FloatArray]:
+        """Return what is published beside the value, its error and its widest interval, by name."""
+        found: dict[str, FloatArray] = {}
+        for level, (low, high) in self.ends.items():
+            if level != LEVELS[-1]:
+                found |= {f"low_{round(100 * level)}": low, f"high_{round(100 * level)}": high}
+        city = np.full(len(self.value), self.city)
+        return found | {"city": city, "slower_chance": self.slower, "faster_chance": self.faster}
+
+
+def lambda_of(speed: FloatArray, upper: float) -> FloatArray:
+    """Return lambda of ``speed``."""
+    return np.asarray(np.log1p(np.maximum(speed, 0.0) * RANGE / upper))
+
+
+def speed_of(position: FloatArray, upper: float) -> FloatArray:
+    """Return the speed of lambda."""
+    return np.asarray(np.clip(np.expm1(position) * upper / RANGE, 0.0, upper))
+
+
+def lambda_sd(sd: FloatArray, speed: FloatArray, upper: float) -> FloatArray:
+    """Return a spread ``sd`` of speeds about ``speed`` as one of lambda."""
+    return np.asarray(sd / (upper / RANGE + speed))
+
+
+def posterior(
+    places: Places, bins: Bins, flat: OneNumber, upper: float, share: float = MAP_SHARE
+) -> Posterior:
+    """Return the posterior of ``bins``, compared with ``flat``; ``share`` of a value is the map's."""
+    speeds, scale_share = speed_of(LAMBDA, upper), _scale_share(places, upper)
+    scale = float(np.exp(scale_share @ np.log(SCALES)))
+    order = np.argsort(bins.place, kind="stable")
+    found = {name: np.empty(len(order)) for name in ("value", "error", "slower", "faster")}
+    ends = {level: (np.empty(len(order)), np.empty(len(order))) for level in LEVELS}
+    for start in range(0, len(order), AT_ONCE):
+        rows = order[start : start + AT_ONCE]
+        own, which = np.unique(bins.place[rows], return_inverse=True)
+        weight = _mixed(places, own, scale_share, upper)[which]
+        weight = _moved(weight, bins.shift[rows], bins.sd[rows])
+        total = np.cumsum(weight, axis=1)
+        for level in LEVELS:
+            for end, chance in zip(ends[level], ((1 - level) / 2, (1 + level) / 2), strict=True):
+                end[rows] = _quantile(weight, total, chance, upper)
+        value = share * bins.map[rows] + (1 - share) * _quantile(weight, total, 0.5, upper)
+        value = np.clip(value, *(end[rows] for end in ends[LEVELS[1]]))
+        found["value"][rows] = value
+        found["error"][rows] = (weight * np.abs(speeds - value[:, None])).sum(axis=1)
+        found["slower"][rows] = _below(weight, (1 - APART) * flat.level, upper)
+        found["faster"][rows] = 1 - _below(weight, (1 + APART) * flat.level, upper)
+    low, high = ends[0.8]
+    middle, sd = float(lambda_of(np.array(flat.level), upper)), np.hypot(scale * flat.growing, flat.fixed)
+    alone = speed_of(middle + NINE_TENTHS * sd, upper) - speed_of(middle - NINE_TENTHS * sd, upper)
+    informed = np.asarray(high - low <= MOST_OF_ONE * alone)
+    return Posterior(**found, ends=ends, informed=informed, city=flat.level, scale=scale)
+
+
+def _scale_share(places: Places, upper: float) -> FloatArray:
+    """The posterior of a on SCALES."""
+    log = -((np.log(SCALES) / SCALE_SD) ** 2) / 2
+    deciding = np.flatnonzero(places.decides)
+    for start in range(0, len(deciding), AT_ONCE):
+        own = deciding[start : start + AT_ONCE]
+        likelihood = _likelihood(places, own)
+        for number, scale in enumerate(SCALES):
+            log[number] += np.log((_prior(places, own, scale, upper) * likelihood).sum(axis=1)).sum()
+    share = np.exp(log - log.max())
+    return np.asarray(share / share.sum())
+
+
+def _mixed(places: Places, own: IntArray, scale_share: FloatArray, upper: float) -> FloatArray:
+    """The posterior of the places ``own`` on the grid, a integrated out: (n, POINTS), rows sum to 1."""
+    likelihood, found = _likelihood(places, own), np.zeros((len(own), POINTS))
+    for scale, share in zip(SCALES, scale_share, strict=True):
+        if share > 1e-3:
+            each = _prior(places, own, scale, upper) * likelihood
+            found += share / each.sum(axis=1, keepdims=True) * each
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+
+def _likelihood(places: Places, own: IntArray) -> FloatArray:
+    log = places.log_likelihood(own)
+    # a place that lies off the grid of the likelihood has the prior's ends, not none
+    return np.asarray(np.exp(np.maximum(log - log.max(axis=1, keepdims=True), -600.0)))
+
+
+def _prior(places: Places, own: IntArray, scale: float, upper: float) -> FloatArray:
+    sd = np.hypot(scale * places.sigma[own], places.doubt[own])
+    z = (LAMBDA - lambda_of(places.centre[own], upper)[:, None]) / (2 * sd)[:, None]
+    z *= z
+    z += 1.0
+    density = 1 / (z * z * np.sqrt(z))
+    return np.asarray(density / density.sum(axis=1, keepdims=True))
+
+
+def _moved(weight: FloatArray, shift: FloatArray, sd: FloatArray) -> FloatArray:
+    """``weight`` shifted and with a normal added; what leaves the ends stays at them."""
+    if not (np.any(shift) or np.any(sd)):
+        return weight
+    half = POINTS // 2
+    wave = np.fft.rfftfreq(2 * POINTS, d=STEP) * 2 * np.pi
+    padded = np.zeros((len(weight), 2 * POINTS))
+    padded[:, half : half + POINTS] = weight
+    turn = np.exp(-0.5 * (sd[:, None] * wave) ** 2 - 1j * wave * shift[:, None])
+    full = np.maximum(np.fft.irfft(np.fft.rfft(padded, axis=1) * turn, 2 * POINTS, axis=1), 0.0)
+    found = full[:, half : half + POINTS].copy()
+    found[:, 0] += full[:, :half].sum(axis=1)
+    found[:, -1] += full[:, half + POINTS :].sum(axis=1)
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+
+def _quantile(weight: FloatArray, total: FloatArray, chance: float, upper: float) -> FloatArray:
+    at = np.minimum((total < chance).sum(axis=1), POINTS - 1)
+    row = np.arange(len(at))
+    before = total[row, at] - weight[row, at]
+    inside = np.clip((chance - before) / np.maximum(weight[row, at], 1e-12), 0.0, 1.0)
+    return speed_of(LAMBDA[at] + (inside - 0.5) * STEP, upper)
+
+
+def _below(weight: FloatArray, speed: float, upper: float) -> FloatArray:
+    part = np.clip((float(lambda_of(np.array(speed), upper)) - LAMBDA) / STEP + 0.5, 0.0, 1.0)
+    return np.asarray((weight * part).sum(axis=1))
+
+
+def log_laplace_normal(off: FloatArray, scale: FloatArray, variance: FloatArray) -> FloatArray:
+    """Return the log density of Laplace(``scale``) + N(0, ``variance``) at ``off``, but for a constant."""
+    sd = np.sqrt(np.maximum(variance, 1e-12))
+    left, right = (side * off / scale + log_ndtr(-(side * off / sd + sd / scale)) for side in (1, -1))
+    return np.asarray(np.logaddexp(left, right))
+
+
+def fitted_weights(weight: FloatArray, sd: float, pure: bool) -> tuple[FloatArray, FloatArray]:
+    """Return points and masses of the prior of weights that the noisy ``weight`` (H,) of all places fit."""
+    if len(weight) > MOST_FITTED:
+        weight = np.sort(weight)[np.linspace(0, len(weight) - 1, MOST_FITTED).astype(np.int64)]
+    farthest = np.log(max(float(weight.max()), 2 * sd) / sd)
+    points = np.append(0.0, sd * np.exp(np.linspace(np.log(0.1), farthest, WEIGHTS - 1)))
+    likelihood = np.exp(log_noise(weight[:, None] - points, sd, pure))
+    mass = np.full(WEIGHTS, 1 / WEIGHTS)
+    for _ in range(EM_STEPS):
+        found = 1 / np.maximum(likelihood @ mass, 1e-300)
+        mass = (mass * (found @ likelihood) + 0.5) / (len(weight) + 0.5 * WEIGHTS)
+    return points, mass
+
+
+def log_noise(off: FloatArray, sd: float, pure: bool) -> FloatArray:
+    """The log density, but for a constant, of noise of ``sd`` at ``off``."""
+    return np.asarray(-np.sqrt(2) * np.abs(off) / sd if pure else -0.5 * (off / sd) ** 2)
