@@ -4,7 +4,7 @@ import atexit
 import hashlib
 import json
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 
 import trafficdp
+from trafficdp.errors import UsageError
 from trafficdp.mechanisms.pooling import hidden_calibrated
 from trafficdp.mechanisms.simulated import cities, trial
 
@@ -154,7 +155,12 @@ class City:
         """Return a workspace, under a changed configuration if asked; make the store if there is none."""
         if changes:
             write_config(self.folder, **changes)
-        return trafficdp.open(self.config, create=True, wait=wait)
+        workspace = trafficdp.open(self.config, create=True, wait=wait)
+        if changes:
+            # another budget than the store promises, where it has promised one
+            with suppress(UsageError):
+                workspace.raise_budget("tried in a test")
+        return workspace
 
     def head(self):
         """Return the path of the ledger's head."""

@@ -33,6 +33,7 @@ from trafficdp.live.verification import verify_stream
 from trafficdp.mechanisms.registry import mechanism_named
 from trafficdp.model import Counts, Grid, SlotKind, Statistic
 from trafficdp.planner.precision import half_width_of
+from trafficdp.privacy.disclosure import ChangedFact
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import Loss
 from trafficdp.release import holdings, verification
@@ -46,7 +47,7 @@ from trafficdp.release.publishing_facts import specify
 from trafficdp.release.recomputation import Check
 from trafficdp.release.status import Status, read_status
 from trafficdp.release.store_setup import make_store, places_of
-from trafficdp.store import loss_kind, vault_fixes, vault_ledger, vault_releases
+from trafficdp.store import promises, vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.analyst import DEFAULT_TIMEOUT, AnalystSession
 from trafficdp.store.lock import DEFAULT_WAIT
 from trafficdp.store.released import RELEASED_NAME
@@ -153,11 +154,16 @@ class Workspace:
             cluster = Cluster(self.config, self.key_file, self.store)
             folder = cluster.jobs(engine, given, source, dry_run=dry_run)
             with self._curator("ingest") as curator:
-                return cluster.import_jobs(curator.vault, folder)
+                imported = cluster.import_jobs(curator.vault, folder)
+                curator.remember()
+                return imported
         key = VehicleKey.load(self.key_file)
         with self._curator("ingest", recover=not dry_run) as curator:
             taking = Intake(curator.vault, self.config, key, dry_run, self._progress)
-            return taking.all_or_none(given, source)
+            done = taking.all_or_none(given, source)
+            if not dry_run:
+                curator.remember()
+            return done
 
     def undo_ingest(self, files: str | Path | Sequence[str | Path]) -> list[UndoneFile]:
         """Take back the records that files brought, by their names, as long as no release has used them.
@@ -264,7 +270,7 @@ class Workspace:
             release = curator.release(
                 planned.allocation,
                 contributions,
-                self.config.policy,
+                self.config.promise,
                 lambda name, before: specify(occasion, planned.allocation, counts, name, before),
                 force=force,
             )
@@ -360,6 +366,18 @@ class Workspace:
         namespaces = [each.namespace for each in self.config.sources]
         return forget(self.store, self.key_file, identifiers, namespaces, datetime.now(UTC), wait=self._wait)
 
+    def raise_budget(self, reason: str) -> tuple[ChangedFact, ...]:
+        """Promise from now on what the configuration says; return what changes.
+
+        ``reason`` is published with every later release. Whatever the configuration says of budgets (higher
+        or lower), delta, speed bound and analysts is taken; relation and kind of loss never change.
+        """
+        key = VehicleKey.load(self.key_file)
+        with opened(self.store, self.key_file, "budget", wait=self._wait) as curator:
+            curator.vault.check_key(key.fingerprint)
+            curator.recover()
+            return curator.change_promise(self.config.promise, reason, datetime.now(UTC))
+
     def verify(self, release_id: str) -> list[Check]:
         """Return every check of a release or a stream; see ``verification``, ``live.verification``."""
         with self._curator("verify") as curator:
@@ -394,7 +412,7 @@ class Workspace:
     @contextmanager
     def _curator(self, purpose: str, *, recover: bool = True) -> Iterator[Curator]:
         with opened(self.store, self.key_file, purpose, wait=self._wait) as curator:
-            loss_kind.require_promise(curator.vault, self.config.policy.kind, self.config.relation)
+            promises.require(curator.vault, self.config.promise)
             if recover:
                 curator.recover()
             yield curator

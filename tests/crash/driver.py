@@ -5,8 +5,8 @@
 It reads one task a line, and prints for each a JSON list: for every death, what died and what was found wrong
 afterwards.
 
-    boundaries [all]          die at every named boundary of release and withdrawal; release once more after
-                              each death of a release, or after the first of what each leaves
+    boundaries [all]          die at every named boundary of release, withdrawal, change of budget; release
+                              once more after each death of a release, or after the first of what each leaves
     renames NUMBER...         die before every rename of the same, but these of the release
     random COUNT SEED         die COUNT times between random boundaries of a sequence
     limits BYTES...           no file may grow beyond one limit after another
@@ -35,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import small_city
 from children import die_in, forked, import_everything, outcome_of, wait_for, was_killed
 
+import trafficdp
 from trafficdp.cli.main import run as command_line
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.release import curator, forgetting, publication
@@ -65,6 +66,11 @@ def release(workspace, city):
 
 def withdraw(workspace, city):
     workspace.withdraw("r0001")
+
+
+def raise_budget(workspace, city):
+    small_city.write_config(city.folder, budget=50)
+    trafficdp.open(city.config).raise_budget("dies on the way")
 
 
 def everything(workspace, city):
@@ -184,7 +190,8 @@ def autopsy(city, seen_before, values_before, ledger_before, *, lives_on=False):
     assert "unfinished" not in states.values(), states
 
     entries = small_city.ledger_entries(city)
-    kinds = Counter((entry["kind"], entry["release"]) for entry in entries)
+    assert entries[0]["kind"] == "promise"
+    kinds = Counter((entry["kind"], entry.get("release")) for entry in entries if entry["kind"] != "promise")
     assert all(times == 1 for times in kinds.values()), kinds
     assert {name for kind, name in kinds if kind == "charge"} == set(states), kinds
     assert {name for kind, name in kinds if kind == "publication"} == set(states), kinds
@@ -289,7 +296,11 @@ def trial(template, number, name, work, *, lives_on=lambda stage: False):
 
 def boundaries(template, everywhere):
     findings = []
-    for command, names in ((release, curator.BOUNDARIES), (withdraw, curator.WITHDRAWAL_BOUNDARIES)):
+    for command, names in (
+        (release, curator.BOUNDARIES),
+        (withdraw, curator.WITHDRAWAL_BOUNDARIES),
+        (raise_budget, curator.CHANGE_BOUNDARIES),
+    ):
         for name in names:
 
             def lives_on(stage, command=command):

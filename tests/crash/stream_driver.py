@@ -158,6 +158,7 @@ def autopsy(city):
     assert after["streams"] == 1
     assert {loss for _, loss in after["charges"]} == {8 * 10**12}
     assert after["kinds"] == {
+        "promise": 1,
         "stream": 1,
         "stream_end": 1,
         "stream_publication": len(after["publications"]),

@@ -41,7 +41,7 @@ def findings_of(started, tmp_path_factory):
 )
 def test_a_death_at_every_named_boundary_is_mended_by_the_next_command(findings_of, everywhere):
     findings = findings_of("boundaries", *everywhere)
-    assert len(findings) == 11
+    assert len(findings) == 13
     assert all(each["killed"] for each in findings)
     stages = Counter(each["stage"] for each in findings)
     assert stages["charged, no values"] == 3

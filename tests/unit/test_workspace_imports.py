@@ -141,7 +141,7 @@ def test_a_map_that_the_cluster_did_not_reduce_for_is_refused_before_the_charge(
     finer = cluster_city.open().with_map(resolution=8)
     with pytest.raises(UsageError, match="not reduced records for this map"):
         finer.release(force=True)
-    assert small_city.ledger_entries(cluster_city) == []
+    assert [entry["kind"] for entry in small_city.ledger_entries(cluster_city)] == ["promise"]
     cluster_city.open().release(force=True)
 
 
@@ -264,7 +264,7 @@ def test_a_mechanism_that_needs_every_speed_is_refused_before_any_charge(tmp_pat
     assert files_city.open().with_map(mechanism="array_averaging_best_fit").release(force=True)
     with pytest.raises(UsageError, match="every single speed"):
         arrays.release(force=True)
-    assert cluster_city.sql("SELECT count(*) FROM ledger") == [(0,)]
+    assert [row.facts["kind"] for row in cluster_city.open().ledger()] == ["promise"]
 
 
 def test_an_unknown_engine_is_refused(city):

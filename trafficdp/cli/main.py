@@ -55,6 +55,7 @@ COMMANDS = {
     "export": "Write a release as one file. It is free.",
     "report": "Write a page on a release: what can be told apart.",
     "sql": "Ask the released maps anything in SQL. It is free.",
+    "budget": "Show what the store promises; change it for a reason.",
     "ledger": "Show what was charged, published and withdrawn.",
     "doctor": "Say what of the store is whole; change nothing.",
     "verify": "Recompute a release's losses, hashes and charge.",

@@ -30,7 +30,8 @@ from trafficdp.planner.request import FLEET_DECLARED, AdaptiveSettings, Request
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
-from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP
+from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, exact_text
+from trafficdp.privacy.promise import Promise
 
 Name = Annotated[
     str,
@@ -163,6 +164,12 @@ class Config:
                 got='[privacy] relation = "add_or_remove_user"',
                 todo=instead,
             )
+
+    @property
+    def promise(self) -> Promise:
+        """What a store of this configuration promises."""
+        bound = f"{exact_text(self.bound.upper)} {self.bound.unit.label}"
+        return Promise(self.policy, bound, self.analysts)
 
     @property
     def budget(self) -> Loss:

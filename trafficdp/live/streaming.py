@@ -40,14 +40,14 @@ from trafficdp.live.specification import StreamSpecification, next_digest, relea
 from trafficdp.model import SourceDeclaration, Statistic
 from trafficdp.noise.source import SecureNoise
 from trafficdp.noise.token import new_token
-from trafficdp.privacy.budget import left
+from trafficdp.privacy.budget import BudgetPolicy, left
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.release import LedgerReference
 from trafficdp.privacy.release_codec import encode
 from trafficdp.release.curator import Curator
 from trafficdp.release.publication import folder_of
-from trafficdp.store import vault_ledger, vault_stream
+from trafficdp.store import promises, vault_ledger, vault_stream
 from trafficdp.stream.horizon import Horizon
 from trafficdp.stream.service import FATES, Batch, Closed, Stream
 
@@ -86,6 +86,8 @@ def charged_stream(
             )
     _rehearse(wanted)
     with curator.vault.transaction("charging the stream"):
+        promise = promises.settle(curator.vault, config.promise, datetime.now(UTC))
+        _check_budget(curator, promise.policy, wanted.epsilon, wanted.created_at)
         vault_stream.make_tables(curator.vault)
         text = wanted.to_json()
         entry = vault_ledger.add_entry(
@@ -96,7 +98,6 @@ def charged_stream(
                 "at": wanted.created_at.isoformat(),
                 "epsilon_pico": wanted.epsilon.pico,
                 "specification_sha256": hashlib.sha256(text.encode()).hexdigest(),
-                **config.policy.facts(),
             },
         )
         vault_stream.add_stream(curator.vault, wanted.release_id, entry.sequence, text)
@@ -117,7 +118,7 @@ def wanted_specification(curator: Curator, config: Config) -> StreamSpecificatio
     """Return the specification of a stream that ``config`` would charge now; raises as ``charged_stream``."""
     vault, (settings, epsilon) = curator.vault, _settings(config)
     at = datetime.now(UTC).replace(microsecond=0)
-    _check_budget(curator, config, epsilon, at)
+    _check_budget(curator, config.policy, epsilon, at)
     horizon = Horizon.of(config.grid, settings.publish_every, settings.lateness)
     return StreamSpecification(
         release_id=f"s{len(vault_stream.all_streams(vault)) + 1:04d}",
@@ -179,14 +180,14 @@ def _settings(config: Config) -> tuple[StreamSettings, PureDP]:
     return settings.model_copy(update={"epsilon": epsilon}), epsilon
 
 
-def _check_budget(curator: Curator, config: Config, epsilon: PureDP, at: datetime) -> None:
+def _check_budget(curator: Curator, policy: BudgetPolicy, epsilon: PureDP, at: datetime) -> None:
     nobody = np.zeros(1, dtype=np.int64)
-    windows = config.policy.windows(at)
+    windows = policy.windows(at)
     could = PureDP(int(left(windows, [nobody] * len(windows))[0]))
     if epsilon > could:
         raise InsufficientBudgetError(remaining=could.epsilon, requested=epsilon.epsilon)
     # no vehicle yet: this looks at the clock
-    vault_ledger.require_budget(curator.vault, nobody[:0], nobody[:0], config.policy, at)
+    vault_ledger.require_budget(curator.vault, nobody[:0], nobody[:0], policy, at)
 
 
 def _rehearse(specification: StreamSpecification) -> None:
@@ -464,7 +465,7 @@ class LiveStream:
 
     def _permit(self, curator: Curator) -> None:
         """Say who can pay, by what other releases have left every vehicle."""
-        windows = self._config.policy.windows(self.specification.created_at)
+        windows = promises.promised(curator.vault).policy.windows(self.specification.created_at)
         spent = vault_ledger.spent_in(curator.vault, self._stream.vehicles.keys, windows)
         self._stream.permit(left(windows, spent) >= self.specification.epsilon.pico)
 

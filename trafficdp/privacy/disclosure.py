@@ -468,8 +468,36 @@ class PeriodicBudget:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChangedFact:
+    """One fact of a store's promise that was changed, in words."""
+
+    what: Text
+    before: Text
+    after: Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetChange:
+    """A change of what the store promises, as its ledger has it at ``entry``: from what to what, and why."""
+
+    entry: Counted
+    at: Moment
+    reason: Text
+    changed: Annotated[tuple[ChangedFact, ...], Says({"minItems": 1})]
+
+    @property
+    def in_words(self) -> str:
+        """The change as people read it, without the name of what stands before: "on 2026-03-05: ..."."""
+        facts = "; ".join(f"{each.what} from {each.before} to {each.after}" for each in self.changed)
+        return f"on {self.at[:10]}: {facts}. Reason: {self.reason}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class LossAccount:
-    """The sum of losses before and after; ``periodic_budget`` where not the total alone counts."""
+    """The sum of losses before and after; ``periodic_budget`` where not the total alone counts.
+
+    ``budget_changes``: how the store's promise was changed before this release, in order.
+    """
 
     composition: Text
     sum_of_maxima_before: Loss
@@ -477,6 +505,7 @@ class LossAccount:
     budget_per_vehicle: Loss
     left_for_every_vehicle: Loss
     periodic_budget: PeriodicBudget | None = None
+    budget_changes: tuple[BudgetChange, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -177,6 +177,14 @@ def decimal_text(pico: int) -> str:
     return f"-{text}" if pico < 0 else text
 
 
+def exact_text(value: Fraction) -> str:
+    """Return ``value`` as a plain decimal when it is one of at most 12 digits, else as a ratio "a/b"."""
+    scaled = value * 10**12
+    if scaled.denominator != 1:
+        return f"{value.numerator}/{value.denominator}"
+    return decimal_text(int(scaled))
+
+
 def round_up(value: FloatArray) -> FloatArray:
     """Return the next larger floats: at least the exact result of one correctly rounded operation."""
     return np.nextafter(value, np.inf)

@@ -355,7 +355,7 @@ class _Measurement:
         release = curator.release(
             allocation,
             self.planning.contributions(),
-            self.there.policy,
+            self.there.promise,
             lambda name, before: specify(self.occasion, allocation, self.counts, name, before),
             force=self.question.options.force,
             analyst=analyst,

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,9 @@ from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.planner.allocation import Allocation, assess_utility, uninformative_error
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.analyst import Analyst
-from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.disclosure import ChangedFact
 from trafficdp.privacy.ledger import GENESIS, accounts_hash
-from trafficdp.privacy.loss import LossKind
+from trafficdp.privacy.promise import Promise, checked_reason
 from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import decode, encode
 from trafficdp.release.drawn.transcript import Recorded
@@ -60,14 +60,13 @@ from trafficdp.release.specification import Specification, assemble
 from trafficdp.sensitive.values import Contributions, Samples, SensitiveInputs
 from trafficdp.store import (
     contribution_cache,
-    loss_kind,
+    promises,
     vault_analysts,
     vault_ledger,
     vault_releases,
 )
 from trafficdp.store.head import Head, require
 from trafficdp.store.lock import store_lock
-from trafficdp.store.loss_kind import relation_of
 from trafficdp.store.vault import Vault, require_vault
 from trafficdp.store.vault_fixes import DataVersion
 from trafficdp.store.vault_imports import is_imported, require_reduced
@@ -85,10 +84,12 @@ BOUNDARIES = (
 
 WITHDRAWAL_BOUNDARIES = ("withdrawal committed", "withdrawal remembered", "cells removed", "files removed")
 """The same of a withdrawal."""
+CHANGE_BOUNDARIES = ("budget changed", "change remembered")
+"""The same of a change of the budget."""
 
 
 def reached(boundary: str) -> None:
-    """Do nothing. Called at every one of BOUNDARIES and WITHDRAWAL_BOUNDARIES."""
+    """Do nothing. Called at every one of the boundaries above."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Curator:
     @property
     def relation(self) -> NeighbouringRelation:
         """What is public in this store, and what is not."""
-        return relation_of(self.vault)
+        return promises.relation_of(self.vault)
 
     def contributions(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
         """Return what may be planned with: of every (vehicle, bin), or of the declared grid and anyone.
@@ -166,7 +167,7 @@ class Curator:
         self,
         allocation: Allocation,
         contributions: Contributions,
-        policy: BudgetPolicy,
+        configured: Promise,
         specify: Callable[[str, int], Specification],
         *,
         force: bool,
@@ -177,7 +178,8 @@ class Curator:
         ``specify`` is given the name of the release and the sum of the maxima of all charges before
         (whole numbers of 10^-12 of the store's kind).
 
-        The charge bears the name of ``analyst``, whose own budget must allow it as well.
+        The charge bears the name of ``analyst``, whose own budget must allow it as well. What may be spent is
+        what the store has promised: ``configured`` must say the same.
         Raises UninformativeReleaseError (unless ``force``), InsufficientBudgetError, StoreBehindError and,
         when a second computation finds that the charge does not cover a loss, AllocationError before
         anything is written.
@@ -191,21 +193,23 @@ class Curator:
                 got=allocation.event.mechanism,
                 todo="release with --allow-idealised-noise, which the manifest records",
             )
-        loss_kind.require_kind(self.vault, policy.kind)
-        if policy.kind is not allocation.event.kind:
-            raise UsageError(
-                "the release and the budget count in different kinds of loss",
-                expected=f"a release in {policy.kind.quantity}",
-            )
         self.check_not_behind()
         vehicle, loss = contributions.vehicle, allocation.event.loss_per_user
         with self.vault.transaction("charging the release"):
+            promise = promises.settle(self.vault, configured, datetime.now(UTC))
+            policy = promise.policy
+            if policy.kind is not allocation.event.kind:
+                raise UsageError(
+                    "the release and the budget count in different kinds of loss",
+                    expected=f"a release in {policy.kind.quantity}",
+                )
             number = len(vault_releases.all_releases(self.vault)) + 1
             before = vault_ledger.totals(self.vault)
             specification = specify(f"r{number:04d}", before.sum_of_maxima)
             vault_ledger.require_budget(self.vault, vehicle, loss, policy, specification.created_at)
             if analyst is not None:
-                vault_analysts.require_budget(self.vault, vehicle, loss, analyst)
+                own = promise.analyst(analyst.name)
+                vault_analysts.require_budget(self.vault, vehicle, loss, own)
             self._require_unseen(specification.release_id)
             self._rehearse(specification, contributions, loss)
             text = specification.to_json()
@@ -221,7 +225,6 @@ class Curator:
                     "accounts_sha256": accounts_hash(vehicle[loss > 0], loss[loss > 0]),
                     "specification_sha256": hashlib.sha256(text.encode()).hexdigest(),
                     "data_version": specification.data_version,
-                    **policy.facts(),
                     "forced": verdict.refused,
                     **({} if analyst is None else {"analyst": analyst.name}),
                 },
@@ -243,16 +246,33 @@ class Curator:
         self.head.sweep()
         stored_releases = vault_releases.all_releases(self.vault)
         unfinished = [each for each in stored_releases if not each.finished]
-        if unfinished or self.head.lags(vault_ledger.Entries(self.vault)):
+        if unfinished:
             self.check_not_behind()
-            # before anything else can be seen of a charge, it is remembered outside the store
-            self.head.write(vault_ledger.last(self.vault))
+        # before anything else can be seen of a charge, it is remembered outside the store
+        self.remember()
         for stored in unfinished:
             self._finish(stored)
         withdrawn = [each.release_id for each in stored_releases if each.withdrawn]
         if any(folder_of(self.store, name).exists() for name in withdrawn):
             self.tidy()
         return [each.release_id for each in unfinished]
+
+    def change_promise(self, configured: Promise, reason: str, at: datetime) -> tuple[ChangedFact, ...]:
+        """Promise ``configured`` from now on, for ``reason``; return what it changes. See ``promises``."""
+        self.check_not_behind()
+        with self.vault.transaction("changing the budget"):
+            changed = promises.promised(self.vault).changes_to(configured)
+            entry = promises.replace(self.vault, configured, checked_reason(reason), at)
+        reached("budget changed")
+        self.head.write(entry)
+        reached("change remembered")
+        return changed
+
+    def remember(self) -> None:
+        """Write the head beside the key where the ledger went on without it: after a first ingest."""
+        if self.head.lags(vault_ledger.Entries(self.vault)):
+            self.check_not_behind()
+            self.head.write(vault_ledger.last(self.vault))
 
     def withdraw(self, release_id: str, at: datetime) -> None:
         """Take a release back: its files and cells go, its charge stays. Raises UsageError if it is gone."""
@@ -362,8 +382,8 @@ class Curator:
 
     def _metered(self, charge: npt.NDArray[np.int64], source: NoiseSource) -> PrivacyMeter:
         """Return the way to ``source`` of a release that every vehicle was charged ``charge`` for."""
-        kind = loss_kind.kind_of(self.vault) or LossKind.PURE
-        return PrivacyMeter(source, charge, kind, hidden=self.relation.hides_presence)
+        policy = promises.promised(self.vault).policy
+        return PrivacyMeter(source, charge, policy.kind, hidden=policy.relation.hides_presence)
 
     def _rehearse(
         self, specification: Specification, contributions: Contributions, loss: npt.NDArray[np.int64]

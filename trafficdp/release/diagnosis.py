@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -17,6 +17,7 @@ from pathlib import Path
 from trafficdp.errors import StoreDamagedError, StoreUnavailableError, TrafficdpError
 from trafficdp.export.write import MANIFEST
 from trafficdp.ingest.vehicle_key import VehicleKey
+from trafficdp.privacy.disclosure import BudgetChange
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.release.curator import Curator
 from trafficdp.release.publication import (
@@ -29,7 +30,7 @@ from trafficdp.release.publication import (
 )
 from trafficdp.release.recomputation import UNREADABLE, differing, digests_of, names_differing
 from trafficdp.release.saved_plan import SavedPlan
-from trafficdp.store import loss_kind, saved_plans, vault_ledger, vault_releases, vault_stream
+from trafficdp.store import promises, saved_plans, vault_ledger, vault_releases, vault_stream
 from trafficdp.store.head import Head, require
 from trafficdp.store.inspection import looked_at, read_through, tables, vault_looked_at
 from trafficdp.store.lock import looking
@@ -152,6 +153,10 @@ class _Examination:
         if left:
             names = ", ".join(sorted(path.name for path in left))
             found.append(Finding("leftovers", State.NOTE, names, "the next command that writes removes them"))
+        for change in self._changes():
+            found.append(
+                Finding("the budget was changed", State.NOTE, change.in_words, "every later release shows it")
+            )
         own = None if self._vault is None else self._vault.fact("store_id")
         heads = [
             path.name
@@ -168,6 +173,12 @@ class _Examination:
                 )
             )
         return found
+
+    def _changes(self) -> tuple[BudgetChange, ...]:
+        # what is wrong with the ledger is a finding of its own
+        with suppress(TrafficdpError, *UNREADABLE), store_failures("reading it"):
+            return () if self._vault is None else promises.changes(self._vault)
+        return ()
 
     @property
     def _rows(self) -> list[LedgerRow]:
@@ -214,7 +225,7 @@ class _Examination:
 
     def _chain(self, vault: Vault) -> None:
         self._ledger = vault_ledger.rows(vault)
-        loss_kind.kind_of(vault)
+        promises.changes(vault)
 
     def _committed(self, vault: Vault) -> None:
         curator = Curator(self._store, vault, self._head(vault))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from trafficdp.config.settings import Config
@@ -25,7 +25,7 @@ from trafficdp.model import SourceDeclaration
 from trafficdp.release.curator import Curator
 from trafficdp.release.holdings import pin_area
 from trafficdp.release.outcomes import IngestedFile, UndoneFile
-from trafficdp.store import loss_kind, vault_fixes, vault_releases
+from trafficdp.store import promises, vault_fixes, vault_releases
 from trafficdp.store.statements import store_failures
 from trafficdp.store.vault import Vault, audit
 from trafficdp.store.vault_imports import (
@@ -123,8 +123,7 @@ class Cluster:
         vault.check_key(VehicleKey.load(self.key_file).fingerprint)
         with vault.transaction("importing contributions"):
             pin_area(vault, self.config.grid.area.hash, dry_run=False)
-            loss_kind.pin_kind(vault, self.config.policy.kind)
-            loss_kind.pin_relation(vault, self.config.relation)
+            promises.settle(vault, self.config.promise, datetime.now(UTC))
             before = vault_fixes.data_version(vault).ingest_id
             done = [_imported(vault, self.config, path, manifest) for path, manifest in jobs]
             if all(each.read_before for each in done):
@@ -243,8 +242,7 @@ class Intake:
             require_records(self.vault)
             pin_area(self.vault, self.config.grid.area.hash, dry_run=self.dry_run)
             if not self.dry_run:
-                loss_kind.pin_kind(self.vault, self.config.policy.kind)
-                loss_kind.pin_relation(self.vault, self.config.relation)
+                promises.settle(self.vault, self.config.promise, datetime.now(UTC))
             before = vault_fixes.data_version(self.vault).ingest_id
             chosen = [(each, choose_source(each, self.config.sources, source)) for each in parts]
             done = [self._one(*each) for each in chosen]

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from trafficdp.config.settings import Config
 from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.disclosure import BudgetChange, ChangedFact
 from trafficdp.privacy.loss import Loss, PureDP
-from trafficdp.store import loss_kind, vault_analysts, vault_fixes, vault_ledger, vault_releases
+from trafficdp.privacy.promise import Promise
+from trafficdp.store import promises, vault_analysts, vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.lock import store_lock
 from trafficdp.store.vault import Vault, require_vault
 from trafficdp.store.vault_analysts import AnalystSpending
@@ -31,6 +33,7 @@ class Status:
     Its ``repr`` holds what any reader of the releases may know: no vehicle's count or loss.
     ``delta`` only where losses are rho: at which ``epsilon_spent`` is told.
     ``windows`` are the ceilings of the present year and month, where the budget has any.
+    ``budget_changes``: how the store's promise was changed, in order.
     """
 
     store: Path
@@ -48,6 +51,7 @@ class Status:
     windows: tuple[WindowSpending, ...] = ()
     delta: str | None = None
     epsilon_spent: PureDP | None = None
+    budget_changes: tuple[BudgetChange, ...] = ()
 
     @property
     def quantity(self) -> str:
@@ -85,8 +89,26 @@ def read_status(config: Config, store: Path, *, wait: float) -> Status:
     """
     require_vault(store)
     with store_lock(store, purpose="status", wait=wait), Vault.open(store) as vault:
-        loss_kind.require_promise(vault, config.policy.kind, config.relation)
+        promises.require(vault, config.promise)
         return _status_of(vault, store, config.policy, datetime.now(UTC))
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a store promises (None: nothing yet), its changes, and where the configuration differs."""
+
+    promised: Promise | None
+    changes: tuple[BudgetChange, ...]
+    configured_otherwise: tuple[ChangedFact, ...]
+
+
+def read_budget(config: Config, store: Path, *, wait: float) -> Budget:
+    """Return what ``store`` promises, whatever ``config`` says; raises as ``read_status``."""
+    require_vault(store)
+    with store_lock(store, purpose="budget", wait=wait), Vault.open(store) as vault:
+        promised = promises.in_force(vault)
+        otherwise = () if promised is None else promised.changes_to(config.promise)
+        return Budget(promised, promises.changes(vault), otherwise)
 
 
 def _status_of(vault: Vault, store: Path, policy: BudgetPolicy, at: datetime) -> Status:
@@ -109,6 +131,7 @@ def _status_of(vault: Vault, store: Path, policy: BudgetPolicy, at: datetime) ->
         budget=policy.total,
         delta=policy.delta,
         epsilon_spent=policy.epsilon(loss(spent.largest)),
+        budget_changes=promises.changes(vault),
         analysts=tuple(vault_analysts.spending(vault)),
         windows=tuple(
             WindowSpending(window.name, window.ceiling, loss(vault_ledger.largest_spent_in(vault, window)))

@@ -31,7 +31,7 @@ from trafficdp.store.statements import (
 )
 
 VAULT_NAME = "vault.duckdb"
-SCHEMA_VERSION = "6"
+SCHEMA_VERSION = "7"
 MEMORY_LIMIT = "1GB"
 """What DuckDB may hold of the vault; it fills that up. Rows beyond it spill beside the vault."""
 _UNFINISHED = f".{VAULT_NAME}.*.new"

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from trafficdp.errors import AnalystBudgetError
 from trafficdp.privacy.analyst import Analyst
-from trafficdp.privacy.loss import LOSSES, Loss, LossKind
-from trafficdp.store import loss_kind, vault_ledger
+from trafficdp.privacy.loss import LOSSES, Loss
+from trafficdp.store import promises, vault_ledger
 from trafficdp.store.vault import Vault
 
 IntArray = npt.NDArray[np.int64]
@@ -56,14 +56,15 @@ def require_budget(vault: Vault, vehicle: IntArray, loss: IntArray, analyst: Ana
             remaining=loss_of(int(remaining[worst])).exact,
             requested=loss_of(int(loss[worst])).exact,
             quantity=analyst.budget.kind.quantity,
-            shared=loss_kind.relation_of(vault).hides_presence,
+            shared=promises.relation_of(vault).hides_presence,
         )
 
 
 def spending(vault: Vault) -> list[AnalystSpending]:
     """Return what every analyst who was ever charged has spent, by name. No vehicle is named."""
-    found, loss_of = [], LOSSES[loss_kind.kind_of(vault) or LossKind.PURE]
+    found = []
     for name, charges in sorted(charges_by(vault).items()):
+        loss_of = LOSSES[promises.promised(vault).policy.kind]
         totals = vault_ledger.totals(vault, charges)
         largest, maxima = loss_of(totals.largest), loss_of(totals.sum_of_maxima)
         found.append(AnalystSpending(name, len(charges), largest, maxima))

@@ -69,10 +69,10 @@ def charges(vault: Vault) -> list[LedgerRow]:
     return _rows(vault, _CHARGES + "FROM charges SELECT sequence, entry, head_hash ORDER BY sequence")
 
 
-def charges_without(vault: Vault, words: str) -> int:
-    """Return how many entries that charge vehicles do not hold ``words``."""
-    without = _CHARGES + "FROM charges SELECT count(*) WHERE NOT contains(entry, ?)"
-    return number(vault.connection, without, [words])
+def entries_of(vault: Vault, kind: str) -> list[LedgerRow]:
+    """Return the entries of one ``kind``, in order, not checked."""
+    found = "SELECT sequence, entry, head_hash FROM ledger WHERE contains(entry, ?) ORDER BY sequence"
+    return _rows(vault, found, [f'"kind":"{kind}"'])
 
 
 def _rows(vault: Vault, statement: str, parameters: Sequence[object] = ()) -> list[LedgerRow]:

@@ -10,7 +10,7 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -20,6 +20,7 @@ import duckdb
 import numpy as np
 
 import trafficdp
+from trafficdp.errors import UsageError
 from trafficdp.live import streaming
 from trafficdp.mechanisms.simulated import cities
 from trafficdp.noise.source import SimulatedNoise
@@ -231,7 +232,11 @@ class Cities:
             write_days(template)
             self._configure(template, changes if kind == "zcdp" else {})
             trafficdp.open(template / "trafficdp.toml", create=True).ingest(sorted(template.glob("*.csv")))
-        return self._configure(Path(shutil.copytree(template, self.fresh())), changes)
+        city = self._configure(Path(shutil.copytree(template, self.fresh())), changes)
+        with suppress(UsageError):
+            # where the case has another budget, or analysts
+            city.raise_budget("another case")
+        return city
 
     def hidden(self, **changes):
         """The same where nothing about a vehicle is public."""

@@ -75,6 +75,10 @@ class City:
         assert text.count(old) == 1, f"{old!r} occurs {text.count(old)} times"
         self.config.write_text(text.replace(old, new))
 
+    def promise(self, reason: str = "tried in a test") -> None:
+        """Let the store promise what the configuration says now."""
+        assert run(["--quiet", "--config", str(self.config), "budget", "raise", "--reason", reason]) == 0
+
     def write(self, name: str, rows: Sequence[str] | bytes, header: str = HEADER) -> str:
         """Write a file and return its name."""
         content = rows if isinstance(rows, bytes) else "\n".join([header, *rows, ""]).encode()

@@ -41,6 +41,7 @@ def test_no_text_reads_anything_uncharged_or_says_anything_of_a_vehicle(city, sm
     text = city.config.read_text().replace("epsilon_per_vehicle = 20", "epsilon_per_vehicle = 1000000")
     city.config.write_text(text + '[[analysts]]\nname = "fuzz"\nepsilon_per_vehicle = 1000000\n')
     workspace = city.open()
+    workspace.raise_budget("every question is answered")
     spelled = (*small_city.PLATES, small_city.LONELY)
     plates = {plate.upper().replace(" ", "").replace("-", "") for plate in spelled}
     values = {f"{speed / 100:.2f}" for (speed,) in city.sql("SELECT DISTINCT speed_centi FROM fixes")}

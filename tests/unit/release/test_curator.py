@@ -94,7 +94,7 @@ def test_a_vehicle_in_no_released_bin_pays_nothing(released, small_city):
     paying = set(small_city.spent(released))
     assert len(vehicles) == 11
     assert len(paying) == 10
-    ((entry,),) = released.sql("SELECT entry FROM ledger WHERE sequence = 1")
+    ((entry,),) = released.sql("SELECT entry FROM ledger WHERE sequence = 2")
     assert json.loads(entry)["vehicles_charged"] == 10
 
 
@@ -103,10 +103,10 @@ def test_vehicles_of_the_second_day_pay_for_the_second_day_only(released, small_
     workspace.ingest([released.days[2]])
     second = workspace.release(again=True, force=True)
     accounts = small_city.charges_by_plate_order(released)
-    assert second.release.ledger.sequence == 3
-    both = {vehicle for vehicle, account in accounts.items() if set(account) == {1, 3}}
-    first_only = {vehicle for vehicle, account in accounts.items() if set(account) == {1}}
-    second_only = {vehicle for vehicle, account in accounts.items() if set(account) == {3}}
+    assert second.release.ledger.sequence == 4
+    both = {vehicle for vehicle, account in accounts.items() if set(account) == {2, 4}}
+    first_only = {vehicle for vehicle, account in accounts.items() if set(account) == {2}}
+    second_only = {vehicle for vehicle, account in accounts.items() if set(account) == {4}}
     assert (len(first_only), len(both), len(second_only)) == (5, 5, 5)
     assert all(check.passed for name in ("r0001", "r0002") for check in workspace.verify(name))
 
@@ -228,7 +228,7 @@ def test_a_manifest_carries_number_and_hash_of_its_charge(released):
     manifest = json.loads((released.store / "releases/r0001/manifest.json").read_text(encoding="utf-8"))
     rows = released.sql("SELECT sequence, head_hash FROM ledger ORDER BY sequence")
     accounting = manifest["accounting"]
-    assert (accounting["ledger_sequence"], accounting["head_hash"]) == rows[0]
+    assert (accounting["ledger_sequence"], accounting["head_hash"]) == rows[1]
     head = json.loads(released.head().read_text(encoding="ascii"))
     assert (head["sequence"], head["head_hash"]) == rows[-1]
 
@@ -236,9 +236,10 @@ def test_a_manifest_carries_number_and_hash_of_its_charge(released):
 @pytest.fixture
 def restored(released):
     """A city whose vault was replaced by a copy from before its second release."""
+    workspace = released.open(budget=40)
     old = released.folder / "backup.duckdb"
     shutil.copy(released.vault, old)
-    released.open(budget=40).release(again=True, force=True)
+    workspace.release(again=True, force=True)
     shutil.copy(old, released.vault)
     return released
 
@@ -266,7 +267,7 @@ def test_an_old_vault_refuses_by_a_manifest_alone(restored):
     rows = restored.sql("SELECT sequence, head_hash FROM ledger ORDER BY sequence")
     head = json.loads(restored.head().read_text(encoding="ascii"))
     restored.head().write_text(
-        json.dumps({**head, "sequence": 2, "head_hash": rows[-1][1]}), encoding="ascii"
+        json.dumps({**head, "sequence": len(rows), "head_hash": rows[-1][1]}), encoding="ascii"
     )
     refuses(restored)
 
@@ -314,7 +315,7 @@ def test_a_new_store_with_the_same_key_does_not_forgive_the_old_one(restored, tm
 def test_commands_that_only_read_still_work_behind_a_head(restored):
     workspace = restored.open()
     assert [each.id for each in workspace.releases()] == ["r0001"]
-    assert len(workspace.ledger()) == 2
+    assert len(workspace.ledger()) == 4
     assert workspace.status().releases == 1
     failed = [check.name for check in workspace.verify("r0001") if not check.passed]
     assert failed[0] == "the ledger is not behind its head or any manifest"
@@ -325,9 +326,19 @@ def test_a_folder_in_the_way_of_the_next_release_is_refused_before_the_charge(re
     refuses(released)
 
 
-def test_an_empty_ledger_has_the_start_for_a_head(filled):
-    head = json.loads(filled.head().read_text(encoding="ascii"))
-    assert (head["sequence"], head["head_hash"]) == (0, GENESIS)
+def test_the_head_of_an_empty_ledger_is_the_start_and_the_first_file_writes_the_promise(small_city, tmp_path):
+    city = small_city.City(tmp_path / "new")
+    workspace = city.open()
+
+    def head():
+        facts = json.loads(city.head().read_text(encoding="ascii"))
+        return facts["sequence"], facts["head_hash"]
+
+    assert head() == (0, GENESIS)
+    workspace.ingest([city.days[1]])
+    (entry,) = workspace.ledger()
+    assert head() == (1, entry.head_hash)
+    assert entry.facts["kind"] == "promise"
 
 
 def test_the_second_price_is_of_every_bin_that_is_published(monkeypatch, counts_of):

@@ -87,7 +87,7 @@ def test_verify_says_why_older_releases_can_no_longer_be_recomputed(released, pl
     found = {each.name: each.found for each in released.open().verify("r0001") if not each.passed}
     assert list(found) == GONE
     for text in found.values():
-        assert text.startswith("vehicles were forgotten since (entry 3 of the ledger)")
+        assert text.startswith("vehicles were forgotten since (entry 4 of the ledger)")
 
 
 def test_a_release_after_it_is_charged_to_the_others_and_verified(released, small_city, plate):

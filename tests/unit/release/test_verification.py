@@ -72,7 +72,7 @@ def test_a_manifest_reformatted_by_one_space_is_not_the_published_one(released):
 
 
 def test_a_manifest_with_another_place_in_the_ledger_is_caught(released):
-    edit(released, lambda document: document["accounting"].update(ledger_sequence=2))
+    edit(released, lambda document: document["accounting"].update(ledger_sequence=3))
     assert "the manifest stands where the ledger says" in failed(released)
 
 

@@ -76,7 +76,7 @@ def test_a_gaussian_map_is_planned_released_verified_and_read(concentrated, smal
     done = here.release(again=True, force=True)
     assert failed(concentrated) == {}
     charges = small_city.charges_by_plate_order(concentrated)
-    largest = max(each[1] for each in charges.values())
+    largest = max(each[2] for each in charges.values())
     assert largest == planned.loss.pico
     assert 2.9 * PICO <= largest <= 3 * PICO
 
@@ -204,18 +204,22 @@ def test_a_manifest_whose_epsilon_is_not_the_conversion_is_refused(published):
 def test_a_store_keeps_its_kind(concentrated, filled):
     # a store in rho is not opened under a budget in epsilon, nor the other way round
     concentrated.open(statistics='"mean"')
-    with pytest.raises(UsageError, match="another kind of loss"):
+    with pytest.raises(UsageError, match="kind of loss: epsilon; expected kind of loss: rho"):
         workspace.open_workspace(concentrated.config).status()
     pure = configure(filled)
     for call in (pure.status, pure.plan, pure.release, pure.ledger):
-        with pytest.raises(UsageError, match="another kind of loss"):
+        with pytest.raises(UsageError, match="kind of loss: rho; expected kind of loss: epsilon"):
             call()
 
 
 def test_a_store_whose_kind_was_taken_away_does_not_become_pure(concentrated):
     workspace.open_workspace(concentrated.config).release("1", force=True)
-    concentrated.sql("DELETE FROM meta WHERE key = 'loss_kind'")
-    with pytest.raises(StoreDamagedError, match="different kinds"):
+    promise = 'entry LIKE \'%"kind":"promise"%\''
+    concentrated.sql(f"UPDATE ledger SET entry = replace(entry, 'zcdp', 'pure') WHERE {promise}")
+    with pytest.raises(StoreDamagedError, match="chain is broken"):
+        concentrated.open(statistics='"mean"').status()
+    concentrated.sql(f"DELETE FROM ledger WHERE {promise}")
+    with pytest.raises(StoreDamagedError, match="does not say what the store promises"):
         concentrated.open(statistics='"mean"').status()
 
 
@@ -280,7 +284,7 @@ def test_a_crash_costs_one_charge_and_never_draws_twice(concentrated, boundary, 
             here.release(again=True, force=True)
     again = here.release(again=True, force=True) if boundary != "published" else here.map("r0001")
     assert again.id == "r0001"
-    assert [row.facts["kind"] for row in here.ledger()] == ["charge", "publication"]
+    assert [row.facts["kind"] for row in here.ledger()] == ["promise", "charge", "publication"]
     assert failed(concentrated) == {}
 
 
@@ -406,10 +410,11 @@ def test_what_is_about_accountings_is_refused_in_rho(concentrated, run, tmp_path
         assert "rho" in err
 
 
-def test_a_pure_store_states_no_kind(released):
-    assert released.sql("SELECT value FROM meta WHERE key = 'loss_kind'") == []
+def test_a_pure_store_promises_epsilon(released):
     here = released.open()
     assert here.status().quantity == "epsilon"
-    assert "epsilon_pico" in here.ledger()[0].facts
+    promise, charge, *_ = here.ledger()
+    assert promise.facts["loss_kind"] == "pure"
+    assert "epsilon_pico" in charge.facts
     assert all(check.passed for check in here.verify("r0001"))
     assert "rho" not in read(manifest_of(released))["guarantee"]

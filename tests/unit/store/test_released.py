@@ -131,7 +131,7 @@ def test_a_withdrawn_release_keeps_its_row_and_loses_its_values_in_every_byte(re
     rows = released.sql(
         "SELECT release_id, status, epsilon, ledger_sequence FROM releases", database="released"
     )
-    assert rows == [("r0001", "withdrawn", Decimal("8.000000000000"), 1)]
+    assert rows == [("r0001", "withdrawn", Decimal("8.000000000000"), 2)]
     assert released.sql("SELECT count(*) FROM cells", database="released") == [(0,)]
     assert released.sql("SELECT count(*) FROM latest_cells", database="released") == [(0,)]
     assert list((released.store / "releases").iterdir()) == []

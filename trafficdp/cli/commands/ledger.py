@@ -10,12 +10,22 @@ import typer
 from trafficdp.cli.words.facts import Loss, Words
 from trafficdp.cli.words.options import Settings, minute, on_clocks
 from trafficdp.model import Says, as_json
+from trafficdp.privacy.disclosure import BudgetChange
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import LossKind, decimal_text
 from trafficdp.release.status import Status
 
 AT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?[+-][0-9]{2}:[0-9]{2}$"
-KINDS = ["charge", "publication", "withdrawal", "stream", "stream_publication", "stream_end", "forgetting"]
+KINDS = [
+    "promise",
+    "charge",
+    "publication",
+    "withdrawal",
+    "stream",
+    "stream_publication",
+    "stream_end",
+    "forgetting",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +50,8 @@ class AnalystFacts:
 @dataclass(frozen=True, kw_only=True)
 class EntryFacts:
     """One entry. ``epsilon``: the largest loss of any vehicle, of charges and streams only, in the ledger's
-    quantity. ``analyst``: who asked; null for the curator's own releases. ``release``: null where vehicles
-    were forgotten."""
+    quantity. ``analyst``: who asked; null for the curator's own releases. ``release``: null where the
+    store promised something, or vehicles were forgotten."""
 
     SAYS: ClassVar = Says(
         {
@@ -64,8 +74,9 @@ class EntryFacts:
 class LedgerFacts:
     """Losses are exact decimal text. ``budget_per_vehicle``: the ceiling on what any vehicle may spend;
     ``largest_spent``: what the busiest has spent; ``sum_of_maxima``: the sum over releases of the largest
-    loss; ``delta``: at which epsilon is told where losses are rho, else null. Every object is closed: a
-    property that is not named here is an error. No vehicle's own spending is named."""
+    loss; ``delta``: at which epsilon is told where losses are rho, else null; ``budget_changes``: how the
+    store's promise was changed, in order. Every object is closed: a property that is not named here is an
+    error. No vehicle's own spending is named."""
 
     budget_per_vehicle: Loss
     largest_spent: Loss
@@ -74,11 +85,12 @@ class LedgerFacts:
     delta: Words | None
     windows: tuple[WindowFacts, ...]
     analysts: tuple[AnalystFacts, ...]
+    budget_changes: tuple[BudgetChange, ...]
     entries: tuple[EntryFacts, ...]
 
 
 def ledger(context: typer.Context) -> None:
-    """Show the ledger: what was charged, published and withdrawn."""
+    """Show the ledger: what was promised, charged, published and withdrawn."""
     from trafficdp.workspace import open_workspace
 
     settings: Settings = context.obj
@@ -127,6 +139,8 @@ def ledger(context: typer.Context) -> None:
             f"{'question' if each.charges == 1 else 'questions'} whose largest losses sum to "
             f"{each.sum_of_maxima}."
         )
+    for change in totals.budget_changes:
+        settings.output.say(f"The budget was changed at entry {change.entry}, {change.in_words}.")
     settings.output.result(as_json(ledger_facts(rows, totals, zone)))
 
 
@@ -148,6 +162,7 @@ def ledger_facts(rows: list[LedgerRow], totals: Status, time_zone: str) -> Ledge
         analysts=tuple(
             AnalystFacts(name=each.name, charges=each.charges, **spent(each)) for each in totals.analysts
         ),
+        budget_changes=totals.budget_changes,
         entries=tuple(
             EntryFacts(
                 sequence=row.sequence,

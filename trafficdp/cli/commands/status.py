@@ -39,6 +39,8 @@ def status(context: typer.Context) -> None:
             f"{'budget ' + window.name:<16} {window.ceiling} a vehicle; the busiest has spent "
             f"{window.largest_spent}"
         )
+    for change in facts.budget_changes:
+        output.say(f"budget changed   {change.in_words}")
     output.say(f"sum of releases  {facts.sum_of_maxima}")
     budgets = {each.name: str(each.budget) for each in config.analysts}
     spent = {each.name: each for each in facts.analysts}

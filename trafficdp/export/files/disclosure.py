@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -57,7 +56,7 @@ from trafficdp.privacy.disclosure import (
     Uncertainty,
 )
 from trafficdp.privacy.estimate import BinStatus
-from trafficdp.privacy.loss import Loss, decimal_text
+from trafficdp.privacy.loss import Loss, decimal_text, exact_text
 from trafficdp.privacy.refusal_rule import RefusalRule
 
 TUNING_DATA = "none: chosen from public counts"
@@ -244,14 +243,6 @@ def rfc3339(moment: datetime, time_zone: str) -> str:
 def on_city_clocks(moment: datetime, time_zone: str) -> str:
     """Return ``moment`` to the minute, as pages say it: "2026-03-05 10:30 (Asia/Kolkata)"."""
     return f"{moment.astimezone(ZoneInfo(time_zone)):%Y-%m-%d %H:%M} ({time_zone})"
-
-
-def exact_text(value: Fraction) -> str:
-    """Return ``value`` as a plain decimal when it is one of at most 12 digits, else as a ratio "a/b"."""
-    scaled = value * 10**12
-    if scaled.denominator != 1:
-        return f"{value.numerator}/{value.denominator}"
-    return decimal_text(int(scaled))
 
 
 def bin_numbers(status: npt.NDArray[np.object_]) -> BinNumbers:

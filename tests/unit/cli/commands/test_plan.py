@@ -304,6 +304,7 @@ def no_setting_passes(city, lever, valid_plan):
 
 def test_a_suggestion_beyond_the_budget_is_marked_in_the_plan(refused, command, valid_plan):
     refused.change("epsilon_per_vehicle = 12", "epsilon_per_vehicle = 2.5")
+    refused.promise()
     needed = valid_plan()["suggestions"]["epsilon"]
     assert needed > 2.5
     assert f"(Epsilon {needed:.3g} is more than the 2.5 that is left.)" in command("plan").out

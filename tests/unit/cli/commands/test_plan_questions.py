@@ -150,6 +150,7 @@ def test_within_the_budget_every_vehicle_can_pay(released, plan, command):
 
 def test_an_exhausted_vehicle_is_said_with_the_bins_it_spares(released, plan, command):
     released.change("epsilon_per_vehicle = 12", "epsilon_per_vehicle = 6")
+    released.promise()
     found = plan()["affordable"]
     assert found["loss"] is None
     assert found["vehicles_with_nothing_left"] > 0
@@ -229,7 +230,9 @@ def test_the_largest_epsilon_can_be_planned(filled, plan):
 
 def test_a_refusal_says_when_the_suggested_epsilon_is_beyond_what_is_left(filled, refusal):
     filled.change("epsilon_per_vehicle = 12", "epsilon_per_vehicle = 0.6")
+    filled.promise()
     message = refusal(5, "release", "--yes", "--epsilon", "0.5")
     assert ", but only 0.6 is left" in message
     filled.change("epsilon_per_vehicle = 0.6", "epsilon_per_vehicle = 12")
+    filled.promise()
     assert " is left" not in refusal(5, "release", "--yes", "--epsilon", "0.5")

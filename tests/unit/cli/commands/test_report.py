@@ -9,6 +9,7 @@ import pytest
 def twice(filled, command):
     """A city with two releases."""
     filled.change("epsilon_per_vehicle = 12", "epsilon_per_vehicle = 24")
+    filled.promise()
     for _ in range(2):
         assert command("release", "--yes", "--again").code == 0
     return filled

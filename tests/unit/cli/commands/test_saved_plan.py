@@ -43,7 +43,7 @@ def test_a_release_of_a_saved_plan_draws_its_very_calibrated(saved, file, comman
     assert specification.min_vehicles == 3
     assert command("verify", "r0001").code == 0
     ledger = command("--json", "ledger").json
-    assert ledger["entries"][0]["epsilon"] == "5"
+    assert ledger["entries"][1]["epsilon"] == "5"
 
 
 def test_a_saved_plan_of_another_map_needs_no_change_of_the_configuration(filled, command):
@@ -84,6 +84,7 @@ def test_a_plan_that_lies_about_its_loss_is_refused(saved, file, refusal):
 
 def test_another_speed_bound_is_another_plan(saved, refusal):
     saved.change("speed_bound = 20", "speed_bound = 30")
+    saved.promise()
     assert "another speed bound" in refusal(2, "release", "--yes", "--plan", "spring")
 
 

@@ -47,7 +47,7 @@ def test_its_entries_in_the_ledger_meet_the_schema(live, command):
     )
     jsonschema.validate(facts, schema)
     kinds = [entry["kind"] for entry in facts["entries"]]
-    assert (kinds[0], kinds[-1]) == ("stream", "stream_end")
+    assert (kinds[0], kinds[1], kinds[-1]) == ("promise", "stream", "stream_end")
     assert [entry["epsilon"] for entry in facts["entries"] if entry["epsilon"]] == ["6"]
 
 

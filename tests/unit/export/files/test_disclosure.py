@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.export.files.disclosure import bin_numbers, exact_text, on_city_clocks, rfc3339
+from trafficdp.export.files.disclosure import bin_numbers, on_city_clocks, rfc3339
 from trafficdp.model import SlotKind, as_json, from_json
 from trafficdp.privacy.disclosure import BinNumbers, Disclosure
+from trafficdp.privacy.loss import exact_text
 
 
 def test_it_is_read_from_json_as_it_was(any_release):

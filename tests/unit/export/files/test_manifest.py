@@ -194,7 +194,7 @@ def test_every_object_of_the_schema_is_closed_and_every_text_is_bounded():
             assert schema["additionalProperties"] is False
             # what not every kind of calibrated mechanism has
             optional = {"commit", "mechanisms", "settings"}
-            optional |= {"rule", "epsilon_per_bin", "periodic_budget", "stream"}
+            optional |= {"rule", "epsilon_per_bin", "periodic_budget", "budget_changes", "stream"}
             # the theorem of what is claimed and not enforced
             optional |= {"unenforced"}
             # what a map of one piece is given, and what streams and answers do not say

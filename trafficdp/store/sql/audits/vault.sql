@@ -67,7 +67,9 @@ UNION ALL
 SELECT 'a charge to an unknown vehicle', count(*)
 FROM vehicle_charges ANTI JOIN vehicles USING (vehicle_id)
 -- account 0 is that of every possible vehicle, where nothing about any is public
-WHERE vehicle_id <> 0 OR NOT EXISTS (FROM meta WHERE key = 'relation' AND value = 'add_or_remove_user')
+WHERE vehicle_id <> 0 OR NOT EXISTS (
+    FROM ledger WHERE contains(entry, '"kind":"promise"') AND contains(entry, '"relation":"add_or_remove_user"')
+)
 HAVING count(*) > 0
 UNION ALL
 SELECT 'a gap in the ledger', count(*)
