@@ -141,7 +141,12 @@ def test_a_second_release_uses_the_budget_up_and_a_third_is_refused(three_runs):
 
 @pytest.mark.real
 def test_one_configuration_reads_all_ten_files_as_they_lie_there(real_data, tmp_path):
-    city = trafficdp.open(PIPELINES / "austin.toml", store=tmp_path / "store", create=True)
+    config = tmp_path / "austin.toml"
+    four_days = 'from = "2016-11-24", to = "2016-11-27"'
+    text = (PIPELINES / "austin.toml").read_text(encoding="utf-8")
+    assert four_days in text
+    config.write_text(text.replace(four_days, 'from = "2015-03-07", to = "2017-03-21"'), encoding="utf-8")
+    city = trafficdp.open(config, store=tmp_path / "store", create=True)
     reports = [each.report for each in city.ingest([real_data / "capmetro" / name for name in TEN_DAYS])]
     found = {each.file: (each.rows_in, dict(each.rejected)) for each in reports}
     assert found == TEN_DAYS
