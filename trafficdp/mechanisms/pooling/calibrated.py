@@ -63,7 +63,7 @@ class CalibratedPooling(JointMechanism):
     distribution: ClassVar[str] = (
         "a fixed-prior posterior mean of noisy sums over vehicles: the city, its slope on dwell, and cells"
     )
-    intervals: ClassVar[str] = f"{BY_POSTERIOR}; {tried(95, 81, 88)}"
+    intervals: ClassVar[str] = f"{BY_POSTERIOR}; {tried(95, 78, 91)}"
     variance_intervals: ClassVar[str] = (
         "from 0 to two and a half times what is found; on days of Austin's buses that chose none of it they "
         "held 98 % of places on average; no theorem holds for a single place"
@@ -130,7 +130,7 @@ class CalibratedFlat(JointMechanism):
         "the posterior mean of one noisy mean over all records under a fixed prior, painted on every bin"
     )
     intervals: ClassVar[str] = (
-        f"as far as a posterior says that places usually lie from one number; {tried(99, 95, 74)}"
+        f"as far as a posterior says that places usually lie from one number; {tried(98, 95, 74)}"
     )
     estimable: ClassVar[tuple[Statistic, ...]] = OF_MAPS
     calibrated: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN, Statistic.VEHICLE_MEAN)

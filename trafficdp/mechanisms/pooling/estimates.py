@@ -11,7 +11,7 @@ by level, slope and the level before, joins it in quadrature. Likelihood: every 
 A_j(|D|) D + noise, D the distance from the map that it asked about, A_j the share of it that the bounds
 leave, others as guessed (``_left_by_clipping``); q_c joins the noise. A slot that no level asks for is moved
 with the map from its place, SLOT spreads more, of at least SPREAD each. A mean over vehicles is moved from
-that over records.
+that over records. Last comes N(0, TARGET_SD^2): vehicles differ, and weigh more or less in the answer.
 
 **Variance.** r_ug = mean of (x - estimate_g)^2 over a vehicle's records, in units of
 base_g = (U^2/30) lev clip(estimate_g / (lev U/5), 0.2, 3)^(1/4), lev the city's level over U/5. One number a
@@ -66,6 +66,8 @@ SPREAD, FALL = 0.2, 0.25
 """Of lambda: how far the mean of a place of 30 vehicles lies from the map before, and how that falls."""
 SLOT = 0.8
 """How far a slot that no level asks for lies from its place, in spreads of the place."""
+TARGET_SD = 0.1
+"""Of lambda: the mean over records about that of vehicles by their weights, whose own means differ."""
 SLOPE_SD = 0.45
 """Of lambda: how far bins lie from one number for the city by what the slope on dwell would say."""
 DISTANCES = np.array([0.0, 1.5, 3.0, 5.0, 8.0, 12.0, 18.0, 26.0]) / 30
@@ -196,7 +198,7 @@ def _posterior(
         - lambda_of(before, upper)[place]
         + lambda_of(own, upper)
         - lambda_of(mean, upper),
-        sd=np.hypot(apart[place], lambda_sd(further, own, upper)),
+        sd=np.sqrt(apart[place] ** 2 + lambda_sd(further, own, upper) ** 2 + TARGET_SD**2),
         map=own,
     )
     flat = OneNumber(

@@ -95,7 +95,7 @@ class CalibratedHidden(JointMechanism):
         "a posterior mean of noisy sums over vehicles (the fleet, weights, residuals); where many drive, as "
         "the noisy weights say, a slower speed is expected before residuals are looked at"
     )
-    intervals: ClassVar[str] = f"{BY_POSTERIOR}; {tried(96, 93, 87)}"
+    intervals: ClassVar[str] = f"{BY_POSTERIOR}; {tried(96, 91, 87)}"
     estimable: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN, Statistic.VARIANCE)
     calibrated: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN,)
 
