@@ -198,7 +198,8 @@ def test_no_runs_refute_the_whole(kind, runs, bound_of):
     noise = SimulatedNoise(5)
 
     def seen(answers):
-        return float(answers.fleet.sum() + answers.weight[2]), float(hidden_map(design, answers).mean.value[2])
+        value = hidden_map(design, answers).mean.value[2]
+        return float(answers.fleet.sum() + answers.weight[2]), float(value)
 
     sides = [
         np.array([seen(measure_all(design, data, noise)) for _ in range(runs)])
