@@ -23,6 +23,7 @@ from trafficdp.errors import DataError, UninformativeReleaseError, UsageError
 from trafficdp.model import Counts
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.loss import Loss, PureDP
+from trafficdp.privacy.promise import Promise
 from trafficdp.privacy.release import Release
 from trafficdp.query.answer import Answered, answer_columns, answer_rows, names_of_places, trial_rows
 from trafficdp.query.arrangement import ARRANGING, sql_of
@@ -273,10 +274,13 @@ def _failing_clause(session: AnalystSession, question: Question) -> tuple[str, s
 class _Measurement:
     """One question, under the store's lock: ``there`` is the configuration under which it is the whole map.
 
+    ``promise`` is that of the store, which a question changes nothing of.
+
     ``plan`` is None where public counts answer it; ``earlier`` names a release that answers it for nothing.
     """
 
     question: Question
+    promise: Promise
     there: Config
     planning: Planner
     occasion: Occasion
@@ -299,13 +303,13 @@ class _Measurement:
         hidden = there.relation.hides_presence
         if not (hidden or question.statistics):
             counts = planning.contributions().counts
-            return cls(question, there, planning, occasion, counts, None, None)
+            return cls(question, config.promise, there, planning, occasion, counts, None, None)
         if not hidden:
             _require_bins(planning.contributions().counts, there)
         wish = PlanQuestion(suggestions=not question.options.force)
         plan, counts = planning.plan(question.options.epsilon, wish)
         earlier = holdings.earlier_release(curator, there, version, there.grid, plan.allocation)
-        return cls(question, there, planning, occasion, counts, plan, earlier)
+        return cls(question, config.promise, there, planning, occasion, counts, plan, earlier)
 
     @property
     def plan_made(self) -> Plan:
@@ -355,7 +359,7 @@ class _Measurement:
         release = curator.release(
             allocation,
             self.planning.contributions(),
-            self.there.promise,
+            self.promise,
             lambda name, before: specify(self.occasion, allocation, self.counts, name, before),
             force=self.question.options.force,
             analyst=analyst,

@@ -91,7 +91,7 @@ def test_nothing_that_is_planned_charged_or_listed_rests_on_the_records(zoned, s
     assert 0 <= plans[0]["numbers_expected"] <= len(DECLARED)
     done = workspace.release(force=True)
     assert done.to_frame()["h3"].tolist() == zoned.done.to_frame()["h3"].tolist()
-    assert small_city.charges_by_plate_order(other)[0][1] == small_city.charges_by_plate_order(zoned)[0][1]
+    assert small_city.charges_by_plate_order(other)[0][2] == small_city.charges_by_plate_order(zoned)[0][2]
 
 
 def test_it_verifies_with_the_store_and_without(zoned, tmp_path):
