@@ -187,7 +187,7 @@ session = builder.getOrCreate()
 city = trafficdp.open(config, store=store)
 source = city.config.sources[0]
 reduction = Reduction.of(source, city.config.grid, city.config.bound)
-key = spark_session.Place(VehicleKey.load(city.key_file))
+key = spark_session.KeyLocation(VehicleKey.load(city.key_file))
 work = spark_job.Work(reduction, declaration_json(source), key, into)
 print(spark_job.reduce_files(session, [records], work))
 session.stop()
