@@ -30,10 +30,18 @@ from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.live.estimates import estimates_of
 from trafficdp.mechanisms.protocol import ASSUMPTIONS
 from trafficdp.mechanisms.publish import bin_status, rounding_bias
-from trafficdp.model import ContributionBound, Grid, NeighbouringRelation, SpeedUnit, Statistic
+from trafficdp.model import (
+    ContributionBound,
+    Grid,
+    NeighbouringRelation,
+    SpeedUnit,
+    Statistic,
+    as_json,
+    from_json,
+)
 from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.disclosure import Data, NoiseStated, StreamStated, TreeShape
+from trafficdp.privacy.disclosure import BudgetChange, Data, NoiseStated, StreamStated, TreeShape
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.refusal_rule import RefusalRule
@@ -43,6 +51,7 @@ from trafficdp.release.stated import ROUNDING, source_facts, stated_identity
 from trafficdp.stream.horizon import Horizon
 from trafficdp.stream.service import Allowance, Closed, Stream
 
+CEILINGS = "budget_pico", "budget_changes"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MECHANISM = "running sums"
 CITATION = (
@@ -74,7 +83,10 @@ RULES = (
 
 @dataclass(frozen=True)
 class StreamSpecification:
-    """A charged stream. ``sources`` are (name, declaration as JSON, where speeds come from)."""
+    """A charged stream. ``sources`` are (name, declaration as JSON, where speeds come from).
+
+    ``budget_changes``: how the store's promise was changed before its charge.
+    """
 
     release_id: str
     created_at: datetime
@@ -94,6 +106,7 @@ class StreamSpecification:
     horizon: Horizon
     tree: tuple[int, int]
     sources: tuple[tuple[str, str, str], ...]
+    budget_changes: tuple[BudgetChange, ...] = ()
 
     @cached_property
     def allowance(self) -> Allowance:
@@ -130,7 +143,14 @@ class StreamSpecification:
         """Return whether both ask for the same; name, time, spending before, budget, context may differ."""
         facts = [replace(each, grid=replace(each.grid, context=())).facts() for each in (self, other)]
         for each in facts:
-            for name in ("release_id", "created_at", "spent_before_pico", "budget_pico", "tree"):
+            for name in (
+                "release_id",
+                "created_at",
+                "spent_before_pico",
+                "budget_pico",
+                "budget_changes",
+                "tree",
+            ):
                 each.pop(name)
         return canonical(facts[0]) == canonical(facts[1])
 
@@ -167,6 +187,7 @@ class StreamSpecification:
             ],
             "tree": list(self.tree),
             "sources": [list(source) for source in self.sources],
+            "budget_changes": [as_json(each) for each in self.budget_changes],
         }
 
     def to_json(self) -> str:
@@ -200,6 +221,7 @@ class StreamSpecification:
             horizon=Horizon(*facts["horizon"]),
             tree=(arity, heights),
             sources=tuple((name, declaration, speed) for name, declaration, speed in facts["sources"]),
+            budget_changes=tuple(from_json(BudgetChange, each) for each in facts["budget_changes"]),
         )
 
 
@@ -278,6 +300,7 @@ def release_of(
                 specification.spent_before,
                 BudgetPolicy(specification.budget),
                 COMPOSITION,
+                specification.budget_changes,
             ),
             noise=Noise(
                 unit=specification.bound.unit,

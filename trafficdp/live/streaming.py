@@ -138,6 +138,7 @@ def wanted_specification(curator: Curator, config: Config) -> StreamSpecificatio
         settings=settings,
         horizon=horizon,
         tree=horizon.tree(),
+        budget_changes=promises.changes(vault),
         sources=tuple(
             (
                 source.name,

@@ -85,6 +85,7 @@ class _ExaminedStream(Examined):
             lambda: self._forgotten() or self._positions(),
         )
         yield "the manifest is complete, consistent and of the newest publication", self._manifest_valid
+        yield f"the budget is the one that the ledger promised{self._changed}", self._budget_stated
         yield "every file says what was committed", self._files
         yield "the published scales cost no vehicle more than epsilon", self._losses
         yield "the state's accounts are not below the recomputed ones", self._state_accounts

@@ -7,7 +7,10 @@ from typing import Any
 
 from trafficdp._durable import read_regular
 from trafficdp.export.write import MANIFEST
+from trafficdp.model import as_json
 from trafficdp.privacy.ledger import LedgerRow
+from trafficdp.privacy.loss import decimal_text
+from trafficdp.privacy.promise import KIND, Promise, changes_in
 from trafficdp.release.curator import Curator
 from trafficdp.release.publication import folder_of
 from trafficdp.release.recomputation import digests_of
@@ -32,6 +35,28 @@ class Examined:
     def _not_behind(self) -> str | None:
         self._curator.check_not_behind(whole=True)
         return None
+
+    @property
+    def _changed(self) -> str:
+        """Every change of the store's promise so far, for the name of the check; "" without one."""
+        found = [each.in_words for each in changes_in(self._promises)]
+        return f" (changed {'; changed '.join(found)})" if found else ""
+
+    @property
+    def _promises(self) -> list[LedgerRow]:
+        return [row for row in self._ledger if row.facts["kind"] == KIND]
+
+    def _budget_stated(self) -> str | None:
+        """Compare ceiling and changes that the manifest states with those in force at the charge."""
+        before = [row for row in self._promises if row.sequence < self._sequence]
+        if not before:
+            return "the ledger promises nothing before the charge"
+        stated = self._manifest()["accounting"]
+        ceiling = decimal_text(Promise.from_facts(before[-1].facts).policy.total.pico)
+        if stated["budget_per_vehicle"] != ceiling:
+            return f"{stated['budget_per_vehicle']} is stated, {ceiling} was promised"
+        told = [as_json(each) for each in changes_in(before)]
+        return None if stated.get("budget_changes", []) == told else "other changes of the budget"
 
     def _manifest(self) -> dict[str, Any]:
         manifest: dict[str, Any] = json.loads(read_regular(self._folder / MANIFEST).decode("utf-8"))

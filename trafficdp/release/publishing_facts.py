@@ -25,7 +25,14 @@ from trafficdp.model import Counts, Grid, NeighbouringRelation, SpeedUnit, Stati
 from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.planner.allocation import Allocation, assess_utility
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.disclosure import BinNumbers, Data, NoiseStated, RecordSource, SkillStated
+from trafficdp.privacy.disclosure import (
+    BinNumbers,
+    BudgetChange,
+    Data,
+    NoiseStated,
+    RecordSource,
+    SkillStated,
+)
 from trafficdp.privacy.refusal_rule import RefusalRule
 from trafficdp.release.specification import Specification
 from trafficdp.release.stated import ROUNDING, stated_identity
@@ -44,7 +51,10 @@ LIMITS = {
 
 @dataclass(frozen=True)
 class Occasion:
-    """What a release is about besides its numbers. ``question`` is the SQL it answers, if it does."""
+    """What a release is about besides its numbers. ``question`` is the SQL it answers, if it does.
+
+    ``budget_changes``: how the store's promise was changed before, in order.
+    """
 
     publisher: str
     place: str
@@ -56,6 +66,7 @@ class Occasion:
     sources: tuple[RecordSource, ...]
     created_at: datetime
     question: str | None = None
+    budget_changes: tuple[BudgetChange, ...] = ()
 
 
 def specify(
@@ -121,6 +132,7 @@ def specify(
                 sum_before=type(allocation.loss)(spent_before),
                 budget=occasion.budget,
                 composition=allocation.composition,
+                budget_changes=occasion.budget_changes,
             ),
             noise=Noise(
                 unit=request.bound.unit,

@@ -92,6 +92,7 @@ class _ExaminedRelease(Examined):
         yield "the data is the version that was charged", self._data_version
         yield "the manifest is complete and consistent", self._manifest_valid
         yield "the manifest stands where the ledger says", self._manifest_in_ledger
+        yield f"the budget is the one that the ledger promised{self._changed}", self._budget_stated
         yield "every file is the one that was published", self._files
         yield "the published scales cost no vehicle more than it was charged", self._losses
         yield "the manifest's epsilon is the largest recomputed loss", self._epsilon

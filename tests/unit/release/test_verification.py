@@ -19,6 +19,7 @@ NAMES = [
     "the data is the version that was charged",
     "the manifest is complete and consistent",
     "the manifest stands where the ledger says",
+    "the budget is the one that the ledger promised",
     "every file is the one that was published",
     "the published scales cost no vehicle more than it was charged",
     "the manifest's epsilon is the largest recomputed loss",

@@ -33,6 +33,7 @@ from trafficdp.privacy.disclosure import (
     BinNumbers,
     BinsOfLevel,
     Bounds,
+    BudgetChange,
     CityZones,
     Coverage,
     Data,
@@ -83,6 +84,7 @@ class Charge:
     sum_before: Loss
     budget: BudgetPolicy
     composition: str
+    budget_changes: tuple[BudgetChange, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,7 @@ def disclosure(
             budget_per_vehicle=decimal_text(charge.budget.total.pico),
             left_for_every_vehicle=decimal_text(max(0, charge.budget.total.pico - after)),
             periodic_budget=_periodic(charge.budget),
+            budget_changes=charge.budget_changes,
         ),
         post_processing=tuple(noise.post_processing),
         uncertainty=Uncertainty(

@@ -1,6 +1,11 @@
 """`trafficdp budget`: what is promised, and the one way to another promise."""
 
 import json
+import subprocess
+import sys
+from itertools import pairwise
+
+import pytest
 
 HIGHER = ("epsilon_per_vehicle = 12", "epsilon_per_vehicle = 20")
 
@@ -42,6 +47,60 @@ def test_a_budget_that_is_spent_is_raised_with_a_reason_and_all_show_it(released
             {"what": "budget a vehicle", "before": "epsilon 12", "after": "epsilon 20"}
         ]
     assert command("release", "--yes", "--again").code == 0
+
+
+def test_every_later_release_shows_a_raise_and_its_reason_and_earlier_ones_do_not(
+    released, command, tmp_path
+):
+    released.change(*HIGHER)
+    reason = "a map a week, <b>decided</b> by the council"
+    assert command("budget", "raise", "--reason", reason).code == 0
+    assert command("release", "--yes", "--again").code == 0
+    (change,) = command("--json", "budget").json["changes"]
+    for name, changes in (("r0001", []), ("r0002", [change])):
+        folder = released.store / "releases" / name
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        assert manifest["accounting"].get("budget_changes", []) == changes
+        page = (folder / "map.html").read_text(encoding="utf-8")
+        assert command("report", name, str(tmp_path / f"{name}.html")).code == 0
+        report = (tmp_path / f"{name}.html").read_text(encoding="utf-8")
+        for text in (page, report):
+            said = "from epsilon 12 to epsilon 20. Reason: a map a week, &lt;b&gt;decided&lt;/b&gt; by"
+            assert text.count(said) == len(changes)
+            assert "<b>decided" not in text
+        said = command("verify", name).out
+        assert "ok     the budget is the one that the ledger promised (changed on " in said
+        assert "budget a vehicle from epsilon 12 to epsilon 20. Reason: a map a week" in said
+    path = released.store / "releases" / "r0002" / "manifest.json"
+    for before, after in (
+        ("epsilon 12", "epsilon 19"),
+        ("the council", "nobody"),
+        ('"budget_per_vehicle": "20"', '"budget_per_vehicle": "30"'),
+    ):
+        text = path.read_text(encoding="utf-8")
+        assert before in text
+        path.write_text(text.replace(before, after), encoding="utf-8")
+        assert "FAILED the budget is the one that the ledger promised" in command("verify", "r0002").out
+        path.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_raises_that_race_are_made_one_after_the_other(released, command):
+    racing = []
+    for budget in (13, 14, 15, 15):
+        configuration = released.folder / f"{budget}.toml"
+        configuration.write_text(released.config.read_text().replace(HIGHER[0], f"{HIGHER[0][:-2]}{budget}"))
+        words = "--config", str(configuration), "budget", "raise", "--reason", f"{budget} is right"
+        racing.append(subprocess.Popen([sys.executable, "-m", "trafficdp", *words], stderr=subprocess.PIPE))
+    ended = [each.communicate(timeout=120)[1].count(b"\n") or each.returncode for each in racing]
+    found = command("--json", "budget").json
+    changes = [each["changed"][0] for each in found["changes"]]
+    # the second of two that say the same finds nothing to change, unless another came between
+    assert len(changes) == ended.count(0) in (3, 4)
+    assert all(before["after"] == after["before"] for before, after in pairwise(changes))
+    assert {each["after"] for each in changes} == {"epsilon 13", "epsilon 14", "epsilon 15"}
+    assert found["promised"]["budget a vehicle"] == changes[-1]["after"]
+    assert "whole" in command("doctor").out
 
 
 def test_a_raise_needs_its_reason_and_something_to_raise(released, refusal):
