@@ -87,15 +87,38 @@ def ranked_neighbours(bound: ContributionBound) -> list[Neighbours]:
     return pairs
 
 
-def agreeing_neighbours(bound: ContributionBound, users: int = 120) -> list[Neighbours]:
-    """Return pairs in which all of many vehicles agree but one, with one record each.
+def agreeing_neighbours(bound: ContributionBound, users: int = 120, records: int = 1) -> list[Neighbours]:
+    """Return pairs in which all of many vehicles agree but one, with so many records each.
 
     For mechanisms that treat bins of many vehicles in another way: the last vehicle stands at 0 or at U, or
     somewhat below the others and somewhat above.
     """
-    middle, near = bound.steps // 2, bound.steps // 8
+    middle = bound.steps // 2
     pairs = []
-    for label, places in (("far", (0, bound.steps)), ("near", (middle - near, middle + near))):
-        sides = [one_bin([[own]] + [[middle]] * (users - 1), bound) for own in places]
+    for far, label in ((middle, "far"), (bound.steps // 4, "between"), (bound.steps // 8, "near")):
+        rest = [[middle] * records] * (users - 1)
+        sides = [one_bin([[own] * records, *rest], bound) for own in (middle - far, middle + far)]
         pairs.append(Neighbours(f"{users} vehicles, one of them {label} from the others", *sides))
+    return pairs
+
+
+def busy_neighbours(bound: ContributionBound, records: int = 36) -> list[Neighbours]:
+    """Return pairs in which every vehicle has so many records that no step is left out for want of them.
+
+    The first of 4 or 10 vehicles goes from 0 to U, which tells most of a mean, or to U/2, which moves the
+    square of its distance from U/2; all others stand near where it begins, or near where it ends, or at
+    U/2. On one of these pairs at least every choice of an interval, a rank or a length is made, and tells
+    most of what it may.
+    """
+    most, middle = bound.steps, bound.steps // 2
+    near = [most // 64, most // 16, most // 8, most // 4]
+    moves = [(most, place) for place in (0, *near, middle, most - near[1], most - near[0])]
+    moves += [(middle, place) for place in (0, *near, middle - near[1], middle)]
+    pairs = []
+    for users in (4, 10):
+        for end, place in moves:
+            rest = [[place] * records] * (users - 1)
+            sides = [one_bin([[own] * records, *rest], bound) for own in (0, end)]
+            label = f"one of {users} vehicles moves from 0 to {end}, the others stand at {place}"
+            pairs.append(Neighbours(f"{label}, {records} records each", *sides))
     return pairs

@@ -1,0 +1,184 @@
+"""Every step of a mechanism against its own price: half of the noise of one is seen, however small its share.
+
+Among all that a mechanism measures a cheap step hides behind the dear ones. Here each is drawn alone, many
+times, on both of two neighbouring data sets, **given the same answers before it**. What a step is said to
+cost (``Mechanism.steps``) holds whatever was answered before, so a bound above that refutes it. Two draws are
+compared by their exact likelihood ratio, as in ``lower_bound``.
+
+What costs rho is held to what follows from it: Gaussian noise to an epsilon at delta, a choice to
+sqrt(8 rho) in pure epsilon, for rho is an eighth of the square of what it costs (``measurement.sets``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.audit.lower_bound import (
+    CERTAIN,
+    LowerBound,
+    Told,
+    distinguish,
+    promised,
+)
+from trafficdp.audit.neighbours import Neighbours
+from trafficdp.mechanisms.claims import ClaimedNoise
+from trafficdp.mechanisms.protocol import Mechanism
+from trafficdp.model import Statistic
+from trafficdp.noise.protocol import NoiseSource
+from trafficdp.privacy.conversion import zcdp_to_approx
+from trafficdp.privacy.loss import PICO, ZCDP, LossKind
+from trafficdp.sensitive.values import Samples
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+TRIALS = 2_000
+"""So many draws a pair of data sets choose which tells most of a step."""
+AT_ONCE = 1_000
+"""Draws side by side: all their candidates together are counted in 64 bits."""
+
+
+@dataclass(frozen=True)
+class StepBound:
+    """Step ``place`` of a mechanism draws by ``verb`` of a source; it claims ``claim`` at ``delta``."""
+
+    place: int
+    verb: str
+    claim: float
+    delta: float
+    found: LowerBound
+
+
+@dataclass(frozen=True)
+class Question:
+    """What one step asks of a source of noise: exact sums and scales, or candidates of one choice."""
+
+    verb: str
+    given: tuple[npt.NDArray[np.generic], ...]
+
+    def ask(self, told: Told, times: int) -> None:
+        """Ask so many times."""
+        if self.verb != "choose":
+            sums, scale = (np.repeat(each, times) for each in self.given)
+            getattr(told, self.verb)(sums, scale)
+            return
+        cost, weight, _, scale = self.given
+        many = np.tile(weight, times)
+        ends = np.arange(times + 1, dtype=np.int64) * len(weight)
+        told.uniform_below(many[told.choose(np.tile(cost, times), many, ends, np.repeat(scale, times))[0]])
+
+
+class Listening(Told):
+    """Draws of ``source``, or what was ``said``; ``asked`` is what every step asked for."""
+
+    def __init__(self, source: NoiseSource, said: Sequence[IntArray] = ()) -> None:
+        super().__init__(source, 1, said)
+        self.asked: list[Question] = []
+
+    def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:
+        """Keep the question, and answer it."""
+        self.asked.append(Question("laplace", (sums, scale)))
+        return super().laplace(sums, scale)
+
+    def gaussian(self, sums: IntArray, sd: FloatArray) -> IntArray:
+        """Keep the question, and answer it."""
+        self.asked.append(Question("gaussian", (sums, sd)))
+        return super().gaussian(sums, sd)
+
+    def choose(
+        self, cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray, runs: int = 1
+    ) -> IntArray:
+        """Keep the question, and answer it."""
+        self.asked.append(Question("choose", (cost, weight, start, scale)))
+        return super().choose(cost, weight, start, scale, runs)
+
+
+def audit_steps(
+    mechanism: Mechanism,
+    statistic: Statistic,
+    loss: float,
+    pairs: Sequence[Neighbours],
+    noise: NoiseSource,
+    *,
+    draws: int = 20_000,
+    confidence: float = 0.999,
+    delta: float = 0.01,
+) -> list[StepBound]:
+    """Return a lower bound for every step that costs anything on one of ``pairs``, of one bin each.
+
+    ``loss`` is an epsilon or a rho, as the mechanism counts. Noise without an exact sampler is no step here:
+    its estimates are audited (``lower_bound.audit_mechanism``).
+    """
+    best: dict[int, tuple[float, StepBound, tuple[Question, Question], str]] = {}
+    for pair in pairs:
+        claims = _claims(mechanism, statistic, loss, pair, delta)
+        for one, other in ((pair.left, pair.right), (pair.right, pair.left)):
+            first, again = _questions(mechanism, statistic, loss, (one, other), noise)
+            for place, (cost, two) in enumerate(zip(claims, zip(first, again, strict=True), strict=True)):
+                claim, at = cost[two[0].verb != "gaussian"]
+                if claim > 0:
+                    hope = promised(_ratios(two, TRIALS, noise), draws // 2, at) / claim
+                    if place not in best or hope > best[place][0]:
+                        none = LowerBound(0.0, confidence, draws, pair.label, "none")
+                        best[place] = (hope, StepBound(place, two[0].verb, claim, at, none), two, pair.label)
+    result = []
+    for place in sorted(best):
+        _, bound, two, label = best[place]
+        sides = _ratios(two, draws, noise), -_ratios((two[1], two[0]), draws, noise)
+        found, event = distinguish(*sides, 1 - confidence, bound.delta)
+        kept = LowerBound(found, confidence, draws, label, event)
+        result.append(StepBound(place, bound.verb, bound.claim, bound.delta, kept))
+    return result
+
+
+def _claims(
+    mechanism: Mechanism, statistic: Statistic, loss: float, pair: Neighbours, delta: float
+) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """What every step claims, and at which delta: of Gaussian noise, and of all else."""
+    counts, bound = pair.left.counts, pair.left.bound
+    found = []
+    for step in mechanism.steps(counts, bound, statistic, _given(mechanism, loss)):
+        if not isinstance(step, ClaimedNoise):
+            pico = int(step.loss().max(initial=0))
+            if mechanism.kind is LossKind.PURE:
+                found.append(((pico / PICO, 0.0), (pico / PICO, 0.0)))
+            else:
+                at_delta = float(zcdp_to_approx(ZCDP(pico), delta).epsilon) if pico else 0.0
+                found.append(((at_delta, delta), (sqrt(8 * pico / PICO), 0.0)))
+    return found
+
+
+def _questions(
+    mechanism: Mechanism,
+    statistic: Statistic,
+    loss: float,
+    sides: tuple[Samples, Samples],
+    noise: NoiseSource,
+) -> tuple[list[Question], list[Question]]:
+    """What the steps ask on both data sets, given the answers on the first."""
+    drawn = Listening(noise)
+    mechanism.estimate(sides[0], statistic, _given(mechanism, loss), drawn)
+    again = Listening(noise, drawn.said)
+    mechanism.estimate(sides[1], statistic, _given(mechanism, loss), again)
+    return drawn.asked, again.asked
+
+
+def _ratios(two: tuple[Question, Question], times: int, noise: NoiseSource) -> FloatArray:
+    """Log likelihood ratios of so many draws of the first, against the second."""
+    parts = []
+    for done in range(0, times, AT_ONCE):
+        now = min(AT_ONCE, times - done)
+        drawn = Told(noise, now)
+        two[0].ask(drawn, now)
+        again = Told(noise, now, drawn.said)
+        two[1].ask(again, now)
+        parts.append(np.clip(again.surprise - drawn.surprise, -CERTAIN, CERTAIN).round(9))
+    return np.concatenate(parts)
+
+
+def _given(mechanism: Mechanism, loss: float) -> FloatArray:
+    return np.full(1, loss) if mechanism.kind is LossKind.PURE else np.array(loss)
