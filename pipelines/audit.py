@@ -29,6 +29,8 @@ Mechanisms and releases are attacked by the likelihood ratio of all that they me
 probabilities of noise and of choices; no event tells two data sets apart better. Of a mechanism's pairs of
 data sets those two are drawn from that promise most, by draws of their own. A bound stays below a sharp claim
 where what would show it is rare, and a variance is no vehicle's worst case for both of its moments at once.
+Huber is drawn from on two data sets more, of so many vehicles that a bin is released as Huber. That half of
+the noise of any single step is refuted is a test of its own: `tests/audit/test_mechanisms.py`.
 `release_...` are whole releases, by every accounting, with a mechanism a statistic in epsilon and in rho, of
 a stream, of a declared grid of which nothing is public (`release_hidden_...`: there the vehicle is in the
 data or not), and of a quantile over vehicles (`release_by_rank_...`); what they claim is what the vehicle is

@@ -131,6 +131,11 @@ NAMED = {
         ")[which]",
         ")[which] * 2",
     ),
+    "huber: the noise halved where it is added": (
+        "mechanisms/huber/huber.py",
+        "noisy = centre + smooth / plan.alpha[plan.huber] * drawn",
+        "noisy = centre + smooth / plan.alpha[plan.huber] * drawn / 2",
+    ),
     "two_stage: an interval that begins at the exact minimum": (
         "mechanisms/arrays/two_stage.py",
         "return low, np.maximum(low, high)",

@@ -49,6 +49,8 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 AT_ONCE = 25_000
 """Copies of a data set side by side."""
+ROWS_AT_ONCE = 500_000
+"""Rows of their vehicles, where every copy has many."""
 AGREEING, AGREEING_RECORDS = 110, 400
 """So many vehicles, divided by epsilon, with so many records each make a bin that Huber takes as Huber."""
 CERTAIN = 1e9
@@ -277,6 +279,12 @@ def draws_of(mechanism: Mechanism, statistic: Statistic, epsilon: float) -> Draw
     """Return draws of one bin's estimate, which follows from sums: of as many copies, each at ``epsilon``."""
 
     def estimate(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
+        most = max(1, ROWS_AT_ONCE // samples.counts.pairs)
+        return np.concatenate(
+            [several(samples, min(most, times - done), source) for done in range(0, times, most)]
+        )
+
+    def several(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
         many = Totals.of(repeated(replace(samples, value=samples.contributions().total), times))
         measure = unmetered(source, many.counts.users, mechanism.kind)
         return mechanism.estimate(many, statistic, np.full(many.counts.bins, epsilon), measure)
