@@ -87,18 +87,31 @@ def ranked_neighbours(bound: ContributionBound) -> list[Neighbours]:
     return pairs
 
 
-def agreeing_neighbours(bound: ContributionBound, users: int = 120, records: int = 1) -> list[Neighbours]:
-    """Return pairs in which all of many vehicles agree but one, with so many records each.
+def agreeing_neighbours(
+    bound: ContributionBound, users: int = 120, records: int = 1, *, more: int = 0
+) -> list[Neighbours]:
+    """Return pairs in which all of many vehicles agree but the first, with so many records each.
 
-    For mechanisms that treat bins of many vehicles in another way: the last vehicle stands at 0 or at U, or
-    somewhat below the others and somewhat above.
+    For mechanisms that treat bins of many vehicles in another way: the first vehicle stands at 0 or at U, or
+    somewhat below the others and somewhat above. Every second vehicle has ``more`` records. In the last
+    pair half of them, or all but one of that half, stand at 0, and the others at U.
     """
-    middle = bound.steps // 2
+    most, middle = bound.steps, bound.steps // 2
+    moves = [
+        (middle - far, middle + far, [middle] * (users - 1), f"one of them {label} from the others")
+        for far, label in ((middle, "far"), (most // 4, "between"), (most // 8, "near"))
+    ]
+    ends = [0] * (users // 2 - 1) + [most] * (users - users // 2)
+    moves.append((0, most, ends, "half of them at 0, half at U"))
+    count = [records + more * (number % 2) for number in range(users)]
     pairs = []
-    for far, label in ((middle, "far"), (bound.steps // 4, "between"), (bound.steps // 8, "near")):
-        rest = [[middle] * records] * (users - 1)
-        sides = [one_bin([[own] * records, *rest], bound) for own in (middle - far, middle + far)]
-        pairs.append(Neighbours(f"{users} vehicles, one of them {label} from the others", *sides))
+    for low, high, others, label in moves:
+        places = ([own, *others] for own in (low, high))
+        sides = (
+            one_bin([[place] * many for place, many in zip(each, count, strict=True)], bound)
+            for each in places
+        )
+        pairs.append(Neighbours(f"{users} vehicles, {label}", *sides))
     return pairs
 
 
@@ -108,7 +121,8 @@ def busy_neighbours(bound: ContributionBound, records: int = 36) -> list[Neighbo
     The first of 4 or 10 vehicles goes from 0 to U, which tells most of a mean, or to U/2, which moves the
     square of its distance from U/2; all others stand near where it begins, or near where it ends, or at
     U/2. On one of these pairs at least every choice of an interval, a rank or a length is made, and tells
-    most of what it may.
+    most of what it may. Two pairs more are of what is seldom: one record alone, and many vehicles of uneven
+    counts at all speeds, so that arrays are not all full and means lie in every part of the range.
     """
     most, middle = bound.steps, bound.steps // 2
     near = [most // 64, most // 16, most // 8, most // 4]
@@ -121,4 +135,9 @@ def busy_neighbours(bound: ContributionBound, records: int = 36) -> list[Neighbo
             sides = [one_bin([[own] * records, *rest], bound) for own in (0, end)]
             label = f"one of {users} vehicles moves from 0 to {end}, the others stand at {place}"
             pairs.append(Neighbours(f"{label}, {records} records each", *sides))
+    speeds = [most * number // 64 for number in range(1, 65)]
+    uneven = [[place] * (1 + number * 5 % 7) for number, place in enumerate(speeds)]
+    for others, label in (([], "nobody else"), (uneven, "64 vehicles of uneven counts at all speeds")):
+        sides = [one_bin([[own], *others], bound) for own in (0, most)]
+        pairs.append(Neighbours(f"one record moves, {label}", *sides))
     return pairs

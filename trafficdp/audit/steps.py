@@ -26,6 +26,7 @@ from trafficdp.audit.lower_bound import (
     promised,
 )
 from trafficdp.audit.neighbours import Neighbours
+from trafficdp.measurement.laws import FloatArray, IntArray
 from trafficdp.mechanisms.claims import ClaimedNoise
 from trafficdp.mechanisms.protocol import Mechanism
 from trafficdp.model import Statistic
@@ -34,8 +35,6 @@ from trafficdp.privacy.conversion import zcdp_to_approx
 from trafficdp.privacy.loss import PICO, ZCDP, LossKind
 from trafficdp.sensitive.values import Samples
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 TRIALS = 2_000
 """So many draws a pair of data sets choose which tells most of a step."""
 AT_ONCE = 1_000
