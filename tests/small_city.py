@@ -58,6 +58,7 @@ speed_unit = "@unit"
 time_format = "iso8601"
 columns = { vehicle = "plate", time = "at", latitude = "latitude", longitude = "longitude", speed = "speed" }
 """
+ACCEPTED = "accept_weak_promise = true\n"
 DEFAULTS = {
     "first": "2026-03-03",
     "last": "2026-03-04",
@@ -104,6 +105,8 @@ def write_config(folder, **changes):
         text = text.replace(f"@{name}", str(value))
     if "area" in changes:
         text = text.replace("[72.70, 21.10, 72.95, 21.28]", changes["area"])
+    if float(str(changes.get("budget", 0)).splitlines()[0]) > 20:
+        text = text.replace("[privacy]\n", f"[privacy]\n{ACCEPTED}")
     path = Path(folder) / "trafficdp.toml"
     path.write_text(text, encoding="utf-8")
     return path

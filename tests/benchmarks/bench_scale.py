@@ -80,7 +80,8 @@ HIDDEN = {
 CHANGES = {
     "whole_period": "hour_of_day",
     "epsilon = 4": "epsilon = 1",
-    "epsilon_per_vehicle = 100": "epsilon_per_vehicle = 1000",
+    "epsilon_per_vehicle = 20": "epsilon_per_vehicle = 1000",
+    "[privacy]": "[privacy]\naccept_weak_promise = true",
     'statistics = ["mean", "variance"]': 'statistics = ["mean"]',
 }
 IMPORTED = ("trafficdp.workspace", "trafficdp.export.write", "pandas", "geopandas", "opendp.prelude")

@@ -32,8 +32,9 @@ def city(folder: Path, days: int) -> tuple[Path, list[Path]]:
     """Write a simulated city with a budget for many releases; return its configuration and its files."""
     made = trafficdp.simulate(folder, vehicles=VEHICLES, days=days, seed=SEED, resolution=RESOLUTION)
     text = made.config.read_text(encoding="utf-8")
+    text = text.replace("[privacy]", "[privacy]\naccept_weak_promise = true")
     made.config.write_text(
-        text.replace("epsilon_per_vehicle = 100", "epsilon_per_vehicle = 100000"), encoding="utf-8"
+        text.replace("epsilon_per_vehicle = 20", "epsilon_per_vehicle = 100000"), encoding="utf-8"
     )
     return made.config, list(made.feeds)
 

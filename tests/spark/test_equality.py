@@ -29,6 +29,7 @@ time_zone = "{zone}"
 study_area = {{ bbox = [{west}, {south}, {east}, {north}] }}
 period = {{ from = "{first}", to = "{last}" }}
 [privacy]
+accept_weak_promise = true
 relation = "replace_user_values"
 epsilon = 8
 [budget]

@@ -61,6 +61,7 @@ class Privacy(t.Table):
     epsilon: Annotated[PureDP | None, t.loss("4")] = None
     rho: Annotated[ZCDP | None, t.loss("0.5", ZCDP)] = None
     delta: Annotated[Fraction | None, DELTA] = None
+    accept_weak_promise: Annotated[bool, t.SWITCH] = False
 
     def counted(self, epsilon: PureDP) -> Loss:
         """Return ``epsilon``, or the largest rho that keeps to it at ``delta``."""
@@ -204,7 +205,7 @@ class Document(Places):
             self._refuse_other_kind()
         policy = self.budget.of_store(privacy) if hidden else self.budget.policy(self.city.time_zone)
         asked = privacy.counted(privacy.epsilon) if privacy.epsilon else privacy.rho
-        return Config(
+        config = Config(
             city=self.city,
             grid=self._grid(),
             bound=bound,
@@ -219,7 +220,10 @@ class Document(Places):
             areas=dict(self.areas),
             context=self.context if self.map.tiles is None else (*self.context, self.map.tiles),
             stream=self.stream,
+            accept_weak_promise=privacy.accept_weak_promise,
         )
+        config.check_promise(config.map.fleet)
+        return config
 
     def _refuse_other_relation(self) -> None:
         """Refuse what the other relation is asked with, and say what to write under this one."""

@@ -152,7 +152,7 @@ class Map(t.Table):
     interval_level: Annotated[Fraction, t.number("a number between 0 and 1", lambda level: 0 < level < 1)] = (
         Fraction(95, 100)
     )
-    publish_counts: Annotated[bool, Field(strict=True, description="true or false, without quotes")] = False
+    publish_counts: Annotated[bool, t.SWITCH] = False
     mechanism: Annotated[
         Mechanisms,
         BeforeValidator(

@@ -31,7 +31,7 @@ from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, exact_text
-from trafficdp.privacy.promise import Promise
+from trafficdp.privacy.promise import LARGEST_EPSILON, Promise, weaknesses
 
 Name = Annotated[
     str,
@@ -112,7 +112,7 @@ class Config:
     ``store`` and ``key_file`` are already relative to the configuration file's folder; None: not set.
     ``policy`` is the whole of [budget], ``budget`` its total alone.
     ``analysts`` may ask priced questions; ``areas`` are places that these may name. ``context`` names the
-    public layers that are drawn with a map.
+    public layers that are drawn with a map. ``accept_weak_promise``: see ``check_promise``.
     """
 
     city: City
@@ -129,6 +129,7 @@ class Config:
     areas: Mapping[str, StudyArea] = field(default_factory=dict)
     stream: StreamSettings | None = None
     context: tuple[ContextFile, ...] = ()
+    accept_weak_promise: bool = False
 
     @property
     def kind(self) -> LossKind:
@@ -170,6 +171,22 @@ class Config:
         """What a store of this configuration promises."""
         bound = f"{exact_text(self.bound.upper)} {self.bound.unit.label}"
         return Promise(self.policy, bound, self.analysts)
+
+    def check_promise(self, vehicles: int | None) -> None:
+        """Raise ConfigError for a promise that is weak (``privacy.promise``) unless that is accepted.
+
+        ``vehicles``: how many there are, as far as this is public.
+        """
+        found = () if self.accept_weak_promise else weaknesses(self.policy, vehicles)
+        if found:
+            raise ConfigError(
+                "the promise to vehicles is weak",
+                got=" ".join(found).rstrip("."),
+                expected=f"a budget of at most epsilon {LARGEST_EPSILON}, and a delta of at most 0.0001 and "
+                "of at most one divided by the number of vehicles",
+                todo="choose smaller numbers, or set accept_weak_promise = true in [privacy], which every "
+                "map and report then says in red",
+            )
 
     @property
     def budget(self) -> Loss:

@@ -123,6 +123,10 @@ def whole(low: int, high: int, alias: str | None = None) -> Any:  # noqa: ANN401
     return Field(strict=True, ge=low, le=high, alias=alias, description=f"an integer from {low} to {high}")
 
 
+SWITCH = Field(strict=True, description="true or false, without quotes")
+"""Of a key that is true or false."""
+
+
 def number(expected: str, fits: Callable[[Fraction], bool] = lambda number: number > 0) -> Reads:
     """Read an exact number that ``fits``: above 0 unless said otherwise."""
 

@@ -230,6 +230,11 @@ class Allocation:
         return self.event.loss
 
     @property
+    def vehicles(self) -> int:
+        """How many vehicles there are: as counted where counts are public, else as expected."""
+        return self.request.fleet if self.request.relation.hides_presence else self.counts.users
+
+    @property
     def composition(self) -> str:
         """How the losses of what is executed add up, in words."""
         return self.chosen.composition if self.by_accounting else self.calibrated.composition

@@ -546,7 +546,10 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True)
 class Honesty:
-    """What a reader must know before trusting; ``forced`` means released although it would be refused."""
+    """What a reader must know before trusting.
+
+    ``forced`` means released although it would be refused; ``weaknesses`` say why the promise is weak.
+    """
 
     assumptions: Annotated[tuple[StatedAssumption, ...], Says({"minItems": 1})]
     tuning_data: Text
@@ -555,6 +558,7 @@ class Honesty:
     idealised_mechanisms: bool
     publish_counts: bool
     counts_revealed: Text
+    weaknesses: tuple[Text, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,8 +27,9 @@ NONE = "none"
 FOR_LIFE = ("neighbouring relation", "kind of loss")
 """What of a promise never changes."""
 LONGEST_REASON = 500
-MOST_EPSILON = PureDP.of(20)
+LARGEST_EPSILON = PureDP.of(20)
 LARGEST_DELTA = Fraction(1, 10**4)
+"""Beyond these, and beyond a delta of 1 / (number of vehicles), a promise is weak."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,33 @@ class Promise:
         if not found:
             raise UsageError("there is no such analyst", got=f"{name:.60}", todo="add it to [[analysts]]")
         return found[0]
+
+
+def weaknesses(policy: BudgetPolicy, vehicles: int | None = None) -> tuple[str, ...]:
+    """Return in words why the promise of ``policy`` is weak, a sentence a reason; empty when it is not.
+
+    ``vehicles``: how many there are, as far as this is public; None: not known. Delta is compared with
+    1 / vehicles, because delta may be the chance that one of them is not protected at all.
+    """
+    epsilon = policy.epsilon(policy.total) or policy.total
+    found = []
+    if epsilon.pico > LARGEST_EPSILON.pico:
+        found.append(
+            f"The budget of epsilon {epsilon} is larger than {LARGEST_EPSILON}: when it is spent, a vehicle "
+            "is hardly protected."
+        )
+    if policy.delta is None:
+        return tuple(found)
+    if Fraction(policy.delta) > LARGEST_DELTA:
+        found.append(
+            f"Delta {policy.delta} is larger than 0.0001: with that chance a vehicle may not be protected."
+        )
+    if vehicles is not None and Fraction(policy.delta) * vehicles > 1:
+        found.append(
+            f"Delta {policy.delta} is larger than one divided by the number of vehicles: one of them may be "
+            "without any protection."
+        )
+    return tuple(found)
 
 
 def changes_in(entries: Sequence[LedgerRow]) -> tuple[BudgetChange, ...]:

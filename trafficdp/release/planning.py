@@ -168,6 +168,7 @@ class Planning:
         answer: Answer | None = None,
         asked: Loss | None = None,
     ) -> Plan:
+        self._config.check_promise(allocation.vehicles)
         request, verdict = allocation.request, assess_utility(allocation)
         advised = verdict.refused and question.suggestions and grid.mosaic is None
         # in rho an epsilon that passes cannot be told

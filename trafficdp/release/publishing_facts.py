@@ -133,6 +133,7 @@ def specify(
                 budget=occasion.budget,
                 composition=allocation.composition,
                 budget_changes=occasion.budget_changes,
+                vehicles=allocation.vehicles,
             ),
             noise=Noise(
                 unit=request.bound.unit,

@@ -65,7 +65,7 @@ relation = "replace_user_values"
 epsilon = 4
 
 [budget]
-epsilon_per_vehicle = 100
+epsilon_per_vehicle = 20
 
 [map]
 resolution = {resolution}

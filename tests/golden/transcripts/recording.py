@@ -134,6 +134,7 @@ study_area = { bbox = [72.70, 21.10, 72.95, 21.28] }
 period = { from = "2026-03-03", to = "2026-03-04" }
 
 [privacy]
+accept_weak_promise = true
 relation = "@relation"
 @loss
 

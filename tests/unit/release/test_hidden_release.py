@@ -255,7 +255,8 @@ def test_rho_is_told_with_the_delta_of_gaussian_noise_and_no_other_is_believed(h
 def test_an_epsilon_that_gaussian_noise_cannot_be_accounted_for_is_refused(small_city, tmp_path):
     city = small_city.City(tmp_path / "huge")
     small_city.write_hidden(city.folder, delta="delta = 1e-6\n", epsilon="4000")
-    city.config.write_text(city.config.read_text().replace("epsilon = 9", "epsilon = 9000"))
+    text = city.config.read_text().replace("epsilon = 9", "epsilon = 9000")
+    city.config.write_text(text.replace("[privacy]\n", f"[privacy]\n{small_city.ACCEPTED}"))
     workspace = city.open()
     workspace.ingest([city.days[1]])
     with pytest.raises(UsageError, match="smaller epsilon"):

@@ -55,7 +55,7 @@ def zoned(request, small_city, tmp_path_factory):
     city.zones = city.folder / "districts.gpkg"
     frame.to_file(city.zones)
     text = re.sub("resolution = .*", 'zones = "districts.gpkg"', city.config.read_text())
-    city.config.write_text(text.replace("epsilon = 9", "epsilon = 40"))
+    city.config.write_text(text.replace("epsilon = 9", "epsilon = 20"))
     city.workspace = city.open()
     city.workspace.ingest(list(city.days.values()))
     city.done = city.workspace.release(force=True)

@@ -28,7 +28,7 @@ def configure(city, mechanism=None, statistics='"mean", "variance"', rho="3", bu
     city.open(statistics=statistics)
     text = city.config.read_text(encoding="utf-8")
     for old, new in (
-        ("epsilon = 8", f"rho = {rho}"),
+        ("epsilon = 8", f"rho = {rho}\naccept_weak_promise = true"),
         ("epsilon_per_vehicle = 20", f'kind = "zcdp"\nrho_per_vehicle = {budget}\ndelta = 1e-6'),
         ('accounting = "best"\n', ""),
         ("[map]", f'[map]\nmechanism = "{mechanism or "gaussian_twin"}"'),

@@ -24,7 +24,10 @@ def edit(filled):
     def edit(old, new):
         text = filled.config.read_text(encoding="utf-8")
         assert text.count(old) == 1
-        filled.config.write_text(text.replace(old, new), encoding="utf-8")
+        accepted = text.replace(
+            "[privacy]\n", "[privacy]\naccept_weak_promise = true\n", text.count("accept_") == 0
+        )
+        filled.config.write_text(accepted.replace(old, new), encoding="utf-8")
         return trafficdp.open(filled.config)
 
     return edit

@@ -58,6 +58,7 @@ from trafficdp.privacy.disclosure import (
 )
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import Loss, decimal_text, exact_text
+from trafficdp.privacy.promise import weaknesses
 from trafficdp.privacy.refusal_rule import RefusalRule
 
 TUNING_DATA = "none: chosen from public counts"
@@ -75,7 +76,7 @@ class Charge:
     """What a release costs, and under which promise.
 
     ``loss`` is the largest over vehicles; ``sum_before`` the sum of such losses over all releases charged
-    before.
+    before. ``vehicles``: how many there are, as far as this is public.
     """
 
     relation: NeighbouringRelation
@@ -85,6 +86,7 @@ class Charge:
     budget: BudgetPolicy
     composition: str
     budget_changes: tuple[BudgetChange, ...] = ()
+    vehicles: int | None = None
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,7 @@ def disclosure(
             idealised_mechanisms=any(mechanism.idealised for mechanism in noise.mechanisms),
             publish_counts=publish_counts,
             counts_revealed=COUNTS_REVEALED[relation],
+            weaknesses=weaknesses(charge.budget, charge.vehicles),
         ),
         noise=noise.noise,
         registry={},

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from decimal import Decimal
+from fractions import Fraction
 from functools import cache
 from importlib.resources import files as package_files
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -20,7 +21,10 @@ from trafficdp.export.files.disclosure import bin_numbers, rfc3339
 from trafficdp.export.files.guarantee import conversion_holds
 from trafficdp.export.files.registry import registry_record
 from trafficdp.model import NeighbouringRelation, Says, as_json, from_json
+from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import Counted, Disclosure, LossAccount, Sha256
+from trafficdp.privacy.loss import ZCDP, PureDP
+from trafficdp.privacy.promise import weaknesses
 from trafficdp.privacy.release import Release
 
 if TYPE_CHECKING:
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 
 Schema: TypeAlias = Any
 VERSION = 1
+MANY = 10**300
+"""More vehicles than one divided by any delta."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +142,7 @@ def _check_sums(manifest: Manifest) -> None:
         != bins.released + bins.constant + bins.withheld + bins.uninformative,
         "$.honesty.idealised_mechanisms": manifest.honesty.idealised_mechanisms
         != any(each.idealised for each in manifest.mechanisms),
+        "$.honesty.weaknesses": manifest.honesty.weaknesses not in _weaknesses(manifest),
         "$.files": len({each.name for each in manifest.files}) != len(manifest.files),
         "$.registry": manifest.registry != registry_record(manifest),
     }
@@ -144,6 +151,15 @@ def _check_sums(manifest: Manifest) -> None:
             raise DataError(
                 f"the manifest contradicts itself at {path}", expected="sums that add up and names used once"
             )
+
+
+def _weaknesses(manifest: Manifest) -> tuple[tuple[str, ...], ...]:
+    """The sentences that may be stated: which of both depends on the number of vehicles, which is not."""
+    guarantee, loss_of = manifest.guarantee, PureDP if manifest.guarantee.delta is None else ZCDP
+    relation = NeighbouringRelation(manifest.unit.neighbouring_relation)
+    total = loss_of.at_least(Fraction(guarantee.budget_per_vehicle))
+    policy = BudgetPolicy(total, delta=guarantee.delta, relation=relation)
+    return weaknesses(policy), weaknesses(policy, MANY)
 
 
 def _check_release(manifest: Manifest, release: Release) -> None:

@@ -8,7 +8,7 @@ import pytest
 @pytest.fixture
 def twice(filled, command):
     """A city with two releases."""
-    filled.change("epsilon_per_vehicle = 12", "epsilon_per_vehicle = 24")
+    filled.change("epsilon_per_vehicle = 12", "epsilon_per_vehicle = 20")
     filled.promise()
     for _ in range(2):
         assert command("release", "--yes", "--again").code == 0

@@ -119,6 +119,7 @@ def test_a_field_we_do_not_know_is_refused(document, path):
         (("coverage", "bins", "total"), 60),
         (("files", 0, "name"), "map.geojson"),
         (("honesty", "idealised_mechanisms"), True),
+        (("honesty", "weaknesses"), ["The budget of epsilon 8 is large."]),
         (("mechanisms", 0, "idealised"), True),
         (("guarantee", "rho"), "1"),
         (("registry", "url_slug"), "traffic-speeds-elsewhere"),
@@ -194,7 +195,14 @@ def test_every_object_of_the_schema_is_closed_and_every_text_is_bounded():
             assert schema["additionalProperties"] is False
             # what not every kind of calibrated mechanism has
             optional = {"commit", "mechanisms", "settings"}
-            optional |= {"rule", "epsilon_per_bin", "periodic_budget", "budget_changes", "stream"}
+            optional |= {
+                "rule",
+                "epsilon_per_bin",
+                "periodic_budget",
+                "budget_changes",
+                "weaknesses",
+                "stream",
+            }
             # the theorem of what is claimed and not enforced
             optional |= {"unenforced"}
             # what a map of one piece is given, and what streams and answers do not say

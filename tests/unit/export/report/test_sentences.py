@@ -57,6 +57,7 @@ CASES = {
     "title": [("Austin",)],
     "subtitle": [(Period(date(2016, 11, 24), date(2016, 11, 27), "UTC"), "City of Austin", "r0001")],
     "forced": [()],
+    "weak_promise": [()],
     "only_records": [("Monday 08:00-09:00",)],
     "coverage": [
         (MEAN, False, numbers(61, 47, 9, 5, 0), 5, False),
