@@ -22,7 +22,7 @@ from trafficdp.noise.source import SimulatedNoise
 from trafficdp.stream.tree import SignedCounterBank
 
 CONFIG = configuration(
-    20,
+    30,
     'resolution = 7\nstatistics = ["mean", "variance"]\npublish_counts = true',
     """\
 [[analysts]]
@@ -41,10 +41,11 @@ records_per_vehicle = 30
 
 """,
 )
+CONFIG = CONFIG.replace("[privacy]\n", "[privacy]\naccept_weak_promise = true\n")
 AREAS = CONFIG[CONFIG.index("[[areas]]") : CONFIG.index("[stream]")]
 HIDDEN = CONFIG[: CONFIG.index("[[analysts]]")] + AREAS + CONFIG[CONFIG.index("[[source]]") :]
 HIDDEN = HIDDEN.replace('relation = "replace_user_values"', 'relation = "add_or_remove_user"')
-HIDDEN = HIDDEN.replace("epsilon_per_vehicle = 20", "epsilon = 20").replace("min_vehicles = 3\n", "")
+HIDDEN = HIDDEN.replace("epsilon_per_vehicle = 30", "epsilon = 30").replace("min_vehicles = 3\n", "")
 HIDDEN = HIDDEN.replace("publish_counts = true\n", "fleet = 200\n")
 """The same where nothing about a vehicle is public."""
 HEADER = "bus,at,lat,lng,v"
