@@ -68,7 +68,9 @@ def test_a_death_at_a_random_instant_is_mended_by_the_next_command(findings_of, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "sizes", [LIMITS[1::2], pytest.param(LIMITS, marks=pytest.mark.prove)], ids=["three", "six"]
+    "sizes",
+    [(*LIMITS[1::2], 20_000, 40_000), pytest.param(LIMITS, marks=pytest.mark.prove)],
+    ids=["five", "six"],
 )
 def test_files_that_may_not_grow_cost_nothing_or_are_mended(findings_of, sizes):
     findings = findings_of("limits", *sizes)
