@@ -31,7 +31,7 @@ from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, exact_text
-from trafficdp.privacy.promise import LARGEST_EPSILON, Promise, weaknesses
+from trafficdp.privacy.promise import LARGEST_DELTA, LARGEST_EPSILON, Promise, weaknesses
 
 Name = Annotated[
     str,
@@ -182,8 +182,8 @@ class Config:
             raise ConfigError(
                 "the promise to vehicles is weak",
                 got=" ".join(found).rstrip("."),
-                expected=f"a budget of at most epsilon {LARGEST_EPSILON}, and a delta of at most 0.0001 and "
-                "of at most one divided by the number of vehicles",
+                expected=f"a budget of at most epsilon {LARGEST_EPSILON}, and a delta of at most "
+                f"{LARGEST_DELTA} and of at most one divided by the number of vehicles",
                 todo="choose smaller numbers, or set accept_weak_promise = true in [privacy], which every "
                 "map and report then says in red",
             )

@@ -28,7 +28,7 @@ FOR_LIFE = ("neighbouring relation", "kind of loss")
 """What of a promise never changes."""
 LONGEST_REASON = 500
 LARGEST_EPSILON = PureDP.of(20)
-LARGEST_DELTA = Fraction(1, 10**4)
+LARGEST_DELTA = "0.0001"
 """Beyond these, and beyond a delta of 1 / (number of vehicles), a promise is weak."""
 
 
@@ -130,9 +130,10 @@ def weaknesses(policy: BudgetPolicy, vehicles: int | None = None) -> tuple[str, 
         )
     if policy.delta is None:
         return tuple(found)
-    if Fraction(policy.delta) > LARGEST_DELTA:
+    if Fraction(policy.delta) > Fraction(LARGEST_DELTA):
         found.append(
-            f"Delta {policy.delta} is larger than 0.0001: with that chance a vehicle may not be protected."
+            f"Delta {policy.delta} is larger than {LARGEST_DELTA}: with that chance a vehicle may not be "
+            "protected."
         )
     if vehicles is not None and Fraction(policy.delta) * vehicles > 1:
         found.append(

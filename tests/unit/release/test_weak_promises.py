@@ -111,7 +111,7 @@ def test_the_vehicles_of_public_counts_are_compared_when_a_map_is_planned(
     small_city, tmp_path, monkeypatch, delta, refused
 ):
     """11 vehicles are counted on the first day: only a delta that is weak by itself is too large for them."""
-    monkeypatch.setattr(promise, "LARGEST_DELTA", Fraction(1))
+    monkeypatch.setattr(promise, "LARGEST_DELTA", "1")
     city = small_city.City(tmp_path)
     changed(
         city,

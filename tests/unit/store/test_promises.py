@@ -18,16 +18,20 @@ epsilon_per_vehicle = 2
 
 
 @pytest.fixture
-def edit(filled):
-    """``edit(old, new)``: change the configuration of ``filled`` by hand; returns its workspace."""
+def edit(filled, small_city):
+    """``edit(old, new)``: change the configuration of ``filled`` by hand; returns its workspace.
+
+    Weak promises are accepted.
+    """
+    text = filled.config.read_text(encoding="utf-8")
+    filled.config.write_text(
+        text.replace("[privacy]\n", f"[privacy]\n{small_city.ACCEPTED}"), encoding="utf-8"
+    )
 
     def edit(old, new):
         text = filled.config.read_text(encoding="utf-8")
         assert text.count(old) == 1
-        accepted = text.replace(
-            "[privacy]\n", "[privacy]\naccept_weak_promise = true\n", text.count("accept_") == 0
-        )
-        filled.config.write_text(accepted.replace(old, new), encoding="utf-8")
+        filled.config.write_text(text.replace(old, new), encoding="utf-8")
         return trafficdp.open(filled.config)
 
     return edit

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Schema: TypeAlias = Any
 VERSION = 1
-MANY = 10**300
+MANY = 10**301
 """More vehicles than one divided by any delta."""
 
 
