@@ -1,17 +1,20 @@
-"""Files that last, and files that are files.
-
-A pipe, device, socket or folder in the place of a file is refused, never waited for.
-"""
+"""Files and folders that survive a power cut, and that only their owner reads."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from trafficdp.errors import StoreFullError, StoreReadOnlyError, StoreUnavailableError
+
+# Files that last, and files that are files.
+#
+# A pipe, device, socket or folder in the place of a file is refused, never waited for.
+
 
 FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
@@ -101,3 +104,24 @@ def from_os_error(error: OSError, what: str) -> StoreUnavailableError:
     return StoreUnavailableError(
         f"{what} failed", got=said if error.filename is None else f"{error.filename} ({said})"
     )
+
+
+# What folders of the store need besides their files: that only the owner enters and reads them.
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder of the store, unless it is there; whatever the mask, nobody but the owner enters it."""
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextmanager
+def owner_only() -> Iterator[None]:
+    """Give new files of the block mode 0600: DuckDB makes its write-ahead log by itself, open to all.
+
+    The mask belongs to the whole process, so keep the block short.
+    """
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)

@@ -47,7 +47,7 @@ from trafficdp.release.publishing_facts import specify
 from trafficdp.release.recomputation import Check
 from trafficdp.release.status import Status, read_status
 from trafficdp.release.store_setup import make_store, places_of
-from trafficdp.store import promises, vault_fixes, vault_ledger, vault_releases
+from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.analyst import DEFAULT_TIMEOUT, AnalystSession
 from trafficdp.store.lock import DEFAULT_WAIT
 from trafficdp.store.released import RELEASED_NAME
@@ -412,7 +412,7 @@ class Workspace:
     @contextmanager
     def _curator(self, purpose: str, *, recover: bool = True) -> Iterator[Curator]:
         with opened(self.store, self.key_file, purpose, wait=self._wait) as curator:
-            promises.require(curator.vault, self.config.promise)
+            vault_ledger.require_promise(curator.vault, self.config.promise)
             if recover:
                 curator.recover()
             yield curator

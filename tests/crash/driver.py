@@ -40,7 +40,7 @@ from trafficdp.cli.main import run as command_line
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.release import curator, forgetting, publication
 from trafficdp.store import vault_ledger
-from trafficdp.store.head import Head
+from trafficdp.store.store_files import Head
 from trafficdp.store.vault import Vault, problems
 
 BUDGET_PICO = 40 * 10**12

@@ -38,7 +38,7 @@ from trafficdp.model import NOWHERE, ContributionBound, Counts, Grid, SlotKind
 from trafficdp.sensitive.values import Contributions, Samples
 from trafficdp.store.contribution_cache import Kept, cache_key
 from trafficdp.store.statements import in_memory, registered, store_failures
-from trafficdp.store.vault_imports import imported_rows, is_imported
+from trafficdp.store.vault_fixes import imported_rows, is_imported
 
 IntArray = npt.NDArray[np.int64]
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from trafficdp.ingest.records import Records
 from trafficdp.ingest.times import Times
 from trafficdp.ingest.vehicle_key import normalise
-from trafficdp.store.spill import Spill
+from trafficdp.store.store_files import Spill
 
 IntArray = npt.NDArray[np.int64]
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trafficdp._durable import sync_folder
+from trafficdp._durable import make_folder, sync_folder
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.export.write import write_live
 from trafficdp.privacy.release import Release
 from trafficdp.release.curator import Curator
 from trafficdp.release.publication import folder_of, manifests, publication_number, published
-from trafficdp.store import released, vault_stream
-from trafficdp.store.folder import make_folder
+from trafficdp.store import released, vault_releases
 from trafficdp.store.statements import store_failures
 
 
@@ -43,10 +42,10 @@ def place_newest(curator: Curator, release_id: str, before: int, every_seconds: 
     with store_failures("tidying the files of the stream"):
         for leftover in folder.glob(".*.partial") if folder.is_dir() else ():
             leftover.unlink(missing_ok=True)
-    newest = vault_stream.newest_publication(curator.vault, release_id)
+    newest = vault_releases.newest_publication(curator.vault, release_id)
     if newest == before:
         return newest
-    missing = [published(each) for each in vault_stream.publications(curator.vault, release_id, before)]
+    missing = [published(each) for each in vault_releases.publications(curator.vault, release_id, before)]
     if not released.append(curator.store, missing):
         # it is not there, or does not hold just the ones before: all of it is written anew
         curator.tidy()
@@ -61,9 +60,9 @@ def place_newest(curator: Curator, release_id: str, before: int, every_seconds: 
 
 def newest_release(curator: Curator, release_id: str) -> Release:
     """Return the newest committed publication of a stream; raise UsageError when there is none."""
-    name = vault_stream.stream_named(curator.vault, release_id).release_id
-    number = vault_stream.newest_publication(curator.vault, name)
+    name = vault_releases.stream_named(curator.vault, release_id).release_id
+    number = vault_releases.newest_publication(curator.vault, name)
     if not number:
         raise UsageError("nothing was published of this stream yet", got=release_id)
-    (stored,) = vault_stream.publications(curator.vault, release_id, number - 1)
+    (stored,) = vault_releases.publications(curator.vault, release_id, number - 1)
     return published(stored).release

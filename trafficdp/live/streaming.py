@@ -47,7 +47,7 @@ from trafficdp.privacy.release import LedgerReference
 from trafficdp.privacy.release_codec import encode
 from trafficdp.release.curator import Curator
 from trafficdp.release.publication import folder_of
-from trafficdp.store import promises, vault_ledger, vault_stream
+from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.stream.horizon import Horizon
 from trafficdp.stream.service import FATES, Batch, Closed, Stream
 
@@ -57,7 +57,7 @@ SAID = (Statistic.MEAN, Statistic.VARIANCE)
 
 def charged_stream(
     curator: Curator, config: Config, *, again: bool, reached: Callable[[str], None]
-) -> tuple[vault_stream.StoredStream, StreamSpecification]:
+) -> tuple[vault_releases.StoredStream, StreamSpecification]:
     """Return the running stream of ``config``, charged now if there is none.
 
     Every vehicle will lose the stream's epsilon, but only when its first record is taken: until then it has a
@@ -68,7 +68,7 @@ def charged_stream(
     vehicle that has spent nothing could pay.
     """
     wanted = wanted_specification(curator, config)
-    for stored in reversed(vault_stream.all_streams(curator.vault)):
+    for stored in reversed(vault_releases.all_streams(curator.vault)):
         specification = StreamSpecification.from_json(stored.facts)
         same = specification.same_question(wanted)
         if not stored.ended:
@@ -86,9 +86,9 @@ def charged_stream(
             )
     _rehearse(wanted)
     with curator.vault.transaction("charging the stream"):
-        promise = promises.settle(curator.vault, config.promise, datetime.now(UTC))
+        promise = vault_ledger.settle_promise(curator.vault, config.promise, datetime.now(UTC))
         _check_budget(curator, promise.policy, wanted.epsilon, wanted.created_at)
-        vault_stream.make_tables(curator.vault)
+        vault_releases.make_tables(curator.vault)
         text = wanted.to_json()
         entry = vault_ledger.add_entry(
             curator.vault,
@@ -100,15 +100,15 @@ def charged_stream(
                 "specification_sha256": hashlib.sha256(text.encode()).hexdigest(),
             },
         )
-        vault_stream.add_stream(curator.vault, wanted.release_id, entry.sequence, text)
+        vault_releases.add_stream(curator.vault, wanted.release_id, entry.sequence, text)
     reached("charged")
     curator.head.write(entry)
-    return vault_stream.stream_named(curator.vault, wanted.release_id), wanted
+    return vault_releases.stream_named(curator.vault, wanted.release_id), wanted
 
 
-def running_stream(curator: Curator) -> tuple[vault_stream.StoredStream, StreamSpecification]:
+def running_stream(curator: Curator) -> tuple[vault_releases.StoredStream, StreamSpecification]:
     """Return the stream that runs, whatever the configuration says; raise UsageError when there is none."""
-    for stored in vault_stream.all_streams(curator.vault):
+    for stored in vault_releases.all_streams(curator.vault):
         if not stored.ended:
             return stored, StreamSpecification.from_json(stored.facts)
     raise UsageError("no stream is running", todo="begin one with `trafficdp stream FOLDER`")
@@ -121,7 +121,7 @@ def wanted_specification(curator: Curator, config: Config) -> StreamSpecificatio
     _check_budget(curator, config.policy, epsilon, at)
     horizon = Horizon.of(config.grid, settings.publish_every, settings.lateness)
     return StreamSpecification(
-        release_id=f"s{len(vault_stream.all_streams(vault)) + 1:04d}",
+        release_id=f"s{len(vault_releases.all_streams(vault)) + 1:04d}",
         created_at=at,
         publisher=config.city.publisher,
         place=config.city.name,
@@ -138,7 +138,7 @@ def wanted_specification(curator: Curator, config: Config) -> StreamSpecificatio
         settings=settings,
         horizon=horizon,
         tree=horizon.tree(),
-        budget_changes=promises.changes(vault),
+        budget_changes=vault_ledger.promise_changes(vault),
         sources=tuple(
             (
                 source.name,
@@ -385,7 +385,7 @@ class LiveStream:
         if self._running is None:
             vault.check_key(self.key.fingerprint)
             curator.check_not_behind()
-            for each in vault_stream.all_streams(vault):
+            for each in vault_releases.all_streams(vault):
                 # what a process that died had committed, and not yet placed
                 before = placed(self._store, each.release_id)
                 place_newest(curator, each.release_id, before, PAGE_SECONDS)
@@ -401,10 +401,10 @@ class LiveStream:
                 placed=placed(self._store, frozen.release_id),
             )
         state = self._running
-        if state.stream is None or state.generation != vault_stream.generation_of(
+        if state.stream is None or state.generation != vault_releases.generation_of(
             vault, state.specification.release_id
         ):
-            state.generation, parts = vault_stream.load_parts(vault, state.specification.release_id)
+            state.generation, parts = vault_releases.load_parts(vault, state.specification.release_id)
             state.stream = state.specification.stream_from(parts)
             state.digest = parts["kept"]["digest"].tobytes().decode() if parts else GENESIS
             state.kept = ()
@@ -419,33 +419,33 @@ class LiveStream:
             raise
 
     def _ended(self, curator: Curator) -> bool:
-        return vault_stream.stream_named(curator.vault, self.specification.release_id).ended
+        return vault_releases.stream_named(curator.vault, self.specification.release_id).ended
 
     def _met(self, curator: Curator, digest: str) -> bool:
-        found = vault_stream.file_progress(curator.vault, self.specification.release_id, digest)
+        found = vault_releases.file_progress(curator.vault, self.specification.release_id, digest)
         return found is not None and found.done
 
     def _begin_file(
         self, curator: Curator, arrivals: Sequence[Arrival], digest: str
-    ) -> tuple[Batch, vault_stream.FileProgress]:
+    ) -> tuple[Batch, vault_releases.FileProgress]:
         """Return all records of ``arrivals`` and how far they were taken; notes them as one file."""
         vault, name = curator.vault, self.specification.release_id
         if self._ended(curator):
             raise UsageError(f"the stream {name} is over", todo="nothing can be added to it")
         with vault.transaction("beginning a file"):
-            file = vault_stream.file_progress(vault, name, digest)
+            file = vault_releases.file_progress(vault, name, digest)
             if file is None:
                 reports = [json.loads(each.report) for each in arrivals]
                 text = json.dumps(reports if len(reports) > 1 else reports[0], sort_keys=True)
                 names = ", ".join(each.name for each in arrivals)
-                file = vault_stream.begin_file(vault, name, names, digest, text, datetime.now(UTC))
+                file = vault_releases.begin_file(vault, name, names, digest, text, datetime.now(UTC))
             parts = [self._state.reader.batch(vault, each) for each in arrivals]
         columns = [np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS]
         return Batch(*columns), file
 
     def _take(
-        self, curator: Curator, batch: Batch, file: vault_stream.FileProgress, stop: int, *, live: bool
-    ) -> vault_stream.FileProgress:
+        self, curator: Curator, batch: Batch, file: vault_releases.FileProgress, stop: int, *, live: bool
+    ) -> vault_releases.FileProgress:
         """Take the rows of ``batch`` from where the file stands up to ``stop``; return where it stands."""
         now_us = int(datetime.now(UTC).timestamp() * 1e6) if live else None
         part = Batch(*(getattr(batch, name)[:stop] for name in _COLUMNS))
@@ -466,7 +466,7 @@ class LiveStream:
 
     def _permit(self, curator: Curator) -> None:
         """Say who can pay, by what other releases have left every vehicle."""
-        windows = promises.promised(curator.vault).policy.windows(self.specification.created_at)
+        windows = vault_ledger.promised_entry(curator.vault).policy.windows(self.specification.created_at)
         spent = vault_ledger.spent_in(curator.vault, self._stream.vehicles.keys, windows)
         self._stream.permit(left(windows, spent) >= self.specification.epsilon.pico)
 
@@ -474,7 +474,7 @@ class LiveStream:
         self,
         curator: Curator,
         closings: Sequence[Closed],
-        file: vault_stream.FileProgress | None,
+        file: vault_releases.FileProgress | None,
         *,
         ended: bool = False,
     ) -> None:
@@ -489,16 +489,16 @@ class LiveStream:
             if ended:
                 facts = {"kind": "stream_end", "release": name, "at": _now()}
                 entry = vault_ledger.add_entry(vault, facts)
-                vault_stream.end_stream(vault, name)
+                vault_releases.end_stream(vault, name)
             state.generation += 1
             opened, kept = stream.state()
-            vault_stream.save_part(vault, name, "opened", state.generation, opened)
+            vault_releases.save_part(vault, name, "opened", state.generation, opened)
             signature = (len(stream.vehicles), len(stream.bins), stream.closed, int(stream.charged.sum()))
             if signature != state.kept:
                 digest = np.frombuffer(state.digest.encode(), dtype=np.uint8)
-                vault_stream.save_part(vault, name, "kept", state.generation, {**kept, "digest": digest})
+                vault_releases.save_part(vault, name, "kept", state.generation, {**kept, "digest": digest})
             if file is not None:
-                vault_stream.advance_file(vault, name, file)
+                vault_releases.advance_file(vault, name, file)
         state.kept = signature
         reached("batch committed")
         if entry is not None:
@@ -508,12 +508,12 @@ class LiveStream:
     def _add_publication(self, curator: Curator, closed: Closed) -> LedgerRow:
         state, vault = self._state, curator.vault
         name = state.specification.release_id
-        vault_stream.add_counts(vault, name, closed.step, closed.journal)
+        vault_releases.add_counts(vault, name, closed.step, closed.journal)
         state.digest = next_digest(state.digest, closed.step, closed.journal)
-        number = vault_stream.newest_publication(vault, name) + 1
+        number = vault_releases.newest_publication(vault, name) + 1
         facts, bins = encode(release_of(state.specification, closed, number, state.charge, new_token()))
         text = json.dumps(facts, allow_nan=False)
-        stored = vault_stream.StoredPublication(name, number, 0, closed.step, text, bins)
+        stored = vault_releases.StoredPublication(name, number, 0, closed.step, text, bins)
         entry = vault_ledger.add_entry(
             vault,
             {
@@ -526,7 +526,7 @@ class LiveStream:
                 "values_sha256": stored.values_sha256,
             },
         )
-        vault_stream.add_publication(vault, replace(stored, sequence=entry.sequence))
+        vault_releases.add_publication(vault, replace(stored, sequence=entry.sequence))
         return entry
 
     def _place(self, curator: Curator) -> None:
@@ -542,7 +542,7 @@ class LiveStream:
         specification, stream = self.specification, self._stream
         return Progress(
             release_id=specification.release_id,
-            publications=vault_stream.newest_publication(curator.vault, specification.release_id),
+            publications=vault_releases.newest_publication(curator.vault, specification.release_id),
             as_of=specification.as_of(stream.closed - 1) if stream.closed else None,
             fates={name: int(count) for name, count in zip(FATES, stream.fates, strict=True)},
             folder=folder_of(self._store, specification.release_id),

@@ -40,7 +40,7 @@ from trafficdp.release.recomputation import (
     names_differing,
     run_checks,
 )
-from trafficdp.store import vault_ledger, vault_stream
+from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import publications_match
 from trafficdp.stream.service import Stream
 
@@ -52,22 +52,22 @@ def verify_stream(curator: Curator, release_id: str) -> list[Check]:
 
     Raises UsageError when there is none of that name, VerificationError before its first publication.
     """
-    stored = vault_stream.stream_named(curator.vault, release_id)
+    stored = vault_releases.stream_named(curator.vault, release_id)
     return run_checks(_ExaminedStream(curator, stored).checks())
 
 
 class _ExaminedStream(Examined):
     """One stream under examination."""
 
-    def __init__(self, curator: Curator, stored: vault_stream.StoredStream) -> None:
+    def __init__(self, curator: Curator, stored: vault_releases.StoredStream) -> None:
         super().__init__(curator, stored.release_id, stored.sequence)
         self._stored = stored
         self._specification = StreamSpecification.from_json(stored.facts)
-        self._publications = vault_stream.publications(curator.vault, stored.release_id)
+        self._publications = vault_releases.publications(curator.vault, stored.release_id)
         if not self._publications:
             raise VerificationError("nothing was published of this stream yet", got=stored.release_id)
         self._newest = self._publications[-1]
-        counts = vault_stream.counts_of(curator.vault, stored.release_id, self._newest.step)
+        counts = vault_releases.counts_of(curator.vault, stored.release_id, self._newest.step)
         self._counts = {name: counts.column(name).to_numpy().astype(np.int64) for name in counts.column_names}
 
     def checks(self) -> NamedChecks:
@@ -227,7 +227,7 @@ class _ExaminedStream(Examined):
     @cached_property
     def _stream(self) -> Stream | None:
         """The state, where there is one."""
-        _, parts = vault_stream.load_parts(self._curator.vault, self._stored.release_id)
+        _, parts = vault_releases.load_parts(self._curator.vault, self._stored.release_id)
         return self._specification.stream_from(parts) if parts else None
 
     def _power(self) -> str:

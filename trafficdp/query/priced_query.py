@@ -36,7 +36,7 @@ from trafficdp.release import holdings
 from trafficdp.release.curator import Curator
 from trafficdp.release.outcomes import Plan, Planner, PlanQuestion
 from trafficdp.release.publishing_facts import Occasion, specify
-from trafficdp.store import vault_analysts, vault_fixes, vault_ledger
+from trafficdp.store import vault_fixes, vault_ledger
 from trafficdp.store.analyst import AnalystSession
 
 NOISY_COUNTS = (
@@ -185,7 +185,7 @@ class PricedQuery:
             # what cannot be paid is said first: no other wording would help
             vault_ledger.require_budget(curator.vault, vehicle, loss, self.config.policy, at)
             if self.analyst is not None:
-                vault_analysts.require_budget(curator.vault, vehicle, loss, self.analyst)
+                vault_ledger.require_analyst_budget(curator.vault, vehicle, loss, self.analyst)
             for each in new:
                 each.require_utility()
         nothing = PureDP(0) if not new else type(new[0].plan_made.loss)(0)
@@ -220,7 +220,7 @@ class PricedQuery:
         priced = [each for each in found if each.plan is not None]
         if self.analyst is not None and priced:
             everyone, all_losses = _together(priced)
-            least = vault_analysts.left(curator.vault, everyone[all_losses > 0], self.analyst)
+            least = vault_ledger.left_for_analyst(curator.vault, everyone[all_losses > 0], self.analyst)
             budget = self.analyst.budget
             left = type(budget)(int(least.min(initial=budget.pico)))
         together = (

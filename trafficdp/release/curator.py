@@ -58,18 +58,11 @@ from trafficdp.release.publication import (
 from trafficdp.release.rehearsal import none_there, silenced
 from trafficdp.release.specification import Specification, assemble
 from trafficdp.sensitive.values import Contributions, Samples, SensitiveInputs
-from trafficdp.store import (
-    contribution_cache,
-    promises,
-    vault_analysts,
-    vault_ledger,
-    vault_releases,
-)
-from trafficdp.store.head import Head, require
+from trafficdp.store import contribution_cache, vault_ledger, vault_releases
 from trafficdp.store.lock import store_lock
+from trafficdp.store.store_files import Head, require_head
 from trafficdp.store.vault import Vault, require_vault
-from trafficdp.store.vault_fixes import DataVersion
-from trafficdp.store.vault_imports import is_imported, require_reduced
+from trafficdp.store.vault_fixes import DataVersion, is_imported, require_reduced
 
 BOUNDARIES = (
     "charged",
@@ -107,7 +100,7 @@ class Curator:
     @property
     def relation(self) -> NeighbouringRelation:
         """What is public in this store, and what is not."""
-        return promises.relation_of(self.vault)
+        return vault_ledger.relation_of(self.vault)
 
     def contributions(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
         """Return what may be planned with: of every (vehicle, bin), or of the declared grid and anyone.
@@ -161,7 +154,7 @@ class Curator:
         }
         for name, manifest in manifests(self.store, known).items():
             sequence, head_hash = ledger_reference(manifest)
-            require(entries, sequence, head_hash, f"the manifest of release {name}")
+            require_head(entries, sequence, head_hash, f"the manifest of release {name}")
 
     def release(
         self,
@@ -196,7 +189,7 @@ class Curator:
         self.check_not_behind()
         vehicle, loss = contributions.vehicle, allocation.event.loss_per_user
         with self.vault.transaction("charging the release"):
-            promise = promises.settle(self.vault, configured, datetime.now(UTC))
+            promise = vault_ledger.settle_promise(self.vault, configured, datetime.now(UTC))
             policy = promise.policy
             if policy.kind is not allocation.event.kind:
                 raise UsageError(
@@ -209,7 +202,7 @@ class Curator:
             vault_ledger.require_budget(self.vault, vehicle, loss, policy, specification.created_at)
             if analyst is not None:
                 own = promise.analyst(analyst.name)
-                vault_analysts.require_budget(self.vault, vehicle, loss, own)
+                vault_ledger.require_analyst_budget(self.vault, vehicle, loss, own)
             self._require_unseen(specification.release_id)
             self._rehearse(specification, contributions, loss)
             text = specification.to_json()
@@ -261,8 +254,8 @@ class Curator:
         """Promise ``configured`` from now on, for ``reason``; return what it changes. See ``promises``."""
         self.check_not_behind()
         with self.vault.transaction("changing the budget"):
-            changed = promises.promised(self.vault).changes_to(configured)
-            entry = promises.replace(self.vault, configured, checked_reason(reason), at)
+            changed = vault_ledger.promised_entry(self.vault).changes_to(configured)
+            entry = vault_ledger.replace_promise(self.vault, configured, checked_reason(reason), at)
         reached("budget changed")
         self.head.write(entry)
         reached("change remembered")
@@ -382,7 +375,7 @@ class Curator:
 
     def _metered(self, charge: npt.NDArray[np.int64], source: NoiseSource) -> PrivacyMeter:
         """Return the way to ``source`` of a release that every vehicle was charged ``charge`` for."""
-        policy = promises.promised(self.vault).policy
+        policy = vault_ledger.promised_entry(self.vault).policy
         return PrivacyMeter(source, charge, policy.kind, hidden=policy.relation.hides_presence)
 
     def _rehearse(

@@ -30,13 +30,12 @@ from trafficdp.release.publication import (
 )
 from trafficdp.release.recomputation import UNREADABLE, differing, digests_of, names_differing
 from trafficdp.release.saved_plan import SavedPlan
-from trafficdp.store import promises, saved_plans, vault_ledger, vault_releases, vault_stream
-from trafficdp.store.head import Head, require
-from trafficdp.store.inspection import looked_at, read_through, tables, vault_looked_at
+from trafficdp.store import store_files, vault_ledger, vault_releases
 from trafficdp.store.lock import looking
 from trafficdp.store.released import RELEASED_NAME, publications_match, released_matches
 from trafficdp.store.statements import DOCTOR, store_failures
-from trafficdp.store.vault import VAULT_NAME, Vault, audit
+from trafficdp.store.store_files import Head, require_head
+from trafficdp.store.vault import VAULT_NAME, Vault, audit, looked_at, read_through, tables, vault_looked_at
 
 BACKUP = "restore the newest complete backup of the store"
 FILES = "restore the files from what was published"
@@ -136,7 +135,7 @@ class _Examination:
         for what, look in looks:
             todo = FILES if look == self._files else REBUILT if look == self._released else BACKUP
             yield what, partial(self._with_vault, look), todo
-        for name in saved_plans.names(self._store):
+        for name in store_files.plan_names(self._store):
             yield f"the saved plan {name}", partial(self._plan, name), "plan and save it again"
 
     def notes(self) -> list[Finding]:
@@ -144,7 +143,7 @@ class _Examination:
         found = []
         left = [
             *self._store.glob(".*.new*"),
-            *self._store.glob(f"{saved_plans.FOLDER}/.*"),
+            *self._store.glob(f"{store_files.FOLDER}/.*"),
             *self._store.glob(f"{RELEASES}/.*"),
             *self._store.glob(f"{RELEASES}/*/.*"),
             *self._store.glob(f"{VAULT_NAME}.tmp"),
@@ -177,7 +176,7 @@ class _Examination:
     def _changes(self) -> tuple[BudgetChange, ...]:
         # what is wrong with the ledger is a finding of its own
         with suppress(TrafficdpError, *UNREADABLE), store_failures("reading it"):
-            return () if self._vault is None else promises.changes(self._vault)
+            return () if self._vault is None else vault_ledger.promise_changes(self._vault)
         return ()
 
     @property
@@ -190,7 +189,7 @@ class _Examination:
         return _CLOSED if self._vault is None else look(self._vault)
 
     def _permissions(self) -> str | None:
-        folders = (self._store, self._store / RELEASES, self._store / saved_plans.FOLDER)
+        folders = (self._store, self._store / RELEASES, self._store / store_files.FOLDER)
         files = (self._store / VAULT_NAME, self._store / f"{VAULT_NAME}.wal", self._key_file)
         open_to_others = [
             path.name
@@ -225,7 +224,7 @@ class _Examination:
 
     def _chain(self, vault: Vault) -> None:
         self._ledger = vault_ledger.rows(vault)
-        promises.changes(vault)
+        vault_ledger.promise_changes(vault)
 
     def _committed(self, vault: Vault) -> None:
         curator = Curator(self._store, vault, self._head(vault))
@@ -233,8 +232,8 @@ class _Examination:
             if stored.drawn:
                 curator.load(stored.release_id)
         entries = {row.sequence: row.facts for row in self._rows}
-        for stream in vault_stream.all_streams(vault):
-            for each in vault_stream.publications(vault, stream.release_id):
+        for stream in vault_releases.all_streams(vault):
+            for each in vault_releases.publications(vault, stream.release_id):
                 if entries.get(each.sequence, {}).get("values_sha256") != each.values_sha256:
                     raise StoreDamagedError(
                         "a publication is not the one in the ledger", got=f"{each.release_id}, {each.number}"
@@ -250,7 +249,7 @@ class _Examination:
             elif row.facts.get("kind") == "publication" and isinstance(files, dict):
                 expected[name] = files
         known = {each.release_id for each in vault_releases.all_releases(vault)}
-        streams = {each.release_id for each in vault_stream.all_streams(vault)}
+        streams = {each.release_id for each in vault_releases.all_streams(vault)}
         folder = self._store / RELEASES
         there = {path.name for path in folder.glob("[!.]*")} if folder.is_dir() else set()
         wrong = [f"{name} is of no release in the vault" for name in sorted(there - known - streams)]
@@ -259,7 +258,7 @@ class _Examination:
             differences = names_differing(differing(files, found))
             wrong += [f"{name}: {differences}"] if differences else []
         for name, manifest in manifests(self._store).items():
-            require(self._rows, *ledger_reference(manifest), f"the manifest of release {name}")
+            require_head(self._rows, *ledger_reference(manifest), f"the manifest of release {name}")
             if name in streams:
                 found = digests_of(folder_of(self._store, name))
                 listed = _listed(manifest)
@@ -271,8 +270,8 @@ class _Examination:
         curator = Curator(self._store, vault, self._head(vault))
         releases = [each for each in vault_releases.all_releases(vault) if each.published]
         streams = {
-            each.release_id: vault_stream.publications(vault, each.release_id)
-            for each in vault_stream.all_streams(vault)
+            each.release_id: vault_releases.publications(vault, each.release_id)
+            for each in vault_releases.all_streams(vault)
         }
         path = self._store / RELEASED_NAME
         if not path.exists():
@@ -294,7 +293,7 @@ class _Examination:
 
     def _plan(self, name: str) -> None:
         # its digest is checked on the way
-        _ = SavedPlan(saved_plans.read(self._store, name)).facts
+        _ = SavedPlan(store_files.read_plan(self._store, name)).facts
 
 
 def _listed(manifest: dict[str, object]) -> dict[str, str]:

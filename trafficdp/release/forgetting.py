@@ -26,9 +26,9 @@ from trafficdp.errors import UsageError
 from trafficdp.ingest.vehicle_key import VehicleKey, normalise
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.release import curator
-from trafficdp.store import vault_fixes, vault_ledger, vault_stream
-from trafficdp.store.head import Head
+from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.lock import store_lock
+from trafficdp.store.store_files import Head
 from trafficdp.store.vault import Vault, require_vault, rewritten
 
 KIND = "forgetting"
@@ -113,8 +113,8 @@ def _require_something_read(vault: Vault) -> None:
 
 
 def _require_no_running_stream(vault: Vault) -> None:
-    running = vault_stream.has_streams(vault) and [
-        each.release_id for each in vault_stream.all_streams(vault) if not each.ended
+    running = vault_releases.has_streams(vault) and [
+        each.release_id for each in vault_releases.all_streams(vault) if not each.ended
     ]
     if running:
         raise UsageError(

@@ -20,7 +20,7 @@ from trafficdp.release.publication import folder_of
 from trafficdp.release.publishing_facts import Occasion, same_question
 from trafficdp.release.specification import Specification
 from trafficdp.release.stated import source_facts
-from trafficdp.store import promises, vault_fixes, vault_ledger, vault_releases
+from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.vault import Vault
 
 
@@ -92,7 +92,7 @@ def occasion_of(
         data_version=version,
         sources=sources,
         created_at=at.replace(microsecond=0),
-        budget_changes=promises.changes(vault),
+        budget_changes=vault_ledger.promise_changes(vault),
     )
 
 

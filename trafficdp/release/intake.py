@@ -25,15 +25,10 @@ from trafficdp.model import SourceDeclaration
 from trafficdp.release.curator import Curator
 from trafficdp.release.holdings import pin_area
 from trafficdp.release.outcomes import IngestedFile, UndoneFile
-from trafficdp.store import promises, vault_fixes, vault_releases
+from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.statements import store_failures
 from trafficdp.store.vault import Vault, audit
-from trafficdp.store.vault_imports import (
-    add_import,
-    missing_jobs,
-    require_newest_job,
-    require_records,
-)
+from trafficdp.store.vault_fixes import add_import, missing_jobs, require_newest_job, require_records
 
 
 @dataclass(frozen=True)
@@ -123,7 +118,7 @@ class Cluster:
         vault.check_key(VehicleKey.load(self.key_file).fingerprint)
         with vault.transaction("importing contributions"):
             pin_area(vault, self.config.grid.area.hash, dry_run=False)
-            promises.settle(vault, self.config.promise, datetime.now(UTC))
+            vault_ledger.settle_promise(vault, self.config.promise, datetime.now(UTC))
             before = vault_fixes.data_version(vault).ingest_id
             done = [_imported(vault, self.config, path, manifest) for path, manifest in jobs]
             if all(each.read_before for each in done):
@@ -242,7 +237,7 @@ class Intake:
             require_records(self.vault)
             pin_area(self.vault, self.config.grid.area.hash, dry_run=self.dry_run)
             if not self.dry_run:
-                promises.settle(self.vault, self.config.promise, datetime.now(UTC))
+                vault_ledger.settle_promise(self.vault, self.config.promise, datetime.now(UTC))
             before = vault_fixes.data_version(self.vault).ingest_id
             chosen = [(each, choose_source(each, self.config.sources, source)) for each in parts]
             done = [self._one(*each) for each in chosen]

@@ -28,9 +28,8 @@ from trafficdp.release.holdings import fleet_released, share_of_fleet
 from trafficdp.release.outcomes import Answer, InEpsilon, Plan, PlanQuestion
 from trafficdp.release.saved_plan import SavedPlan
 from trafficdp.sensitive.values import Contributions
-from trafficdp.store import saved_plans, vault_ledger
-from trafficdp.store.vault_fixes import DataVersion
-from trafficdp.store.vault_imports import is_imported
+from trafficdp.store import store_files, vault_ledger
+from trafficdp.store.vault_fixes import DataVersion, is_imported
 
 IntArray = npt.NDArray[np.int64]
 LookedAt = Callable[[Grid], None]
@@ -61,13 +60,13 @@ class Planning:
         loss is named and none is looked for, and UninformativeReleaseError when no map fits.
         """
         if question.save is not None:
-            saved_plans.checked_name(question.save)
+            store_files.checked_plan_name(question.save)
         plan, counts = self._asked(loss, question)
         if question.save is not None:
             frozen = SavedPlan.of(
                 question.save, plan.allocation, plan.grid, self._version.name, datetime.now(UTC)
             )
-            saved_plans.save(self._curator.store, question.save, frozen.text)
+            store_files.save_plan(self._curator.store, question.save, frozen.text)
         return plan, counts
 
     def contributions(self) -> Contributions:
@@ -82,7 +81,9 @@ class Planning:
                     got="another wish beside it",
                     todo="release it as it is, or plan and save again",
                 )
-            return self._saved(question, SavedPlan(saved_plans.read(self._curator.store, question.saved)))
+            return self._saved(
+                question, SavedPlan(store_files.read_plan(self._curator.store, question.saved))
+            )
         request = self._request(loss, question)
         if question.half_width is not None:
             self._config.require_public_counts(

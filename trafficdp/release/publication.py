@@ -13,14 +13,13 @@ from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
-from trafficdp._durable import read_regular, sync_folder
+from trafficdp._durable import make_folder, read_regular, sync_folder
 from trafficdp.errors import StoreDamagedError, VerificationError
 from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.write import MANIFEST, write_release
 from trafficdp.privacy.release import Release
 from trafficdp.privacy.release_codec import decode
-from trafficdp.store import released, saved_plans, vault_releases, vault_stream
-from trafficdp.store.folder import make_folder
+from trafficdp.store import released, store_files, vault_releases
 from trafficdp.store.statements import store_failures
 from trafficdp.store.vault import Vault
 
@@ -80,7 +79,7 @@ def sweep(store: Path) -> None:
     folder = store / RELEASES
     with store_failures("removing leftovers of an interrupted command"):
         released.sweep(store)
-        saved_plans.sweep(store)
+        store_files.sweep_plans(store)
         if folder.is_dir():
             for leftover in folder.iterdir():
                 if leftover.name.startswith(".") and leftover.suffix in (".new", ".old"):
@@ -97,8 +96,8 @@ def rebuild_released(store: Path, vault: Vault) -> None:
             rows.append((release, epsilon_of(release), stored.withdrawn))
     publications = [
         published(publication)
-        for stream in vault_stream.all_streams(vault)
-        for publication in vault_stream.publications(vault, stream.release_id)
+        for stream in vault_releases.all_streams(vault)
+        for publication in vault_releases.publications(vault, stream.release_id)
     ]
     released.build(store, rows, publications)
 
@@ -114,7 +113,7 @@ def _finished(vault: Vault) -> list[vault_releases.StoredRelease]:
     return [each for each in vault_releases.all_releases(vault) if each.drawn and each.finished]
 
 
-def published(stored: vault_stream.StoredPublication) -> released.Publication:
+def published(stored: vault_releases.StoredPublication) -> released.Publication:
     """Return a committed publication of a stream as `released.duckdb` takes it."""
     release = decode(json.loads(stored.facts), stored.bins)
     stream = release.disclosure.noise.stream

@@ -11,10 +11,10 @@ from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import BudgetChange, ChangedFact
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.promise import Promise
-from trafficdp.store import promises, vault_analysts, vault_fixes, vault_ledger, vault_releases
+from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.lock import store_lock
 from trafficdp.store.vault import Vault, require_vault
-from trafficdp.store.vault_analysts import AnalystSpending
+from trafficdp.store.vault_ledger import AnalystSpending
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def read_status(config: Config, store: Path, *, wait: float) -> Status:
     """
     require_vault(store)
     with store_lock(store, purpose="status", wait=wait), Vault.open(store) as vault:
-        promises.require(vault, config.promise)
+        vault_ledger.require_promise(vault, config.promise)
         return _status_of(vault, store, config.policy, datetime.now(UTC))
 
 
@@ -106,9 +106,9 @@ def read_budget(config: Config, store: Path, *, wait: float) -> Budget:
     """Return what ``store`` promises, whatever ``config`` says; raises as ``read_status``."""
     require_vault(store)
     with store_lock(store, purpose="budget", wait=wait), Vault.open(store) as vault:
-        promised = promises.in_force(vault)
+        promised = vault_ledger.promise_in_force(vault)
         otherwise = () if promised is None else promised.changes_to(config.promise)
-        return Budget(promised, promises.changes(vault), otherwise)
+        return Budget(promised, vault_ledger.promise_changes(vault), otherwise)
 
 
 def _status_of(vault: Vault, store: Path, policy: BudgetPolicy, at: datetime) -> Status:
@@ -131,8 +131,8 @@ def _status_of(vault: Vault, store: Path, policy: BudgetPolicy, at: datetime) ->
         budget=policy.total,
         delta=policy.delta,
         epsilon_spent=policy.epsilon(loss(spent.largest)),
-        budget_changes=promises.changes(vault),
-        analysts=tuple(vault_analysts.spending(vault)),
+        budget_changes=vault_ledger.promise_changes(vault),
+        analysts=tuple(vault_ledger.analyst_spending(vault)),
         windows=tuple(
             WindowSpending(window.name, window.ceiling, loss(vault_ledger.largest_spent_in(vault, window)))
             for window in policy.windows(at)

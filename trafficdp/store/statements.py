@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from trafficdp._durable import from_os_error, require_regular
+from trafficdp._durable import from_os_error, owner_only, require_regular
 from trafficdp.errors import (
     StoreBusyError,
     StoreDamagedError,
@@ -24,7 +24,6 @@ from trafficdp.errors import (
     StoreVersionError,
     TrafficdpError,
 )
-from trafficdp.store.folder import owner_only
 
 if TYPE_CHECKING:
     import pyarrow as pa

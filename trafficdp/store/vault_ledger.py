@@ -1,4 +1,4 @@
-"""The ledger in the vault: reading it, and the personal accounts."""
+"""The ledger in the vault: entries, personal accounts, what the store promises, what each analyst spent."""
 
 from __future__ import annotations
 
@@ -10,12 +10,20 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.errors import StoreDamagedError, UsageError
+from trafficdp.errors import AnalystBudgetError, StoreDamagedError, UsageError
+from trafficdp.model import NeighbouringRelation
 from trafficdp.noise.token import new_token
+from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy, Window, check_windows
+from trafficdp.privacy.disclosure import BudgetChange
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, check_chain
+from trafficdp.privacy.loss import LOSSES, Loss
+from trafficdp.privacy.promise import FOR_LIFE, KIND, Promise, changes_in
 from trafficdp.store.statements import number, query, registered, run
 from trafficdp.store.vault import Vault
+
+# The ledger in the vault: reading it, and the personal accounts.
+
 
 IntArray = npt.NDArray[np.int64]
 
@@ -242,3 +250,151 @@ def totals(vault: Vault, charges: Sequence[int] | None = None) -> Totals:
     of = {"charges": None if charges is None else list(charges)}
     ((largest, maxima),) = run(vault.connection, _SPENT + both, of)
     return Totals(int(largest), int(maxima))
+
+
+# What a store promises: entries of its ledger, the first of all and those that change it.
+
+
+RAISE = 'run `trafficdp budget raise --reason "..."`, which every later release shows'
+NEW_STORE = "restore the configuration, or ingest everything into a new store"
+
+
+def promise_in_force(vault: Vault) -> Promise | None:
+    """Return the newest promise; None before anything was ingested or charged.
+
+    Raises StoreDamagedError where its entry was altered, and for a ledger without one.
+    """
+    newest = entries_of(vault, KIND)[-1:]
+    for row in newest:
+        check_chain([row], Entries(vault)[row.sequence - 2] if row.sequence > 1 else None)
+        return Promise.from_facts(row.facts)
+    if last(vault) is not None:
+        raise StoreDamagedError(
+            "the ledger does not say what the store promises",
+            expected="a promise at its first entry",
+            todo="restore the newest complete backup of the store",
+        )
+    return None
+
+
+def promised_entry(vault: Vault) -> Promise:
+    """Return the newest promise; raise UsageError before anything was ingested or charged."""
+    found = promise_in_force(vault)
+    if found is None:
+        raise UsageError("the store has promised nothing yet", todo="run `trafficdp ingest FILE...` first")
+    return found
+
+
+def relation_of(vault: Vault) -> NeighbouringRelation:
+    """Return the relation under which the store promises."""
+    return promised_entry(vault).policy.relation
+
+
+def promise_changes(vault: Vault) -> tuple[BudgetChange, ...]:
+    """Return how the promise changed, in order."""
+    return changes_in(entries_of(vault, KIND))
+
+
+def require_promise(vault: Vault, configured: Promise) -> None:
+    """Raise UsageError where the configuration says otherwise than the store promises, with both."""
+    there = promise_in_force(vault)
+    found = () if there is None else there.changes_to(configured)
+    if not found:
+        return
+    for_life = [each for each in found if each.what in FOR_LIFE]
+    told = for_life or found
+    raise UsageError(
+        "the configuration says otherwise than the store promises",
+        got=", ".join(f"{each.what}: {each.after}" for each in told),
+        expected=", ".join(f"{each.what}: {each.before}" for each in told),
+        todo=NEW_STORE if for_life else f"restore the configuration, or {RAISE}",
+    )
+
+
+def settle_promise(vault: Vault, configured: Promise, at: datetime) -> Promise:
+    """Return the promise in force, which must say what is ``configured``; without one, that is written now.
+
+    To be called inside the transaction that ingests or charges.
+    """
+    require_promise(vault, configured)
+    if promise_in_force(vault) is None:
+        add_entry(vault, _promise_facts(configured, at))
+    return promised_entry(vault)
+
+
+def replace_promise(vault: Vault, configured: Promise, reason: str, at: datetime) -> LedgerRow:
+    """Promise ``configured`` from now on (inside the caller's transaction); ``reason`` is checked already.
+
+    Raises UsageError where nothing changes, where nothing was promised yet, and for another relation or kind.
+    """
+    there = promised_entry(vault)
+    changed = there.changes_to(configured)
+    if not changed:
+        raise UsageError(
+            "the configuration says what the store promises", todo="change the configuration first"
+        )
+    if any(each.what in FOR_LIFE for each in changed):
+        require_promise(vault, configured)
+    return add_entry(vault, {**_promise_facts(configured, at), "reason": reason})
+
+
+def _promise_facts(configured: Promise, at: datetime) -> Mapping[str, object]:
+    return {"kind": KIND, "at": at.replace(microsecond=0).isoformat(), **configured.facts()}
+
+
+# What each analyst has spent: charges carry the name of the role that asked.
+
+
+@dataclass(frozen=True, slots=True)
+class AnalystSpending:
+    """What one role has spent: its charges, the most any vehicle lost by them, the sum of their maxima."""
+
+    name: str
+    charges: int
+    largest_spent: Loss
+    sum_of_maxima: Loss
+
+
+def charges_by_analyst(vault: Vault) -> dict[str, list[int]]:
+    """Return the numbers of the charges that each analyst made, by name; those of nobody are left out."""
+    found: dict[str, list[int]] = {}
+    for row in charges(vault):
+        facts = row.facts
+        if facts["kind"] == "charge" and "analyst" in facts:
+            found.setdefault(str(facts["analyst"]), []).append(row.sequence)
+    return found
+
+
+def left_for_analyst(vault: Vault, vehicle: IntArray, analyst: Analyst) -> IntArray:
+    """Return what each vehicle may still lose through ``analyst``, in 10^-12 of its kind, at least 0."""
+    paid = spent(vault, vehicle, charges_by_analyst(vault).get(analyst.name, []))
+    return np.maximum(analyst.budget.pico - paid, 0)
+
+
+def require_analyst_budget(vault: Vault, vehicle: IntArray, loss: IntArray, analyst: Analyst) -> None:
+    """Raise AnalystBudgetError unless every vehicle may pay ``loss`` (10^-12) through ``analyst``.
+
+    To be called inside the transaction that charges. Spending exactly the budget succeeds.
+    """
+    remaining = left_for_analyst(vault, vehicle, analyst)
+    excess = np.where(loss > 0, loss - remaining, np.iinfo(np.int64).min)
+    if excess.size and int(excess.max()) > 0:
+        worst, loss_of = int(np.argmax(excess)), type(analyst.budget)
+        raise AnalystBudgetError(
+            analyst=analyst.name,
+            remaining=loss_of(int(remaining[worst])).exact,
+            requested=loss_of(int(loss[worst])).exact,
+            quantity=analyst.budget.kind.quantity,
+            shared=relation_of(vault).hides_presence,
+        )
+
+
+def analyst_spending(vault: Vault) -> list[AnalystSpending]:
+    """Return what every analyst who was ever charged has spent, by name. No vehicle is named."""
+    found = []
+    for name, charges in sorted(charges_by_analyst(vault).items()):
+        loss_of = LOSSES[promised_entry(vault).policy.kind]
+        sums = totals(vault, charges)
+        largest, maxima = loss_of(sums.largest), loss_of(sums.sum_of_maxima)
+        found.append(AnalystSpending(name, len(charges), largest, maxima))
+    return found

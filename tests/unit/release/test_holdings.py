@@ -116,7 +116,7 @@ def test_a_release_is_made_at_a_whole_second(monkeypatch):
     monkeypatch.setattr(holdings, "replace", lambda grid, **_: grid)
     monkeypatch.setattr(holdings, "read_context", lambda *_: None)
     monkeypatch.setattr(holdings, "Occasion", SimpleNamespace)
-    monkeypatch.setattr(holdings, "promises", SimpleNamespace(changes=lambda vault: ()))
+    monkeypatch.setattr(holdings, "vault_ledger", SimpleNamespace(promise_changes=lambda vault: ()))
     map_ = SimpleNamespace(display_unit=None, publish_counts=True)
     config = SimpleNamespace(
         relation=NeighbouringRelation.REPLACE_USER_VALUES,

@@ -11,7 +11,7 @@ import pytest
 
 import trafficdp
 from trafficdp.errors import StoreUnavailableError, UsageError
-from trafficdp.store import inspection, statements, vault
+from trafficdp.store import statements, vault
 from trafficdp.store.analyst import AnalystSession
 from trafficdp.store.statements import attached, connect, store_failures
 from trafficdp.store.vault import Vault
@@ -53,7 +53,7 @@ def test_no_connection_draws_a_bar(monkeypatch, city, tmp_path):
         return made
 
     monkeypatch.setattr(statements, "_idle", {})
-    for module in (vault, statements, inspection):
+    for module in (vault, statements, vault):
         monkeypatch.setattr(module, "connect", noted)
     workspace = city.open()
     workspace.ingest([city.days[1]])

@@ -13,7 +13,7 @@ from trafficdp.release import verification
 from trafficdp.release.curator import Curator
 from trafficdp.store import contribution_cache, vault_fixes
 from trafficdp.store.contribution_cache import MOST_CACHED, cache_key, load
-from trafficdp.store.head import Head
+from trafficdp.store.store_files import Head
 from trafficdp.store.vault import Vault
 
 pytestmark = pytest.mark.usefixtures("two_cities")

@@ -7,7 +7,7 @@ import pytest
 
 from trafficdp.errors import StoreBehindError, StoreDamagedError, StoreFullError
 from trafficdp.privacy.ledger import GENESIS, append
-from trafficdp.store.head import Head, require
+from trafficdp.store.store_files import Head, require_head
 
 
 def chain(length):
@@ -46,8 +46,8 @@ def test_another_ledger_of_the_same_length_is_refused(head):
 
 def test_an_entry_zero_that_is_not_the_start_is_refused():
     with pytest.raises(StoreBehindError):
-        require(chain(1), 0, "0" * 64, "a witness")
-    require([], 0, GENESIS, "a witness")
+        require_head(chain(1), 0, "0" * 64, "a witness")
+    require_head([], 0, GENESIS, "a witness")
 
 
 def test_stores_with_one_key_have_heads_of_their_own(tmp_path):

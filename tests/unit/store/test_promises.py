@@ -7,7 +7,7 @@ import pytest
 import trafficdp
 from trafficdp.errors import InsufficientBudgetError, UsageError
 from trafficdp.release import curator
-from trafficdp.store import promises
+from trafficdp.store import vault_ledger
 from trafficdp.store.vault import Vault
 
 ANALYST = """
@@ -159,7 +159,7 @@ def test_the_curator_asks_the_ledger_whatever_promise_is_handed_in(filled, edit,
     filled.open().release("20", force=True)
     higher = edit("epsilon_per_vehicle = 20", "epsilon_per_vehicle = 200")
     before = filled.dump()
-    monkeypatch.setattr(promises, "require", lambda vault, configured: None)
+    monkeypatch.setattr(vault_ledger, "require_promise", lambda vault, configured: None)
     with pytest.raises(InsufficientBudgetError):
         higher.release("20", force=True, again=True)
     assert filled.dump() == before
@@ -195,4 +195,4 @@ def test_an_ingest_that_dies_before_the_head_is_written_is_remembered(small_city
 
 def test_a_promise_is_read_as_it_was_written(filled):
     with Vault.open(filled.store) as vault:
-        assert promises.promised(vault).facts() == filled.open().config.promise.facts()
+        assert vault_ledger.promised_entry(vault).facts() == filled.open().config.promise.facts()

@@ -161,7 +161,7 @@ import json, os, sys
 from pathlib import Path
 from trafficdp.release import store_setup
 from trafficdp.store import vault
-from trafficdp.store.head import Head
+from trafficdp.store.store_files import Head
 
 def die(*_arguments):
     os._exit(9)

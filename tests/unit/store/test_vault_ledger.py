@@ -10,7 +10,7 @@ import pytest
 from trafficdp.errors import StoreBehindError, StoreDamagedError
 from trafficdp.noise.token import new_token
 from trafficdp.store import vault_ledger
-from trafficdp.store.head import Head
+from trafficdp.store.store_files import Head
 from trafficdp.store.vault import Vault
 
 pytestmark = pytest.mark.usefixtures("two_cities")
