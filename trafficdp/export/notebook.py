@@ -14,6 +14,7 @@ from trafficdp.export.files.classes import COLOURS, WIDTH_COLOURS
 from trafficdp.export.files.columns import published_statistics
 from trafficdp.export.files.frame import CRS, unique_polygons
 from trafficdp.export.files.shown import (
+    level_read,
     read_number,
     shown_breaks,
     shown_largest,
@@ -89,7 +90,7 @@ def release_card(release: Release) -> str:
     statistic = published_statistics(release)[0]
     slot = slot_shown(release, statistic)
     atlas, unit = Atlas.of(release), release.display_unit
-    level = f"{100 * release.interval_level:g}"
+    level = f"{100 * level_read(release, statistic):g}"
     when = f", {release.slots[slot].label}" if atlas.several else ""
     value = said("value_and_unit", statistic, unit.label)
     rows = np.flatnonzero(release.slot == slot)

@@ -42,8 +42,16 @@ from trafficdp.model import (
     StudyArea,
 )
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, NoiseStated, RecordSource, Software
-from trafficdp.privacy.estimate import BinStatus, Estimate
+from trafficdp.privacy.disclosure import (
+    INTERVAL_KINDS,
+    Data,
+    DeclaredUnit,
+    Identity,
+    NoiseStated,
+    RecordSource,
+    Software,
+)
+from trafficdp.privacy.estimate import BinStatus, Estimate, IntervalKind
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.refusal_rule import RefusalRule
 from trafficdp.privacy.release import LedgerReference, Release, SlotFacts
@@ -189,6 +197,29 @@ def release_of(
     )
 
 
+def with_posterior(release: Release) -> Release:
+    """The same with a calibrated mean and what a posterior says of it: intervals, city, chances."""
+    mean = release.estimates[Statistic.MEAN]
+    low, high = (mean.value + 0.6 * (end - mean.value) for end in (mean.low, mean.high))
+    slower = np.clip((15.0 - mean.value) / 10, 0.0, 1.0)
+    found = {
+        "low_50": 0.5 * (mean.value + low),
+        "high_50": 0.5 * (mean.value + high),
+        "low_80": low,
+        "high_80": high,
+        "city": np.where(np.isnan(low), np.nan, 12.0),
+        "slower_chance": slower,
+        "faster_chance": np.clip(0.8 - slower, 0.0, 1.0),
+    }
+    estimates = {**release.estimates, Statistic.MEAN: replace(mean, posterior=found)}
+    basis = "by a posterior; no theorem holds for a single place"
+    first, *rest = release.disclosure.mechanisms
+    first = replace(first, interval_kind=IntervalKind.CALIBRATED.value, interval_basis=basis)
+    uncertainty = replace(release.disclosure.uncertainty, interval_kind=INTERVAL_KINDS["calibrated"])
+    disclosed = replace(release.disclosure, mechanisms=(first, *rest), uncertainty=uncertainty)
+    return replace(release, estimates=estimates, disclosure=disclosed)
+
+
 def austin_cells(rings: int, resolution: int = 7) -> list[str]:
     return h3.grid_disk(h3.latlng_to_cell(30.27, -97.74, resolution), rings)
 
@@ -211,6 +242,12 @@ def make_release() -> Callable[..., Release]:
 def city() -> Release:
     """Whole period, 61 cells."""
     return release_of(austin_cells(4))
+
+
+@pytest.fixture(scope="session")
+def pooled() -> Release:
+    """The same with a posterior of the mean."""
+    return with_posterior(release_of(austin_cells(4)))
 
 
 @pytest.fixture(scope="session")
@@ -277,7 +314,9 @@ def thousand() -> Release:
     return release_of(austin_cells(18, 8)[:1000], statistics=(Statistic.MEAN, Statistic.VARIANCE))
 
 
-@pytest.fixture(scope="session", params=["city", "rush_hours", "calendar", "fiji", "pentagon", "globe"])
+@pytest.fixture(
+    scope="session", params=["city", "pooled", "rush_hours", "calendar", "fiji", "pentagon", "globe"]
+)
 def any_release(request: pytest.FixtureRequest) -> Release:
     return request.getfixturevalue(request.param)
 

@@ -18,8 +18,9 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 COLOURS = ("#440154", "#443983", "#31688e", "#21918c", "#35b779", "#90d743", "#fde725")
 """Seven steps of viridis, slow to fast."""
 LIGHT, DARK = "#ffffff", "#000000"
-HATCH_SHARE = Fraction(1, 4)
-"""A cell is hatched where its interval is wider than this share of the statistic's range."""
+HATCHED_CLASSES = 2
+"""A cell is hatched where the interval that is read is wider than so many classes."""
+MOST_DIGITS = 3
 
 _SPEED_BREAKS = {
     SpeedUnit.KILOMETRES_PER_HOUR: (10, 20, 30, 40, 50, 60),
@@ -49,10 +50,10 @@ def breaks_of(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -
     return tuple(float(format(largest * step / len(COLOURS), ".3g")) for step in range(1, len(COLOURS)))
 
 
-def classes_in_words(breaks: Sequence[float]) -> list[str]:
-    """Return what the classes between ``breaks`` are called, from the lowest."""
-    between = [f"{low:g} to {high:g}" for low, high in pairwise(breaks)]
-    return [f"under {breaks[0]:g}", *between, f"{breaks[-1]:g} and more"]
+def classes_in_words(breaks: Sequence[float], unit: str = "") -> list[str]:
+    """Return what the classes between ``breaks`` are called, from the lowest, with ``unit`` (" %") behind."""
+    between = [f"{low:g} to {high:g}{unit}" for low, high in pairwise(breaks)]
+    return [f"under {breaks[0]:g}{unit}", *between, f"{breaks[-1]:g}{unit} and more"]
 
 
 def ink_on(letter: str) -> str:
@@ -66,9 +67,34 @@ def range_of(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) ->
     return statistic.largest(bound.upper * bound.unit.factor_to(unit))
 
 
-def hatch_limit(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -> float:
-    """Return the interval width, in ``unit`` to the statistic's power, beyond which a cell is hatched."""
-    return float(format(range_of(statistic, bound, unit) * float(HATCH_SHARE), ".3g"))
+def hatch_limit(breaks: Sequence[float]) -> float:
+    """Return the interval width beyond which a cell is hatched: twice the usual width of a class."""
+    width = float(np.median(np.diff([0.0, *breaks])))
+    return float(format(HATCHED_CLASSES * width, ".3g"))
+
+
+def width_breaks(breaks: Sequence[float]) -> tuple[float, ...]:
+    """Return five breaks of widths of intervals, the last of which is ``hatch_limit``."""
+    limit = hatch_limit(breaks)
+    return tuple(float(format(limit * float(share), ".3g")) for share in WIDTH_SHARES)
+
+
+def digits_read(low: FloatArray, high: FloatArray) -> npt.NDArray[np.int64]:
+    """Return how many decimals intervals carry: those of their half width's first digit, at most 3."""
+    half = (high - low) / 2
+    digits = -np.floor(np.log10(np.where(half > 0, half, 0.1)))
+    return np.clip(digits, 0, MOST_DIGITS).astype(np.int64)
+
+
+def as_read(
+    value: FloatArray, low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return numbers as they are read, to the decimals that the interval carries; its ends go outwards."""
+    unit = 10.0 ** digits_read(low, high)
+    # published numbers are decimals: what floating point adds or takes is no reason to round otherwise
+    near = np.floor(value * unit + 0.5 + 1e-9), np.floor(low * unit + 1e-6), np.ceil(high * unit - 1e-6)
+    value, low, high = (np.asarray(each / unit) for each in near)
+    return value, low, high
 
 
 def letters_of(
@@ -77,12 +103,15 @@ def letters_of(
     high: FloatArray,
     status: npt.NDArray[np.object_],
     breaks: tuple[float, ...],
-    limit: float,
 ) -> npt.NDArray[np.str_]:
-    """Return the class letter of every bin, shape (n,). An uninformative number gets no colour."""
+    """Return the class letter of every bin, shape (n,): that of the numbers as they are read.
+
+    An uninformative number gets no colour.
+    """
     withheld = (status == BinStatus.WITHHELD.value) | np.isnan(value)
-    position = np.searchsorted(np.array(breaks), np.where(withheld, 0.0, value), side="right")
-    wide = np.where(withheld, 0.0, high - low) > limit
+    value, low, high = as_read(*(np.where(withheld, 0.0, each) for each in (value, low, high)))
+    position = np.searchsorted(np.array(breaks), value, side="right")
+    wide = high - low > hatch_limit(breaks) + 1e-9
     letters = np.where(wide, np.array(list(HATCHED))[position], np.array(list(PLAIN))[position])
     letters = np.where(status == BinStatus.UNINFORMATIVE.value, UNINFORMATIVE, letters)
     return np.where(withheld, WITHHELD, letters)
@@ -91,4 +120,10 @@ def letters_of(
 WIDTH_COLOURS = ("#3f007d", "#6a51a3", "#807dba", "#a8a6cf", "#cbcbe3", "#efedf5")
 """Six steps of purple, narrow to wide intervals."""
 WIDTHS = "ABCDEF"
-WIDTH_SHARES = tuple(Fraction(1, 2**power) for power in (6, 5, 4, 3, 2))
+WIDTH_SHARES = tuple(Fraction(1, 2**power) for power in (4, 3, 2, 1, 0))
+
+CHANCE_COLOURS = ("#fff5eb", "#fdd9b4", "#fdae6b", "#f07818", "#c04602", "#702303")
+"""Six steps of orange, unlikely to likely."""
+CHANCES = "hijklm"
+CHANCE_BREAKS = (5.0, 20.0, 50.0, 80.0, 95.0)
+"""Per cent, as chances are read."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from xml.etree import ElementTree
 
-from trafficdp.export.files.classes import COLOURS, HATCHED, breaks_of, classes_in_words, hatch_limit, ink_on
+from trafficdp.export.files.classes import COLOURS, HATCHED, classes_in_words, hatch_limit, ink_on
 from trafficdp.export.files.columns import published_statistics, withheld_because
+from trafficdp.export.files.shown import ENDS, READ_ENDS, level_read, shown_breaks
 from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import Release
@@ -70,9 +71,13 @@ def with_styles(package: bytes, release: Release, layer: str, moment: str) -> by
 def rules_of(release: Release, statistic: Statistic) -> tuple[Rule, ...]:
     """Return the rules of a statistic; every cell meets exactly one of them."""
     unit, column = release.display_unit, statistic.column(release.display_unit)
-    named = statistic.unit(unit)
-    limit = hatch_limit(statistic, release.bound, unit)
-    wide = f'"{column}_high" - "{column}_low" > {limit:g}'
+    breaks = shown_breaks(statistic, release.bound, unit)
+    limit, level = hatch_limit(breaks), level_read(release, statistic)
+    value, low, high = (
+        f'sqrt("{column}{end}")' if statistic.power == 2 else f'"{column}{end}"'
+        for end in ("", *(READ_ENDS if release.estimates[statistic].posterior else ENDS))
+    )
+    wide = f"{high} - {low} > {limit:g}"
     useless = f"\"{statistic.stem}_status\" = '{BinStatus.UNINFORMATIVE.value}'"
     rules = [
         Rule(f'"{column}" is null', withheld_because(release), "#c4c4c4", "#4d4d4d"),
@@ -83,12 +88,13 @@ def rules_of(release: Release, statistic: Statistic) -> tuple[Rule, ...]:
             "#4d4d4d",
         ),
     ]
-    breaks = breaks_of(statistic, release.bound, unit)
-    conditions, texts = _conditions(column, breaks), classes_in_words(breaks)
+    named = "standard deviation " if statistic.power == 2 else ""
+    conditions = _conditions(value, breaks)
+    texts = [f"{named}{text} {unit.label}" for text in classes_in_words(breaks)]
     for where, text, colour, letter in zip(conditions, texts, COLOURS, HATCHED, strict=True):
         shown = f"{where} and not ({useless})"
-        rules.append(Rule(f"{shown} and not ({wide})", f"{text} {named}", colour, None))
-        text = f"{text} {named}, interval wider than {limit:g}"
+        rules.append(Rule(f"{shown} and not ({wide})", text, colour, None))
+        text = f"{text}, {100 * level:g} % interval wider than {limit:g}"
         rules.append(Rule(f"{shown} and {wide}", text, colour, ink_on(letter)))
     return tuple(rules)
 
@@ -120,9 +126,9 @@ def qml(release: Release, statistic: Statistic) -> str:
     return "<!DOCTYPE qgis>\n" + ElementTree.tostring(root, encoding="unicode")
 
 
-def _conditions(column: str, breaks: tuple[float, ...]) -> list[str]:
-    between = [f'"{column}" >= {low:g} and "{column}" < {high:g}' for low, high in pairwise(breaks)]
-    return [f'"{column}" < {breaks[0]:g}', *between, f'"{column}" >= {breaks[-1]:g}']
+def _conditions(value: str, breaks: tuple[float, ...]) -> list[str]:
+    between = [f"{value} >= {low:g} and {value} < {high:g}" for low, high in pairwise(breaks)]
+    return [f"{value} < {breaks[0]:g}", *between, f"{value} >= {breaks[-1]:g}"]
 
 
 def _fill(symbol: ElementTree.Element, colour: str) -> None:

@@ -12,25 +12,58 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.export.files.classes import HATCH_SHARE, WIDTH_SHARES, breaks_of, range_of
+from trafficdp.export.files.classes import (
+    as_read,
+    breaks_of,
+    digits_read,
+    hatch_limit,
+    range_of,
+    width_breaks,
+)
 from trafficdp.model import ContributionBound, SpeedUnit, Statistic
-from trafficdp.privacy.release import DECIMALS
+from trafficdp.privacy.release import DECIMALS, Release
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FloatArray = npt.NDArray[np.float64]
+READ_LEVEL = 0.8
+"""Of the interval that people read first, where there is a posterior: else that of the release."""
+READ_ENDS, ENDS = ("_low_80", "_high_80"), ("_low", "_high")
 
 
 def shown_numbers(
     table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return value, low and high of the published ``table``, each of shape (G,), in ``unit``, or NaN."""
+    """Return value, low and high of the published ``table``, each of shape (G,), in ``unit``, or NaN.
+
+    The ends are those of the interval that is read first: of READ_LEVEL where there is a posterior.
+    """
+    return _shown(table, statistic, unit, READ_ENDS if has_posterior(table, statistic, unit) else ENDS)
+
+
+def shown_outer(table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit) -> tuple[FloatArray, FloatArray]:
+    """Return both ends of the interval of the release's level, as ``shown_numbers``."""
+    return _shown(table, statistic, unit, ENDS)[1:]
+
+
+def has_posterior(table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit) -> bool:
+    """Return whether the published ``table`` says what a posterior says of ``statistic``."""
+    return statistic.column(unit) + READ_ENDS[0] in table
+
+
+def level_read(release: Release, statistic: Statistic) -> float:
+    """Return the level of the interval that is read first."""
+    return READ_LEVEL if release.estimates[statistic].posterior else release.interval_level
+
+
+def _shown(
+    table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit, ends: tuple[str, str]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     column = statistic.column(unit)
     digit = 10.0**DECIMALS
     value, low, high = (
-        table[column + end].to_numpy(dtype=np.float64) ** (1 / statistic.power)
-        for end in ("", "_low", "_high")
+        table[column + end].to_numpy(dtype=np.float64) ** (1 / statistic.power) for end in ("", *ends)
     )
     if statistic.power == 1:
         return value, low, high
@@ -54,13 +87,12 @@ def shown_breaks(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit
 
 def shown_hatch_limit(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -> float:
     """Return the width of an interval in ``unit`` beyond which a hexagon is hatched."""
-    return float(format(shown_largest(statistic, bound, unit) * float(HATCH_SHARE), ".3g"))
+    return hatch_limit(shown_breaks(statistic, bound, unit))
 
 
 def shown_width_breaks(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -> tuple[float, ...]:
-    """Return five breaks of widths of intervals in ``unit``: 1/64 to 1/4 of the range."""
-    largest = shown_largest(statistic, bound, unit)
-    return tuple(float(format(largest * float(share), ".3g")) for share in WIDTH_SHARES)
+    """Return five breaks of widths of intervals in ``unit``, up to that from which hexagons are hatched."""
+    return width_breaks(shown_breaks(statistic, bound, unit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +105,8 @@ class NumberRead:
 
 
 def error_digits(low: float, high: float) -> int:
-    """Return how many decimals an interval carries: those of its half width's first digit."""
-    half = (high - low) / 2
-    return max(0, min(DECIMALS, -math.floor(math.log10(half)))) if half > 0 else 1
+    """Return how many decimals an interval carries."""
+    return int(digits_read(np.asarray(low), np.asarray(high)))
 
 
 def read_number(value: float, low: float, high: float, largest: float) -> NumberRead:
@@ -88,7 +119,5 @@ def read_number(value: float, low: float, high: float, largest: float) -> Number
     if low <= 0 and high >= largest:
         return NumberRead("unknown", "", "")
     digits = error_digits(low, high)
-    unit = 10**digits
-    # published ends have DECIMALS digits: what floating point adds to them is no reason to go outwards
-    down, up = math.floor(low * unit + 1e-6) / unit, math.ceil(high * unit - 1e-6) / unit
-    return NumberRead(*(f"{each:.{digits}f}" for each in (value, down, up)))
+    read = as_read(*(np.asarray(each) for each in (value, low, high)))
+    return NumberRead(*(f"{each:.{digits}f}" for each in read))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,9 @@ import numpy.typing as npt
 from trafficdp.errors import DataError
 from trafficdp.export.files.classes import (
     ABSENT,
+    CHANCE_BREAKS,
+    CHANCE_COLOURS,
+    CHANCES,
     COLOURS,
     HATCHED,
     PLAIN,
@@ -26,11 +30,15 @@ from trafficdp.export.files.columns import published_statistics, reasons, withhe
 from trafficdp.export.files.disclosure import on_city_clocks
 from trafficdp.export.files.frame import unique_polygons
 from trafficdp.export.files.shown import (
+    ENDS,
+    READ_ENDS,
+    level_read,
     read_number,
     shown_breaks,
     shown_hatch_limit,
     shown_largest,
     shown_numbers,
+    shown_outer,
     shown_width_breaks,
 )
 from trafficdp.export.map.drawing import Drawing, outlines_shown
@@ -39,7 +47,7 @@ from trafficdp.export.map.payload import lines_of_text, pack, thousandths
 from trafficdp.export.map.surroundings import AROUND, area_columns, context_columns, sources, tile_server
 from trafficdp.export.map.templating import fill_template
 from trafficdp.model import QUANTILES, Statistic
-from trafficdp.privacy.estimate import BinStatus
+from trafficdp.privacy.estimate import BinStatus, IntervalKind
 from trafficdp.privacy.release import Release, published_frame
 
 if TYPE_CHECKING:
@@ -47,7 +55,11 @@ if TYPE_CHECKING:
 
 Column = tuple[str, npt.ArrayLike]
 MOST_PLAIN_ROWS = 500
-_OF_SCRIPT = ("column", "stem", "brief", "unit", "root", "most", "limit", "kind", "breaks", "widths")
+_CHANCES = ("city", "slower", "faster")
+_OF_SCRIPT = (
+    *("columns", "stem", "brief", "unit", "root", "most", "limit", "often", "rest", "breaks", "widths"),
+    "posterior",
+)
 _BRIEF = {each: each.words.capitalize() for each in QUANTILES} | {
     Statistic.MEAN: "Mean",
     Statistic.VARIANCE: "Standard deviation",
@@ -72,11 +84,13 @@ class LegendClass:
 class StatisticView:
     """One statistic as template and script need it. Breaks, widths, limit and ``most`` are in ``unit``.
 
-    ``root``: whether what is shown is the root of ``column``.
+    ``columns`` names, for every number that the page has of it, the published column. ``root``: whether what
+    is shown is the root of what they hold. ``often`` says how often the truth lies in the interval that is
+    read, ``rest`` in the wider one ("" where there is none).
     """
 
     number: int
-    column: str
+    columns: dict[str, str]
     stem: str
     label: str
     brief: str
@@ -84,12 +98,17 @@ class StatisticView:
     root: bool
     most: float
     limit: float
+    level: str
+    often: str
+    rest: str
+    posterior: bool
     kind: str
     basis: str
     breaks: tuple[float, ...]
     widths: tuple[float, ...]
     classes: tuple[LegendClass, ...]
     width_classes: tuple[LegendClass, ...]
+    chance_classes: tuple[LegendClass, ...]
 
 
 @dataclass(frozen=True)
@@ -125,7 +144,6 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         | context_columns(release.grid.context, drawing.cut)
         | _numbers(release, slots, table, position)
     )
-    level = format(100 * release.interval_level, ".6g")
     number = "H3" if release.grid.zones is None else "Number"
     looks = {letter: asdict(look) for letter, look in LOOKS.items()}
     data = {
@@ -133,12 +151,10 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         "number": number,
         "statuses": [status.value for status in BinStatus],
         "reasons": [reasons(release)[status.value] for status in BinStatus],
-        "level": level,
         "slots": [release.slots[slot].label for slot in slots],
         "looks": looks,
         "statistics": [{name: getattr(view, name) for name in _OF_SCRIPT} for view in views],
-        "mean": _number_of(views, Statistic.MEAN),
-        "deviation": _number_of(views, Statistic.VARIANCE),
+        "chances": CHANCE_BREAKS,
         "parts": [asdict(part) for part in parts],
         "projection": {
             "west": drawing.west,
@@ -170,7 +186,6 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         statistics=views,
         slots=data["slots"],
         looks=looks,
-        level=level,
         live=live_seconds is not None,
         data=data,
         numbers=numbers,
@@ -206,7 +221,7 @@ def _numbers(
         for each in published_statistics(release)
     }
     columns: dict[str, Column] = {}
-    shown = {each: shown_numbers(table, each, release.display_unit) for each in published_statistics(release)}
+    shown = {each: _shown_columns(release, table, each) for each in published_statistics(release)}
     for place, slot in enumerate(slots):
         rows = np.flatnonzero(release.slot == slot)
         columns[f"cell_{place}"] = ("u4", position[rows])
@@ -215,18 +230,44 @@ def _numbers(
                 columns[f"{name}_{place}"] = ("u4", counts[rows])
         for number, statistic in enumerate(published_statistics(release)):
             stem = f"_{place}_{number}"
-            for name, numbers in zip(("value", "low", "high"), shown[statistic], strict=True):
+            for name, numbers in shown[statistic].items():
                 columns[name + stem] = thousandths(numbers[rows])
             columns["status" + stem] = ("u1", codes[statistic][rows])
     return columns
 
 
-def _statistic_view(release: Release, number: int, statistic: Statistic) -> StatisticView:
+def _shown_columns(
+    release: Release, table: pd.DataFrame, statistic: Statistic
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Every number that the page has of ``statistic``, by name, (G,) each."""
     unit = release.display_unit
+    found = dict(zip(("value", "low", "high"), shown_numbers(table, statistic, unit), strict=True))
+    if release.estimates[statistic].posterior:
+        outer = shown_outer(table, statistic, unit)
+        found |= dict(zip(("outer_low", "outer_high"), outer, strict=True))
+        names = _columns(release, statistic)
+        found |= {each: table[names[each]].to_numpy(dtype=np.float64) for each in _CHANCES}
+    return found
+
+
+def _columns(release: Release, statistic: Statistic) -> dict[str, str]:
+    """The published column of every number that the page has of ``statistic``, by its name on the page."""
+    column, stem = statistic.column(release.display_unit), statistic.stem
+    if not release.estimates[statistic].posterior:
+        return {"value": column, "low": f"{column}_low", "high": f"{column}_high"}
+    ends = {"low": READ_ENDS[0], "high": READ_ENDS[1], "outer_low": ENDS[0], "outer_high": ENDS[1]}
+    chances = {"city": f"{column}_city"} | {each: f"{stem}_{each}_chance" for each in ("slower", "faster")}
+    return {"value": column} | {name: column + end for name, end in ends.items()} | chances
+
+
+def _statistic_view(release: Release, number: int, statistic: Statistic) -> StatisticView:
+    unit, kind = release.display_unit, release.interval_kind(statistic)
     breaks, widths = (find(statistic, release.bound, unit) for find in (shown_breaks, shown_width_breaks))
+    level, posterior = level_read(release, statistic), bool(release.estimates[statistic].posterior)
+    sure = "at least " if kind is IntervalKind.GUARANTEED else ""
     return StatisticView(
         number=number,
-        column=statistic.column(unit),
+        columns=_columns(release, statistic),
         stem=statistic.stem,
         label=_LABELS[statistic],
         brief=_BRIEF[statistic],
@@ -234,18 +275,24 @@ def _statistic_view(release: Release, number: int, statistic: Statistic) -> Stat
         root=statistic.power == 2,
         most=shown_largest(statistic, release.bound, unit),
         limit=shown_hatch_limit(statistic, release.bound, unit),
-        kind=release.interval_kind(statistic).value,
+        level=f"{100 * level:.6g}",
+        often=f"{sure}{times_in(level)}",
+        rest=times_in(release.interval_level) if posterior else "",
+        posterior=posterior,
+        kind=kind.value,
         basis=release.interval_basis(statistic),
         breaks=breaks,
         widths=widths,
-        classes=_legend(PLAIN, breaks),
-        width_classes=_legend(WIDTHS, widths),
+        classes=_legend(PLAIN, classes_in_words(breaks)),
+        width_classes=_legend(WIDTHS, classes_in_words(widths)),
+        chance_classes=_legend(CHANCES, classes_in_words(CHANCE_BREAKS, " %")),
     )
 
 
-def _number_of(views: Sequence[StatisticView], statistic: Statistic) -> int:
-    """Return the number of ``statistic`` on the page, -1 where it is not there."""
-    return next((view.number for view in views if view.stem == statistic.stem), -1)
+def times_in(level: float) -> str:
+    """Return a chance as people say it: "4 times in 5"."""
+    found = Fraction(level).limit_denominator(1000)
+    return f"{found.numerator} times in {found.denominator}"
 
 
 def _plain_rows(release: Release, table: pd.DataFrame, view: StatisticView) -> list[dict[str, str]]:
@@ -260,7 +307,7 @@ def _plain_rows(release: Release, table: pd.DataFrame, view: StatisticView) -> l
             {
                 "place": str(release.place[row]),
                 "value": f"{read.value} {view.unit}" if read.low else read.value,
-                "interval": f"{read.low} to {read.high} {view.unit}" if read.low else "",
+                "interval": f"{read.low} and {read.high} {view.unit}" if read.low else "",
                 "status": str(release.status[row]),
                 "h3": spelled[row],
             }
@@ -268,14 +315,15 @@ def _plain_rows(release: Release, table: pd.DataFrame, view: StatisticView) -> l
     return lines
 
 
-def _legend(letters: str, breaks: tuple[float, ...]) -> tuple[LegendClass, ...]:
-    return tuple(LegendClass(*each) for each in zip(letters, classes_in_words(breaks), strict=True))
+def _legend(letters: str, texts: Sequence[str]) -> tuple[LegendClass, ...]:
+    return tuple(LegendClass(*each) for each in zip(letters, texts, strict=True))
 
 
 LOOKS: Mapping[str, Look] = (
     {letter: Look(colour, None) for letter, colour in zip(PLAIN, COLOURS, strict=True)}
     | {letter: Look(colour, ink_on(letter)) for letter, colour in zip(HATCHED, COLOURS, strict=True)}
     | {letter: Look(colour, None) for letter, colour in zip(WIDTHS, WIDTH_COLOURS, strict=True)}
+    | {letter: Look(colour, None) for letter, colour in zip(CHANCES, CHANCE_COLOURS, strict=True)}
     | {
         WITHHELD: Look("#c4c4c4", "#4d4d4d"),
         UNINFORMATIVE: Look("#ffffff", "#4d4d4d"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from trafficdp.errors import DataError
 from trafficdp.export.files.disclosure import bin_numbers, on_city_clocks
-from trafficdp.export.files.shown import shown_hatch_limit
+from trafficdp.export.files.shown import level_read, shown_hatch_limit
 from trafficdp.export.report.certainty import decimals, is_calibrated
 from trafficdp.export.report.change import common_rows
 from trafficdp.export.report.findings import (
@@ -57,6 +57,7 @@ class Contents:
             digits=decimals(unit),
             bound=float(release.bound.upper * release.bound.unit.factor_to(unit)),
             limit=shown_hatch_limit(first.statistic, release.bound, unit),
+            level_read=level_read(release, first.statistic),
             calibrated=is_calibrated(release, first.statistic),
             main=self._section(first, marks),
             times=times_of(release, first, atlas, drawn) if atlas.several else None,

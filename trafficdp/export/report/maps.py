@@ -96,9 +96,8 @@ class Atlas:
         value, low, high = (each[rows] for each in shown_numbers(self.table, statistic, unit))
         status = self.table[f"{statistic.stem}_status"].to_numpy(dtype=object)[rows]
         breaks = shown_breaks(statistic, release.bound, unit)
-        limit = shown_hatch_limit(statistic, release.bound, unit)
         letters = np.full(len(self.paths), ABSENT)
-        letters[self.position[rows]] = letters_of(value, low, high, status, breaks, limit)
+        letters[self.position[rows]] = letters_of(value, low, high, status, breaks)
         return letters
 
     def figure(self, statistic: Statistic, slot: int, marks: Marks, *, small: bool) -> Figure:

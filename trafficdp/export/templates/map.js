@@ -95,21 +95,26 @@
   function slot() { return slotRange ? Number(slotRange.value) : 0; }
   function statistic() { return Number(statisticList.value); }
 
-  // value, ends and status of a statistic in a cell now; null without a record
+  // the numbers and the status of a statistic in a cell now; null without a record
   function told(cell, which) {
     var row = rows[slot()].get(cell), stem = "_" + slot() + "_" + which;
     if (row === undefined) { return null; }
-    return {
-      value: number(columns["value" + stem], row), low: number(columns["low" + stem], row),
-      high: number(columns["high" + stem], row), status: columns["status" + stem][row], row: row
-    };
+    var found = { status: columns["status" + stem][row], row: row };
+    Object.keys(data.statistics[which].columns).forEach(function (name) {
+      found[name] = number(columns[name + stem], row);
+    });
+    return found;
   }
 
   function show() {
-    var which = statistic(), uncertainty = showList.value === "uncertainty";
+    var which = statistic(), slower = showList.querySelector("[value=slower]");
+    if (slower) {
+      slower.disabled = !data.statistics[which].posterior;
+      if (slower.disabled && showList.value === "slower") { showList.value = "value"; }
+    }
     hexagons.forEach(function (hexagon, cell) {
       var one = told(cell, which);
-      var found = one ? look(data.statistics[which], one.value, one.low, one.high, one.status, uncertainty) : "n";
+      var found = one ? look(data.statistics[which], one, showList.value) : "n";
       if (found !== letters[cell]) { hexagon.setStyle({ fillColor: paint(found), stroke: lined !== false }); }
       letters[cell] = found;
     });
@@ -136,23 +141,35 @@
 
   function words(cell, which) {
     var one = told(cell, which), each = data.statistics[which];
-    if (!one) { return { value: "no record", interval: "", status: "no record in this time slot" }; }
+    if (!one) { return { line: "no record", status: "no record in this time slot" }; }
     var reason = data.reasons[one.status];
     var status = data.statuses[one.status] + (reason ? ": " + reason : "");
-    if (one.value === null) { return { value: "withheld", interval: "", status: status }; }
+    if (one.value === null) { return { line: "withheld", status: status, reason: status }; }
     var read = rounded(one, each.most);
-    if (!read) { return { value: "unknown", interval: "anything is possible", status: status }; }
-    return { value: read.value + " " + each.unit, interval: read.low + " to " + read.high + " " + each.unit, status: status };
+    if (!read) { return { line: "unknown: anything is possible", value: "unknown", status: status, reason: reason && status }; }
+    var between = read.low + " and " + read.high + " " + each.unit;
+    return {
+      line: read.low === read.high ? read.value + " " + each.unit : "between " + between + ", most likely " + read.value,
+      value: read.value + " " + each.unit, between: between, read: read, status: status, reason: reason && status
+    };
   }
 
-  // "most speeds between 12 and 31 km/h", where mean and standard deviation are known well enough to say so
-  function spread(cell) {
-    var mean = told(cell, data.mean), deviation = told(cell, data.deviation);
-    if (!mean || !deviation || mean.value === null || deviation.value === null) { return ""; }
-    var most = data.statistics[data.mean].most, usual = data.statuses[deviation.status] === "uninformative";
-    if (usual || !rounded(mean, most) || !rounded(deviation, data.statistics[data.deviation].most)) { return ""; }
-    return "between " + Math.max(0, mean.value - deviation.value).toFixed(0) + " and " +
-      Math.min(most, mean.value + deviation.value).toFixed(0) + " " + data.statistics[data.mean].unit;
+  // how often the truth lies in the interval that was just read, and in the wider one
+  function sure(own, each) {
+    if (!own.read || own.read.low === own.read.high) { return ""; }
+    var wider = each.rest && "; " + each.rest + " between " + own.read.outerLow + " and " + own.read.outerHigh;
+    return each.often + " it is between these" + wider;
+  }
+
+  // chances beside the city, as [name, sentence]; none where nothing is known of them
+  function beside(one, each) {
+    if (!one || one.value === null || !each.posterior) { return []; }
+    function than(share, word) {
+      return " (" + word + " " + (share * one.city).toFixed(1) + " " + each.unit + ", the city has " + one.city.toFixed(1) + ")";
+    }
+    return [
+      ["Chance to be slow", likely(one.slower) + than(0.8, "under")], ["Chance to be fast", likely(one.faster) + than(1.2, "over")]
+    ];
   }
 
   function element(name, text, className) {
@@ -164,17 +181,17 @@
 
   function brief(cell) {
     var own = words(cell, statistic()), box = element("div", "");
-    box.append(element("b", places[cell]), document.createElement("br"), own.value, own.interval && " (" + own.interval + ")");
+    box.append(element("b", places[cell]), document.createElement("br"), own.line);
     return box;
   }
 
   function describe(cell) {
     if (cell < 0) { return; }
     var which = statistic(), own = words(cell, which), lines = document.createElement("dl"), one = told(cell, which);
-    var facts = [["Interval", own.interval && own.interval + " (" + data.level + " %, " + data.statistics[which].kind + ")"], ["Most speeds", spread(cell)], ["Status", own.status]];
+    var each = data.statistics[which], facts = [["How sure", sure(own, each)]].concat(beside(one, each), [["Status", own.reason]]);
     data.statistics.forEach(function (other, number) {
       var said = words(cell, number);
-      if (number !== which && said.interval) { facts.push([other.brief, said.value + ", interval " + said.interval]); }
+      if (number !== which && said.between) { facts.push([other.brief, said.line]); }
     });
     ["vehicles", "records"].forEach(function (name) {
       var counts = columns[name + "_" + slot()];
@@ -184,7 +201,7 @@
     facts.forEach(function (pair) {
       if (pair[1]) { lines.append(element("dt", pair[0]), element("dd", pair[1])); }
     });
-    card.replaceChildren(element("h2", places[cell]), element("p", own.value, "big"), lines);
+    card.replaceChildren(element("h2", places[cell]), element("p", own.line.charAt(0).toUpperCase() + own.line.slice(1), "big"), lines);
     card.classList.toggle("pinned", pinned);
   }
 
@@ -224,7 +241,7 @@
     var lines = document.createDocumentFragment(), all = Array.from(rows[slot()].keys());
     all.slice(0, MOST_ROWS).forEach(function (cell) {
       var own = words(cell, statistic()), line = document.createElement("tr");
-      [places[cell], own.value, own.interval, own.status, names[cell]].forEach(function (text) { line.append(element("td", text)); });
+      [places[cell], own.value || own.line, own.between || "", own.status, names[cell]].forEach(function (text) { line.append(element("td", text)); });
       lines.append(line);
     });
     listing.querySelector("tbody").replaceChildren(lines);

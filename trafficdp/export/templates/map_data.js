@@ -53,12 +53,14 @@
     });
   }
 
-  // the look of one number: its class, hatched where the interval is wider than the limit
-  function look(statistic, value, low, high, status, uncertainty) {
-    if (value === null) { return "w"; }
-    if (uncertainty) { return "ABCDEF".charAt(above(statistic.widths, high - low)); }
-    if (data.statuses[status] === "uninformative") { return "u"; }
-    return (high - low > statistic.limit ? "abcdefg" : "0123456").charAt(above(statistic.breaks, value));
+  // the look of one number as it is read: its class, hatched where the interval is wider than the limit
+  function look(statistic, one, layer) {
+    if (one.value === null) { return "w"; }
+    if (layer === "slower") { return "hijklm".charAt(above(data.chances, percent(one.slower))); }
+    var read = asRead(one), width = read.high - read.low;
+    if (layer === "certainty") { return "ABCDEF".charAt(above(statistic.widths, width + 1e-9)); }
+    if (data.statuses[one.status] === "uninformative") { return "u"; }
+    return (width > statistic.limit + 1e-9 ? "abcdefg" : "0123456").charAt(above(statistic.breaks, read.value));
   }
 
   function above(breaks, value) {
@@ -66,13 +68,30 @@
   }
 
   // numbers as people read them: no digit that the interval does not carry, and its ends rounded outwards
-  function rounded(one, most) {
-    if (one.low <= 0 && one.high >= most) { return null; }
+  function asRead(one) {
     var half = (one.high - one.low) / 2;
     var digits = half > 0 ? Math.max(0, Math.min(3, -Math.floor(Math.log10(half)))) : 1, unit = Math.pow(10, digits);
     return {
-      value: one.value.toFixed(digits),
-      low: (Math.floor(one.low * unit + 1e-6) / unit).toFixed(digits),
-      high: (Math.ceil(one.high * unit - 1e-6) / unit).toFixed(digits)
+      digits: digits, value: Math.floor(one.value * unit + 0.5 + 1e-9) / unit,
+      low: Math.floor(one.low * unit + 1e-6) / unit, high: Math.ceil(one.high * unit - 1e-6) / unit
     };
+  }
+
+  // the same as texts, with both ends of the wider interval where there is one; null where all is possible
+  function rounded(one, most) {
+    if (one.low <= 0 && one.high >= most) { return null; }
+    var read = asRead(one), unit = Math.pow(10, read.digits);
+    function text(number) { return number.toFixed(read.digits); }
+    return {
+      value: text(read.value), low: text(read.low), high: text(read.high),
+      outerLow: one.outer_low === undefined ? "" : text(Math.floor(one.outer_low * unit + 1e-6) / unit),
+      outerHigh: one.outer_high === undefined ? "" : text(Math.ceil(one.outer_high * unit - 1e-6) / unit)
+    };
+  }
+
+  // a chance as it is read, per cent; never none, never sure
+  function percent(chance) { return Math.floor(100 * chance + 0.5 + 1e-9); }
+  function likely(chance) {
+    var read = percent(chance);
+    return read < 1 ? "less than 1 %" : read > 99 ? "more than 99 %" : read + " %";
   }

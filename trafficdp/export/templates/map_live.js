@@ -2,7 +2,7 @@
   function fromFeatures(features) {
     var own = { h3_high: [], h3_low: [], cell_0: [] };
     data.statistics.forEach(function (each, which) {
-      ["value", "low", "high", "status"].forEach(function (name) { own[name + "_0_" + which] = []; });
+      Object.keys(each.columns).concat("status").forEach(function (name) { own[name + "_0_" + which] = []; });
     });
     features.forEach(function (feature, cell) {
       var text = feature.properties.h3.padStart(16, "0");
@@ -10,15 +10,15 @@
       own.h3_low.push(parseInt(text.slice(8), 16));
       own.cell_0.push(cell);
       data.statistics.forEach(function (each, which) {
-        [["value", ""], ["low", "_low"], ["high", "_high"]].forEach(function (pair) {
-          var given = feature.properties[each.column + pair[1]];
-          own[pair[0] + "_0_" + which].push(given === null || given === undefined ? NaN : each.root ? Math.sqrt(given) : given);
+        Object.keys(each.columns).forEach(function (name) {
+          var given = feature.properties[each.columns[name]];
+          own[name + "_0_" + which].push(given === null || given === undefined ? NaN : each.root ? Math.sqrt(given) : given);
         });
         own["status_0_" + which].push(data.statuses.indexOf(feature.properties[each.stem + "_status"]));
       });
     });
     Object.keys(own).forEach(function (name) {
-      own[name] = /^(value|low|high)_/.test(name) ? Float64Array.from(own[name]) : Uint32Array.from(own[name]);
+      own[name] = /^(cell|status|h3)_/.test(name) ? Uint32Array.from(own[name]) : Float64Array.from(own[name]);
     });
     own.places = new TextEncoder().encode(features.map(function (feature) { return feature.properties.place; }).join("\n"));
     return own;

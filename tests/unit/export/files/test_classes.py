@@ -7,14 +7,20 @@ import numpy as np
 import pytest
 
 from trafficdp.export.files.classes import (
+    CHANCE_BREAKS,
+    CHANCE_COLOURS,
+    CHANCES,
     COLOURS,
+    HATCHED,
+    PLAIN,
     WIDTH_COLOURS,
     breaks_of,
+    classes_in_words,
     hatch_limit,
     letters_of,
     range_of,
 )
-from trafficdp.export.files.shown import shown_hatch_limit, shown_width_breaks
+from trafficdp.export.files.shown import read_number, shown_hatch_limit, shown_width_breaks
 from trafficdp.export.map.html_map import LOOKS
 from trafficdp.model import ContributionBound, SpeedUnit, Statistic
 
@@ -41,17 +47,37 @@ def test_a_city_in_kilometres_an_hour_has_the_usual_breaks():
     assert breaks_of(Statistic.MEAN, bound(30), KMH) == BREAKS
 
 
-def test_the_hatch_limit_is_a_quarter_of_the_range():
-    assert hatch_limit(Statistic.MEAN, bound(30), KMH) == 27.0
-    assert hatch_limit(Statistic.VARIANCE, bound(30), MS) == 56.2
+def test_a_hexagon_is_hatched_beyond_twice_the_usual_width_of_a_class():
+    assert hatch_limit(BREAKS) == 20.0
+    assert shown_hatch_limit(Statistic.MEAN, bound(30), KMH) == 20.0
+    assert shown_hatch_limit(Statistic.MEAN, bound(30), MS) == 5.0
+    assert shown_hatch_limit(Statistic.MEAN, bound(30), SpeedUnit.MILES_PER_HOUR) == 10.0
 
 
 def test_letters_tell_class_hatching_and_what_has_no_class():
-    value = np.array([0.0, 10.0, 9.999, 60.0, 35.0, np.nan, 35.0, 0.0])
-    low = np.array([0.0, 5.0, 5.0, 55.0, 10.0, np.nan, 0.0, 0.0])
-    high = np.array([5.0, 15.0, 15.0, 65.0, 60.0, np.nan, 100.0, 0.0])
-    status = np.array(["released"] * 5 + ["withheld", "uninformative", "constant"], dtype=object)
-    assert "".join(letters_of(value, low, high, status, BREAKS, 27.0)) == "0106dwu0"
+    value = np.array([0.0, 10.0, 9.2, 60.0, 35.0, np.nan, 35.0, 0.0, 20.0, 20.0])
+    low = np.array([0.0, 5.0, 5.0, 55.0, 10.0, np.nan, 0.0, 0.0, 10.0, 10.0])
+    high = np.array([5.0, 15.0, 15.0, 65.0, 60.0, np.nan, 100.0, 0.0, 30.0, 30.01])
+    status = np.array(["released"] * 5 + ["withheld", "uninformative", "constant"] + ["released"] * 2)
+    assert "".join(letters_of(value, low, high, status.astype(object), BREAKS)) == "0106dwu02c"
+
+
+@pytest.mark.parametrize("unit", list(SpeedUnit))
+def test_a_number_as_it_is_read_lies_in_its_class(unit):
+    """Near every edge, whatever the interval: what is written is what is coloured."""
+    breaks = breaks_of(Statistic.MEAN, bound(30), unit)
+    edge, off = np.repeat(breaks, 400), np.tile(np.linspace(-1.1, 1.1, 400), len(breaks))
+    value = np.round(edge + off, 3)
+    told_apart = 0
+    for half in (0.004, 0.04, 0.4, 0.9, 4.0):
+        low, high = value - half, value + half
+        letters = letters_of(value, low, high, np.full(len(value), "released", dtype=object), breaks)
+        for one in range(len(value)):
+            read = float(read_number(value[one], low[one], high[one], 1000).value)
+            number = sum(read >= each for each in breaks)
+            assert letters[one] in (PLAIN[number], HATCHED[number])
+            told_apart += number != sum(value[one] >= each for each in breaks)
+    assert told_apart > 50, "rounding moves some numbers over an edge"
 
 
 @pytest.mark.parametrize("statistic", list(Statistic))
@@ -63,6 +89,11 @@ def test_widths_have_six_rising_classes_the_last_of_which_is_hatched(statistic, 
     assert breaks[-1] == shown_hatch_limit(statistic, bound(upper), MS)
 
 
+def test_chances_have_six_classes_in_words():
+    assert len(CHANCES) == len(CHANCE_COLOURS) == len(CHANCE_BREAKS) + 1
+    assert classes_in_words(CHANCE_BREAKS, " %")[::5] == ["under 5 %", "95 % and more"]
+
+
 def lightness(colour):
     """Relative luminance of sRGB (WCAG 2.2)."""
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
@@ -70,7 +101,7 @@ def lightness(colour):
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@pytest.mark.parametrize("colours", [COLOURS, WIDTH_COLOURS])
+@pytest.mark.parametrize("colours", [COLOURS, WIDTH_COLOURS, CHANCE_COLOURS[::-1]])
 def test_classes_can_be_told_apart_in_grey(colours):
     light = [lightness(colour) for colour in colours]
     assert all((high + 0.05) / (low + 0.05) > 1.15 for low, high in pairwise(light))

@@ -6,9 +6,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from trafficdp.export.files.classes import ABSENT, COLOURS, HATCHED, PLAIN, breaks_of, hatch_limit, letters_of
+from trafficdp.export.files.classes import ABSENT, COLOURS, HATCHED, PLAIN
 from trafficdp.export.files.columns import published_statistics
 from trafficdp.export.files.qgis_style import qml, rules_of
+from trafficdp.export.files.shown import shown_breaks, shown_hatch_limit
 from trafficdp.export.files.tables import gpkg_bytes
 from trafficdp.export.map.html_map import LOOKS
 from trafficdp.privacy.release import published_frame
@@ -54,12 +55,16 @@ def test_every_cell_meets_one_rule_and_has_the_look_of_the_map(number, rush_hour
             found[fid] = rule
     table, unit = published_frame(rush_hours), rush_hours.display_unit
     column = statistic.column(unit)
-    letters = letters_of(
-        *(table[column + suffix].to_numpy() for suffix in ("", "_low", "_high")),
-        table[f"{statistic.stem}_status"].to_numpy(dtype=object),
-        breaks_of(statistic, rush_hours.bound, unit),
-        hatch_limit(statistic, rush_hours.bound, unit),
+    value, low, high = (
+        table[column + end].to_numpy() ** (1 / statistic.power) for end in ("", "_low", "_high")
     )
+    number = np.searchsorted(shown_breaks(statistic, rush_hours.bound, unit), value, side="right")
+    wide = high - low > shown_hatch_limit(statistic, rush_hours.bound, unit)
+    status = table[f"{statistic.stem}_status"]
+    letters = [
+        {"withheld": "w", "uninformative": "u"}.get(own, (HATCHED if far else PLAIN)[min(at, 6)])
+        for own, far, at in zip(status, wide, number, strict=True)
+    ]
     assert len(set(letters)) > 6
     for fid, letter in enumerate(letters, start=1):
         look = LOOKS[str(letter)]

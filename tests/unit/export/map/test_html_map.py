@@ -35,7 +35,7 @@ def columns_of(page):
         piece = np.frombuffer(packed[start : start + part["length"] * size], np.uint8)
         start += len(piece)
         whole = np.frombuffer(piece.reshape(size, part["length"]).T.tobytes(), "<" + part["type"])
-        if re.match("(value|low|high)_", part["name"]):
+        if re.match("(value|low|high|outer_low|outer_high|city|slower|faster)_", part["name"]):
             whole = np.where(whole == -(2**31), np.nan, whole / 1000)
         columns[part["name"]] = whole
     assert start == len(packed)
@@ -77,6 +77,24 @@ def test_the_page_carries_the_published_numbers(rush_hours):
             shown = shown_numbers(rows, statistic, rush_hours.display_unit)
             for name, expected in zip(("value", "low", "high"), shown, strict=True):
                 np.testing.assert_array_equal(columns[f"{name}_{place}_{number}"], expected)
+
+
+def test_the_page_carries_what_a_posterior_says(pooled):
+    page, table = page_of(pooled), published_frame(pooled)
+    columns, statistics = columns_of(page), data_of(page)["statistics"]
+    own = statistics[0]["columns"]
+    assert own["low"] == "speed_mean_kmh_low_80"
+    assert own["outer_low"] == "speed_mean_kmh_low"
+    for name, column in own.items():
+        np.testing.assert_array_equal(columns[f"{name}_0_0"], table[column], err_msg=name)
+    assert [each["posterior"] for each in statistics] == [True, False, False]
+    assert [each["often"] for each in statistics] == ["4 times in 5", *["at least 19 times in 20"] * 2]
+    assert not {"slower_0_1", "outer_low_0_1"} & columns.keys()
+
+
+def test_the_chance_to_be_slower_is_a_choice_only_where_something_is_known_of_it(city, pooled):
+    assert '<option value="slower">' in page_of(pooled)
+    assert '<option value="slower">' not in page_of(city)
 
 
 def test_counts_are_on_the_page_only_when_they_are_public(city, calendar):

@@ -18,12 +18,19 @@ import shapely
 from PIL import Image, ImageColor
 
 from trafficdp.binning.cells import polygons_of
-from trafficdp.export.files.classes import WIDTHS, letters_of
+from trafficdp.export.files.classes import (
+    CHANCE_BREAKS,
+    CHANCES,
+    HATCHED,
+    PLAIN,
+    WIDTHS,
+    as_read,
+    letters_of,
+)
 from trafficdp.export.files.geojson import geojson_bytes
 from trafficdp.export.files.shown import (
     read_number,
     shown_breaks,
-    shown_hatch_limit,
     shown_largest,
     shown_numbers,
     shown_width_breaks,
@@ -53,7 +60,6 @@ def letters_now(release, statistic, slot):
     return letters_of(
         *rows_of(release, statistic, slot),
         shown_breaks(statistic, release.bound, unit),
-        shown_hatch_limit(statistic, release.bound, unit),
     )
 
 
@@ -96,16 +102,71 @@ def test_every_cell_is_painted_in_the_colour_of_its_class_and_of_its_intervals_w
         letters = letters_now(city, list(city.estimates)[number], 0)
         assert len(set(letters)) > 6
         assert_painted(page.colours(middles(city)), letters)
-    page.page.select_option("#show", "uncertainty")
-    _, low, high, _ = rows_of(city, Statistic.MEAN, 0)
+    page.page.select_option("#show", "certainty")
+    value, low, high, _ = rows_of(city, Statistic.MEAN, 0)
+    _, down, up = as_read(*(np.nan_to_num(each) for each in (value, low, high)))
     breaks = shown_width_breaks(Statistic.MEAN, city.bound, city.display_unit)
-    classes = np.searchsorted(breaks, np.nan_to_num(high - low), side="right")
+    classes = np.searchsorted(breaks, up - down + 1e-9, side="right")
     letters = np.where(np.isnan(low), "w", np.array(list(WIDTHS))[classes])
     assert len(set(letters)) > 3
     assert_painted(page.colours(middles(city)), letters)
     shown = page.page.locator(".legend:visible")
     assert shown.count() == 1
-    assert "Width of the 95 % interval, km/h" in shown.inner_text()
+    assert "how far apart the two numbers are that it lies between, km/h" in shown.inner_text()
+
+
+def test_a_layer_shows_the_chance_to_be_slower_than_the_city(pooled, drawn):
+    page = drawn(pooled)
+    assert_painted(page.colours(middles(pooled)), letters_now(pooled, Statistic.MEAN, 0))
+    page.page.focus("#show")
+    page.page.keyboard.press("End")
+    chance = published_frame(pooled)["speed_mean_slower_chance"].to_numpy()
+    percent = np.floor(100 * np.nan_to_num(chance) + 0.5 + 1e-9)
+    letters = np.where(
+        np.isnan(chance), "w", np.array(list(CHANCES))[np.searchsorted(CHANCE_BREAKS, percent, side="right")]
+    )
+    assert len(set(letters)) > 5
+    assert_painted(page.colours(middles(pooled)), letters)
+    assert "chance to be slower than the city by a fifth" in page.page.locator(".legend:visible").inner_text()
+    # of a statistic without a posterior nothing of the kind is known
+    page.page.select_option("#statistic", "1")
+    assert page.page.input_value("#show") == "value"
+    assert page.page.locator("#show option[value=slower]").is_disabled()
+    assert_painted(page.colours(middles(pooled)), letters_now(pooled, Statistic.VARIANCE, 0))
+
+
+def test_the_box_says_between_which_numbers_how_often_and_what_chance(pooled, drawn):
+    page, table = drawn(pooled), published_frame(pooled)
+    cell = int(np.flatnonzero(table["speed_mean_slower_chance"].between(0.2, 0.8))[0])
+    row = table.iloc[cell]
+    page.point_at(middles(pooled)[cell])
+    most = shown_largest(Statistic.MEAN, pooled.bound, pooled.display_unit)
+    read = read_number(*row[["speed_mean_kmh", "speed_mean_kmh_low_80", "speed_mean_kmh_high_80"]], most)
+    card = page.text("#card")
+    line = f"etween {read.low} and {read.high} km/h, most likely {read.value}"
+    assert f"B{line}" in card
+    assert f"b{line}" in page.text(".tip")
+    low, high = np.floor(row["speed_mean_kmh_low"]), np.ceil(row["speed_mean_kmh_high"])
+    assert f"4 times in 5 it is between these; 19 times in 20 between {low:.0f} and {high:.0f}" in card
+    chance = f"{np.floor(100 * row['speed_mean_slower_chance'] + 0.5):.0f} %"
+    assert f"Chance to be slow\n{chance} (under 34.6 km/h, the city has 43.2)" in card
+    assert "interval" not in card.lower()
+    assert "released" not in card
+
+
+def test_a_number_in_the_box_lies_in_the_class_of_its_colour(pooled, drawn):
+    """What is written is read back from the page, and looked up in the legend."""
+    page = drawn(pooled)
+    breaks = np.array(shown_breaks(Statistic.MEAN, pooled.bound, pooled.display_unit))
+    letters, seen = letters_now(pooled, Statistic.MEAN, 0), 0
+    for cell, place in enumerate(middles(pooled)):
+        page.point_at(place)
+        found = re.search(r"most likely ([0-9.]+)", page.text("#card p.big"))
+        if found and letters[cell] != "u":
+            number = int(np.searchsorted(breaks, float(found[1]), side="right"))
+            assert letters[cell] in (PLAIN[number], HATCHED[number])
+            seen += 1
+    assert seen > 40
 
 
 def test_hovering_tells_mean_interval_variance_and_public_counts(calendar, drawn):
@@ -121,10 +182,10 @@ def test_hovering_tells_mean_interval_variance_and_public_counts(calendar, drawn
         value, low, high = shown_numbers(row.to_frame().T, statistic, calendar.display_unit)
         numbers[statistic] = read_number(value[0], low[0], high[0], largest)
     mean, deviation = numbers[Statistic.MEAN], numbers[Statistic.VARIANCE]
-    assert f"{mean.value} km/h" in card
-    assert f"{mean.low} to {mean.high} km/h (95 %, guaranteed)" in card
-    assert f"Standard deviation\n{deviation.value} km/h" in card
-    assert "Most speeds\nbetween " in card
+    assert f"Between {mean.low} and {mean.high} km/h, most likely {mean.value}" in card
+    assert "at least 19 times in 20 it is between these" in card
+    said = f"between {deviation.low} and {deviation.high} km/h, most likely {deviation.value}"
+    assert f"Standard deviation\n{said}" in card
     assert f"Vehicles\n{row['vehicles']}" in card
     assert row["h3"] in card
     assert card.startswith(row["place"])
@@ -392,8 +453,7 @@ def test_a_live_map_takes_up_what_arrives_and_asks_for_nothing_else(city, chromi
         (tmp_path / "new").rename(tmp_path / "live.geojson")
         page.wait("html[data-drawn='1']")
         page.press("ArrowRight")
-        assert "13 km/h" in page.text("#card") or "12 km/h" in page.text("#card")
-        assert "11 to 14 km/h" in page.text("#card")
+        assert "Between 11 and 14 km/h, most likely 13" in page.text("#card")
         assert set(page.asked) == {f"{address}/live.html", f"{address}/live.geojson"}
         assert page.complaints == []
         page.page.close()
