@@ -36,6 +36,7 @@ from trafficdp.model import (
     NeighbouringRelation,
     Statistic,
 )
+from trafficdp.privacy.disclosure import Calibration
 from trafficdp.privacy.estimate import Estimate, IntervalKind
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import CHARGE_STEP, Loss, LossKind, sum_per_user
@@ -198,7 +199,7 @@ class Statement:
     where no noise is needed, NaN where the mechanism has none that counts decide. ``share`` is the
     statistic's part of epsilon, None when priced jointly.
     ``worst_case_bias`` includes that of rounding. ``interval_basis`` says what the intervals rest on, a
-    theorem or not (``interval_kind``),
+    theorem or not (``interval_kind``), ``calibration`` how they did in trials where it is none,
     ``unenforced`` names the theorem where what one vehicle moves is only claimed (``mechanisms.claims``).
     """
 
@@ -215,6 +216,7 @@ class Statement:
     idealised: bool = False
     unenforced: str | None = None
     interval_kind: IntervalKind = IntervalKind.GUARANTEED
+    calibration: Calibration | None = None
 
 
 class CalibratedMechanism(Protocol):

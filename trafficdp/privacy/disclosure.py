@@ -276,7 +276,7 @@ CONCENTRATED = "rho-zero-concentrated differential privacy (zCDP), user level"
 INTERVAL_KINDS = {
     "guaranteed": "per bin, two-sided, of the sample statistic of the clipped speeds",
     "ranks": "per bin, two-sided: between which vehicles' own mean speeds, by rank, the number lies",
-    "calibrated": "calibrated: by trials, told in interval_basis; not guaranteed",
+    "calibrated": "calibrated: by trials, told in calibration; not guaranteed",
 }
 SPEEDS = ("reported", "derived", "mixed")
 
@@ -426,11 +426,34 @@ class SkillStated:
     in_words: Text
 
 
+Share = Annotated[float, Says({"minimum": 0, "maximum": 1})]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationTrial:
+    """Data that chose nothing, and which share of places intervals held: in all, and on the worst map."""
+
+    data: Text
+    held: Share
+    held_on_worst_map: Share | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """On what intervals without a theorem were tuned, and how they did elsewhere; they claim ``level``."""
+
+    tuned_on: Text
+    level: Share
+    elsewhere: Annotated[tuple[CalibrationTrial, ...], Says({"minItems": 1})]
+    in_words: Text
+
+
 @dataclass(frozen=True, kw_only=True)
 class MechanismStated:
     """How one statistic was made noisy, in display units.
 
-    ``unenforced`` is stated where what one vehicle moves is only claimed, by the theorem that it names.
+    ``unenforced`` is stated where what one vehicle moves is only claimed, by the theorem that it names;
+    ``calibration`` where no theorem stands behind intervals.
     """
 
     statistic: Column
@@ -450,6 +473,7 @@ class MechanismStated:
     interval_kind: Annotated[str, Says({"enum": list(INTERVAL_KINDS)})]
     idealised: bool
     unenforced: Text | None = None
+    calibration: Calibration | None = None
     skill: SkillStated | None = None
 
     @property

@@ -83,9 +83,10 @@ class Release:
         """Return what the intervals of ``statistic`` are."""
         return IntervalKind(self._stated(statistic).interval_kind)
 
-    def interval_basis(self, statistic: Statistic) -> str:
-        """Return what they rest on, in words."""
-        return self._stated(statistic).interval_basis
+    def calibration(self, statistic: Statistic) -> str:
+        """Return on what they were tuned, and how they did elsewhere; empty where a theorem holds."""
+        stated = self._stated(statistic).calibration
+        return "" if stated is None else stated.in_words
 
     def _stated(self, statistic: Statistic) -> MechanismStated:
         names = {statistic.column(unit) for unit in SpeedUnit}

@@ -198,6 +198,7 @@ def _mechanism(statistic: Statistic, statement: Statement, tolerance: float) -> 
         interval_kind=statement.interval_kind,
         idealised=statement.idealised,
         unenforced=statement.unenforced,
+        calibration=statement.calibration,
     )
 
 

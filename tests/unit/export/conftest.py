@@ -44,6 +44,8 @@ from trafficdp.model import (
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import (
     INTERVAL_KINDS,
+    Calibration,
+    CalibrationTrial,
     Data,
     DeclaredUnit,
     Identity,
@@ -212,9 +214,12 @@ def with_posterior(release: Release) -> Release:
         "faster_chance": np.clip(0.8 - slower, 0.0, 1.0),
     }
     estimates = {**release.estimates, Statistic.MEAN: replace(mean, posterior=found)}
-    basis = "by a posterior; no theorem holds for a single place"
+    trial = CalibrationTrial(data="other days there", held=0.93)
+    said = Calibration(
+        tuned_on="simulated days", level=0.95, elsewhere=(trial,), in_words="Tuned on simulated days."
+    )
     first, *rest = release.disclosure.mechanisms
-    first = replace(first, interval_kind=IntervalKind.CALIBRATED.value, interval_basis=basis)
+    first = replace(first, interval_kind=IntervalKind.CALIBRATED.value, calibration=said)
     uncertainty = replace(release.disclosure.uncertainty, interval_kind=INTERVAL_KINDS["calibrated"])
     disclosed = replace(release.disclosure, mechanisms=(first, *rest), uncertainty=uncertainty)
     return replace(release, estimates=estimates, disclosure=disclosed)

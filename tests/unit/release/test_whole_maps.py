@@ -36,9 +36,15 @@ def test_a_map_of_one_piece_is_charged_published_and_verified(filled, name):
     assert kinds == {"partial_pooling": {"calibrated"}, "flat": {"calibrated", "guaranteed"}}[name]
     said = done.release.disclosure.uncertainty.interval_kind
     assert said.startswith("calibrated: ")
-    assert "San Francisco" in stated["speed_mean_kmh"].interval_basis
+    trials = stated["speed_mean_kmh"].calibration
+    assert trials.level == 0.95
+    assert [each.data for each in trials.elsewhere] == ["other days there", "a day of taxis in San Francisco"]
+    for each in trials.elsewhere:
+        assert f"{int(100 * each.held + 1e-9)} % on {each.data}" in trials.in_words
     page = (done.folder / "map.html").read_text(encoding="utf-8")
-    assert "on a day of San Francisco" in page
+    assert page.count(f"<strong>Mean:</strong> {trials.in_words}") == 1
+    for each in stated.values():
+        assert (each.calibration is None) == (each.interval_kind == "guaranteed")
     report = here.city_report(done.id, filled.folder / "report.html").read_text(encoding="utf-8")
     assert said in report
     # no law of noise, no claims

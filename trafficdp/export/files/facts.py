@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.model import SpeedUnit, Statistic
-from trafficdp.privacy.disclosure import MechanismStated, SkillStated, WorstBias
+from trafficdp.privacy.disclosure import Calibration, MechanismStated, SkillStated, WorstBias
 from trafficdp.privacy.release import DECIMALS
 
 
@@ -22,8 +22,9 @@ class MechanismFacts:
     withheld, 0 where no noise was needed. ``tolerance`` weighs the statistic against the others when noise
     is shared out; ``share`` is its part of epsilon, in [0, 1], None when statistics are priced jointly.
     ``worst_case_bias`` includes that of rounding to the lattice. ``interval_basis`` says what the intervals
-    rest on, ``unenforced`` names the theorem where what one vehicle moves is only claimed, ``skill`` how much
-    is said beside one number for the city (None: not computed).
+    rest on, ``unenforced`` names the theorem where what one vehicle moves is only claimed, ``calibration``
+    says how intervals without a theorem did, ``skill`` how much is said beside one number for the city (None:
+    not computed).
     """
 
     statistic: Statistic
@@ -41,6 +42,7 @@ class MechanismFacts:
     idealised: bool = False
     unenforced: str | None = None
     interval_kind: str = "guaranteed"
+    calibration: Calibration | None = None
     skill: SkillStated | None = None
 
     def stated(self, unit: SpeedUnit, display_unit: SpeedUnit) -> MechanismStated:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -86,7 +86,8 @@ class StatisticView:
 
     ``columns`` names, for every number that the page has of it, the published column. ``root``: whether what
     is shown is the root of what they hold. ``often`` says how often the truth lies in the interval that is
-    read, ``rest`` in the wider one ("" where there is none).
+    read, ``rest`` in the wider one ("" where there is none), ``calibration`` how intervals without a theorem
+    did.
     """
 
     number: int
@@ -103,7 +104,7 @@ class StatisticView:
     rest: str
     posterior: bool
     kind: str
-    basis: str
+    calibration: str
     breaks: tuple[float, ...]
     widths: tuple[float, ...]
     classes: tuple[LegendClass, ...]
@@ -146,7 +147,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
     )
     number = "H3" if release.grid.zones is None else "Number"
     looks = {letter: asdict(look) for letter, look in LOOKS.items()}
-    data = {
+    data: dict[str, Any] = {
         "noun": release.grid.noun,
         "number": number,
         "statuses": [status.value for status in BinStatus],
@@ -264,7 +265,7 @@ def _statistic_view(release: Release, number: int, statistic: Statistic) -> Stat
     unit, kind = release.display_unit, release.interval_kind(statistic)
     breaks, widths = (find(statistic, release.bound, unit) for find in (shown_breaks, shown_width_breaks))
     level, posterior = level_read(release, statistic), bool(release.estimates[statistic].posterior)
-    sure = "at least " if kind is IntervalKind.GUARANTEED else ""
+    sure = "" if kind is IntervalKind.CALIBRATED else "at least "
     return StatisticView(
         number=number,
         columns=_columns(release, statistic),
@@ -280,7 +281,7 @@ def _statistic_view(release: Release, number: int, statistic: Statistic) -> Stat
         rest=times_in(release.interval_level) if posterior else "",
         posterior=posterior,
         kind=kind.value,
-        basis=release.interval_basis(statistic),
+        calibration=release.calibration(statistic),
         breaks=breaks,
         widths=widths,
         classes=_legend(PLAIN, classes_in_words(breaks)),

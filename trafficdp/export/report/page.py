@@ -153,7 +153,8 @@ class Page:
     """The whole report. Numbers are in the release's display unit, with ``digits`` decimals.
 
     ``several``: there is more than one time slot. ``limit``: width of an interval from which a place is
-    hatched, ``level_read`` the level of that interval. ``calibrated``: intervals rest on trials, not on a theorem.
+    hatched, ``level_read`` the level of that interval. ``calibrated``: intervals rest on trials, not on a
+    theorem.
     """
 
     release: Release

@@ -23,10 +23,11 @@ from trafficdp.mechanisms.pooling.estimates import (
     foreseen_variance_reach,
     pooled,
 )
-from trafficdp.mechanisms.pooling.whole import BY_POSTERIOR, JointMechanism, tried
+from trafficdp.mechanisms.pooling.whole import BY_POSTERIOR, JointMechanism, calibration
 from trafficdp.mechanisms.protocol import FLAT, POOLED, require_statistic
 from trafficdp.mechanisms.publish import rounding_bias, status_of
 from trafficdp.model import OF_MAPS, ContributionBound, Counts, Statistic
+from trafficdp.privacy.disclosure import Calibration
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PICO, LossKind, round_up
 
@@ -63,13 +64,13 @@ class CalibratedPooling(JointMechanism):
     distribution: ClassVar[str] = (
         "a fixed-prior posterior mean of noisy sums over vehicles: the city, its slope on dwell, and cells"
     )
-    intervals: ClassVar[str] = f"{BY_POSTERIOR}; {tried(95, 78, 91)}"
-    variance_intervals: ClassVar[str] = (
-        "from 0 to two and a half times what is found; on days of Austin's buses that chose none of it they "
-        "held 98 % of places on average; no theorem holds for a single place"
-    )
+    intervals: ClassVar[str] = BY_POSTERIOR
+    variance_intervals: ClassVar[str] = "from 0 to two and a half times what is found; told in calibration"
     estimable: ClassVar[tuple[Statistic, ...]] = OF_MAPS
-    calibrated: ClassVar[tuple[Statistic, ...]] = estimable
+    trials: ClassVar[Mapping[Statistic, Calibration]] = {
+        **dict.fromkeys((Statistic.MEAN, Statistic.VEHICLE_MEAN), calibration(0.959, 0.78, 0.917)),
+        Statistic.VARIANCE: calibration(0.98, None, None),
+    }
 
     @property
     def design(self) -> Design:
@@ -130,10 +131,12 @@ class CalibratedFlat(JointMechanism):
         "the posterior mean of one noisy mean over all records under a fixed prior, painted on every bin"
     )
     intervals: ClassVar[str] = (
-        f"as far as a posterior says that places usually lie from one number; {tried(98, 95, 74)}"
+        "as far as a posterior says that places usually lie from one number; told in calibration"
     )
     estimable: ClassVar[tuple[Statistic, ...]] = OF_MAPS
-    calibrated: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN, Statistic.VEHICLE_MEAN)
+    trials: ClassVar[Mapping[Statistic, Calibration]] = dict.fromkeys(
+        (Statistic.MEAN, Statistic.VEHICLE_MEAN), calibration(0.98, 0.95, 0.74)
+    )
 
     def steps(self) -> tuple[Step, ...]:
         """Return the one sum; where a variance is asked for both, in epsilon together, in rho apart."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,7 @@ from trafficdp.mechanisms.protocol import (
 )
 from trafficdp.mechanisms.publish import rounding_bias, status_of
 from trafficdp.model import NeighbouringRelation, Statistic
+from trafficdp.privacy.disclosure import Calibration, CalibrationTrial
 from trafficdp.privacy.estimate import BinStatus, Estimate, IntervalKind
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import PICO, Loss, LossKind
@@ -31,16 +33,33 @@ from trafficdp.privacy.loss import PICO, Loss, LossKind
 FloatArray = npt.NDArray[np.float64]
 
 
-BY_POSTERIOR = "by a posterior from the noisy answers and public facts alone"
+BY_POSTERIOR = "a posterior, by the noisy answers and public facts alone; told in calibration"
+TUNED_ON, OTHER_DAYS = "days of buses in Austin", "other days there"
+OTHER_CITY = "a day of taxis in San Francisco"
 
 
-def tried(other_days: int, least: int, other_city: int) -> str:
-    """Return in words on what 95 % intervals were tuned, and what they held elsewhere, per cent of places."""
-    return (
-        f"tuned on days of Austin's buses; 95 % intervals held {other_days} % of places on average on three "
-        f"other days there, at least {least} % in every map, and {other_city} % on a day of San Francisco's "
-        "taxis; no theorem holds for a single place"
+def calibration(other_days: float, worst_map: float | None, other_city: float | None) -> Calibration:
+    """Return on what intervals of LEVELS[-1] were tuned, and which share of places they held elsewhere.
+
+    That is on OTHER_DAYS, which chose nothing, all together and on the worst map, and on OTHER_CITY.
+    """
+    held = f"{_percent(other_days)} on {OTHER_DAYS}"
+    held += "" if worst_map is None else f" ({_percent(worst_map)} on the worst map)"
+    held += "" if other_city is None else f" and {_percent(other_city)} on {OTHER_CITY}"
+    days = CalibrationTrial(data=OTHER_DAYS, held=other_days, held_on_worst_map=worst_map)
+    taxis = () if other_city is None else (CalibrationTrial(data=OTHER_CITY, held=other_city),)
+    return Calibration(
+        tuned_on=TUNED_ON,
+        level=LEVELS[-1],
+        elsewhere=(days, *taxis),
+        in_words=f"Tuned on {TUNED_ON}, intervals that should hold {_percent(LEVELS[-1])} of places held "
+        f"{held}; no theorem stands behind them.",
     )
+
+
+def _percent(share: float) -> str:
+    """``share`` per cent, rounded down."""
+    return f"{math.floor(100 * share + 1e-9)} %"
 
 
 SAMPLERS = {
@@ -53,7 +72,7 @@ SAMPLERS = {
 class JointMechanism:
     """A map of ``statistics`` of all bins at once, for ``pico`` 10^-12 of ``loss_kind``.
 
-    Intervals of the ``calibrated`` statistics are calibrated, those of others guaranteed.
+    Intervals of statistics that have ``trials`` are calibrated, those of others guaranteed.
     """
 
     public: PublicFacts
@@ -63,7 +82,6 @@ class JointMechanism:
 
     kind: ClassVar[str]
     estimable: ClassVar[tuple[Statistic, ...]]
-    calibrated: ClassVar[tuple[Statistic, ...]] = ()
     relation: ClassVar[NeighbouringRelation] = NeighbouringRelation.REPLACE_USER_VALUES
     citation: ClassVar[str | None]
     sensitivity: ClassVar[str]
@@ -71,6 +89,7 @@ class JointMechanism:
     distribution: ClassVar[str]
     intervals: ClassVar[str]
     variance_intervals: ClassVar[str] = "the whole range of the statistic"
+    trials: ClassVar[Mapping[Statistic, Calibration]] = {}
 
     @classmethod
     def calibrate(cls, facts: PublicFacts, loss: Loss, wanted: Wanted) -> Self:
@@ -134,7 +153,7 @@ class JointMechanism:
     def statement(self, statistic: Statistic) -> Statement:
         """Return what the manifest says."""
         counts, bound = self.public.both
-        kind = IntervalKind.CALIBRATED if statistic in self.calibrated else IntervalKind.GUARANTEED
+        kind = IntervalKind.CALIBRATED if statistic in self.trials else IntervalKind.GUARANTEED
         return Statement(
             mechanism=self.kind,
             citation=self.citation,
@@ -146,6 +165,7 @@ class JointMechanism:
             sampler=SAMPLERS[self.loss_kind],
             interval_basis=self.variance_intervals if statistic is Statistic.VARIANCE else self.intervals,
             interval_kind=kind,
+            calibration=self.trials.get(statistic),
             post_processing=POST_PROCESSING[statistic],
         )
 

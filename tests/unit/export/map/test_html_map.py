@@ -92,6 +92,15 @@ def test_the_page_carries_what_a_posterior_says(pooled):
     assert not {"slower_0_1", "outer_low_0_1"} & columns.keys()
 
 
+def test_the_page_says_how_intervals_without_a_theorem_did_elsewhere(city, pooled):
+    assert "<strong>Mean:</strong> Tuned on simulated days.</p>" in page_of(pooled)
+    assert "calibration" not in page_of(city).split("</style>")[-1].split("<script")[0]
+    # what is guaranteed is said of the others alone
+    guaranteed = "<strong>{}:</strong> at least 19 times in 20 the statistic of the clipped speeds"
+    assert guaranteed.format("Standard deviation, Mean by vehicle") in page_of(pooled)
+    assert guaranteed.format("Mean, Standard deviation, Mean by vehicle") in page_of(city)
+
+
 def test_the_chance_to_be_slower_is_a_choice_only_where_something_is_known_of_it(city, pooled):
     assert '<option value="slower">' in page_of(pooled)
     assert '<option value="slower">' not in page_of(city)
