@@ -430,21 +430,14 @@ Share = Annotated[float, Says({"minimum": 0, "maximum": 1})]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibrationTrial:
-    """Data that chose nothing, and which share of places intervals held: in all, and on the worst map."""
-
-    data: Text
-    held: Share
-    held_on_worst_map: Share | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """On what intervals without a theorem were tuned, and how they did elsewhere; they claim ``level``."""
+    """On what intervals without a theorem were tuned, and which shares of places they held elsewhere."""
 
     tuned_on: Text
     level: Share
-    elsewhere: Annotated[tuple[CalibrationTrial, ...], Says({"minItems": 1})]
+    held_on_other_days: Share
+    held_on_worst_map: Share | None
+    held_in_other_city: Share | None
     in_words: Text
 
 

@@ -45,7 +45,6 @@ from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import (
     INTERVAL_KINDS,
     Calibration,
-    CalibrationTrial,
     Data,
     DeclaredUnit,
     Identity,
@@ -214,9 +213,13 @@ def with_posterior(release: Release) -> Release:
         "faster_chance": np.clip(0.8 - slower, 0.0, 1.0),
     }
     estimates = {**release.estimates, Statistic.MEAN: replace(mean, posterior=found)}
-    trial = CalibrationTrial(data="other days there", held=0.93)
     said = Calibration(
-        tuned_on="simulated days", level=0.95, elsewhere=(trial,), in_words="Tuned on simulated days."
+        tuned_on="simulated days",
+        level=0.95,
+        held_on_other_days=0.93,
+        held_on_worst_map=None,
+        held_in_other_city=None,
+        in_words="Tuned on simulated days.",
     )
     first, *rest = release.disclosure.mechanisms
     first = replace(first, interval_kind=IntervalKind.CALIBRATED.value, calibration=said)

@@ -25,7 +25,7 @@ from trafficdp.mechanisms.protocol import (
 )
 from trafficdp.mechanisms.publish import rounding_bias, status_of
 from trafficdp.model import NeighbouringRelation, Statistic
-from trafficdp.privacy.disclosure import Calibration, CalibrationTrial
+from trafficdp.privacy.disclosure import Calibration
 from trafficdp.privacy.estimate import BinStatus, Estimate, IntervalKind
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import PICO, Loss, LossKind
@@ -46,12 +46,12 @@ def calibration(other_days: float, worst_map: float | None, other_city: float | 
     held = f"{_percent(other_days)} on {OTHER_DAYS}"
     held += "" if worst_map is None else f" ({_percent(worst_map)} on the worst map)"
     held += "" if other_city is None else f" and {_percent(other_city)} on {OTHER_CITY}"
-    days = CalibrationTrial(data=OTHER_DAYS, held=other_days, held_on_worst_map=worst_map)
-    taxis = () if other_city is None else (CalibrationTrial(data=OTHER_CITY, held=other_city),)
     return Calibration(
         tuned_on=TUNED_ON,
         level=LEVELS[-1],
-        elsewhere=(days, *taxis),
+        held_on_other_days=other_days,
+        held_on_worst_map=worst_map,
+        held_in_other_city=other_city,
         in_words=f"Tuned on {TUNED_ON}, intervals that should hold {_percent(LEVELS[-1])} of places held "
         f"{held}; no theorem stands behind them.",
     )

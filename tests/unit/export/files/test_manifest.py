@@ -206,7 +206,7 @@ def test_every_object_of_the_schema_is_closed_and_every_text_is_bounded():
             # the theorem of what is claimed and not enforced
             optional |= {"unenforced"}
             # of intervals without a theorem
-            optional |= {"calibration", "held_on_worst_map"}
+            optional |= {"calibration"}
             # what a map of one piece is given, and what streams and answers do not say
             optional |= {"loss_kind", "pico", "statistics", "skill"}
             # what only a guarantee in rho says
