@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import duckdb
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from trafficdp.errors import UsageError
 from trafficdp.noise.token import new_token
@@ -392,6 +391,8 @@ def add_import(
     ``job``: its name, None where it is here already and brings nothing. ``batches`` hold vehicle (pseudonym),
     slot, cell (signed), fixes, total and total_of_squares.
     """
+    import pyarrow as pa
+
     incoming, added = Incoming(vault), 0
     for batch in batches:
         vehicle = number_vehicles(vault, batch.column("vehicle").cast(pa.binary(32)).dictionary_encode())

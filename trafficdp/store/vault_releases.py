@@ -7,14 +7,17 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.store.statements import first, number, query, registered, run, script
 from trafficdp.store.vault import Vault
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Releases in the vault: charged, committed, published, withdrawn.
 
@@ -321,6 +324,8 @@ def advance_file(vault: Vault, release_id: str, file: FileProgress) -> None:
 
 def add_counts(vault: Vault, release_id: str, step: int, counts: Mapping[str, IntArray]) -> None:
     """Append the counts of a closed step: cell, slot, vehicle, records, position."""
+    import pyarrow as pa
+
     table = pa.table({name: pa.array(values) for name, values in counts.items()})
     with registered(vault.connection, "incoming_counts", table):
         run(
