@@ -25,7 +25,7 @@ from trafficdp.errors import UsageError, integer_between
 from trafficdp.export.notebook import card
 from trafficdp.export.report.report import write_report
 from trafficdp.export.write import export
-from trafficdp.ingest.report import FileReport
+from trafficdp.ingest.clean import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.live.placing import newest_release
 from trafficdp.live.streaming import LiveStream

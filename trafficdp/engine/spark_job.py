@@ -36,9 +36,9 @@ from trafficdp.engine.spark_rows import (
 )
 from trafficdp.engine.spark_session import Folder, KeyLocation, failures, key_in_executors, set_for_now
 from trafficdp.errors import ConfigError, DataError, UsageError
-from trafficdp.ingest.formats.csv import declared_columns
-from trafficdp.ingest.linter import LintFinding, LintVerdict
-from trafficdp.ingest.report import FileReport
+from trafficdp.ingest.clean import FileReport
+from trafficdp.ingest.formats.csv_files import declared_columns
+from trafficdp.ingest.unit_check import LintFinding, LintVerdict
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.noise.token import new_token
 from trafficdp.sensitive.values import LARGEST_TOTAL

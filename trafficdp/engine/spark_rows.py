@@ -33,8 +33,8 @@ from trafficdp.errors import TrafficdpError
 from trafficdp.ingest.clean import Cleaned, clean
 from trafficdp.ingest.formats.parquet import readable, records_of
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.linter import UnitCheck
 from trafficdp.ingest.read import Reading
+from trafficdp.ingest.unit_check import UnitCheck
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model import ContributionBound, Grid, SourceDeclaration
 from trafficdp.sensitive.fixes import Fixes

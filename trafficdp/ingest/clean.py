@@ -1,31 +1,217 @@
-"""The one cleaning stage: foreign records to fixes, by the same rules for every convention.
-
-Every rule uses the row itself, rows of the same vehicle, or declared constants; never another vehicle.
-Apart from missing, unreadable and sentinel speeds no rule looks at a speed: **a record is never dropped
-for its value**. Speeds are not clipped here; a large or negative one is kept as it is.
-"""
+"""The one cleaning stage: records to fixes, and what became of the rows of a file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trafficdp.ingest import report as rules
-from trafficdp.ingest.derive import derived_speed_ms
-from trafficdp.ingest.linter import UnitCheck
-from trafficdp.ingest.records import Records
-from trafficdp.ingest.report import Extent, Extents
-from trafficdp.ingest.timeline import Timeline
-from trafficdp.ingest.times import Times
+from trafficdp.errors import DataError
+from trafficdp.ingest.times import Records, Times
+from trafficdp.ingest.unit_check import LintFinding, Timeline, UnitCheck, derived_speed_ms
 from trafficdp.ingest.vehicle_key import VehicleKey, normalise
-from trafficdp.model import Period, SourceDeclaration, SpeedUnit, StudyArea, zone_of
+from trafficdp.model import Period, SourceDeclaration, SpeedUnit, StudyArea, from_json, zone_of
 from trafficdp.sensitive.fixes import FIXES_SCHEMA, Fixes
+
+# What became of the rows of a file.
+#
+# For the curator's eyes only. Reports, and refusals such as the unit linter's, depend on the records of
+# many vehicles and are not noised: they lie **outside the privacy guarantee** and must not be published.
+
+
+MALFORMED_ROW = "malformed_row"
+MISSING_VEHICLE = "missing_vehicle"
+UNREADABLE_TIME = "unreadable_time"
+MISSING_POSITION = "missing_position"
+POSITION_OFF_GLOBE = "position_off_globe"
+ZERO_POSITION = "zero_position"
+OUTSIDE_AREA = "outside_area"
+OUTSIDE_PERIOD = "outside_period"
+NO_UNIT_DECLARED = "no_unit_declared"
+MISSING_SPEED = "missing_speed"
+UNREADABLE_SPEED = "unreadable_speed"
+SENTINEL_SPEED = "sentinel_speed"
+AMBIGUOUS_LOCAL_TIME = "ambiguous_local_time"
+DUPLICATE_IN_FILE = "duplicate_in_file"
+
+_POSITION = ("geometry", "latitude", "longitude")
+
+RULES: Mapping[str, str] = {
+    MALFORMED_ROW: "the row has other fields than the header, an open quote, or is no text as declared",
+    MISSING_VEHICLE: "the vehicle identifier is empty, a fraction, or says that it is missing",
+    UNREADABLE_TIME: "the time is missing, not in the declared format, or never was on a local clock",
+    MISSING_POSITION: "latitude or longitude is missing or not a number",
+    POSITION_OFF_GLOBE: "latitude is beyond 90 or longitude beyond 180 degrees",
+    ZERO_POSITION: "latitude and longitude are both 0: the device had no position",
+    OUTSIDE_AREA: "the position lies outside the declared study area",
+    OUTSIDE_PERIOD: "the day lies outside the period that [city] declares",
+    NO_UNIT_DECLARED: "the source declares no speed unit for the date",
+    MISSING_SPEED: "there is no speed in the row, and none was worked out from positions",
+    UNREADABLE_SPEED: "the speed is not a finite number",
+    SENTINEL_SPEED: "the speed is a declared sentinel, so it is missing",
+    AMBIGUOUS_LOCAL_TIME: "a second record at one time of a local hour that comes twice: send UTC or offsets",
+    DUPLICATE_IN_FILE: "the same vehicle at the same instant came earlier in the file",
+}
+"""Why a row may be rejected, in the order in which the rules are applied: a row counts under the first."""
+
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    MISSING_VEHICLE: ("vehicle",),
+    UNREADABLE_TIME: ("time",),
+    MISSING_POSITION: _POSITION,
+    POSITION_OFF_GLOBE: _POSITION,
+    ZERO_POSITION: _POSITION,
+    OUTSIDE_AREA: _POSITION,
+    OUTSIDE_PERIOD: ("time",),
+    NO_UNIT_DECLARED: ("time",),
+    MISSING_SPEED: ("speed",),
+    UNREADABLE_SPEED: ("speed",),
+    SENTINEL_SPEED: ("speed",),
+    AMBIGUOUS_LOCAL_TIME: ("time",),
+    DUPLICATE_IN_FILE: ("vehicle", "time"),
+}
+"""Which columns a rule looks at, by our names; a malformed row is one of all."""
+
+
+LITTLE = Fraction(1, 2)
+"""A file of which a smaller share of rows is kept may be declared wrongly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How far rows reach: degrees, and microseconds since 1970 UTC. An end is that of one record."""
+
+    west: float
+    south: float
+    east: float
+    north: float
+    first_us: int
+    last_us: int
+
+    @classmethod
+    def of(
+        cls,
+        latitude: npt.NDArray[np.float64],
+        longitude: npt.NDArray[np.float64],
+        time_us: npt.NDArray[np.int64],
+    ) -> Extent | None:
+        """Return the extent of rows, None where there is none."""
+        if not len(time_us):
+            return None
+        west, east = float(longitude.min()), float(longitude.max())
+        south, north = float(latitude.min()), float(latitude.max())
+        return cls(west, south, east, north, int(time_us.min()), int(time_us.max()))
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """How far a file reaches. For the curator's eyes: shown when it is read, and never written down.
+
+    ``readable`` is of all rows with a place and a time, ``kept`` of those that were kept; ``days`` are the
+    local days of these. ``exchanged``: rows outside the study area that would lie in it, were their latitude
+    their longitude.
+    """
+
+    readable: Extent | None = None
+    kept: Extent | None = None
+    days: frozenset[date] = frozenset()
+    exchanged: int = 0
+
+    def __or__(self, other: Extents) -> Extents:
+        """Return how far both reach together."""
+        return Extents(
+            _both(self.readable, other.readable),
+            _both(self.kept, other.kept),
+            self.days | other.days,
+            self.exchanged + other.exchanged,
+        )
+
+
+def _both(one: Extent | None, other: Extent | None) -> Extent | None:
+    if one is None or other is None:
+        return one or other
+    return Extent(
+        min(one.west, other.west),
+        min(one.south, other.south),
+        max(one.east, other.east),
+        max(one.north, other.north),
+        min(one.first_us, other.first_us),
+        max(one.last_us, other.last_us),
+    )
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """The count of rows of one file; rows_in = rows_kept + the sum of ``rejected``, always.
+
+    ``file`` is the name without its folder, ``derived`` how many kept rows have a speed derived from two
+    fixes, ``lint`` what the unit linter found for each unit.
+    Outside the privacy guarantee (see the module): never publish it.
+
+    Raises ValueError when the counts do not add up or a rule is unknown (our bug, not the data's).
+    """
+
+    file: str
+    source: str
+    rows_in: int
+    rows_kept: int
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    derived: int = 0
+    lint: tuple[LintFinding, ...] = ()
+
+    def __post_init__(self) -> None:
+        unknown = set(self.rejected) - set(RULES)
+        if unknown:
+            raise ValueError(f"unknown rules: {sorted(unknown)}")
+        if self.rows_in != self.rows_kept + sum(self.rejected.values()):
+            raise ValueError("rows in are not rows kept and rows rejected")
+
+    @property
+    def share_kept(self) -> Fraction:
+        """The share of rows that are kept or repeat one that is, of those in the period; of none, 1."""
+        of = self.rows_in - self.rejected.get(OUTSIDE_PERIOD, 0)
+        return Fraction(self._rows_understood, of) if of else Fraction(1)
+
+    @property
+    def _rows_understood(self) -> int:
+        return self.rows_kept + self.rejected.get(DUPLICATE_IN_FILE, 0)
+
+    @property
+    def kept_little(self) -> bool:
+        """Whether so few rows were kept, of all days, that the file or the period may be declared wrongly."""
+        return self._rows_understood < LITTLE * self.rows_in
+
+    @property
+    def commonest_reason(self) -> str | None:
+        """The rule that rejected most rows, but for repeats; None where none did."""
+        rules = [rule for rule in RULES if self.rejected.get(rule) and rule != DUPLICATE_IN_FILE]
+        return max(rules, key=self.rejected.__getitem__, default=None)
+
+    def to_json(self) -> str:
+        """Return the report as JSON with sorted keys (the same report always gives the same text)."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> FileReport:
+        """Return the report that ``to_json`` wrote; raise DataError when ``text`` is not one."""
+        try:
+            return from_json(cls, json.loads(text))
+        except (ValueError, DataError) as error:
+            raise DataError("not an ingest report", expected="JSON written by to_json") from error
+
+
+# The one cleaning stage: foreign records to fixes, by the same rules for every convention.
+#
+# Every rule uses the row itself, rows of the same vehicle, or declared constants; never another vehicle.
+# Apart from missing, unreadable and sentinel speeds no rule looks at a speed: **a record is never dropped
+# for its value**. Speeds are not clipped here; a large or negative one is kept as it is.
+
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -87,18 +273,18 @@ def clean(
     names, vehicle = _vehicles(records)
     sieve = _Sieve(np.ones(len(records), dtype=np.bool_))
     if records.malformed:
-        sieve.rejected[rules.MALFORMED_ROW] = records.malformed
-    sieve.reject(rules.MISSING_VEHICLE, vehicle < 0)
-    sieve.reject(rules.UNREADABLE_TIME, ~records.times.readable)
+        sieve.rejected[MALFORMED_ROW] = records.malformed
+    sieve.reject(MISSING_VEHICLE, vehicle < 0)
+    sieve.reject(UNREADABLE_TIME, ~records.times.readable)
     readable, exchanged = _reject_positions(sieve, records, area)
     if period is not None:
         first, after = (
             int(instant.timestamp()) * 1_000_000 for instant in (period.start_utc, period.end_utc)
         )
         inside = (records.times.time_us >= first) & (records.times.time_us < after)
-        sieve.reject(rules.OUTSIDE_PERIOD, ~inside)
+        sieve.reject(OUTSIDE_PERIOD, ~inside)
     unit = _units(records.times.time_us, source)
-    sieve.reject(rules.NO_UNIT_DECLARED, unit < 0)
+    sieve.reject(NO_UNIT_DECLARED, unit < 0)
     speed, derived = _speeds(sieve, records, source, vehicle, unit)
     _reject_repeats(sieve, vehicle, records.times)
 
@@ -156,13 +342,13 @@ def _vehicles(records: Records) -> tuple[pa.Array, IntArray]:
 def _reject_positions(sieve: _Sieve, records: Records, area: StudyArea) -> tuple[Extent | None, int]:
     """Return how far the rows with a place and a time reach, and how many lie in the area when exchanged."""
     latitude, longitude = records.latitude, records.longitude
-    sieve.reject(rules.MISSING_POSITION, np.isnan(latitude) | np.isnan(longitude))
-    sieve.reject(rules.POSITION_OFF_GLOBE, (np.abs(latitude) > 90) | (np.abs(longitude) > 180))
-    sieve.reject(rules.ZERO_POSITION, (latitude == 0) & (longitude == 0))
+    sieve.reject(MISSING_POSITION, np.isnan(latitude) | np.isnan(longitude))
+    sieve.reject(POSITION_OFF_GLOBE, (np.abs(latitude) > 90) | (np.abs(longitude) > 180))
+    sieve.reject(ZERO_POSITION, (latitude == 0) & (longitude == 0))
     rows = np.flatnonzero(sieve.kept)
     readable = Extent.of(latitude[rows], longitude[rows], records.times.time_us[rows])
     outside = ~area.contains(latitude, longitude)
-    sieve.reject(rules.OUTSIDE_AREA, outside)
+    sieve.reject(OUTSIDE_AREA, outside)
     rows = rows[outside[rows]]
     return readable, int(np.count_nonzero(area.contains(longitude[rows], latitude[rows])))
 
@@ -201,9 +387,9 @@ def _speeds(
         speed = speed.copy()
         speed[rows[use]] = candidate[use] / metres_per_second[unit[rows[use]]]
         derived[rows[use]] = True
-    sieve.reject(rules.MISSING_SPEED, missing & ~derived)
-    sieve.reject(rules.UNREADABLE_SPEED, records.speed_unreadable)
-    sieve.reject(rules.SENTINEL_SPEED, sentinel & ~derived)
+    sieve.reject(MISSING_SPEED, missing & ~derived)
+    sieve.reject(UNREADABLE_SPEED, records.speed_unreadable)
+    sieve.reject(SENTINEL_SPEED, sentinel & ~derived)
     return speed, derived
 
 
@@ -211,8 +397,8 @@ def _reject_repeats(sieve: _Sieve, vehicle: IntArray, times: Times) -> None:
     rows = np.flatnonzero(sieve.kept)
     repeated = np.zeros(len(times.time_us), dtype=np.bool_)
     repeated[rows] = Timeline.of(vehicle[rows], times.time_us[rows]).repeats()
-    sieve.reject(rules.AMBIGUOUS_LOCAL_TIME, repeated & times.repeated_hour)
-    sieve.reject(rules.DUPLICATE_IN_FILE, repeated)
+    sieve.reject(AMBIGUOUS_LOCAL_TIME, repeated & times.repeated_hour)
+    sieve.reject(DUPLICATE_IN_FILE, repeated)
 
 
 def _reported(unit: IntArray, derived: BoolArray) -> Iterator[tuple[int, IntArray]]:

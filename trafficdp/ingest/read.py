@@ -12,25 +12,23 @@ from functools import partial
 from pathlib import Path
 
 from trafficdp.errors import ConfigError, DataError, UsageError
-from trafficdp.ingest.clean import clean
-from trafficdp.ingest.formats import csv, frame, gtfs_rt, gtfs_rt_csv, iudx, mds, parquet, tides
+from trafficdp.ingest.clean import COLUMNS, RULES, Extents, FileReport, clean
+from trafficdp.ingest.formats import csv_files, frame, gtfs_rt, json_files, parquet
 from trafficdp.ingest.input_file import InputFile, Named
-from trafficdp.ingest.linter import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, UnitCheck
-from trafficdp.ingest.records import Records
-from trafficdp.ingest.report import COLUMNS, RULES, Extents, FileReport
-from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.ingest.vehicle_parts import vehicle_parts
+from trafficdp.ingest.times import Records
+from trafficdp.ingest.unit_check import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, UnitCheck
+from trafficdp.ingest.vehicle_key import VehicleKey, vehicle_parts
 from trafficdp.model import NeighbouringRelation, Period, SourceDeclaration, StudyArea
 from trafficdp.sensitive.fixes import Fixes
 
 READERS: Mapping[str, Callable[[InputFile, SourceDeclaration], Iterator[Records]]] = {
-    "csv": csv.read,
+    "csv": csv_files.read_csv,
     "parquet": parquet.read,
     "gtfs_rt": gtfs_rt.read,
-    "gtfs_rt_csv": gtfs_rt_csv.read,
-    "tides": tides.read,
-    "mds": mds.read,
-    "iudx": iudx.read,
+    "gtfs_rt_csv": csv_files.read_gtfs_rt_csv,
+    "tides": csv_files.read_tides,
+    "mds": json_files.read_mds,
+    "iudx": json_files.read_iudx,
 }
 
 
@@ -241,7 +239,7 @@ def _digest(file: InputFile, source: SourceDeclaration) -> str:
     """Return the file's SHA-256; for a data package, that of its own and of its tables' hashes."""
     digest = file.sha256()
     if source.format == "tides" and file.path.suffix.lower() == ".json":
-        parts = [digest, *(part.sha256() for part in tides.package_files(file))]
+        parts = [digest, *(part.sha256() for part in csv_files.package_files(file))]
         digest = hashlib.sha256("\n".join(parts).encode("ascii")).hexdigest()
     return digest
 

@@ -1,7 +1,9 @@
-"""Times in declared formats to microseconds since 1970 UTC, column-wise."""
+"""Records as every reader yields them: text to numbers and to times, column-wise."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -10,11 +12,72 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trafficdp.errors import ConfigError
-from trafficdp.ingest.numbers import numeric_to_numbers, text_to_numbers
 from trafficdp.model import zone_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Text to numbers, column-wise, keeping apart what is missing from what cannot be read.
+
+
+MISSING_NUMBERS = ("", "NA", "N/A", "NULL", "NONE")
+"""Texts (in any case) that say that there is no number."""
+
+_NUMBER = r"^(?:[0-9]+\.?[0-9]*|\.[0-9]+|-[0-9]+\.?[0-9]*|-\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?$"
+
+
+def text_to_numbers(
+    text: pa.Array, *, nan_is_missing: bool = False
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Return the numbers of a column of text, and which of them are unreadable (both of shape (n,)).
+
+    A number is NaN where the text is missing (null or MISSING_NUMBERS, and "NaN" when
+    ``nan_is_missing``) and where it is unreadable: no plain decimal number, "NaN", or infinite. What a text
+    says depends on no other text.
+    """
+    trimmed = pc.utf8_trim_whitespace(text)
+    given = pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed)
+    try:
+        # of what is written without letters, Arrow reads what _NUMBER matches
+        numbers = None if _has_letters(given) else pc.cast(given, pa.float64())
+    except pa.ArrowInvalid:
+        numbers = None
+    if numbers is None:
+        plain = pc.if_else(pc.starts_with(given, "+"), pc.utf8_slice_codeunits(given, 1), given)
+        upper = pc.utf8_upper(given)
+        missing = ("NAN", *MISSING_NUMBERS) if nan_is_missing else MISSING_NUMBERS
+        given = pc.if_else(pc.is_in(upper, value_set=pa.array(missing)), pa.scalar(None, pa.string()), given)
+        readable = pc.match_substring_regex(plain, _NUMBER)
+        numbers = pc.cast(pc.if_else(readable, plain, pa.scalar(None, pa.string())), pa.float64())
+    return _finite(given, numbers, nan_is_missing=nan_is_missing)
+
+
+def _has_letters(text: pa.Array) -> bool:
+    data = text.buffers()[2]
+    return data is not None and bool((np.frombuffer(data, np.uint8) >= ord("A")).any())
+
+
+def numeric_to_numbers(column: pa.Array) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Return the same for a column of numbers: null is missing, NaN and infinite are unreadable."""
+    numbers = pc.cast(column, pa.float64(), safe=False)
+    return _finite(column, numbers, nan_is_missing=False)
+
+
+def _finite(
+    given: pa.Array, numbers: pa.Array, *, nan_is_missing: bool
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    values = pc.fill_null(numbers, float("nan")).to_numpy(zero_copy_only=False).copy()
+    present = pc.is_valid(given).to_numpy(zero_copy_only=False)
+    unreadable = present & ~np.isfinite(values)
+    if nan_is_missing:
+        stated_nan = pc.fill_null(pc.is_nan(numbers), False).to_numpy(zero_copy_only=False)
+        unreadable &= ~stated_nan
+    values[~np.isfinite(values)] = np.nan
+    return values, unreadable.astype(np.bool_)
+
+
+# Times in declared formats to microseconds since 1970 UTC, column-wise.
 
 
 class Times(NamedTuple):
@@ -177,3 +240,104 @@ def _fill(times: Times, where: npt.NDArray[np.bool_], parsed: pd.DatetimeIndex) 
 def _micro(clock: pd.DatetimeIndex) -> npt.NDArray[np.int64]:
     micro: npt.NDArray[np.int64] = clock.to_numpy().astype("datetime64[us]").astype(np.int64)
     return micro
+
+
+# The one internal shape that every reader yields.
+
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class TextColumns:
+    """A source's own text (pa.string, shape (n,)); ``speed`` None: the source has no speeds."""
+
+    vehicle: pa.Array
+    time: pa.Array
+    latitude: pa.Array
+    longitude: pa.Array
+    speed: pa.Array | None
+
+    def __repr__(self) -> str:
+        return f"<TextColumns: {len(self.time)} rows, redacted>"
+
+
+@dataclass(frozen=True, repr=False)
+class Records:
+    """Records as a foreign file states them, nothing rejected yet; arrays of shape (n,), in file order.
+
+    ``vehicle``: dictionary of raw identifiers (text, null = missing). ``latitude``, ``longitude``: degrees,
+    NaN = missing or not a number. ``speed``: in the source's unit, NaN = missing or unreadable; which of the
+    two says ``speed_unreadable``. ``malformed``: rows beside these n that could not be cut into fields.
+    """
+
+    vehicle: pa.DictionaryArray
+    times: Times
+    latitude: FloatArray
+    longitude: FloatArray
+    speed: FloatArray
+    speed_unreadable: BoolArray
+    malformed: int = 0
+
+    def __len__(self) -> int:
+        return len(self.speed)
+
+    def __repr__(self) -> str:
+        return f"<Records: {len(self)} rows, redacted>"
+
+    @classmethod
+    def from_text(
+        cls,
+        columns: TextColumns,
+        *,
+        time_format: str,
+        time_zone: str | None,
+        nan_is_missing: bool = False,
+        malformed: int = 0,
+    ) -> Records:
+        """Build records from columns of text.
+
+        ``nan_is_missing``: whether "NaN" is the source's way
+        of writing a missing speed (else it is unreadable).
+        """
+        times = text_to_times(columns.time, time_format, time_zone)
+        if columns.speed is None:
+            rows = len(columns.time)
+            speeds, unreadable = np.full(rows, np.nan), np.zeros(rows, dtype=np.bool_)
+        else:
+            speeds, unreadable = text_to_numbers(columns.speed, nan_is_missing=nan_is_missing)
+        return cls(
+            vehicle=pc.dictionary_encode(columns.vehicle),
+            times=times,
+            latitude=text_to_numbers(columns.latitude)[0],
+            longitude=text_to_numbers(columns.longitude)[0],
+            speed=speeds,
+            speed_unreadable=unreadable,
+            malformed=malformed,
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Records]) -> Records:
+        """Return the rows of all ``parts``, in order; no part gives no rows."""
+        kind = pa.dictionary(pa.int32(), pa.string())
+        vehicles = pa.chunked_array([part.vehicle for part in parts], type=kind)
+        vehicle = vehicles.unify_dictionaries().combine_chunks()
+        if isinstance(vehicle, pa.ChunkedArray):
+            vehicle = vehicle.chunk(0) if vehicle.num_chunks else pa.array([], kind)
+        none = np.zeros(0)
+        return cls(
+            vehicle=vehicle,
+            times=Times(
+                np.concatenate([none.astype(np.int64), *(part.times.time_us for part in parts)]),
+                np.concatenate([none.astype(np.bool_), *(part.times.readable for part in parts)]),
+                np.concatenate([none.astype(np.bool_), *(part.times.repeated_hour for part in parts)]),
+            ),
+            latitude=np.concatenate([none, *(part.latitude for part in parts)]),
+            longitude=np.concatenate([none, *(part.longitude for part in parts)]),
+            speed=np.concatenate([none, *(part.speed for part in parts)]),
+            speed_unreadable=np.concatenate(
+                [none.astype(np.bool_), *(part.speed_unreadable for part in parts)]
+            ),
+            malformed=sum(part.malformed for part in parts),
+        )

@@ -18,8 +18,8 @@ from trafficdp.config.source import declaration_json
 from trafficdp.engine.reduced import JobManifest, Spark, batches, finished_jobs, local_folder
 from trafficdp.engine.spark_rows import Reduction
 from trafficdp.errors import DataError, UsageError
+from trafficdp.ingest.clean import FileReport
 from trafficdp.ingest.read import Reading, choose_source, one_by_one, require_kept_rows
-from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model import SourceDeclaration
 from trafficdp.release.curator import Curator

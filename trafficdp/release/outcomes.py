@@ -12,7 +12,7 @@ from trafficdp.binning.mosaic import slot_facts_of
 from trafficdp.errors import UsageError
 from trafficdp.export import notebook
 from trafficdp.export.files.frame import to_geodataframe
-from trafficdp.ingest.report import Extents, FileReport
+from trafficdp.ingest.clean import Extents, FileReport
 from trafficdp.mechanisms.simulated.cities import TriedElsewhere
 from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
 from trafficdp.model import Counts, Grid, SlotKind, SpeedUnit, Statistic

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from trafficdp.export.files.disclosure import rfc3339
-from trafficdp.ingest.report import RULES
+from trafficdp.ingest.clean import RULES
 from trafficdp.model import SpeedUnit
 from trafficdp.privacy.disclosure import DeclaredUnit, Identity, RecordSource, Software
 

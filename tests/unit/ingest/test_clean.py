@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trafficdp.ingest.clean import SATURATION, clean
-from trafficdp.ingest.linter import UnitCheck
+from trafficdp.ingest.clean import RULES, SATURATION, Extents, clean
 from trafficdp.ingest.read import Reading, require_kept_rows
-from trafficdp.ingest.records import Records, TextColumns
-from trafficdp.ingest.report import RULES, Extents
+from trafficdp.ingest.times import Records, TextColumns
+from trafficdp.ingest.unit_check import UnitCheck
 from trafficdp.model import NeighbouringRelation, Period, SourceDeclaration, SpeedUnit, UnitPeriod
 
 NOON = "2020-11-28T12:00:00+05:30"
@@ -271,7 +270,7 @@ def test_nothing_reaches_nowhere(reader):
 def test_a_file_in_parts_reaches_as_far_as_in_one(reader, monkeypatch, tmp_path):
     rows = [f"A{i},2020-11-28T12:{i:02}:00+05:30,21.{i},72.8,30" for i in range(50)]
     whole = reader.reading(*rows, period=INDIA).extents
-    monkeypatch.setattr("trafficdp.ingest.vehicle_parts.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("trafficdp.ingest.vehicle_key.ROWS_AT_ONCE", 7)
     reading = Reading(
         reader.folder / "day.csv", reader.source, reader.area, reader.key, scratch=tmp_path, period=INDIA
     )

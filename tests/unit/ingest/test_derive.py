@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from trafficdp.ingest.derive import EARTH_RADIUS_M, derived_speed_ms, great_circle_m
-from trafficdp.ingest.timeline import Timeline
+from trafficdp.ingest.unit_check import EARTH_RADIUS_M, Timeline, derived_speed_ms, great_circle_m
 
 
 @pytest.mark.parametrize(

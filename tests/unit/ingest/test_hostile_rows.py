@@ -17,8 +17,7 @@ import pytest
 from google.transit.gtfs_realtime_pb2 import FeedMessage
 
 from trafficdp.errors import DataError
-from trafficdp.ingest import lines
-from trafficdp.ingest.formats import gtfs_rt_csv, tides
+from trafficdp.ingest.formats import csv_files
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import READERS, read_file
 from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod, is_line_encoding
@@ -65,8 +64,8 @@ PIECES = [
         b"x" * 5000,
         b'"' * 4999,
         b"," * 5000,
-        b"x" * (lines.LONGEST_LINE + 9),
-        b'"' + b"y" * lines.LONGEST_LINE,
+        b"x" * (csv_files.LONGEST_LINE + 9),
+        b'"' + b"y" * csv_files.LONGEST_LINE,
     ),
 ]
 PIECES = [piece.encode() if isinstance(piece, str) else piece for piece in PIECES]
@@ -132,8 +131,8 @@ def first_names(columns):
 
 BY_LINES = {
     "csv": (as_csv(FIELDS), "day.csv"),
-    "gtfs_rt_csv": (as_csv(first_names(gtfs_rt_csv.COLUMNS)), "day.csv"),
-    "tides": (as_csv(first_names(tides.COLUMNS)), "day.csv"),
+    "gtfs_rt_csv": (as_csv(first_names(csv_files.GTFS_RT_COLUMNS)), "day.csv"),
+    "tides": (as_csv(first_names(csv_files.TIDES_COLUMNS)), "day.csv"),
     "mds": (as_json(mds_record), "day.jsonl"),
     "iudx": (as_json(iudx_record), "day.ndjson"),
 }
@@ -443,7 +442,7 @@ def test_every_reader_is_tried_here():
 
 def test_a_quote_swallows_no_row_of_a_large_file(reader, monkeypatch):
     """Not within a block of lines, and not across blocks."""
-    monkeypatch.setattr(lines, "_BLOCK_BYTES", 999)
+    monkeypatch.setattr(csv_files, "_BLOCK_BYTES", 999)
     rows = [
         f"B{i % 50},2020-11-28T{i // 3600:02}:{i // 60 % 60:02}:{i % 60:02}Z,21.2,72.8,3" for i in range(3000)
     ]
@@ -470,5 +469,5 @@ def test_no_bytes_reach_beyond_their_line(reader, name):
     for _ in range(300):
         start = rng.integers(32, 256, rng.integers(1, 6)).astype(np.uint8).tobytes()
         path = reader.write(b"x\n" + start + tail)
-        text = b"".join(block.text for block in lines.read_lines(InputFile(path), name))
+        text = b"".join(block.text for block in csv_files.read_lines(InputFile(path), name))
         assert text.endswith(tail), start

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trafficdp.ingest.numbers import numeric_to_numbers, text_to_numbers
+from trafficdp.ingest.times import numeric_to_numbers, text_to_numbers
 
 
 def read_one(text, **options):

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from google.transit.gtfs_realtime_pb2 import FeedMessage
 
-from trafficdp.ingest.formats import gtfs_rt_csv, tides
+from trafficdp.ingest.formats import csv_files
 from trafficdp.ingest.read import READERS
 
 START = np.datetime64("2020-11-28T12:00:00")
@@ -122,8 +122,8 @@ IUDX = (
 )
 ONE_VEHICLE = {
     "csv": lambda reader: in_csv(reader, reader.source.columns),
-    "gtfs_rt_csv": lambda reader: in_csv(reader, gtfs_rt_csv.COLUMNS),
-    "tides": lambda reader: in_csv(reader, tides.COLUMNS),
+    "gtfs_rt_csv": lambda reader: in_csv(reader, csv_files.GTFS_RT_COLUMNS),
+    "tides": lambda reader: in_csv(reader, csv_files.TIDES_COLUMNS),
     "mds": lambda reader: in_json(reader, MDS),
     "iudx": lambda reader: in_json(reader, IUDX),
     "gtfs_rt": in_snapshot,

@@ -14,8 +14,8 @@ import pyarrow.parquet
 import pytest
 
 from trafficdp.errors import ConfigError, DataError
+from trafficdp.ingest.clean import FileReport
 from trafficdp.ingest.read import READERS, choose_source, read_file, require_kept_rows, wrong_unit
-from trafficdp.ingest.report import FileReport
 from trafficdp.model import FORMATS, NeighbouringRelation, SourceDeclaration, SpeedUnit, StudyArea, UnitPeriod
 
 MS, MPH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.MILES_PER_HOUR

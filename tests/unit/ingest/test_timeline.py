@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trafficdp.ingest.timeline import Timeline
+from trafficdp.ingest.unit_check import Timeline
 
 fixes = st.lists(
     st.tuples(st.integers(0, 3), st.integers(-300, 300).map(lambda half_seconds: half_seconds * 500_000)),

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from trafficdp.errors import DataError, StoreDamagedError
-from trafficdp.ingest import vehicle_parts
+from trafficdp.ingest import vehicle_key
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.store import vault_fixes
 from trafficdp.store.vault import Vault
@@ -190,8 +190,8 @@ def test_a_file_that_memory_does_not_hold_enters_like_one_that_it_does(small_cit
     """Repeats within the file and of an earlier one among them: the first row of each stays."""
     content = "SELECT * EXCLUDE vehicle_id FROM fixes ORDER BY ALL"
     found = []
-    for at_once in (vehicle_parts.ROWS_AT_ONCE, 20):
-        monkeypatch.setattr(vehicle_parts, "ROWS_AT_ONCE", at_once)
+    for at_once in (vehicle_key.ROWS_AT_ONCE, 20):
+        monkeypatch.setattr(vehicle_key, "ROWS_AT_ONCE", at_once)
         city = small_city.City(tmp_path / str(at_once))
         header, *lines = city.days[1].read_text(encoding="utf-8").splitlines()
         known = [line.rsplit(",", 1)[0] + ",7" for line in lines[:30]]

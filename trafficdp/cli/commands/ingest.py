@@ -14,9 +14,9 @@ import typer
 from trafficdp.cli.words.options import Output, Settings
 from trafficdp.engine.reduced import Spark
 from trafficdp.errors import DataError, UsageError
-from trafficdp.ingest.linter import ENOUGH_PAIRS, LintVerdict
+from trafficdp.ingest.clean import RULES, Extent, Extents
 from trafficdp.ingest.read import wrong_unit
-from trafficdp.ingest.report import RULES, Extent, Extents
+from trafficdp.ingest.unit_check import ENOUGH_PAIRS, LintVerdict
 from trafficdp.model import Grid, SourceDeclaration
 from trafficdp.release.outcomes import IngestedFile, UndoneFile
 

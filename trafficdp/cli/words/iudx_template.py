@@ -10,7 +10,7 @@ from pathlib import Path
 from trafficdp.config.file import template
 from trafficdp.config.reading import read_text
 from trafficdp.errors import ConfigError
-from trafficdp.ingest.iudx_config import import_iudx_config
+from trafficdp.ingest.suggest import import_iudx_config
 
 KEYS = {
     "resolution": "resolution",

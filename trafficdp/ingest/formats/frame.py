@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from trafficdp.errors import DataError, UsageError
-from trafficdp.ingest.formats.csv import check_columns, declared_columns
+from trafficdp.ingest.formats.csv_files import check_columns, declared_columns
 from trafficdp.ingest.formats.parquet import BATCH_ROWS, readable, records_of, unless_degrees
-from trafficdp.ingest.records import Records
+from trafficdp.ingest.times import Records
 from trafficdp.model import SourceDeclaration
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from google.transit.gtfs_realtime_pb2 import FeedEntity, FeedHeader
 
 from trafficdp.errors import DataError
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.records import Records
-from trafficdp.ingest.times import numeric_to_times
+from trafficdp.ingest.times import Records, numeric_to_times
 from trafficdp.model import SourceDeclaration
 
 _LARGEST_SNAPSHOT = 8 << 20

@@ -145,7 +145,7 @@ def test_a_missing_file_and_a_folder_are_refused(reader, tmp_path):
 
 
 def test_blocks_are_joined_in_file_order(reader, monkeypatch):
-    monkeypatch.setattr("trafficdp.ingest.lines._BLOCK_BYTES", 400)
+    monkeypatch.setattr("trafficdp.ingest.formats.csv_files._BLOCK_BYTES", 400)
     rows = [f"B{i % 3},2020-11-28T{i // 60:02}:{i % 60:02}:00Z,21.2,72.8,{i}" for i in range(200)]
     rows.insert(150, "short")
     result = reader.rows(*rows)

@@ -8,7 +8,7 @@ import pytest
 from trafficdp.cli.main import run
 from trafficdp.config.file import load_config
 from trafficdp.errors import ConfigError, DataError
-from trafficdp.ingest.formats import csv
+from trafficdp.ingest.formats import csv_files
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.suggest import in_toml, suggest
 from trafficdp.model import Dialect, SourceDeclaration, SpeedUnit, UnitPeriod
@@ -54,7 +54,7 @@ def declared(dialect, **more):
 
 
 def read_all(path, dialect):
-    (records,) = csv.read(InputFile(path), declared(dialect))
+    (records,) = csv_files.read_csv(InputFile(path), declared(dialect))
     return records
 
 
@@ -117,7 +117,7 @@ def test_a_file_in_cp1252_needs_what_is_suggested_and_two_choices(tmp_path):
     (source,) = load_config(config).sources
     assert source.dialect == EUROPE
     assert dict(source.columns) == COLUMNS
-    (records,) = csv.read(InputFile(path), source)
+    (records,) = csv_files.read_csv(InputFile(path), source)
     assert records.speed.tolist() == [1043.5, 50.0, 35.0]
 
 

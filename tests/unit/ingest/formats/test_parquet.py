@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import DataError
-from trafficdp.ingest.formats.parquet_pages import unpacked_sizes
+from trafficdp.ingest.formats.parquet import unpacked_sizes
 
 WHEN = datetime(2020, 11, 28, 6, 30)
 GEOMETRY = {"vehicle": "plate", "time": "when", "geometry": "geometry", "speed": "v"}

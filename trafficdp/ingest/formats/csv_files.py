@@ -1,23 +1,175 @@
-"""CSV with a declared mapping of columns: ``.csv`` and ``.csv.gz``, read by name, never by position."""
+"""CSV: lines, declared columns, and the conventions that are CSV."""
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.input_file import InputFile, Named
-from trafficdp.ingest.lines import first_line, matching, read_lines
-from trafficdp.ingest.records import Records, TextColumns
-from trafficdp.model import Dialect, SourceDeclaration
+from trafficdp.ingest.times import Records, TextColumns
+from trafficdp.model import UTF16, Dialect, SourceDeclaration
+
+# Lines of a text file. A line stands for itself: whatever bytes it holds, other lines are read alike.
+#
+# A line ends with a line feed, in every encoding that may be declared (``model.is_line_encoding``). What is
+# no text in the declared encoding, or longer than LONGEST_LINE, is left out and counted.
 
 
-def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
+LONGEST_LINE = 1 << 20
+"""Bytes of a line, without the line feed; of UTF-16 they are counted in UTF-8."""
+_BLOCK_BYTES = 2 << 20
+_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+UTF8 = (
+    r"\A(?:[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}"
+    r"|\xed[\x80-\x9f][\x80-\xbf]|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}"
+    r"|\xf4[\x80-\x8f][\x80-\xbf]{2})*\z"
+)
+"""Text in UTF-8 as a pattern over bytes: The Unicode Standard, table 3-7."""
+
+
+class Lines(NamedTuple):
+    """Lines in UTF-8, each with its line feed, and how many beside them were left out."""
+
+    text: bytes
+    left_out: int
+
+
+def read_lines(file: InputFile, encoding: str = "utf-8") -> Iterator[Lines]:
+    """Yield all lines of ``file`` in blocks.
+
+    A byte-order mark says more than ``encoding``, and is left out.
+    """
+    with file.open() as stream:
+        name, chunks = _text(stream, encoding)
+        for block, too_long in _blocks(chunks):
+            text, broken = _utf8(block, name), 0
+            if not _is_utf8(text):
+                text, broken = matching(text, UTF8)
+            yield Lines(text, too_long + broken)
+            file.tell_progress()
+
+
+def first_line(file: InputFile, encoding: str = "utf-8") -> str | None:
+    """Return the first line, without its end; "" for a longer one than LONGEST_LINE, None in an empty file.
+
+    Raises DataError when it is no text in ``encoding``.
+    """
+    found = b""
+    with file.open() as stream:
+        name, chunks = _text(stream, encoding)
+        for chunk in chunks:
+            found += chunk
+            if b"\n" in found or len(found) > LONGEST_LINE:
+                break
+    line = found.partition(b"\n")[0]
+    if len(line) > LONGEST_LINE:
+        return ""
+    try:
+        return _utf8(line, name).decode().rstrip("\r") if found else None
+    except UnicodeDecodeError:
+        raise file.not_text(encoding) from None
+
+
+def matching(block: bytes, pattern: str) -> tuple[bytes, int]:
+    """Return the lines of ``block`` that match ``pattern`` over their bytes, and how many do not."""
+    lines = _lines(block)
+    return _kept(lines, pc.match_substring_regex(lines, pattern))
+
+
+def _lines(block: bytes) -> pa.Array:
+    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
+    offsets = np.concatenate([[0], ends]).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(block)]
+    return pa.Array.from_buffers(pa.binary(), len(ends), buffers)
+
+
+def _kept(lines: pa.Array, fits: pa.Array) -> tuple[bytes, int]:
+    kept = lines.filter(fits)
+    size = pc.sum(pc.binary_length(kept)).as_py() or 0
+    return kept.buffers()[2].slice(0, size).to_pybytes() if size else b"", len(lines) - len(kept)
+
+
+def _text(stream: BinaryIO, encoding: str) -> tuple[str, Iterator[bytes]]:
+    """Return the file in chunks in which line feeds are bytes, and how they are written."""
+    start = stream.read(_BLOCK_BYTES)
+    mark = next((mark for mark in _MARKS if start.startswith(mark)), b"")
+    name = codecs.lookup(_MARKS.get(mark, encoding)).name
+    if name in UTF16:
+        return "utf-8", _from_utf16(_read(stream, start), name)
+    return name, _read(stream, start.removeprefix(codecs.BOM_UTF8))
+
+
+def _read(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
+    while chunk:
+        yield chunk
+        chunk = stream.read(_BLOCK_BYTES)
+
+
+def _from_utf16(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """Yield ``chunks`` in UTF-8; halves of characters become bytes that are no UTF-8."""
+    decoder = codecs.getincrementaldecoder(name)("surrogatepass")
+    for chunk in chunks:
+        yield decoder.decode(chunk).encode("utf-8", "surrogatepass")
+    if decoder.getstate()[0]:
+        yield b"\xff"
+
+
+def _utf8(block: bytes, name: str) -> bytes:
+    """Return whole lines in UTF-8; what is no text becomes bytes that are no UTF-8."""
+    if name in ("utf-8", "utf-8-sig") or block.isascii():
+        return block
+    return block.decode(name, "surrogateescape").encode("utf-8", "surrogatepass")
+
+
+def _is_utf8(block: bytes) -> bool:
+    try:
+        return block.isascii() or bool(block.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def _blocks(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, int]]:
+    """Yield whole lines, and how many beside them were longer than LONGEST_LINE."""
+    rest, skipping = b"", False
+    for chunk in chunks:
+        if skipping:
+            _, ended, chunk = chunk.partition(b"\n")
+            if not ended:
+                continue
+        whole, feed, rest = (rest + chunk).rpartition(b"\n")
+        text, too_long = _without_long_lines(whole + feed)
+        skipping = len(rest) > LONGEST_LINE
+        yield text, too_long + skipping
+        rest = b"" if skipping else rest
+    if rest:
+        yield rest + b"\n", 0
+
+
+def _without_long_lines(block: bytes) -> tuple[bytes, int]:
+    start = 0
+    while len(block) - start > LONGEST_LINE:
+        start = block.rfind(b"\n", start, start + LONGEST_LINE + 1) + 1
+        if start == 0:
+            lines = _lines(block)
+            return _kept(lines, pc.less_equal(pc.binary_length(lines), LONGEST_LINE + 1))
+    return block, 0
+
+
+# CSV with a declared mapping of columns: ``.csv`` and ``.csv.gz``, read by name, never by position.
+
+
+def read_csv(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the records of ``file`` in blocks; columns are named by ``source.columns``.
 
     Raises DataError when the file has no rows, is not text in the declared encoding, or lacks a declared
@@ -242,3 +394,93 @@ def _coalesced(table: pa.Table, names: Sequence[str]) -> pa.Array:
                 result, pa.compute.if_else(blank, pa.scalar(None, pa.string()), text)
             )
     return result
+
+
+# GTFS-Realtime VehiclePositions flattened to CSV, as agencies archive them.
+#
+# Columns bear the dotted paths of the message: ``vehicle.position.latitude``, ``vehicle.timestamp`` (POSIX
+# seconds), ``vehicle.position.speed`` (m/s), ``vehicle.vehicle.license_plate`` and ``.id``, ``id`` of the
+# entity. Archives differ in the columns they leave out, and some have an unnamed first one.
+
+
+GTFS_RT_COLUMNS = {
+    "vehicle": ("vehicle.vehicle.license_plate", "vehicle.vehicle.id", "id"),
+    "time": ("vehicle.timestamp", "header.timestamp"),
+    "latitude": ("vehicle.position.latitude",),
+    "longitude": ("vehicle.position.longitude",),
+    "speed": ("vehicle.position.speed",),
+}
+
+
+def read_gtfs_rt_csv(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
+    """Yield the records of ``file`` in blocks. ``source.columns`` may replace any of the names.
+
+    Times are POSIX seconds unless the source declares another format than the default.
+    Raises DataError when columns are missing or the file has no rows.
+    """
+    columns = {ours: source.names_of(ours, *names) for ours, names in GTFS_RT_COLUMNS.items()}
+    time_format = "epoch_s" if source.time_format == "iso8601" else source.time_format
+    return read_coalesced(file, source, columns, time_format)
+
+
+# TIDES 1.0 ``vehicle_locations``: a CSV, or a Frictionless ``datapackage.json`` that names it.
+#
+# Specification: tides-transit.org, ``vehicle_locations``: ``vehicle_id``, ``event_timestamp``, ``latitude``,
+# ``longitude``, ``speed`` (m/s, may be missing). Missing values are written ``NA``, ``NaN`` or empty.
+
+
+TIDES_COLUMNS = {
+    "vehicle": "vehicle_id",
+    "time": "event_timestamp",
+    "latitude": "latitude",
+    "longitude": "longitude",
+    "speed": "speed",
+}
+TABLE = "vehicle_locations"
+
+
+def read_tides(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
+    """Yield the records of a ``vehicle_locations`` CSV in blocks, or of all that a data package names.
+
+    Raises DataError when columns are missing, the file has no rows, or the package is not one, names no
+    vehicle_locations, or names files outside its own folder.
+    """
+    columns = {ours: source.names_of(ours, name) for ours, name in TIDES_COLUMNS.items()}
+    for table in package_files(file) if file.path.suffix.lower() == ".json" else [file]:
+        yield from read_coalesced(table, source, columns, source.time_format)
+
+
+def package_files(file: InputFile) -> list[InputFile]:
+    """Return the vehicle_locations files that the Frictionless package ``file`` names, in its order."""
+    try:
+        package = json.loads(file.text())
+    except (ValueError, RecursionError):
+        raise DataError(f"{file.name} is not JSON", expected="a Frictionless data package") from None
+    resources = package.get("resources") if isinstance(package, dict) else None
+    if not isinstance(resources, list):
+        raise DataError(f"{file.name} is not a data package", expected='a list "resources"')
+    paths: list[Any] = []
+    for resource in resources:
+        if isinstance(resource, dict) and _is_vehicle_locations(resource):
+            path = resource.get("path")
+            paths.extend(path if isinstance(path, list) else [path])
+    if not paths:
+        raise DataError(f"{file.name} names no {TABLE}", expected="a resource of that name or schema")
+    return [InputFile(_inside(file, path), judged=file.judged) for path in paths]
+
+
+def _is_vehicle_locations(resource: dict[str, Any]) -> bool:
+    stem = PurePosixPath(str(resource.get("path", ""))).name.split(".")[0]
+    schema = str(resource.get("schema", "")).rsplit("/", 1)[-1]
+    return TABLE in (resource.get("name"), stem) or schema.startswith(TABLE)
+
+
+def _inside(file: InputFile, path: object) -> Path:
+    folder = file.path.parent.resolve()
+    if isinstance(path, str) and "\x00" not in path and "://" not in path:
+        target = (folder / path).resolve()
+        if target.is_relative_to(folder):
+            return target
+    raise DataError(
+        f"{file.name} names a file outside its own folder", expected="paths inside the folder of the package"
+    )

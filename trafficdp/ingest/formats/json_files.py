@@ -1,0 +1,268 @@
+"""JSON: records one a line or in one document, and the conventions that are JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from trafficdp.errors import DataError
+from trafficdp.ingest.formats.csv_files import read_lines
+from trafficdp.ingest.input_file import InputFile
+from trafficdp.ingest.times import Records, TextColumns
+from trafficdp.model import SourceDeclaration
+
+# A JSON file as records: one a line, or one document that holds them all.
+
+
+_MOST_VALUES = 8_000_000
+"""Lists, objects and what they hold: up to about 150 bytes each in memory, however short their text."""
+LINES = (".jsonl", ".ndjson")
+_IN_LINES = "write one record a line, into a file whose name ends in .jsonl"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def json_records(file: InputFile, wrappers: Sequence[str]) -> Iterator[tuple[list[dict[str, Any]], int]]:
+    """Yield records in blocks, with how many beside them are none.
+
+    A file whose name ends in LINES holds a record a line, and lines stand for themselves. Any other is one
+    JSON document, whose form is checked as a whole: an array, an object that holds it under one of
+    ``wrappers`` (wrapped again in "data" if need be), or a single record. Numbers come as written (text), so
+    that nothing is lost. A record that is no object is none.
+
+    Raises DataError for what is no such document, and where a judged file has no record.
+    """
+    records = rejected = 0
+    for block, left_out in _lines(file) if in_lines(file) else _document(file, wrappers):
+        fit = [record for record in block if isinstance(record, dict)]
+        none = len(block) - len(fit) + left_out
+        records, rejected = records + len(fit), rejected + none
+        yield fit, none
+    if not records and file.judged:
+        raise DataError(
+            f"{file.name} has no records", got=f"{rejected} that cannot be read", expected="JSON objects"
+        )
+
+
+def in_lines(file: InputFile) -> bool:
+    """Return whether ``file`` is to hold a record a line: its name says it."""
+    return file.name.lower().removesuffix(".gz").endswith(LINES)
+
+
+def _lines(file: InputFile) -> Iterator[tuple[list[Any], int]]:
+    for text, left_out in read_lines(file):
+        lines = [line for line in text.split(b"\n") if line.strip()]
+        yield [_record(line) for line in lines], left_out
+
+
+def _record(line: bytes) -> object:
+    """Return what a line holds, None where that is no JSON."""
+    try:
+        return _load(line.decode())
+    except (ValueError, RecursionError):
+        return None
+
+
+def _document(file: InputFile, wrappers: Sequence[str]) -> Iterator[tuple[list[Any], int]]:
+    # what is no text becomes halves of characters, which no text holds
+    text = file.content().decode("utf-8-sig", "surrogateescape")
+    values = sum(text.count(sign) for sign in "[{,")
+    if values > _MOST_VALUES:
+        raise DataError(
+            f"{file.name} holds more values than are read in one piece",
+            got=values,
+            expected=f"{_MOST_VALUES} at most",
+            todo=_IN_LINES,
+        )
+    try:
+        records = _unwrap(_load(text), wrappers)
+    except ValueError:
+        raise DataError(f"{file.name} is not JSON", expected="one document", todo=_IN_LINES) from None
+    except RecursionError:
+        raise DataError(f"{file.name} is nested too deeply to be records", todo=_IN_LINES) from None
+    yield records, 0
+
+
+def _load(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
+    return json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
+
+
+def _unwrap(document: object, wrappers: Sequence[str]) -> list[Any]:
+    if isinstance(document, list):
+        return document
+    if isinstance(document, dict):
+        for key in ("data", *wrappers):
+            inner = document.get(key)
+            if isinstance(inner, list):
+                return inner
+            if isinstance(inner, dict) and key == "data":
+                return _unwrap(inner, wrappers)
+    return [document]
+
+
+def text_column(values: Sequence[object]) -> pa.Array:
+    """Return times or measures as text, as written; true, false, lists, objects as "?", which none reads."""
+    return _to_text([value if isinstance(value, str) or value is None else "?" for value in values])
+
+
+def identifier_column(values: Sequence[object]) -> pa.Array:
+    """Return identifiers as text, as written; whatever is neither text nor a number is missing."""
+    return _to_text([value if isinstance(value, str) else None for value in values])
+
+
+def _to_text(values: list[str | None]) -> pa.Array:
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:  # JSON can spell halves of characters: such a text is no text
+        whole = [v if v is None or v.isascii() or not _SURROGATE.search(v) else None for v in values]
+        return pa.array(whole, pa.string())
+
+
+def check_keys(file: InputFile, blocks: Sequence[Mapping[str, bool]]) -> None:
+    """Raise DataError naming the keys that no record of a judged file has; ``blocks``: which one each has."""
+    missing = [name for name in dict.fromkeys(key for block in blocks for key in block) if file.judged]
+    missing = [name for name in missing if not any(block[name] for block in blocks)]
+    if missing:
+        raise DataError(
+            f"no record of {file.name} has " + " or ".join(missing),
+            todo="declare the format the file is in, or set columns to its names",
+        )
+
+
+# IUDX ITMS records (JSON), in the three shapes in which they are met.
+#
+# Flat: ``"speed": 12, "location": {"type": "Point", "coordinates": [72.8, 21.2]}``. Dotted keys:
+# ``"location.coordinates": "[72.8, 21.2]"``. NGSI-LD normalised: ``"speed": {"type": "Property", "value":
+# 12}``, times as ``{"@type": "date-time", "@value": ...}``. The vehicle is ``license_plate``, else
+# ``vehicle_id``; the time ``observationDateTime`` with its offset. The unit of ``speed`` is stated nowhere,
+# so the source must declare it.
+#
+# A file is an array, ``{"results": [...]}`` as the resource server answers, or (.jsonl) one record a line.
+
+
+_DEPTH = 4
+
+
+def read_iudx(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
+    """Yield the records of ``file``; ``source.columns`` may rename vehicle, time and speed.
+
+    Raises DataError when a document is not JSON, or no record of a judged file has a vehicle, time or place.
+    """
+    vehicle_keys = source.names_of("vehicle", "license_plate", "vehicle_id")
+    time_keys = source.names_of("time", "observationDateTime")
+    speed_keys = source.names_of("speed", "speed")
+    present = []
+    for observations, malformed in json_records(file, ("results",)):
+        vehicles = [_property(record, vehicle_keys) for record in observations]
+        times = [_property(record, time_keys) for record in observations]
+        places = [_coordinates(record) for record in observations]
+        present.append(
+            {
+                " or ".join(vehicle_keys): any(value is not None for value in vehicles),
+                time_keys[0]: any(value is not None for value in times),
+                "location.coordinates": any(place[0] is not None for place in places),
+            }
+        )
+        yield Records.from_text(
+            TextColumns(
+                vehicle=identifier_column(vehicles),
+                time=text_column(times),
+                latitude=text_column([latitude for _, latitude in places]),
+                longitude=text_column([longitude for longitude, _ in places]),
+                speed=text_column([_property(record, speed_keys) for record in observations]),
+            ),
+            time_format=source.time_format,
+            time_zone=source.time_zone,
+            malformed=malformed,
+        )
+    check_keys(file, present)
+
+
+def _value(item: object) -> object:
+    """Return what an NGSI-LD property holds: the inside of ``value`` and ``@value``."""
+    for _ in range(_DEPTH):
+        if not isinstance(item, dict):
+            break
+        if "value" in item:
+            item = item["value"]
+        elif "@value" in item:
+            item = item["@value"]
+        else:
+            break
+    return item
+
+
+def _property(record: dict[str, Any], keys: tuple[str, ...]) -> object:
+    """Return the first of the properties that is there and not blank, in whichever shape."""
+    for key in keys:
+        for spelling in (key, f"{key}.value"):
+            value = _value(record.get(spelling))
+            if value is not None and value != "":
+                return value
+    return None
+
+
+def _coordinates(record: dict[str, Any]) -> tuple[object, object]:
+    """Return (longitude, latitude) of a record, None where it has no point."""
+    place = _value(record.get("location"))
+    if isinstance(place, str):
+        place = _parsed(place)
+    if isinstance(place, dict):
+        place = place.get("coordinates")
+    if place is None:
+        for key in ("location.coordinates", "location.value.coordinates"):
+            place = _value(record.get(key)) if place is None else place
+    if isinstance(place, str):
+        place = _parsed(place)
+    if isinstance(place, list) and len(place) >= 2:
+        return place[0], place[1]
+    return None, None
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        return [part.strip() for part in text.strip("[]() ").split(",")]
+
+
+# MDS 2.0 telemetry (JSON): ``device_id``, ``timestamp`` in integer milliseconds, ``location``.
+#
+# Specification: Open Mobility Foundation, mobility-data-specification, data-types, "Telemetry" and "GPS
+# Data": ``location.lat``, ``location.lng`` in degrees, ``location.speed`` in m/s, if available.
+
+
+def read_mds(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
+    """Yield the telemetry of ``file``: an array, ``{"telemetry": [...]}``, or (.jsonl) one record a line.
+
+    ``source.columns`` may name another key than ``device_id`` for the vehicle. Raises DataError when a
+    document is not JSON or no record of a judged file has the keys of telemetry.
+    """
+    vehicle_key = source.columns.get("vehicle", "device_id")
+    present = []
+    for telemetry, malformed in json_records(file, ("telemetry",)):
+        locations = [r["location"] if isinstance(r.get("location"), dict) else {} for r in telemetry]
+        present.append(
+            {
+                vehicle_key: any(vehicle_key in record for record in telemetry),
+                "timestamp": any("timestamp" in record for record in telemetry),
+                "location.lat": any("lat" in place for place in locations),
+                "location.lng": any("lng" in place for place in locations),
+            }
+        )
+        yield Records.from_text(
+            TextColumns(
+                vehicle=identifier_column([record.get(vehicle_key) for record in telemetry]),
+                time=text_column([record.get("timestamp") for record in telemetry]),
+                latitude=text_column([place.get("lat") for place in locations]),
+                longitude=text_column([place.get("lng") for place in locations]),
+                speed=text_column([place.get("speed") for place in locations]),
+            ),
+            time_format="epoch_ms",
+            time_zone=None,
+            malformed=malformed,
+        )
+    check_keys(file, present)
