@@ -35,7 +35,7 @@ from trafficdp.mechanisms.simulated.trial import true_statistic
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PICO, LossKind
-from trafficdp.sensitive.values import Samples, SensitiveInputs
+from trafficdp.sensitive import Samples, SensitiveInputs
 
 INTO = Path(__file__).resolve().parents[1] / "data" / "accuracy" / "ablation.md"
 RESOLUTIONS, SLOTS, EPSILONS = (6, 7, 8), (SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY), (1, 4, 16)

@@ -35,7 +35,7 @@ from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PureDP
 from trafficdp.research.full_comparison import MEANS, FullComparison, Limits, full_comparison
-from trafficdp.sensitive.values import Contributions, Samples, SensitiveInputs
+from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
 from trafficdp.store.vault_fixes import data_version
 from trafficdp.workspace import Workspace
 

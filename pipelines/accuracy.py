@@ -33,7 +33,7 @@ from trafficdp.model import NeighbouringRelation, SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.choose import best_of, offers
 from trafficdp.privacy.loss import PICO, LossKind, PureDP
-from trafficdp.sensitive.values import Samples, SensitiveInputs
+from trafficdp.sensitive import Samples, SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 Whole = type[CalibratedPooling] | type[CalibratedFlat]

@@ -37,7 +37,7 @@ from PIL import Image
 import trafficdp
 from capmetro import CONFIG, DAYS, config_of, files_of, samples_of
 from presence import total_of
-from trafficdp.binning.declared import declared_bins
+from trafficdp.binning.places import declared_bins
 from trafficdp.errors import TrafficdpError
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import hidden_map, measure_all
@@ -45,7 +45,7 @@ from trafficdp.mechanisms.simulated.trial import true_statistic
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
-from trafficdp.sensitive.values import Samples, SensitiveInputs
+from trafficdp.sensitive import Samples, SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 ROOT = Path(__file__).resolve().parents[1]

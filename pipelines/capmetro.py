@@ -15,7 +15,7 @@ from pathlib import Path
 from trafficdp.engine.duckdb_reduce import read_samples
 from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.model import Grid
-from trafficdp.sensitive.values import Samples
+from trafficdp.sensitive import Samples
 from trafficdp.store.vault_fixes import data_version
 from trafficdp.workspace import Workspace
 

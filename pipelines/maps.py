@@ -26,7 +26,7 @@ from trafficdp.mechanisms.simulated.trial import true_statistic
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.allocation import Allocation
-from trafficdp.sensitive.values import Samples, SensitiveInputs
+from trafficdp.sensitive import Samples, SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 INTO = Path(__file__).resolve().parents[1] / "data" / "accuracy" / "maps.md"

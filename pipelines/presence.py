@@ -22,7 +22,7 @@ import numpy as np
 
 import trafficdp
 from capmetro import CONFIG, DAYS, files_of, page, samples_of
-from trafficdp.binning.declared import declared_bins
+from trafficdp.binning.places import declared_bins
 from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, RELATION, HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import estimate_fleet, hidden_map, measure_all, measure_fleet
 from trafficdp.mechanisms.simulated.trial import true_statistic
@@ -30,7 +30,7 @@ from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import LossKind, PureDP
-from trafficdp.sensitive.values import Contributions
+from trafficdp.sensitive import Contributions
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ROOT / "data" / "accuracy" / "peers.csv"

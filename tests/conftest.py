@@ -12,7 +12,7 @@ import small_city
 
 from trafficdp.mechanisms.simulated import cities, trial
 from trafficdp.model import ContributionBound, Counts, SpeedUnit
-from trafficdp.sensitive.values import Contributions
+from trafficdp.sensitive import Contributions
 
 # no verdict hangs on the machine's speed
 hypothesis.settings.register_profile(

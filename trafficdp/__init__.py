@@ -14,9 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trafficdp.release.holdings import ReleaseSummary
-    from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap
     from trafficdp.release.recomputation import verify_public
+    from trafficdp.release.results import IngestedFile, Plan, ReleasedMap, ReleaseSummary
     from trafficdp.release.status import Status
     from trafficdp.simulation.city import CityModel
     from trafficdp.simulation.write import SimulatedFiles, simulate
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
 else:
     _HOME = {
         "CityModel": ("trafficdp.simulation.city", "CityModel"),
-        "IngestedFile": ("trafficdp.release.outcomes", "IngestedFile"),
-        "Plan": ("trafficdp.release.outcomes", "Plan"),
-        "ReleaseSummary": ("trafficdp.release.holdings", "ReleaseSummary"),
-        "ReleasedMap": ("trafficdp.release.outcomes", "ReleasedMap"),
+        "IngestedFile": ("trafficdp.release.results", "IngestedFile"),
+        "Plan": ("trafficdp.release.results", "Plan"),
+        "ReleaseSummary": ("trafficdp.release.results", "ReleaseSummary"),
+        "ReleasedMap": ("trafficdp.release.results", "ReleasedMap"),
         "SimulatedFiles": ("trafficdp.simulation.write", "SimulatedFiles"),
         "Status": ("trafficdp.release.status", "Status"),
         "Workspace": ("trafficdp.workspace", "Workspace"),

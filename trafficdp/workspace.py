@@ -32,19 +32,18 @@ from trafficdp.live.streaming import LiveStream
 from trafficdp.live.verification import verify_stream
 from trafficdp.mechanisms.registry import mechanism_named
 from trafficdp.model import Counts, Grid, SlotKind, Statistic
-from trafficdp.planner.precision import half_width_of
+from trafficdp.planner.suggest import half_width_of
 from trafficdp.privacy.disclosure import ChangedFact
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import Loss
-from trafficdp.release import holdings, verification
+from trafficdp.release import results, verification
 from trafficdp.release.curator import Curator, opened
-from trafficdp.release.forgetting import Forgotten, forget
-from trafficdp.release.intake import Cluster, Intake, Progress, of_little, undo
-from trafficdp.release.outcomes import IngestedFile, Plan, PlanQuestion, ReleasedMap, UndoneFile
+from trafficdp.release.intake import Cluster, Forgotten, Intake, Progress, forget, of_little, undo
 from trafficdp.release.planning import LookedAt, Planning, refusal
 from trafficdp.release.publication import folder_of
-from trafficdp.release.publishing_facts import specify
 from trafficdp.release.recomputation import Check
+from trafficdp.release.results import IngestedFile, Plan, PlanQuestion, ReleasedMap, UndoneFile
+from trafficdp.release.specification import specify
 from trafficdp.release.status import Status, read_status
 from trafficdp.release.store_setup import make_store, places_of
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
@@ -53,8 +52,7 @@ from trafficdp.store.lock import DEFAULT_WAIT
 from trafficdp.store.released import RELEASED_NAME
 
 if TYPE_CHECKING:
-    from trafficdp.query.answer import Answered
-    from trafficdp.query.explanation import Explanation
+    from trafficdp.query.answer import Answered, Explanation
 
 LARGEST_MIN_VEHICLES = 10**9
 
@@ -205,7 +203,7 @@ class Workspace:
         with self._curator("plan") as curator:
             plan = self._planning(curator, looked_at).plan(asked, question)[0]
             version = vault_fixes.data_version(curator.vault)
-            earlier = holdings.earlier_release(curator, self.config, version, plan.grid, plan.allocation)
+            earlier = results.earlier_release(curator, self.config, version, plan.grid, plan.allocation)
             return replace(plan, earlier=earlier)
 
     def counts(self, grid: Grid | None = None) -> Counts:
@@ -250,13 +248,11 @@ class Workspace:
             question = PlanQuestion(within_budget=within_budget, suggestions=not force, saved=plan)
             planned, counts = self._planning(curator).plan(self.config.wish(loss), question)
             version = vault_fixes.data_version(curator.vault)
-            earlier = holdings.earlier_release(
-                curator, self.config, version, planned.grid, planned.allocation
-            )
+            earlier = results.earlier_release(curator, self.config, version, planned.grid, planned.allocation)
             if earlier is not None and (earlier in finished or not again):
                 found, folder = curator.load(earlier), folder_of(self.store, earlier)
                 return ReleasedMap(found, folder, planned.budget_left, earlier=earlier not in finished)
-            occasion = holdings.occasion_of(
+            occasion = results.occasion_of(
                 self.config, curator.vault, version, planned.grid, datetime.now(UTC)
             )
             contributions = curator.contributions(planned.grid, self.config.bound, version)
@@ -327,10 +323,10 @@ class Workspace:
             curator.vault.check_key(key.fingerprint)
             return query.answer(curator, datetime.now(UTC), session, _planner)
 
-    def releases(self) -> list[holdings.ReleaseSummary]:
+    def releases(self) -> list[results.ReleaseSummary]:
         """Return every charged release, in order."""
         with self._curator("releases") as curator:
-            return holdings.summaries(curator, self.store)
+            return results.summaries(curator, self.store)
 
     def map(self, release_id: str) -> ReleasedMap:
         """Return a published release, or the newest publication of a stream."""
@@ -422,7 +418,7 @@ class Workspace:
 
 
 def _planner(curator: Curator, config: Config, looked_at: LookedAt | None = None) -> Planning:
-    return Planning(curator, config, holdings.version_to_plan(curator.vault, config), looked_at)
+    return Planning(curator, config, results.version_to_plan(curator.vault, config), looked_at)
 
 
 def open_workspace(

@@ -20,7 +20,7 @@ CONTRACTS = SETTINGS["tool"]["importlinter"]["contracts"]
 MODULES = sorted(PACKAGE.rglob("*.py"))
 PUBLIC = [PACKAGE / "model"]
 """Rooms whose nouns are imported from the room; of any other, from their file."""
-STANDING_ON_MODEL = {"privacy", "sensitive", "bounding", "binning", "measurement", "noise"}
+STANDING_ON_MODEL = {"privacy", "sensitive.py", "bounding", "binning", "measurement", "noise"}
 """They name the files of the room, so that who reads the guarantee sees all that it stands on."""
 LINES = 600
 """Hard ceiling of a file: one thought is read whole. The soft one is 300."""
@@ -47,8 +47,8 @@ def test_imports_point_down_only():
     ("planted", "statement"),
     [
         ("trafficdp/model/speed.py", "import trafficdp.mechanisms.laplace.accountings"),
-        ("trafficdp/privacy/loss.py", "import trafficdp.sensitive.values"),
-        ("trafficdp/noise/tail.py", "import trafficdp.bounding.sensitivity"),
+        ("trafficdp/privacy/loss.py", "import trafficdp.sensitive"),
+        ("trafficdp/noise/tail.py", "import trafficdp.bounding.worst_case"),
         ("trafficdp/errors.py", "import trafficdp._durable"),
     ],
 )

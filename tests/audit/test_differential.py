@@ -30,9 +30,9 @@ from neighbouring_stores import (
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import PrivacyMeter
-from trafficdp.release import forgetting, intake, specification
+from trafficdp.release import intake, specification
 from trafficdp.release.curator import Curator
-from trafficdp.sensitive.values import Contributions
+from trafficdp.sensitive import Contributions
 from trafficdp.store import vault_fixes, vault_ledger
 
 
@@ -434,7 +434,7 @@ def _named_by_its_bytes(patch):
 
 def _forgotten_if_known(patch, *, renamed=True):
     """Data is renamed, or the ledger told of it, only where a vehicle was known."""
-    sound, rename, add = forgetting.rewritten, vault_fixes.rename_versions, vault_ledger.add_entry
+    sound, rename, add = intake.rewritten, vault_fixes.rename_versions, vault_ledger.add_entry
 
     def leaking(store, without, ready):
         if renamed:
@@ -444,7 +444,7 @@ def _forgotten_if_known(patch, *, renamed=True):
             patch.setattr(vault_ledger, "add_entry", lambda vault, facts: add(vault, facts | told))
         return sound(store, without, ready)
 
-    patch.setattr(forgetting, "rewritten", leaking)
+    patch.setattr(intake, "rewritten", leaking)
 
 
 def _refused_for_its_rows(patch):

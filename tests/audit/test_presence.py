@@ -20,7 +20,7 @@ from trafficdp.mechanisms.pooling.measurement_plan import noise_for
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import gaussian_to_approx
 from trafficdp.privacy.loss import PICO, ZCDP, LossKind
-from trafficdp.sensitive.values import Contributions, VectorEntries
+from trafficdp.sensitive import Contributions, VectorEntries
 
 TESTS = Path(__file__).parents[1]
 CERTAIN_ERROR = 1e-9

@@ -22,7 +22,7 @@ from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import pure_to_zcdp
 from trafficdp.privacy.loss import LossKind, PureDP
-from trafficdp.sensitive.values import SensitiveInputs
+from trafficdp.sensitive import SensitiveInputs
 
 CERTAIN = 1 - 1e-9
 RELEASES = executed(BOUND, PureDP.of(1), DELTA)

@@ -17,7 +17,7 @@ from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.planner.allocate import BLOCK_GAIN_TOLERANCE, accountings_for, allocate
 from trafficdp.planner.allocation import floor_of_equal_scales
 from trafficdp.planner.request import Request
-from trafficdp.pricing.steps import check_steps
+from trafficdp.pricing import check_steps
 from trafficdp.privacy.loss import CHARGE_STEP, PureDP
 
 BOTH = (Statistic.MEAN, Statistic.VARIANCE)

@@ -25,8 +25,8 @@ from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism, Stat
 from trafficdp.model import Counts, NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind, PureDP
-from trafficdp.release.drawn.transcript import Recorded, Replayed
-from trafficdp.sensitive.values import Contributions, Samples, SensitiveInputs
+from trafficdp.release.drawn_noise import Recorded, Replayed
+from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)

@@ -23,7 +23,7 @@ from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import CHARGE_STEP, LossKind
 from trafficdp.privacy.loss import ZCDP as Rho
-from trafficdp.sensitive.values import Samples
+from trafficdp.sensitive import Samples
 
 PURE, ZCDP = (mechanisms_of(kind) for kind in (LossKind.PURE, LossKind.ZCDP))
 

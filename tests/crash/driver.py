@@ -38,7 +38,7 @@ from children import die_in, forked, import_everything, outcome_of, wait_for, wa
 import trafficdp
 from trafficdp.cli.main import run as command_line
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.release import curator, forgetting, publication
+from trafficdp.release import curator, intake, publication
 from trafficdp.store import vault_ledger
 from trafficdp.store.store_files import Head
 from trafficdp.store.vault import Vault, problems
@@ -467,7 +467,7 @@ def forgotten_or_not(city, untouched):
 
 
 def forgettings(template, instants):
-    deaths = [(name, at_boundary(name, forget)) for name in forgetting.BOUNDARIES]
+    deaths = [(name, at_boundary(name, forget)) for name in intake.BOUNDARIES]
     deaths += [(f"before rename {number}", at_rename(number, forget)) for number in (1, 2)]
     deaths += [(f"after {seconds} s", after(seconds, forget)) for seconds in instants]
     findings = []

@@ -27,7 +27,7 @@ from trafficdp.model import (
 )
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.release import LedgerReference, Release, SlotFacts, published_frame
-from trafficdp.sensitive.values import Contributions, SensitiveInputs
+from trafficdp.sensitive import Contributions, SensitiveInputs
 
 DRAWS = 20_000
 MANY = 100_000

@@ -17,7 +17,7 @@ from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism, Stat
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
-from trafficdp.sensitive.values import Samples, SensitiveInputs
+from trafficdp.sensitive import Samples, SensitiveInputs
 
 UPPER, STEP, LEVEL = 30, 0.5, 0.9
 # one bin that a vehicle dominates, one of equals, one of many: each many times

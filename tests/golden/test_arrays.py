@@ -7,17 +7,18 @@ import pytest
 
 from trafficdp.bounding.arrays import (
     CountCap,
+    IntervalPartition,
     argmax_cap,
     array_mean_sensitivity,
     best_fit,
     dropped_mean_bias,
     kept_counts,
+    levy_width,
     median_cap,
     total_variation_bias,
     wrap_around,
 )
-from trafficdp.bounding.interval import IntervalPartition, levy_width
-from trafficdp.bounding.sensitivity import mean_sensitivity
+from trafficdp.bounding.worst_case import mean_sensitivity
 from trafficdp.noise.choice import probabilities
 
 SEVEN = [7, 5, 4, 3, 2, 2, 1]

@@ -7,7 +7,7 @@ from trafficdp.measurement.laws import GRAINS
 from trafficdp.mechanisms.plan.plan import PlanMechanism, Scaling, scaling
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.sensitive.values import Samples
+from trafficdp.sensitive import Samples
 
 SENSITIVITIES = np.array([4.0, 1.0, 0.5, 2.0])
 COUNTS = [[3, 1, 0, 2], [1, 1, 1, 1], [0, 2, 2, 0]]  # bins x vehicles

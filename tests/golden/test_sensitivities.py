@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trafficdp.bounding.arrays import dropped_variance_bias
-from trafficdp.bounding.sensitivity import mean_sensitivity
+from trafficdp.bounding.worst_case import mean_sensitivity
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise, largest_sensitivity
 from trafficdp.model import Statistic
 from trafficdp.privacy.loss import CHARGE_STEP

@@ -13,7 +13,7 @@ from trafficdp.mechanisms.clipping.worst_case_clipping import AKMV, WorstCaseCli
 from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.sensitive.values import Samples
+from trafficdp.sensitive import Samples
 
 BOUND = ContributionBound(Fraction(65), Fraction(1, 100), SpeedUnit.KILOMETRES_PER_HOUR)
 RUNS = 1_000

@@ -24,7 +24,7 @@ from trafficdp.noise import student_t
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.research.zhao_2024.gaussian_huber import GaussianHuber
 from trafficdp.research.zhao_2024.huber_vectors import best_huber_shape, centre_and_sensitivity
-from trafficdp.sensitive.values import Samples
+from trafficdp.sensitive import Samples
 
 BOUND = ContributionBound(Fraction(65), Fraction(1, 10), SpeedUnit.KILOMETRES_PER_HOUR)
 REPEATS = 60

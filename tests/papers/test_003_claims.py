@@ -28,7 +28,7 @@ from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.mechanisms.simulated.trial import repeated
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.sensitive.values import Samples
+from trafficdp.sensitive import Samples
 
 DATA = Path(trafficdp.__file__).parents[1] / "data" / "itms_counts"
 BOUND = ContributionBound(Fraction(65), Fraction(1, 100), SpeedUnit.KILOMETRES_PER_HOUR)

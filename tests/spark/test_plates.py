@@ -159,11 +159,11 @@ def test_the_search_finds_plates_where_they_are_shuffled(spark, scratch, tmp_pat
 
 
 def test_a_key_is_not_broadcast_in_the_clear(spark, tmp_path, parquet_city, records):
-    from trafficdp.engine import spark_session
+    from trafficdp.engine import spark_job
 
-    work = spark_session.KeyLocation(VehicleKey.load(parquet_city.key))
+    work = spark_job.KeyLocation(VehicleKey.load(parquet_city.key))
     with pytest.raises(UsageError, match=r"spark\.io\.encryption\.enabled"):
-        spark_session.key_in_executors(spark, work)
+        spark_job.key_in_executors(spark, work)
 
 
 ENCRYPTED = """

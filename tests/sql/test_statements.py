@@ -6,7 +6,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from trafficdp.sensitive.fixes import FIXES_SCHEMA, Fixes
+from trafficdp.sensitive import FIXES_SCHEMA, Fixes
 from trafficdp.store.statements import registered, run, script
 from trafficdp.store.vault import Vault
 from trafficdp.store.vault_fixes import FileFacts, Incoming

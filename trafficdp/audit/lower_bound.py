@@ -43,7 +43,7 @@ from trafficdp.noise import choice
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
-from trafficdp.sensitive.values import Contributions, Samples
+from trafficdp.sensitive import Contributions, Samples
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

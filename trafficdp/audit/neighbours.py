@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trafficdp.model import ContributionBound, Counts
-from trafficdp.sensitive.values import Samples
+from trafficdp.sensitive import Samples
 
 COUNTS = ((1, 1, 1, 1, 1, 1), (5, 1, 1, 1), (3, 2, 2, 2))
 """Equal vehicles, one that dominates, and counts for which WrapAround splits a vehicle over two arrays."""

@@ -38,7 +38,7 @@ from trafficdp.planner.allocate import allocate
 from trafficdp.planner.request import Request
 from trafficdp.privacy.conversion import gaussian_to_approx, pure_to_zcdp, zcdp_to_approx
 from trafficdp.privacy.loss import PICO, ZCDP, Loss, LossKind, PureDP
-from trafficdp.sensitive.values import Contributions, MeasureInput, Samples, SensitiveInputs
+from trafficdp.sensitive import Contributions, MeasureInput, Samples, SensitiveInputs
 from trafficdp.stream.horizon import MINUTE_US, Horizon
 from trafficdp.stream.service import Allowance, Batch, Stream
 

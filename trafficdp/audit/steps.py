@@ -33,7 +33,7 @@ from trafficdp.model import Statistic
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.conversion import zcdp_to_approx
 from trafficdp.privacy.loss import PICO, ZCDP, LossKind
-from trafficdp.sensitive.values import Samples
+from trafficdp.sensitive import Samples
 
 TRIALS = 2_000
 """So many draws a pair of data sets choose which tells most of a step."""

@@ -17,9 +17,8 @@ import numpy.typing as npt
 
 from trafficdp.audit.lower_bound import Draws, unmetered
 from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, one_bin
-from trafficdp.bounding.arrays import CountCap
+from trafficdp.bounding.arrays import CountCap, IntervalPartition
 from trafficdp.bounding.huber import HuberShape, huber_location, smooth_sensitivity
-from trafficdp.bounding.interval import IntervalPartition
 from trafficdp.mechanisms import means
 from trafficdp.mechanisms.arrays.private_quantile import exponential_quantile
 from trafficdp.mechanisms.arrays.projected import (
@@ -38,7 +37,7 @@ from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise import smooth_gaussian
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import PureDP
-from trafficdp.sensitive.values import Samples
+from trafficdp.sensitive import Samples
 
 FloatArray = npt.NDArray[np.float64]
 

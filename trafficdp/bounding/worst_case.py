@@ -1,26 +1,4 @@
-"""Clipping of users' sums that is optimal for the worst case over values, all bins at once.
-
-Paper 000 (Rameshwar, Tandon, "Bounding User Contributions for User-Level Differentially Private Mean
-Estimation", arXiv 2502.04749), Theorem III.1. Values in [0, U], m_l samples of user l in a bin, N their
-sum. A user's sum S_l is clipped to the centred interval [(U m_l - T)/2, (U m_l + T)/2] (all of [0, U m_l]
-where that is narrower), so that no user moves the total by more than T:
-
-    sensitivity of the mean  min(T, U m_l)/N,    largest bias  beta = sum_l max(U m_l - T, 0) / (2 N),
-    Laplace scale of the mean  b = T/(N eps).
-
-The paper minimises beta + b. Its slope in T is (1/eps - #{U m_l > T}/2)/N, so that U times the
-ceil(2/eps)-th largest count is a minimiser; fewer users than that, T = 0: release U/2. (Erratum: the
-multipliers of the printed proof break complementary slackness; put the remainder
-1/eps - #{U m_l > T}/2 on the users with U m_l = T. And Lemma III.4 can make a > b: then take a = b = U/2.)
-
-The exact worst-case error is smaller: E|t + Z| = |t| + b e^(-|t|/b) for Laplace Z of scale b grows with
-|t|, hence beta + b e^(-beta/b) (erratum: the paper's "worst-case error" beta + b is an upper bound).
-``least_error_threshold`` minimises that instead. On each interval between two counts, with n users above
-T and x = beta/b, its slope has the sign of (1/eps)(1 + x) e^(-x) - (n/2)(1 - e^(-x)), which grows with T
-because x and n fall: the error is convex in T, and bisection finds its least value.
-
-Arrays over (bin, user) pairs have shape (P,) and are sorted by ``bin_index``; arrays over bins shape (G,).
-"""
+"""Clipping of sums that is optimal for the worst case over values; exact sensitivities of means."""
 
 from __future__ import annotations
 
@@ -30,8 +8,51 @@ from math import ceil, inf
 import numpy as np
 import numpy.typing as npt
 
+# Exact user-level sensitivities of the means of one bin, values in [0, U].
+#
+# Relation REPLACE_USER_VALUES: one vehicle's values change, counts are public. N = records in the bin,
+# m = records of the vehicle in it. All functions are vectorised over (bin, vehicle) pairs and return floats;
+# exact up to rounding of a few units in the last place (losses are computed from integers elsewhere).
+
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+
+def mean_sensitivity(count: IntArray, samples: IntArray, upper: float) -> FloatArray:
+    """Return U m / N: the most that one vehicle moves the mean of a bin. Exact."""
+    return upper * count / samples
+
+
+def vehicle_mean_sensitivity(users: IntArray, upper: float) -> FloatArray:
+    """Return U / L: every vehicle's own mean lies in [0, U] and weighs 1/L of a bin with L vehicles."""
+    return upper / users
+
+
+# Clipping of users' sums that is optimal for the worst case over values, all bins at once.
+#
+# Paper 000 (Rameshwar, Tandon, "Bounding User Contributions for User-Level Differentially Private Mean
+# Estimation", arXiv 2502.04749), Theorem III.1. Values in [0, U], m_l samples of user l in a bin, N their
+# sum. A user's sum S_l is clipped to the centred interval [(U m_l - T)/2, (U m_l + T)/2] (all of [0, U m_l]
+# where that is narrower), so that no user moves the total by more than T:
+#
+#     sensitivity of the mean  min(T, U m_l)/N,    largest bias  beta = sum_l max(U m_l - T, 0) / (2 N),
+#     Laplace scale of the mean  b = T/(N eps).
+#
+# The paper minimises beta + b. Its slope in T is (1/eps - #{U m_l > T}/2)/N, so that U times the
+# ceil(2/eps)-th largest count is a minimiser; fewer users than that, T = 0: release U/2. (Erratum: the
+# multipliers of the printed proof break complementary slackness; put the remainder
+# 1/eps - #{U m_l > T}/2 on the users with U m_l = T. And Lemma III.4 can make a > b: then take a = b = U/2.)
+#
+# The exact worst-case error is smaller: E|t + Z| = |t| + b e^(-|t|/b) for Laplace Z of scale b grows with
+# |t|, hence beta + b e^(-beta/b) (erratum: the paper's "worst-case error" beta + b is an upper bound).
+# ``least_error_threshold`` minimises that instead. On each interval between two counts, with n users above
+# T and x = beta/b, its slope has the sign of (1/eps)(1 + x) e^(-x) - (n/2)(1 - e^(-x)), which grows with T
+# because x and n fall: the error is convex in T, and bisection finds its least value.
+#
+# Arrays over (bin, user) pairs have shape (P,) and are sorted by ``bin_index``; arrays over bins shape (G,).
+
+
 STEPS_OF_BISECTION = 64
 
 

@@ -7,8 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, PlainValidator, ValidationInfo
 
-from trafficdp.config.reading import exact_number, read_text
-from trafficdp.config.table import Built, Refused, Table, line, naming, text
+from trafficdp.config.table import Built, Refused, Table, exact_number, line, naming, read_text, text
 from trafficdp.errors import ConfigError
 from trafficdp.model import StudyArea
 

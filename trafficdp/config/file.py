@@ -18,12 +18,11 @@ from pydantic import Field, PlainValidator, ValidationInfo, create_model
 
 from trafficdp.config import table as t
 from trafficdp.config.area import NAMED
-from trafficdp.config.context import CONTEXT
-from trafficdp.config.map import Map
-from trafficdp.config.reading import parse_toml, read_text
+from trafficdp.config.map import CONTEXT, Map
 from trafficdp.config.settings import City, Config
 from trafficdp.config.source import SOURCE
 from trafficdp.config.stream import StreamSettings
+from trafficdp.config.table import parse_toml, read_text
 from trafficdp.model import (
     ContextFile,
     Grid,
@@ -32,8 +31,7 @@ from trafficdp.model import (
     SourceDeclaration,
     StudyArea,
 )
-from trafficdp.privacy.analyst import Analyst
-from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.budget import Analyst, BudgetPolicy
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import ZCDP, Loss, LossKind, PureDP
 

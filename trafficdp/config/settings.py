@@ -27,11 +27,16 @@ from trafficdp.model import (
     StudyArea,
 )
 from trafficdp.planner.request import FLEET_DECLARED, AdaptiveSettings, Request
-from trafficdp.privacy.analyst import Analyst
-from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.budget import (
+    LARGEST_DELTA,
+    LARGEST_EPSILON,
+    Analyst,
+    BudgetPolicy,
+    Promise,
+    weaknesses,
+)
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, exact_text
-from trafficdp.privacy.promise import LARGEST_DELTA, LARGEST_EPSILON, Promise, weaknesses
 
 Name = Annotated[
     str,

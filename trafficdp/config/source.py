@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from trafficdp.config import table as t
-from trafficdp.config.reading import exact_number
+from trafficdp.config.table import exact_number
 from trafficdp.model import FORMATS, Dialect, SourceDeclaration, SpeedUnit, UnitPeriod, is_line_encoding
 from trafficdp.privacy.ledger import canonical
 

@@ -27,15 +27,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trafficdp.binning.declared import selected
-from trafficdp.binning.mosaic import bins_in_mosaic
-from trafficdp.binning.places import places_of
+from trafficdp.binning.places import bins_in_mosaic, places_of, selected
 from trafficdp.binning.slots import slots_of
-from trafficdp.engine.clip import Clip
 from trafficdp.engine.packed import Layout, Record, Sums, packed_sums, put_together
 from trafficdp.errors import DataError
-from trafficdp.model import NOWHERE, ContributionBound, Counts, Grid, SlotKind
-from trafficdp.sensitive.values import Contributions, Samples
+from trafficdp.model import NOWHERE, Clip, ContributionBound, Counts, Grid, SlotKind
+from trafficdp.sensitive import Contributions, Samples
 from trafficdp.store.contribution_cache import Kept, cache_key
 from trafficdp.store.statements import in_memory, registered, store_failures
 from trafficdp.store.vault_fixes import imported_rows, is_imported

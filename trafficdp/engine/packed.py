@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from trafficdp.errors import UsageError
 from trafficdp.model import Counts
-from trafficdp.sensitive.values import LARGEST_TOTAL, Contributions
+from trafficdp.sensitive import LARGEST_TOTAL, Contributions
 from trafficdp.store.store_files import Spill
 
 IntArray = npt.NDArray[np.int64]

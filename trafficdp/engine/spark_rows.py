@@ -25,9 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trafficdp.binning.cells import CellTable
-from trafficdp.binning.declared import selected
+from trafficdp.binning.places import selected
 from trafficdp.binning.slots import SlotTable
-from trafficdp.engine.clip import Clip
 from trafficdp.engine.reduced import SAID
 from trafficdp.errors import TrafficdpError
 from trafficdp.ingest.clean import Cleaned, clean
@@ -36,8 +35,8 @@ from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import Reading
 from trafficdp.ingest.unit_check import UnitCheck
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.model import ContributionBound, Grid, SourceDeclaration
-from trafficdp.sensitive.fixes import Fixes
+from trafficdp.model import Clip, ContributionBound, Grid, SourceDeclaration
+from trafficdp.sensitive import Fixes
 
 IntArray = npt.NDArray[np.int64]
 

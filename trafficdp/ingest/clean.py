@@ -18,7 +18,7 @@ from trafficdp.ingest.times import Records, Times
 from trafficdp.ingest.unit_check import LintFinding, Timeline, UnitCheck, derived_speed_ms
 from trafficdp.ingest.vehicle_key import VehicleKey, normalise
 from trafficdp.model import Period, SourceDeclaration, SpeedUnit, StudyArea, from_json, zone_of
-from trafficdp.sensitive.fixes import FIXES_SCHEMA, Fixes
+from trafficdp.sensitive import FIXES_SCHEMA, Fixes
 
 # What became of the rows of a file.
 #

@@ -19,7 +19,7 @@ from trafficdp.ingest.times import Records
 from trafficdp.ingest.unit_check import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, UnitCheck
 from trafficdp.ingest.vehicle_key import VehicleKey, vehicle_parts
 from trafficdp.model import NeighbouringRelation, Period, SourceDeclaration, StudyArea
-from trafficdp.sensitive.fixes import Fixes
+from trafficdp.sensitive import Fixes
 
 READERS: Mapping[str, Callable[[InputFile, SourceDeclaration], Iterator[Records]]] = {
     "csv": csv_files.read_csv,

@@ -11,13 +11,12 @@ import pyarrow as pa
 
 from trafficdp.binning.cells import CellTable
 from trafficdp.binning.slots import slots_of
-from trafficdp.engine.clip import Clip
 from trafficdp.errors import DataError
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import choose_source, read_file
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.live.specification import StreamSpecification
-from trafficdp.model import SourceDeclaration
+from trafficdp.model import Clip, SourceDeclaration
 from trafficdp.store import vault_fixes
 from trafficdp.store.vault import Vault
 from trafficdp.stream.service import Batch

@@ -38,13 +38,12 @@ from trafficdp.live.files import Arrival, Reader, in_order_of_time
 from trafficdp.live.placing import place_newest, placed
 from trafficdp.live.specification import StreamSpecification, next_digest, release_of
 from trafficdp.model import SourceDeclaration, Statistic
+from trafficdp.noise.protocol import new_token
 from trafficdp.noise.source import SecureNoise
-from trafficdp.noise.token import new_token
 from trafficdp.privacy.budget import BudgetPolicy, left
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
 from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.release import LedgerReference
-from trafficdp.privacy.release_codec import encode
+from trafficdp.privacy.release import LedgerReference, encode
 from trafficdp.release.curator import Curator
 from trafficdp.release.publication import folder_of
 from trafficdp.store import vault_ledger, vault_releases

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp._durable import read_regular
-from trafficdp.bounding.rank import rank_in_sorted
+from trafficdp.bounding.arrays import rank_in_sorted
 from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import LIVE, MANIFEST, MECHANISM
@@ -28,9 +28,8 @@ from trafficdp.privacy.ledger import GENESIS, LedgerRow
 from trafficdp.privacy.loss import PICO, decimal_text
 from trafficdp.privacy.release import Release
 from trafficdp.release.curator import Curator
-from trafficdp.release.drawn.residuals import found_with, in_words, plausible
-from trafficdp.release.examined import Examined
-from trafficdp.release.forgetting import forgotten_since
+from trafficdp.release.drawn_noise import found_with, in_words, plausible
+from trafficdp.release.intake import forgotten_since
 from trafficdp.release.publication import published
 from trafficdp.release.recomputation import (
     UNREADABLE,
@@ -40,6 +39,7 @@ from trafficdp.release.recomputation import (
     names_differing,
     run_checks,
 )
+from trafficdp.release.verification import Examined
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import publications_match
 from trafficdp.stream.service import Stream

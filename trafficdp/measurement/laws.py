@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.model.order import number_pairs
+from trafficdp.model.counts import number_pairs
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import (
     LARGEST_LOSS,

@@ -27,7 +27,7 @@ from trafficdp.measurement.laws import IntArray, Values
 from trafficdp.measurement.sets import Claim, HiddenBall, Priced, Ranks, Scores, Step
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import LossKind
-from trafficdp.sensitive.values import MeasureInput
+from trafficdp.sensitive import MeasureInput
 
 
 class PrivacyMeter:

@@ -102,11 +102,11 @@ from trafficdp.measurement.laws import (
     as_integers,
     shifted_move,
 )
-from trafficdp.model.order import largest_two, number_pairs
+from trafficdp.model.counts import largest_two, number_pairs
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import LossKind, loss_upper_bound, round_up, to_pico
-from trafficdp.sensitive.values import MeasureInput, VectorEntries
+from trafficdp.sensitive import MeasureInput, VectorEntries
 
 
 @dataclass(frozen=True)

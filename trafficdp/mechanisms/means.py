@@ -44,7 +44,7 @@ from trafficdp.noise.tail import clamped_laplace_error
 from trafficdp.privacy.loss import LossKind
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Contributions
+    from trafficdp.sensitive import Contributions
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

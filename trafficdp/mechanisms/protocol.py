@@ -42,7 +42,7 @@ from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import CHARGE_STEP, Loss, LossKind, sum_per_user
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Samples, SensitiveInputs
+    from trafficdp.sensitive import Samples, SensitiveInputs
 
 AUTO = "auto"
 """The word for the mechanism that ``planner.choose`` takes."""

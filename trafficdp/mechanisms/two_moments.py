@@ -71,7 +71,7 @@ from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import ZCDP, LossKind
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Samples
+    from trafficdp.sensitive import Samples
 
 FloatArray = npt.NDArray[np.float64]
 LEAST_RATIO = 0.5651977173836394

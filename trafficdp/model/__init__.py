@@ -3,12 +3,12 @@
 Only the rooms that stand right on it name its files: what the guarantee rests on is seen at a glance. What a
 file is: ``grid`` says where and when, and crosses them; ``slot`` what a time of day is. ``counts`` says who
 has how many records in which bin; ``speed`` what a speed may be and what is asked of it; ``privacy_unit`` who
-is protected and what is assumed. ``context`` and ``zones`` are what a city declares beside; ``json_codec``
-writes any of them, ``order`` sorts.
+is protected and what is assumed. ``context`` is what a city declares beside; ``json_codec`` writes any of
+them.
 """
 
-from trafficdp.model.context import ContextFile, ContextKind, ContextLayer
-from trafficdp.model.counts import Counts, Visits
+from trafficdp.model.context import NOWHERE, ContextFile, ContextKind, ContextLayer, Zones
+from trafficdp.model.counts import Counts, Visits, largest_two, number_pairs, stable_order
 from trafficdp.model.grid import (
     DAYS,
     DEFAULT_DAY_PARTS,
@@ -29,7 +29,6 @@ from trafficdp.model.grid import (
     zone_of,
 )
 from trafficdp.model.json_codec import Says, as_json, from_json, hinted
-from trafficdp.model.order import largest_two, number_pairs, stable_order
 from trafficdp.model.privacy_unit import (
     COUNTS_PUBLIC,
     DECLARED_BOUNDS,
@@ -47,6 +46,7 @@ from trafficdp.model.speed import (
     OF_MAPS,
     QUANTILES,
     UTF16,
+    Clip,
     ContributionBound,
     Dialect,
     SourceDeclaration,
@@ -56,7 +56,6 @@ from trafficdp.model.speed import (
     is_line_encoding,
     parse_speed_unit,
 )
-from trafficdp.model.zones import NOWHERE, Zones
 
 __all__ = [
     "COUNTS_PUBLIC",
@@ -78,6 +77,7 @@ __all__ = [
     "VALIDITY_PUBLIC",
     "VEHICLE_NOT_TRIP",
     "Assumption",
+    "Clip",
     "ContextFile",
     "ContextKind",
     "ContextLayer",

@@ -22,9 +22,8 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 from trafficdp.errors import ConfigError, UsageError, integer_between
-from trafficdp.model.context import ContextLayer
+from trafficdp.model.context import ContextLayer, Zones
 from trafficdp.model.slot import LONGER, SlotKind, kinds_of
-from trafficdp.model.zones import Zones
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from trafficdp.errors import UsageError, in_range
-from trafficdp.noise.parts import noisy
+from trafficdp.noise.secure import noisy
 
 SAMPLER = (
     "OpenDP make_gaussian on 64-bit integers (exact discrete Gaussian, P(z) prop. to exp(-z^2/(2 sd^2)))"

@@ -1,11 +1,15 @@
-"""What a source of noise can draw; which there are: ``noise.source``."""
+"""What a source of noise can draw, and random names."""
 
 from __future__ import annotations
 
+import os
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+# What a source of noise can draw; which there are: ``noise.source``.
+
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -40,3 +44,14 @@ class NoiseSource(Protocol):
 
     def block(self, half_width: IntArray, block: IntArray, scale: FloatArray) -> IntArray:
         """Return l-infinity block noise, shape (G,); see ``noise.block.secure_block``."""
+
+
+# Random names: they say nothing of what they name, and nobody guesses one.
+
+
+TOKEN_BYTES = 32
+
+
+def new_token() -> str:
+    """Return 256 random bits of the operating system as 64 hexadecimal digits."""
+    return os.urandom(TOKEN_BYTES).hex()

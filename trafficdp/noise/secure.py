@@ -1,18 +1,46 @@
-"""Noise for releases: OpenDP's exact samplers on integers, fed by the operating system.
-
-The only randomness of a release enters here.
-"""
+"""Noise for releases: OpenDP's exact samplers on integers, fed by the operating system."""
 
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.noise.parts import noisy
+
+# OpenDP's samplers on all processors: draws of a vector are independent, so its parts are drawn at once.
+
+
+AT_ONCE = 1 << 14
+"""Draws of a part: about a third of a second of a processor."""
+
+IntArray = npt.NDArray[np.int64]
+
+
+def noisy(sampler: Any, sums: IntArray) -> IntArray:  # noqa: ANN401 - OpenDP carries no types
+    """Return what the measurement ``sampler`` makes of ``sums`` (n,): the same law as of all in one call.
+
+    The library draws outside Python's lock, so that threads share the work.
+    """
+    parts = np.array_split(sums, max(1, -(-len(sums) // AT_ONCE)))
+    if len(parts) == 1:
+        return _drawn(sampler, sums)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return np.concatenate(list(threads.map(lambda part: _drawn(sampler, part), parts)))
+
+
+def _drawn(sampler: Any, sums: IntArray) -> IntArray:  # noqa: ANN401
+    return np.asarray(sampler(sums), dtype=np.int64)
+
+
+# Noise for releases: OpenDP's exact samplers on integers, fed by the operating system.
+#
+# The only randomness of a release enters here.
+
 
 SAMPLER = (
     "OpenDP make_laplace on 64-bit integers (exact discrete Laplace, P(z) proportional to exp(-|z|/scale))"

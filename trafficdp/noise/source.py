@@ -12,7 +12,7 @@ from trafficdp.noise import choice, secure, simulate
 from trafficdp.noise.block import secure_block, simulated_block
 from trafficdp.noise.gaussian import discrete_gaussian, simulated_discrete_gaussian
 from trafficdp.noise.protocol import NoiseSource
-from trafficdp.sensitive.values import MeasureInput
+from trafficdp.sensitive import MeasureInput
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -42,7 +42,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.cells import parents_of
-from trafficdp.binning.mosaic import lengthened
+from trafficdp.binning.places import lengthened
 from trafficdp.binning.slots import hours_of_day
 from trafficdp.errors import (
     UninformativeReleaseError,

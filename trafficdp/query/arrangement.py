@@ -13,13 +13,18 @@ from sqlglot import exp
 
 from trafficdp.model import SpeedUnit
 from trafficdp.privacy.release import DECIMALS
-from trafficdp.query.columns import AnswerColumn, End, Kind, Mentions, default_name, read_column
 from trafficdp.query.dialect import (
     TABLES,
+    AnswerColumn,
+    End,
+    Kind,
+    Mentions,
     Priced,
     RefusedError,
+    default_name,
     integer_of,
     name_of,
+    read_column,
     reading,
     text_of,
     unwrapped,

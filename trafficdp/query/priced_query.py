@@ -21,21 +21,27 @@ from sqlglot import exp
 from trafficdp.config.settings import Config
 from trafficdp.errors import DataError, UninformativeReleaseError, UsageError
 from trafficdp.model import Counts
-from trafficdp.privacy.analyst import Analyst
+from trafficdp.privacy.budget import Analyst, Promise
 from trafficdp.privacy.loss import Loss, PureDP
-from trafficdp.privacy.promise import Promise
 from trafficdp.privacy.release import Release
-from trafficdp.query.answer import Answered, answer_columns, answer_rows, names_of_places, trial_rows
+from trafficdp.query.answer import (
+    Answered,
+    Explanation,
+    PricedPlan,
+    answer_columns,
+    answer_rows,
+    explained,
+    names_of_places,
+    trial_rows,
+)
 from trafficdp.query.arrangement import ARRANGING, sql_of
-from trafficdp.query.columns import End
-from trafficdp.query.dialect import LONGEST_REFUSAL, WORDS, Priced, RefusedError
-from trafficdp.query.explanation import Explanation, PricedPlan, explained
+from trafficdp.query.dialect import LONGEST_REFUSAL, WORDS, End, Priced, RefusedError
 from trafficdp.query.question import Question, read_question
 from trafficdp.query.statement import PricedStatement, read_statement
-from trafficdp.release import holdings
+from trafficdp.release import results
 from trafficdp.release.curator import Curator
-from trafficdp.release.outcomes import Plan, Planner, PlanQuestion
-from trafficdp.release.publishing_facts import Occasion, specify
+from trafficdp.release.results import Plan, Planner, PlanQuestion
+from trafficdp.release.specification import Occasion, specify
 from trafficdp.store import vault_fixes, vault_ledger
 from trafficdp.store.analyst import AnalystSession
 
@@ -297,7 +303,7 @@ class _Measurement:
         planning = planner(curator, there)
         version = vault_fixes.data_version(curator.vault)
         occasion = replace(
-            holdings.occasion_of(there, curator.vault, version, there.grid, at),
+            results.occasion_of(there, curator.vault, version, there.grid, at),
             question=question.to_sql(config),
         )
         hidden = there.relation.hides_presence
@@ -308,7 +314,7 @@ class _Measurement:
             _require_bins(planning.contributions().counts, there)
         wish = PlanQuestion(suggestions=not question.options.force)
         plan, counts = planning.plan(question.options.epsilon, wish)
-        earlier = holdings.earlier_release(curator, there, version, there.grid, plan.allocation)
+        earlier = results.earlier_release(curator, there, version, there.grid, plan.allocation)
         return cls(question, config.promise, there, planning, occasion, counts, plan, earlier)
 
     @property

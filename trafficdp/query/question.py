@@ -15,10 +15,8 @@ from trafficdp.model import ContributionBound, Grid, SlotKind, Statistic
 from trafficdp.planner.request import COUNTS_ALONE_SHARE, COUNTS_SHARE
 from trafficdp.privacy.loss import PureDP
 from trafficdp.query.arrangement import arrange, plain_form, read_keys
-from trafficdp.query.columns import SLOTS_BY_CLOCK, Kind, Mentions
-from trafficdp.query.conditions import Named, read_where
-from trafficdp.query.dialect import TABLES, RefusedError, reading
-from trafficdp.query.filter import Filter, zones_of
+from trafficdp.query.conditions import Filter, Named, read_where, zones_of
+from trafficdp.query.dialect import SLOTS_BY_CLOCK, TABLES, Kind, Mentions, RefusedError, reading
 from trafficdp.query.statement import WORKS, Options, PricedPart, read_options
 
 

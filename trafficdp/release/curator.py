@@ -1,12 +1,4 @@
-"""The one door: takes values, gives a release. Charge first, noise second, files last.
-
-1. Transaction 1 commits the charge: ledger entry, every vehicle's account, the frozen Specification.
-2. Transaction 2 commits the noisy values. They are drawn once; a committed value is never redrawn.
-3. Files are renamed in, `released.duckdb` is swapped, and transaction 3 notes it in the ledger.
-
-Whatever dies in between, the next command that opens the vault finishes the work (``recover``): under
-the same Specification, without a new charge. A crash costs neither privacy nor budget.
-"""
+"""The one entry point: takes values, gives a release. Charge first, noise second, files last."""
 
 from __future__ import annotations
 
@@ -18,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.binning.declared import declared_bins
+from trafficdp.binning.places import declared_bins
 from trafficdp.engine.duckdb_reduce import read_samples, reduce_fixes, require_exact_sums
 from trafficdp.errors import StoreBehindError, StoreDamagedError, UsageError
 from trafficdp.export.files.columns import FileFacts
@@ -37,14 +29,12 @@ from trafficdp.model import ContributionBound, Counts, Grid, NeighbouringRelatio
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.planner.allocation import Allocation, assess_utility, uninformative_error
-from trafficdp.pricing.steps import check_steps
-from trafficdp.privacy.analyst import Analyst
+from trafficdp.pricing import check_steps
+from trafficdp.privacy.budget import Analyst, Promise, checked_reason
 from trafficdp.privacy.disclosure import ChangedFact
 from trafficdp.privacy.ledger import GENESIS, accounts_hash
-from trafficdp.privacy.promise import Promise, checked_reason
-from trafficdp.privacy.release import LedgerReference, Release
-from trafficdp.privacy.release_codec import decode, encode
-from trafficdp.release.drawn.transcript import Recorded
+from trafficdp.privacy.release import LedgerReference, Release, decode, encode
+from trafficdp.release.drawn_noise import Recorded
 from trafficdp.release.publication import (
     add_to_released,
     folder_of,
@@ -55,14 +45,53 @@ from trafficdp.release.publication import (
     remove_files,
     sweep,
 )
-from trafficdp.release.rehearsal import none_there, silenced
 from trafficdp.release.specification import Specification, assemble
-from trafficdp.sensitive.values import Contributions, Samples, SensitiveInputs
+from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
 from trafficdp.store import contribution_cache, vault_ledger, vault_releases
 from trafficdp.store.lock import store_lock
 from trafficdp.store.store_files import Head, require_head
 from trafficdp.store.vault import Vault, require_vault
 from trafficdp.store.vault_fixes import DataVersion, is_imported, require_reduced
+
+# What a rehearsal reads in place of records: nothing.
+
+
+def silenced(contributions: Contributions, relation: NeighbouringRelation) -> SensitiveInputs:
+    """Return speeds of 0 for the same counts.
+
+    Where nothing about a vehicle is public, who was where is not read either: one record stands for all.
+    Steps, noise and map are as large as they will be, for these are public.
+    """
+    silent = SensitiveInputs(contributions, unread).silenced()
+    if not relation.hides_presence:
+        return silent
+    counts = contributions.counts
+    one = Contributions.of_anyone(counts.cell[:1], counts.slot[:1], contributions.bound)
+    return replace(silent, recorded=lambda: one)
+
+
+def none_there() -> Samples:
+    """Raise UsageError: a store of sums has no single speed."""
+    raise UsageError(
+        "this store holds sums from a cluster, and the mechanism needs every single speed",
+        todo='choose another mechanism, such as "baseline", or ingest the files into a store of records',
+    )
+
+
+def unread() -> NoReturn:
+    """Raise TypeError: no value is read before the charge."""
+    raise TypeError("a rehearsal reads no value")
+
+
+# The one door: takes values, gives a release. Charge first, noise second, files last.
+#
+# 1. Transaction 1 commits the charge: ledger entry, every vehicle's account, the frozen Specification.
+# 2. Transaction 2 commits the noisy values. They are drawn once; a committed value is never redrawn.
+# 3. Files are renamed in, `released.duckdb` is swapped, and transaction 3 notes it in the ledger.
+#
+# Whatever dies in between, the next command that opens the vault finishes the work (``recover``): under
+# the same Specification, without a new charge. A crash costs neither privacy nor budget.
+
 
 BOUNDARIES = (
     "charged",

@@ -20,6 +20,7 @@ from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.privacy.disclosure import BudgetChange
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.release.curator import Curator
+from trafficdp.release.planning import SavedPlan
 from trafficdp.release.publication import (
     RELEASES,
     epsilon_of,
@@ -29,7 +30,6 @@ from trafficdp.release.publication import (
     published,
 )
 from trafficdp.release.recomputation import UNREADABLE, differing, digests_of, names_differing
-from trafficdp.release.saved_plan import SavedPlan
 from trafficdp.store import store_files, vault_ledger, vault_releases
 from trafficdp.store.lock import looking
 from trafficdp.store.released import RELEASED_NAME, publications_match, released_matches

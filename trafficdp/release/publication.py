@@ -17,8 +17,7 @@ from trafficdp._durable import make_folder, read_regular, sync_folder
 from trafficdp.errors import StoreDamagedError, VerificationError
 from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.write import MANIFEST, write_release
-from trafficdp.privacy.release import Release
-from trafficdp.privacy.release_codec import decode
+from trafficdp.privacy.release import Release, decode
 from trafficdp.store import released, store_files, vault_releases
 from trafficdp.store.statements import store_failures
 from trafficdp.store.vault import Vault

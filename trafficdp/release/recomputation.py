@@ -28,8 +28,8 @@ import pyarrow.parquet as pq
 import shapely
 
 from trafficdp._durable import read_regular
-from trafficdp.binning.declared import declared_bins
-from trafficdp.context.zones import read_zones
+from trafficdp.binning.places import declared_bins
+from trafficdp.context.read import read_zones
 from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import Manifest, validate_manifest
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
@@ -54,7 +54,7 @@ from trafficdp.model import (
     parse_speed_unit,
 )
 from trafficdp.privacy.disclosure import CityZones, MultiPolygon, Polygon, Selected
-from trafficdp.privacy.noise_column import NOISE_COLUMNS
+from trafficdp.privacy.estimate import NOISE_COLUMNS
 from trafficdp.privacy.release import statistic_columns
 
 if TYPE_CHECKING:

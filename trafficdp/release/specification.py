@@ -1,7 +1,4 @@
-"""A frozen Allocation: all that is needed to draw the noise later, and only once, without planning again.
-
-With it, the Release that comes of it over all bins, withheld ones included.
-"""
+"""The specification of a release: all that is frozen with its charge, to draw once without planning again."""
 
 from __future__ import annotations
 
@@ -9,17 +6,31 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.binning.declared import declared_bins
-from trafficdp.binning.mosaic import slot_facts_of
+from trafficdp.binning.places import declared_bins, slot_facts_of
 from trafficdp.context.names import place_names
-from trafficdp.export.files.disclosure import bin_numbers
-from trafficdp.mechanisms.protocol import PublicFacts
-from trafficdp.mechanisms.publish import bin_status
+from trafficdp.export.files.disclosure import (
+    TUNING_DATA,
+    TUNING_OF_DECLARED,
+    Charge,
+    Noise,
+    Verdict,
+    bin_numbers,
+    bounds_of,
+    coverage_of,
+    disclosure,
+    rfc3339,
+)
+from trafficdp.export.files.facts import MechanismFacts
+from trafficdp.ingest.clean import RULES
+from trafficdp.mechanisms.protocol import PublicFacts, Statement
+from trafficdp.mechanisms.publish import MOST_SPANNED, bin_status, rank_useless, useless
+from trafficdp.mechanisms.simulated.cities import LEAST_SKILL
 from trafficdp.model import (
     ContributionBound,
     Counts,
@@ -30,12 +41,79 @@ from trafficdp.model import (
     as_json,
     from_json,
 )
-from trafficdp.privacy.disclosure import Disclosure
-from trafficdp.privacy.estimate import BinStatus, Estimate
+from trafficdp.noise.secure import OPENDP_VERSION
+from trafficdp.planner.allocation import Allocation, assess_utility
+from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.disclosure import (
+    BinNumbers,
+    BudgetChange,
+    Data,
+    DeclaredUnit,
+    Disclosure,
+    Identity,
+    NoiseStated,
+    RecordSource,
+    SkillStated,
+    Software,
+)
+from trafficdp.privacy.estimate import NOISE_COLUMNS, BinStatus, Estimate, RefusalRule
 from trafficdp.privacy.ledger import canonical
-from trafficdp.privacy.noise_column import NOISE_COLUMNS
-from trafficdp.privacy.release import LedgerReference, Release
-from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
+from trafficdp.privacy.release import (
+    LedgerReference,
+    Release,
+    bound_from_facts,
+    bound_to_facts,
+    grid_from_facts,
+    grid_to_facts,
+)
+from trafficdp.store.vault_fixes import DataVersion
+
+# What a release and a stream state alike: who made it, of which sources, and how numbers are rounded.
+
+
+ROUNDING = "published numbers are rounded to 3 decimals: values to nearest, intervals and scales outward"
+
+
+def stated_identity(
+    release_id: str, created_at: datetime, time_zone: str, publisher: str, question: str | None = None
+) -> Identity:
+    """Return which release it is, and that this version of trafficdp made it."""
+    return Identity(
+        release=release_id,
+        publisher=publisher,
+        software=Software(name="trafficdp", version=version("trafficdp")),
+        created_at=rfc3339(created_at, time_zone),
+        supersedes=None,
+        question=question,
+    )
+
+
+def source_facts(declaration: str, name: str, speed: str) -> RecordSource:
+    """Return what the manifest says of a source; ``declaration`` is the vault's JSON of it.
+
+    ``speed``: see RecordSource.
+    """
+    facts: Mapping[str, Any] = json.loads(declaration)
+    rules = [f"rejected when {text}" for text in RULES.values()]
+    return RecordSource(
+        name=name,
+        format=str(facts["format"]),
+        units=tuple(
+            DeclaredUnit(unit=SpeedUnit(each["unit"]).label, first=each["first"], last=each["last"])
+            for each in facts["units"]
+        ),
+        cleaning=(
+            *rules,
+            "the same vehicle and instant in a later file is left out",
+            "speeds are never a reason to drop a row",
+        ),
+        speed=speed,
+    )
+
+
+# A frozen Allocation: all that is needed to draw the noise later, and only once, without planning again.
+#
+# With it, the Release that comes of it over all bins, withheld ones included.
 
 
 def assemble(
@@ -195,3 +273,190 @@ class Specification:
             publish_counts=facts["publish_counts"],
             disclosure=from_json(Disclosure, facts["disclosure"]),
         )
+
+
+# The specification of a release: what is frozen with its charge, the disclosure included.
+
+
+VALUES, PRESENCE = NeighbouringRelation.REPLACE_USER_VALUES, NeighbouringRelation.ADD_OR_REMOVE_USER
+CAPPED = {VALUES: "counts are not capped", PRESENCE: "a vehicle's whole vector is"}
+TUNING = {VALUES: TUNING_DATA, PRESENCE: TUNING_OF_DECLARED}
+LIMITS = {
+    RefusalRule.SKILL: 1 - LEAST_SKILL,
+    RefusalRule.INTERVAL: 1.0,
+    RefusalRule.RANK: MOST_SPANNED,
+}
+"""The threshold of every rule, as a share of what it names."""
+
+
+@dataclass(frozen=True)
+class Occasion:
+    """What a release is about besides its numbers. ``question`` is the SQL it answers, if it does.
+
+    ``budget_changes``: how the store's promise was changed before, in order.
+    """
+
+    publisher: str
+    place: str
+    grid: Grid
+    display_unit: SpeedUnit
+    publish_counts: bool
+    budget: BudgetPolicy
+    data_version: DataVersion
+    sources: tuple[RecordSource, ...]
+    created_at: datetime
+    question: str | None = None
+    budget_changes: tuple[BudgetChange, ...] = ()
+
+
+def specify(
+    occasion: Occasion,
+    allocation: Allocation,
+    counts: Counts,
+    release_id: str,
+    spent_before: int,
+) -> Specification:
+    """Return the specification that freezes ``allocation``; ``counts`` is that of all bins.
+
+    ``spent_before`` is the sum of the maxima of all charges before this one, in 10^-12 of their kind.
+    """
+    request, kept = allocation.request, allocation.counts
+    known = request.facts(counts).of_vehicles
+    verdict = assess_utility(allocation)
+    # of one number for the city, of the range, of the vehicles
+    limit = LIMITS[verdict.rule]
+    calibrated = allocation.calibrated
+    statements = {statistic: calibrated.statement(statistic) for statistic in calibrated.statistics}
+    return Specification(
+        release_id=release_id,
+        created_at=occasion.created_at,
+        grid=occasion.grid,
+        bound=request.bound,
+        ingest_id=occasion.data_version.ingest_id,
+        data_version=occasion.data_version.name,
+        cell=kept.cell,
+        slot=kept.slot,
+        calibrated=calibrated.to_facts(),
+        display_unit=occasion.display_unit,
+        interval_level=request.interval_level,
+        min_vehicles=request.min_vehicles,
+        publish_counts=occasion.publish_counts,
+        disclosure=disclosure(
+            identity=stated_identity(
+                release_id,
+                occasion.created_at,
+                occasion.grid.period.time_zone,
+                occasion.publisher,
+                occasion.question,
+            ),
+            coverage=coverage_of(
+                occasion.grid,
+                request.bound,
+                occasion.display_unit,
+                occasion.place,
+                allocation.event.relation,
+                request.min_vehicles,
+                _foreseen_bins(allocation),
+            ),
+            data=Data(sources=occasion.sources, data_version=occasion.data_version.name),
+            bounds=bounds_of(
+                request.bound,
+                f"speeds are clipped to the range, never dropped; {CAPPED[request.relation]}",
+                None if known is None else int(known.bins_per_user.max()),
+                None if known is None else int(known.largest_count_per_bin.max()),
+            ),
+            charge=Charge(
+                relation=allocation.event.relation,
+                assumptions=allocation.event.assumptions,
+                loss=allocation.loss,
+                sum_before=type(allocation.loss)(spent_before),
+                budget=occasion.budget,
+                composition=allocation.composition,
+                budget_changes=occasion.budget_changes,
+                vehicles=allocation.vehicles,
+            ),
+            noise=Noise(
+                unit=request.bound.unit,
+                display_unit=occasion.display_unit,
+                mechanisms=[
+                    replace(
+                        _mechanism(statistic, statement, request.tolerance[statistic]),
+                        # an answer is no map
+                        skill=None
+                        if occasion.question or statistic not in allocation.skill
+                        else _skill_stated(allocation, statistic, occasion.display_unit),
+                    )
+                    for statistic, statement in statements.items()
+                ],
+                post_processing=[*(each.post_processing for each in statements.values()), ROUNDING],
+                interval_level=request.interval_level,
+                noise=from_json(NoiseStated, calibrated.published_facts()),
+                tuning_data=f"{TUNING[request.relation]} ({allocation.reason})",
+            ),
+            verdict=Verdict(
+                forced=verdict.refused,
+                threshold=limit,
+                value=verdict.value * limit / verdict.threshold,
+                rule=verdict.rule,
+            ),
+            publish_counts=occasion.publish_counts,
+        ),
+    )
+
+
+def same_question(specification: Specification, grid: Grid, allocation: Allocation) -> bool:
+    """Return whether ``specification`` asks for the numbers of ``allocation`` on ``grid``, with its noise."""
+    request, kept = allocation.request, allocation.counts
+    asked = (
+        specification.grid.key == grid.key
+        and specification.bound == request.bound
+        and (specification.min_vehicles, specification.interval_level)
+        == (request.min_vehicles, request.interval_level)
+    )
+    return (
+        asked
+        and np.array_equal(specification.cell, kept.cell)
+        and np.array_equal(specification.slot, kept.slot)
+        and specification.calibrated == allocation.calibrated.to_facts()
+    )
+
+
+def _mechanism(statistic: Statistic, statement: Statement, tolerance: float) -> MechanismFacts:
+    return MechanismFacts(
+        statistic=statistic,
+        mechanism=statement.mechanism,
+        sensitivity=statement.sensitivity,
+        noise_scale=statement.noise_scale,
+        worst_case_bias=statement.worst_case_bias,
+        tolerance=tolerance,
+        share=statement.share,
+        library=f"opendp {OPENDP_VERSION}",
+        sampler=statement.sampler,
+        distribution=statement.distribution,
+        citation=statement.citation,
+        interval_basis=statement.interval_basis,
+        interval_kind=statement.interval_kind,
+        idealised=statement.idealised,
+        unenforced=statement.unenforced,
+        calibration=statement.calibration,
+    )
+
+
+def _skill_stated(allocation: Allocation, statistic: Statistic, unit: SpeedUnit) -> SkillStated:
+    """The skill of ``statistic``, errors in ``unit`` (of a variance its square)."""
+    return allocation.skill[statistic].stated(statistic.factor(allocation.request.bound.unit, unit))
+
+
+def _foreseen_bins(allocation: Allocation) -> BinNumbers:
+    """How many bins get which status, which follows from counts and calibrated mechanism alone."""
+    if allocation.spanned:
+        each_useless = [rank_useless(each) for each in allocation.spanned.values()]
+    else:
+        errors, bound = allocation.calibrated.expected_errors(), allocation.request.bound
+        each_useless = [useless(errors[each], each, bound) for each in errors]
+    kept = int(np.count_nonzero(allocation.keep))
+    marked = int(np.count_nonzero(np.all(each_useless, axis=0)))
+    total = len(allocation.keep)
+    return BinNumbers(
+        total=total, released=kept - marked, constant=0, withheld=total - kept, uninformative=marked
+    )

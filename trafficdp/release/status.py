@@ -7,10 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from trafficdp.config.settings import Config
-from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.budget import BudgetPolicy, Promise
 from trafficdp.privacy.disclosure import BudgetChange, ChangedFact
 from trafficdp.privacy.loss import Loss, PureDP
-from trafficdp.privacy.promise import Promise
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.lock import store_lock
 from trafficdp.store.vault import Vault, require_vault

@@ -1,8 +1,4 @@
-"""Does a release stand? Recomputed from the vault's counts and the published files, trusting neither.
-
-The loss of every vehicle is computed anew from the records and the calibrated mechanism *in the published
-files* (mechanism.parquet and the manifest's ``noise``), never from what the manifest claims it to be.
-"""
+"""Does a release stand? Recomputed from the vault's counts and the published files, trusting neither."""
 
 from __future__ import annotations
 
@@ -21,17 +17,18 @@ from trafficdp._durable import read_regular
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import validate_manifest
-from trafficdp.export.write import MEASUREMENTS, MECHANISM
+from trafficdp.export.write import MANIFEST, MEASUREMENTS, MECHANISM
 from trafficdp.mechanisms.registry import calibrated_from_published
-from trafficdp.model import Statistic, from_json
+from trafficdp.model import Statistic, as_json, from_json
+from trafficdp.privacy.budget import KIND, Promise, changes_in
 from trafficdp.privacy.disclosure import Guarantee
-from trafficdp.privacy.ledger import accounts_hash
+from trafficdp.privacy.estimate import NOISE_COLUMNS
+from trafficdp.privacy.ledger import LedgerRow, accounts_hash
 from trafficdp.privacy.loss import LossKind, decimal_text
-from trafficdp.privacy.noise_column import NOISE_COLUMNS
-from trafficdp.privacy.release import LedgerReference, Release
-from trafficdp.privacy.release_codec import encode, same_arrays
+from trafficdp.privacy.release import LedgerReference, Release, encode, same_arrays
 from trafficdp.release.curator import Curator, carry_out
-from trafficdp.release.drawn.residuals import (
+from trafficdp.release.drawn_noise import (
+    Replayed,
     choices_of,
     draws_of,
     found_with,
@@ -39,25 +36,86 @@ from trafficdp.release.drawn.residuals import (
     in_words,
     plausible,
 )
-from trafficdp.release.drawn.transcript import Replayed
-from trafficdp.release.examined import Examined
-from trafficdp.release.forgetting import forgotten_since
-from trafficdp.release.publication import epsilon_of, ledger_reference
+from trafficdp.release.intake import forgotten_since
+from trafficdp.release.publication import epsilon_of, folder_of, ledger_reference
 from trafficdp.release.recomputation import (
     UNREADABLE,
     Check,
     NamedChecks,
     differing,
+    digests_of,
     names_differing,
     noise_columns,
     rows_are_of,
     run_checks,
     verify_public,
 )
-from trafficdp.sensitive.values import Contributions
+from trafficdp.sensitive import Contributions
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import released_matches
 from trafficdp.store.vault_fixes import DataVersion, history_of, name_of_version, stated_history
+
+# What both verifications look at first: the ledger, and the files of what was published.
+
+
+class Examined:
+    """What ``release_id`` published under the charge number ``sequence`` of the ledger."""
+
+    def __init__(self, curator: Curator, release_id: str, sequence: int) -> None:
+        self._curator = curator
+        # absolute: pandas takes a relative name with a colon for an address
+        self._folder = folder_of(curator.store, release_id).absolute()
+        self._ledger = vault_ledger.rows(curator.vault)
+        self._sequence = sequence
+
+    @property
+    def _charge(self) -> LedgerRow:
+        """The ledger's entry; a ledger too short is a finding like any other."""
+        return self._ledger[self._sequence - 1]
+
+    def _not_behind(self) -> str | None:
+        self._curator.check_not_behind(whole=True)
+        return None
+
+    @property
+    def _changed(self) -> str:
+        """Every change of the store's promise so far, for the name of the check; "" without one."""
+        found = [each.in_words for each in changes_in(self._promises)]
+        return f" (changed {'; changed '.join(found)})" if found else ""
+
+    @property
+    def _promises(self) -> list[LedgerRow]:
+        return [row for row in self._ledger if row.facts["kind"] == KIND]
+
+    def _budget_stated(self) -> str | None:
+        """Compare ceiling and changes that the manifest states with those in force at the charge."""
+        before = [row for row in self._promises if row.sequence < self._sequence]
+        if not before:
+            return "the ledger promises nothing before the charge"
+        stated = self._manifest()["accounting"]
+        ceiling = decimal_text(Promise.from_facts(before[-1].facts).policy.total.pico)
+        if stated["budget_per_vehicle"] != ceiling:
+            return f"{stated['budget_per_vehicle']} is stated, {ceiling} was promised"
+        told = [as_json(each) for each in changes_in(before)]
+        return None if stated.get("budget_changes", []) == told else "other changes of the budget"
+
+    def _manifest(self) -> dict[str, Any]:
+        manifest: dict[str, Any] = json.loads(read_regular(self._folder / MANIFEST).decode("utf-8"))
+        return manifest
+
+    def _listed_files(self) -> dict[str, str]:
+        """Every file that the manifest lists, with its SHA-256."""
+        return {entry["name"]: entry["sha256"] for entry in self._manifest()["files"]}
+
+    def _found_files(self) -> dict[str, str]:
+        """Every file in the folder, with its SHA-256."""
+        return digests_of(self._folder)
+
+
+# Does a release stand? Recomputed from the vault's counts and the published files, trusting neither.
+#
+# The loss of every vehicle is computed anew from the records and the calibrated mechanism *in the published
+# files* (mechanism.parquet and the manifest's ``noise``), never from what the manifest claims it to be.
 
 
 def verify(curator: Curator, release_id: str) -> list[Check]:

@@ -39,7 +39,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.sensitivity import mean_sensitivity
+from trafficdp.bounding.worst_case import mean_sensitivity
 from trafficdp.errors import UsageError, positive
 from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks
 from trafficdp.mechanisms.blocks.calibrated import blocks_of

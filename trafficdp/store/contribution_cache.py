@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from trafficdp.model import ContributionBound, Grid
 from trafficdp.privacy.ledger import canonical
-from trafficdp.sensitive.values import Contributions
+from trafficdp.sensitive import Contributions
 from trafficdp.store.statements import number, registered, run
 from trafficdp.store.vault import Vault
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.noise.token import new_token
+from trafficdp.noise.protocol import new_token
 from trafficdp.privacy.ledger import canonical
 from trafficdp.store.statements import first, number, query, registered, run, script
 from trafficdp.store.vault import Vault
@@ -21,7 +21,7 @@ from trafficdp.store.vault import Vault
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from trafficdp.sensitive.fixes import Fixes
+    from trafficdp.sensitive import Fixes
 
 
 # Fixes into the vault: vehicles numbered, nothing twice, every reading of a file remembered.

@@ -12,13 +12,20 @@ import numpy.typing as npt
 
 from trafficdp.errors import AnalystBudgetError, StoreDamagedError, UsageError
 from trafficdp.model import NeighbouringRelation
-from trafficdp.noise.token import new_token
-from trafficdp.privacy.analyst import Analyst
-from trafficdp.privacy.budget import BudgetPolicy, Window, check_windows
+from trafficdp.noise.protocol import new_token
+from trafficdp.privacy.budget import (
+    FOR_LIFE,
+    KIND,
+    Analyst,
+    BudgetPolicy,
+    Promise,
+    Window,
+    changes_in,
+    check_windows,
+)
 from trafficdp.privacy.disclosure import BudgetChange
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, check_chain
 from trafficdp.privacy.loss import LOSSES, Loss
-from trafficdp.privacy.promise import FOR_LIFE, KIND, Promise, changes_in
 from trafficdp.store.statements import number, query, registered, run
 from trafficdp.store.vault import Vault
 

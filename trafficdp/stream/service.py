@@ -58,7 +58,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.rank import rank_within
+from trafficdp.bounding.arrays import rank_within
 from trafficdp.errors import UsageError, integer_between
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Moments

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import shapely
 
-from trafficdp.binning import declared
+from trafficdp.binning import places
 from trafficdp.binning.cells import cells_of, cells_over
-from trafficdp.binning.declared import declared_bins, declared_slots, selected
+from trafficdp.binning.places import declared_bins, declared_slots, selected
 from trafficdp.binning.slots import slot_facts, slots_of
 from trafficdp.errors import UsageError
 from trafficdp.model import Grid, Period, Place, Selection, SlotKind, StudyArea
@@ -80,8 +80,8 @@ def test_far_from_the_equator_a_square_degree_has_fewer_hexagons(monkeypatch):
     north, south = (StudyArea.from_bbox(16, low, 16.4, low + 0.2) for low in (65, -65.2))
     found = [len(declared_bins(grid(area, resolution=8))[0]) for area in (north, south)]
     # a third more than it has, where the equator has more than twice as many
-    monkeypatch.setattr(declared, "MOST_BINS", max(found) * 4 // 3)
-    declared._bins.cache_clear()
+    monkeypatch.setattr(places, "MOST_BINS", max(found) * 4 // 3)
+    places._bins.cache_clear()
     assert [len(declared_bins(grid(area, resolution=8))[0]) for area in (north, south)] == found
 
 
@@ -114,7 +114,7 @@ SOUTH = Place("south", StudyArea.from_bbox(16, 47.9, 16.2, 48.1))
 @pytest.mark.parametrize("kind", [SlotKind.HOUR_OF_DAY, SlotKind.DAY, SlotKind.WHOLE_PERIOD])
 def test_every_record_that_meets_the_conditions_has_a_listed_bin(selection, kind):
     """Of records everywhere, at all times; no more is listed than they could fill."""
-    declared = grid(BOX, kind, selection=selection)
+    places = grid(BOX, kind, selection=selection)
     rng, many = np.random.default_rng(3), 200_000
     east, north = rng.uniform(16, 16.2, many), rng.uniform(48, 48.2, many)
     start, end = (int(each.timestamp()) for each in (PERIOD.start_utc, PERIOD.end_utc))
@@ -123,7 +123,7 @@ def test_every_record_that_meets_the_conditions_has_a_listed_bin(selection, kind
     cells = cells_of(north[kept], east[kept], 7)
     slots = slots_of(time[kept], kind, PERIOD.time_zone)
     there = set(zip(cells.tolist(), slots.tolist(), strict=True))
-    listed = set(zip(*(each.tolist() for each in declared_bins(declared)), strict=True))
+    listed = set(zip(*(each.tolist() for each in declared_bins(places)), strict=True))
     assert there <= listed
     # what is listed beside them touches what is left of the area, or has an hour that few records meet
     assert len({cell for cell, _ in listed}) <= 1.6 * len({cell for cell, _ in there}) + 8

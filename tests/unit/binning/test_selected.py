@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.binning.cells import cells_of
-from trafficdp.binning.declared import hours_of_week, selected
+from trafficdp.binning.places import hours_of_week, selected
 from trafficdp.model import Place, Selection, StudyArea
 
 ZONES = ("UTC", "Asia/Kolkata", "Europe/Vienna", "America/St_Johns", "Pacific/Apia", "Australia/Lord_Howe")

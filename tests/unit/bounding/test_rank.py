@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trafficdp.bounding.rank import rank_in_sorted, rank_within
+from trafficdp.bounding.arrays import rank_in_sorted, rank_within
 
 
 def test_a_rank_counts_the_earlier_ones_of_the_same_group():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trafficdp.bounding.arrays import dropped_variance_bias
-from trafficdp.bounding.sensitivity import mean_sensitivity, vehicle_mean_sensitivity
+from trafficdp.bounding.worst_case import mean_sensitivity, vehicle_mean_sensitivity
 
 SMALL_BINS = [(upper, m, n) for upper in (1, 2, 3) for n in range(1, 8) for m in range(1, n + 1)]
 

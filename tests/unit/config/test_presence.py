@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from trafficdp.model import NeighbouringRelation, Statistic
-from trafficdp.privacy.analyst import Analyst
+from trafficdp.privacy.budget import Analyst
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import LossKind, PureDP
 

@@ -6,7 +6,7 @@ import pytest
 
 from trafficdp.config.file import template
 from trafficdp.model import ContextKind
-from trafficdp.privacy.analyst import Analyst
+from trafficdp.privacy.budget import Analyst
 from trafficdp.privacy.loss import PureDP
 
 TWO = """

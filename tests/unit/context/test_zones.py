@@ -4,7 +4,7 @@ import geopandas
 import pytest
 import shapely
 
-from trafficdp.context.zones import read_zones
+from trafficdp.context.read import read_zones
 from trafficdp.errors import ConfigError
 from trafficdp.model import Zones
 

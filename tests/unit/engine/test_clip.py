@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trafficdp.engine.clip import Clip
 from trafficdp.errors import ConfigError, StoreDamagedError
-from trafficdp.model import ContributionBound, SpeedUnit
+from trafficdp.model import Clip, ContributionBound, SpeedUnit
 
 
 def exact(speed_centi: int, unit: SpeedUnit, bound: ContributionBound) -> int:

@@ -36,7 +36,7 @@ from trafficdp.model import (
     StudyArea,
     UnitPeriod,
 )
-from trafficdp.sensitive.values import Contributions
+from trafficdp.sensitive import Contributions
 from trafficdp.store.contribution_cache import Kept
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

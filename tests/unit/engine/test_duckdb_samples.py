@@ -13,10 +13,9 @@ import pyarrow as pa
 import pytest
 
 from trafficdp.engine import duckdb_reduce
-from trafficdp.engine.clip import Clip
 from trafficdp.engine.duckdb_reduce import read_samples, reduce_fixes
 from trafficdp.errors import DataError
-from trafficdp.model import ContributionBound, Grid, Period, SlotKind, SpeedUnit, StudyArea
+from trafficdp.model import Clip, ContributionBound, Grid, Period, SlotKind, SpeedUnit, StudyArea
 from trafficdp.store.statements import in_memory
 
 PERIOD = Period(date(2016, 11, 24), date(2016, 11, 25), "America/Chicago")

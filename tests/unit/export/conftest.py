@@ -52,9 +52,8 @@ from trafficdp.privacy.disclosure import (
     RecordSource,
     Software,
 )
-from trafficdp.privacy.estimate import BinStatus, Estimate, IntervalKind
+from trafficdp.privacy.estimate import BinStatus, Estimate, IntervalKind, RefusalRule
 from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.refusal_rule import RefusalRule
 from trafficdp.privacy.release import LedgerReference, Release, SlotFacts
 
 MS, KMH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.KILOMETRES_PER_HOUR

@@ -17,7 +17,7 @@ from trafficdp.ingest.times import Records, TextColumns
 from trafficdp.ingest.unit_check import UnitCheck
 from trafficdp.ingest.vehicle_key import vehicle_parts
 from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod
-from trafficdp.sensitive.fixes import FIXES_SCHEMA
+from trafficdp.sensitive import FIXES_SCHEMA
 
 ROW = st.tuples(
     st.sampled_from(["A", "a ", "B", "b-", "", "NA", "007", "C1", "C2", "C3"]),

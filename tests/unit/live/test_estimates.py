@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from trafficdp.live.estimates import estimates_of
+from trafficdp.live.specification import estimates_of
 from trafficdp.model import ContributionBound, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.estimate import BinStatus

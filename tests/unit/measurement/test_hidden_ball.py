@@ -14,7 +14,7 @@ from trafficdp.measurement.sets import Box, HiddenBall, plain
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import PICO, LossKind
-from trafficdp.sensitive.values import VectorEntries
+from trafficdp.sensitive import VectorEntries
 
 WILD = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0, 1e-300, 1.5, -1.5, 1 / 3, 1e154]
 

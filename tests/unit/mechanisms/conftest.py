@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trafficdp.sensitive.values import Samples
+from trafficdp.sensitive import Samples
 
 
 @pytest.fixture

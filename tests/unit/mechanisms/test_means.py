@@ -7,7 +7,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.means import FINER, Weighting, dearest_scale, weighting
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.sensitive.values import Samples
+from trafficdp.sensitive import Samples
 
 
 def city(counts_of, seed):

@@ -23,7 +23,7 @@ from trafficdp.mechanisms.two_moments import (
 from trafficdp.model import ContributionBound, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import CHARGE_STEP, ZCDP, LossKind
-from trafficdp.sensitive.values import Samples
+from trafficdp.sensitive import Samples
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 # a mechanism of each kind of loss, and what it is given for the bins of TABLE

@@ -26,7 +26,7 @@ from trafficdp.model import (
     hours_in_words,
     resolution_of,
 )
-from trafficdp.privacy.release_codec import grid_from_facts, grid_to_facts
+from trafficdp.privacy.release import grid_from_facts, grid_to_facts
 
 
 def test_a_period_is_whole_local_days():

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trafficdp.model import order as module
-from trafficdp.model.order import largest_two, number_pairs, stable_order
+from trafficdp.model import counts as module
+from trafficdp.model.counts import largest_two, number_pairs, stable_order
 
 
 @given(

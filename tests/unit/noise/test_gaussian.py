@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.noise import parts
+from trafficdp.noise import secure
 from trafficdp.noise.gaussian import (
     discrete_gaussian,
     gaussian_absolute_error,
@@ -23,7 +23,7 @@ def law(sd):
 
 @pytest.mark.parametrize("name", ["laplace", "gaussian"])
 def test_parts_that_are_drawn_at_once_keep_their_places(name, monkeypatch):
-    monkeypatch.setattr(parts, "AT_ONCE", 7)
+    monkeypatch.setattr(secure, "AT_ONCE", 7)
     sums = np.arange(100) * 10**6
     found = getattr(SecureNoise(), name)(sums, np.full(100, 20.0))
     assert np.abs(found - sums).max() < 2000

@@ -17,8 +17,8 @@ from trafficdp.mechanisms.protocol import AUTO
 from trafficdp.model import Grid, Period, SlotKind, Statistic, StudyArea
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import Reach, precision
-from trafficdp.planner.precision import finest, least_loss, nearest, search
 from trafficdp.planner.request import MapOption, Request
+from trafficdp.planner.suggest import finest, least_loss, nearest, search
 from trafficdp.privacy.loss import LossKind, PureDP, rounded_up
 
 GRID = Grid(

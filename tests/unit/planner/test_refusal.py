@@ -12,8 +12,8 @@ from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import UtilityVerdict, assess_utility
 from trafficdp.planner.request import Request
+from trafficdp.privacy.estimate import RefusalRule
 from trafficdp.privacy.loss import ZCDP, LossKind, PureDP
-from trafficdp.privacy.refusal_rule import RefusalRule
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 TOLERANCES = {MEAN: 1.0, VARIANCE: 60.0, VEHICLE_MEAN: 1.0}

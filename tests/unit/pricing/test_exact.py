@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import AllocationError
-from trafficdp.pricing.steps import PICO, Losses, require_covered
+from trafficdp.pricing import PICO, Losses, require_covered
 
 VEHICLES = 300
 

@@ -11,7 +11,7 @@ from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement.laws import GRAINS, Block, EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.sets import Ball, Box, HiddenBall, Moments, Ranks, Step, plain
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
-from trafficdp.pricing.steps import check_steps
+from trafficdp.pricing import check_steps
 from trafficdp.privacy.loss import LossKind
 
 numbers = st.integers(0, 10**4)

@@ -3,7 +3,7 @@ import pytest
 
 from trafficdp.model import OF_MAPS, SpeedUnit, Statistic
 from trafficdp.privacy import release as module
-from trafficdp.privacy.noise_column import NOISE_COLUMNS
+from trafficdp.privacy.estimate import NOISE_COLUMNS
 from trafficdp.privacy.release import DECIMALS, mechanism_frame, published_frame
 
 KMH, MPH, MS = SpeedUnit.KILOMETRES_PER_HOUR, SpeedUnit.MILES_PER_HOUR, SpeedUnit.METRES_PER_SECOND

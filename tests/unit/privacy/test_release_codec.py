@@ -18,7 +18,7 @@ from trafficdp.model import (
     Statistic,
     StudyArea,
 )
-from trafficdp.privacy.release_codec import (
+from trafficdp.privacy.release import (
     bound_from_facts,
     bound_to_facts,
     decode,

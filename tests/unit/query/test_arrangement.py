@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
 from trafficdp.privacy.loss import PureDP
+from trafficdp.query.answer import Explanation
 from trafficdp.query.dialect import LONGEST_REFUSAL, RefusedError
-from trafficdp.query.explanation import Explanation
 from trafficdp.query.statement import read_statement
 
 HEAD = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 4, force = TRUE) "

@@ -7,7 +7,7 @@ import pytest
 
 from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.privacy.loss import PureDP
-from trafficdp.query.explanation import Explanation
+from trafficdp.query.answer import Explanation
 
 
 def explained(found):

@@ -7,7 +7,7 @@ import pytest
 
 from trafficdp.errors import TrafficdpError
 from trafficdp.privacy.loss import PureDP
-from trafficdp.query.explanation import Explanation
+from trafficdp.query.answer import Explanation
 
 QUESTIONS = (
     "cell, AVG(speed) AS m, DP_INTERVAL_LOW(m) FROM fixes WHERE hour BETWEEN 8 AND 9 GROUP BY cell",

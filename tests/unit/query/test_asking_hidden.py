@@ -14,7 +14,7 @@ from trafficdp.errors import (
 )
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import ZCDP, PureDP
-from trafficdp.query.explanation import Explanation
+from trafficdp.query.answer import Explanation
 
 pytestmark = pytest.mark.store
 

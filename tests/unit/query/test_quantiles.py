@@ -14,8 +14,8 @@ from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.quantiles import calibrated as quantiles
 from trafficdp.model import QUANTILES
 from trafficdp.privacy.loss import LossKind
-from trafficdp.query.columns import Kind
-from trafficdp.query.explanation import Explanation
+from trafficdp.query.answer import Explanation
+from trafficdp.query.dialect import Kind
 from trafficdp.release import curator as door
 
 ASK = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 9, force = TRUE) "

@@ -11,7 +11,7 @@ from trafficdp.binning.cells import cells_of
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.privacy.loss import PureDP
 from trafficdp.query.arrangement import sql_of
-from trafficdp.query.columns import Kind
+from trafficdp.query.dialect import Kind
 from trafficdp.query.recognise import is_priced
 from trafficdp.query.statement import read_statement
 

@@ -12,7 +12,7 @@ import pytest
 import shapely
 
 from trafficdp.binning.cells import cells_from_text, parents_of, polygons_of
-from trafficdp.binning.mosaic import bins_in_mosaic
+from trafficdp.binning.places import bins_in_mosaic
 from trafficdp.errors import ConfigError, UninformativeReleaseError, UsageError
 from trafficdp.model import resolution_of
 

@@ -8,7 +8,7 @@ import pytest
 
 from trafficdp.errors import StoreBehindError, StoreKeyError, UsageError
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.release import forgetting
+from trafficdp.release import intake
 from trafficdp.store import vault
 from trafficdp.store.vault import Vault
 
@@ -224,9 +224,9 @@ def test_a_store_from_a_backup_forgets_nobody(released, plate):
 def test_only_a_stream_that_runs_keeps_its_vehicles(monkeypatch):
     streams = [SimpleNamespace(release_id="s0001", ended=True)]
     stub = SimpleNamespace(has_streams=lambda vault: True, all_streams=lambda vault: streams)
-    monkeypatch.setattr(forgetting, "vault_releases", stub)
-    forgetting._require_no_running_stream(None)
+    monkeypatch.setattr(intake, "vault_releases", stub)
+    intake._require_no_running_stream(None)
     streams.append(SimpleNamespace(release_id="s0002", ended=False))
     with pytest.raises(UsageError, match=r"running[^']*s0002") as refused:
-        forgetting._require_no_running_stream(None)
+        intake._require_no_running_stream(None)
     assert "s0001" not in str(refused.value)

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import trafficdp
-from trafficdp.binning.declared import declared_bins
+from trafficdp.binning.places import declared_bins
 from trafficdp.cli.words.plan_facts import plan_facts
 from trafficdp.errors import (
     AllocationError,

@@ -13,7 +13,7 @@ import pytest
 import shapely
 
 import trafficdp
-from trafficdp.binning.declared import declared_bins, zone_km2
+from trafficdp.binning.places import declared_bins, zone_km2
 from trafficdp.cli.words.plan_facts import plan_facts
 from trafficdp.errors import UsageError
 from trafficdp.model import Statistic, StudyArea

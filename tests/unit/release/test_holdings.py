@@ -20,7 +20,7 @@ from trafficdp.model import (
     StudyArea,
     Zones,
 )
-from trafficdp.release import holdings
+from trafficdp.release import results
 
 GRID = SimpleNamespace(resolution=7, slot_kind=SimpleNamespace(value="day"))
 CONFIG = SimpleNamespace(map=SimpleNamespace(display_unit="km/h", publish_counts=True))
@@ -37,9 +37,9 @@ def given(monkeypatch, *releases, text="", specification=None, same=True):
         published_of=lambda *_: releases[::-1],
         allocation_of=lambda *_: text,
     )
-    monkeypatch.setattr(holdings, "vault_releases", vault)
-    monkeypatch.setattr(holdings, "Specification", SimpleNamespace(from_json=lambda _: specification))
-    monkeypatch.setattr(holdings, "same_question", lambda *_: same)
+    monkeypatch.setattr(results, "vault_releases", vault)
+    monkeypatch.setattr(results, "Specification", SimpleNamespace(from_json=lambda _: specification))
+    monkeypatch.setattr(results, "same_question", lambda *_: same)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_an_earlier_release_answers_only_the_same_question_as_it_would_be_shown_
     text = 'i1 "resolution":7, "slot_kind":"day"'
     specification = SimpleNamespace(**frozen | other)
     given(monkeypatch, stored("r1"), stored("r2"), text=text, specification=specification, same=same)
-    found = holdings.earlier_release(
+    found = results.earlier_release(
         SimpleNamespace(vault=None), CONFIG, SimpleNamespace(name="i1"), GRID, None
     )
     assert found == (None if other or not same else "r2")
@@ -71,52 +71,52 @@ def test_a_released_fleet_is_a_whole_number_of_at_least_one(monkeypatch, noisy, 
     curator = SimpleNamespace(
         vault=None, load=lambda name: SimpleNamespace(id=name, estimates={Statistic.MEAN: mean}, grid=grid)
     )
-    assert holdings.fleet_released(curator) == ("r1", fleet)
+    assert results.fleet_released(curator) == ("r1", fleet)
 
 
 def test_half_of_the_hours_of_a_week_see_nearly_a_whole_fleet():
     period = Period(date(2026, 3, 2), date(2026, 3, 3), "Europe/Vienna")
     whole = Grid(7, SlotKind.WHOLE_PERIOD, StudyArea.from_bbox(16, 48, 16.2, 48.2), period)
     part = replace(whole, selection=Selection(hours_of_week=tuple(range(84))))
-    assert holdings.share_of_fleet(part) == pytest.approx(1 - 0.5**8)
-    assert holdings.share_of_fleet(whole) == 1
+    assert results.share_of_fleet(part) == pytest.approx(1 - 0.5**8)
+    assert results.share_of_fleet(whole) == 1
     # a tenth of the area is in a zone; one that lies beside it is none of it
     shapes = shapely.box(16, 48, 16.02, 48.2), shapely.box(16.3, 48, 16.4, 48.2)
     zones = Zones("districts.gpkg", "0" * 64, ("West", "Beside"), shapes)
     zoned = replace(whole, resolution=None, zones=zones)
-    assert holdings.share_of_fleet(zoned) == pytest.approx(1 - 0.9**8)
+    assert results.share_of_fleet(zoned) == pytest.approx(1 - 0.9**8)
     part = replace(zoned, selection=Selection(hours_of_week=tuple(range(84))))
-    assert holdings.share_of_fleet(part) == pytest.approx(1 - 0.95**8)
+    assert results.share_of_fleet(part) == pytest.approx(1 - 0.95**8)
 
 
 def test_a_plan_pins_no_study_area_and_wants_that_of_the_first_file(monkeypatch):
     facts = {}
     vault = SimpleNamespace(fact=facts.get, set_fact=facts.__setitem__)
     files = [1]
-    monkeypatch.setattr(holdings.vault_fixes, "data_version", lambda _: None)
-    monkeypatch.setattr(holdings.vault_fixes, "number_of_files", lambda _: files[-1])
+    monkeypatch.setattr(results.vault_fixes, "data_version", lambda _: None)
+    monkeypatch.setattr(results.vault_fixes, "number_of_files", lambda _: files[-1])
     config = SimpleNamespace(grid=SimpleNamespace(area=SimpleNamespace(hash="a")), context=())
-    holdings.version_to_plan(vault, config)
+    results.version_to_plan(vault, config)
     assert facts == {}
-    holdings.pin_area(vault, "b", dry_run=False)
+    results.pin_area(vault, "b", dry_run=False)
     assert facts == {"area_hash": "b"}
     with pytest.raises(DataError):
-        holdings.version_to_plan(vault, config)
+        results.version_to_plan(vault, config)
     files.append(0)
     with pytest.raises(UsageError, match="empty"):
-        holdings.version_to_plan(vault, config)
+        results.version_to_plan(vault, config)
     # the files of another area were all undone
-    holdings.pin_area(vault, "a", dry_run=False)
+    results.pin_area(vault, "a", dry_run=False)
     assert facts == {"area_hash": "a"}
 
 
 def test_a_release_is_made_at_a_whole_second(monkeypatch):
     nothing = SimpleNamespace(speed_provenance=lambda *_: {}, declarations=lambda *_: [])
-    monkeypatch.setattr(holdings, "vault_fixes", nothing)
-    monkeypatch.setattr(holdings, "replace", lambda grid, **_: grid)
-    monkeypatch.setattr(holdings, "read_context", lambda *_: None)
-    monkeypatch.setattr(holdings, "Occasion", SimpleNamespace)
-    monkeypatch.setattr(holdings, "vault_ledger", SimpleNamespace(promise_changes=lambda vault: ()))
+    monkeypatch.setattr(results, "vault_fixes", nothing)
+    monkeypatch.setattr(results, "replace", lambda grid, **_: grid)
+    monkeypatch.setattr(results, "read_context", lambda *_: None)
+    monkeypatch.setattr(results, "Occasion", SimpleNamespace)
+    monkeypatch.setattr(results, "vault_ledger", SimpleNamespace(promise_changes=lambda vault: ()))
     map_ = SimpleNamespace(display_unit=None, publish_counts=True)
     config = SimpleNamespace(
         relation=NeighbouringRelation.REPLACE_USER_VALUES,
@@ -127,5 +127,5 @@ def test_a_release_is_made_at_a_whole_second(monkeypatch):
     )
     at = datetime(2026, 3, 5, 12, 0, 1, 999_999, tzinfo=UTC)
     grid = SimpleNamespace(area=None)
-    found = holdings.occasion_of(config, None, SimpleNamespace(ingest_id=1), grid, at)
+    found = results.occasion_of(config, None, SimpleNamespace(ingest_id=1), grid, at)
     assert found.created_at == datetime(2026, 3, 5, 12, 0, 1, tzinfo=UTC)

@@ -21,8 +21,8 @@ from trafficdp.model import (
 from trafficdp.planner.allocation import Allocation
 from trafficdp.privacy.loss import LossKind, PureDP
 from trafficdp.release import planning
-from trafficdp.release.outcomes import Plan, PlanQuestion
 from trafficdp.release.planning import Planning, with_records
+from trafficdp.release.results import Plan, PlanQuestion
 
 PERIOD = Period(date(2026, 3, 2), date(2026, 3, 3), "Europe/Vienna")
 GRID = Grid(7, SlotKind.HOUR_OF_DAY, StudyArea.from_bbox(16, 48, 16.2, 48.2), PERIOD)

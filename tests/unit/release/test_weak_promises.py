@@ -9,11 +9,10 @@ import trafficdp
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.model import NeighbouringRelation
-from trafficdp.privacy import promise
-from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy import budget
+from trafficdp.privacy.budget import BudgetPolicy, weaknesses
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import PICO, ZCDP, PureDP
-from trafficdp.privacy.promise import weaknesses
 
 HIDES = NeighbouringRelation.ADD_OR_REMOVE_USER
 EPSILON, DELTA, MANY = "larger than 20", "larger than 0.0001", "larger than one divided by the number"
@@ -111,7 +110,7 @@ def test_the_vehicles_of_public_counts_are_compared_when_a_map_is_planned(
     small_city, tmp_path, monkeypatch, delta, refused
 ):
     """11 vehicles are counted on the first day: only a delta that is weak by itself is too large for them."""
-    monkeypatch.setattr(promise, "LARGEST_DELTA", "1")
+    monkeypatch.setattr(budget, "LARGEST_DELTA", "1")
     city = small_city.City(tmp_path)
     changed(
         city,
@@ -150,8 +149,8 @@ def test_what_was_accepted_stands_red_on_page_and_report_and_in_the_manifest(sma
     workspace.ingest([city.days[1]])
     done = workspace.release(force=True)
     (stated,) = manifests(city)
-    budget, delta = stated["honesty"]["weaknesses"]
-    assert EPSILON in budget
+    of_budget, delta = stated["honesty"]["weaknesses"]
+    assert EPSILON in of_budget
     assert MANY in delta
     workspace.city_report(done.id, tmp_path / "report.html")
     page = (city.store / "releases" / done.id / "map.html").read_text(encoding="utf-8")

@@ -25,7 +25,7 @@ from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.choose import Choice, Offer, Split, constant_error
 from trafficdp.privacy import loss
 from trafficdp.privacy.disclosure import SkillStated
-from trafficdp.release.outcomes import Plan
+from trafficdp.release.results import Plan
 
 SPLITS = {Split.SAME_EPSILON: "same epsilon", Split.EQUAL_NOISE: "equal noise", None: "none"}
 

@@ -18,7 +18,7 @@ from trafficdp.ingest.clean import RULES, Extent, Extents
 from trafficdp.ingest.read import wrong_unit
 from trafficdp.ingest.unit_check import ENOUGH_PAIRS, LintVerdict
 from trafficdp.model import Grid, SourceDeclaration
-from trafficdp.release.outcomes import IngestedFile, UndoneFile
+from trafficdp.release.results import IngestedFile, UndoneFile
 
 
 def ingest(

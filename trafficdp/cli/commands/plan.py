@@ -14,7 +14,7 @@ from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.file import disk_errors
 from trafficdp.export.report.loss_chart import KINDS, Line, LossChart, Point, chart_bytes
 from trafficdp.model import Grid, Statistic
-from trafficdp.release.outcomes import Plan
+from trafficdp.release.results import Plan
 from trafficdp.research.full_comparison import FullCurves, accounting_curves, full_curves
 
 NAMES = {

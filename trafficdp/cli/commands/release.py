@@ -10,7 +10,7 @@ import typer
 from trafficdp.cli.words.options import MapOptions, Settings, YesOption, shorten, with_map_options
 from trafficdp.cli.words.plan_words import one_slot
 from trafficdp.ingest.clean import FileReport
-from trafficdp.release.outcomes import Plan
+from trafficdp.release.results import Plan
 
 
 @with_map_options

@@ -27,7 +27,7 @@ from trafficdp.export.files.query_result import (
     write_result,
 )
 from trafficdp.model import Zones
-from trafficdp.query.explanation import Explanation
+from trafficdp.query.answer import Explanation
 from trafficdp.query.recognise import is_priced
 from trafficdp.release.store_setup import store_path
 from trafficdp.store.analyst import COLUMNS, DEFAULT_TIMEOUT, TABLES, AnalystSession

@@ -12,7 +12,7 @@ from trafficdp.model import Statistic
 from trafficdp.planner.allocate import allocate
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import Loss, PureDP
-from trafficdp.release.outcomes import Plan
+from trafficdp.release.results import Plan
 
 USUAL_DELTA = "0.000001"
 """With which Gaussian noise is compared where a store has no delta."""

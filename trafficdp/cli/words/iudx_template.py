@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trafficdp.config.file import template
-from trafficdp.config.reading import read_text
+from trafficdp.config.table import read_text
 from trafficdp.errors import ConfigError
 from trafficdp.ingest.suggest import import_iudx_config
 

@@ -9,7 +9,7 @@ from trafficdp.model import Statistic, as_json
 from trafficdp.planner.request import MapOption
 from trafficdp.planner.suggest import Growth
 from trafficdp.privacy.loss import Loss, LossKind
-from trafficdp.release.outcomes import InEpsilon, Plan
+from trafficdp.release.results import InEpsilon, Plan
 from trafficdp.research.full_comparison import FullCurves
 
 

@@ -7,8 +7,8 @@ from trafficdp.mechanisms.protocol import BASELINE
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.planner.allocation import Reach
 from trafficdp.planner.suggest import Growth
-from trafficdp.privacy.refusal_rule import RefusalRule
-from trafficdp.release.outcomes import Answer, Plan
+from trafficdp.privacy.estimate import RefusalRule
+from trafficdp.release.results import Answer, Plan
 from trafficdp.research.full_comparison import FullCurves
 
 MEANING = {

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from trafficdp.model import QUANTILES, NeighbouringRelation, Statistic, Zones
 from trafficdp.privacy.disclosure import Counted, Sha256, Text
-from trafficdp.privacy.estimate import POSTERIOR_CHANCES, POSTERIOR_SPEEDS, BinStatus
-from trafficdp.privacy.noise_column import NOISE_COLUMNS
+from trafficdp.privacy.estimate import NOISE_COLUMNS, POSTERIOR_CHANCES, POSTERIOR_SPEEDS, BinStatus
 from trafficdp.privacy.release import Release
 
 

@@ -27,7 +27,7 @@ from trafficdp.model import (
     StudyArea,
     from_json,
 )
-from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.budget import BudgetPolicy, weaknesses
 from trafficdp.privacy.disclosure import (
     INTERVAL_KINDS,
     BinNumbers,
@@ -56,10 +56,8 @@ from trafficdp.privacy.disclosure import (
     StatedAssumption,
     Uncertainty,
 )
-from trafficdp.privacy.estimate import BinStatus
+from trafficdp.privacy.estimate import BinStatus, RefusalRule
 from trafficdp.privacy.loss import Loss, decimal_text, exact_text
-from trafficdp.privacy.promise import weaknesses
-from trafficdp.privacy.refusal_rule import RefusalRule
 
 TUNING_DATA = "none: chosen from public counts"
 TUNING_OF_DECLARED = "none: nothing of the data was looked at"

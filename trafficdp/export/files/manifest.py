@@ -21,10 +21,9 @@ from trafficdp.export.files.disclosure import bin_numbers, rfc3339
 from trafficdp.export.files.guarantee import conversion_holds
 from trafficdp.export.files.registry import registry_record
 from trafficdp.model import NeighbouringRelation, Says, as_json, from_json
-from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.budget import BudgetPolicy, weaknesses
 from trafficdp.privacy.disclosure import Counted, Disclosure, LossAccount, Sha256
 from trafficdp.privacy.loss import ZCDP, PureDP
-from trafficdp.privacy.promise import weaknesses
 from trafficdp.privacy.release import Release
 
 if TYPE_CHECKING:

@@ -49,8 +49,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.arrays import Arrays, CountCap, best_fit, total_variation_bias, wrap_around
-from trafficdp.bounding.interval import IntervalPartition, guaranteed_width, levy_width
+from trafficdp.bounding.arrays import (
+    Arrays,
+    CountCap,
+    IntervalPartition,
+    best_fit,
+    guaranteed_width,
+    levy_width,
+    total_variation_bias,
+    wrap_around,
+)
 from trafficdp.bounding.worst_case import clipping_rank
 from trafficdp.errors import UsageError, in_range
 from trafficdp.measurement.laws import EntryIndex
@@ -62,7 +70,7 @@ from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.tail import clamped_laplace_error
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Samples
+    from trafficdp.sensitive import Samples
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -28,7 +28,7 @@ from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Samples
+    from trafficdp.sensitive import Samples
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -68,7 +68,7 @@ from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import PICO, Loss
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Contributions, SensitiveInputs
+    from trafficdp.sensitive import Contributions, SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

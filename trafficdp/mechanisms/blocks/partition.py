@@ -44,7 +44,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from trafficdp.bounding.sensitivity import mean_sensitivity, vehicle_mean_sensitivity
+from trafficdp.bounding.worst_case import mean_sensitivity, vehicle_mean_sensitivity
 from trafficdp.errors import UsageError, positive
 from trafficdp.model import ContributionBound, Counts, Statistic, stable_order
 

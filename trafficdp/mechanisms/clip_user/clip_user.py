@@ -56,7 +56,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.arrays import dropped_mean_bias, dropped_variance_bias
-from trafficdp.bounding.sensitivity import mean_sensitivity
+from trafficdp.bounding.worst_case import mean_sensitivity
 from trafficdp.errors import UsageError, positive
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.blocks.partition import in_canonical_order
@@ -70,7 +70,7 @@ from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import PICO, Loss
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Contributions, SensitiveInputs
+    from trafficdp.sensitive import Contributions, SensitiveInputs
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

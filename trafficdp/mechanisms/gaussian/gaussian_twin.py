@@ -30,7 +30,7 @@ from trafficdp.noise.secure import group_scales
 from trafficdp.privacy.loss import LossKind, round_up
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Samples
+    from trafficdp.sensitive import Samples
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -43,7 +43,7 @@ from trafficdp.noise import student_t
 from trafficdp.noise.tail import clamped_laplace_error
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Samples
+    from trafficdp.sensitive import Samples
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -40,7 +40,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.arrays import dropped_variance_bias
-from trafficdp.bounding.sensitivity import mean_sensitivity, vehicle_mean_sensitivity
+from trafficdp.bounding.worst_case import mean_sensitivity, vehicle_mean_sensitivity
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.sets import Measure, Priced, Step, plain
@@ -80,7 +80,7 @@ from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import LossKind, round_up
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Contributions, Samples, SensitiveInputs
+    from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

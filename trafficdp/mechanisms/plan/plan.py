@@ -42,7 +42,7 @@ from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.loss import PICO, ZCDP, LossKind
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Samples
+    from trafficdp.sensitive import Samples
 
 FloatArray = npt.NDArray[np.float64]
 TOP = 1 << 50

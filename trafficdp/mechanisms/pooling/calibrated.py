@@ -32,7 +32,7 @@ from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PICO, LossKind, round_up
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import SensitiveInputs
+    from trafficdp.sensitive import SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

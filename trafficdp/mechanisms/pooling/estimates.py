@@ -58,7 +58,7 @@ from trafficdp.mechanisms.pooling.posterior import (
 from trafficdp.model import Statistic
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Contributions
+    from trafficdp.sensitive import Contributions
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -53,7 +53,7 @@ from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import Loss
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import SensitiveInputs
+    from trafficdp.sensitive import SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 COUNTS = (

@@ -80,7 +80,7 @@ from trafficdp.mechanisms.pooling.posterior import (
 )
 from trafficdp.model import number_pairs
 from trafficdp.privacy.loss import LossKind
-from trafficdp.sensitive.values import Contributions, VectorEntries
+from trafficdp.sensitive import Contributions, VectorEntries
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -43,7 +43,7 @@ from trafficdp.privacy.estimate import Estimate, IntervalKind
 from trafficdp.privacy.loss import PICO, LossKind
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import SensitiveInputs
+    from trafficdp.sensitive import SensitiveInputs
 
 
 def reach(step: Ranks, level: float) -> npt.NDArray[np.int64]:

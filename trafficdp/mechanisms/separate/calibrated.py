@@ -52,7 +52,7 @@ from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import PICO, ZCDP, Loss, LossKind, sum_per_user
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Samples, SensitiveInputs
+    from trafficdp.sensitive import Samples, SensitiveInputs
 
 MECHANISMS: tuple[Mechanism, ...] = (
     Baseline(),

@@ -38,7 +38,7 @@ from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import Loss, LossKind
-from trafficdp.sensitive.values import Contributions, Samples, SensitiveInputs
+from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
 from trafficdp.simulation.city import RANGES, VARIATIONS, CityModel, variations
 from trafficdp.simulation.speeds import most_drawn, simulated_records, simulated_truths
 from trafficdp.simulation.traffic import Fleet, Streets, records_of

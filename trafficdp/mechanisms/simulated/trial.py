@@ -22,7 +22,7 @@ from trafficdp.mechanisms.protocol import Mechanism
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
-from trafficdp.sensitive.values import Contributions, Samples
+from trafficdp.sensitive import Contributions, Samples
 from trafficdp.simulation.city import CityModel, variations
 from trafficdp.simulation.speeds import simulated_records
 

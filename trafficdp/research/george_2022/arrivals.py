@@ -48,7 +48,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.rank import rank_within
+from trafficdp.bounding.arrays import rank_within
 from trafficdp.errors import UsageError, in_range, integer_between, positive
 from trafficdp.mechanisms.means import choice_scale, laplace_scale
 from trafficdp.noise.protocol import NoiseSource

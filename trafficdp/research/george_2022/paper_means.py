@@ -59,7 +59,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.interval import IntervalPartition
+from trafficdp.bounding.arrays import IntervalPartition
 from trafficdp.errors import in_range
 from trafficdp.mechanisms.means import laplace_scale
 from trafficdp.noise.protocol import NoiseSource

@@ -14,7 +14,7 @@ from trafficdp.mechanisms.separate.calibrated import tried_by_auto
 from trafficdp.model import Statistic
 from trafficdp.planner.choose import SIMULATED_ERROR_TOLERANCE
 from trafficdp.privacy.loss import LossKind
-from trafficdp.release import outcomes
+from trafficdp.release import results
 
 SCHEMA = json.loads((files("trafficdp.cli") / "schemas" / "compare.schema.json").read_text())
 
@@ -161,7 +161,7 @@ def test_what_is_only_claimed_is_marked_with_its_theorem(found):
 
 
 def test_a_mechanism_that_cannot_is_listed_with_its_reason(filled, command, monkeypatch):
-    real = outcomes.choose
+    real = results.choose
 
     class Cannot(Baseline):
         name = "cannot"
@@ -174,7 +174,7 @@ def test_a_mechanism_that_cannot_is_listed_with_its_reason(filled, command, monk
     def of_two(*given, **more):
         return real(*given, (mechanisms_of(LossKind.PURE)[0], Cannot()), **more)
 
-    monkeypatch.setattr(outcomes, "choose", of_two)
+    monkeypatch.setattr(results, "choose", of_two)
     result = command("compare")
     assert result.code == 0
     assert "cannot is not available: this one cannot." in result.out

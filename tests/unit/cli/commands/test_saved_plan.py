@@ -7,7 +7,7 @@ import duckdb
 import pytest
 
 from trafficdp.privacy.ledger import canonical
-from trafficdp.release.saved_plan import SavedPlan
+from trafficdp.release.planning import SavedPlan
 from trafficdp.release.specification import Specification
 
 

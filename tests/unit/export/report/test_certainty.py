@@ -31,7 +31,7 @@ from trafficdp.model import Counts, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import PICO, LossKind
-from trafficdp.sensitive.values import SensitiveInputs
+from trafficdp.sensitive import SensitiveInputs
 from trafficdp.simulation.city import VARIATIONS
 
 pytestmark = pytest.mark.slow

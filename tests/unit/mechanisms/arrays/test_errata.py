@@ -3,14 +3,21 @@
 import numpy as np
 import pytest
 
-from trafficdp.bounding.arrays import argmax_cap, array_mean_sensitivity, best_fit, wrap_around
-from trafficdp.bounding.interval import IntervalPartition, guaranteed_width, levy_width
+from trafficdp.bounding.arrays import (
+    IntervalPartition,
+    argmax_cap,
+    array_mean_sensitivity,
+    best_fit,
+    guaranteed_width,
+    levy_width,
+    wrap_around,
+)
 from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Grouping, Levy, QuantileRule
 from trafficdp.mechanisms.protocol import event_of
 from trafficdp.model import Statistic
 from trafficdp.noise.choice import probabilities
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.sensitive.values import Samples
+from trafficdp.sensitive import Samples
 
 EPSILON = np.array([1.0])
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate
 
-from trafficdp.bounding.arrays import CountCap, total_variation_bias
-from trafficdp.bounding.interval import IntervalPartition
+from trafficdp.bounding.arrays import CountCap, IntervalPartition, total_variation_bias
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.arrays.projected import (
@@ -31,7 +30,7 @@ from trafficdp.model import Statistic
 from trafficdp.noise.choice import probabilities
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.noise.tail import clamped_laplace_error
-from trafficdp.sensitive.values import Samples
+from trafficdp.sensitive import Samples
 
 MEAN = Statistic.MEAN
 

@@ -26,7 +26,7 @@ from trafficdp.model import Statistic
 from trafficdp.noise.block import block_quantile
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import CHARGE_STEP, LossKind, PureDP
-from trafficdp.sensitive.values import SensitiveInputs
+from trafficdp.sensitive import SensitiveInputs
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 TOLERANCE = {MEAN: 1.0, VARIANCE: 60.0, VEHICLE_MEAN: 1.5}

@@ -28,7 +28,7 @@ from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import CHARGE_STEP, LossKind, PureDP
-from trafficdp.sensitive.values import SensitiveInputs
+from trafficdp.sensitive import SensitiveInputs
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 TOLERANCE = {MEAN: 1.0, VARIANCE: 60.0, VEHICLE_MEAN: 1.0}

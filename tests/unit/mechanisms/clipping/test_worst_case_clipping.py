@@ -7,7 +7,7 @@ from trafficdp.mechanisms.protocol import event_of
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.sensitive.values import Samples
+from trafficdp.sensitive import Samples
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 OPT = [WorstCaseClipping(), WorstCaseClipping(least_exact_error=True)]

@@ -12,7 +12,7 @@ from trafficdp.mechanisms.two_moments import KnownTwoMoments
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.research.zhao_2024.gaussian_huber import GaussianHuber, least_vehicles
-from trafficdp.sensitive.values import Samples
+from trafficdp.sensitive import Samples
 
 MEAN, VARIANCE, BY_VEHICLE = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 SPREAD = 12 / 65

@@ -32,7 +32,7 @@ from trafficdp.model import OF_MAPS, NeighbouringRelation, Statistic
 from trafficdp.noise.secure import LARGEST_SCALE
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import CHARGE_STEP, LossKind, PureDP
-from trafficdp.sensitive.values import SensitiveInputs
+from trafficdp.sensitive import SensitiveInputs
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 small_tables = st.integers(1, 5).flatmap(

@@ -6,7 +6,7 @@ from trafficdp.mechanisms.plan.plan import PlanMechanism, Scaling
 from trafficdp.mechanisms.protocol import event_of
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.sensitive.values import Samples
+from trafficdp.sensitive import Samples
 
 MEAN = Statistic.MEAN
 PLANS = [PlanMechanism(), PlanMechanism(power=1), PlanMechanism(Scaling.PUBLIC), PlanMechanism(Scaling.NONE)]

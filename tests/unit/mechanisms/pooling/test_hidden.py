@@ -14,10 +14,10 @@ from trafficdp.mechanisms.pooling import hidden_map as maps
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import FleetEstimate, hidden_map, measure_all
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
-from trafficdp.pricing.steps import check_steps
+from trafficdp.pricing import check_steps
 from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import PICO, LossKind
-from trafficdp.sensitive.values import Contributions
+from trafficdp.sensitive import Contributions
 
 PLACES = np.arange(7, 31, dtype=np.uint64)
 TOTAL = {LossKind.PURE: 2 * PICO, LossKind.ZCDP: PICO // 10}

@@ -20,9 +20,9 @@ from trafficdp.mechanisms.simulated.cities import cities_of
 from trafficdp.mechanisms.simulated.trial import true_statistic
 from trafficdp.model import Counts, Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
-from trafficdp.pricing.steps import check_steps
+from trafficdp.pricing import check_steps
 from trafficdp.privacy.loss import CHARGE_STEP, PICO, LossKind
-from trafficdp.sensitive.values import Contributions, SensitiveInputs
+from trafficdp.sensitive import Contributions, SensitiveInputs
 
 MEAN, VARIANCE, VEHICLES = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 BOTH = (MEAN, VARIANCE)

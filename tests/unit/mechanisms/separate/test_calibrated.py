@@ -16,9 +16,9 @@ from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.request import Request
-from trafficdp.pricing.steps import check_steps
+from trafficdp.pricing import check_steps
 from trafficdp.privacy.loss import ZCDP, LossKind
-from trafficdp.sensitive.values import Samples, SensitiveInputs
+from trafficdp.sensitive import Samples, SensitiveInputs
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 OTHERS = [each.name for each in mechanisms_of(LossKind.ZCDP) if each.name != "gaussian_twin"]

@@ -9,8 +9,10 @@ from trafficdp.measurement.sets import Ranks
 from trafficdp.mechanisms.claims import ClaimedScores
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import LossKind
-from trafficdp.release.drawn.residuals import (
+from trafficdp.release.drawn_noise import (
     FALSE_ALARM,
+    Recorded,
+    Replayed,
     choices_of,
     draws_of,
     found_with,
@@ -18,7 +20,6 @@ from trafficdp.release.drawn.residuals import (
     in_words,
     plausible,
 )
-from trafficdp.release.drawn.transcript import Recorded, Replayed
 
 
 def numbers(values):
@@ -59,7 +60,7 @@ def test_noise_of_its_law_is_plausible_together_and_law_by_law():
 def test_the_false_alarm_is_what_is_promised_because_ranks_are_uniform():
     """Means and variances of -log(rank) from draws, within 7 standard errors of Gamma(1, 1)."""
     assert FALSE_ALARM < 1e-9
-    from trafficdp.release.drawn.residuals import _ranks, _varies
+    from trafficdp.release.drawn_noise import _ranks, _varies
 
     source, random = SecureNoise(), np.random.default_rng(5)
     for name, law in laws(8_000).items():

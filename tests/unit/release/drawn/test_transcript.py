@@ -11,7 +11,7 @@ from trafficdp.measurement.sets import Box, Ranks, plain
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
-from trafficdp.release.drawn.transcript import Recorded, Replayed
+from trafficdp.release.drawn_noise import Recorded, Replayed
 
 
 def numbers(*values):

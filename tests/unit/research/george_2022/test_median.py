@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trafficdp.bounding.interval import IntervalPartition
+from trafficdp.bounding.arrays import IntervalPartition
 from trafficdp.noise.choice import probabilities
 
 STEPS = 2

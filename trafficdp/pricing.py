@@ -1,25 +1,4 @@
-"""A second opinion before a charge.
-
-Exact losses against charges: fractions, added up a vehicle and compared without rounding.
-
-A second opinion before a charge: every vehicle's loss from the steps alone, in fractions.
-
-Nothing here shares code with the waist's own prices (``measurement``): moves are Python integers, scales the
-exact fractions that their floats are, and a loss is compared with its charge without rounding.
-
-============  =========================================================================================
-set, law      a vehicle loses, D its move of a sum times 2^shift (rounded up where that floors)
-============  =========================================================================================
-any, Laplace  sum D / b
-any, Gaussian sum D^2 / (2 s^2)
-any, Block    sum over blocks of the largest ceil(D / a), over s
-pairs         m times the most over d = 0..K of d/b + d (K - d)/b', plus 1/b' where W is floored
-in blocks     the most over bins g, h of a block of ceil(|dS_g|/a_g) + ceil(|dW_h|/a'_h), over s
-a ball        2^21 grains, or less by its entries' intervals, over b; their square over 2 s^2
-hidden ball   2^20 grains over b; their square over 2 s^2, any possible vehicle
-a choice      2 c / scale; in rho an eighth of the square
-============  =========================================================================================
-"""
+"""A second opinion before a charge: every step is priced again, by other code."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""The second opinion on a charge, from steps alone."""

@@ -1,1 +1,0 @@
-"""The nouns that hold people's values."""
