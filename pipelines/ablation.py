@@ -31,7 +31,7 @@ from trafficdp.mechanisms.pooling import design
 from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
 from trafficdp.mechanisms.pooling.design import Design, Level
 from trafficdp.mechanisms.protocol import PublicFacts
-from trafficdp.mechanisms.simulated.trial import true_statistic
+from trafficdp.mechanisms.simulated_cities import true_statistic
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PICO, LossKind

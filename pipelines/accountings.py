@@ -28,9 +28,9 @@ import numpy as np
 import trafficdp
 from capmetro import CONFIG, DAYS, folder
 from trafficdp.errors import TrafficdpError, UsageError
-from trafficdp.mechanisms.accountings import all_accountings
 from trafficdp.mechanisms.blocks.blocks import best_blocks
-from trafficdp.mechanisms.clip_user.clip_user import SuppressionAccounting
+from trafficdp.mechanisms.clip_user import SuppressionAccounting
+from trafficdp.mechanisms.registry import all_accountings
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PureDP

@@ -28,7 +28,7 @@ from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
-from trafficdp.mechanisms.simulated.trial import SimulatedCities, absolute_errors, true_statistic
+from trafficdp.mechanisms.simulated_cities import SimulatedCities, absolute_errors, true_statistic
 from trafficdp.model import NeighbouringRelation, SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.choose import best_of, offers

@@ -39,9 +39,9 @@ from capmetro import CONFIG, DAYS, config_of, files_of, samples_of
 from presence import total_of
 from trafficdp.binning.places import declared_bins
 from trafficdp.errors import TrafficdpError
-from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import hidden_map, measure_all
-from trafficdp.mechanisms.simulated.trial import true_statistic
+from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
+from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_all
+from trafficdp.mechanisms.simulated_cities import true_statistic
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
@@ -99,12 +99,12 @@ class City:
     def hidden(self, epsilon: int, draws: int) -> Iterator[FloatArray]:
         """Yield draws of the map where nothing about a vehicle is public, in rho by delta 10^-6."""
         own = self.samples.contributions()
-        design = HiddenDesign(
+        design = AddRemoveDesign(
             self.places, own.bound, LossKind.ZCDP, total_of(LossKind.ZCDP, epsilon), variance=False
         )
         at = design.where(own.counts.cell, own.counts.slot)[0]
         for seed in range(draws):
-            yield hidden_map(design, measure_all(design, own, SimulatedNoise(seed))).mean.value[at]
+            yield add_remove_map(design, measure_all(design, own, SimulatedNoise(seed))).mean.value[at]
 
     def error(self, maps: Iterator[FloatArray]) -> float:
         """Return the mean absolute error of ``maps``, m/s."""

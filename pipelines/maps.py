@@ -22,7 +22,7 @@ import trafficdp
 from capmetro import DAYS, config_of, files_of, page, samples_of
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.protocol import CalibratedMechanism
-from trafficdp.mechanisms.simulated.trial import true_statistic
+from trafficdp.mechanisms.simulated_cities import true_statistic
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.allocation import Allocation

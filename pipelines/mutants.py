@@ -82,17 +82,17 @@ NAMED = {
         "scales = [self.allowance.mean_scale, self.allowance.square_scale // 2][: self.bank.levels]",
     ),
     "AKMV: the noise halved": (
-        "mechanisms/clipping/worst_case_clipping.py",
+        "mechanisms/per_statistic/clipping.py",
         "scale=laplace_scale(threshold, epsilon / 2)",
         "scale=laplace_scale(threshold, epsilon / 2) / 2",
     ),
     "two_stage: the scale of the choice halved": (
-        "mechanisms/arrays/two_stage.py",
+        "mechanisms/per_statistic/two_stage.py",
         "return ClaimedScores(support, change, choice_scale(change, epsilon / 2), self.kind, theorem)",
         "return ClaimedScores(support, change, choice_scale(change, epsilon / 2) / 2, self.kind, theorem)",
     ),
     "coordinate_quantile: the scale halved, where it is stated": (
-        "mechanisms/plan/plan.py",
+        "mechanisms/per_statistic/plan.py",
         "return 2 / math.sqrt(8 * pico / PICO) * (1 + 2.0**-40)",
         "return 1 / math.sqrt(8 * pico / PICO) * (1 + 2.0**-40)",
     ),
@@ -127,17 +127,17 @@ NAMED = {
         "self.noise[row, height, slot] = source.discrete_laplace(self.scale[row] / 2)",
     ),
     "huber: alpha doubled, so that the noise is halved": (
-        "mechanisms/huber/huber.py",
+        "mechanisms/per_statistic/huber.py",
         ")[which]",
         ")[which] * 2",
     ),
     "huber: the noise halved where it is added": (
-        "mechanisms/huber/huber.py",
+        "mechanisms/per_statistic/huber.py",
         "noisy = centre + smooth / plan.alpha[plan.huber] * drawn",
         "noisy = centre + smooth / plan.alpha[plan.huber] * drawn / 2",
     ),
     "two_stage: an interval that begins at the exact minimum": (
-        "mechanisms/arrays/two_stage.py",
+        "mechanisms/per_statistic/two_stage.py",
         "return low, np.maximum(low, high)",
         "return np.full(bins, int((totals // counts.count).min())), np.maximum(low, high)",
     ),
@@ -148,7 +148,7 @@ NAMED = {
         "return np.where(np.diff(start) > 11, int(np.mean(values)), begin[cell] + own)",
     ),
     "vehicle quantiles: the exact mean where a bin has more than 40 vehicles": (
-        "mechanisms/quantiles/calibrated.py",
+        "mechanisms/quantiles.py",
         "value = np.minimum(measure.select(step, own) * grain, bound.steps).astype(np.float64)",
         "value = np.where(counts.users_per_bin > 40, own.mean() * grain, measure.select(step, own) * grain)",
     ),

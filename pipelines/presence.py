@@ -23,9 +23,14 @@ import numpy as np
 import trafficdp
 from capmetro import CONFIG, DAYS, files_of, page, samples_of
 from trafficdp.binning.places import declared_bins
-from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, RELATION, HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import estimate_fleet, hidden_map, measure_all, measure_fleet
-from trafficdp.mechanisms.simulated.trial import true_statistic
+from trafficdp.mechanisms.pooling.add_remove_design import FLEET_SHARE, RELATION, AddRemoveDesign
+from trafficdp.mechanisms.pooling.add_remove_map import (
+    add_remove_map,
+    estimate_fleet,
+    measure_all,
+    measure_fleet,
+)
+from trafficdp.mechanisms.simulated_cities import true_statistic
 from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
@@ -71,14 +76,14 @@ def total_of(kind: LossKind, epsilon: int, relation: NeighbouringRelation = RELA
 def measured(days: Days, kind: LossKind, epsilon: int) -> dict[str, float]:
     """Return mean absolute errors of the map and of one number for the city, coverage, seconds a draw."""
     own, counts, total = days.own, days.own.counts, total_of(kind, epsilon)
-    design = HiddenDesign(days.places, own.bound, kind, total, variance=False)
-    alone = HiddenDesign(days.places, own.bound, kind, total * 100 // FLEET_SHARE[kind], variance=False)
+    design = AddRemoveDesign(days.places, own.bound, kind, total, variance=False)
+    alone = AddRemoveDesign(days.places, own.bound, kind, total * 100 // FLEET_SHARE[kind], variance=False)
     seen = counts.users_per_bin >= LEAST_VEHICLES
     truth = true_statistic(own, Statistic.MEAN)[seen]
     at = design.where(counts.cell, counts.slot)[0][seen]
     noise, found, begin = SimulatedNoise(SEED + epsilon), [], time.monotonic()
     for _ in range(DRAWS):
-        drawn = hidden_map(design, measure_all(design, own, noise)).mean
+        drawn = add_remove_map(design, measure_all(design, own, noise)).mean
         low, high = (end[at] for end in drawn.ends[0.95])
         held = (low <= truth + 1e-9) & (truth <= high + 1e-9)
         found.append((np.abs(drawn.value[at] - truth).mean(), held.mean()))

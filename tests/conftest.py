@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import small_city
 
-from trafficdp.mechanisms.simulated import cities, trial
+from trafficdp.mechanisms import simulated_cities
 from trafficdp.model import ContributionBound, Counts, SpeedUnit
 from trafficdp.sensitive import Contributions
 
@@ -106,8 +106,8 @@ def bound_of():
 @pytest.fixture
 def few_runs(monkeypatch):
     """Few runs in simulated cities, for claims that hold for any number of them."""
-    monkeypatch.setattr(trial, "ESTIMATES", 40)
-    monkeypatch.setattr(cities, "MOST_DRAWS", 1)
+    monkeypatch.setattr(simulated_cities, "ESTIMATES", 40)
+    monkeypatch.setattr(simulated_cities, "MOST_DRAWS", 1)
 
 
 @pytest.fixture

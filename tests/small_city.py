@@ -13,8 +13,8 @@ import duckdb
 
 import trafficdp
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.pooling import hidden_calibrated
-from trafficdp.mechanisms.simulated import cities, trial
+from trafficdp.mechanisms import simulated_cities
+from trafficdp.mechanisms.pooling import add_remove_calibrated
 
 PLATES = [f"ka-{number:02d} Zx {7000 + 13 * number}" for number in range(1, 16)]
 """As a feed would spell them. Vehicles 1 to 10 drive on the first day, 6 to 15 on the second."""
@@ -71,7 +71,7 @@ DEFAULTS = {
 }
 
 
-_skill_once = lru_cache(maxsize=256)(cities.reference_skill.__wrapped__)
+_skill_once = lru_cache(maxsize=256)(simulated_cities.reference_skill.__wrapped__)
 """What is found with fewer tries is kept apart from what is found with all."""
 
 
@@ -80,11 +80,11 @@ def try_maps_once(setattr=setattr):
 
     Where nothing is public, in every other reference city.
     """
-    setattr(trial, "ESTIMATES", 40)
-    setattr(cities, "MOST_DRAWS", 1)
-    setattr(cities, "_numbers", lambda counts: range(0, 8, 4))
-    setattr(cities, "MANY_REFERENCE_BINS", 0)
-    setattr(hidden_calibrated, "reference_skill", _skill_once)
+    setattr(simulated_cities, "ESTIMATES", 40)
+    setattr(simulated_cities, "MOST_DRAWS", 1)
+    setattr(simulated_cities, "_numbers", lambda counts: range(0, 8, 4))
+    setattr(simulated_cities, "MANY_REFERENCE_BINS", 0)
+    setattr(add_remove_calibrated, "reference_skill", _skill_once)
 
 
 def wait_for_no_disk():

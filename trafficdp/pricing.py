@@ -1,4 +1,25 @@
-"""A second opinion before a charge: every step is priced again, by other code."""
+"""A second opinion before a charge.
+
+Exact losses against charges: fractions, added up a vehicle and compared without rounding.
+
+A second opinion before a charge: every vehicle's loss from the steps alone, in fractions.
+
+Nothing here shares code with the waist's own prices (``measurement``): moves are Python integers, scales the
+exact fractions that their floats are, and a loss is compared with its charge without rounding.
+
+============  =========================================================================================
+set, law      a vehicle loses, D its move of a sum times 2^shift (rounded up where that floors)
+============  =========================================================================================
+any, Laplace  sum D / b
+any, Gaussian sum D^2 / (2 s^2)
+any, Block    sum over blocks of the largest ceil(D / a), over s
+pairs         m times the most over d = 0..K of d/b + d (K - d)/b', plus 1/b' where W is floored
+in blocks     the most over bins g, h of a block of ceil(|dS_g|/a_g) + ceil(|dW_h|/a'_h), over s
+a ball        2^21 grains, or less by its entries' intervals, over b; their square over 2 s^2
+hidden ball   2^20 grains over b; their square over 2 s^2, any possible vehicle
+a choice      2 c / scale; in rho an eighth of the square
+============  =========================================================================================
+"""
 
 from __future__ import annotations
 
@@ -11,8 +32,8 @@ import numpy.typing as npt
 
 from trafficdp.errors import AllocationError
 from trafficdp.measurement.laws import GRAINS, Block, EntryIndex, Gaussian, Laplace
-from trafficdp.measurement.sets import Ball, Box, HiddenBall, Moments, Priced, Ranks, Step
-from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
+from trafficdp.measurement.sets import AddRemoveBall, Ball, Box, Moments, Priced, Ranks, Step
+from trafficdp.mechanisms.protocol import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.privacy.loss import LossKind
 
 IntArray = npt.NDArray[np.int64]
@@ -157,7 +178,7 @@ def _losses(step: Priced) -> Iterator[Losses]:
         yield Losses(step.support.user, *as_ratio(step.loss_per_entry))
     elif not isinstance(step, Step):
         raise unsound("a claim that has no price")
-    elif isinstance(step.of, Ball | HiddenBall):
+    elif isinstance(step.of, Ball | AddRemoveBall):
         yield _ball(step.of, step)
     elif isinstance(step.of, Moments):
         yield from _pairs(step.of, step)
@@ -263,8 +284,8 @@ def _dearest(steps: int, linear: ObjectArray, bend: ObjectArray) -> ObjectArray:
     return result
 
 
-def _ball(of: Ball | HiddenBall, step: Step) -> Losses:
-    if isinstance(of, HiddenBall):
+def _ball(of: Ball | AddRemoveBall, step: Step) -> Losses:
+    if isinstance(of, AddRemoveBall):
         far = np.array([GRAINS**of.norm], dtype=object)
     else:
         far = np.zeros(of.support.users, dtype=object)

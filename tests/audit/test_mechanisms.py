@@ -11,8 +11,8 @@ from trafficdp.audit.lower_bound import audit_draws, audit_mechanism, draws_of, 
 from trafficdp.audit.neighbours import agreeing_neighbours, busy_neighbours
 from trafficdp.audit.steps import audit_steps
 from trafficdp.audit.wrong import mistakes
-from trafficdp.mechanisms.claims import ClaimedNoise
-from trafficdp.mechanisms.huber.huber import Huber
+from trafficdp.mechanisms.per_statistic.huber import Huber
+from trafficdp.mechanisms.protocol import ClaimedNoise
 from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named, mechanisms_of
 from trafficdp.model import Statistic
 from trafficdp.noise import student_t

@@ -13,10 +13,10 @@ import pytest
 
 from trafficdp.audit.lower_bound import distinguish
 from trafficdp.measurement.laws import GRAINS
-from trafficdp.measurement.sets import HiddenBall
-from trafficdp.mechanisms.pooling.hidden_design import RELATION, HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import hidden_map, measure_all
-from trafficdp.mechanisms.pooling.measurement_plan import noise_for
+from trafficdp.measurement.sets import AddRemoveBall
+from trafficdp.mechanisms.pooling.add_remove_design import RELATION, AddRemoveDesign
+from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_all
+from trafficdp.mechanisms.pooling.design import noise_for
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import gaussian_to_approx
 from trafficdp.privacy.loss import PICO, ZCDP, LossKind
@@ -59,7 +59,7 @@ def entries(*rows):
 @pytest.mark.parametrize("kind", list(LossKind))
 def test_what_a_hidden_ball_costs_is_not_refuted_and_nearly_proved(kind):
     part = PICO if kind is LossKind.PURE else PICO // 2
-    ball = HiddenBall(3, 1 if kind is LossKind.PURE else 2, 2.5)
+    ball = AddRemoveBall(3, 1 if kind is LossKind.PURE else 2, 2.5)
     law = noise_for(kind, RELATION, part, 1)
     width = law.scale[0] if kind is LossKind.PURE else law.sd[0]
     others = [(u, u % 3, 1.0) for u in range(1, 6)]
@@ -194,11 +194,11 @@ def test_no_runs_refute_the_whole(kind, runs, bound_of):
     """Maps of whole runs, at the place that one vehicle alone visits, and what is told of the fleet."""
     bound = bound_of(64)
     part = PICO if kind is LossKind.PURE else int(RHO * PICO)
-    design = HiddenDesign(np.array([7, 8, 9], dtype=np.uint64), bound, kind, part, True)
+    design = AddRemoveDesign(np.array([7, 8, 9], dtype=np.uint64), bound, kind, part, True)
     noise = SimulatedNoise(5)
 
     def seen(answers):
-        value = hidden_map(design, answers).mean.value[2]
+        value = add_remove_map(design, answers).mean.value[2]
         return float(answers.fleet.sum() + answers.weight[2]), float(value)
 
     sides = [
@@ -223,7 +223,7 @@ def test_runs_with_a_fortieth_of_the_noise_are_caught(kind, bound_of):
 
     bound = bound_of(64)
     part = PICO if kind is LossKind.PURE else int(RHO * PICO)
-    design = HiddenDesign(np.array([7, 8, 9], dtype=np.uint64), bound, kind, part, False)
+    design = AddRemoveDesign(np.array([7, 8, 9], dtype=np.uint64), bound, kind, part, False)
     noise = Quieter(5)
     sides = [
         np.array([float(measure_all(design, data, noise).weight[2]) for _ in range(RUNS)])

@@ -16,8 +16,8 @@ from trafficdp.binning.cells import parents_of
 from trafficdp.cli.commands.audit import BOUND, DELTA
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
 from trafficdp.mechanisms.protocol import BY_NAME, PublicFacts
-from trafficdp.mechanisms.quantiles.calibrated import CalibratedQuantiles
-from trafficdp.mechanisms.simulated.trial import repeated
+from trafficdp.mechanisms.quantiles import CalibratedQuantiles
+from trafficdp.mechanisms.simulated_cities import repeated
 from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import pure_to_zcdp

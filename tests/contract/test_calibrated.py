@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.accountings import all_accountings
 from trafficdp.mechanisms.blocks.calibrated import BlockAccounting
-from trafficdp.mechanisms.clip_user.clip_user import SuppressionAccounting
+from trafficdp.mechanisms.clip_user import SuppressionAccounting
 from trafficdp.mechanisms.laplace.accountings import LaplaceAccounting
+from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism
 from trafficdp.mechanisms.protocol import Accounting, CalibratedMechanism, PublicFacts, Wanted
 from trafficdp.mechanisms.registry import (
     JOINT_MECHANISMS,
     KINDS,
     MECHANISMS,
     MechanismReader,
+    all_accountings,
     calibrated_from_facts,
     calibrated_from_published,
 )
-from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism, StatisticMechanism
 from trafficdp.model import Counts, NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind, PureDP

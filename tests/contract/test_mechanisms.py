@@ -15,10 +15,9 @@ import trafficdp.mechanisms as room
 from trafficdp.audit.lower_bound import Told
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import PrivacyMeter
-from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores
-from trafficdp.mechanisms.protocol import claims_of, event_of, unenforced
+from trafficdp.mechanisms.protocol import ClaimedNoise, ClaimedScores, claims_of, event_of, unenforced
 from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named, mechanisms_of
-from trafficdp.mechanisms.simulated.trial import repeated
+from trafficdp.mechanisms.simulated_cities import repeated
 from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import CHARGE_STEP, LossKind

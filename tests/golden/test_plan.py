@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trafficdp.measurement.laws import GRAINS
-from trafficdp.mechanisms.plan.plan import PlanMechanism, Scaling, scaling
+from trafficdp.mechanisms.per_statistic.plan import PlanMechanism, Scaling, scaling
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive import Samples

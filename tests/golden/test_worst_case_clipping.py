@@ -9,7 +9,7 @@ from trafficdp.bounding.worst_case import (
     least_error_threshold,
     worst_case_threshold,
 )
-from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
+from trafficdp.mechanisms.per_statistic.clipping import WorstCaseClipping
 
 SMALL = [5, 4, 3, 2, 1]
 GEOMETRIC = [2 ** (6 - i) for i in range(7) for _ in range(2**i)]

@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.clipping.worst_case_clipping import AKMV, WorstCaseClipping
 from trafficdp.mechanisms.laplace.calibrated import Baseline
+from trafficdp.mechanisms.per_statistic.clipping import AKMV, WorstCaseClipping
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive import Samples

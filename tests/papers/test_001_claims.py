@@ -16,9 +16,9 @@ from trafficdp.bounding.huber import (
     scale_threshold,
     smooth_sensitivity,
 )
-from trafficdp.mechanisms.arrays.two_stage import TwoStage
-from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.mechanisms.laplace.calibrated import Baseline
+from trafficdp.mechanisms.per_statistic.huber import Huber
+from trafficdp.mechanisms.per_statistic.two_stage import TwoStage
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise import student_t
 from trafficdp.noise.source import SimulatedNoise

@@ -14,18 +14,18 @@ import pytest
 import trafficdp
 from trafficdp.bounding.arrays import Arrays, CountCap, argmax_cap, best_fit, median_cap, wrap_around
 from trafficdp.bounding.worst_case import exact_worst_error
-from trafficdp.mechanisms.arrays.pooled import Pooled
-from trafficdp.mechanisms.arrays.projected import (
+from trafficdp.mechanisms.laplace.calibrated import Baseline
+from trafficdp.mechanisms.per_statistic.arrays import (
     ArrayAveraging,
     ArrayLattice,
     ArrayMeans,
     Grouping,
     Levy,
+    Pooled,
     Quantile,
     QuantileRule,
 )
-from trafficdp.mechanisms.laplace.calibrated import Baseline
-from trafficdp.mechanisms.simulated.trial import repeated
+from trafficdp.mechanisms.simulated_cities import repeated
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive import Samples

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import trafficdp
-from trafficdp.mechanisms.simulated.trial import simulated_samples, true_statistic
+from trafficdp.mechanisms.simulated_cities import simulated_samples, true_statistic
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.privacy.loss import LossKind
 

@@ -132,7 +132,7 @@ from pathlib import Path
 import mutants
 with tempfile.TemporaryDirectory() as scratch:
     tree = mutants.copied(Path(scratch))
-    (wrong,) = [each for each in mutants.sample(tree, ()) if each.file.endswith("worst_case_clipping.py")]
+    (wrong,) = [each for each in mutants.sample(tree, ()) if each.file.endswith("per_statistic/clipping.py")]
     sound = (tree / wrong.file).read_text(encoding="utf-8")
     for age, source in enumerate((wrong.source, sound, sound + " def")):
         rings = [["tests/unit/mechanisms/clipping/test_akmv.py"]]

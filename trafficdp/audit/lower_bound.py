@@ -34,10 +34,9 @@ from trafficdp.audit.neighbours import (
 )
 from trafficdp.errors import in_range
 from trafficdp.measurement.measure import PrivacyMeter
-from trafficdp.mechanisms.claims import ClaimedNoise
 from trafficdp.mechanisms.known_error import KnownTerms
-from trafficdp.mechanisms.protocol import Mechanism
-from trafficdp.mechanisms.simulated.trial import repeated
+from trafficdp.mechanisms.protocol import ClaimedNoise, Mechanism
+from trafficdp.mechanisms.simulated_cities import repeated
 from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise import choice
 from trafficdp.noise.protocol import NoiseSource

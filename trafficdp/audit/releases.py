@@ -22,15 +22,15 @@ from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import Step
 from trafficdp.mechanisms.protocol import (
+    ADD_REMOVE_POOLED,
     BY_NAME,
     BY_RANK,
-    HIDDEN_POOLED,
     CalibratedMechanism,
     PublicFacts,
     Wanted,
 )
 from trafficdp.mechanisms.registry import JOINT_MECHANISMS
-from trafficdp.mechanisms.simulated.trial import repeated
+from trafficdp.mechanisms.simulated_cities import repeated
 from trafficdp.model import DEFAULT_FLEET, ContributionBound, Counts, NeighbouringRelation, Statistic
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import SimulatedNoise
@@ -137,7 +137,7 @@ def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) ->
     wanted = Wanted(statistics, DEFAULT_FLEET, apart=False, counts=30 * everything)
     declared = Contributions.of_anyone(counts.cell, counts.slot, bound)
     public = PublicFacts(declared.counts, bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
-    calibrated = JOINT_MECHANISMS[HIDDEN_POOLED].calibrate(public, loss, wanted)
+    calibrated = JOINT_MECHANISMS[ADD_REMOVE_POOLED].calibrate(public, loss, wanted)
     claim = float(gaussian_to_approx(loss, delta).epsilon) if isinstance(loss, ZCDP) else loss.pico / PICO
     draws = transcripts(calibrated, pairs, declared)
     return Executed(name, claim, draws, pairs, delta if isinstance(loss, ZCDP) else 0.0)

@@ -27,8 +27,7 @@ from trafficdp.audit.lower_bound import (
 )
 from trafficdp.audit.neighbours import Neighbours
 from trafficdp.measurement.laws import FloatArray, IntArray
-from trafficdp.mechanisms.claims import ClaimedNoise
-from trafficdp.mechanisms.protocol import Mechanism
+from trafficdp.mechanisms.protocol import ClaimedNoise, Mechanism
 from trafficdp.model import Statistic
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.conversion import zcdp_to_approx

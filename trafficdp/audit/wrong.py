@@ -20,8 +20,10 @@ from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, one_bin
 from trafficdp.bounding.arrays import CountCap, IntervalPartition
 from trafficdp.bounding.huber import HuberShape, huber_location, smooth_sensitivity
 from trafficdp.mechanisms import means
-from trafficdp.mechanisms.arrays.private_quantile import exponential_quantile
-from trafficdp.mechanisms.arrays.projected import (
+from trafficdp.mechanisms.blocks.noise import BlockNoise, fitted
+from trafficdp.mechanisms.laplace.calibrated import Baseline
+from trafficdp.mechanisms.means import choice_scale
+from trafficdp.mechanisms.per_statistic.arrays import (
     TENTHS,
     ArrayLattice,
     ArrayMeans,
@@ -29,10 +31,8 @@ from trafficdp.mechanisms.arrays.projected import (
     choice_of,
     private_position,
 )
-from trafficdp.mechanisms.blocks.noise import BlockNoise, fitted
-from trafficdp.mechanisms.laplace.calibrated import Baseline
-from trafficdp.mechanisms.means import choice_scale
-from trafficdp.mechanisms.simulated.trial import repeated
+from trafficdp.mechanisms.per_statistic.two_stage import exponential_quantile
+from trafficdp.mechanisms.simulated_cities import repeated
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise import smooth_gaussian
 from trafficdp.noise.protocol import NoiseSource

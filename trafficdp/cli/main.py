@@ -63,7 +63,22 @@ COMMANDS = {
     "simulate": "Make a city of any size, with its truth.",
     "demo": "Make a map from simulated buses, in seconds.",
 }
-"""Each is the function of its name in the module of its name, in this folder; in the order of the help."""
+"""Each is a function of its name in a module of ``commands``; in the order of the help."""
+_MODULES = {
+    "budget": "store",
+    "demo": "simulate",
+    "doctor": "store",
+    "export": "releases",
+    "forget": "store",
+    "init": "store",
+    "release": "releases",
+    "report": "releases",
+    "status": "store",
+    "suggest": "ingest",
+    "verify": "releases",
+    "withdraw": "releases",
+}
+"""The module of a command, where it is not of the same name."""
 
 
 def _version(wanted: bool) -> None:
@@ -162,7 +177,9 @@ def _globals_first(arguments: list[str]) -> list[str]:
 
 def function_of(name: str) -> Callable[..., None]:
     """Return the function of one of COMMANDS; its annotations are the options of the command line."""
-    function: Callable[..., None] = getattr(import_module(f"trafficdp.cli.commands.{name}"), name)
+    function: Callable[..., None] = getattr(
+        import_module(f"trafficdp.cli.commands.{_MODULES.get(name, name)}"), name
+    )
     return function
 
 

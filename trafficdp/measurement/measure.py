@@ -7,9 +7,9 @@ its charge. *Proof.* Each step costs every vehicle at most its metered loss, giv
 the values; losses of one kind add up under adaptive composition (pure epsilon: Theorem A of
 ``privacy.loss.sum_per_user``; rho: Bun and Steinke 2016, Lemma 2.3). QED.
 
-Under ADD_OR_REMOVE_USER a step of anything but a ``HiddenBall`` is refused: nothing else has a theorem there.
-So all that such a store pays in rho is discrete Gaussian noise of sd >= LEAST_SD, which is what its rho
-becomes (epsilon, delta) by (``privacy.conversion.gaussian_to_approx``).
+Under ADD_OR_REMOVE_USER a step of anything but an ``AddRemoveBall`` is refused: nothing else has a theorem
+there. So all that such a store pays in rho is discrete Gaussian noise of sd >= LEAST_SD, which is what its
+rho becomes (epsilon, delta) by (``privacy.conversion.gaussian_to_approx``).
 
 Of what is no sum over vehicles, and no rank among them, a mechanism *claims* the cost (``Claim``, and any set
 that is not of ENFORCED). The theorem it names is taken at its word, and what is made of it is marked as
@@ -24,7 +24,7 @@ import numpy as np
 
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement.laws import IntArray, Values
-from trafficdp.measurement.sets import Claim, HiddenBall, Priced, Ranks, Scores, Step
+from trafficdp.measurement.sets import AddRemoveBall, Claim, Priced, Ranks, Scores, Step
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive import MeasureInput
@@ -71,7 +71,7 @@ class PrivacyMeter:
         if what.kind is not self._kind:
             raise UsageError("losses of different kinds do not add up", got=what.kind, expected=self._kind)
         of = what.of if isinstance(what, Step) else what
-        if self._hidden and not isinstance(of, HiddenBall):
+        if self._hidden and not isinstance(of, AddRemoveBall):
             raise UsageError("no theorem prices this where presence is hidden", got=type(of).__name__)
         self.spent = self.spent + what.loss()
         if bool(np.any(self.spent > self._charge)):

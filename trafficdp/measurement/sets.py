@@ -38,7 +38,7 @@ ceil(m p(a, a')) + 1, since ceil(x) + ceil(y) <= ceil(x + y) + 1.
 
 With C = c K B, p = (K/B) cost(c): 1 from c = 1 on, so that variances are free; (1 + c)^2/(4 c) below.
 
-# Vectors in a ball (``Ball``, ``HiddenBall``)
+# Vectors in a ball (``Ball``, ``AddRemoveBall``)
 
 All of a vehicle's numbers together are no longer than a bound C, in l1 or l2.
 
@@ -54,7 +54,7 @@ all coordinates costs the l1 distance over b; Gaussian noise of standard deviati
 distance over 2 s^2 (``laws``). *Proof.* Triangle inequality; shrinking and cutting off toward zero leave an
 interval that contains zero. QED.
 
-**Theorem (ADD_OR_REMOVE_USER, ``HiddenBall``).** A vehicle that is added or removed, with all its records,
+**Theorem (ADD_OR_REMOVE_USER, ``AddRemoveBall``).** A vehicle that is added or removed, with all its records,
 moves the sums by its own vector z, of at most 2^20 grains, wherever its entries are: 2^20/b in epsilon,
 2^40/(2 s^2) in rho, for s >= LEAST_SD: with less, rho would not become (epsilon, delta) as it does there
 (``privacy.conversion.gaussian_to_approx``). *Proof.* z follows from the vehicle's own entries alone, so no
@@ -295,7 +295,7 @@ class Ball:
 
 
 @dataclass(frozen=True)
-class HiddenBall:
+class AddRemoveBall:
     """A ball over ``coordinates`` of which nothing is public: not who has entries, nor where, nor how many.
 
     ``norm`` is 1 or 2, ``bound`` C. Raises UsageError when these are out of range.
@@ -442,7 +442,7 @@ def choice_loss(support: EntryIndex, change: FloatArray, scale: FloatArray, kind
     return support.losses(loss[support.coordinate])
 
 
-ENFORCED = (Box, Moments, Ball, HiddenBall)
+ENFORCED = (Box, Moments, Ball, AddRemoveBall)
 """The sets that a vehicle's numbers are brought into, whatever they are. A step of any other is a claim."""
 
 
@@ -487,7 +487,7 @@ class Step:
 
     def exact(self, values: MeasureInput) -> IntArray:
         """Return the sums without noise, shape (C,), over ``values``, brought into the set first."""
-        if isinstance(self.of, HiddenBall) != isinstance(values, VectorEntries):
+        if isinstance(self.of, AddRemoveBall) != isinstance(values, VectorEntries):
             raise UsageError("a step was handed what it does not read", expected="entries for a hidden ball")
         sums = self.of.sums(values)
         # times 2^shift, floored where that is no whole number

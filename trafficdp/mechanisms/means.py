@@ -35,9 +35,8 @@ from trafficdp.bounding.huber import normalised, weight_distance
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import EntryIndex, Laplace
 from trafficdp.measurement.sets import Box, Measure, Moments, Priced, Step, plain
-from trafficdp.mechanisms.claims import ClaimedSums
 from trafficdp.mechanisms.known_error import NoiseTerm
-from trafficdp.mechanisms.protocol import require_statistic
+from trafficdp.mechanisms.protocol import ClaimedSums, require_statistic
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.secure import LARGEST_SCALE, group_scales
 from trafficdp.noise.tail import clamped_laplace_error

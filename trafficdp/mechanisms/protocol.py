@@ -1,20 +1,8 @@
-"""What a mechanism is, and what a release executes: a calibrated mechanism, frozen with its charge.
-
-A mechanism of the registry (``Mechanism``) gives public answers without values, and has one call that sees
-them. The planner, the documents and the audits ask for the first; only the curator makes the call. So what is
-promised can never drift from what is done.
-
-A calibrated one (``CalibratedMechanism``; one file a kind, listed in ``registry``) answers everything but
-``run`` without values: what every vehicle loses, what the manifest says, which status a number will have. So
-nothing of a release but its noisy numbers depends on a value. What either promises, its event, follows from
-its steps alone (``event_of``): ``event`` holds the parts that are the same for all.
-
-Settings and words need no more than this file: the names come first. What mechanisms do loads slowly.
-"""
+"""What every mechanism offers, and what it claims where no layer can enforce it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -22,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.sets import ENFORCED, Measure, Priced, Ranks, Step
+from trafficdp.measurement.laws import EntryIndex, Law, as_integers
+from trafficdp.measurement.sets import ENFORCED, Measure, Priced, Ranks, Step, choice_loss
 from trafficdp.model import (
     COUNTS_PUBLIC,
     DECLARED_BOUNDS,
@@ -44,6 +33,21 @@ from trafficdp.privacy.loss import CHARGE_STEP, Loss, LossKind, sum_per_user
 if TYPE_CHECKING:
     from trafficdp.sensitive import Samples, SensitiveInputs
 
+
+# What a mechanism is, and what a release executes: a calibrated mechanism, frozen with its charge.
+#
+# A mechanism of the registry (``Mechanism``) gives public answers without values, and has one call that sees
+# them. The planner, the documents and the audits ask for the first; only the curator makes the call. So what
+# is promised can never drift from what is done.
+#
+# A calibrated one (``CalibratedMechanism``; one file a kind, listed in ``registry``) answers everything but
+# ``run`` without values: what every vehicle loses, what the manifest says, which status a number will have.
+# So nothing of a release but its noisy numbers depends on a value. What either promises, its event, follows
+# from its steps alone (``event_of``): ``event`` holds the parts that are the same for all.
+#
+# Settings and words need no more than this file: the names come first. What mechanisms do loads slowly.
+
+
 AUTO = "auto"
 """The word for the mechanism that ``planner.choose`` takes."""
 BASELINE = "baseline"
@@ -53,7 +57,7 @@ PROVED = {LossKind.PURE: BASELINE, LossKind.ZCDP: "gaussian_twin"}
 several resolutions, and priced questions."""
 FLAT, POOLED = "flat", "partial_pooling"
 """Maps of one piece: one number for the city, which is the yardstick of all, and one that leans on it."""
-HIDDEN_POOLED = "hidden_pooling"
+ADD_REMOVE_POOLED = "add_remove_pooling"
 """The one map where nothing about a vehicle is public."""
 BY_RANK = "vehicle_quantiles"
 """Quantiles over vehicles, for answers alone."""
@@ -446,3 +450,70 @@ class Accounting(Protocol):
 
         Raises UsageError when no noise that can be drawn fits.
         """
+
+
+# What is no sum over vehicles: the mechanism claims how far one vehicle moves it, and names its theorem.
+#
+# Arrays of records of several vehicles, projections of their means, smooth sensitivities: nothing here can
+# bring one vehicle's part inside a set. The claim is taken at its word, and everything made from it is marked
+# as **unenforced** wherever it is shown. What stays enforced: ``measurement.measure`` draws the noise, and
+# meters the loss, from one and the same claim.
+
+
+@dataclass(frozen=True)
+class ClaimedSums:
+    """Sums that one vehicle moves by at most ``move`` (E,), by ``theorem``. A set like ``Box``."""
+
+    support: EntryIndex
+    move: IntArray
+    theorem: str
+
+    def sums(self, values: npt.NDArray[Any]) -> IntArray:
+        """Return ``values`` (C,): they are sums already."""
+        return as_integers(values, self.support.coordinates)
+
+    def largest(self) -> IntArray:
+        """Return 0: nothing is known of the sums, so that none may be multiplied."""
+        return np.zeros(self.support.coordinates, dtype=np.int64)
+
+    def loss(self, law: Law, shift: IntArray) -> IntArray:
+        """Return what every vehicle loses if the claim is true, shape (users,)."""
+        return law.loss(self.support, self.move)
+
+
+@dataclass(frozen=True)
+class ClaimedScores:
+    """A choice by scores of which one vehicle moves each by at most ``change`` (C,), by ``theorem``."""
+
+    support: EntryIndex
+    change: FloatArray
+    scale: FloatArray
+    kind: LossKind
+    theorem: str
+
+    def loss(self) -> IntArray:
+        """Return what every vehicle loses if the claim is true, in whole 10^-12, shape (users,)."""
+        return choice_loss(self.support, self.change, self.scale, self.kind)
+
+
+@dataclass(frozen=True)
+class ClaimedNoise:
+    """Noise of floats that costs each entry's vehicle ``loss_per_entry`` (E,), by ``theorem``: idealised.
+
+    ``sampler`` turns a number of draws and a source of uniform numbers (``uniform_below``) into the draws.
+    """
+
+    support: EntryIndex
+    loss_per_entry: FloatArray
+    kind: LossKind
+    theorem: str
+    sampler: Callable[[int, Callable[[IntArray], IntArray]], FloatArray]
+
+    def loss(self) -> IntArray:
+        """Return what every vehicle loses if the claim is true, in whole 10^-12, shape (users,)."""
+        return self.support.losses(self.loss_per_entry)
+
+    def draw(self, size: int, measure: Measure) -> FloatArray:
+        """Return ``size`` draws, of uniform numbers; paid first."""
+        measure.charge_unverified(self)
+        return self.sampler(size, measure.uniform_below)

@@ -1,8 +1,4 @@
-"""All mechanisms by their names, for whoever plans and releases; what was calibrated, read back.
-
-``MECHANISMS`` are those of one statistic (``separate.calibrated``), ``JOINT_MECHANISMS`` maps of one piece,
-of either relation.
-"""
+"""Every mechanism by its name, and how each is charged."""
 
 from __future__ import annotations
 
@@ -10,26 +6,55 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
-from trafficdp.mechanisms.clip_user.clip_user import CalibratedSuppression
+from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks, block_accounting, in_blocks
+from trafficdp.mechanisms.clip_user import CalibratedSuppression, SuppressionAccounting
+from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
-from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
-from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden
-from trafficdp.mechanisms.protocol import CalibratedMechanism, Columns, PublicFacts
-from trafficdp.mechanisms.quantiles.calibrated import CalibratedQuantiles
-from trafficdp.mechanisms.separate.calibrated import (
+from trafficdp.mechanisms.per_statistic_map import (
     MECHANISMS,
     PerStatisticMechanism,
     mechanism_named,
     mechanisms_of,
     tried_by_auto,
 )
-from trafficdp.model import OF_MAPS, NeighbouringRelation, Statistic
+from trafficdp.mechanisms.pooling.add_remove_calibrated import CalibratedAddRemove
+from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
+from trafficdp.mechanisms.protocol import CLIP_USER, Accounting, CalibratedMechanism, Columns, PublicFacts
+from trafficdp.mechanisms.quantiles import CalibratedQuantiles
+from trafficdp.model import OF_MAPS, ContributionBound, Counts, NeighbouringRelation, Statistic
 from trafficdp.privacy.loss import LossKind
+
+# Every accounting for one release: Laplace noise, blocks, and Clip-User where it is asked for by name.
+
+
+def all_accountings(
+    counts: Counts,
+    bound: ContributionBound,
+    tolerance: Mapping[Statistic, float],
+    *,
+    named: str = "best",
+    thorough: bool = True,
+) -> tuple[Accounting, ...]:
+    """Return every accounting for the statistics of ``tolerance`` in all bins, in the order of BY_NAME.
+
+    "blocks" only for means and vehicle means, or mean and variance; Clip-User only where it is ``named``.
+    Not ``thorough``: blocks as for maps that are only looked at. Raises UsageError as ``accountings`` does.
+    """
+    found: tuple[Accounting, ...] = laplace_accountings(counts, bound, tolerance)
+    if in_blocks(tolerance):
+        found = (*found, block_accounting(counts, bound, tolerance, thorough=thorough))
+    return (*found, SuppressionAccounting(counts, bound, tolerance)) if named == CLIP_USER else found
+
+
+# All mechanisms by their names, for whoever plans and releases; what was calibrated, read back.
+#
+# ``MECHANISMS`` are those of one statistic (``separate.calibrated``), ``JOINT_MECHANISMS`` maps of one piece,
+# of either relation.
+
 
 __all__ = ["MECHANISMS", "mechanism_named", "mechanisms_of", "tried_by_auto"]
 JOINT_MECHANISMS = {
-    each.kind: each for each in (CalibratedPooling, CalibratedFlat, CalibratedHidden, CalibratedQuantiles)
+    each.kind: each for each in (CalibratedPooling, CalibratedFlat, CalibratedAddRemove, CalibratedQuantiles)
 }
 """Maps of one piece: all statistics and bins at once, of either kind of loss, by their names."""
 PUBLIC_COUNTS = {

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.accountings import all_accountings
+from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism
 from trafficdp.mechanisms.protocol import (
     AUTO,
     BASELINE,
@@ -20,10 +20,13 @@ from trafficdp.mechanisms.protocol import (
     CalibratedMechanism,
     Wanted,
 )
-from trafficdp.mechanisms.registry import JOINT_MECHANISMS, require_releasable, require_together
-from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism
-from trafficdp.mechanisms.simulated.cities import TriedElsewhere, cities_of, skills_of
-from trafficdp.mechanisms.simulated.trial import SimulatedCities
+from trafficdp.mechanisms.registry import (
+    JOINT_MECHANISMS,
+    all_accountings,
+    require_releasable,
+    require_together,
+)
+from trafficdp.mechanisms.simulated_cities import SimulatedCities, TriedElsewhere, cities_of, skills_of
 from trafficdp.model import Counts, Statistic
 from trafficdp.planner.allocation import Allocation, assess_utility, median_noisy
 from trafficdp.planner.choose import SIMULATED_ERROR_TOLERANCE, fit_mechanisms

@@ -31,7 +31,7 @@ from trafficdp.mechanisms.protocol import (
     Ranked,
 )
 from trafficdp.mechanisms.publish import MOST_SPANNED
-from trafficdp.mechanisms.simulated.cities import (
+from trafficdp.mechanisms.simulated_cities import (
     LEAST_SKILL,
     MOST_WORSE,
     SimulatedCity,

@@ -31,15 +31,15 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.protocol import AUTO, RANGE, Mechanism, event_of, unenforced
-from trafficdp.mechanisms.separate.calibrated import (
+from trafficdp.mechanisms.per_statistic_map import (
     StatisticMechanism,
     mechanism_named,
     mechanisms_of,
     too_small,
     tried_by_auto,
 )
-from trafficdp.mechanisms.simulated.trial import SimulatedCities
+from trafficdp.mechanisms.protocol import AUTO, RANGE, Mechanism, event_of, unenforced
+from trafficdp.mechanisms.simulated_cities import SimulatedCities
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.planner.request import Request
 from trafficdp.privacy.event import PrivacyEvent

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from trafficdp.mechanisms.protocol import AUTO, BASELINE, BY_RANK, HIDDEN_POOLED, PROVED, PublicFacts
+from trafficdp.mechanisms.protocol import ADD_REMOVE_POOLED, AUTO, BASELINE, BY_RANK, PROVED, PublicFacts
 from trafficdp.model import (
     DEFAULT_FLEET,
     QUANTILES,
@@ -93,7 +93,7 @@ class Request:
         """Return what ``statistic`` is to be released by: a name of the registry, or "auto"."""
         if self.relation.hides_presence:
             # nothing is chosen there, no accounting either
-            return HIDDEN_POOLED
+            return ADD_REMOVE_POOLED
         if statistic in QUANTILES:
             return BY_RANK
         return self.mechanism.get(statistic, PROVED[self.kind])

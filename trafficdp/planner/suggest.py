@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from trafficdp.binning.slots import hours_of_day
 from trafficdp.errors import UsageError, positive
+from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism
 from trafficdp.mechanisms.protocol import AUTO, POOLED
 from trafficdp.mechanisms.registry import JOINT_MECHANISMS
-from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism
-from trafficdp.mechanisms.simulated.cities import SimulatedCity, cities_of
+from trafficdp.mechanisms.simulated_cities import SimulatedCity, cities_of
 from trafficdp.model import ContributionBound, Counts, Grid, Period, Statistic, parse_speed_unit
 from trafficdp.planner.allocate import MOST_RECORDS, allocate
 from trafficdp.planner.allocation import Allocation, Reach, UtilityVerdict, assess_utility, precision, rule_of

@@ -201,7 +201,7 @@ _KINDS = [
     "suppressed",
     "partial_pooling",
     "flat",
-    "hidden_pooling",
+    "add_remove_pooling",
     "vehicle_quantiles",
 ]
 

@@ -18,7 +18,7 @@ from trafficdp.binning.places import lengthened, zone_km2
 from trafficdp.config.settings import Config
 from trafficdp.errors import DataError, UninformativeReleaseError, UsageError, positive
 from trafficdp.mechanisms.registry import calibrated_from_facts
-from trafficdp.mechanisms.simulated.cities import TriedElsewhere
+from trafficdp.mechanisms.simulated_cities import TriedElsewhere
 from trafficdp.model import LONGER, OFFSET, Counts, Grid, Statistic
 from trafficdp.planner.adaptive import allocate_on, choose_mosaic
 from trafficdp.planner.allocation import Allocation, Reach, assess_utility, precision, uninformative_error

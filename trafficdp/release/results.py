@@ -18,8 +18,7 @@ from trafficdp.errors import DataError, UsageError
 from trafficdp.export import notebook
 from trafficdp.export.files.frame import to_geodataframe
 from trafficdp.ingest.clean import Extents, FileReport
-from trafficdp.mechanisms.simulated.cities import TriedElsewhere
-from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
+from trafficdp.mechanisms.simulated_cities import SEED, SimulatedCities, TriedElsewhere
 from trafficdp.model import EVERYTHING, HOURS_A_WEEK, Counts, Grid, SlotKind, SpeedUnit, Statistic
 from trafficdp.planner.allocation import Allocation, Precision, Reach, UtilityVerdict, median_noisy
 from trafficdp.planner.choose import Choice, choose

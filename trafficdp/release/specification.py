@@ -30,7 +30,7 @@ from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.ingest.clean import RULES
 from trafficdp.mechanisms.protocol import PublicFacts, Statement
 from trafficdp.mechanisms.publish import MOST_SPANNED, bin_status, rank_useless, useless
-from trafficdp.mechanisms.simulated.cities import LEAST_SKILL
+from trafficdp.mechanisms.simulated_cities import LEAST_SKILL
 from trafficdp.model import (
     ContributionBound,
     Counts,

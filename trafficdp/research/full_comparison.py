@@ -44,7 +44,7 @@ from trafficdp.errors import UsageError, positive
 from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks
 from trafficdp.mechanisms.blocks.calibrated import blocks_of
 from trafficdp.mechanisms.blocks.partition import Items
-from trafficdp.mechanisms.clip_user.clip_user import ceiling, clip_user
+from trafficdp.mechanisms.clip_user import ceiling, clip_user
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.planner.allocation import Allocation

@@ -45,7 +45,7 @@ from scipy import sparse
 
 from trafficdp.errors import positive
 from trafficdp.mechanisms.blocks.partition import in_canonical_order
-from trafficdp.mechanisms.clip_user.clip_user import Ceiling, Suppression, ceiling, clip_user
+from trafficdp.mechanisms.clip_user import Ceiling, Suppression, ceiling, clip_user
 from trafficdp.model import ContributionBound, Counts
 
 TOLERANCE = 1e-6

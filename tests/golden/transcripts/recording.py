@@ -22,7 +22,7 @@ import numpy as np
 import trafficdp
 from trafficdp.errors import UsageError
 from trafficdp.live import streaming
-from trafficdp.mechanisms.simulated import cities
+from trafficdp.mechanisms import simulated_cities
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.release import curator
 
@@ -117,8 +117,12 @@ def seeded(tried: bool = True) -> Iterator[Callable[[], dict]]:
     with (
         patch.object(curator, "SecureNoise", source),
         patch.object(streaming.LiveStream, "_noise", lambda self: one),
-        patch.object(cities, "MOST_DRAWS", cities.MOST_DRAWS if tried else 1),
-        patch.object(cities, "_numbers", cities._numbers if tried else lambda counts: range(0, 8, 4)),
+        patch.object(simulated_cities, "MOST_DRAWS", simulated_cities.MOST_DRAWS if tried else 1),
+        patch.object(
+            simulated_cities,
+            "_numbers",
+            simulated_cities._numbers if tried else lambda counts: range(0, 8, 4),
+        ),
     ):
         yield lambda: (made[-1] if made else one).transcript()
 

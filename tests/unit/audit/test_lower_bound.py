@@ -5,7 +5,7 @@ from scipy import stats
 from trafficdp.audit.lower_bound import distinguish, proportion_high, proportion_low
 from trafficdp.audit.neighbours import agreeing_neighbours, extreme_neighbours, one_bin
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.simulated.trial import repeated
+from trafficdp.mechanisms.simulated_cities import repeated
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(1, 10), (5, 10), (10, 10), (30, 50_000), (49_990, 50_000)])

@@ -221,7 +221,7 @@ def test_every_kind_of_error_has_its_exit_code_and_one_line(released, monkeypatc
     def fail(*_arguments, **_options):
         raise error
 
-    monkeypatch.setattr("trafficdp.cli.commands.status.read_status", fail)
+    monkeypatch.setattr("trafficdp.cli.commands.store.read_status", fail)
     message = refusal(code, "--json", "status")
     assert "SECRET" not in message
     assert ("this is a bug in trafficdp" in message) == (code == 1)
@@ -231,7 +231,7 @@ def test_only_the_debug_variable_shows_what_a_bug_says(released, monkeypatch, co
     def fail(*_arguments, **_options):
         raise ValueError("SECRET")
 
-    monkeypatch.setattr("trafficdp.cli.commands.status.read_status", fail)
+    monkeypatch.setattr("trafficdp.cli.commands.store.read_status", fail)
     monkeypatch.delenv("TRAFFICDP_DEBUG", raising=False)
     assert "ValueError at cli/test_main.py:" in command("status").err
     monkeypatch.setenv("TRAFFICDP_DEBUG", "1")
@@ -246,7 +246,7 @@ def test_an_error_after_control_c_counts_as_interrupted(released, monkeypatch, r
             # what DuckDB makes of it
             raise RuntimeError("Query interrupted") from None
 
-    monkeypatch.setattr("trafficdp.cli.commands.status.read_status", interrupted)
+    monkeypatch.setattr("trafficdp.cli.commands.store.read_status", interrupted)
     before = signal.getsignal(signal.SIGINT)
     assert "interrupted" in refusal(130, "status")
     assert signal.getsignal(signal.SIGINT) is before
@@ -430,6 +430,6 @@ def test_a_shell_completes_commands_and_their_options(process):
 @pytest.mark.slow
 def test_what_is_slow_to_load_is_not_loaded_to_say_what_a_store_holds():
     slow = "scipy", "pandas", "pyarrow", "opendp", "trafficdp.mechanisms.registry", "trafficdp.workspace"
-    look = "import sys, trafficdp.cli.commands.status; print(*sys.modules)"
+    look = "import sys, trafficdp.cli.commands.store; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert not {*slow} & {*done.stdout.split()}

@@ -6,7 +6,7 @@ import pytest
 from trafficdp.measurement.laws import Block, EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import Box, Moments, Ranks, plain
-from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
+from trafficdp.mechanisms.protocol import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PICO, LossKind, PureDP
 from trafficdp.stream.tree import SignedCounterBank

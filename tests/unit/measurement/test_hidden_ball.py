@@ -10,7 +10,7 @@ from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement import sets
 from trafficdp.measurement.laws import GRAINS, EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.measure import PrivacyMeter
-from trafficdp.measurement.sets import Box, HiddenBall, plain
+from trafficdp.measurement.sets import AddRemoveBall, Box, plain
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import PICO, LossKind
@@ -39,7 +39,7 @@ def attained(of, law, values):
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", [1, 2])
 def test_no_vehicle_moves_more_than_is_priced_and_some_move_all_of_it(norm):
-    of = HiddenBall(3, norm, 1.5)
+    of = AddRemoveBall(3, norm, 1.5)
     law = (Laplace if norm == 1 else Gaussian)(np.full(3, 3.0 * GRAINS))
     loss = plain(of, law).loss()
     assert loss.shape == (1,)
@@ -53,7 +53,7 @@ def test_no_vehicle_moves_more_than_is_priced_and_some_move_all_of_it(norm):
 def test_whatever_floats_do_the_integers_are_no_longer_than_the_bound(norm):
     rng = np.random.default_rng(8)
     for size in (1, 2, 7, 300):
-        of = HiddenBall(size, norm, 0.37)
+        of = AddRemoveBall(size, norm, 0.37)
         for _ in range(300):
             values = rng.normal(0, rng.choice([1e-6, 0.01, 1, 1e9]), size)
             strange = rng.random(size) < rng.choice([0, 0.3, 1])
@@ -67,14 +67,14 @@ def test_all_equal_entries_do_not_round_beyond_the_bound():
     # 2^20 + 1 entries of half a grain more than their share: rounded, they would be twice too long
     many = GRAINS + 7
     for norm in (1, 2):
-        whole = HiddenBall(many, norm, 1.0).sums(vehicle(np.full(many, 1.0)))
+        whole = AddRemoveBall(many, norm, 1.0).sums(vehicle(np.full(many, 1.0)))
         assert 0 <= int((np.abs(whole) ** norm).sum()) <= GRAINS**norm
 
 
 @pytest.mark.parametrize("norm", [1, 2])
 def test_nobody_else_moves_when_a_vehicle_goes(norm):
     rng = np.random.default_rng(3)
-    of = HiddenBall(6, norm, 2.0)
+    of = AddRemoveBall(6, norm, 2.0)
     user, place = rng.integers(0, 9, 80), rng.integers(-1, 7, 80)
     value = rng.choice([*WILD, 0.3, 2.0, -7.0], 80)
     everyone = of.sums(entries(user, place, value))
@@ -86,7 +86,7 @@ def test_nobody_else_moves_when_a_vehicle_goes(norm):
 
 
 def test_rows_of_one_coordinate_are_one():
-    of = HiddenBall(2, 2, 1.0)
+    of = AddRemoveBall(2, 2, 1.0)
     twice = of.sums(entries([4] * 16, [0] * 16, [1.0] * 16))
     assert twice.tolist() == [GRAINS, 0]
     # neither order nor other vehicles in between matter
@@ -96,14 +96,14 @@ def test_rows_of_one_coordinate_are_one():
 
 
 def test_what_is_no_coordinate_is_left_out():
-    of = HiddenBall(2, 1, 1.0)
+    of = AddRemoveBall(2, 1, 1.0)
     assert of.sums(entries([0, 0, 0], [-1, 2, 1], [9.0, 9.0, 1.0])).tolist() == [0, GRAINS]
     assert of.sums(entries([], [], [])).tolist() == [0, 0]
 
 
 def test_a_vehicle_keeps_its_first_coordinates_whoever_else_is_there(monkeypatch):
     monkeypatch.setattr(sets, "LARGEST_ENTRIES", 2)
-    of = HiddenBall(4, 1, 1.0)
+    of = AddRemoveBall(4, 1, 1.0)
     own = entries([1] * 3, [3, 1, 2], [0.25] * 3)
     assert of.sums(own).tolist() == [0, GRAINS // 4, GRAINS // 4, 0]
     both = entries([1, 0, 1, 1, 0], [3, 3, 1, 2, 0], [0.25, 0.5, 0.25, 0.25, 0.5])
@@ -111,7 +111,7 @@ def test_a_vehicle_keeps_its_first_coordinates_whoever_else_is_there(monkeypatch
 
 
 def test_one_account_is_metered_for_everyone_who_could_be_there():
-    of = HiddenBall(2, 1, 1.0)
+    of = AddRemoveBall(2, 1, 1.0)
     step = plain(of, Laplace(np.full(2, 1.0 * GRAINS)))
     measure = PrivacyMeter(SecureNoise(), step.loss(), LossKind.PURE)
     measure.measure(step, vehicle([1.0, 0.0]))
@@ -121,7 +121,7 @@ def test_one_account_is_metered_for_everyone_who_could_be_there():
 
 
 def test_noise_that_no_account_speaks_of_is_refused():
-    of = HiddenBall(2, 2, 1.0)
+    of = AddRemoveBall(2, 2, 1.0)
     plain(of, Gaussian(np.full(2, float(LEAST_SD)))).loss()
     for sd in ([LEAST_SD - 1.0] * 2, [1e9, 0.0], [np.nan] * 2):
         with pytest.raises(UsageError, match="100000 grains"):
@@ -129,7 +129,7 @@ def test_noise_that_no_account_speaks_of_is_refused():
 
 
 def test_nothing_but_hidden_balls_is_paid_where_presence_is_hidden():
-    of, one = HiddenBall(1, 2, 1.0), np.zeros(1, dtype=np.int64)
+    of, one = AddRemoveBall(1, 2, 1.0), np.zeros(1, dtype=np.int64)
     gaussian = Gaussian(np.array([2.0 * GRAINS]))
     hidden = PrivacyMeter(SecureNoise(), np.array([PICO]), LossKind.ZCDP, hidden=True)
     hidden.measure(plain(of, gaussian), vehicle([1.0]))
@@ -146,14 +146,14 @@ def test_nothing_but_hidden_balls_is_paid_where_presence_is_hidden():
 
 
 def test_what_does_not_fit_is_refused_before_a_value_is_read():
-    step = plain(HiddenBall(2, 1, 1.0), Laplace(np.ones(2)))
+    step = plain(AddRemoveBall(2, 1, 1.0), Laplace(np.ones(2)))
     with pytest.raises(UsageError, match="entries for a hidden ball"):
         SimulatedNoise(0).measure(step, np.zeros(2))
     with pytest.raises(UsageError, match="theorem"):
-        plain(HiddenBall(2, 2, 1.0), Laplace(np.ones(2))).loss()
+        plain(AddRemoveBall(2, 2, 1.0), Laplace(np.ones(2))).loss()
     for size, norm, bound in ((0, 1, 1.0), (2, 3, 1.0), (2, 1, 0.0), (2, 1, np.nan)):
         with pytest.raises(UsageError, match="out of range"):
-            HiddenBall(size, norm, bound)
+            AddRemoveBall(size, norm, bound)
 
 
 def test_nothing_is_said_of_entries():

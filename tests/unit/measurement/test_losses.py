@@ -14,7 +14,7 @@ from trafficdp.measurement.laws import GRAINS, Block, EntryIndex, Gaussian, Lapl
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.nodes import exact_price
 from trafficdp.measurement.sets import Ball, Box, Moments, Ranks, Step, plain, record_price
-from trafficdp.mechanisms.claims import ClaimedSums
+from trafficdp.mechanisms.protocol import ClaimedSums
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import PICO, LossKind
 

@@ -7,9 +7,9 @@ import pytest
 
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.laplace.calibrated import calibrated_for
+from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.publish import Drawn
-from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism, StatisticMechanism
 from trafficdp.model import OF_MAPS, Statistic
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN

@@ -7,13 +7,12 @@ import pytest
 
 from trafficdp.bounding.arrays import CountCap
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.arrays.pooled import Pooled
-from trafficdp.mechanisms.arrays.projected import Grouping, Levy
-from trafficdp.mechanisms.arrays.two_stage import TwoStage
-from trafficdp.mechanisms.plan.plan import PlanMechanism, Scaling
+from trafficdp.mechanisms.per_statistic.arrays import Grouping, Levy, Pooled
+from trafficdp.mechanisms.per_statistic.plan import PlanMechanism, Scaling
+from trafficdp.mechanisms.per_statistic.two_stage import TwoStage
+from trafficdp.mechanisms.per_statistic_map import in_words, settings_of, with_settings
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.registry import calibrated_from_facts, calibrated_from_published, mechanisms_of
-from trafficdp.mechanisms.settings import in_words, settings_of, with_settings
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
 from trafficdp.model import Statistic
 from trafficdp.privacy.loss import LossKind

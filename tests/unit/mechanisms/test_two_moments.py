@@ -8,7 +8,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.calibrated import Baseline
-from trafficdp.mechanisms.plan.plan import PlanMechanism, Scaling
+from trafficdp.mechanisms.per_statistic.plan import PlanMechanism, Scaling
 from trafficdp.mechanisms.protocol import event_of, sensitivity_of
 from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named
 from trafficdp.mechanisms.two_moments import (

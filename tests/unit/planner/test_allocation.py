@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms import simulated_cities
+from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.publish import status_of
 from trafficdp.mechanisms.registry import calibrated_from_facts, calibrated_from_published, mechanisms_of
-from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism, StatisticMechanism
-from trafficdp.mechanisms.simulated import trial
-from trafficdp.mechanisms.simulated.trial import SimulatedCities
+from trafficdp.mechanisms.simulated_cities import SimulatedCities
 from trafficdp.model import Statistic
 from trafficdp.planner import allocate as module
 from trafficdp.planner.allocate import allocate
@@ -114,10 +114,10 @@ def test_of_very_many_records_auto_tries_only_maps_of_sums(kind, city, bound_of,
 
 
 def test_of_very_many_records_some_cells_are_tried(city, bound_of, monkeypatch):
-    monkeypatch.setattr(trial, "MOST_RECORDS", int(city.count.sum()) // 4)
+    monkeypatch.setattr(simulated_cities, "MOST_RECORDS", int(city.count.sum()) // 4)
     samples = []
     monkeypatch.setattr(
-        trial, "absolute_errors", lambda _, tried, *rest: samples.append(tried) or np.zeros(1)
+        simulated_cities, "absolute_errors", lambda _, tried, *rest: samples.append(tried) or np.zeros(1)
     )
     (mechanism,) = [m for m in mechanisms_of(LossKind.PURE) if m.name == "akmv"]
     SimulatedCities(city, bound_of(60)).error(mechanism, MEAN, np.full(city.bins, 0.5))

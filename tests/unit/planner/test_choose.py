@@ -8,11 +8,11 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms import means, protocol
-from trafficdp.mechanisms.claims import ClaimedNoise
-from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.laplace.calibrated import Baseline
+from trafficdp.mechanisms.per_statistic.clipping import WorstCaseClipping
+from trafficdp.mechanisms.protocol import ClaimedNoise
 from trafficdp.mechanisms.registry import mechanisms_of
-from trafficdp.mechanisms.simulated.trial import SimulatedCities, simulated_samples
+from trafficdp.mechanisms.simulated_cities import SimulatedCities, simulated_samples
 from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.planner import choose as choose_module
 from trafficdp.planner.choose import (

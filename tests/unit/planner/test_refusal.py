@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trafficdp.mechanisms.per_statistic_map import mechanisms_of
 from trafficdp.mechanisms.protocol import AUTO
-from trafficdp.mechanisms.separate.calibrated import mechanisms_of
-from trafficdp.mechanisms.simulated.cities import Skill
+from trafficdp.mechanisms.simulated_cities import Skill
 from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import UtilityVerdict, assess_utility

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement.laws import GRAINS, Block, EntryIndex, Gaussian, Laplace
-from trafficdp.measurement.sets import Ball, Box, HiddenBall, Moments, Ranks, Step, plain
-from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
+from trafficdp.measurement.sets import AddRemoveBall, Ball, Box, Moments, Ranks, Step, plain
+from trafficdp.mechanisms.protocol import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.pricing import check_steps
 from trafficdp.privacy.loss import LossKind
 
@@ -74,7 +74,7 @@ def steps(draw):
         low, high = (array(draw, st.integers(0, GRAINS), entries) for _ in range(2))
         law = (Laplace if norm == 1 else Gaussian)(array(draw, scales, size, np.float64))
         hidden = draw(st.booleans())
-        return plain(HiddenBall(size, norm, 2.0) if hidden else Ball(of, norm, 2.0, -low, high), law)
+        return plain(AddRemoveBall(size, norm, 2.0) if hidden else Ball(of, norm, 2.0, -low, high), law)
     loss_kind = draw(st.sampled_from(list(LossKind)))
     scale = array(draw, scales, size, np.float64)
     if kind == "ranks":
@@ -99,7 +99,7 @@ def test_both_prices_agree_to_the_last_unit(step, which):
     check_steps([step, step], 2 * loss)
     # the waist rounds every entry up to a whole unit, and its floats by some 2^-50 of them
     of = step.of if isinstance(step, Step) else step
-    entries = 1 if isinstance(of, HiddenBall) else len(of.support.user)
+    entries = 1 if isinstance(of, AddRemoveBall) else len(of.support.user)
     least = loss - (entries + 2) - (loss.astype(np.float64) * 2.0**-45).astype(np.int64)
     if isinstance(step, Step) and isinstance(step.of, Moments) and isinstance(step.law, Block):
         # a float that is rounded up may pass a whole unit of 1/s

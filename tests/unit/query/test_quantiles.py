@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import AnalystBudgetError, UninformativeReleaseError, UsageError
+from trafficdp.mechanisms import quantiles as quantiles
 from trafficdp.mechanisms.protocol import PublicFacts
-from trafficdp.mechanisms.quantiles import calibrated as quantiles
 from trafficdp.model import QUANTILES
 from trafficdp.privacy.loss import LossKind
 from trafficdp.query.answer import Explanation

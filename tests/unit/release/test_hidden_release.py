@@ -26,7 +26,7 @@ from trafficdp.errors import (
 )
 from trafficdp.export import write
 from trafficdp.export.files.manifest import validate_manifest
-from trafficdp.mechanisms.pooling import hidden_calibrated, hidden_map
+from trafficdp.mechanisms.pooling import add_remove_calibrated, add_remove_map
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import assess_utility
@@ -137,10 +137,10 @@ def test_an_asking_that_nobody_paid_for_is_refused_before_the_charge(hidden, mon
 
     def twice(design, contributions, measure):
         rehearsed.append((design.size, contributions.counts.pairs))
-        hidden_map.measure_fleet(design, contributions, measure)
-        return hidden_map.measure_all(design, contributions, measure)
+        add_remove_map.measure_fleet(design, contributions, measure)
+        return add_remove_map.measure_all(design, contributions, measure)
 
-    monkeypatch.setattr(hidden_calibrated, "measure_all", twice)
+    monkeypatch.setattr(add_remove_calibrated, "measure_all", twice)
     before = hidden.dump()
     with pytest.raises(AllocationError, match="cost a vehicle more than it was charged"):
         hidden.workspace.release(again=True, force=True)

@@ -15,10 +15,10 @@ from trafficdp.bounding.arrays import CountCap
 from trafficdp.cli.main import run as command_line
 from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
 from trafficdp.export.files.manifest import manifest_schema
-from trafficdp.mechanisms.arrays.pooled import Pooled
+from trafficdp.mechanisms import per_statistic_map
+from trafficdp.mechanisms.per_statistic.arrays import Pooled
+from trafficdp.mechanisms.per_statistic_map import settings_of
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
-from trafficdp.mechanisms.separate import calibrated
-from trafficdp.mechanisms.settings import settings_of
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SecureNoise
 from trafficdp.privacy.disclosure import Setting
@@ -62,9 +62,9 @@ def test_later_defaults_change_neither_what_is_verified_nor_what_is_executed(fil
     assert here.plan(suggestions=False).allocation.calibrated.to_facts() == planned
     later = tuple(
         replace(each, means=Pooled(CountCap.MEDIAN)) if each.name == "pooled" else each
-        for each in calibrated.MECHANISMS
+        for each in per_statistic_map.MECHANISMS
     )
-    monkeypatch.setattr(calibrated, "MECHANISMS", later)
+    monkeypatch.setattr(per_statistic_map, "MECHANISMS", later)
     assert mechanism_named("pooled", LossKind.PURE).means.cap is CountCap.MEDIAN
     assert failed(filled) == {}
     again = opened(filled, "pooled", budget=40)
@@ -183,7 +183,7 @@ def test_a_published_epsilon_that_was_changed_is_caught(prepared, how):
 def test_a_manifest_that_names_another_calibrated_mechanism_is_caught(prepared, calibrated):
     city, _ = prepared(release_by, "akmv")
     document = json.loads(manifest_of(city).read_text(encoding="utf-8"))
-    document["noise"] = calibrated
+    document["noise"] = per_statistic_map
     manifest_of(city).write_text(json.dumps(document), encoding="utf-8")
     found = failed(city)
     assert "the manifest's epsilon is the largest recomputed loss" in found
@@ -320,7 +320,7 @@ def test_auto_says_why_in_plan_and_manifest(filled):
 @pytest.mark.usefixtures("few_runs")
 def test_auto_never_looks_at_a_value(filled, small_city, tmp_path):
     """The same records with every speed another, or 0: the same choice, the same epsilon everywhere."""
-    calibrated = []
+    per_statistic_map = []
     for speed in (None, "0", "64"):
         other = small_city.City(tmp_path / f"city{speed}")
         # under one key vehicles keep their order, which the simulated cities depend on
@@ -333,8 +333,8 @@ def test_auto_never_looks_at_a_value(filled, small_city, tmp_path):
         there.ingest([other.days[1]])
         allocation = there.plan(suggestions=False).allocation
         counts = allocation.counts.samples_per_bin.tolist()
-        calibrated.append((counts, allocation.reason, allocation.loss))
-    assert calibrated[0] == calibrated[1] == calibrated[2]
+        per_statistic_map.append((counts, allocation.reason, allocation.loss))
+    assert per_statistic_map[0] == per_statistic_map[1] == per_statistic_map[2]
 
 
 @pytest.mark.usefixtures("few_runs", "two_cities")

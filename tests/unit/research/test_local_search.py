@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trafficdp.mechanisms.clip_user.clip_user import ceiling, clip_user
+from trafficdp.mechanisms.clip_user import ceiling, clip_user
 from trafficdp.research.optimal_suppression import Program, exchange, least_bins_per_user, within
 
 shapes = st.tuples(st.integers(2, 5), st.integers(2, 4))

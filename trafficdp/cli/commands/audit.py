@@ -17,8 +17,7 @@ from trafficdp.cli.words.facts import MechanismName
 from trafficdp.cli.words.options import Output, Settings
 from trafficdp.errors import UsageError, VerificationError, did_you_mean, in_range, positive
 from trafficdp.measurement.sets import Ranks
-from trafficdp.mechanisms.claims import ClaimedScores
-from trafficdp.mechanisms.protocol import Mechanism
+from trafficdp.mechanisms.protocol import ClaimedScores, Mechanism
 from trafficdp.mechanisms.registry import MECHANISMS
 from trafficdp.model import ContributionBound, Says, SpeedUnit, Statistic, as_json
 from trafficdp.noise.protocol import NoiseSource

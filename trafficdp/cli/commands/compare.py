@@ -17,8 +17,7 @@ from trafficdp.cli.words.facts import Loss, MechanismName, Size, Words
 from trafficdp.cli.words.options import EpsilonOption, Output, RhoOption, Settings, loss_asked
 from trafficdp.cli.words.plan_facts import loss_facts
 from trafficdp.mechanisms.protocol import AUTO
-from trafficdp.mechanisms.simulated.cities import REFERENCE_SEED
-from trafficdp.mechanisms.simulated.trial import SEED
+from trafficdp.mechanisms.simulated_cities import REFERENCE_SEED, SEED
 from trafficdp.model import ContributionBound, Counts, Says, SpeedUnit, Statistic, as_json
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import Allocation

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from trafficdp.cli.words.options import Output
-from trafficdp.mechanisms.simulated.cities import Skill
+from trafficdp.mechanisms.simulated_cities import Skill
 from trafficdp.model import Statistic
 from trafficdp.planner.allocate import allocate
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho

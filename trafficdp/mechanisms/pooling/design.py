@@ -1,45 +1,4 @@
-"""All that counts decide before a speed is read: weights of vehicles, what is asked, at which price.
-
-Partial pooling [N] asks three times, each time for one vector a vehicle, clipped as a whole
-(``measurement.sets``); everything else is a function of counts or of earlier noisy numbers.
-
-A. Where the city lies. A vehicle's number is the average of its bins' means x_ug with weights f1_ug,
-   proportional to its share of the bin's records, m_ug / N_g, and adding up to 1. No clipping: all lie in
-   [0, U]. c0 is the posterior mean under N(U/5, (U/6)^2).
-B. Level and slope on dwell: sum_g f1_ug (x_ug - c0) X_g, X_g = (1, log(N_g / L_g)) centred and scaled so that
-   sum W X X' = n I. Many records a vehicle mean slow traffic: this covariate is the largest single gain.
-C. Cells (below): sum over the bins of cell c of f_uc (m_ug / m_uc)(x_ug - base_g) / s, where base_g is
-   the map so far and s its level over U/5. Where cells are thin coarser hexagons are asked for before them,
-   where bins are thick these after them.
-
-A mean over vehicles leans on the map of means, as it differs little from it: one number more, by how much
-vehicles' own means lie above the map on average (weights as if every vehicle had one record in every bin,
-m_ug = 1), and where data is thick how far cells lie from that, asked for as in C.
-
-**Loss.** In each asking a vehicle loses at most the asking's share of the budget, and at most that times the
-lengths of its numbers' intervals over twice the bound: c0 and base_g are kept in [0, U], so that every
-interval contains 0 (``measurement.sets``).
-
-Constants, in units of U: level 1/5, sd of single records 1/5, bound of B 1/5; those of C stand below.
-They were chosen on ten days of Austin's buses (2015-03-07 to 2017-03-21); for these days nothing below is
-unbiased.
-
-# C, for the places of one level: cells, coarser hexagons, or bins (``Level``)
-
-**Levels.** r = n epsilon / C says how much can be learnt of C places (zCDP: n sqrt(2 rho) / (0.22 C)).
-Where cells have r >= 6, they alone are asked for. Where r is less, their ancestors come first, the finest of
-r >= 6 or else the coarsest of more than one; where bins themselves have r >= 12 (slots of a large fleet),
-cells come first and bins second. Of two levels the first is given 0.3 of C's part; each takes half of the
-guessed variance (sd times sqrt 1/2) and a bound T of sqrt 1/2 as much; the second asks about the map that
-the first left.
-
-**Weights.** f_uc follow the shares of records m_uc / N_c, every vehicle rescaled to expected l1 (zCDP: l2)
-length 1; where r < 6, ten multiplicative steps move them to where they earn most.
-
-T = 1.2 max(1, r/12)^0.4 without unit, in rho 0.7 of it in every round after the first of four; a cell of 30
-vehicles lies U/15 from the regression, in sd. Constants were chosen on days of Austin's buses: 2015-03-07,
-2016-11-24 to -27, 2017-03-16, 2017-03-21 and more.
-"""
+"""What partial pooling measures, and with which noise."""
 
 from __future__ import annotations
 
@@ -51,9 +10,8 @@ import numpy.typing as npt
 
 from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
-from trafficdp.measurement.laws import GRAINS, EntryIndex
+from trafficdp.measurement.laws import GRAINS, EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.sets import Ball, Step, plain
-from trafficdp.mechanisms.pooling.measurement_plan import MeasurementPlan, noise_for, noise_sd
 from trafficdp.model import (
     ContributionBound,
     Counts,
@@ -63,7 +21,99 @@ from trafficdp.model import (
     number_pairs,
     resolution_of,
 )
-from trafficdp.privacy.loss import PICO, LossKind
+from trafficdp.privacy.loss import PICO, LossKind, round_up
+
+# Noise for an asking: one vector a vehicle in a ball (``measurement.sets``), under either relation.
+#
+# Another vector of the same vehicle lies up to two bounds away, a vehicle that comes or goes moves the sums
+# by one. So at the same loss adding or removing a vehicle needs half the noise of replacing its values.
+
+
+BOUNDS_MOVED = {NeighbouringRelation.REPLACE_USER_VALUES: 2, NeighbouringRelation.ADD_OR_REMOVE_USER: 1}
+
+
+class MeasurementPlan:
+    """What the designs share: the kind of their noise, and the norm and range that go with it."""
+
+    kind: LossKind
+    bound: ContributionBound
+
+    @property
+    def pure(self) -> bool:
+        """Whether noise is Laplace, for pure epsilon."""
+        return self.kind is LossKind.PURE
+
+    @property
+    def norm(self) -> int:
+        """Of the vehicles' vectors."""
+        return 1 if self.pure else 2
+
+    @property
+    def upper(self) -> float:
+        """U."""
+        return float(self.bound.upper)
+
+
+def noise_for(
+    kind: LossKind, relation: NeighbouringRelation, part: int, coordinates: int
+) -> Laplace | Gaussian:
+    """Return noise, in grains, at which the largest move of one vehicle costs ``part`` 10^-12 and no more."""
+    move, loss = BOUNDS_MOVED[relation] * GRAINS, part / PICO * (1 - 2.0**-40)
+    if kind is LossKind.PURE:
+        return Laplace(round_up(np.full(coordinates, move / loss)))
+    return Gaussian(round_up(np.full(coordinates, move / np.sqrt(2 * loss))))
+
+
+def noise_sd(kind: LossKind, relation: NeighbouringRelation, part: int, bound: float) -> float:
+    """Return the standard deviation of that noise, in the unit of ``bound``."""
+    law = noise_for(kind, relation, part, 1)
+    grains = np.sqrt(2) * law.scale[0] if isinstance(law, Laplace) else law.sd[0]
+    return float(grains * bound / GRAINS)
+
+
+# All that counts decide before a speed is read: weights of vehicles, what is asked, at which price.
+#
+# Partial pooling [N] asks three times, each time for one vector a vehicle, clipped as a whole
+# (``measurement.sets``); everything else is a function of counts or of earlier noisy numbers.
+#
+# A. Where the city lies. A vehicle's number is the average of its bins' means x_ug with weights f1_ug,
+#    proportional to its share of the bin's records, m_ug / N_g, and adding up to 1. No clipping: all lie in
+#    [0, U]. c0 is the posterior mean under N(U/5, (U/6)^2).
+# B. Level and slope on dwell: sum_g f1_ug (x_ug - c0) X_g, X_g = (1, log(N_g / L_g)) centred and scaled so
+# that
+#    sum W X X' = n I. Many records a vehicle mean slow traffic: this covariate is the largest single gain.
+# C. Cells (below): sum over the bins of cell c of f_uc (m_ug / m_uc)(x_ug - base_g) / s, where base_g is
+#    the map so far and s its level over U/5. Where cells are thin coarser hexagons are asked for before them,
+#    where bins are thick these after them.
+#
+# A mean over vehicles leans on the map of means, as it differs little from it: one number more, by how much
+# vehicles' own means lie above the map on average (weights as if every vehicle had one record in every bin,
+# m_ug = 1), and where data is thick how far cells lie from that, asked for as in C.
+#
+# **Loss.** In each asking a vehicle loses at most the asking's share of the budget, and at most that times
+# the lengths of its numbers' intervals over twice the bound: c0 and base_g are kept in [0, U], so that every
+# interval contains 0 (``measurement.sets``).
+#
+# Constants, in units of U: level 1/5, sd of single records 1/5, bound of B 1/5; those of C stand below.
+# They were chosen on ten days of Austin's buses (2015-03-07 to 2017-03-21); for these days nothing below is
+# unbiased.
+#
+# # C, for the places of one level: cells, coarser hexagons, or bins (``Level``)
+#
+# **Levels.** r = n epsilon / C says how much can be learnt of C places (zCDP: n sqrt(2 rho) / (0.22 C)).
+# Where cells have r >= 6, they alone are asked for. Where r is less, their ancestors come first, the finest
+# of r >= 6 or else the coarsest of more than one; where bins themselves have r >= 12 (slots of a large
+# fleet), cells come first and bins second. Of two levels the first is given 0.3 of C's part; each takes half
+# of the guessed variance (sd times sqrt 1/2) and a bound T of sqrt 1/2 as much; the second asks about the map
+# that the first left.
+#
+# **Weights.** f_uc follow the shares of records m_uc / N_c, every vehicle rescaled to expected l1 (zCDP: l2)
+# length 1; where r < 6, ten multiplicative steps move them to where they earn most.
+#
+# T = 1.2 max(1, r/12)^0.4 without unit, in rho 0.7 of it in every round after the first of four; a cell of 30
+# vehicles lies U/15 from the regression, in sd. Constants were chosen on days of Austin's buses: 2015-03-07,
+# 2016-11-24 to -27, 2017-03-16, 2017-03-21 and more.
+
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -10,7 +10,7 @@ factor a is common to all places. It has SCALES points and the prior N(0, SCALE_
 integrated out by the marginal likelihood of the places that decide it (``Places.decides``).
 
 **Likelihood.** Handed over as log densities on the grid (``Places.log_likelihood``). The clip of a vehicle's
-vector belongs into it: far places are clipped more (``estimates``, ``hidden_map``).
+vector belongs into it: far places are clipped more (``estimates``, ``add_remove_map``).
 
 **Bins** follow from places: moved by so much of lambda, with N(0, sd^2) added (``Bins``).
 

@@ -38,7 +38,7 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError, positive
 from trafficdp.measurement.laws import GRAINS, EntryIndex, Gaussian
 from trafficdp.measurement.sets import Ball, Box, Measure, Ranks, plain
-from trafficdp.mechanisms.plan.plan import SIXTEENTHS, chi_square_factor, rank_allowance, scaling
+from trafficdp.mechanisms.per_statistic.plan import SIXTEENTHS, chi_square_factor, rank_allowance, scaling
 from trafficdp.privacy.loss import LossKind
 
 FloatArray = npt.NDArray[np.float64]

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from trafficdp.bounding.huber import HuberShape, clean_smooth_sensitivity
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.huber.huber import Huber
+from trafficdp.mechanisms.per_statistic.huber import Huber
 from trafficdp.noise import smooth_gaussian
 
 FloatArray = npt.NDArray[np.float64]

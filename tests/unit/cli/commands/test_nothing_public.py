@@ -6,7 +6,7 @@ from importlib.resources import files
 import jsonschema
 import pytest
 
-from trafficdp.cli.commands.release import _price
+from trafficdp.cli.commands.releases import _price
 
 SCHEMA = json.loads((files("trafficdp.cli") / "schemas" / "plan.schema.json").read_text())
 ACCOUNT = "account that all vehicles share"

@@ -25,8 +25,7 @@ from trafficdp.mechanisms.blocks.noise import BlockNoise
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
 from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
 from trafficdp.mechanisms.protocol import PublicFacts
-from trafficdp.mechanisms.simulated.cities import cities_of
-from trafficdp.mechanisms.simulated.trial import true_statistic
+from trafficdp.mechanisms.simulated_cities import cities_of, true_statistic
 from trafficdp.model import Counts, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.estimate import BinStatus

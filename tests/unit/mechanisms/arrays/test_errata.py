@@ -12,7 +12,7 @@ from trafficdp.bounding.arrays import (
     levy_width,
     wrap_around,
 )
-from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Grouping, Levy, QuantileRule
+from trafficdp.mechanisms.per_statistic.arrays import ArrayAveraging, Grouping, Levy, QuantileRule
 from trafficdp.mechanisms.protocol import event_of
 from trafficdp.model import Statistic
 from trafficdp.noise.choice import probabilities

@@ -10,14 +10,14 @@ from scipy import integrate
 
 from trafficdp.bounding.arrays import CountCap, IntervalPartition, total_variation_bias
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.arrays.pooled import Pooled
-from trafficdp.mechanisms.arrays.projected import (
+from trafficdp.mechanisms.per_statistic.arrays import (
     TENTHS,
     ArrayAveraging,
     ArrayLattice,
     ArrayMeans,
     Grouping,
     Levy,
+    Pooled,
     Quantile,
     QuantileRule,
     array_lattice,

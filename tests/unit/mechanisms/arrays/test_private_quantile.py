@@ -3,7 +3,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.arrays.private_quantile import exponential_quantile
+from trafficdp.mechanisms.per_statistic.two_stage import exponential_quantile
 from trafficdp.noise.choice import probabilities
 from trafficdp.noise.source import SimulatedNoise
 

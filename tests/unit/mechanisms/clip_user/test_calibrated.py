@@ -14,7 +14,7 @@ from scipy import stats
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import PrivacyMeter
-from trafficdp.mechanisms.clip_user.clip_user import (
+from trafficdp.mechanisms.clip_user import (
     CalibratedSuppression,
     Suppressing,
     SuppressionAccounting,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.clipping.worst_case_clipping import AKMV
+from trafficdp.mechanisms.per_statistic.clipping import AKMV
 from trafficdp.mechanisms.protocol import event_of
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise

@@ -5,7 +5,7 @@ import pytest
 from scipy import special
 
 from trafficdp.bounding.worst_case import exact_worst_error, worst_case_threshold
-from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
+from trafficdp.mechanisms.per_statistic.clipping import WorstCaseClipping
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.research.rameshwar_2025 import (

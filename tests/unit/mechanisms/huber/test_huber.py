@@ -5,8 +5,8 @@ import pytest
 
 from trafficdp.bounding.huber import huber_location
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.arrays.two_stage import TwoStage
-from trafficdp.mechanisms.huber.huber import Huber
+from trafficdp.mechanisms.per_statistic.huber import Huber
+from trafficdp.mechanisms.per_statistic.two_stage import TwoStage
 from trafficdp.mechanisms.protocol import event_of
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
 from trafficdp.model import Statistic

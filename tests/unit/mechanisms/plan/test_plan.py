@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.plan.plan import PlanMechanism, Scaling
+from trafficdp.mechanisms.per_statistic.plan import PlanMechanism, Scaling
 from trafficdp.mechanisms.protocol import event_of
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise

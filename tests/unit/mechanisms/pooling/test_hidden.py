@@ -9,10 +9,10 @@ import pytest
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS, Gaussian, Laplace
 from trafficdp.measurement.measure import PrivacyMeter
-from trafficdp.measurement.sets import HiddenBall
-from trafficdp.mechanisms.pooling import hidden_map as maps
-from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import FleetEstimate, hidden_map, measure_all
+from trafficdp.measurement.sets import AddRemoveBall
+from trafficdp.mechanisms.pooling import add_remove_map as maps
+from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
+from trafficdp.mechanisms.pooling.add_remove_map import FleetEstimate, add_remove_map, measure_all
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.pricing import check_steps
 from trafficdp.privacy.conversion import LEAST_SD
@@ -105,7 +105,7 @@ def losses(first, second):
 def test_the_steps_cost_the_total_and_no_more_for_any_possible_vehicle(bound_of, kind, variance):
     data = town(bound_of(30, step="0.1"))
     for total in (TOTAL[kind], 24_355_000_007, 1_000_001):
-        design = HiddenDesign(PLACES, data.bound, kind, total, variance)
+        design = AddRemoveDesign(PLACES, data.bound, kind, total, variance)
         assert sum(design.parts) == total
         metered = PrivacyMeter(SecureNoise(), np.array([total]), kind)
         measure_all(design, data, metered)
@@ -123,7 +123,7 @@ def test_with_the_same_answers_one_vehicle_moves_no_more_than_is_paid(bound_of, 
     most = Fraction(0)
     for seed in range(3):
         data = town(bound, seed=seed)
-        design = HiddenDesign(PLACES, bound, kind, TOTAL[kind], variance)
+        design = AddRemoveDesign(PLACES, bound, kind, TOTAL[kind], variance)
         first = Recorded(SimulatedNoise(seed))
         measure_all(design, data, first)
         for user in range(data.counts.users):
@@ -151,7 +151,7 @@ def test_a_vehicle_that_is_far_off_everywhere_pays_all_of_it(bound_of, kind):
         strict=True,
     )
     both = table([*old, *rows], bound)
-    design = HiddenDesign(PLACES, bound, kind, TOTAL[kind], False)
+    design = AddRemoveDesign(PLACES, bound, kind, TOTAL[kind], False)
     first = Recorded(SimulatedNoise(1))
     measure_all(design, both, first)
     again = Recorded(said=first.given)
@@ -163,13 +163,13 @@ def test_a_vehicle_that_is_far_off_everywhere_pays_all_of_it(bound_of, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_everything_published_is_a_function_of_the_answers(bound_of, kind):
     bound = bound_of(30, step="0.1")
-    design = HiddenDesign(PLACES, bound, kind, TOTAL[kind], True)
+    design = AddRemoveDesign(PLACES, bound, kind, TOTAL[kind], True)
     data = town(bound)
     first = Recorded(SimulatedNoise(4))
     answers = measure_all(design, data, first)
     # other data, same answers: the same map
     other = measure_all(design, town(bound, users=3, seed=9), Recorded(said=first.given))
-    one, two = hidden_map(design, answers), hidden_map(design, other)
+    one, two = add_remove_map(design, answers), add_remove_map(design, other)
     for name in ("value", "error", "slower", "faster", "informed"):
         assert np.array_equal(getattr(one.mean, name), getattr(two.mean, name))
     for name, column in one.mean.columns().items():
@@ -186,12 +186,12 @@ def test_everything_published_is_a_function_of_the_answers(bound_of, kind):
 def test_neither_slots_nor_places_elsewhere_change_what_is_asked(bound_of):
     bound = bound_of(30, step="0.1")
     whole = town(bound)
-    design = HiddenDesign(PLACES, bound, LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
+    design = AddRemoveDesign(PLACES, bound, LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
     one = measure_all(design, whole, SimulatedNoise(2))
     merged = whole.merged(whole.counts.cell, np.zeros_like(whole.counts.slot))
     assert np.array_equal(one.residual, measure_all(design, merged, SimulatedNoise(2)).residual)
     # the hexagon list comes from the area: leaving a visited one out takes its records out and nothing else
-    less = HiddenDesign(PLACES[1:], bound, LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
+    less = AddRemoveDesign(PLACES[1:], bound, LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
     inside = whole.select(whole.counts.cell != PLACES[0])
     assert np.array_equal(
         measure_all(less, whole, SimulatedNoise(2)).weight,
@@ -201,7 +201,7 @@ def test_neither_slots_nor_places_elsewhere_change_what_is_asked(bound_of):
 
 def test_slots_that_are_measured_apart_have_numbers_of_their_own(bound_of):
     apart = np.array([2, 5])
-    design = HiddenDesign(PLACES[:3], bound_of(30), LossKind.PURE, TOTAL[LossKind.PURE], False, apart)
+    design = AddRemoveDesign(PLACES[:3], bound_of(30), LossKind.PURE, TOTAL[LossKind.PURE], False, apart)
     assert design.size == 6
     cell = np.array([7, 7, 8, 8, 7, 7, 40], dtype=np.uint64)
     at, there = design.where(cell, np.array([2, 5, 2, 5, 3, 9, 2]))
@@ -212,7 +212,7 @@ def test_slots_that_are_measured_apart_have_numbers_of_their_own(bound_of):
 @pytest.mark.parametrize("kind", KINDS)
 def test_counts_are_asked_for_by_two_lengths_and_a_number_a_place_and_kind(bound_of, kind):
     bound = bound_of(30)
-    design = HiddenDesign(PLACES, bound, kind, TOTAL[kind], False, counts=30)
+    design = AddRemoveDesign(PLACES, bound, kind, TOTAL[kind], False, counts=30)
     found = measure_all(design, town(bound, users=9), metered(design)).counts
     assert (len(found.lengths), len(found.reach)) == (2, 2)
 
@@ -223,8 +223,8 @@ def test_an_empty_store_gives_a_map_too(bound_of, kind, places):
     bound = bound_of(30, step="0.1")
     one = town(bound, users=3)
     nobody = one.select(np.zeros(one.counts.bins, dtype=np.bool_))
-    design = HiddenDesign(places, bound, kind, TOTAL[kind], True)
-    found = hidden_map(design, measure_all(design, nobody, metered(design)))
+    design = AddRemoveDesign(places, bound, kind, TOTAL[kind], True)
+    found = add_remove_map(design, measure_all(design, nobody, metered(design)))
     assert np.all(np.isfinite(found.mean.value))
     assert len(found.mean.value) == len(places)
 
@@ -247,7 +247,7 @@ def weighed(design, noisy):
 
 
 def test_the_likely_weight_is_the_posterior_mean_of_weights_above_zero(bound_of):
-    design = HiddenDesign(PLACES, bound_of(30), LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
+    design = AddRemoveDesign(PLACES, bound_of(30), LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
     sd = design.sd(1, 1.0)
     asked_for = np.linspace(-5, 8, 14) * sd
     x = np.linspace(0, 40 * sd, 400_001)
@@ -259,7 +259,7 @@ def test_the_likely_weight_is_the_posterior_mean_of_weights_above_zero(bound_of)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_residuals_are_lifted_where_weight_is_little_and_keep_their_usual_length(bound_of, kind):
-    design = HiddenDesign(PLACES[:6], bound_of(30), kind, TOTAL[kind], False)
+    design = AddRemoveDesign(PLACES[:6], bound_of(30), kind, TOTAL[kind], False)
     places = weighed(design, [-3.0, 0.49, 0.51, 4.0, 20.0, 300.0])
     found, likely = places.lift, places.likely
     assert np.all(np.diff(found) < 0)
@@ -272,7 +272,7 @@ def test_residuals_are_lifted_where_weight_is_little_and_keep_their_usual_length
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_places_are_expected_to_be_slower_the_more_vehicles_visit_them(bound_of, kind):
-    design = HiddenDesign(PLACES[:6], bound_of(30), kind, TOTAL[kind], False)
+    design = AddRemoveDesign(PLACES[:6], bound_of(30), kind, TOTAL[kind], False)
     places = weighed(design, [-3.0, 0.49, 0.51, 2.0, 4.0, 6.0])
     found, likely = places.centre, places.likely
     np.testing.assert_allclose(found[1:] / found[5], (likely[1:] / likely[5]) ** -0.2)
@@ -289,7 +289,7 @@ def test_what_is_asked_of_residuals_is_lifted_as_the_answers_about_weights_say(b
     """One vehicle alone, never clipped: the exact sums are G w (x - K)."""
     bound = bound_of(30)
     data = table([(7, 0, 0, 4, 4 * 8, 8 / 30), (9, 0, 0, 1, 9, 9 / 30)], bound)
-    design = HiddenDesign(PLACES, bound, LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
+    design = AddRemoveDesign(PLACES, bound, LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
     noted = Recorded(SimulatedNoise(3))
     answers = measure_all(design, data, noted)
     at, speed = np.array([0, 2]), np.array([8.0, 9.0])
@@ -313,7 +313,7 @@ def test_what_is_asked_of_residuals_is_lifted_as_the_answers_about_weights_say(b
 @pytest.mark.parametrize("kind", KINDS)
 def test_rounds_count_by_what_their_noise_leaves_of_them(bound_of, kind):
     """A shorter clip has less noise: the mean of least variance, and that variance."""
-    design = HiddenDesign(PLACES, bound_of(30), kind, TOTAL[kind], False)
+    design = AddRemoveDesign(PLACES, bound_of(30), kind, TOTAL[kind], False)
     answers = answers_of(design, town(bound_of(30)))
     heard = maps.summarise_all_rounds(design, answers)
     clips = np.array([answers.city.reach * 0.8**each for each in range(design.rounds)])
@@ -327,7 +327,7 @@ def test_rounds_count_by_what_their_noise_leaves_of_them(bound_of, kind):
 
 def test_the_refined_map_is_the_posterior_mean(bound_of):
     """By brute force over speeds and weights together."""
-    design = HiddenDesign(PLACES[:3], bound_of(30), LossKind.PURE, 4 * PICO, False)
+    design = AddRemoveDesign(PLACES[:3], bound_of(30), LossKind.PURE, 4 * PICO, False)
     city = CITY
     weight, residual = np.array([-0.5, 6.0, 60.0]), np.array([4.0, -20.0, 90.0])
     grains = GRAINS / city.reach
@@ -358,7 +358,7 @@ def test_the_refined_map_is_the_posterior_mean(bound_of):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_set_of_the_theorem_is_that_set(bound_of, kind):
     """By looking at every speed: |y/G - (mu - k) W| <= q_Y/G + |mu - k| q_W."""
-    design = HiddenDesign(PLACES, bound_of(30), kind, TOTAL[kind] * 20, False)
+    design = AddRemoveDesign(PLACES, bound_of(30), kind, TOTAL[kind] * 20, False)
     answers = answers_of(design, town(bound_of(30)), 5)
     # nobody seems to visit the first two places
     answers = replace(answers, weight=np.where(np.arange(len(PLACES)) < 2, 0, answers.weight))
@@ -376,7 +376,7 @@ def test_the_set_of_the_theorem_is_that_set(bound_of, kind):
         assert held[-1] == pytest.approx(high[place], abs=2e-3)
     assert np.all((low[~known] == 0) & (high[~known] == 30))
     # no number of such a place says more than one for the city
-    assert not np.any(hidden_map(design, answers).mean.informed[~known])
+    assert not np.any(add_remove_map(design, answers).mean.informed[~known])
 
 
 @pytest.mark.slow
@@ -385,7 +385,7 @@ def test_the_target_is_held_as_often_as_the_theorem_says(bound_of, kind):
     """The map without noise, about the same fed-back maps: what the theorem is about."""
     bound = bound_of(30, step="0.1")
     data = town(bound)
-    design = HiddenDesign(PLACES, bound, kind, TOTAL[kind] * 4, False)
+    design = AddRemoveDesign(PLACES, bound, kind, TOTAL[kind] * 4, False)
     held, shown = 0, 0
     for seed in range(60):
         first = Recorded(SimulatedNoise(seed))
@@ -401,7 +401,7 @@ def test_the_target_is_held_as_often_as_the_theorem_says(bound_of, kind):
 
 
 def test_more_vehicles_take_the_clip_and_the_power_up(bound_of):
-    design = HiddenDesign(PLACES, bound_of(30), LossKind.PURE, 4 * PICO, False)
+    design = AddRemoveDesign(PLACES, bound_of(30), LossKind.PURE, 4 * PICO, False)
     small, large = (
         maps.estimate_fleet(design, np.array([n * GRAINS // 2, n * GRAINS // 2], dtype=np.int64))
         for n in (10, 100_000)
@@ -423,9 +423,9 @@ def test_a_map_is_nearer_than_one_number_where_there_is_budget(bound_of):
     truth = np.bincount(counts.bin_index, data.total, counts.bins) / counts.samples_per_bin * 0.1
     flat = np.abs(truth - truth.mean()).mean()
     for kind, total in ((LossKind.PURE, 4 * PICO), (LossKind.ZCDP, PICO // 3)):
-        design = HiddenDesign(PLACES, bound, kind, total, False)
+        design = AddRemoveDesign(PLACES, bound, kind, total, False)
         error = [
-            np.abs(hidden_map(design, answers_of(design, data, s)).mean.value - truth).mean()
+            np.abs(add_remove_map(design, answers_of(design, data, s)).mean.value - truth).mean()
             for s in range(6)
         ]
         assert np.mean(error) < 0.6 * flat
@@ -435,26 +435,26 @@ def test_what_cannot_be_shared_out_is_refused(bound_of):
     bound = bound_of(30)
     for places in (PLACES[:0], PLACES[::-1], np.repeat(PLACES, 2)):
         with pytest.raises(UsageError, match="nothing to pool"):
-            HiddenDesign(places, bound, LossKind.PURE, PICO, False)
+            AddRemoveDesign(places, bound, LossKind.PURE, PICO, False)
     with pytest.raises(UsageError, match="too small"):
-        HiddenDesign(PLACES, bound, LossKind.PURE, 10, True)
+        AddRemoveDesign(PLACES, bound, LossKind.PURE, 10, True)
     with pytest.raises(UsageError, match=r"at most 54\.9\d"):
-        HiddenDesign(PLACES, bound, LossKind.ZCDP, 500 * PICO, False).steps()
-    assert len(HiddenDesign(PLACES, bound, LossKind.PURE, 500 * PICO, False).steps()) == 3
+        AddRemoveDesign(PLACES, bound, LossKind.ZCDP, 500 * PICO, False).steps()
+    assert len(AddRemoveDesign(PLACES, bound, LossKind.PURE, 500 * PICO, False).steps()) == 3
 
 
 @pytest.mark.parametrize("rho", [1, 300])
 def test_all_that_is_ever_asked_in_rho_is_gaussian_with_noise_enough_for_the_account(bound_of, rho):
-    design = HiddenDesign(PLACES, bound_of(30), LossKind.ZCDP, rho * PICO, True, counts=30)
+    design = AddRemoveDesign(PLACES, bound_of(30), LossKind.ZCDP, rho * PICO, True, counts=30)
     assert len(design.steps()) == 2 + 6 + 1 + 3
     for step in design.steps():
-        assert isinstance(step.of, HiddenBall)
+        assert isinstance(step.of, AddRemoveBall)
         assert isinstance(step.law, Gaussian)
         assert step.law.sd.min() >= LEAST_SD
 
 
 def test_answers_are_frozen_with_the_numbers_fed_back(bound_of):
-    design = HiddenDesign(PLACES, bound_of(30), LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
+    design = AddRemoveDesign(PLACES, bound_of(30), LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
     answers = answers_of(design, town(bound_of(30)))
     assert answers.residual.shape == answers.maps.shape == (6, len(PLACES))
     first = maps.weighed(design, answers.city, answers.weight)

@@ -4,9 +4,9 @@ import h3
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.pooling import hidden_map as maps
-from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import FleetEstimate
+from trafficdp.mechanisms.pooling import add_remove_map as maps
+from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
+from trafficdp.mechanisms.pooling.add_remove_map import FleetEstimate
 from trafficdp.privacy.loss import PICO, LossKind
 
 
@@ -17,7 +17,7 @@ def cells(resolution, rings=2):
 
 def design_of(places, bound, kind=LossKind.ZCDP, apart=()):
     slots = np.array(apart, dtype=np.int64)
-    return HiddenDesign(places, bound, kind, PICO // 10, False, apart=slots)
+    return AddRemoveDesign(places, bound, kind, PICO // 10, False, apart=slots)
 
 
 @pytest.mark.parametrize("apart", [(), (3, 9)])

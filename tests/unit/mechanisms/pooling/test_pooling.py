@@ -16,8 +16,7 @@ from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPo
 from trafficdp.mechanisms.pooling.design import Design
 from trafficdp.mechanisms.pooling.estimates import expected_error, flat_error, pooled
 from trafficdp.mechanisms.protocol import PublicFacts
-from trafficdp.mechanisms.simulated.cities import cities_of
-from trafficdp.mechanisms.simulated.trial import true_statistic
+from trafficdp.mechanisms.simulated_cities import cities_of, true_statistic
 from trafficdp.model import Counts, Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.pricing import check_steps

@@ -7,7 +7,7 @@ import pytest
 
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Ranks
-from trafficdp.mechanisms.quantiles.calibrated import reach
+from trafficdp.mechanisms.quantiles import reach
 from trafficdp.privacy.loss import LossKind
 
 

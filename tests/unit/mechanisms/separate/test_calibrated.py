@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.registry import (
     calibrated_from_facts,
@@ -11,7 +12,6 @@ from trafficdp.mechanisms.registry import (
     mechanisms_of,
     require_releasable,
 )
-from trafficdp.mechanisms.separate.calibrated import PerStatisticMechanism, StatisticMechanism
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.allocate import allocate

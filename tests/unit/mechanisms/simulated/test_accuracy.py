@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.laplace.calibrated import Baseline
-from trafficdp.mechanisms.simulated.trial import absolute_errors, simulated_samples, true_statistic
+from trafficdp.mechanisms.per_statistic.clipping import WorstCaseClipping
+from trafficdp.mechanisms.simulated_cities import absolute_errors, simulated_samples, true_statistic
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from trafficdp.binning.cells import cells_of, parents_of
-from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import hidden_map, measure_all
-from trafficdp.mechanisms.simulated import cities
-from trafficdp.mechanisms.simulated.cities import ALIKE, ReferenceCityShape, reference_skill
+from trafficdp.mechanisms import simulated_cities
+from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
+from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_all
+from trafficdp.mechanisms.simulated_cities import ALIKE, ReferenceCityShape, reference_skill
 from trafficdp.model import ContributionBound, SpeedUnit
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PICO, LossKind
@@ -57,12 +57,12 @@ def test_as_many_hexagons_have_a_number_as_in_another_city(kind, monkeypatch):
     loss = 8 if kind is LossKind.PURE else 1
     expected = skill(kind, loss, 247).expected_numbers
     assert skill(kind, 1e-4, 247).expected_numbers < expected / 2
-    monkeypatch.setattr(cities, "REFERENCE_SEED", 77)
-    other = cities._cities.__wrapped__(AUSTIN, BOUND, 247)
+    monkeypatch.setattr(simulated_cities, "REFERENCE_SEED", 77)
+    other = simulated_cities._cities.__wrapped__(AUSTIN, BOUND, 247)
     found = []
     for own in other:
-        design = HiddenDesign(np.unique(own.counts.cell), BOUND, kind, loss * PICO, variance=False)
-        made = hidden_map(design, measure_all(design, own, SimulatedNoise(5))).mean
+        design = AddRemoveDesign(np.unique(own.counts.cell), BOUND, kind, loss * PICO, variance=False)
+        made = add_remove_map(design, measure_all(design, own, SimulatedNoise(5))).mean
         found.append(np.count_nonzero(made.informed))
     assert 0 < expected < len(np.unique(other[0].counts.cell))
     assert expected == pytest.approx(np.mean(found), rel=0.25)
@@ -71,7 +71,7 @@ def test_as_many_hexagons_have_a_number_as_in_another_city(kind, monkeypatch):
 @pytest.mark.slow
 def test_a_fleet_that_is_not_driven_whole_is_like_one_that_is(monkeypatch):
     short = skill(LossKind.PURE, 1, 1_000)
-    monkeypatch.setattr("trafficdp.mechanisms.simulated.cities.MOST_VEHICLES", 1_000)
+    monkeypatch.setattr("trafficdp.mechanisms.simulated_cities.MOST_VEHICLES", 1_000)
     reference_skill.cache_clear()
     whole = skill(LossKind.PURE, 1, 1_000)
     reference_skill.cache_clear()
@@ -81,7 +81,7 @@ def test_a_fleet_that_is_not_driven_whole_is_like_one_that_is(monkeypatch):
 @pytest.mark.parametrize(("kind", "power"), [(LossKind.PURE, 1), (LossKind.ZCDP, 2)])
 def test_twice_the_fleet_is_half_of_it_with_noise_of_half_the_size(kind, power, monkeypatch):
     # noise of half the size costs twice the epsilon, and four times the rho
-    monkeypatch.setattr("trafficdp.mechanisms.simulated.cities.LEAST_VEHICLES", 1)
+    monkeypatch.setattr("trafficdp.mechanisms.simulated_cities.LEAST_VEHICLES", 1)
     reference_skill.cache_clear()
     place = ReferenceCityShape(6, 1.2**12)
     found, alike = skill(kind, 1, 1_000, place), skill(kind, 2**power, 500, place)
@@ -92,12 +92,16 @@ def test_twice_the_fleet_is_half_of_it_with_noise_of_half_the_size(kind, power, 
 
 @pytest.mark.parametrize(("bins", "draws"), [(10**9, 2), (0, 1)])
 def test_where_bins_are_many_every_other_city_is_drawn_once(bins, draws, monkeypatch):
-    monkeypatch.setattr("trafficdp.mechanisms.simulated.cities.MANY_REFERENCE_BINS", bins)
+    monkeypatch.setattr("trafficdp.mechanisms.simulated_cities.MANY_REFERENCE_BINS", bins)
     reference_skill.cache_clear()
     found = skill(LossKind.PURE, 1, 100, ReferenceCityShape(6, 1.2**12))
     reference_skill.cache_clear()
-    cities = len(variations(CityModel())) - len(ALIKE)
-    assert len(found.error) == len(found.flat) == draws * (cities if draws == 2 else -(-cities // 2))
+    simulated_cities = len(variations(CityModel())) - len(ALIKE)
+    assert (
+        len(found.error)
+        == len(found.flat)
+        == draws * (simulated_cities if draws == 2 else -(-simulated_cities // 2))
+    )
 
 
 def test_the_city_is_as_large_as_the_study_area():

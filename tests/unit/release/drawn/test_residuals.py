@@ -6,7 +6,7 @@ from scipy import stats
 
 from trafficdp.measurement.laws import Block, EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.sets import Ranks
-from trafficdp.mechanisms.claims import ClaimedScores
+from trafficdp.mechanisms.protocol import ClaimedScores
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import LossKind
 from trafficdp.release.drawn_noise import (

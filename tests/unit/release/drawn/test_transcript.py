@@ -8,7 +8,7 @@ import pytest
 from trafficdp.errors import VerificationError
 from trafficdp.measurement.laws import EntryIndex, Laplace
 from trafficdp.measurement.sets import Box, Ranks, plain
-from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores
+from trafficdp.mechanisms.protocol import ClaimedNoise, ClaimedScores
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
 from trafficdp.release.drawn_noise import Recorded, Replayed

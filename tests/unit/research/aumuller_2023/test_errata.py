@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.plan.plan import chi_square_factor
+from trafficdp.mechanisms.per_statistic.plan import chi_square_factor
 from trafficdp.noise.choice import probabilities
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.research.aumuller_2023.plan import plan_mean

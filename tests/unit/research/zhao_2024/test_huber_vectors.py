@@ -8,7 +8,7 @@ import pytest
 from trafficdp.audit.lower_bound import distinguish
 from trafficdp.bounding.huber import HuberShape, huber_location, smooth_sensitivity
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.huber.huber import Huber
+from trafficdp.mechanisms.per_statistic.huber import Huber
 from trafficdp.noise import student_t
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.research.zhao_2024 import huber_vectors

@@ -35,8 +35,8 @@ from trafficdp.bounding.huber import (
     used_count,
 )
 from trafficdp.measurement.sets import Measure, Priced
-from trafficdp.mechanisms.claims import ClaimedNoise
 from trafficdp.mechanisms.means import FINER, HEADROOM, Means, NoisySum, Weighting, support_of, weighting
+from trafficdp.mechanisms.protocol import ClaimedNoise
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise import student_t
@@ -44,6 +44,7 @@ from trafficdp.noise.tail import clamped_laplace_error
 
 if TYPE_CHECKING:
     from trafficdp.sensitive import Samples
+
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -1,4 +1,4 @@
-"""The calibrated mechanism ``hidden_pooling``: partial pooling of a declared grid, nothing of it public.
+"""The calibrated mechanism ``add_remove_pooling``: partial pooling of a declared grid, nothing of it public.
 
 Its counts are those of ``Counts.of_anyone``: every declared bin, one vehicle that could be anywhere. What
 there is it reads by ``SensitiveInputs.everything`` alone, when it asks.
@@ -16,21 +16,21 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.sets import Measure, Priced
-from trafficdp.mechanisms.pooling.calibrated import CITATION
-from trafficdp.mechanisms.pooling.hidden_design import RELATION, HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import (
+from trafficdp.mechanisms.pooling.add_remove_design import RELATION, AddRemoveDesign
+from trafficdp.mechanisms.pooling.add_remove_map import (
     CALIBRATED_LEVEL,
     COUNTED,
     Answers,
     CountAnswers,
     FleetEstimate,
+    add_remove_map,
     counted,
     fed_back,
-    hidden_map,
     likely_variance,
     measure_all,
     usual_error,
 )
+from trafficdp.mechanisms.pooling.calibrated import CITATION
 from trafficdp.mechanisms.pooling.whole import (
     BY_POSTERIOR,
     JointMechanism,
@@ -38,7 +38,7 @@ from trafficdp.mechanisms.pooling.whole import (
     estimate_without_scale,
 )
 from trafficdp.mechanisms.protocol import (
-    HIDDEN_POOLED,
+    ADD_REMOVE_POOLED,
     Columns,
     PublicFacts,
     Statement,
@@ -46,7 +46,7 @@ from trafficdp.mechanisms.protocol import (
     require_statistic,
 )
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.mechanisms.simulated.cities import ReferenceCityShape, Skill, reference_skill
+from trafficdp.mechanisms.simulated_cities import ReferenceCityShape, Skill, reference_skill
 from trafficdp.model import DEFAULT_FLEET, NeighbouringRelation, Statistic
 from trafficdp.privacy.disclosure import Calibration
 from trafficdp.privacy.estimate import Estimate
@@ -54,6 +54,7 @@ from trafficdp.privacy.loss import Loss
 
 if TYPE_CHECKING:
     from trafficdp.sensitive import SensitiveInputs
+
 
 FloatArray = npt.NDArray[np.float64]
 COUNTS = (
@@ -67,8 +68,8 @@ VARIANCE_ERROR = 0.4
 
 
 @dataclass(frozen=True)
-class CalibratedHidden(JointMechanism):
-    """Partial pooling (``hidden_design``, ``hidden_map``) of all bins, for ``pico`` 10^-12 of ``loss_kind``.
+class CalibratedAddRemove(JointMechanism):
+    """Partial pooling (``add_remove_design``) of all bins, for ``pico`` 10^-12 of ``loss_kind``.
 
     ``apart``: slots are measured apart; without it the grid has one slot. ``counts`` is what numbers of
     vehicles and of records have of the total, per cent. ``fleet`` is how many vehicles are expected,
@@ -81,7 +82,7 @@ class CalibratedHidden(JointMechanism):
     fleet: int = field(default=DEFAULT_FLEET, compare=False)
     zone_km2: float | None = field(default=None, compare=False)
 
-    kind: ClassVar[str] = HIDDEN_POOLED
+    kind: ClassVar[str] = ADD_REMOVE_POOLED
     relation: ClassVar[NeighbouringRelation] = RELATION
     citation: ClassVar[str | None] = CITATION
     sensitivity: ClassVar[str] = (
@@ -109,7 +110,7 @@ class CalibratedHidden(JointMechanism):
         )
 
     @cached_property
-    def design(self) -> HiddenDesign:
+    def design(self) -> AddRemoveDesign:
         """What is asked; raises UsageError for a statistic that is not pooled, or for real counts."""
         counts, bound = self.public.both
         for each in self.statistics:
@@ -122,7 +123,7 @@ class CalibratedHidden(JointMechanism):
             )
         variance = Statistic.VARIANCE in self.statistics
         apart = counts.slots if self.apart else np.zeros(0, dtype=np.int64)
-        return HiddenDesign(counts.cells, bound, self.loss_kind, self.pico, variance, apart, self.counts)
+        return AddRemoveDesign(counts.cells, bound, self.loss_kind, self.pico, variance, apart, self.counts)
 
     def steps(self) -> tuple[Priced, ...]:
         """Return the askings: what any possible vehicle loses by them is charged."""
@@ -145,7 +146,7 @@ class CalibratedHidden(JointMechanism):
     def _published(self, answers: Answers) -> dict[Statistic, Estimate]:
         """The estimates that ``answers`` make: a function of them and of public facts alone."""
         design = self.design
-        found = hidden_map(design, answers)
+        found = add_remove_map(design, answers)
         columns = columns_of(answers)
         if answers.counts is not None:
             for name, numbers in counted(design, answers.counts, CALIBRATED_LEVEL).items():

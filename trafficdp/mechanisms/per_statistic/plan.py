@@ -44,6 +44,7 @@ from trafficdp.privacy.loss import PICO, ZCDP, LossKind
 if TYPE_CHECKING:
     from trafficdp.sensitive import Samples
 
+
 FloatArray = npt.NDArray[np.float64]
 TOP = 1 << 50
 """Quantiles are whole numbers of a range's 2^-50."""
@@ -209,7 +210,7 @@ def chi_square_factor(group: int) -> float:
 
     Exact; the approximation (1 - 2/(9k))^3 of the authors' code is 3.4 % high at k = 1.
     """
-    return float(cast(float, gammaincinv(group / 2, 0.5))) * 2 / group
+    return float(cast("float", gammaincinv(group / 2, 0.5))) * 2 / group
 
 
 def choice_scale(pico: int) -> float:

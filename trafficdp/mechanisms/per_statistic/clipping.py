@@ -51,6 +51,7 @@ from trafficdp.model import ContributionBound, Counts, Statistic
 if TYPE_CHECKING:
     from trafficdp.sensitive import Samples
 
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 

@@ -1,43 +1,4 @@
-"""Means of arrays, projected or not.
-
-Array means as whole numbers, and their projected mean with its sensitivity, all bins at once.
-
-The mean of array i is stored as y_i = round(m_UB A_i / w_i), A_i its sum in steps of q, w_i its fill: a
-number from 0 to M = m_UB U/q in units of q/m_UB, exact for full arrays. Rounding half up moves a mean by
-at most half a unit, and whatever change d one user causes in m_UB A_i/w_i, y_i changes by at most ceil(d):
-with r_{l,i} samples in array i, by ceil(m_UB (U/q) r_{l,i}/w_i). So sums of projected y_i are integers of
-known integer sensitivity, and their noise is exact discrete Laplace.
-
-The mean of the means of arrays of capped samples, of all or projected to an interval found privately.
-
-Paper 003 (Rameshwar et al., Mean Estimation with User-Level Privacy on Multi-Dimensional IoT Datasets),
-sections III-B to III-D: Array-Averaging projects nothing; Levy finds an interval of width 2 h tau that most
-array means vote for (after Levy et al., Learning with User-Level Privacy, 2021); Quantile takes the one
-between two private quantiles (Smith, Privacy-Preserving Statistical Estimation with Optimal Convergence
-Rates, 2011).
-
-Theorem (REPLACE_USER_VALUES). c_u is the most arrays that a user of the bin has samples in: public, 1 or 2.
-
-* Interval. The cost of a midpoint (``bounding.interval``), and |i(v) - q n| with i(v) the number of array
-  means at or below v, each changes by at most c_u with one vehicle. So a choice with P proportional to
-  exp(-cost eps'/(2 c_u)) costs each of the bin's vehicles eps': Levy one of eps/2, Quantile two of eps/4.
-* Sum. With the interval fixed, of width v, user l moves the projected sum by at most
-  d_l(v) = sum_i min(v, ceil(M r_{l,i}/w_i)) lattice units (``array_means``), and by exactly that for some
-  values of the others. Noise of scale B = max_l d_l(v)/eps'', the rest of eps, costs it d_l(v)/B. Where v is
-  drawn it is charged the most over the v that can come: few widths (Levy), or all of eps'' (Quantile).
-
-Steps add, adaptively; bins hold disjoint samples. Arrays hold samples of several vehicles, so that nothing
-here is enforced.
-
-Departures. The sensitivity under WrapAround is U/K, not 2U/K (erratum E1): so the two groupings differ by
-K/Kbar only. Levy: exp(-eps c/8), not c/4, where a user can touch two arrays (E3); the vote goes to the
-nearest midpoint, not to the distance (E2); tau is rounded up and a, b inward to the array lattice; where
-tau >= U nothing is selected and all of epsilon goes to the noise; with ``guaranteed`` tau holds its promise
-for partly filled arrays (E4); ``halves`` = 5 (h = 5/2) contains all array means that lie within tau of one
-point, 3 (h = 3/2, the paper's) only that point (E5). Quantile: the factor 1/2 (E6); 2/eps rounded up on both
-sides (E7), clamped when the two ranks cross; on a lattice of M + 1 positions, where a cell of Smith's holds
-as many candidates as it is long: same probabilities of cells, exact sampling, length 0 never drawn.
-"""
+"""Means of arrays: projected onto a private interval, or pooled."""
 
 from __future__ import annotations
 
@@ -54,7 +15,9 @@ from trafficdp.bounding.arrays import (
     CountCap,
     IntervalPartition,
     best_fit,
+    dropped_mean_bias,
     guaranteed_width,
+    kept_counts,
     levy_width,
     total_variation_bias,
     wrap_around,
@@ -63,14 +26,56 @@ from trafficdp.bounding.worst_case import clipping_rank
 from trafficdp.errors import UsageError, in_range
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Measure, Priced
-from trafficdp.mechanisms.claims import ClaimedScores, ClaimedSums
-from trafficdp.mechanisms.means import Means, NoisySum, choice_scale, noisy_sum, support_of
+from trafficdp.mechanisms.means import Means, NoisySum, choice_scale, noisy_sum, speeds, support_of, unit
+from trafficdp.mechanisms.protocol import ClaimedScores, ClaimedSums
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.tail import clamped_laplace_error
 
 if TYPE_CHECKING:
     from trafficdp.sensitive import Samples
+
+
+# Means of arrays, projected or not.
+#
+# Array means as whole numbers, and their projected mean with its sensitivity, all bins at once.
+#
+# The mean of array i is stored as y_i = round(m_UB A_i / w_i), A_i its sum in steps of q, w_i its fill: a
+# number from 0 to M = m_UB U/q in units of q/m_UB, exact for full arrays. Rounding half up moves a mean by
+# at most half a unit, and whatever change d one user causes in m_UB A_i/w_i, y_i changes by at most ceil(d):
+# with r_{l,i} samples in array i, by ceil(m_UB (U/q) r_{l,i}/w_i). So sums of projected y_i are integers of
+# known integer sensitivity, and their noise is exact discrete Laplace.
+#
+# The mean of the means of arrays of capped samples, of all or projected to an interval found privately.
+#
+# Paper 003 (Rameshwar et al., Mean Estimation with User-Level Privacy on Multi-Dimensional IoT Datasets),
+# sections III-B to III-D: Array-Averaging projects nothing; Levy finds an interval of width 2 h tau that most
+# array means vote for (after Levy et al., Learning with User-Level Privacy, 2021); Quantile takes the one
+# between two private quantiles (Smith, Privacy-Preserving Statistical Estimation with Optimal Convergence
+# Rates, 2011).
+#
+# Theorem (REPLACE_USER_VALUES). c_u is the most arrays that a user of the bin has samples in: public, 1 or 2.
+#
+# * Interval. The cost of a midpoint (``bounding.interval``), and |i(v) - q n| with i(v) the number of array
+#   means at or below v, each changes by at most c_u with one vehicle. So a choice with P proportional to
+#   exp(-cost eps'/(2 c_u)) costs each of the bin's vehicles eps': Levy one of eps/2, Quantile two of eps/4.
+# * Sum. With the interval fixed, of width v, user l moves the projected sum by at most
+#   d_l(v) = sum_i min(v, ceil(M r_{l,i}/w_i)) lattice units (``array_means``), and by exactly that for some
+#   values of the others. Noise of scale B = max_l d_l(v)/eps'', the rest of eps, costs it d_l(v)/B. Where
+#   v is drawn it is charged the most over the v that can come: few widths (Levy), or all of eps'' (Quantile).
+#
+# Steps add, adaptively; bins hold disjoint samples. Arrays hold samples of several vehicles, so that nothing
+# here is enforced.
+#
+# Departures. The sensitivity under WrapAround is U/K, not 2U/K (erratum E1): so the two groupings differ by
+# K/Kbar only. Levy: exp(-eps c/8), not c/4, where a user can touch two arrays (E3); the vote goes to the
+# nearest midpoint, not to the distance (E2); tau is rounded up and a, b inward to the array lattice; where
+# tau >= U nothing is selected and all of epsilon goes to the noise; with ``guaranteed`` tau holds its promise
+# for partly filled arrays (E4); ``halves`` = 5 (h = 5/2) contains all array means that lie within tau of one
+# point, 3 (h = 3/2, the paper's) only that point (E5). Quantile: the factor 1/2 (E6); 2/eps rounded up on
+# both sides (E7), clamped when the two ranks cross; on a lattice of M + 1 positions, where a cell of Smith's
+# holds as many candidates as it is long: same probabilities of cells, exact sampling, length 0 never drawn.
+
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -503,3 +508,46 @@ def _projected(lattice: ArrayLattice, width: IntArray, epsilon: FloatArray) -> N
     """The sum of array means that are projected to intervals of ``width`` (G,)."""
     of = ClaimedSums(support_of(lattice.arrays.counts), lattice.moves(width), OF_SUM)
     return noisy_sum(of, epsilon, lattice.unit, lattice.bias)
+
+
+# Pooled count cap: the mean of every user's first m_UB samples, with Laplace noise.
+#
+# New here, beside paper 003's arrays: the same cap m_UB, no arrays. With r_l = min(m_l, m_UB) kept samples,
+# mean of all kept ones, sensitivity U m_UB / sum r, between those of BestFit (U/Kbar) and WrapAround (U/K);
+# weights are equal, so the worst-case bias is that of dropping D = N - sum r samples alone.
+#
+# Theorem (REPLACE_USER_VALUES). What is dropped depends on counts only, so the release is the baseline's on
+# the capped counts: user l moves the sum of the kept samples by at most r_l K steps, and pays r_l K over the
+# scale. The distance to the mean of all samples is at most U D/N, which is attained.
+
+
+@dataclass(frozen=True)
+class Pooled(Means):
+    """``cap`` chooses m_UB, the most samples of one user that a bin takes."""
+
+    cap: CountCap = CountCap.ARGMAX
+
+    name = "pooled"
+    citation = "here; the cap by Rameshwar et al. (003), the bias of dropping samples by arXiv 2405.06261"
+
+    def sum_of(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> NoisySum:
+        """Return the noisy sum of the kept samples."""
+        self._require(statistic, epsilon, counts)
+        kept = kept_counts(counts, self.cap.of(counts))
+        samples = counts.samples_per_bin
+        bias = dropped_mean_bias(samples - kept.samples_per_bin, samples, float(bound.upper))
+        one = unit(statistic, kept, bound)
+        return noisy_sum(speeds(kept, bound), epsilon, one, bias + rounding_bias(statistic, bound))
+
+    def estimate(
+        self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
+    ) -> FloatArray:
+        """Return the estimates of all bins, clamped to their range."""
+        counts, bound = samples.counts, samples.bound
+        kept = kept_counts(counts, self.cap.of(counts))
+        running = np.concatenate([[0], np.cumsum(samples.value)])
+        begin = samples.start[:-1]
+        first = running[begin + kept.count] - running[begin]
+        return self.sum_of(counts, bound, statistic, epsilon).means(first, measure, bound)

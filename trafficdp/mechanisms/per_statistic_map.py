@@ -1,20 +1,13 @@
-"""Calibrated ``mechanism``: a mechanism of the registry for every statistic, each with a loss of its own.
-
-The loss is an epsilon a bin, or one rho for all bins together: all parts count in one kind. A vehicle's
-losses by the steps of the parts add up, because the same samples enter every part (Theorem A of
-``privacy.loss.sum_per_user``; in rho, Bun and Steinke 2016, Lemma 2.3).
-
-MECHANISMS lists all of one statistic, with their default settings: one tuple for both kinds of loss. Kinds
-never mix: epsilon and rho add up only by a named conversion (``privacy.conversion``). A store knows those of
-its kind alone, and ``auto`` chooses among a few of them (``AUTO_TRIES``). Contract suite and audits run all.
-"""
+"""Every statistic by a mechanism of its own, and what each may be told."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +15,21 @@ import numpy.typing as npt
 from trafficdp.errors import StoreDamagedError, UsageError, did_you_mean
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms import publish
-from trafficdp.mechanisms.arrays.pooled import Pooled
-from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Grouping, Levy, Quantile, QuantileRule
-from trafficdp.mechanisms.arrays.two_stage import TwoStage
-from trafficdp.mechanisms.clipping.worst_case_clipping import AKMV, WorstCaseClipping
-from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin
-from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.mechanisms.known_error import ErrorFacts, KnownTerms, error_facts
 from trafficdp.mechanisms.laplace.calibrated import Baseline
-from trafficdp.mechanisms.plan.plan import PlanMechanism, Scaling
+from trafficdp.mechanisms.per_statistic.arrays import (
+    ArrayAveraging,
+    Grouping,
+    Levy,
+    Pooled,
+    Quantile,
+    QuantileRule,
+)
+from trafficdp.mechanisms.per_statistic.clipping import AKMV, WorstCaseClipping
+from trafficdp.mechanisms.per_statistic.gaussian import GaussianTwin
+from trafficdp.mechanisms.per_statistic.huber import Huber
+from trafficdp.mechanisms.per_statistic.plan import PlanMechanism, Scaling
+from trafficdp.mechanisms.per_statistic.two_stage import TwoStage
 from trafficdp.mechanisms.protocol import (
     POST_PROCESSING,
     RANGE,
@@ -43,7 +42,6 @@ from trafficdp.mechanisms.protocol import (
     sensitivity_of,
     unenforced,
 )
-from trafficdp.mechanisms.settings import Settings, in_words, settings_of, with_settings
 from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
 from trafficdp.model import Counts, Statistic
 from trafficdp.noise import gaussian
@@ -53,6 +51,121 @@ from trafficdp.privacy.loss import PICO, ZCDP, Loss, LossKind, sum_per_user
 
 if TYPE_CHECKING:
     from trafficdp.sensitive import Samples, SensitiveInputs
+
+
+# Settings of a mechanism as plain JSON values, and the mechanism with the settings that were written down.
+#
+# A release and a saved plan write down every setting: what a later version has as its default changes neither
+# what they execute nor what `verify` recomputes. Settings are the fields of a mechanism's dataclass but for
+# what says which mechanism it is; those of a mechanism that another one wraps stand beside its own. Enums are
+# written as their values, functions as their names.
+
+
+Setting = str | int | float | bool | None
+Settings = Mapping[str, Setting]
+IDENTITY = {"name", "citation", "statistics", "kind", "enforced", "idealised"}
+"""Fields that say which mechanism it is."""
+Known = TypeVar("Known", bound=Mechanism)
+
+
+def settings_of(mechanism: object) -> dict[str, Setting]:
+    """Return all settings by name, sorted: the canonical form."""
+    found: dict[str, Setting] = {}
+    for each, value in _own(mechanism):
+        found.update(settings_of(value) if is_dataclass(value) else {each.name: _plain(value)})
+    return dict(sorted(found.items()))
+
+
+def with_settings(mechanism: Known, settings: Settings) -> Known:
+    """Return ``mechanism`` with ``settings``; one that is not written down stays as it is.
+
+    Raises UsageError for a setting that the mechanism does not know, and for a value that is none of its.
+    """
+    unknown = sorted(set(settings) - set(settings_of(mechanism)))
+    if unknown:
+        raise UsageError(
+            f"{mechanism.name} has a setting that this version does not know",
+            got=f"{unknown[0]:.40}",
+            expected=", ".join(settings_of(mechanism)) or "no settings",
+            todo="use the version of trafficdp that wrote it",
+        )
+    changed = cast("Known", _changed(mechanism, settings))
+    if changed.name != mechanism.name:
+        raise UsageError(
+            f"settings of {mechanism.name} make another mechanism of it",
+            got=f"those of {changed.name}",
+            expected=f"those of {mechanism.name}",
+        )
+    return changed
+
+
+def in_words(settings: Settings) -> str:
+    """Return the settings for the manifest, such as "cap argmax, gamma 0.2"."""
+    return ", ".join(f"{name} {'none' if value is None else value}" for name, value in settings.items())
+
+
+def _own(mechanism: object) -> list[tuple[Field[object], object]]:
+    if not is_dataclass(mechanism):
+        return []
+    return [(each, getattr(mechanism, each.name)) for each in fields(mechanism) if each.name not in IDENTITY]
+
+
+def _plain(value: object) -> Setting:
+    if isinstance(value, Enum):
+        return cast("Setting", value.value)
+    if callable(value):
+        return str(getattr(value, "__name__", "a function"))
+    return cast("Setting", value)
+
+
+def _changed(mechanism: object, settings: Settings) -> object:
+    given: dict[str, object] = {}
+    for each, value in _own(mechanism):
+        if is_dataclass(value):
+            given[each.name] = _changed(value, settings)
+        elif each.name in settings:
+            given[each.name] = _read(each, value, settings[each.name])
+    # whatever has fields of its own is a dataclass, which no protocol can say
+    return replace(cast("Mechanism", mechanism), **given) if given else mechanism  # type: ignore[type-var]
+
+
+def _read(field: Field[object], now: object, written: Setting) -> object:
+    """Return ``written`` as a value of the field, whose value in this version is ``now``."""
+    if isinstance(now, Enum):
+        known = {each.value: each for each in type(now)}
+        if isinstance(written, str) and written in known:
+            return known[written]
+    elif callable(now):
+        if written == _plain(now):
+            return now
+    elif isinstance(now, bool) or isinstance(written, bool):
+        if isinstance(now, bool) and isinstance(written, bool):
+            return written
+    elif isinstance(now, int):
+        if isinstance(written, int):
+            return written
+    elif isinstance(written, int | float) and math.isfinite(written):
+        return float(written)
+    elif written is None and "None" in str(field.type):
+        return None
+    raise UsageError(
+        "a setting of a mechanism has a value that this version does not know",
+        got=f"{field.name}={written!s:.40}",
+        expected=f"a value such as {_plain(now)}",
+    )
+
+
+# Calibrated ``mechanism``: a mechanism of the registry for every statistic, each with a loss of its own.
+#
+# The loss is an epsilon a bin, or one rho for all bins together: all parts count in one kind. A vehicle's
+# losses by the steps of the parts add up, because the same samples enter every part (Theorem A of
+# ``privacy.loss.sum_per_user``; in rho, Bun and Steinke 2016, Lemma 2.3).
+#
+# MECHANISMS lists all of one statistic, with their default settings: one tuple for both kinds of loss. Kinds
+# never mix: epsilon and rho add up only by a named conversion (``privacy.conversion``). A store knows those
+# of its kind alone, and ``auto`` chooses among a few of them (``AUTO_TRIES``). Contract suite and audits run
+# all.
+
 
 MECHANISMS: tuple[Mechanism, ...] = (
     Baseline(),

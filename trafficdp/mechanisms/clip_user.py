@@ -72,6 +72,7 @@ from trafficdp.privacy.loss import PICO, Loss
 if TYPE_CHECKING:
     from trafficdp.sensitive import Contributions, SensitiveInputs
 
+
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 

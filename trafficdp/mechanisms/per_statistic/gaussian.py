@@ -32,6 +32,7 @@ from trafficdp.privacy.loss import LossKind, round_up
 if TYPE_CHECKING:
     from trafficdp.sensitive import Samples
 
+
 FloatArray = npt.NDArray[np.float64]
 
 

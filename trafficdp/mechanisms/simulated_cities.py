@@ -1,38 +1,27 @@
-"""Cities behind public counts or a declared grid, and what maps say in them.
-
-How much a map says: its error in simulated cities, beside that of one number for the whole city.
-
-The reference city: how far a map of which nothing is public may be off, before anything is asked.
-
-Nothing of a store is looked at. A simulated fleet drives DAYS days in a simulated city (``simulation``) as
-large as the study area; speeds are drawn for it in several variations, and the map is asked of all of them.
-
-More vehicles than MOST_VEHICLES are not driven: all that moves a number is noise over vehicles, so f vehicles
-at loss e are as n at loss e f / n (rho: rho (f / n)^2), and a hexagon of 5 of them is one of 5 n / f.
-
-Cities behind the public counts, and what maps say in them (``simulated.skill``).
-
-Cities of ``simulation.speeds`` lie behind the same public counts, in several variations, because nobody knows
-which is the real one; the calibrated mechanism is carried out on each as it would be on the real speeds.
-Depends on counts, bound and the calibrated mechanism alone: nothing is paid.
-"""
+"""Simulated cities: what a mechanism would say where the truth is known."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.cells import area_km2, cells_of, resolutions_of
+from trafficdp.errors import integer_between
+from trafficdp.measurement.sets import Measure
+from trafficdp.mechanisms.pooling.add_remove_design import FLEET_SHARE, AddRemoveDesign
+from trafficdp.mechanisms.pooling.add_remove_map import (
+    add_remove_map,
+    estimate_fleet,
+    measure_all,
+    measure_fleet,
+)
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat
-from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import estimate_fleet, hidden_map, measure_all, measure_fleet
-from trafficdp.mechanisms.protocol import CalibratedMechanism
-from trafficdp.mechanisms.simulated.trial import true_statistic
+from trafficdp.mechanisms.protocol import CalibratedMechanism, Mechanism
 from trafficdp.model import ContributionBound, Counts, Statistic, number_pairs
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.disclosure import SkillStated
@@ -43,7 +32,171 @@ from trafficdp.simulation.city import RANGES, VARIATIONS, CityModel, variations
 from trafficdp.simulation.speeds import most_drawn, simulated_records, simulated_truths
 from trafficdp.simulation.traffic import Fleet, Streets, records_of
 
+# Errors of mechanisms tried on simulated cities.
+#
+# How far a mechanism's estimates are from the truth, on values that may be looked at for evaluation.
+#
+# Trying mechanisms on simulated cities: two of ``simulation.city``'s models on the counts of the real one.
+#
+# In one hexagons differ as they usually do, in the other four times as much. What is reported is the larger
+# error of the two.
+
+
 FloatArray = npt.NDArray[np.float64]
+AT_ONCE = 10
+"""Runs that are held in memory together."""
+
+
+def true_statistic(own: Contributions, statistic: Statistic) -> FloatArray:
+    """Return the statistic of every bin, in its unit, exact up to one rounding, shape (G,)."""
+    counts, unit = own.counts, float(own.bound.step)
+    if statistic is Statistic.VEHICLE_MEAN:
+        rounded = (2 * own.total + counts.count) // (2 * counts.count)
+        return _sum_per_bin(counts, rounded) * unit / counts.users_per_bin
+    total, records = _sum_per_bin(counts, own.total), counts.samples_per_bin
+    if statistic is Statistic.MEAN:
+        return total * unit / records
+    squares = _sum_per_bin(counts, own.total_of_squares)
+    # in whole numbers, as N Q - S^2 can leave 64 bits
+    spread = records.astype(object) * squares - total.astype(object) ** 2
+    return np.asarray(spread.astype(np.float64) * unit**2 / records.astype(np.float64) ** 2)
+
+
+def _sum_per_bin(counts: Counts, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    total = np.zeros(counts.bins, dtype=np.int64)
+    np.add.at(total, counts.bin_index, values)
+    return total
+
+
+def repeated(samples: Samples, times: int, *, apart: bool = False) -> Samples:
+    """Return the same bins ``times`` times, in cells of their own: one estimate of all is ``times`` draws.
+
+    For mechanisms that look at every bin, or every cell, by itself; ``apart``: every vehicle, so that copies
+    have vehicles of their own.
+    """
+    one, copy = samples.counts, np.arange(times)[:, None]
+    cells, which = np.unique(one.cell, return_inverse=True)
+    counts = Counts(
+        cell=(1 + copy * len(cells) + which).ravel().astype(np.uint64),
+        slot=np.tile(one.slot, times),
+        bin_index=(copy * one.bins + one.bin_index).ravel(),
+        user_index=(copy * (one.users if apart else 0) + one.user_index).ravel(),
+        count=np.tile(one.count, times),
+        users=one.users * (times if apart else 1),
+    )
+    vehicle = np.arange(1, counts.users + 1) if apart else samples.vehicle
+    return Samples(counts, np.tile(samples.value, times), vehicle, samples.bound)
+
+
+def absolute_errors(
+    mechanism: Mechanism,
+    samples: Samples,
+    statistic: Statistic,
+    loss: FloatArray,
+    measure: Measure,
+    runs: int,
+) -> FloatArray:
+    """Return the mean over ``runs`` independent estimates of |estimate - truth|, a bin, shape (G,).
+
+    ``measure`` meters nothing: ``SimulatedNoise``.
+    """
+    integer_between(1, 10**6, runs=runs)
+    truth = true_statistic(samples.contributions(), statistic)
+    total = np.zeros_like(truth)
+    # what looks at all bins together runs once an estimate
+    most = 1 if mechanism.kind is LossKind.ZCDP else AT_ONCE
+    together = cache(
+        lambda now: (samples, loss) if now == 1 else (repeated(samples, now), np.tile(loss, now))
+    )
+    for first in range(0, runs, most):
+        now = min(most, runs - first)
+        many, given = together(now)
+        found = mechanism.estimate(many, statistic, given, measure)
+        total += np.abs(found.reshape(now, -1) - truth).sum(axis=0)
+    return total / runs
+
+
+CITIES = ("usual", "four_times_cell_spread")
+SEED = 1
+MOST_BINS, MOST_RECORDS = 1_000, 1_000_000
+"""Of more, the bins of every k-th cell are tried: bins are independent, but for blocks within a cell."""
+ESTIMATES = 2_000
+"""So many estimates in all, over bins and runs, where there are few bins."""
+
+
+def simulated_samples(
+    counts: Counts, bound: ContributionBound, seed: int, model: CityModel | None = None
+) -> Samples:
+    """Return speeds of ``model`` (the usual city if None) that depend on ``counts`` and ``seed`` alone."""
+    value = simulated_records(counts, bound, CityModel() if model is None else model, seed=seed)
+    return Samples(counts, value, np.arange(1, counts.users + 1, dtype=np.int64), bound)
+
+
+@dataclass(frozen=True)
+class SimulatedCities:
+    """What a mechanism is tried in: depends on ``counts``, ``bound`` and ``seed`` alone."""
+
+    counts: Counts
+    bound: ContributionBound
+    seed: int = SEED
+
+    @cached_property
+    def _tried(self) -> npt.NDArray[np.bool_]:
+        cells, which = np.unique(self.counts.cell, return_inverse=True)
+        records = int(self.counts.count.sum())
+        stride = min(len(cells), max(1, -(-self.counts.bins // MOST_BINS), -(-records // MOST_RECORDS)))
+        tried: npt.NDArray[np.bool_] = np.arange(len(cells))[which] % stride == 0
+        return tried
+
+    @cached_property
+    def _cities(self) -> list[Samples]:
+        return self._made(self.counts.select(self._tried))
+
+    @cached_property
+    def _whole_cities(self) -> list[Samples]:
+        return self._made(self.counts)
+
+    def _made(self, counts: Counts) -> list[Samples]:
+        models = variations()
+        return [simulated_samples(counts, self.bound, self.seed, models[name]) for name in CITIES]
+
+    def error(self, mechanism: Mechanism, statistic: Statistic, loss: FloatArray) -> float:
+        """Return the largest mean error over simulated cities, in the bins that are tried; in rho in all."""
+        joint = mechanism.kind is LossKind.ZCDP
+        tried = np.ones_like(self._tried) if joint else self._tried
+        least, most = (3, 50) if joint else (1, 100)
+        runs = int(np.clip(ESTIMATES // max(1, int(tried.sum())), least, most))
+        given = loss if joint else loss[tried]
+        return max(
+            float(
+                np.mean(
+                    absolute_errors(mechanism, samples, statistic, given, SimulatedNoise(self.seed), runs)
+                )
+            )
+            for samples in (self._whole_cities if joint else self._cities)
+        )
+
+
+# Cities behind public counts or a declared grid, and what maps say in them.
+#
+# How much a map says: its error in simulated cities, beside that of one number for the whole city.
+#
+# The reference city: how far a map of which nothing is public may be off, before anything is asked.
+#
+# Nothing of a store is looked at. A simulated fleet drives DAYS days in a simulated city (``simulation``) as
+# large as the study area; speeds are drawn for it in several variations, and the map is asked of all of them.
+#
+# More vehicles than MOST_VEHICLES are not driven: all that moves a number is noise over vehicles, so f
+# vehicles at loss e are as n at loss e f / n (rho: rho (f / n)^2), and a hexagon of 5 of them is one of 5 n /
+# f.
+#
+# Cities behind the public counts, and what maps say in them (``simulated.skill``).
+#
+# Cities of ``simulation.speeds`` lie behind the same public counts, in several variations, because nobody
+# knows which is the real one; the calibrated mechanism is carried out on each as it would be on the real
+# speeds. Depends on counts, bound and the calibrated mechanism alone: nothing is paid.
+
+
 LEAST_SKILL, MOST_WORSE = 0.1, 0.1
 """A map that is less near than this, or further off than one number in more draws, says too little."""
 SURE = 0.05
@@ -193,17 +346,19 @@ def reference_skill(
         seen |= True
     noise, error, flat, numbers = SimulatedNoise(REFERENCE_SEED), [], [], []
     apart = np.unique(counts.slot) if place.slots > 1 else np.zeros(0, dtype=np.int64)
-    design = HiddenDesign(np.unique(counts.cell), bound, kind, own_total, variance=False, apart=apart)
+    design = AddRemoveDesign(np.unique(counts.cell), bound, kind, own_total, variance=False, apart=apart)
     at, _ = design.where(counts.cell, counts.slot)
     # the first asking has a share of what there is: of so much more it has all
-    alone = HiddenDesign(design.places, bound, kind, whole_total * 100 // FLEET_SHARE[kind], variance=False)
+    alone = AddRemoveDesign(
+        design.places, bound, kind, whole_total * 100 // FLEET_SHARE[kind], variance=False
+    )
     # where places are many, their errors average out within one draw
     many = counts.bins > MANY_REFERENCE_BINS
     for own in cities[:: 2 if many else 1]:
         truth = np.bincount(counts.bin_index, own.total, counts.bins) * float(bound.step)
         truth = (truth / counts.samples_per_bin)[seen]
         for _ in range(1 if many else DRAWS):
-            found = hidden_map(design, measure_all(design, own, noise))
+            found = add_remove_map(design, measure_all(design, own, noise))
             error.append(float(np.abs(found.mean.value[at][seen] - truth).mean()))
             numbers.append(int(np.count_nonzero(found.mean.informed[at])))
             one = estimate_fleet(alone, measure_fleet(alone, own, noise)).centre
@@ -245,7 +400,7 @@ def _cities(place: ReferenceCityShape, bound: ContributionBound, vehicles: int) 
 
 
 IntArray = npt.NDArray[np.int64]
-SEED = 20
+CITY_SEED = 20
 DRAWS, MOST_DRAWS = 2, 4
 """Draws of the noise a city, where bins are many and where they are few."""
 MANY_BINS = 5_000
@@ -273,7 +428,7 @@ def cities_of(
     """
     models, vehicle = list(variations().values()), np.arange(counts.users, dtype=np.int64)
     for number in _numbers(counts):
-        model, seed = models[number], SEED + number
+        model, seed = models[number], CITY_SEED + number
         made = simulated_truths(counts, bound, model, seed=seed, hour=hour)
         sums = Contributions(counts, made.total[0], made.total_of_squares[0], vehicle, bound)
         # only some maps ask for records, then at every draw

@@ -1,4 +1,4 @@
-"""What ``hidden_design`` asks vehicles, and the map, intervals, variance and counts that answers make.
+"""What ``add_remove_design`` asks vehicles, and the map, intervals, variance and counts that answers make.
 
 Only the askings, from ``measure_all`` on, see values: a vehicle's vectors follow from its own records and the
 answers before. All above them sees a design and answers alone, and is free.
@@ -45,13 +45,13 @@ number for the city, the posterior mean under N(1, 1/4).
 vector of 1 in every place that it visits, and of its numbers of records there, may be as long as anything. So
 first its two lengths are asked for, as logarithms to base 2 over their ranges, cut to 0..1; their means,
 under N(prior, sd^2), say what is usual. Then both vectors are asked for, clipped to twice the usual length
-(``HiddenDesign``: what they cost does not depend on it). All bounds follow from noisy answers.
+(``AddRemoveDesign``: what they cost does not depend on it). All bounds follow from noisy answers.
 
-**Theorem (ADD_OR_REMOVE_USER).** As in ``hidden_design``: every vector is a function of one vehicle's records
-and of answers before. What is guaranteed is about clipped vectors: y +- q sd holds their exact sum with the
-level, every place and store; a vehicle longer than the clip counts as less, so low ends hold for the number
-itself. Published is the posterior mean under an exponential law of the mean that all answers have: never
-below 0, near it where nothing stands out of the noise.
+**Theorem (ADD_OR_REMOVE_USER).** As in ``add_remove_design``: every vector is a function of one vehicle's
+records and of answers before. What is guaranteed is about clipped vectors: y +- q sd holds their exact sum
+with the level, every place and store; a vehicle longer than the clip counts as less, so low ends hold for the
+number itself. Published is the posterior mean under an exponential law of the mean that all answers have:
+never below 0, near it where nothing stands out of the noise.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from scipy.special import ndtr, ndtri
 
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import Measure
-from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
+from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.mechanisms.pooling.posterior import (
     LAMBDA,
     Bins,
@@ -172,14 +172,14 @@ class RoundSummary:
 
 
 @dataclass(frozen=True)
-class HiddenMap:
+class AddRemoveMap:
     """Posterior of the means of H places, and a variance where one is asked for."""
 
     mean: Posterior
     variance: FloatArray | None
 
 
-def estimate_fleet(design: HiddenDesign, fleet: IntArray) -> FleetEstimate:
+def estimate_fleet(design: AddRemoveDesign, fleet: IntArray) -> FleetEstimate:
     """Return what the answer of step 0 says; the fleet counts as at least LEAST_FLEET."""
     upper, sd = design.upper, design.sd(0, 1.0)
     guess = FIRST_GUESS * upper
@@ -198,7 +198,7 @@ def estimate_fleet(design: HiddenDesign, fleet: IntArray) -> FleetEstimate:
     )
 
 
-def weighed(design: HiddenDesign, city: FleetEstimate, weight: IntArray) -> WeightEstimates:
+def weighed(design: AddRemoveDesign, city: FleetEstimate, weight: IntArray) -> WeightEstimates:
     """Return what the answers ``weight`` (H,) say; W+ = E[x | x + N(0, sd^2) = W, x >= 0]."""
     sd = design.sd(1, 1.0)
     z = np.maximum(weight / (GRAINS * sd), -6.0)
@@ -217,7 +217,11 @@ def weighed(design: HiddenDesign, city: FleetEstimate, weight: IntArray) -> Weig
 
 
 def summarise_rounds(
-    design: HiddenDesign, city: FleetEstimate, places: WeightEstimates, residual: IntArray, maps: FloatArray
+    design: AddRemoveDesign,
+    city: FleetEstimate,
+    places: WeightEstimates,
+    residual: IntArray,
+    maps: FloatArray,
 ) -> RoundSummary:
     """Return what some first rounds say, by their answers and maps, (j, H) each."""
     precision = np.array([design.sd(2 + each, city.reach_in(each)) for each in range(len(maps))]) ** -2
@@ -229,13 +233,13 @@ def summarise_rounds(
     return RoundSummary(places, y, k, float(precision.sum() ** -0.5))
 
 
-def summarise_all_rounds(design: HiddenDesign, answers: Answers) -> RoundSummary:
+def summarise_all_rounds(design: AddRemoveDesign, answers: Answers) -> RoundSummary:
     """Return what all rounds say; the centres are those that were asked about."""
     places = replace(weighed(design, answers.city, answers.weight), centre=answers.maps[0])
     return summarise_rounds(design, answers.city, places, answers.residual, answers.maps)
 
 
-def next_map(design: HiddenDesign, summary: RoundSummary) -> FloatArray:
+def next_map(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
     """Return the map after the rounds of ``summary``, shape (H,)."""
     lifted, centre = summary.places.lifted, summary.places.centre
     said = summary.y + lifted * (summary.k - centre)
@@ -246,7 +250,7 @@ def next_map(design: HiddenDesign, summary: RoundSummary) -> FloatArray:
 
 
 def _families(
-    design: HiddenDesign, lifted: FloatArray, sd: float
+    design: AddRemoveDesign, lifted: FloatArray, sd: float
 ) -> tuple[IntArray, FloatArray, float, FloatArray]:
     """Parent of each place, precision of every parent's a, variance of e, and D of each place."""
     prior = (PLACE_SD[design.kind] * design.upper) ** 2
@@ -256,14 +260,14 @@ def _families(
     return design.family, alike + 1 / (FAMILY * prior), own, spread
 
 
-def hidden_map(design: HiddenDesign, answers: Answers) -> HiddenMap:
+def add_remove_map(design: AddRemoveDesign, answers: Answers) -> AddRemoveMap:
     """Return what is published, from the answers alone."""
     summary = summarise_all_rounds(design, answers)
     mean = _posterior(design, answers, summary)
-    return HiddenMap(mean, _variance(design, answers, mean.value) if design.variance else None)
+    return AddRemoveMap(mean, _variance(design, answers, mean.value) if design.variance else None)
 
 
-def _posterior(design: HiddenDesign, answers: Answers, summary: RoundSummary) -> Posterior:
+def _posterior(design: AddRemoveDesign, answers: Answers, summary: RoundSummary) -> Posterior:
     """The posterior of every place, from the answers alone."""
     places, upper, sd = summary.places, design.upper, design.sd(1, 1.0)
     nothing, many = np.zeros(design.size), design.size
@@ -291,7 +295,7 @@ def _posterior(design: HiddenDesign, answers: Answers, summary: RoundSummary) ->
 
 
 def _likelihood(
-    design: HiddenDesign, answers: Answers, summary: RoundSummary, weights: tuple[FloatArray, FloatArray]
+    design: AddRemoveDesign, answers: Answers, summary: RoundSummary, weights: tuple[FloatArray, FloatArray]
 ) -> Callable[[IntArray], FloatArray]:
     """How likely the answers about residuals are at every speed of the grid, for some places."""
     pure, norm, usual = design.pure, design.norm, USUAL[design.kind]
@@ -330,7 +334,7 @@ def _likelihood(
     return log_likelihood
 
 
-def fed_back(design: HiddenDesign, answers: Answers) -> bool:
+def fed_back(design: AddRemoveDesign, answers: Answers) -> bool:
     """Return whether city and maps are what the answers before them make, but for last digits."""
     city, found = estimate_fleet(design, answers.fleet), answers.city
     names = ("vehicles", "centre", "reach", "power")
@@ -348,16 +352,16 @@ def fed_back(design: HiddenDesign, answers: Answers) -> bool:
     return bool(same)
 
 
-def map_of(design: HiddenDesign, answers: Answers) -> FloatArray:
+def map_of(design: AddRemoveDesign, answers: Answers) -> FloatArray:
     """Return the map of means, shape (H,)."""
     return _map_of(design, summarise_all_rounds(design, answers))
 
 
-def _map_of(design: HiddenDesign, summary: RoundSummary) -> FloatArray:
+def _map_of(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
     return _refined(design, summary) if design.pure else next_map(design, summary)
 
 
-def _refined(design: HiddenDesign, summary: RoundSummary) -> FloatArray:
+def _refined(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
     """Return the posterior mean of every place over its unknown weight, shape (H,), in pure epsilon.
 
     theta ~ N(mu, tau^2); W on POINTS points around its answer, with density 1/(W + sd) times the noise's.
@@ -384,7 +388,7 @@ def _refined(design: HiddenDesign, summary: RoundSummary) -> FloatArray:
 
 
 def target_interval(
-    design: HiddenDesign, summary: RoundSummary, level: float
+    design: AddRemoveDesign, summary: RoundSummary, level: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return both ends of the theorem's set, cut to 0..U, shape (H,) each."""
     noise, doubt = _quantiles(design, summary, level)
@@ -401,21 +405,21 @@ def target_interval(
     )
 
 
-def _quantiles(design: HiddenDesign, summary: RoundSummary, level: float) -> tuple[float, float]:
+def _quantiles(design: AddRemoveDesign, summary: RoundSummary, level: float) -> tuple[float, float]:
     """q_Y and q_W: what both noises stay within, each with probability sqrt(level)."""
     each = np.sqrt(level)
     q = -np.log1p(-each) / np.sqrt(2) if design.pure else float(ndtri((1 + each) / 2))
     return float(q * summary.sd), float(q * design.sd(1, 1.0))
 
 
-def likely_variance(design: HiddenDesign, city: FleetEstimate, mean: FloatArray) -> FloatArray:
+def likely_variance(design: AddRemoveDesign, city: FleetEstimate, mean: FloatArray) -> FloatArray:
     """Return what a map's level makes likely, shape (H,), in the squared unit; above 0."""
     centre, upper = max(city.centre, design.upper / 15), design.upper
     relative = np.clip(mean / centre, 0.2, 3.0) ** 0.25
     return np.asarray(upper**2 / 30 * (centre / (upper / 5)) * relative)
 
 
-def _variance(design: HiddenDesign, answers: Answers, mean: FloatArray) -> FloatArray:
+def _variance(design: AddRemoveDesign, answers: Answers, mean: FloatArray) -> FloatArray:
     many, prior = answers.city.vehicles, 0.25
     noise = (design.sd(2 + design.rounds, 1.0) / many) ** 2
     city = max(1 + float(answers.spread[0]) / GRAINS / many * prior / (prior + noise), 0.0)
@@ -447,7 +451,7 @@ def lengths_of(vectors: FloatArray) -> FloatArray:
         return np.asarray(np.clip(np.log2(vectors) / np.array(RANGES)[:, None], 0.0, 1.0))
 
 
-def reach_of(design: HiddenDesign, lengths: IntArray, vehicles: float) -> FloatArray:
+def reach_of(design: AddRemoveDesign, lengths: IntArray, vehicles: float) -> FloatArray:
     """Return the two clips, by the noisy ``lengths`` (2,) and number of ``vehicles``."""
     ranges, prior, sd = np.array(RANGES), np.array(PRIORS), np.array(PRIOR_SDS)
     noise = design.sd(design.of_counts, design.lengths_bound) * ranges / vehicles
@@ -456,7 +460,7 @@ def reach_of(design: HiddenDesign, lengths: IntArray, vehicles: float) -> FloatA
     return np.asarray(2.0 ** np.clip(usual + 1, 0.0, ranges))
 
 
-def usual_error(design: HiddenDesign) -> dict[str, float]:
+def usual_error(design: AddRemoveDesign) -> dict[str, float]:
     """Return how far the noise of a usual fleet puts both counts of a place off: known before it is asked."""
     reach = 2.0 ** (np.array(PRIORS) + 1)
     numbered = zip(COUNTED, reach.tolist(), (1, 2), strict=True)
@@ -466,7 +470,7 @@ def usual_error(design: HiddenDesign) -> dict[str, float]:
     }
 
 
-def counted(design: HiddenDesign, answers: CountAnswers, level: float) -> dict[str, Counted]:
+def counted(design: AddRemoveDesign, answers: CountAnswers, level: float) -> dict[str, Counted]:
     """Return both counts of every place, from the answers alone."""
     found = {}
     tail = -np.log1p(-level) / np.sqrt(2) if design.pure else float(ndtri((1 + level) / 2))
@@ -485,7 +489,7 @@ def counted(design: HiddenDesign, answers: CountAnswers, level: float) -> dict[s
     return found
 
 
-def measure_all(design: HiddenDesign, contributions: Contributions, measure: Measure) -> Answers:
+def measure_all(design: AddRemoveDesign, contributions: Contributions, measure: Measure) -> Answers:
     """Ask all, and return the answers. Records elsewhere count as none."""
     counts = contributions.counts
     user, place, records, speed = _by_place(design, contributions)
@@ -516,7 +520,7 @@ def measure_all(design: HiddenDesign, contributions: Contributions, measure: Mea
 
 
 def _asked_counts(
-    design: HiddenDesign, vectors: tuple[VectorEntries, VectorEntries], vehicles: float, measure: Measure
+    design: AddRemoveDesign, vectors: tuple[VectorEntries, VectorEntries], vehicles: float, measure: Measure
 ) -> CountAnswers:
     own, which = np.unique(vectors[0].user, return_inverse=True)
     size = [np.bincount(which, each.value**design.norm, len(own)) ** (1 / design.norm) for each in vectors]
@@ -533,7 +537,7 @@ def _asked_counts(
 
 
 def _asked_spread(
-    design: HiddenDesign, answers: Answers, contributions: Contributions, measure: Measure
+    design: AddRemoveDesign, answers: Answers, contributions: Contributions, measure: Measure
 ) -> IntArray:
     counts, unit, city = contributions.counts, float(design.bound.step), answers.city
     at, there = _where(design, contributions)
@@ -550,14 +554,14 @@ def _asked_spread(
     return measure.measure(design.step(2 + design.rounds, 1, 1.0), one)
 
 
-def measure_fleet(design: HiddenDesign, contributions: Contributions, measure: Measure) -> IntArray:
+def measure_fleet(design: AddRemoveDesign, contributions: Contributions, measure: Measure) -> IntArray:
     """Ask how many vehicles there are, as far as they are fast and as far as they are slow, shape (2,)."""
     user, _, _, speed = _by_place(design, contributions)
     return _asked_fleet(design, user, speed, contributions.counts.users, measure)
 
 
 def _asked_fleet(
-    design: HiddenDesign, user: IntArray, speed: FloatArray, users: int, measure: Measure
+    design: AddRemoveDesign, user: IntArray, speed: FloatArray, users: int, measure: Measure
 ) -> IntArray:
     """Ask about means over a vehicle's places: over records they would be those of where it waits."""
     own, guess = np.unique(user), FIRST_GUESS * design.upper
@@ -570,7 +574,7 @@ def _asked_fleet(
 
 
 def _by_place(
-    design: HiddenDesign, contributions: Contributions
+    design: AddRemoveDesign, contributions: Contributions
 ) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
     """Vehicle, place, records and mean speed of every place of a vehicle that is asked about."""
     counts, unit = contributions.counts, float(design.bound.step)
@@ -583,7 +587,7 @@ def _by_place(
     return user, place, records, total * unit / records
 
 
-def _where(design: HiddenDesign, contributions: Contributions) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+def _where(design: AddRemoveDesign, contributions: Contributions) -> tuple[IntArray, npt.NDArray[np.bool_]]:
     """The place of every pair, shape (P,), and whether it is one that is asked about."""
     counts = contributions.counts
     at, there = design.where(counts.cell, counts.slot)

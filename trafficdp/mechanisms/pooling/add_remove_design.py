@@ -4,24 +4,24 @@ Neighbours differ by all records of one vehicle (ADD_OR_REMOVE_USER). Public are
 study area), the bound U and the constants below; neither records nor vehicles of any place.
 
 **Theorem (ADD_OR_REMOVE_USER).** Step k asks one vector a vehicle, a function of its own records and of
-earlier noisy answers, brought into an l1 (pure) or l2 (rho) ball (``measurement.sets.HiddenBall``), with
+earlier noisy answers, brought into an l1 (pure) or l2 (rho) ball (``measurement.sets.AddRemoveBall``), with
 noise that costs its share. Losses of the steps add up, adaptively chosen or not; shares are whole 10^-12 and
 add up to the total. So every possible vehicle loses the total, whoever is there; what is computed from the
-answers (``hidden_map``) is free. *Proof.* ``measurement.sets`` and ``measurement.measure``. QED.
+answers (``add_remove_map``) is free. *Proof.* ``measurement.sets`` and ``measurement.measure``. QED.
 
 0. *Fleet and centre.* t_u = (mean speed - U/5)/(U/5), cut to -1..1, the mean over a vehicle's places (over
    its records, most of them where it is slow, it would lie below the map); the vector is ((1+t)/2, (1-t)/2),
    of l1 length 1. The sum of both answers says how many vehicles there are, their difference how fast.
 1. *Weights.* w_uh = m_uh^p / |m_u^p|: one vector of length 1. W_h says how much is known of a place.
 2. *Residuals,* in rounds: G_h w_uh (x_uh - K_h) for the newest map K, clipped to length C as one vector. The
-   lift G is larger in places of little weight, and follows from the answers about weights (``hidden_map``).
+   lift G is larger in places of little weight, and follows from the answers on weights (``add_remove_map``).
    Every round's C is 0.8 of the one before: the better the map, the shorter are residuals, and the noise.
 3. *Variance,* if asked for: the squares of a vehicle's records about the map, over what the map's level makes
    likely, less 1, cut to -1..1: one number a vehicle.
-4. *Counts,* if asked for (``hidden_map.counted``): how long vehicles' vectors are, then these.
+4. *Counts,* if asked for (``add_remove_map.counted``): how long vehicles' vectors are, then these.
 
 A place is a hexagon or a zone, over all slots together, or, ``apart``, in one slot.
-C and p grow with the fleet that the first answer tells of (``hidden_map.city_of``). Shares are 5, 16 and
+C and p grow with the fleet that the first answer tells of (``add_remove_map.city_of``). Shares are 5, 16 and
 79 %, in pure epsilon 8, 26 and 66 %; before that a variance takes 20 %, and before that counts what they are
 given. Six rounds in rho; one in pure epsilon, where J of them cost sqrt(J) more noise. Constants, in units of
 U where they are speeds, were chosen on days of Austin's buses (2015-03-07, 2016-11-24 to 27, 2017-03-16,
@@ -39,8 +39,8 @@ import numpy.typing as npt
 from trafficdp.binning.cells import parents_of, resolutions_of
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS
-from trafficdp.measurement.sets import HiddenBall, Step, plain
-from trafficdp.mechanisms.pooling.measurement_plan import MeasurementPlan, noise_for, noise_sd
+from trafficdp.measurement.sets import AddRemoveBall, Step, plain
+from trafficdp.mechanisms.pooling.design import MeasurementPlan, noise_for, noise_sd
 from trafficdp.model import ContributionBound, NeighbouringRelation
 from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import PICO, LossKind
@@ -61,7 +61,7 @@ ROUNDS = 6
 
 
 @dataclass(frozen=True)
-class HiddenDesign(MeasurementPlan):
+class AddRemoveDesign(MeasurementPlan):
     """What will be asked of all ``places``, rising; ``total`` is the whole loss in 10^-12 of ``kind``.
 
     ``apart`` (slots,), rising, are slots that are measured apart; none: all slots of a place together.
@@ -142,7 +142,7 @@ class HiddenDesign(MeasurementPlan):
 
     def step(self, asking: int, size: int, bound: float) -> Step:
         """Return the asking of number ``asking``, for ``size`` sums of vectors of at most ``bound``."""
-        ball = HiddenBall(size, self.norm, bound)
+        ball = AddRemoveBall(size, self.norm, bound)
         return plain(ball, noise_for(self.kind, RELATION, self.parts[asking], size))
 
     def sd(self, asking: int, bound: float) -> float:

@@ -1,0 +1,356 @@
+"""The commands `init`, `status`, `doctor`, `budget` and `forget`."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trafficdp.cli.words.iudx_template import iudx_template, with_line
+from trafficdp.cli.words.options import Output, Settings, YesOption, shorten, somebody_is_there
+from trafficdp.config.file import read_places, template
+from trafficdp.errors import StoreDamagedError, UsageError
+from trafficdp.export.files.file import disk_errors
+from trafficdp.release.diagnosis import State, examine
+from trafficdp.release.status import read_budget, read_status
+from trafficdp.release.store_setup import create_store, key_path, store_path
+from trafficdp.store.vault import database_in
+
+# `trafficdp init`: a commented configuration, an empty store, a key outside it.
+
+
+IudxOption = Annotated[
+    Path | None,
+    typer.Option(metavar="<file>", help="Fill in what a configuration (JSON) of the IUDX pipeline says."),
+]
+FleetOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="<number>",
+        min=1,
+        max=10**9,
+        help="How many vehicles are expected, from a public register; on a terminal it is asked for.",
+    ),
+]
+MOST_ASKED = 3
+"""So often a number is asked for that is none."""
+
+
+def init(context: typer.Context, iudx: IudxOption = None, fleet: FleetOption = None) -> None:
+    """Write a commented configuration (if there is none) and make an empty store and its key."""
+    settings: Settings = context.obj
+    output = settings.output
+    fresh = not _exists(settings.config)
+    configured_store, configured_key = (None, None) if fresh else read_places(settings.config)
+    # the template sets no place of its own but the usual one
+    store = store_path(settings.config, settings.store, configured_store)
+    database_in(store)
+    key = key_path(store, configured_key)
+    if _exists(store / "vault.duckdb"):
+        raise UsageError(
+            "there is a store here already", got=str(store), todo="use it, or name another with --store"
+        )
+    if _exists(store) and not store.is_dir():
+        raise UsageError("the place of the store is not a folder", got=str(store), todo="name another")
+    if (iudx is not None or fleet is not None) and not fresh:
+        raise UsageError(
+            "there is a configuration here already",
+            got=str(settings.config),
+            todo="move it away, or name another with --config",
+        )
+    text, messages = (template(), []) if iudx is None else iudx_template(iudx)
+    if fresh and fleet is None and somebody_is_there():
+        fleet = _fleet_asked()
+    if fleet is not None:
+        text = with_line(text, "fleet", f"fleet = {fleet}")
+    if fresh:
+        with disk_errors(settings.config), settings.config.open("x", encoding="utf-8") as file:
+            file.write(text)
+    made_key = not _exists(key)
+    try:
+        create_store(store, key)
+    except BaseException:
+        # a key is never removed: the next `init` takes it
+        with suppress(OSError):
+            store.rmdir()
+        if fresh:
+            settings.config.unlink(missing_ok=True)
+        raise
+    if fresh:
+        output.say(f"wrote {shorten(settings.config)}: choose what is marked CHOOSE in it")
+    for message in messages:
+        output.say(f"  {message}")
+    output.say(f"made an empty store: {shorten(store)}")
+    output.say(
+        f"made its key: {shorten(key)}" if made_key else f"took the key that was there: {shorten(key)}"
+    )
+    output.say(
+        "  back up the key and the .head file beside it, apart from the store; nothing works without them"
+    )
+    if fresh:
+        output.say("next: fill in the configuration, then `trafficdp ingest --dry-run FILE...`")
+    output.result(
+        {
+            "config": str(settings.config),
+            "store": str(store),
+            "key_file": str(key),
+            "config_written": fresh,
+        }
+        | ({} if iudx is None else {"messages": messages})
+    )
+
+
+def _fleet_asked() -> int | None:
+    """Return how many vehicles a person at a terminal expects, None where it is left open."""
+    for _ in range(MOST_ASKED):
+        answer = typer.prompt(
+            "How many vehicles are expected? (From a public register or timetable, never from the records. "
+            "Enter leaves it open.)",
+            default="",
+            show_default=False,
+            err=True,
+        ).strip()
+        if not answer:
+            return None
+        if answer.isdecimal() and 1 <= int(answer) <= 10**9:
+            return int(answer)
+    raise UsageError(
+        "this is no number of vehicles", got=answer, expected="a whole number from 1 on", todo="give --fleet"
+    )
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is something; a name that cannot be one is a UsageError."""
+    with disk_errors(path):
+        return path.exists()
+
+
+# `trafficdp status`: what the store holds.
+
+
+def status(context: typer.Context) -> None:
+    """Show what the store holds and how much budget is left. For the curator's eyes."""
+    settings: Settings = context.obj
+    # not by way of a workspace, which takes seconds to load
+    config, store, _ = settings.places()
+    facts = read_status(config, store, wait=settings.wait)
+    left = max(0, facts.budget.pico - facts.largest_spent.pico)
+    output = settings.output
+    output.say(f"store            {shorten(facts.store)}")
+    eyes = " (for the curator's eyes)" if config.relation.hides_presence else ""
+    files = f"{facts.files} file{'s'[: facts.files != 1]}"
+    output.say(f"records          {facts.records:,} of {facts.vehicles:,} vehicles, from {files}{eyes}")
+    if facts.derived:
+        output.say(f"derived speeds   {facts.derived:,}: derived runs lower than reported")
+    output.say(
+        f"releases         {facts.releases}"
+        + (f", {facts.unfinished} unfinished" if facts.unfinished else "")
+    )
+    rho = "" if facts.delta is None else "rho "
+    told = "" if facts.in_epsilon is None else f", which is {facts.in_epsilon}"
+    hidden = config.relation.hides_presence
+    shared = "in the account that all vehicles share, which has spent"
+    spent_by = shared if hidden else "a vehicle; the busiest has spent"
+    output.say(f"budget           {rho}{facts.budget} {spent_by} {facts.largest_spent}{told}")
+    for window in facts.windows:
+        output.say(
+            f"{'budget ' + window.name:<16} {window.ceiling} a vehicle; the busiest has spent "
+            f"{window.largest_spent}"
+        )
+    for change in facts.budget_changes:
+        output.say(f"budget changed   {change.in_words}")
+    output.say(f"sum of releases  {facts.sum_of_maxima}")
+    budgets = {each.name: str(each.budget) for each in config.analysts}
+    spent = {each.name: each for each in facts.analysts}
+    analysts = []
+    for name in [*budgets, *(each for each in spent if each not in budgets)]:
+        largest = str(spent[name].largest_spent) if name in spent else "0"
+        charges = spent[name].charges if name in spent else 0
+        budget = budgets.get(name)
+        ceiling = "not in the configuration" if budget is None else f"may spend {rho}{budget}"
+        output.say(
+            f"analyst          {name}: {ceiling}; has spent {largest} of a vehicle, by {charges} "
+            + ("question" if charges == 1 else "questions")
+        )
+        analysts.append({"name": name, "budget": budget, "largest_spent": largest, "charges": charges})
+    exact = {
+        name: str(getattr(facts, name)) for name in ("store", "largest_spent", "sum_of_maxima", "budget")
+    }
+    windows = [
+        {"window": each.name, "budget": str(each.ceiling), "largest_spent": str(each.largest_spent)}
+        for each in facts.windows
+    ]
+    output.result({**asdict(facts), **exact, "left_pico": left, "analysts": analysts, "windows": windows})
+
+
+# `trafficdp doctor`: what of a store is whole, and what is to be restored.
+
+
+def doctor(context: typer.Context) -> None:
+    """Look at vault, ledger, key, releases and plans; say what to restore and change nothing."""
+    settings: Settings = context.obj
+    configured_store, configured_key = read_places(settings.config)
+    store = store_path(settings.config, settings.store, configured_store)
+    with settings.output.spinner("looking"):
+        findings = examine(store, key_path(store, configured_key), wait=settings.wait)
+    for each in findings:
+        mark = each.state.upper() if each.state is State.DAMAGED else each.state
+        said = "; ".join(part for part in (each.found, each.todo) if part)
+        settings.output.say(f"{mark:<8} {each.what}" + (f": {said}" if said else ""))
+    whole = all(each.harmless for each in findings)
+    settings.output.result(
+        {
+            "store": str(store),
+            "whole": whole,
+            "findings": [
+                {"what": each.what, "state": each.state.value, "found": each.found, "todo": each.todo}
+                for each in findings
+            ],
+        }
+    )
+    if not whole:
+        damaged = [each for each in findings if each.state is State.DAMAGED]
+        raise StoreDamagedError(
+            "the store is not whole",
+            got="; ".join(f"{each.what}: {each.found}" for each in damaged),
+            todo="; ".join(dict.fromkeys(each.todo for each in damaged if each.todo)),
+        )
+
+
+# `trafficdp budget`: what the store promises, and changing it for a reason.
+
+
+RAISE = "raise"
+
+
+def budget(
+    context: typer.Context,
+    action: Annotated[
+        str | None,
+        typer.Argument(metavar="[raise]", help="raise: promise from now on what the configuration says."),
+    ] = None,
+    reason: Annotated[
+        str | None,
+        typer.Option(metavar="<text>", help="Why; it is published with every later release."),
+    ] = None,
+) -> None:
+    """Show what the store promises: its ceilings, delta, speed bound and analysts' ceilings.
+
+    They are those of the configuration until the first file is read or the first charge is made; from then on
+    the ledger holds them. `trafficdp budget raise --reason TEXT` takes what the configuration says now, be it
+    more or less. The ledger and every later release show from what to what, when and why. The neighbouring
+    relation and the kind of loss never change.
+    """
+    settings: Settings = context.obj
+    if action not in (None, RAISE):
+        raise UsageError("there is no such action", got=f"{action:.40}", expected="raise, or nothing to see")
+    if action is None:
+        if reason is not None:
+            raise UsageError("a reason changes nothing by itself", todo="run `trafficdp budget raise`")
+        _show(settings)
+        return
+    if reason is None:
+        raise UsageError("a budget is changed for a reason", todo='add --reason "..."')
+    from trafficdp.workspace import open_workspace
+
+    changed = open_workspace(**settings.opening()).raise_budget(reason)
+    for each in changed:
+        settings.output.say(f"{each.what}: {each.before} before, {each.after} from now on")
+    settings.output.say("every later release shows it, with the reason")
+    settings.output.result({"changed": [asdict(each) for each in changed], "reason": reason.strip()})
+
+
+def _show(settings: Settings) -> None:
+    config, store, _ = settings.places()
+    found = read_budget(config, store, wait=settings.wait)
+    output = settings.output
+    promised = found.promised
+    if promised is None:
+        output.say("the store promises nothing yet: the configuration counts until the first file or charge")
+    for what, said in ({} if promised is None else promised.stated()).items():
+        output.say(f"{what}: {said}")
+    for change in found.changes:
+        output.say(f"changed {change.in_words}")
+    for each in found.configured_otherwise:
+        output.say(f"the configuration says otherwise: {each.what} {each.after}")
+    output.result(
+        {
+            "promised": None if promised is None else promised.stated(),
+            "changes": [asdict(change) for change in found.changes],
+            "configured_otherwise": [asdict(each) for each in found.configured_otherwise],
+        }
+    )
+
+
+# `trafficdp forget`: vehicles leave the vault, by identifiers on standard input.
+
+
+def forget(
+    context: typer.Context,
+    identifiers: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    yes: YesOption = False,
+) -> None:
+    """Take the vehicles whose identifiers stand on standard input, one a line, out of the store.
+
+    Their records and what they contribute go; what they were charged stays spent, and what was published
+    stays published. The same is done and recorded whether the store knows them or not. What stays of them,
+    and what backups need: docs/guides/store.md. On a terminal it asks first; elsewhere, and so where a file
+    is given, it needs --yes.
+    """
+    from trafficdp.workspace import open_workspace
+
+    settings: Settings = context.obj
+    output = settings.output
+    if identifiers:
+        raise UsageError(
+            "identifiers are not taken as arguments, which all users of this computer can see",
+            todo="give them on standard input, one a line",
+        )
+    if sys.stdin is None or sys.stdin.closed:
+        raise UsageError("there is no standard input", expected="identifiers, one a line")
+
+    @cache
+    def lines() -> list[str]:
+        return _typed(output)
+
+    output.confirm(
+        yes=yes,
+        questions=lambda: [
+            f"This takes the records of {_number(len(lines()), 'identifier')} out of the store for good. "
+            "What was charged stays spent, and what was published stays published. Forget?"
+        ],
+        otherwise="Nothing was changed.",
+    )
+    with output.spinner("writing the vault anew"):
+        found = open_workspace(**settings.opening()).forget(lines())
+    output.say(
+        f"the store was written anew without the records of {_number(found.identifiers, 'identifier')}, and "
+        "its data has a new name: what was charged stays spent, and earlier releases can no longer be "
+        "recomputed"
+    )
+    output.say(
+        "for the curator's eyes, outside the privacy guarantee: "
+        f"{_number(found.vehicles, 'vehicle')} of this store {'was' if found.vehicles == 1 else 'were'} "
+        f"named, and {_number(found.unknown, 'identifier')} of none"
+    )
+    output.result(asdict(found) | {"outside_the_guarantee": True})
+
+
+def _typed(output: Output) -> list[str]:
+    if sys.stdin.isatty():
+        output.say("Identifiers, one a line; end with Ctrl-D:")
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise UsageError(
+            "the identifiers cannot be read", got="bytes that are not UTF-8", expected="text, one a line"
+        ) from None
+
+
+def _number(number: int, of: str) -> str:
+    return f"{number} {of}{'s'[: number != 1]}"

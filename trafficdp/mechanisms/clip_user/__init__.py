@@ -1,1 +1,0 @@
-"""Clip-User: vehicles leave the bins in which they cost most (paper 003)."""

@@ -1,1 +1,0 @@
-"""Laplace noise's twin under zCDP."""

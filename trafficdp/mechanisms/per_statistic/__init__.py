@@ -1,0 +1,1 @@
+"""Mechanisms for one statistic at a time: those of the papers, releasable by name."""

@@ -1,1 +1,0 @@
-"""Quantiles over vehicles, for answers to questions."""

@@ -1,1 +1,0 @@
-"""Every statistic by a mechanism of its own, frozen and read back."""

@@ -1,1 +1,0 @@
-"""Mechanisms tried in cities that are simulated from public counts."""
