@@ -184,7 +184,7 @@ def test_every_dependency_is_listed_with_its_reason(pages):
 
 
 def test_what_is_not_protected_is_what_every_manifest_says(pages):
-    from trafficdp.export.files.words import NOT_PROTECTED
+    from trafficdp.export.files.disclosure import NOT_PROTECTED
     from trafficdp.model import NeighbouringRelation
 
     section = pages.section(pages.README, "What is protected, and what is not")

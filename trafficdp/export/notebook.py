@@ -12,7 +12,6 @@ import numpy as np
 from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.classes import COLOURS, WIDTH_COLOURS
 from trafficdp.export.files.columns import published_statistics
-from trafficdp.export.files.frame import CRS, unique_polygons
 from trafficdp.export.files.shown import (
     level_read,
     read_number,
@@ -21,6 +20,7 @@ from trafficdp.export.files.shown import (
     shown_numbers,
     shown_width_breaks,
 )
+from trafficdp.export.files.tables import CRS, unique_polygons
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.export.map.templating import fill_template, said
 from trafficdp.export.report.maps import Atlas, legend, slot_shown

@@ -18,6 +18,7 @@ from trafficdp.config.stream import StreamSettings
 from trafficdp.context.names import place_names
 from trafficdp.export.files.disclosure import (
     Charge,
+    MechanismFacts,
     Noise,
     Verdict,
     bin_numbers,
@@ -26,7 +27,6 @@ from trafficdp.export.files.disclosure import (
     disclosure,
     rfc3339,
 )
-from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.protocol import ASSUMPTIONS
 from trafficdp.mechanisms.publish import bin_status, rounding_bias

@@ -16,7 +16,7 @@ from trafficdp.config.settings import Config
 from trafficdp.context.read import check_context, read_context
 from trafficdp.errors import DataError, UsageError
 from trafficdp.export import notebook
-from trafficdp.export.files.frame import to_geodataframe
+from trafficdp.export.files.tables import to_geodataframe
 from trafficdp.ingest.clean import Extents, FileReport
 from trafficdp.mechanisms.simulated_cities import SEED, SimulatedCities, TriedElsewhere
 from trafficdp.model import EVERYTHING, HOURS_A_WEEK, Counts, Grid, SlotKind, SpeedUnit, Statistic

@@ -18,6 +18,7 @@ from trafficdp.export.files.disclosure import (
     TUNING_DATA,
     TUNING_OF_DECLARED,
     Charge,
+    MechanismFacts,
     Noise,
     Verdict,
     bin_numbers,
@@ -26,7 +27,6 @@ from trafficdp.export.files.disclosure import (
     disclosure,
     rfc3339,
 )
-from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.ingest.clean import RULES
 from trafficdp.mechanisms.protocol import PublicFacts, Statement
 from trafficdp.mechanisms.publish import MOST_SPANNED, bin_status, rank_useless, useless

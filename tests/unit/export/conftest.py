@@ -16,6 +16,7 @@ from playwright.sync_api import sync_playwright
 from trafficdp.context.names import place_names
 from trafficdp.export.files.disclosure import (
     Charge,
+    MechanismFacts,
     Noise,
     Verdict,
     bin_numbers,
@@ -24,7 +25,6 @@ from trafficdp.export.files.disclosure import (
     disclosure,
     rfc3339,
 )
-from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.model import (
     COUNTS_PUBLIC,

@@ -1,20 +1,20 @@
-"""What a release discloses, from its grid, its charge and its noise. The fields: ``privacy.disclosure``."""
+"""What a release discloses: its guarantee, mechanism and noise in plain words (``privacy.disclosure``)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from fractions import Fraction
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.export.files.facts import MechanismFacts
-from trafficdp.export.files.guarantee import guarantee_group
 from trafficdp.export.files.registry import registry_record
-from trafficdp.export.files.words import BIN_LIST, COUNTS_REVEALED, NOT_PROTECTED, PROTECTED
 from trafficdp.model import (
     Assumption,
     ContributionBound,
@@ -24,24 +24,31 @@ from trafficdp.model import (
     Selection,
     SlotKind,
     SpeedUnit,
+    Statistic,
     StudyArea,
     from_json,
 )
 from trafficdp.privacy.budget import BudgetPolicy, weaknesses
+from trafficdp.privacy.conversion import rho_to_approx
 from trafficdp.privacy.disclosure import (
+    CONCENTRATED,
     INTERVAL_KINDS,
+    PURE,
     BinNumbers,
     BinsOfLevel,
     Bounds,
     BudgetChange,
+    Calibration,
     CityZones,
     Coverage,
     Data,
     DeclaredPeriod,
     Disclosure,
+    Guarantee,
     Honesty,
     Identity,
     LossAccount,
+    MechanismStated,
     MultiPolygon,
     NamedHours,
     NoiseStated,
@@ -53,11 +60,223 @@ from trafficdp.privacy.disclosure import (
     Selected,
     SelectedPlace,
     SeveralResolutions,
+    SkillStated,
     StatedAssumption,
     Uncertainty,
+    WorstBias,
 )
 from trafficdp.privacy.estimate import BinStatus, RefusalRule
-from trafficdp.privacy.loss import Loss, decimal_text, exact_text
+from trafficdp.privacy.loss import ZCDP, Loss, LossKind, decimal_text, exact_text
+from trafficdp.privacy.release import DECIMALS
+
+# Plain words about a guarantee, by neighbouring relation.
+
+
+_VALUES = NeighbouringRelation.REPLACE_USER_VALUES
+_PRESENCE = NeighbouringRelation.ADD_OR_REMOVE_USER
+_PRACTICALLY_NEVER = 1e-6
+
+PROTECTED = {
+    _VALUES: "How fast any one vehicle drove: all its speeds, in all cells and time slots at once.",
+    _PRESENCE: "Any one vehicle as a whole: whether it is in the data, where, when and how fast it drove.",
+}
+
+NOT_PROTECTED = {
+    _VALUES: (
+        "Whether a vehicle is in the data, where and when it drove, and how many records it sent: these "
+        "counts are treated as public.",
+        "Whether a record carried a usable speed.",
+        "What many vehicles have in common: that traffic in a cell was slow is what the map shows.",
+        "A person or a company with several vehicles, or a vehicle under several identifiers: each "
+        "identifier is protected separately, and the losses add up.",
+    ),
+    _PRESENCE: (
+        "What many vehicles have in common: that traffic in a cell was slow is what the map shows.",
+        "A person or a company with several vehicles, or a vehicle under several identifiers: each "
+        "identifier is protected separately, and the losses add up.",
+    ),
+}
+
+BIN_LIST = {
+    _VALUES: "public under the counts assumption: every bin that any vehicle visited; "
+    "bins not listed had no record",
+    _PRESENCE: "declared: every cell of the study area in every slot, whether visited or not",
+}
+
+COUNTS_REVEALED = {
+    _VALUES: "The list of bins, the withheld bins and the published noise scales reveal how often vehicles "
+    "visited a bin, even when the counts themselves are not published.",
+    _PRESENCE: "The list of bins and the noise scales were declared in advance and reveal no visit counts.",
+}
+
+
+def guarantee_in_words(relation: NeighbouringRelation, epsilon: Loss) -> str:
+    """Return what epsilon means to whoever guesses about a vehicle.
+
+    Of two equally likely accounts, the best guess after the release is right with probability at most
+    e^epsilon / (1 + e^epsilon): a release is at most e^epsilon times as likely under one as under the other.
+    """
+    return f"{_guess(relation, epsilon.pico / 10**12, 0.0)} (epsilon = {decimal_text(epsilon.pico)})."
+
+
+def zcdp_in_words(relation: NeighbouringRelation, rho: str, epsilon: str, delta: str) -> str:
+    """Return the same of rho, by the (epsilon, delta) that follows: (e^epsilon + delta) / (1 + e^epsilon).
+
+    Best of all rules, P(right) = (1 + TV) / 2, and TV <= (e^epsilon - 1 + 2 delta) / (e^epsilon + 1).
+    """
+    guess = _guess(relation, float(epsilon), float(delta))
+    return f"{guess} (rho = {rho}, and so epsilon = {epsilon} at delta = {delta})."
+
+
+def _guess(relation: NeighbouringRelation, epsilon: float, delta: float) -> str:
+    """Return the sentence without what stands in brackets; the probability is rounded up."""
+    accounts = (
+        "how fast one vehicle drove" if relation is _VALUES else "one vehicle: here, or not here at all"
+    )
+    # 1 - (e^epsilon + delta) / (1 + e^epsilon), which keeps its digits however large epsilon is
+    wrong = (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
+    right = "practically always" if wrong < _PRACTICALLY_NEVER else f"{_percent(wrong)} % of the time"
+    return (
+        f"Say somebody has two guesses about {accounts}, and both are equally likely. Whoever sees "
+        f"everything that this release publishes, and chooses as well as can be, is right at most {right}; "
+        "whoever sees nothing of it, 50 %"
+    )
+
+
+def _percent(wrong: float) -> str:
+    """Return 100 (1 - wrong), rounded up where two digits of ``wrong`` end."""
+    digits = max(0, 1 - math.floor(math.log10(100 * wrong)))
+    return f"{100 - math.floor(100 * wrong * 10**digits) / 10**digits:.{digits}f}"
+
+
+# The manifest's group ``guarantee``, of either kind of loss, and what is read from it.
+
+
+CONVERSION = {
+    NeighbouringRelation.REPLACE_USER_VALUES: "Canonne, Kamath, Steinke 2020, Proposition 12",
+    NeighbouringRelation.ADD_OR_REMOVE_USER: "Gaussian noise alone: Balle, Wang 2018, Theorem 8, "
+    "at mu^2 = 2 rho (1 + 10^-9) and epsilon less 10^-30, because noise is drawn in whole numbers",
+}
+"""How rho becomes (epsilon, delta), by relation (``privacy.conversion``)."""
+
+
+def guarantee_group(
+    relation: NeighbouringRelation, loss: Loss, after: int, budget: BudgetPolicy
+) -> Guarantee:
+    """Return the group; ``after`` is the sum of all releases' largest losses, this one included (10^-12).
+
+    In zCDP, ``epsilon`` is what ``rho`` implies at ``delta``, and all sums and budgets are rho.
+    Raises UsageError for a loss in rho without a budget that names delta.
+    """
+    sums = {"sum_of_maxima": decimal_text(after), "budget_per_vehicle": str(budget.total)}
+    if loss.kind is LossKind.PURE:
+        return Guarantee(
+            definition=PURE, epsilon=str(loss), in_words=guarantee_in_words(relation, loss), **sums
+        )
+    epsilon, delta = budget.epsilon(loss), budget.delta
+    if delta is None:
+        raise UsageError("a loss in rho needs a budget in rho", todo="set [budget] kind, rho and delta")
+    return Guarantee(
+        definition=CONCENTRATED,
+        rho=str(loss),
+        epsilon=str(epsilon),
+        delta=delta,
+        conversion=CONVERSION[relation],
+        epsilon_of_sum=str(budget.epsilon(type(loss)(after))),
+        in_words=zcdp_in_words(relation, str(loss), str(epsilon), delta),
+        **sums,
+    )
+
+
+def conversion_holds(relation: NeighbouringRelation, guarantee: Guarantee) -> bool:
+    """Return whether the guarantee is pure, or both epsilons are what the relation's conversion gives."""
+    stated = (guarantee.rho, guarantee.delta, guarantee.epsilon_of_sum, guarantee.conversion)
+    if guarantee.definition == PURE:
+        return stated == (None,) * 4
+    rho, delta, of_sum, conversion = stated
+    if rho is None or delta is None or of_sum is None or conversion != CONVERSION[relation]:
+        return False
+    return all(
+        rho_to_approx(ZCDP.at_least(Fraction(loss)), delta, relation).epsilon == Fraction(epsilon)
+        for loss, epsilon in ((rho, guarantee.epsilon), (guarantee.sum_of_maxima, of_sum))
+    )
+
+
+# What the caller knows of the mechanism of a statistic, and what is said of it.
+
+
+@dataclass(frozen=True)
+class MechanismFacts:
+    """How one statistic was made noisy. Numbers are in the bound's unit, to the statistic's power.
+
+    ``noise_scale`` holds the expected absolute noise of every bin (Laplace: its scale), shape (G,): NaN where
+    withheld, 0 where no noise was needed. ``tolerance`` weighs the statistic against the others when noise
+    is shared out; ``share`` is its part of epsilon, in [0, 1], None when statistics are priced jointly.
+    ``worst_case_bias`` includes that of rounding to the lattice. ``interval_basis`` says what the intervals
+    rest on, ``unenforced`` names the theorem where what one vehicle moves is only claimed, ``calibration``
+    says how intervals without a theorem did, ``skill`` how much is said beside one number for the city (None:
+    not computed).
+    """
+
+    statistic: Statistic
+    mechanism: str
+    sensitivity: str
+    noise_scale: npt.NDArray[np.float64]
+    worst_case_bias: float
+    tolerance: float | None
+    share: float | None
+    library: str
+    sampler: str = "OpenDP make_laplace (discrete Laplace on integers)"
+    distribution: str = "discrete Laplace on whole numbers"
+    citation: str | None = None
+    interval_basis: str = "exact tail of the discrete Laplace noise, widened by the worst-case bias"
+    idealised: bool = False
+    unenforced: str | None = None
+    interval_kind: str = "guaranteed"
+    calibration: Calibration | None = None
+    skill: SkillStated | None = None
+
+    def stated(self, unit: SpeedUnit, display_unit: SpeedUnit) -> MechanismStated:
+        """Return the manifest's form in display units; scales are those of the published column."""
+        noisy = self.noise_scale[self.noise_scale > 0]
+        factor = _factor(self.statistic, unit, display_unit)
+        low, high = (
+            _outward(float(each), factor) if len(noisy) else None
+            for each in (noisy.min(initial=np.inf), noisy.max(initial=0.0))
+        )
+        both = vars(self).keys() & MechanismStated.__dataclass_fields__.keys()
+        stated: dict[str, Any] = {name: getattr(self, name) for name in both} | {
+            "statistic": self.statistic.column(display_unit),
+            "description": self.statistic.description,
+            "unit": self.statistic.unit(display_unit),
+            "noise_scale_min": low,
+            "noise_scale_max": high,
+            "interval_kind": str(self.interval_kind),
+        }
+        return MechanismStated(**stated)
+
+    def bias_stated(self, unit: SpeedUnit, display_unit: SpeedUnit) -> WorstBias:
+        """Return the largest bias over all data, in display units, rounded up."""
+        return WorstBias(
+            statistic=self.statistic.column(display_unit),
+            unit=self.statistic.unit(display_unit),
+            bias=_outward(self.worst_case_bias, _factor(self.statistic, unit, display_unit)),
+        )
+
+
+def _factor(statistic: Statistic, unit: SpeedUnit, display_unit: SpeedUnit) -> float:
+    factor: Fraction = unit.factor_to(display_unit)
+    return float(factor**statistic.power)
+
+
+def _outward(value: float, factor: float) -> float:
+    # the published table's own expression, so that both say the same number
+    unit = 10.0**DECIMALS
+    return float(np.ceil(np.float64(value) * factor * unit) / unit)
+
+
+# What a release discloses, from its grid, its charge and its noise. The fields: ``privacy.disclosure``.
+
 
 TUNING_DATA = "none: chosen from public counts"
 TUNING_OF_DECLARED = "none: nothing of the data was looked at"

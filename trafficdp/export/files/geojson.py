@@ -22,8 +22,7 @@ from shapely.geometry.base import BaseGeometry
 from trafficdp.binning.cells import bounding_box
 from trafficdp.export.files.columns import column_facts, published_statistics, reasons
 from trafficdp.export.files.disclosure import rfc3339
-from trafficdp.export.files.frame import unique_polygons
-from trafficdp.export.files.texts import texts_of
+from trafficdp.export.files.tables import texts_of, unique_polygons
 from trafficdp.model import SlotKind
 from trafficdp.privacy.release import Release, published_frame
 

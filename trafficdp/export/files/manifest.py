@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from trafficdp.errors import DataError
 from trafficdp.export.files.columns import FileFacts, published_statistics
-from trafficdp.export.files.disclosure import bin_numbers, rfc3339
-from trafficdp.export.files.guarantee import conversion_holds
+from trafficdp.export.files.disclosure import bin_numbers, conversion_holds, rfc3339
 from trafficdp.export.files.registry import registry_record
 from trafficdp.model import NeighbouringRelation, Says, as_json, from_json
 from trafficdp.privacy.budget import BudgetPolicy, weaknesses

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import numpy.typing as npt
+import shapely
+from markupsafe import Markup
 
 from trafficdp.errors import DataError
 from trafficdp.export.files.classes import (
@@ -28,7 +34,6 @@ from trafficdp.export.files.classes import (
 )
 from trafficdp.export.files.columns import published_statistics, reasons, withheld_because
 from trafficdp.export.files.disclosure import on_city_clocks
-from trafficdp.export.files.frame import unique_polygons
 from trafficdp.export.files.shown import (
     ENDS,
     READ_ENDS,
@@ -41,17 +46,189 @@ from trafficdp.export.files.shown import (
     shown_outer,
     shown_width_breaks,
 )
-from trafficdp.export.map.drawing import Drawing, outlines_shown
-from trafficdp.export.map.library import LIBRARY
-from trafficdp.export.map.payload import lines_of_text, pack, thousandths
-from trafficdp.export.map.surroundings import AROUND, area_columns, context_columns, sources, tile_server
+from trafficdp.export.files.tables import unique_polygons
+from trafficdp.export.map.drawing import Drawing, Rings, east_of, outlines_shown
 from trafficdp.export.map.templating import fill_template
-from trafficdp.model import QUANTILES, Statistic
+from trafficdp.model import QUANTILES, ContextKind, ContextLayer, Statistic, StudyArea
 from trafficdp.privacy.estimate import BinStatus, IntervalKind
 from trafficdp.privacy.release import Release, published_frame
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Columns of numbers inside a page: compressed, as text. What a browser unpacks by itself.
+#
+# Of every column first come the lowest bytes of all numbers, then the next ones (likes compress well beside
+# likes); all columns, one after another, are compressed (zlib, which browsers call "deflate") and written in
+# base64. The list of parts says what there is, in which order.
+
+
+TYPES: dict[str, np.dtype[Any]] = {
+    "u1": np.dtype("<u1"),
+    "u4": np.dtype("<u4"),
+    "i4": np.dtype("<i4"),
+    "f8": np.dtype("<f8"),
+}
+"""What JavaScript has typed arrays for."""
+NOTHING = -(2**31)
+"""Stands for a number that was not released, in a column of whole numbers; in one of floats it is NaN."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One column: its name, its type (a key of TYPES) and how many numbers it has."""
+
+    name: str
+    type: str
+    length: int
+
+
+def pack(columns: Mapping[str, tuple[str, npt.ArrayLike]]) -> tuple[tuple[Part, ...], str]:
+    """Return the parts and the text of ``columns`` (name to type and numbers), in their order.
+
+    Equal columns give equal text. Raises OverflowError when a number does not fit its type.
+    """
+    parts, pieces = [], []
+    for name, (kind, numbers) in columns.items():
+        given = np.asarray(numbers)
+        with np.errstate(invalid="ignore"):
+            column: npt.NDArray[Any] = given.astype(TYPES[kind])
+        if not np.array_equal(column, given, equal_nan=kind == "f8"):
+            raise OverflowError(f"column {name} does not fit {kind}")
+        parts.append(Part(name, kind, len(column)))
+        pieces.append(column.view(np.uint8).reshape(len(column), column.itemsize).T.tobytes())
+    return tuple(parts), base64.b64encode(zlib.compress(b"".join(pieces), 9)).decode("ascii")
+
+
+def lines_of_text(texts: Iterable[str]) -> tuple[str, npt.NDArray[np.uint8]]:
+    """Return the type and the bytes of ``texts``, one a line, in UTF-8."""
+    return "u1", np.frombuffer("\n".join(texts).encode(), dtype=np.uint8)
+
+
+def thousandths(column: npt.NDArray[np.float64]) -> tuple[str, npt.NDArray[np.float64]]:
+    """Return the type and the numbers of a published column (3 decimals), in whole thousandths.
+
+    NOTHING where it is NaN. A column with numbers beyond 31 bits stays as it is, with type "f8".
+    """
+    missing = np.isnan(column)
+    whole = np.round(np.where(missing, 0.0, column) * 1000)
+    if bool(np.any(np.abs(whole) >= -NOTHING)):
+        return "f8", column
+    return "i4", np.where(missing, NOTHING, whole)
+
+
+# Leaflet, which draws the map: one file that becomes a part of every page, so that no page asks for it.
+#
+# It is kept beside this module as its authors wrote it, with its licence; its version and hashes are here,
+# and a test holds the files to them. To renew it: ``npm pack leaflet@VERSION``, compare the archive's hash
+# with the one that the registry states, copy dist/leaflet.js, dist/leaflet.css and LICENSE over the three
+# files, write version and hashes here, and run the tests in a browser.
+#
+# Why Leaflet: 162 kB a page, drawn on canvas, letters of the page's own fonts. MapLibre GL takes 1,128 kB,
+# and it needs WebGL, which a locked-down or old computer has not, and letters as files of their own.
+
+
+VERSION = "1.9.4"
+ARCHIVE = "sha512-nxS1ynzJOmOlHp+iL3FyWqK89GtNL8U8rvlMOsQdTTssxZwCXh8N2NB3GDQOL+YR3XnWyZAxwQixURb+FA74PA=="
+"""Of the npm archive leaflet-1.9.4.tgz, as the registry states it ("integrity")."""
+SHA256 = {
+    "LICENSE": "53e8dc25862014e4324741ca18fbe3611e11d42ef69f59f86ea8c5389647d4cb",
+    "leaflet.css": "a7837102824184820dfa198d1ebcd109ff6d0ff9a2672a074b9a1b4d147d04c6",
+    "leaflet.js": "db49d009c841f5ca34a888c96511ae936fd9f5533e90d8b2c4d57596f4e5641a",
+}
+_FOLDER = files("trafficdp.export").joinpath("map/leaflet")
+
+
+@dataclass(frozen=True)
+class Library:
+    """What a page takes up: a style sheet and a script, as they are."""
+
+    css: Markup
+    script: Markup
+
+
+def content(name: str) -> bytes:
+    """Return one of the files of SHA256."""
+    return _FOLDER.joinpath(name).read_bytes()
+
+
+def _kept() -> Library:
+    css, script = (content(name).decode() for name in ("leaflet.css", "leaflet.js"))
+    # the pictures of controls that the page has not, and the map of the script's source, are other files
+    plain = "\n".join(line for line in css.splitlines() if "url(" not in line)
+    return Library(Markup(plain), Markup(script.partition("//# sourceMappingURL")[0]))
+
+
+LIBRARY = _kept()
+
+
+# Study area and public layers as columns of a page: lines and points in 1/100,000 degree (1.1 m).
+
+
+AROUND = {"west": 0.0, "north": 0.0, "units": 100_000, "squeeze": 1, "margin": 0}
+"""How the script finds degrees again: x = 100,000 longitude, y = -100,000 latitude."""
+Columns = dict[str, tuple[str, npt.ArrayLike]]
+
+
+@dataclass(frozen=True, slots=True)
+class TileServer:
+    """Where tiles come from: the address with {z}, {x} and {y}, and its ``host``."""
+
+    url: str
+    host: str
+
+
+def context_columns(context: Sequence[ContextLayer], cut: float) -> Columns:
+    """Return the shapes of all layers, in order, and their names. What is west of ``cut`` moves round."""
+    shapes = [shape for layer in context for shape in layer.shapes]
+    names = (name for layer in context for name in layer.names)
+    return {**_layer_columns("context_", shapes, cut), "context_names": lines_of_text(names)}
+
+
+def area_columns(area: StudyArea, cut: float) -> Columns:
+    """Return the edge of the study area, in one piece across the antimeridian."""
+    parts = shapely.transform(shapely.get_parts(area.geometry), lambda xy: east_of(xy, cut))
+    return _layer_columns("area_", [shapely.boundary(shapely.union_all(parts))], -np.inf)
+
+
+def sources(context: Sequence[ContextLayer]) -> str:
+    """Return who made the layers, each once: what must stand beside the map."""
+    return "; ".join(dict.fromkeys(layer.attribution for layer in context))
+
+
+def tile_server(context: Sequence[ContextLayer]) -> TileServer | None:
+    """Return the server of tiles that the page asks, if there is one."""
+    layer = next((each for each in context if each.kind is ContextKind.TILES), None)
+    return None if layer is None else TileServer(layer.file, urlsplit(layer.file).netloc)
+
+
+def _layer_columns(prefix: str, shapes: Sequence[shapely.Geometry], cut: float) -> Columns:
+    """Return what ``outlines`` of map_data.js reads: every ring, line or point is one of its rings."""
+    parts, of_shape = shapely.get_parts(np.asarray(shapes, dtype=object), return_index=True)
+    areas = shapely.get_type_id(parts) == shapely.GeometryType.POLYGON
+    rings, of_part = shapely.get_rings(parts[areas], return_index=True)
+    lines = np.concatenate([rings, parts[~areas]])
+    owner = np.concatenate([of_shape[areas][of_part], of_shape[~areas]])
+    order = np.argsort(owner, kind="stable")
+    positions, of_line = shapely.get_coordinates(lines[order], return_index=True)
+    point = np.rint(east_of(positions, cut) * [100_000, -100_000]).astype(np.int64)
+    found = Rings(
+        a_polygon=np.bincount(owner, minlength=len(shapes)),
+        corners=np.bincount(of_line, minlength=len(lines)),
+        point=point,
+    )
+    step = found.steps() if len(point) else point
+    return {
+        f"{prefix}rings": ("u4", found.a_polygon),
+        f"{prefix}corners": ("u4", found.corners),
+        f"{prefix}dx": ("i4", step[:, 0]),
+        f"{prefix}dy": ("i4", step[:, 1]),
+    }
+
+
+# The offline map: one HTML file with everything in it, which asks no network for anything.
+
 
 Column = tuple[str, npt.ArrayLike]
 MOST_PLAIN_ROWS = 500

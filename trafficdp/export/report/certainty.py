@@ -1,50 +1,335 @@
-"""Intervals that hold all at once, so that bins can be compared with one another.
-
-**Theorem (Bonferroni).** Let bin i of K compared bins have an interval that misses its truth with
-probability at most e_i, and let the e_i add up to at most a. Then with probability at least 1 - a every
-interval holds its truth; on that event *every* statement that follows from the intervals is true, however
-many are made and however they were chosen by looking at the numbers: bin i is slower than bin j if
-high_i < low_j. Which bins are compared is decided by their status, hence by public counts alone. No
-independence is used. The truth is the sample statistic of the clipped speeds in the data.
-
-From the release's interval at level 1 - a0 to error e < a0: both ends move outward by h(e) - h(a0), h the
-law's half width. That is sound where an end was clamped to [0, R] too, since the truth lies there; and
-where a variance was cut to mean (U - mean), since the published interval takes the cut downward only.
-
-**Average.** For independent noises the average of n truths lies within ``sum_half_width`` (plus the average
-bias) of the average of the n unclamped estimates r_i. Of those only bounds are known: r_i = v_i inside the
-range, r_i <= 0 where v_i = 0, r_i >= v_i where v_i is at its upper limit. An end of the average's interval
-that would need an unknown r_i falls back on the average of the simultaneous intervals. Block noise, whose
-items are independent only given their block, has a bound of its own there.
-
-**Calibrated intervals** follow from no law, and from no theorem. Where counts are public they are compared as
-they are: of all pairs of bins whose intervals are disjoint at most 5 % may stand the wrong way round, in each
-variation of simulated cities (``simulation.city.VARIATIONS``), which a test measures. Nothing is told of
-their average, nor of changes.
-
-A variance is shown as standard deviation: the root of an interval's ends holds the root of what it holds, and
-keeps the order. Its average is the root of the average variance.
-
-All ends are rounded outward to the decimals that are shown before anything is compared, so that a claim can
-be checked by eye.
-"""
+"""Intervals that hold all at once, by the law of a published statistic's noise, so that bins compare."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.export.files.shown import error_digits
-from trafficdp.export.report.noise_law import average_half_width, law_of
-from trafficdp.mechanisms.publish import largest_variance
+from trafficdp.mechanisms.publish import largest_variance, rounding_bias
 from trafficdp.model import NeighbouringRelation, SpeedUnit, Statistic
+from trafficdp.noise.block import block_half_width, pair_bounds
+from trafficdp.noise.tail import (
+    block_sum_half_width,
+    half_width,
+    lattice_shift,
+    one_sided_sum_half_width,
+    sum_half_width,
+    two_noises_half_width,
+    two_noises_mean,
+)
 from trafficdp.privacy.estimate import BinStatus, IntervalKind
 from trafficdp.privacy.release import Release
 
+# How a published statistic's noise is distributed, as far as public facts say it: for wider intervals.
+#
+# A release carries one interval a bin at one level. To compare bins, or two releases, one needs intervals at
+# other levels: these follow from the noise's law, whose exact parameters are published beside the numbers.
+# All numbers here are in the release's display unit, to the statistic's power; estimates are meant before
+# they are clamped to their range; each lies within noise and a bias of the truth.
+
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+_LATTICE = "lattice_scale"
+_PRODUCTS = ("product_scale", "product_shift")
+_PRODUCT_BLOCKS = ("product_block", "product_half_width", "product_shift")
+_BLOCKS = ("block_scale", "block", "half_width", "shift")
+
+
+class NoiseLaw(ABC):
+    """What is known of the noise of G bins. Its fields are arrays of one number a bin, and laws of them."""
+
+    bias: FloatArray
+    """Largest |estimate - noise - truth|, shape (G,)."""
+
+    @abstractmethod
+    def half_width(self, error: float) -> FloatArray:
+        """Return h with P(|estimate - truth| > h) <= ``error``, a bin. UsageError unless 0 < error < 1."""
+
+    def at(self, rows: IntArray) -> Self:
+        """Return the law of some bins."""
+        own = vars(self).values()
+        return type(self)(*(each.at(rows) if isinstance(each, NoiseLaw) else each[rows] for each in own))
+
+    @abstractmethod
+    def times(self, factor: float) -> Self:
+        """Return the law in another unit: all lengths times ``factor``."""
+
+    @abstractmethod
+    def average_half_width(self, error: float) -> float:
+        """Return h with P(|average of the noises| > h) <= ``error``, without bias."""
+
+
+@dataclass(frozen=True)
+class LatticeLaw(NoiseLaw):
+    """Independent noises s Z, Z discrete Laplace: ``lattice_scale`` B, ``step`` s. See NoiseLaw."""
+
+    lattice_scale: FloatArray
+    step: FloatArray
+    bias: FloatArray
+
+    @property
+    def scale(self) -> FloatArray:
+        """Laplace scale s B of every bin."""
+        return self.lattice_scale * self.step
+
+    @property
+    def shift(self) -> FloatArray:
+        """How far s Z can lie above continuous Laplace noise of the same scale (``noise.tail``)."""
+        return lattice_shift(self.lattice_scale) * self.step
+
+    def half_width(self, error: float) -> FloatArray:
+        """Return h with P(|estimate - truth| > h) <= ``error``, a bin."""
+        return half_width(self.lattice_scale, 1 - error) * self.step + self.bias
+
+    def times(self, factor: float) -> LatticeLaw:
+        """Return the law with all lengths times ``factor``."""
+        return replace(self, step=self.step * factor, bias=self.bias * factor)
+
+    def average_half_width(self, error: float) -> float:
+        """Return h with P(|average of the noises| > h) <= ``error``."""
+        return sum_half_width(self.scale / len(self.scale), error)
+
+
+@dataclass(frozen=True)
+class BlockLaw(NoiseLaw):
+    """Noise drawn in blocks, so that bins are not independent. See NoiseLaw and ``noise.block``.
+
+    ``block`` numbers the blocks; of each ``width`` a, ``size`` d and ``scale`` s; ``step`` of the lattice.
+    """
+
+    block: IntArray
+    width: IntArray
+    size: IntArray
+    scale: FloatArray
+    step: FloatArray
+    bias: FloatArray
+
+    def half_width(self, error: float) -> FloatArray:
+        """Return h with P(|estimate - truth| > h) <= ``error``, a bin."""
+        if not len(self.width):
+            return np.zeros(0)
+        return block_half_width(self.width, self.size, self.scale, 1 - error) * self.step + self.bias
+
+    def times(self, factor: float) -> BlockLaw:
+        """Return the law with all lengths times ``factor``."""
+        return replace(self, step=self.step * factor, bias=self.bias * factor)
+
+    def average_half_width(self, error: float) -> float:
+        """Return h with P(|average of the noises| > h) <= ``error``. For bins that all have noise."""
+        weight = self.step / len(self.step)
+        return block_sum_half_width(weight, self.width, self.block, self.size, self.scale, error)
+
+
+@dataclass(frozen=True)
+class MomentsLaw(NoiseLaw):
+    """At most U |e1| and |e2|, of the mean and of products (``mechanisms.two_moments``). See
+    NoiseLaw.
+
+    ``mean`` is the law of U times the mean's noise, ``products`` that of the average of x (U - x); no bias.
+    """
+
+    mean: LatticeLaw
+    products: LatticeLaw
+    bias: FloatArray
+
+    def half_width(self, error: float) -> FloatArray:
+        """Return h with P(|estimate - truth| > h) <= ``error``, a bin."""
+        half = two_noises_half_width(self.mean.scale, self.products.scale, error)
+        return half + self.mean.shift + self.products.shift + self.bias
+
+    def times(self, factor: float) -> MomentsLaw:
+        """Return the law with all lengths times ``factor``."""
+        return MomentsLaw(self.mean.times(factor), self.products.times(factor), self.bias * factor)
+
+    def average_half_width(self, error: float) -> float:
+        """Return that of the average; what the mean's noise does may have one sign in all bins."""
+        number = len(self.bias)
+        one_sided = self.mean.scale / number, self.mean.shift / number
+        return one_sided_sum_half_width(*one_sided, self.products.scale / number, error)
+
+
+@dataclass(frozen=True)
+class MomentBlockLaw(NoiseLaw):
+    """At most U |e1| and |e2|, each of a block of ``size`` items (``noise.block``). See NoiseLaw.
+
+    ``first`` and ``second`` are the scales a s of both, 0 where there is no noise; ``shift`` their lattices'.
+    """
+
+    size: IntArray
+    first: FloatArray
+    second: FloatArray
+    shift: FloatArray
+    bias: FloatArray
+
+    def half_width(self, error: float) -> FloatArray:
+        """Return h with P(|estimate - truth| > h) <= ``error``, a bin."""
+        half = np.zeros(len(self.bias))
+        noisy = (self.first > 0) & (self.second > 0)
+        half[noisy] = pair_bounds(self.size[noisy], self.first[noisy], self.second[noisy], 1 - error)[1]
+        return half + self.shift + self.bias
+
+    def times(self, factor: float) -> MomentBlockLaw:
+        """Return the law with all lengths times ``factor``."""
+        lengths = (values * factor for values in (self.first, self.second, self.shift, self.bias))
+        return MomentBlockLaw(self.size, *lengths)
+
+    def average_half_width(self, error: float) -> float:
+        """Return that of the average: all bins are within their own at an equal part of the error."""
+        return float((self.half_width(error / len(self.bias)) - self.bias).mean())
+
+
+def law_of(release: Release, statistic: Statistic) -> NoiseLaw | None:
+    """Return the law of ``statistic``'s noise over all bins; None where the release does not publish it.
+
+    Where a bin is withheld or needs no noise, its step is 0.
+    """
+    noise = release.estimates[statistic].noise
+    if all(name in noise for name in _PRODUCTS):
+        return _moments_law(release, statistic)
+    if _LATTICE in noise:
+        return _lattice_law(release, statistic)
+    if all(name in noise for name in _PRODUCT_BLOCKS):
+        return _moment_block_law(release, statistic)
+    if all(name in noise for name in _BLOCKS):
+        return _block_law(release, statistic)
+    return None
+
+
+def difference_half_width(first: NoiseLaw, second: NoiseLaw, error: float) -> FloatArray:
+    """Return h with P(|estimate - estimate' - (truth - truth')| > h) <= ``error``, shape (G,).
+
+    The noises are independent. For two lattices as in ``noise.tail``; else each gets half the error.
+    """
+    if isinstance(first, LatticeLaw) and isinstance(second, LatticeLaw):
+        half = two_noises_half_width(first.scale, second.scale, error)
+        return half + first.shift + second.shift + first.bias + second.bias
+    return first.half_width(error / 2) + second.half_width(error / 2)
+
+
+def average_half_width(laws: Sequence[NoiseLaw], error: float) -> float:
+    """Return h with P(|average of all estimates - that of the truths| > h) <= ``error``: all laws added.
+
+    Each law adds its noise, with either sign, over as many bins as it has. The laws are independent of one
+    another: lattices are bounded together, else each gets an equal part of the error.
+    """
+    bias = float(sum(law.bias.mean() for law in laws))
+    lattices = [law for law in laws if isinstance(law, LatticeLaw)]
+    if len(lattices) == len(laws):
+        scales = np.concatenate([law.scale / len(law.scale) for law in lattices])
+        return sum_half_width(scales, error) + bias
+    return sum(law.average_half_width(error / len(laws)) for law in laws) + bias
+
+
+def _lattice_law(release: Release, statistic: Statistic) -> LatticeLaw:
+    estimate, factor = release.estimates[statistic], release.factor(statistic)
+    scale = np.nan_to_num(np.asarray(estimate.noise[_LATTICE], dtype=np.float64))
+    noisy = scale > 0
+    step = np.where(noisy, estimate.noise_scale * factor / np.where(noisy, scale, 1.0), 0.0)
+    bias = np.full(len(scale), rounding_bias(statistic, release.bound) * factor)
+    return LatticeLaw(np.where(noisy, scale, 0.0), step, bias)
+
+
+def _moments_law(release: Release, statistic: Statistic) -> MomentsLaw:
+    estimate, factor = release.estimates[statistic], release.factor(statistic)
+    upper, step = float(release.bound.upper), float(release.bound.step)
+    # a variance without its mean carries the mean's scale
+    of_mean = estimate.noise if _LATTICE in estimate.noise else release.estimates[Statistic.MEAN].noise
+    mean, scale = (
+        np.nan_to_num(np.asarray(each, dtype=np.float64))
+        for each in (of_mean[_LATTICE], estimate.noise["product_scale"])
+    )
+    shift = np.asarray(estimate.noise["product_shift"], dtype=np.int64)
+    noisy, none = scale > 0, np.zeros(len(scale))
+    # a step of U times the mean is U q/N, of the average of products q^2/N over 2^shift; the published noise
+    # scale is the expected absolute value of both
+    product = np.ldexp(np.full(len(scale), step), -shift)
+    both = two_noises_mean(upper * mean, product * scale)
+    one = np.where(noisy, estimate.noise_scale * factor / np.where(noisy, both, 1.0), 0.0)
+    bias = np.where(noisy, rounding_bias(statistic, release.bound) * factor, 0.0)
+    return MomentsLaw(
+        LatticeLaw(np.where(noisy, mean, 0.0), one * upper, none),
+        LatticeLaw(np.where(noisy, scale, 0.0), one * product, none),
+        # a floored sum is published at the middle of its step
+        bias + np.where(shift < 0, one * product / 2, 0.0),
+    )
+
+
+def _moment_block_law(release: Release, statistic: Statistic) -> MomentBlockLaw:
+    noise, unit = release.estimates[statistic].noise, release.bound.unit.factor_to(release.display_unit)
+    mean = _block_law(release, Statistic.MEAN)
+    block, width, shift = (np.asarray(noise[name], dtype=np.int64) for name in _PRODUCT_BLOCKS)
+    noisy = block >= 0
+    mean_shift = np.asarray(release.estimates[Statistic.MEAN].noise["shift"], dtype=np.int64)
+    # a step of the mean is 2^-shift q/N, of the average of products 2^-shift q^2/N
+    step = np.where(noisy, np.ldexp(mean.step, mean_shift - shift) * float(release.bound.step * unit), 0.0)
+    upper = float(release.bound.upper * unit)
+    first = np.where(noisy, upper * mean.step * mean.width, 0.0)
+    second = step * width
+    bias = rounding_bias(statistic, release.bound) * release.factor(statistic)
+    floored = np.where(shift < 0, step / 2, 0.0) + np.where(mean_shift < 0, upper * mean.step / 2, 0.0)
+    return MomentBlockLaw(
+        mean.size,
+        first * mean.scale,
+        second * mean.scale,
+        np.asarray(2 * (first + second), dtype=np.float64),
+        np.where(noisy, bias + floored, 0.0),
+    )
+
+
+def _block_law(release: Release, statistic: Statistic) -> BlockLaw:
+    estimate = release.estimates[statistic]
+    block = np.asarray(estimate.noise["block"], dtype=np.int64)
+    noises = [each.noise for each in release.estimates.values()]
+    everything = np.concatenate([noise["block"] for noise in noises if "block" in noise])
+    sizes = np.bincount(everything[everything >= 0].astype(np.int64), minlength=1)
+    noisy = block >= 0
+    size = np.where(noisy, sizes[np.where(noisy, block, 0)], 1)
+    width = np.where(noisy, np.asarray(estimate.noise["half_width"], dtype=np.int64), 1)
+    scale = np.where(noisy, np.asarray(estimate.noise["block_scale"], dtype=np.float64), 1.0)
+    # the published noise scale is the expected absolute noise, a s (d + 1)/2 lattice steps
+    factor = release.factor(statistic)
+    step = np.where(noisy, estimate.noise_scale * factor / (width * scale * (size + 1) / 2), 0.0)
+    floored = np.asarray(estimate.noise["shift"], dtype=np.int64) < 0
+    bias = rounding_bias(statistic, release.bound) * factor + np.where(floored, step / 2, 0.0)
+    return BlockLaw(block, width, size, scale, step, bias)
+
+
+# Intervals that hold all at once, so that bins can be compared with one another.
+#
+# **Theorem (Bonferroni).** Let bin i of K compared bins have an interval that misses its truth with
+# probability at most e_i, and let the e_i add up to at most a. Then with probability at least 1 - a every
+# interval holds its truth; on that event *every* statement that follows from the intervals is true, however
+# many are made and however they were chosen by looking at the numbers: bin i is slower than bin j if
+# high_i < low_j. Which bins are compared is decided by their status, hence by public counts alone. No
+# independence is used. The truth is the sample statistic of the clipped speeds in the data.
+#
+# From the release's interval at level 1 - a0 to error e < a0: both ends move outward by h(e) - h(a0), h the
+# law's half width. That is sound where an end was clamped to [0, R] too, since the truth lies there; and
+# where a variance was cut to mean (U - mean), since the published interval takes the cut downward only.
+#
+# **Average.** For independent noises the average of n truths lies within ``sum_half_width`` (plus the average
+# bias) of the average of the n unclamped estimates r_i. Of those only bounds are known: r_i = v_i inside the
+# range, r_i <= 0 where v_i = 0, r_i >= v_i where v_i is at its upper limit. An end of the average's interval
+# that would need an unknown r_i falls back on the average of the simultaneous intervals. Block noise, whose
+# items are independent only given their block, has a bound of its own there.
+#
+# **Calibrated intervals** follow from no law, and from no theorem. Where counts are public they are compared
+# as they are: of all pairs of bins whose intervals are disjoint at most 5 % may stand the wrong way round, in
+# each variation of simulated cities (``simulation.city.VARIATIONS``), which a test measures. Nothing is told
+# of their average, nor of changes.
+#
+# A variance is shown as standard deviation: the root of an interval's ends holds the root of what it holds,
+# and keeps the order. Its average is the root of the average variance.
+#
+# All ends are rounded outward to the decimals that are shown before anything is compared, so that a claim can
+# be checked by eye.
 
 
 @dataclass(frozen=True)

@@ -32,13 +32,15 @@ from trafficdp.errors import UsageError
 from trafficdp.export.report.certainty import (
     Interval,
     as_shown,
+    average_half_width,
     compared_rows,
     decimals,
+    difference_half_width,
+    law_of,
     outward_down,
     outward_up,
     unclamped,
 )
-from trafficdp.export.report.noise_law import average_half_width, difference_half_width, law_of
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.privacy.release import Release
 

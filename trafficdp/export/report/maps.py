@@ -19,11 +19,9 @@ from trafficdp.export.files.classes import (
     letters_of,
 )
 from trafficdp.export.files.columns import withheld_because
-from trafficdp.export.files.frame import unique_polygons
 from trafficdp.export.files.shown import shown_breaks, shown_hatch_limit, shown_numbers
-from trafficdp.export.map.drawing import Drawing
-from trafficdp.export.map.picture import FELL, ROSE, UNSURE, draw, swatch
-from trafficdp.export.map.places import Centres, centres_of
+from trafficdp.export.files.tables import unique_polygons
+from trafficdp.export.map.drawing import FELL, ROSE, UNSURE, Centres, Drawing, centres_of, draw, swatch
 from trafficdp.export.report.certainty import IntArray
 from trafficdp.export.report.page import Figure, LegendLine
 from trafficdp.model import Statistic

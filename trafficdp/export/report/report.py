@@ -2,18 +2,204 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trafficdp.errors import UsageError, one_of
+import numpy as np
+
+from trafficdp.errors import DataError, UsageError, one_of
+from trafficdp.export.files.disclosure import bin_numbers, on_city_clocks
 from trafficdp.export.files.file import replace_file, require_folder_of
+from trafficdp.export.files.shown import level_read, shown_hatch_limit
 from trafficdp.export.map.templating import fill_template
-from trafficdp.export.report.contents import Contents
-from trafficdp.export.report.panel import HEIGHT, LEFT, RIGHT, WIDTH
+from trafficdp.export.report.certainty import Certain, decimals, is_calibrated
+from trafficdp.export.report.change import common_rows
+from trafficdp.export.report.findings import (
+    Findings,
+    Lists,
+    StatisticFindings,
+    changed_rows,
+    extreme_times,
+    findings,
+)
+from trafficdp.export.report.maps import CHANGE_LEGEND, Atlas, Marks, legend, slot_shown
+from trafficdp.export.report.page import (
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    WIDTH,
+    Apart,
+    Change,
+    Page,
+    PlaceOverTime,
+    Section,
+    Times,
+    nice_top,
+    panel,
+)
+from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import Release
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+
+# The part of a report on time slots: a small map of every slot, and diagrams of a few areas over them.
+
+
+MOST_PANELS = 6
+MOST_SLOTS = 48
+MOST_SHAPES = 60_000
+"""Cells times slots up to which every slot gets a small map."""
+
+
+def drawn_cells(release: Release, each: StatisticFindings, atlas: Atlas) -> tuple[int, ...]:
+    """Return the cells that get a diagram: those with most compared slots, then with least noise.
+
+    Both are public before any number is drawn. A cell needs two compared slots.
+    """
+    if each.certain is None:
+        return ()
+    rows = each.certain.rows
+    cells = len(atlas.paths)
+    slots = np.bincount(atlas.position[rows], minlength=cells)
+    scale = release.estimates[each.statistic].noise_scale[rows]
+    noise = np.bincount(atlas.position[rows], weights=scale, minlength=cells) / np.maximum(slots, 1)
+    order = np.lexsort((noise, -slots))
+    return tuple(int(cell) for cell in order[:MOST_PANELS] if slots[cell] >= 2)
+
+
+def times_of(
+    release: Release, each: StatisticFindings, atlas: Atlas, drawn: Sequence[tuple[int, str]]
+) -> Times | None:
+    """Return the part on time slots; ``drawn`` are ``drawn_cells`` with their marks on the map.
+
+    None where no slot has a number to show.
+    """
+    if not np.any(release.estimates[each.statistic].status == BinStatus.RELEASED.value):
+        return None
+    drawable = len(atlas.slots) <= MOST_SLOTS and len(atlas.slots) * len(atlas.paths) <= MOST_SHAPES
+    slots = atlas.slots if drawable else ()
+    maps = tuple(atlas.figure(each.statistic, slot, {}, small=True) for slot in slots)
+    if each.certain is None or not drawn:
+        return Times(maps, (), 0.0)
+    shown = np.isin(atlas.position[each.certain.rows], [cell for cell, _ in drawn])
+    top = nice_top(float(each.certain.high[shown].max()))
+    return Times(
+        maps, tuple(_over_time(release, each.certain, atlas, cell, mark, top) for cell, mark in drawn), top
+    )
+
+
+def short_label(label: str) -> str:
+    """Return a slot's label short enough for an axis: no brackets, an hour by its start."""
+    return re.sub(r"(\d\d:\d\d)-\d\d:\d\d", r"\1", re.sub(r"\s*\(.*\)$", "", label))
+
+
+def _over_time(
+    release: Release, certain: Certain, atlas: Atlas, cell: int, mark: str, top: float
+) -> PlaceOverTime:
+    numbers = np.full((3, len(atlas.slots)), np.nan)
+    mine = np.flatnonzero(atlas.position[certain.rows] == cell)
+    slots = np.searchsorted(np.array(atlas.slots), release.slot[certain.rows[mine]])
+    numbers[:, slots] = certain.value[mine], certain.low[mine], certain.high[mine]
+    labels = [release.slots[slot].label for slot in atlas.slots]
+    found, apart = extreme_times(numbers[1], numbers[2]), None
+    if found is not None:
+        lowest, highest, gap = found
+        digit = 10 ** decimals(release.display_unit)
+        apart = Apart(labels[lowest], labels[highest], float(np.floor(gap * digit + 1e-6) / digit))
+    value, low, high = numbers
+    drawn = panel([short_label(each) for each in labels], (value, low, high), top)
+    return PlaceOverTime(mark, str(release.place[certain.rows[mine[0]]]), apart, drawn)
+
+
+# From a release, and perhaps an earlier one, to everything that its report shows.
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A release with all that is known of it; makes the parts of the page."""
+
+    release: Release
+    earlier: Release | None
+    found: Findings
+    atlas: Atlas
+    lists: Lists
+
+    @classmethod
+    def of(cls, release: Release, earlier: Release | None) -> Contents:
+        """Return the contents of a report. Raises UsageError for releases that cannot be compared.
+
+        Raises DataError for a release without bins.
+        """
+        if not release.bins:
+            raise DataError("the release has no bins, so there is nothing to report")
+        found, atlas = findings(release, earlier), Atlas.of(release)
+        return cls(release, earlier, found, atlas, Lists(atlas))
+
+    def page(self) -> Page:
+        """Return the whole page."""
+        release, atlas, unit = self.release, self.atlas, self.release.display_unit
+        first, *rest = self.found.statistics
+        cells = drawn_cells(release, first, atlas) if atlas.several else ()
+        marks = self.lists.marks(first, cells)
+        drawn = [(cell, marks[cell][0]) for cell in cells]
+        return Page(
+            release=release,
+            created=on_city_clocks(release.created_at, release.grid.period.time_zone),
+            several=atlas.several,
+            digits=decimals(unit),
+            bound=float(release.bound.upper * release.bound.unit.factor_to(unit)),
+            limit=shown_hatch_limit(first.statistic, release.bound, unit),
+            level_read=level_read(release, first.statistic),
+            calibrated=is_calibrated(release, first.statistic),
+            main=self._section(first, marks),
+            times=times_of(release, first, atlas, drawn) if atlas.several else None,
+            others=tuple(self._section(each, self.lists.marks(each, ())) for each in rest),
+            change=self._change(),
+            change_legend=CHANGE_LEGEND,
+        )
+
+    def _section(self, each: StatisticFindings, marks: Marks) -> Section:
+        release, statistic = self.release, each.statistic
+        # what is not compared has a map where it is the first, and nothing else to show otherwise
+        shown = each.certain is not None or each is self.found.statistics[0]
+        slot = slot_shown(release, statistic)
+        return Section(
+            statistic=statistic,
+            bins=bin_numbers(release.estimates[statistic].status),
+            average=each.average,
+            order=each.order,
+            figure=self.atlas.figure(statistic, slot, marks, small=False) if shown else None,
+            legend=legend(release, statistic, self.atlas.several),
+            all=self.lists.all_of(each),
+            lists=self.lists.told(each),
+        )
+
+    def _change(self) -> Change | None:
+        earlier, changes = self.earlier, self.found.changes
+        if earlier is None:
+            return None
+        statistic = self.found.statistics[0].statistic
+        if changes is None:
+            return Change(earlier, statistic, len(common_rows(self.release, earlier, statistic)[0]))
+        rows, (fell, rose) = changes.rows, changed_rows(changes.low, changes.high)
+        told = Change(earlier, statistic, len(rows), len(fell), len(rose), changes.average)
+        if not told.fell and not told.rose:
+            return told
+        slot = slot_shown(self.release, statistic)
+        return replace(
+            told,
+            figure=self.atlas.change_figure(rows, rows[fell], rows[rose], slot),
+            lists=(self.lists.changed(changes, fell, True), self.lists.changed(changes, rose, False)),
+        )
+
+
+# The city report: one page for an engineer and a councillor, as HTML that asks no network, or as PDF.
+
 
 FORMATS = ("html", "pdf")
 """What a report can be written as: the ending of its file name."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trafficdp.export.files.facts import MechanismFacts
+from trafficdp.export.files.disclosure import MechanismFacts
 from trafficdp.model import SpeedUnit, Statistic
 
 MS, KMH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.KILOMETRES_PER_HOUR

@@ -5,8 +5,8 @@ import pandas as pd
 
 from trafficdp.binning.cells import polygons_of
 from trafficdp.binning.places import shapes_of
-from trafficdp.export.files import frame
-from trafficdp.export.files.frame import to_geodataframe
+from trafficdp.export.files import tables
+from trafficdp.export.files.tables import to_geodataframe
 from trafficdp.privacy.release import published_frame
 
 
@@ -29,6 +29,6 @@ def test_polygons_are_computed_once_a_cell(rush_hours, monkeypatch):
         asked.append(len(cells))
         return shapes_of(cells, zones)
 
-    monkeypatch.setattr(frame, "shapes_of", counting)
+    monkeypatch.setattr(tables, "shapes_of", counting)
     to_geodataframe(rush_hours)
     assert asked == [len(np.unique(rush_hours.cell))]

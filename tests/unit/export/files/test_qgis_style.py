@@ -8,9 +8,8 @@ import pytest
 
 from trafficdp.export.files.classes import ABSENT, COLOURS, HATCHED, PLAIN
 from trafficdp.export.files.columns import published_statistics
-from trafficdp.export.files.qgis_style import qml, rules_of
 from trafficdp.export.files.shown import shown_breaks, shown_hatch_limit
-from trafficdp.export.files.tables import gpkg_bytes
+from trafficdp.export.files.tables import gpkg_bytes, qml, rules_of
 from trafficdp.export.map.html_map import LOOKS
 from trafficdp.privacy.release import published_frame
 

@@ -12,7 +12,7 @@ import pyogrio
 import pytest
 
 from trafficdp.export.files import tables
-from trafficdp.export.files.frame import to_geodataframe
+from trafficdp.export.files.tables import to_geodataframe
 from trafficdp.privacy.release import published_frame
 
 

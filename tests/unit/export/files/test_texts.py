@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 from trafficdp.export.files.geojson import geojson_bytes, geojson_properties
-from trafficdp.export.files.tables import csv_bytes
-from trafficdp.export.files.texts import texts_of
+from trafficdp.export.files.tables import csv_bytes, texts_of
 from trafficdp.privacy.release import published_frame
 
 COLUMNS = [

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from trafficdp.export.files.words import (
+from trafficdp.export.files.disclosure import (
     BIN_LIST,
     COUNTS_REVEALED,
     NOT_PROTECTED,

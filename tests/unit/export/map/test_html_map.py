@@ -12,8 +12,7 @@ import pytest
 
 from trafficdp.errors import DataError
 from trafficdp.export.files.shown import shown_numbers
-from trafficdp.export.map.html_map import html_bytes
-from trafficdp.export.map.library import LIBRARY
+from trafficdp.export.map.html_map import LIBRARY, html_bytes
 from trafficdp.model import Statistic
 from trafficdp.privacy.release import published_frame
 

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from trafficdp.export.map.library import LIBRARY, SHA256, VERSION, content
+from trafficdp.export.map.html_map import LIBRARY, SHA256, VERSION, content
 
 
 @pytest.mark.parametrize("name", SHA256)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trafficdp.export.map.payload import NOTHING, TYPES, pack, thousandths
+from trafficdp.export.map.html_map import NOTHING, TYPES, pack, thousandths
 
 
 def unpacked(parts, text):

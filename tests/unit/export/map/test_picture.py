@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from trafficdp.export.files.classes import ABSENT, COLOURS, HATCHED, PLAIN, UNINFORMATIVE, WITHHELD
-from trafficdp.export.files.frame import unique_polygons
-from trafficdp.export.map.drawing import Drawing
-from trafficdp.export.map.picture import FELL, ROSE, UNSURE, draw, fill_of, swatch
-from trafficdp.export.map.places import centres_of
+from trafficdp.export.files.tables import unique_polygons
+from trafficdp.export.map.drawing import FELL, ROSE, UNSURE, Drawing, centres_of, draw, fill_of, swatch
 
 LOOKS = [*PLAIN, *HATCHED, WITHHELD, UNINFORMATIVE, ABSENT, FELL, ROSE, UNSURE]
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import shapely
 
-from trafficdp.export.files.frame import unique_polygons
-from trafficdp.export.map.drawing import Drawing
-from trafficdp.export.map.places import centres_of
+from trafficdp.export.files.tables import unique_polygons
+from trafficdp.export.map.drawing import Drawing, centres_of
 
 
 @pytest.mark.parametrize("name", ["city", "fiji", "pentagon"])

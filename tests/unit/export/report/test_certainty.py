@@ -7,18 +7,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trafficdp.export.report.certainty import average, outward_down, outward_up, simultaneous, unclamped
-from trafficdp.export.report.change import _root, changes
-from trafficdp.export.report.findings import changed_rows, findings, order_of
-from trafficdp.export.report.noise_law import (
+from trafficdp.export.report.certainty import (
     BlockLaw,
     LatticeLaw,
     MomentBlockLaw,
     MomentsLaw,
+    average,
     average_half_width,
     difference_half_width,
     law_of,
+    outward_down,
+    outward_up,
+    simultaneous,
+    unclamped,
 )
+from trafficdp.export.report.change import _root, changes
+from trafficdp.export.report.findings import changed_rows, findings, order_of
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
 from trafficdp.mechanisms.blocks.noise import BlockNoise

@@ -6,7 +6,7 @@ That the tails hold is tested where they are proved; here a law that is narrower
 import numpy as np
 import pytest
 
-from trafficdp.export.report.noise_law import (
+from trafficdp.export.report.certainty import (
     BlockLaw,
     LatticeLaw,
     MomentBlockLaw,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trafficdp.export.report.panel import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, nice_top, panel
+from trafficdp.export.report.page import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, nice_top, panel
 
 NAN = np.nan
 NUMBERS = (

@@ -15,7 +15,7 @@ import pytest
 
 from trafficdp.errors import DataError, UsageError
 from trafficdp.export.files.classes import COLOURS, HATCHED, PLAIN, ink_on
-from trafficdp.export.map.picture import CHANGE_COLOURS, FELL, ROSE, UNSURE, WITHHELD_COLOUR
+from trafficdp.export.map.drawing import CHANGE_COLOURS, FELL, ROSE, UNSURE, WITHHELD_COLOUR
 from trafficdp.export.map.templating import said
 from trafficdp.export.report.findings import changed_rows, findings
 from trafficdp.export.report.report import pdf_writer, report_html, report_pdf, write_report
