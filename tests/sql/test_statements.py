@@ -6,7 +6,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from trafficdp.sensitive import FIXES_SCHEMA, Fixes
+from trafficdp.sensitive import Fixes, fixes_schema
 from trafficdp.store.statements import registered, run, script
 from trafficdp.store.vault import Vault
 from trafficdp.store.vault_fixes import FileFacts, Incoming
@@ -26,7 +26,7 @@ def incoming(*rows):
             pa.array(list(column), pa.binary(32) if place == 0 else None)
             for place, column in enumerate(columns)
         ],
-        FIXES_SCHEMA.names,
+        fixes_schema().names,
     )
 
 
@@ -41,7 +41,7 @@ def ingest(vault, number, *rows):
     for name in ("vehicle", "speed_unit"):
         place = table.column_names.index(name)
         table = table.set_column(place, name, table.column(name).dictionary_encode())
-    file.add(Fixes(table.cast(FIXES_SCHEMA)))
+    file.add(Fixes(table.cast(fixes_schema())))
     return file.finish(FileFacts(f"{number}.csv", str(number), "buses", "{}", "{}"))
 
 

@@ -18,7 +18,7 @@ from trafficdp.ingest.times import Records, Times
 from trafficdp.ingest.unit_check import LintFinding, Timeline, UnitCheck, derived_speed_ms
 from trafficdp.ingest.vehicle_key import VehicleKey, normalise
 from trafficdp.model import Period, SourceDeclaration, SpeedUnit, StudyArea, from_json, zone_of
-from trafficdp.sensitive import FIXES_SCHEMA, Fixes
+from trafficdp.sensitive import Fixes, fixes_schema
 
 # What became of the rows of a file.
 #
@@ -309,7 +309,7 @@ def clean(
         ),
         pa.array(derived),
     ]
-    fixes = Fixes(pa.Table.from_arrays(columns, schema=FIXES_SCHEMA))
+    fixes = Fixes(pa.Table.from_arrays(columns, schema=fixes_schema()))
     days = _days(time_us, period.time_zone) if period is not None else frozenset[date]()
     extents = Extents(readable, Extent.of(latitude, longitude, time_us), days, exchanged)
     return Cleaned(fixes, sieve.rejected, int(derived.sum()), rows, extents)

@@ -12,13 +12,15 @@ from fractions import Fraction
 from functools import cached_property
 from math import lcm
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from trafficdp.errors import ConfigError, StoreDamagedError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Speeds: their units, what a source declares of them, the bound they are clipped to, their statistics.
 #
@@ -321,6 +323,9 @@ class Clip:
 
         Raises StoreDamagedError for a unit that is none of SpeedUnit.
         """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         if isinstance(unit, pa.ChunkedArray):
             unit = pa.concat_arrays([pc.cast(chunk, pa.string()) for chunk in unit.chunks])
         encoded = unit if pa.types.is_dictionary(unit.type) else unit.dictionary_encode()

@@ -17,7 +17,7 @@ from trafficdp.ingest.times import Records, TextColumns
 from trafficdp.ingest.unit_check import UnitCheck
 from trafficdp.ingest.vehicle_key import vehicle_parts
 from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod
-from trafficdp.sensitive import FIXES_SCHEMA
+from trafficdp.sensitive import fixes_schema
 
 ROW = st.tuples(
     st.sampled_from(["A", "a ", "B", "b-", "", "NA", "007", "C1", "C2", "C3"]),
@@ -40,7 +40,9 @@ def cleaned(parts, source, area, key):
     check, rows, rejected, derived = UnitCheck(), [], {}, 0
     for part in parts:
         found = clean(part, source, area, key, check)
-        rows += list(zip(*(found.fixes.table.column(n).to_pylist() for n in FIXES_SCHEMA.names), strict=True))
+        rows += list(
+            zip(*(found.fixes.table.column(n).to_pylist() for n in fixes_schema().names), strict=True)
+        )
         derived += found.derived
         for rule, count in found.rejected.items():
             rejected[rule] = rejected.get(rule, 0) + count

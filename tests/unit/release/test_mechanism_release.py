@@ -183,7 +183,7 @@ def test_a_published_epsilon_that_was_changed_is_caught(prepared, how):
 def test_a_manifest_that_names_another_calibrated_mechanism_is_caught(prepared, calibrated):
     city, _ = prepared(release_by, "akmv")
     document = json.loads(manifest_of(city).read_text(encoding="utf-8"))
-    document["noise"] = per_statistic_map
+    document["noise"] = calibrated
     manifest_of(city).write_text(json.dumps(document), encoding="utf-8")
     found = failed(city)
     assert "the manifest's epsilon is the largest recomputed loss" in found
@@ -320,7 +320,7 @@ def test_auto_says_why_in_plan_and_manifest(filled):
 @pytest.mark.usefixtures("few_runs")
 def test_auto_never_looks_at_a_value(filled, small_city, tmp_path):
     """The same records with every speed another, or 0: the same choice, the same epsilon everywhere."""
-    per_statistic_map = []
+    found = []
     for speed in (None, "0", "64"):
         other = small_city.City(tmp_path / f"city{speed}")
         # under one key vehicles keep their order, which the simulated cities depend on
@@ -333,8 +333,8 @@ def test_auto_never_looks_at_a_value(filled, small_city, tmp_path):
         there.ingest([other.days[1]])
         allocation = there.plan(suggestions=False).allocation
         counts = allocation.counts.samples_per_bin.tolist()
-        per_statistic_map.append((counts, allocation.reason, allocation.loss))
-    assert per_statistic_map[0] == per_statistic_map[1] == per_statistic_map[2]
+        found.append((counts, allocation.reason, allocation.loss))
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.usefixtures("few_runs", "two_cities")

@@ -16,7 +16,6 @@ from trafficdp.cli.words.options import Output, Settings, YesOption, shorten, so
 from trafficdp.config.file import read_places, template
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.export.files.file import disk_errors
-from trafficdp.release.diagnosis import State, examine
 from trafficdp.release.status import read_budget, read_status
 from trafficdp.release.store_setup import create_store, key_path, store_path
 from trafficdp.store.vault import database_in
@@ -193,6 +192,8 @@ def status(context: typer.Context) -> None:
 
 def doctor(context: typer.Context) -> None:
     """Look at vault, ledger, key, releases and plans; say what to restore and change nothing."""
+    from trafficdp.release.diagnosis import State, examine
+
     settings: Settings = context.obj
     configured_store, configured_key = read_places(settings.config)
     store = store_path(settings.config, settings.store, configured_store)

@@ -10,7 +10,6 @@ from pathlib import Path
 from trafficdp.config.file import template
 from trafficdp.config.table import read_text
 from trafficdp.errors import ConfigError
-from trafficdp.ingest.suggest import import_iudx_config
 
 KEYS = {
     "resolution": "resolution",
@@ -28,6 +27,8 @@ def iudx_template(path: Path) -> tuple[str, list[str]]:
     What it does not say, or means otherwise, stays open to be chosen. Raises ConfigError when the file is
     not a JSON object, cannot be read, or a value is not of its key's type.
     """
+    from trafficdp.ingest.suggest import import_iudx_config
+
     found = import_iudx_config(_document(path))
     messages = list(found.messages)
     text = _with(template(), "format", "iudx")

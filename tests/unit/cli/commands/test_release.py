@@ -142,7 +142,7 @@ ONE_AFTER_ANOTHER = """
 import json
 import sys
 from trafficdp.cli.main import run
-from trafficdp.mechanisms.simulated import cities
+from trafficdp.mechanisms import simulated_cities as cities
 
 cities.MOST_DRAWS, cities._numbers = 1, lambda counts: range(0, 8, 4)
 for arguments in json.loads(sys.argv[1]):
