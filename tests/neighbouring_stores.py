@@ -229,7 +229,7 @@ def modules_with_clocks():
     """All modules of the package that tell the time."""
     for found in pkgutil.walk_packages(trafficdp.__path__, "trafficdp."):
         # these need an extra, and tell no time
-        if not found.name.endswith(("__main__", "spark_job", "spark_session")):
+        if not found.name.endswith(("__main__", "spark_job")):
             module = importlib.import_module(found.name)
             if getattr(module, "datetime", None) is datetime:
                 yield module

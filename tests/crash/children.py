@@ -33,7 +33,7 @@ def import_everything():
     """
     optional = extras()
     for module in pkgutil.walk_packages(trafficdp.__path__, "trafficdp."):
-        if not module.name.endswith(("__main__", "spark_job", "spark_session")):
+        if not module.name.endswith(("__main__", "spark_job")):
             importlib.import_module(module.name)
     # few files have any, and to parse all takes seconds
     texts = (path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py"))

@@ -171,14 +171,14 @@ import sys
 from pathlib import Path
 from pyspark.sql import SparkSession
 import trafficdp
-from trafficdp.engine import spark_job, spark_session
+from trafficdp.engine import spark_job
 from trafficdp.engine.spark_rows import Reduction
 from trafficdp.config.source import declaration_json
 from trafficdp.ingest.vehicle_key import VehicleKey
 
 config, store, into, records, local = sys.argv[1:]
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-for name in spark_session.ENCRYPTED:
+for name in spark_job.ENCRYPTED:
     builder = builder.config(name, "true")
 for name, value in {"driver.host": "localhost", "driver.bindAddress": "127.0.0.1", "driver.memory": "768m",
                     "local.dir": local, "sql.shuffle.partitions": "2"}.items():
@@ -187,7 +187,7 @@ session = builder.getOrCreate()
 city = trafficdp.open(config, store=store)
 source = city.config.sources[0]
 reduction = Reduction.of(source, city.config.grid, city.config.bound)
-key = spark_session.KeyLocation(VehicleKey.load(city.key_file))
+key = spark_job.KeyLocation(VehicleKey.load(city.key_file))
 work = spark_job.Work(reduction, declaration_json(source), key, into)
 print(spark_job.reduce_files(session, [records], work))
 session.stop()
