@@ -16,6 +16,7 @@ from trafficdp.mechanisms.protocol import (
     BASELINE,
     BY_NAME,
     OTHER_NOISE,
+    PROVED,
     Accounting,
     CalibratedMechanism,
     Wanted,
@@ -28,14 +29,12 @@ from trafficdp.mechanisms.registry import (
 )
 from trafficdp.mechanisms.simulated_cities import SimulatedCities, TriedElsewhere, cities_of, skills_of
 from trafficdp.model import Counts, Statistic
-from trafficdp.planner.allocation import Allocation, assess_utility, median_noisy
+from trafficdp.planner.allocation import Allocation, assess_utility
 from trafficdp.planner.choose import SIMULATED_ERROR_TOLERANCE, fit_mechanisms
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import LossKind
 
 IntArray = npt.NDArray[np.int64]
-MOST_RECORDS = 3_000_000
-"""Of more, "auto" tries only maps that are made of sums: others would hold every record in memory."""
 BLOCK_GAIN_TOLERANCE = 1e-3
 """Block noise is chosen when it gains more than this share over Laplace noise."""
 EQUAL_GAIN_TOLERANCE = 1e-9
@@ -52,7 +51,7 @@ def allocate(
     whether a map may pass, with blocks that are searched for less long.
     Raises UsageError when no bin has ``min_vehicles`` vehicles, or no noise fits the loss.
     """
-    keep, kept = _kept_bins(counts, request.min_vehicles)
+    keep, kept = kept_bins(counts, request.min_vehicles)
     named = {statistic: request.mechanism_of(statistic) for statistic in request.tolerance}
     require_together(named)
     hour = None if hour is None else hour[keep]
@@ -62,38 +61,34 @@ def allocate(
             reason = "nothing about a vehicle is public; errors are of "
             made = replace(made, reason=f"{reason}{request.fleet:,} vehicles in simulated cities")
         return replace(made, hour=hour)
-    plain = _by_accounting(keep, kept, request, thorough=thorough) if request.kind is LossKind.PURE else None
-    if plain and {*named.values()} == {BASELINE}:
-        return replace(plain, hour=hour)
-    rivals = {"baseline": plain} if plain and request.free_to_choose else {}
-    by_auto = {*named.values()} == {AUTO} and request.simulate
-    if by_auto:
+    if {*named.values()} == {AUTO} and request.simulate:
+        maps = {}
         for name in reversed(JOINT_MECHANISMS):
             with suppress(UsageError):
-                reason = f"{name}: all statistics together"
-                rivals[name] = _in_one_piece(name, keep, kept, request, reason)
-    if not (by_auto and len(rivals) > 1 and int(kept.count.sum()) > MOST_RECORDS):
-        for statistic, name in named.items():
-            if name != AUTO:
-                require_releasable(name, statistic, request.kind, allow_idealised=request.allow_idealised)
-        tries = SimulatedCities(kept, request.bound) if request.simulate else None
-        parts, reason = fit_mechanisms(kept, request, tries)
-        calibrated = PerStatisticMechanism.calibrate(request.facts(kept), request.loss, parts)
-        # all statistics by the baseline, each at its share, are never nearer than priced jointly
-        names = dict.fromkeys(part.mechanism for part in parts.values())
-        rivals.setdefault(" + ".join(names), _made(keep, kept, request, calibrated, reason))
-    taken = _least_error(rivals, request, hour)
-    if plain is not None:
-        taken = replace(taken, accountings=plain.accountings, best=plain.best)
-    return replace(taken, hour=hour)
+                maps[name] = _in_one_piece(name, keep, kept, request, f"{name}: all statistics together")
+        if maps:
+            return replace(_least_error(maps, request, hour), hour=hour)
+    proved = {each: PROVED[request.kind] if name == AUTO else name for each, name in named.items()}
+    if {*proved.values()} <= {BASELINE}:
+        return replace(_by_accounting(keep, kept, request, thorough=thorough), hour=hour)
+    for statistic, name in proved.items():
+        require_releasable(name, statistic, request.kind, allow_idealised=request.allow_idealised)
+    tries = SimulatedCities(kept, request.bound) if request.simulate else None
+    parts, reason = fit_mechanisms(kept, replace(request, mechanism=proved), tries)
+    calibrated = PerStatisticMechanism.calibrate(request.facts(kept), request.loss, parts)
+    return replace(_made(keep, kept, request, calibrated, reason), hour=hour)
 
 
-def _kept_bins(counts: Counts, min_vehicles: int) -> tuple[npt.NDArray[np.bool_], Counts]:
+def kept_bins(
+    counts: Counts, min_vehicles: int, allowed: npt.NDArray[np.bool_] | None = None
+) -> tuple[npt.NDArray[np.bool_], Counts]:
     """Return which bins are released, shape (all bins,), and the counts of those alone.
 
-    Raises UsageError when no bin has ``min_vehicles`` vehicles.
+    Only ``allowed`` ones, where it is given. Raises UsageError when no bin has ``min_vehicles`` vehicles.
     """
     keep = counts.users_per_bin >= min_vehicles
+    if allowed is not None:
+        keep &= allowed
     kept = counts.select(keep)
     if kept.bins == 0:
         raise UsageError(
@@ -105,38 +100,27 @@ def _kept_bins(counts: Counts, min_vehicles: int) -> tuple[npt.NDArray[np.bool_]
     return keep, kept
 
 
-def _least_error(rivals: Mapping[str, Allocation], request: Request, hour: IntArray | None) -> Allocation:
-    """Return the rival that is nearest to the truth; on a tie the first.
+def _least_error(maps: Mapping[str, Allocation], request: Request, hour: IntArray | None) -> Allocation:
+    """Return the map that is nearest to the truth in simulated cities; on a tie the first.
 
-    Of those that would not be refused, where there are any.
-
-    In simulated cities, by error over that of one number for the city. Without them by the median expected
-    error at the worst values over tolerance. The statistic that gains least decides.
+    By error over that of one number for the city; the statistic that gains least decides. Of those that would
+    not be refused, where there are any.
     """
-    if len(rivals) == 1:
-        return next(iter(rivals.values()))
-    if request.simulate:
-        maps = [each.calibrated for each in rivals.values()]
-        counts = next(iter(rivals.values())).counts
-        tried = skills_of(maps, request.loss, cities_of(counts, request.bound, hour))
-        score = [max(1 - skill.expected for skill in own.values()) for own in tried]
-        what, close = (
-            "error in simulated cities, over that of one number for the city",
-            SIMULATED_ERROR_TOLERANCE,
-        )
-        rivals = {n: replace(each, tried=own) for (n, each), own in zip(rivals.items(), tried, strict=True)}
-    else:
-        tolerance = request.tolerance
-        score = [max(median_noisy(one.error[s]) / tolerance[s] for s in tolerance) for one in rivals.values()]
-        what, close = "median expected error at the worst values, over tolerance", 0.0
-    says = [not assess_utility(one).refused for one in rivals.values()]
+    counts = next(iter(maps.values())).counts
+    tried = skills_of(
+        [each.calibrated for each in maps.values()],
+        request.loss,
+        cities_of(counts, request.bound, hour),
+    )
+    maps = {name: replace(each, tried=own) for (name, each), own in zip(maps.items(), tried, strict=True)}
+    score = {name: max(1 - skill.expected for skill in each.skill.values()) for name, each in maps.items()}
     # what would be refused is taken only where all would be
-    free = [n for n, each in enumerate(says) if each] or list(range(len(score)))
-    least = min(score[n] for n in free)
-    place = next(n for n in free if score[n] <= least * (1 + close))
-    numbers = ", ".join(f"{name} {each:.3g}" for name, each in zip(rivals, score, strict=True))
-    taken = list(rivals.values())[place]
-    considered = {name: each.tried for name, each in rivals.items() if each.tried is not None}
+    free = [name for name, each in maps.items() if not assess_utility(each).refused] or list(maps)
+    least = min(score[name] for name in free)
+    taken = maps[next(name for name in free if score[name] <= least * (1 + SIMULATED_ERROR_TOLERANCE))]
+    numbers = ", ".join(f"{name} {each:.3g}" for name, each in score.items())
+    what = "error in simulated cities, over that of one number for the city"
+    considered = {name: each.skill for name, each in maps.items()}
     return replace(taken, reason=f"auto: {taken.reason}; {what}: {numbers}", considered=considered)
 
 
@@ -166,7 +150,20 @@ def _by_accounting(
     event = calibrated.event()
     error = chosen.errors(float(request.loss.exact))
     why = _why(chosen, request)
-    return Allocation(request, keep, kept, calibrated, event, error, why, accountings, chosen, True)
+    return Allocation(request, keep, kept, calibrated, event, error, why, accountings, chosen)
+
+
+def by_baseline(allocation: Allocation) -> Allocation:
+    """Return the same bins with the noise of the baseline, to show what each accounting of it costs.
+
+    Where there is none (rho, ranks, nothing public) ``allocation`` itself.
+    """
+    request = allocation.request
+    if allocation.best is not None or request.relation.hides_presence or request.by_rank:
+        return allocation
+    if request.kind is LossKind.ZCDP:
+        return allocation
+    return _by_accounting(allocation.keep, allocation.counts, request, thorough=True)
 
 
 def _executed(

@@ -170,8 +170,8 @@ class Allocation:
     ``keep`` (shape (all bins,)) marks the bins that are released; ``counts`` is theirs alone.
     ``calibrated`` is what will be executed, ``event`` its promise with every user's own loss, ``error`` (a
     statistic, shape (G,)) what the refusal looks at, ``reason`` says in one sentence why the calibrated
-    mechanism is what it is. In epsilon ``best`` and ``accountings`` are noise under every accounting, which
-    is carried out ``by_accounting``.
+    mechanism is what it is. Where the baseline is executed, ``best`` is the accounting by which its noise is
+    priced, of all ``accountings``; else None.
     ``hour`` is the hour of day of every released bin, None where slots have none; ``tried`` is the skill
     where it was needed for the choice, ``considered`` that of all maps "auto" chose from. ``cities`` are
     simulated ones of these counts that are there already; ``once``: one draw in each is enough to look.
@@ -186,7 +186,6 @@ class Allocation:
     reason: str
     accountings: tuple[Accounting, ...] = ()
     best: Accounting | None = None
-    by_accounting: bool = False
     hour: IntArray | None = None
     tried: Mapping[Statistic, Skill] | None = None
     considered: Mapping[str, Mapping[Statistic, Skill]] = field(default_factory=dict)
@@ -237,11 +236,11 @@ class Allocation:
     @property
     def composition(self) -> str:
         """How the losses of what is executed add up, in words."""
-        return self.chosen.composition if self.by_accounting else self.calibrated.composition
+        return self.calibrated.composition if self.best is None else self.best.composition
 
     @property
     def chosen(self) -> Accounting:
-        """The best accounting, or the one that was asked for; raise UsageError where losses are rho."""
+        """The best accounting, or the one that was asked for; raise UsageError where none is executed."""
         if self.best is None:
             rho = self.request.kind is LossKind.ZCDP
             raise UsageError(

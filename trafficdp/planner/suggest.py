@@ -20,7 +20,7 @@ from trafficdp.mechanisms.protocol import AUTO, POOLED
 from trafficdp.mechanisms.registry import JOINT_MECHANISMS
 from trafficdp.mechanisms.simulated_cities import SimulatedCity, cities_of
 from trafficdp.model import ContributionBound, Counts, Grid, Period, Statistic, parse_speed_unit
-from trafficdp.planner.allocate import MOST_RECORDS, allocate
+from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import Allocation, Reach, UtilityVerdict, assess_utility, precision, rule_of
 from trafficdp.planner.request import Affordable, MapOption, Request, Suggestions
 from trafficdp.privacy.estimate import RefusalRule
@@ -389,6 +389,8 @@ def _first_days(grid: Grid, days: int) -> Grid:
     return replace(grid, period=Period(period.first, last, period.time_zone))
 
 
+MOST_RECORDS = 3_000_000
+"""Of more, cities for mechanisms that look at every record would not fit into memory."""
 COARSEST_SUGGESTED = 4
 """Hexagons of resolution 3 and coarser hold whole cities."""
 MOST = 1_000.0

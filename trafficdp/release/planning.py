@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,14 @@ import numpy.typing as npt
 
 from trafficdp.binning.cells import parents_of
 from trafficdp.binning.places import lengthened, zone_km2
+from trafficdp.binning.slots import hours_of_day
 from trafficdp.config.settings import Config
 from trafficdp.errors import DataError, UninformativeReleaseError, UsageError, positive
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.mechanisms.simulated_cities import TriedElsewhere
 from trafficdp.model import LONGER, OFFSET, Counts, Grid, Statistic
 from trafficdp.planner.adaptive import allocate_on, choose_mosaic
+from trafficdp.planner.allocate import kept_bins
 from trafficdp.planner.allocation import Allocation, Reach, assess_utility, precision, uninformative_error
 from trafficdp.planner.request import AdaptiveSettings, Affordable, MapOption, Request
 from trafficdp.planner.suggest import (
@@ -119,18 +120,12 @@ class SavedPlan:
                 todo="plan again on the data that there is now, and save it",
             )
 
-    def allocation(
-        self,
-        counts: Counts,
-        request: Request,
-        allocate: Callable[[Counts, Request], Allocation],
-    ) -> Allocation:
+    def allocation(self, counts: Counts, request: Request) -> Allocation:
         """Return the Allocation that executes exactly the saved calibrated mechanism.
 
         ``counts`` has all bins of ``grid``. ``request`` is that of the configuration: what the plan froze
-        replaces it. The accountings beside it is computed by ``allocate`` and decides nothing. Raises
-        UsageError for another speed bound, and DataError when the calibrated mechanism does not cost what was
-        saved.
+        replaces it. Raises UsageError for another speed bound, and DataError when the calibrated mechanism
+        does not cost what was saved.
         """
         facts = self.facts
         if bound_to_facts(request.bound) != facts["bound"]:
@@ -150,9 +145,9 @@ class SavedPlan:
             accounting=facts["accounting"],
         )
         named = replace(frozen, mechanism=_by_statistic(facts["mechanism"]))
-        # in epsilon the accountings of the baseline are shown beside it
-        beside = allocate(counts, replace(frozen, mechanism={}))
-        calibrated = calibrated_from_facts(facts["calibrated"], frozen.facts(beside.counts))
+        grid = self.grid
+        keep, kept = kept_bins(counts, frozen.min_vehicles, grid.may_publish(counts.cell, counts.slot))
+        calibrated = calibrated_from_facts(facts["calibrated"], frozen.facts(kept))
         if isinstance(calibrated, TriedElsewhere):
             # what is expected of the fleet is not frozen: nothing that is asked rests on it
             calibrated = calibrated.expecting(request.fleet, request.zone_km2)
@@ -170,17 +165,10 @@ class SavedPlan:
                 got=event.mechanism,
                 todo="`trafficdp release --allow-idealised-noise` is the only way",
             )
-        return replace(
-            beside,
-            request=named,
-            calibrated=calibrated,
-            event=event,
-            error={
-                statistic: np.array(error, dtype=np.float64)
-                for statistic, error in _by_statistic(facts["error"]).items()
-            },
-            reason=facts["reason"],
-        )
+        by_statistic = _by_statistic(facts["error"])
+        error = {each: np.array(error, dtype=np.float64) for each, error in by_statistic.items()}
+        hour = hours_of_day(grid, kept.slot)
+        return Allocation(named, keep, kept, calibrated, event, error, facts["reason"], hour=hour)
 
 
 def _by_statistic(facts: Mapping[str, Any]) -> dict[Statistic, Any]:
@@ -382,7 +370,7 @@ class Planning:
             raise UsageError("the plan was made for another study area", todo="plan again, and save it")
         here = self._contributions(grid)
         request = self._request(saved.loss, question, grid)
-        allocation = saved.allocation(here.counts, request, partial(allocate_on, grid))
+        allocation = saved.allocation(here.counts, request)
         remainders = self._left(here)
         able = affordable(allocation, remainders, _allocating(grid, here.counts, allocation.request))
         return self._told(grid, question, allocation, remainders, able), here.counts

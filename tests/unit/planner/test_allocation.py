@@ -13,7 +13,6 @@ from trafficdp.mechanisms.publish import status_of
 from trafficdp.mechanisms.registry import calibrated_from_facts, calibrated_from_published, mechanisms_of
 from trafficdp.mechanisms.simulated_cities import SimulatedCities
 from trafficdp.model import Statistic
-from trafficdp.planner import allocate as module
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.choose import SIMULATED_ERROR_TOLERANCE, shares
 from trafficdp.planner.request import Request
@@ -80,37 +79,18 @@ def test_shares_follow_range_over_tolerance_in_whole_charges(bound_of):
 
 
 @pytest.mark.usefixtures("few_runs")
-def test_auto_takes_what_is_least_off_and_falls_back_to_joint_noise(city, bound_of):
-    bound = bound_of(60, "1/10")
-    auto = allocate(city, request_for(bound, dict.fromkeys((MEAN, VARIANCE), "auto"), "2"))
+@pytest.mark.parametrize("loss", [PureDP.of("2"), PureDP.of("60"), ZCDP.of("2")], ids=str)
+def test_auto_takes_the_joint_map_that_is_least_off(city, bound_of, loss):
+    request = replace(request_for(bound_of(60), {MEAN: "auto"}, "2", (MEAN,)), loss=loss)
+    auto = allocate(city, request)
     assert auto.reason.startswith("auto: ")
-    tries = SimulatedCities(auto.counts, bound)
-    plain = allocate(city, request_for(bound, {}, "2"))
-    assert plain.calibrated.kind != "mechanism"
-    if auto.calibrated.kind == "mechanism":
-        for statistic, part in auto.calibrated.parts.items():
-            own = PerStatisticMechanism(auto.calibrated.public, {statistic: part})
-            error = tries.error(own.mechanisms[statistic], statistic, part.loss)
-            assert error <= own.expected_errors()[statistic].max()
-    # joint noise is what it falls back on: it is always considered, and nothing that is worse is taken
-    assert "baseline" in auto.considered
-    error = {
-        name: np.mean([1 - skill.expected for skill in own.values()]) for name, own in auto.considered.items()
-    }
+    assert set(auto.considered) == {"flat", "partial_pooling"}
+    error = {name: 1 - own[MEAN].expected for name, own in auto.considered.items()}
     taken = next(name for name, own in auto.considered.items() if own is auto.tried)
+    assert auto.calibrated.kind == taken
     # of those that would not be refused, where there are any
-    rivals = [n for n, own in auto.considered.items() if own[MEAN].enough] or list(error)
-    assert error[taken] <= min(error[name] for name in rivals) * (1 + SIMULATED_ERROR_TOLERANCE)
-
-
-@pytest.mark.parametrize("kind", LossKind)
-def test_of_very_many_records_auto_tries_only_maps_of_sums(kind, city, bound_of, monkeypatch):
-    monkeypatch.setattr(module, "MOST_RECORDS", 1)
-    loss = PureDP.of("2") if kind is LossKind.PURE else ZCDP.of("2")
-    considered = {"flat", "partial_pooling"} | ({"baseline"} if kind is LossKind.PURE else set())
-    for statistic in (MEAN, VEHICLE):
-        request = replace(request_for(bound_of(60), {statistic: "auto"}, "2", (statistic,)), loss=loss)
-        assert set(allocate(city, request).considered) == considered
+    maps = [name for name, own in auto.considered.items() if own[MEAN].enough] or list(error)
+    assert error[taken] <= min(error[name] for name in maps) * (1 + SIMULATED_ERROR_TOLERANCE)
 
 
 def test_of_very_many_records_some_cells_are_tried(city, bound_of, monkeypatch):

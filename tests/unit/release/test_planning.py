@@ -154,12 +154,8 @@ def test_errors_are_shown_in_the_unit_of_the_map(statistic, factor):
 
 
 def test_how_losses_add_up_is_said_by_the_noise_or_by_the_accounting():
-    def said(by_accounting):
-        allocation = SimpleNamespace(
-            calibrated=SimpleNamespace(composition="by blocks"),
-            chosen=SimpleNamespace(composition="equal noise"),
-            by_accounting=by_accounting,
-        )
+    def said(best):
+        allocation = SimpleNamespace(calibrated=SimpleNamespace(composition="by blocks"), best=best)
         return Allocation.composition.fget(allocation)
 
-    assert (said(True), said(False)) == ("equal noise", "by blocks")
+    assert (said(SimpleNamespace(composition="equal noise")), said(None)) == ("equal noise", "by blocks")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,11 +10,12 @@ import typer
 
 from trafficdp.cli.words.options import MapOptions, Settings, with_map_options
 from trafficdp.cli.words.plan_facts import plan_facts
-from trafficdp.cli.words.plan_words import show
+from trafficdp.cli.words.plan_words import show, show_full
 from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.file import disk_errors
 from trafficdp.export.report.loss_chart import KINDS, Line, LossChart, Point, chart_bytes
 from trafficdp.model import Grid, Statistic
+from trafficdp.planner.allocate import by_baseline
 from trafficdp.release.results import Plan
 from trafficdp.research.full_comparison import FullCurves, accounting_curves, full_curves
 
@@ -82,20 +84,26 @@ def plan(
             save=save,
         )
         full = None
+        priced = result
+        if chart is not None or every_accounting is not None:
+            priced = replace(result, allocation=by_baseline(result.allocation))
         if every_accounting is not None:
             step("computing every accounting", 0, None)
             full = full_curves(
-                result.allocation,
+                priced.allocation,
                 every_accounting,
                 lambda done, of: step("computing every accounting", done, of),
             )
     if chart is not None and kind is not None:
-        drawn = chart_bytes(_chart(result, full, config.city.name), kind)
+        drawn = chart_bytes(_chart(priced, full, config.city.name), kind)
         with disk_errors(chart):
             chart.write_bytes(drawn)
     facts = plan_facts(result, full)
     output.result(facts)
-    show(output, result, facts, full)
+    show(output, result, facts)
+    if full is not None:
+        show_full(output, priced, full)
+    output.say("Nothing was spent.")
     if save is not None:
         output.say(f"Saved as {save}: `trafficdp release --plan {save}` draws this very noise.")
 

@@ -30,7 +30,7 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
         **loss_facts(request.loss),
         "loss": str(allocation.loss),
         "in_epsilon": _in_epsilon_facts(result.in_epsilon),
-        "chosen": allocation.chosen.name if allocation.by_accounting else allocation.event.mechanism,
+        "chosen": allocation.event.mechanism if best is None else best.name,
         "reason": allocation.reason,
         "statistic": statistic.value,
         "unit": result.display_unit.value,

@@ -25,7 +25,7 @@ MEANING = {
 }
 
 
-def show(output: Output, result: Plan, facts: dict[str, object], full: FullCurves | None = None) -> None:
+def show(output: Output, result: Plan, facts: dict[str, object]) -> None:
     """Print the plan for people."""
     if result.affordable.short:
         _show_shortage(output, result)
@@ -33,13 +33,10 @@ def show(output: Output, result: Plan, facts: dict[str, object], full: FullCurve
         _show_answer(output, result, result.answer)
     if result.allocation.accountings:
         _show_accountings(output, result, facts)
-    if full is not None:
-        _show_full(output, result, full)
     _show_adaptive(output, result)
     _show_meaning(output, result, facts)
     _show_price(output, result)
     _show_verdict(output, result)
-    output.say("Nothing was spent.")
 
 
 def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
@@ -133,7 +130,7 @@ def _show_adaptive(output: Output, result: Plan) -> None:
     output.say("")
 
 
-def _show_full(output: Output, result: Plan, full: FullCurves) -> None:
+def show_full(output: Output, result: Plan, full: FullCurves) -> None:
     """The full comparison at the planned noise (or what is nearest to it)."""
     noise = float(
         result.allocation.chosen.scales(float(result.allocation.request.loss.exact))[Statistic.MEAN].max()
@@ -210,8 +207,6 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
     )
     if not allocation.accountings:
         output.say(f"Released by {allocation.event.mechanism}.")
-    elif not allocation.by_accounting:
-        output.say(f"Released by {allocation.event.mechanism}, not by an accounting of the table.")
     else:
         output.say(
             f"The noise is {facts['at_worst_error']:.4g} {unit} in size, on average, by accounting "
