@@ -213,6 +213,8 @@ def autopsy(city, seen_before, values_before, ledger_before, *, lives_on=False):
             "cells.parquet",
             "map.html",
             "mechanism.parquet",
+            "datapackage.json",
+            "dataset.jsonld",
             "manifest.json",
         }
         assert seen_before.get(name, files) == files, f"{name} has other files than before"

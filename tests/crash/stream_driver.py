@@ -169,7 +169,10 @@ def autopsy(city):
     top = {path.name for path in city.store.iterdir()}
     assert top <= {".lock", "vault.duckdb", "released.duckdb", "releases"}, top
     names = {path.name for path in (city.store / "releases" / "s0001").iterdir()}
-    assert names == {"cells.parquet", "live.geojson", "manifest.json", "map.html", "mechanism.parquet"}, names
+    assert names == {
+        *("cells.parquet", "live.geojson", "map.html", "mechanism.parquet"),
+        *("datapackage.json", "dataset.jsonld", "manifest.json"),
+    }, names
 
 
 NEVER = (None, -1, 0.0)

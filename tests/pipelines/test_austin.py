@@ -119,6 +119,8 @@ def test_every_file_that_the_script_names_is_there(three_runs):
         "cells.parquet",
         "mechanism.parquet",
         "manifest.json",
+        "datapackage.json",
+        "dataset.jsonld",
         "map.html",
     }
     assert all(path.is_file() for path in named)

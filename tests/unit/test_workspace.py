@@ -32,6 +32,8 @@ def test_five_lines_from_files_to_a_map(city):
     assert sorted(path.name for path in release.folder.iterdir()) == [
         "cells.csv",
         "cells.parquet",
+        "datapackage.json",
+        "dataset.jsonld",
         "manifest.json",
         "map.geojson",
         "map.html",

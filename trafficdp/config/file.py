@@ -19,11 +19,13 @@ from pydantic import Field, PlainValidator, ValidationInfo, create_model
 from trafficdp.config import table as t
 from trafficdp.config.area import NAMED
 from trafficdp.config.map import CONTEXT, Map
-from trafficdp.config.settings import City, Config
+from trafficdp.config.settings import PUBLISH, City, Config
 from trafficdp.config.source import SOURCE
 from trafficdp.config.stream import StreamSettings
 from trafficdp.config.table import parse_toml, read_text
 from trafficdp.model import (
+    NO_CATALOGUE_ENTRY,
+    CatalogueEntry,
     ContextFile,
     Grid,
     NeighbouringRelation,
@@ -186,6 +188,7 @@ class Document(Places):
     budget: Budget
     map: Map
     stream: StreamSettings | None = None
+    publish: Annotated[CatalogueEntry, PUBLISH] = NO_CATALOGUE_ENTRY
     source: tuple[Annotated[SourceDeclaration, SOURCE], ...] = ()
     analysts: tuple[AnalystTable, ...] = ()
     areas: tuple[Annotated[tuple[str, StudyArea], NAMED], ...] = ()
@@ -219,6 +222,7 @@ class Document(Places):
             context=self.context if self.map.tiles is None else (*self.context, self.map.tiles),
             stream=self.stream,
             accept_weak_promise=privacy.accept_weak_promise,
+            catalogue=self.publish,
         )
         config.check_promise(config.map.fleet)
         return config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -16,6 +17,8 @@ from trafficdp.config.stream import StreamSettings
 from trafficdp.errors import ConfigError, UsageError, one_of
 from trafficdp.mechanisms.protocol import AUTO, BASELINE, BY_NAME
 from trafficdp.model import (
+    NO_CATALOGUE_ENTRY,
+    CatalogueEntry,
     ContextFile,
     ContributionBound,
     Grid,
@@ -38,13 +41,54 @@ from trafficdp.privacy.budget import (
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, exact_text
 
-Name = Annotated[
-    str,
-    t.Reads(
-        lambda value: None if str(value).strip().casefold() == "unknown" else t.line(value),
-        "a name that may be printed on every map",
-    ),
-]
+
+def _known(value: object) -> str | None:
+    """Return one line of text that a manifest takes: "unknown" says nothing."""
+    return None if str(value).strip().casefold() == "unknown" else t.line(value)
+
+
+Name = Annotated[str, t.Reads(_known, "a name that may be printed on every map")]
+
+
+_ADDRESS = re.compile(r"https?://[^\s/?#\"<>]+[^\s\"<>]*")
+_LICENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
+_EMAIL = re.compile(r"[^\s@<>\"]+@[^\s@<>\"]+\.[^\s@<>\"]+")
+_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
+
+
+def _written_as(expected: str, *patterns: re.Pattern[str]) -> t.Reads:
+    """Read one line that one of ``patterns`` matches as a whole."""
+
+    def parse(value: object) -> str | None:
+        found = _known(value)
+        return found if found and any(each.fullmatch(found) for each in patterns) else None
+
+    return t.Reads(parse, expected)
+
+
+class Publish(t.Table):
+    """What open-data portals are told of every release; all of it may be left out."""
+
+    licence: Annotated[
+        str | None,
+        _written_as('an SPDX identifier such as "CC-BY-4.0", or an http address', _LICENCE, _ADDRESS),
+    ] = None
+    contact: Annotated[str | None, _written_as("an e-mail address or an http address", _EMAIL, _ADDRESS)] = (
+        None
+    )
+    landing_page: Annotated[
+        str | None, _written_as('an address such as "https://data.example.org/speeds/"', _ADDRESS)
+    ] = None
+    keywords: Annotated[
+        tuple[Annotated[str, t.Reads(_known, "")], ...],
+        Field(description='a list of different words such as ["buses", "open data"]'),
+        t.Once,
+    ] = ()
+    language: Annotated[str | None, _written_as('a language tag such as "en" or "de-AT"', _LANGUAGE)] = None
+
+
+PUBLISH = t.Built(Publish, lambda publish: CatalogueEntry(**dict(publish)))
+"""What portals are told."""
 
 
 class Days(t.Table):
@@ -117,7 +161,8 @@ class Config:
     ``store`` and ``key_file`` are already relative to the configuration file's folder; None: not set.
     ``policy`` is the whole of [budget], ``budget`` its total alone.
     ``analysts`` may ask priced questions; ``areas`` are places that these may name. ``context`` names the
-    public layers that are drawn with a map. ``accept_weak_promise``: see ``check_promise``.
+    public layers that are drawn with a map. ``accept_weak_promise``: see ``check_promise``. ``catalogue`` is
+    what portals are told.
     """
 
     city: City
@@ -135,6 +180,7 @@ class Config:
     stream: StreamSettings | None = None
     context: tuple[ContextFile, ...] = ()
     accept_weak_promise: bool = False
+    catalogue: CatalogueEntry = NO_CATALOGUE_ENTRY
 
     @property
     def kind(self) -> LossKind:

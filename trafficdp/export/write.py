@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from trafficdp.errors import UsageError, one_of
+from trafficdp.export.files.catalogue import DATAPACKAGE, DATASET, data_package, dataset, document_bytes
 from trafficdp.export.files.columns import ColumnFacts, FileFacts, column_facts, mechanism_facts
 from trafficdp.export.files.file import disk_errors, replace_file, require_folder_of
 from trafficdp.export.files.geojson import geojson_bytes, geojson_columns
@@ -57,7 +58,10 @@ _FILES = {
 
 
 def write_release(release: Release, folder: Path) -> dict[str, FileFacts]:
-    """Write map.geojson, cells.csv, cells.parquet, map.html, mechanism.parquet (or MEASUREMENTS), manifest.
+    """Write the files of a release.
+
+    They are map.geojson, cells.csv, cells.parquet, map.html, mechanism.parquet (or MEASUREMENTS), what
+    portals read of them (DATAPACKAGE, DATASET), and the manifest.
 
     Of more than MOST_BINS_OF_TEXT bins only the tables in Parquet and the manifest: no browser and no
     spreadsheet opens the others, and ``export`` still writes each on demand.
@@ -84,8 +88,8 @@ def write_release(release: Release, folder: Path) -> dict[str, FileFacts]:
 
 
 def write_live(release: Release, folder: Path, every_seconds: int) -> dict[str, FileFacts]:
-    """Write the newest publication of a stream: cells.parquet, map.html, live.geojson, mechanism.parquet
-    and manifest.json.
+    """Write the newest publication of a stream: cells.parquet, map.html, live.geojson, mechanism.parquet,
+    what portals read of them, and manifest.json.
 
     Each file replaces its predecessor whole, the manifest last. The page asks for live.geojson beside it
     every ``every_seconds``. Raises as ``write_release``, but the folder may hold earlier ones.
@@ -126,11 +130,16 @@ def format_of(path: Path) -> str:
 def _written(
     release: Release, folder: Path, contents: Iterable[tuple[str, str, bytes]]
 ) -> dict[str, FileFacts]:
-    """Write files of ``folder``, given by name, format and bytes, then the manifest that lists them."""
+    """Write files of ``folder``, given by name, format and bytes, what portals read, then the manifest."""
     facts: dict[str, FileFacts] = {}
     for name, kind, content in contents:
         replace_file(folder / name, content)
         facts[name] = _facts(name, content, _columns(release, kind))
+    described = tuple(facts.values())
+    for name, describe in ((DATAPACKAGE, data_package), (DATASET, dataset)):
+        content = document_bytes(describe(release.disclosure, described))
+        replace_file(folder / name, content)
+        facts[name] = _facts(name, content, ())
     manifest = manifest_bytes(build_manifest(release, facts))
     replace_file(folder / MANIFEST, manifest)
     return {**facts, MANIFEST: _facts(MANIFEST, manifest, ())}

@@ -31,6 +31,8 @@ from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.protocol import ASSUMPTIONS
 from trafficdp.mechanisms.publish import bin_status, rounding_bias
 from trafficdp.model import (
+    NO_CATALOGUE_ENTRY,
+    CatalogueEntry,
     ContributionBound,
     Grid,
     NeighbouringRelation,
@@ -238,6 +240,7 @@ class StreamSpecification:
     tree: tuple[int, int]
     sources: tuple[tuple[str, str, str], ...]
     budget_changes: tuple[BudgetChange, ...] = ()
+    catalogue: CatalogueEntry = NO_CATALOGUE_ENTRY
 
     @cached_property
     def allowance(self) -> Allowance:
@@ -280,6 +283,7 @@ class StreamSpecification:
                 "spent_before_pico",
                 "budget_pico",
                 "budget_changes",
+                "catalogue",
                 "tree",
             ):
                 each.pop(name)
@@ -319,6 +323,7 @@ class StreamSpecification:
             "tree": list(self.tree),
             "sources": [list(source) for source in self.sources],
             "budget_changes": [as_json(each) for each in self.budget_changes],
+            "catalogue": as_json(self.catalogue),
         }
 
     def to_json(self) -> str:
@@ -353,6 +358,7 @@ class StreamSpecification:
             tree=(arity, heights),
             sources=tuple((name, declaration, speed) for name, declaration, speed in facts["sources"]),
             budget_changes=tuple(from_json(BudgetChange, each) for each in facts["budget_changes"]),
+            catalogue=from_json(CatalogueEntry, facts.get("catalogue", {})),
         )
 
 
@@ -449,6 +455,7 @@ def release_of(
             ),
             verdict=Verdict(widest >= 1, 1.0, widest, RefusalRule.INTERVAL),
             publish_counts=specification.publish_counts,
+            catalogue=specification.catalogue,
         ),
     )
 

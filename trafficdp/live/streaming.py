@@ -138,6 +138,7 @@ def wanted_specification(curator: Curator, config: Config) -> StreamSpecificatio
         horizon=horizon,
         tree=horizon.tree(),
         budget_changes=vault_ledger.promise_changes(vault),
+        catalogue=config.catalogue,
         sources=tuple(
             (
                 source.name,

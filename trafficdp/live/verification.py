@@ -32,6 +32,7 @@ from trafficdp.release.drawn_noise import found_with, in_words, plausible
 from trafficdp.release.intake import forgotten_since
 from trafficdp.release.publication import published
 from trafficdp.release.recomputation import (
+    PORTALS,
     UNREADABLE,
     Check,
     NamedChecks,
@@ -87,6 +88,7 @@ class _ExaminedStream(Examined):
         yield "the manifest is complete, consistent and of the newest publication", self._manifest_valid
         yield f"the budget is the one that the ledger promised{self._changed}", self._budget_stated
         yield "every file says what was committed", self._files
+        yield PORTALS, self._portals
         yield "the published scales cost no vehicle more than epsilon", self._losses
         yield "the state's accounts are not below the recomputed ones", self._state_accounts
         yield f"the noise of the nodes has the law that was charged ({self._power()})", self._law

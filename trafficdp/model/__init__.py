@@ -7,7 +7,15 @@ is protected and what is assumed. ``context`` is what a city declares beside; ``
 them.
 """
 
-from trafficdp.model.context import NOWHERE, ContextFile, ContextKind, ContextLayer, Zones
+from trafficdp.model.context import (
+    NO_CATALOGUE_ENTRY,
+    NOWHERE,
+    CatalogueEntry,
+    ContextFile,
+    ContextKind,
+    ContextLayer,
+    Zones,
+)
 from trafficdp.model.counts import Counts, Visits, largest_two, number_pairs, stable_order
 from trafficdp.model.grid import (
     DAYS,
@@ -28,7 +36,7 @@ from trafficdp.model.grid import (
     resolution_of,
     zone_of,
 )
-from trafficdp.model.json_codec import Says, as_json, from_json, hinted
+from trafficdp.model.json_codec import Says, Text, as_json, from_json, hinted
 from trafficdp.model.privacy_unit import (
     COUNTS_PUBLIC,
     DECLARED_BOUNDS,
@@ -69,6 +77,7 @@ __all__ = [
     "LONGER",
     "NOTHING_PUBLIC",
     "NOWHERE",
+    "NO_CATALOGUE_ENTRY",
     "OFFSET",
     "OF_MAPS",
     "ONE_VEHICLE_ONE_IDENTIFIER",
@@ -77,6 +86,7 @@ __all__ = [
     "VALIDITY_PUBLIC",
     "VEHICLE_NOT_TRIP",
     "Assumption",
+    "CatalogueEntry",
     "Clip",
     "ContextFile",
     "ContextKind",
@@ -97,6 +107,7 @@ __all__ = [
     "SpeedUnit",
     "Statistic",
     "StudyArea",
+    "Text",
     "UnitPeriod",
     "Visits",
     "Zones",

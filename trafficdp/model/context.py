@@ -15,6 +15,8 @@ from typing import Any
 import shapely
 from shapely.geometry.base import BaseGeometry
 
+from trafficdp.model.json_codec import Text
+
 # What public maps say of a place: streets, water, parks, names. It decides nothing about the numbers.
 
 
@@ -130,3 +132,23 @@ class Zones:
         collection = shapely.from_wkb(zlib.decompress(base64.b64decode(facts["shapes"])))
         shapes = tuple(shapely.get_parts(collection))
         return cls(facts["file"], facts["sha256"], tuple(facts["names"]), shapes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogueEntry:
+    """What open-data portals are told beside a map, as configured; ``previous`` names the map before it.
+
+    ``licence`` is an SPDX identifier or an address, ``contact`` an e-mail address or an address, ``language``
+    the BCP 47 tag of the keywords.
+    """
+
+    licence: Text | None = None
+    contact: Text | None = None
+    landing_page: Text | None = None
+    keywords: tuple[Text, ...] = ()
+    language: Text | None = None
+    previous: Text | None = None
+
+
+NO_CATALOGUE_ENTRY = CatalogueEntry()
+"""Where nothing is configured."""

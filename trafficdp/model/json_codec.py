@@ -28,6 +28,10 @@ class Says(dict[str, Any]):
         return hash(repr(self))
 
 
+Text = Annotated[str, Says({"pattern": r"^(?!\s*[Uu][Nn][Kk][Nn][Oo][Ww][Nn]\s*$)[\s\S]*\S"})]
+"""A text that says something."""
+
+
 def as_json(value: object) -> Json:
     """Return a dataclass, and all in it, as plain JSON values."""
     kind: Hint = type(value)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from trafficdp.errors import one_of
-from trafficdp.model.context import ContextKind
-from trafficdp.model.json_codec import Says
+from trafficdp.model.context import NO_CATALOGUE_ENTRY, CatalogueEntry, ContextKind
+from trafficdp.model.json_codec import Says, Text
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed import SpeedUnit
@@ -23,7 +23,6 @@ from trafficdp.privacy.loss import LossKind
 
 _LABELS = [unit.label for unit in SpeedUnit]
 # what the JSON Schema says of a text or number that is used in several places
-Text = Annotated[str, Says({"pattern": r"^(?!\s*[Uu][Nn][Kk][Nn][Oo][Ww][Nn]\s*$)[\s\S]*\S"})]
 Sha256 = Annotated[str, Says({"pattern": "^[0-9a-f]{64}$"})]
 Loss = Annotated[
     str,
@@ -598,3 +597,4 @@ class Disclosure:
         Mapping[str, Any],
         Says({"description": "What follows for the deployments registry: registry.schema.json."}),
     ]
+    catalogue: CatalogueEntry = NO_CATALOGUE_ENTRY

@@ -305,6 +305,7 @@ class _Measurement:
         occasion = replace(
             results.occasion_of(there, curator.vault, version, there.grid, at),
             question=question.to_sql(config),
+            catalogue=there.catalogue,
         )
         hidden = there.relation.hides_presence
         if not (hidden or question.statistics):

@@ -31,6 +31,7 @@ from trafficdp._durable import read_regular
 from trafficdp.binning.places import declared_bins
 from trafficdp.context.read import read_zones
 from trafficdp.errors import TrafficdpError, VerificationError
+from trafficdp.export.files.catalogue import CATALOGUE_FILES, stated_files
 from trafficdp.export.files.manifest import Manifest, validate_manifest
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
 from trafficdp.mechanisms.protocol import CalibratedMechanism, PublicFacts, Recomputable
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 
 NamedChecks = Iterator[tuple[str, Callable[[], str | None]]]
 """What is checked, and the check: it returns what is wrong, or None."""
+PORTALS = "portals are told of the files that the manifest lists"
 UNREADABLE = (
     OSError,
     LookupError,
@@ -113,6 +115,21 @@ def differing(expected: Mapping[str, str], found: Mapping[str, str]) -> set[str]
 def names_differing(names: set[str]) -> str | None:
     """Return what is wrong with the files of these names, None when there are none."""
     return "changed, missing or foreign: " + ", ".join(sorted(names)) if names else None
+
+
+def portals_told_otherwise(folder: Path, files: Mapping[str, tuple[int, str]]) -> str | None:
+    """Return which of the files for portals state other files than the manifest does; None where none do.
+
+    ``files`` are size and SHA-256 of what the manifest lists, by name.
+    """
+    described = {name: facts for name, facts in files.items() if name not in CATALOGUE_FILES}
+    wrong = [
+        name
+        for name in CATALOGUE_FILES
+        if name in files
+        and stated_files(json.loads(read_regular(folder / name).decode("utf-8"))) != described
+    ]
+    return f"other files in {', '.join(wrong)}" if wrong else None
 
 
 def rows_are_of(published: pd.DataFrame, grid: Grid, counts: Counts) -> bool:
@@ -184,6 +201,7 @@ class _Published:
     def checks(self) -> NamedChecks:
         """Yield names and checks."""
         yield "every file is the one that the manifest lists", self._files
+        yield PORTALS, self._portals
         yield "hexagons, or the listed zones, and slots are all of the study area and period", self._bins
         yield "the noise costs what the manifest says", self._cost
         yield "what was asked about follows from the answers before", self._fed_back
@@ -273,6 +291,10 @@ class _Published:
         found = digests_of(self._folder)
         found.pop(MANIFEST)
         return names_differing(differing(listed, found))
+
+    def _portals(self) -> str | None:
+        listed = {each.name: (each.bytes, each.sha256) for each in self._manifest.files}
+        return portals_told_otherwise(self._folder, listed)
 
     def _bins(self) -> str | None:
         counts = self._public.counts

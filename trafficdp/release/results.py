@@ -397,7 +397,25 @@ def occasion_of(
         sources=sources,
         created_at=at.replace(microsecond=0),
         budget_changes=vault_ledger.promise_changes(vault),
+        catalogue=replace(config.catalogue, previous=previous_map(vault, grid)),
     )
+
+
+def previous_map(vault: Vault, grid: Grid) -> str | None:
+    """Return the newest published map of the study area of ``grid``; None without one, and of an answer.
+
+    Which releases there are is public.
+    """
+    if not grid.selection.everything:
+        return None
+    # specifications are long: a search for their words
+    area = f'"study_area_sha256":"{grid.area.hash}"'
+    for stored in reversed(vault_releases.all_releases(vault)):
+        if stored.published and not stored.withdrawn:
+            frozen = vault_releases.allocation_of(vault, stored.release_id)
+            if area in frozen and '"question":' not in frozen:
+                return stored.release_id
+    return None
 
 
 def earlier_release(

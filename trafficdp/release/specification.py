@@ -32,6 +32,8 @@ from trafficdp.mechanisms.protocol import PublicFacts, Statement
 from trafficdp.mechanisms.publish import MOST_SPANNED, bin_status, rank_useless, useless
 from trafficdp.mechanisms.simulated_cities import LEAST_SKILL
 from trafficdp.model import (
+    NO_CATALOGUE_ENTRY,
+    CatalogueEntry,
     ContributionBound,
     Counts,
     Grid,
@@ -307,6 +309,7 @@ class Occasion:
     created_at: datetime
     question: str | None = None
     budget_changes: tuple[BudgetChange, ...] = ()
+    catalogue: CatalogueEntry = NO_CATALOGUE_ENTRY
 
 
 def specify(
@@ -400,6 +403,7 @@ def specify(
                 rule=verdict.rule,
             ),
             publish_counts=occasion.publish_counts,
+            catalogue=occasion.catalogue,
         ),
     )
 

@@ -39,6 +39,7 @@ from trafficdp.release.drawn_noise import (
 from trafficdp.release.intake import forgotten_since
 from trafficdp.release.publication import epsilon_of, folder_of, ledger_reference
 from trafficdp.release.recomputation import (
+    PORTALS,
     UNREADABLE,
     Check,
     NamedChecks,
@@ -46,6 +47,7 @@ from trafficdp.release.recomputation import (
     digests_of,
     names_differing,
     noise_columns,
+    portals_told_otherwise,
     rows_are_of,
     run_checks,
     verify_public,
@@ -107,6 +109,11 @@ class Examined:
         """Every file that the manifest lists, with its SHA-256."""
         return {entry["name"]: entry["sha256"] for entry in self._manifest()["files"]}
 
+    def _portals(self) -> str | None:
+        """Compare what the files for portals state of files with the manifest."""
+        files = {each["name"]: (each["bytes"], each["sha256"]) for each in self._manifest()["files"]}
+        return portals_told_otherwise(self._folder, files)
+
     def _found_files(self) -> dict[str, str]:
         """Every file in the folder, with its SHA-256."""
         return digests_of(self._folder)
@@ -152,6 +159,7 @@ class _ExaminedRelease(Examined):
         yield "the manifest stands where the ledger says", self._manifest_in_ledger
         yield f"the budget is the one that the ledger promised{self._changed}", self._budget_stated
         yield "every file is the one that was published", self._files
+        yield PORTALS, self._portals
         yield "the published scales cost no vehicle more than it was charged", self._losses
         yield "the manifest's epsilon is the largest recomputed loss", self._epsilon
         yield "released.duckdb holds the same release", self._released

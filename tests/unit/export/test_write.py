@@ -14,7 +14,10 @@ from trafficdp.export.files import file
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import FORMATS, export, write_release
 
-NAMES = ["map.geojson", "cells.csv", "cells.parquet", "map.html", "mechanism.parquet", "manifest.json"]
+NAMES = [
+    *("map.geojson", "cells.csv", "cells.parquet", "map.html", "mechanism.parquet"),
+    *("datapackage.json", "dataset.jsonld", "manifest.json"),
+]
 
 
 @pytest.fixture
@@ -22,7 +25,7 @@ def written(city, tmp_path):
     return write_release(city, tmp_path), tmp_path
 
 
-def test_the_five_files_are_written(written):
+def test_the_files_are_written(written):
     facts, folder = written
     assert list(facts) == NAMES
     assert sorted(os.listdir(folder)) == sorted(NAMES)

@@ -162,7 +162,7 @@ def test_analysts_see_every_publication_and_one_epsilon(played):
 
 def test_every_check_of_a_stream_passes(played):
     checks = played.open().verify("s0001")
-    assert len(checks) == 13
+    assert len(checks) == 14
     assert [check for check in checks if not check.passed] == []
 
 

@@ -124,7 +124,10 @@ def test_a_large_map_is_written_as_tables_alone(hidden, tmp_path, monkeypatch):
     monkeypatch.setattr(write, "MOST_BINS_OF_TEXT", release.bins - 1)
     facts = write.write_release(release, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == set(facts)
-    assert set(facts) == {"cells.parquet", "measurements.parquet", "manifest.json"}
+    assert set(facts) == {
+        *("cells.parquet", "measurements.parquet", "manifest.json"),
+        *("datapackage.json", "dataset.jsonld"),
+    }
     checks = verify_public(tmp_path)
     assert all(check.passed for check in checks), checks
     write.export(release, "csv", tmp_path / "on demand.csv")
@@ -156,7 +159,7 @@ def test_the_release_verifies_with_the_store_and_without(hidden, tmp_path):
     away = tmp_path / "away"
     shutil.copytree(hidden.released_map.folder, away)
     public = verify_public(away)
-    assert len(public) == 5
+    assert len(public) == 6
     assert all(check.passed for check in public), public
 
 

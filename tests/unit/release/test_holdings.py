@@ -116,6 +116,7 @@ def test_a_release_is_made_at_a_whole_second(monkeypatch):
     monkeypatch.setattr(results, "replace", lambda grid, **_: grid)
     monkeypatch.setattr(results, "read_context", lambda *_: None)
     monkeypatch.setattr(results, "Occasion", SimpleNamespace)
+    monkeypatch.setattr(results, "previous_map", lambda *_: None)
     monkeypatch.setattr(results, "vault_ledger", SimpleNamespace(promise_changes=lambda vault: ()))
     map_ = SimpleNamespace(display_unit=None, publish_counts=True)
     config = SimpleNamespace(
@@ -124,6 +125,7 @@ def test_a_release_is_made_at_a_whole_second(monkeypatch):
         map=map_,
         context=None,
         policy=None,
+        catalogue=None,
     )
     at = datetime(2026, 3, 5, 12, 0, 1, 999_999, tzinfo=UTC)
     grid = SimpleNamespace(area=None)

@@ -21,6 +21,7 @@ NAMES = [
     "the manifest stands where the ledger says",
     "the budget is the one that the ledger promised",
     "every file is the one that was published",
+    "portals are told of the files that the manifest lists",
     "the published scales cost no vehicle more than it was charged",
     "the manifest's epsilon is the largest recomputed loss",
     "released.duckdb holds the same release",
@@ -78,7 +79,8 @@ def test_a_manifest_with_another_place_in_the_ledger_is_caught(released):
 
 
 @pytest.mark.parametrize(
-    "name", ["map.geojson", "cells.csv", "cells.parquet", "map.html", "mechanism.parquet"]
+    "name",
+    ["map.geojson", "cells.csv", "cells.parquet", "map.html", "mechanism.parquet", "datapackage.json"],
 )
 def test_a_changed_missing_or_foreign_file_is_caught(released, name):
     path = released.store / "releases" / "r0001" / name
@@ -355,3 +357,23 @@ def test_only_a_published_release_is_verified(released):
     assert caught.value.exit_code == 4
     with pytest.raises(UsageError, match="no such release"):
         released.open().verify("r0002")
+
+
+def test_portals_told_of_another_file_are_caught(released):
+    path = released.store / "releases" / "r0001" / "datapackage.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["resources"][0]["bytes"] += 1
+    path.write_text(json.dumps(document), encoding="utf-8")
+    found = failed(released)
+    assert found["portals are told of the files that the manifest lists"] == "other files in datapackage.json"
+
+
+def test_a_map_names_the_map_before_it_and_none_that_was_withdrawn(filled):
+    workspace = filled.open()
+
+    def previous():
+        return workspace.release("0.5", force=True, again=True).release.disclosure.catalogue.previous
+
+    assert [previous(), previous()] == [None, "r0001"]
+    workspace.withdraw("r0002")
+    assert previous() == "r0001"

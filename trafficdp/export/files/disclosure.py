@@ -16,7 +16,9 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.export.files.registry import registry_record
 from trafficdp.model import (
+    NO_CATALOGUE_ENTRY,
     Assumption,
+    CatalogueEntry,
     ContributionBound,
     Grid,
     Mosaic,
@@ -338,6 +340,7 @@ def disclosure(
     noise: Noise,
     verdict: Verdict,
     publish_counts: bool,
+    catalogue: CatalogueEntry = NO_CATALOGUE_ENTRY,
 ) -> Disclosure:
     """Return the field groups of the manifest that are fixed at charge time."""
     relation = charge.relation
@@ -394,6 +397,7 @@ def disclosure(
         ),
         noise=noise.noise,
         registry={},
+        catalogue=catalogue,
     )
     return replace(groups, registry=registry_record(groups))
 

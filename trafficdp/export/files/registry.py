@@ -23,7 +23,7 @@ def registry_record(facts: Disclosure) -> dict[str, object]:
     period, software = coverage.period, identity.software
     published = "; ".join(f"{each.description} ({each.unit})" for each in mechanisms)
     return {
-        "url_slug": _slug(f"traffic-speeds-{coverage.place}-{identity.release}"),
+        "url_slug": slug(f"traffic-speeds-{coverage.place}-{identity.release}"),
         "status": "Draft",
         "tier": 3,
         "deployment": {
@@ -124,5 +124,6 @@ def _places(coverage: Coverage) -> str:
     return f"hexagonal cells (H3 resolution {every[0]} to {every[-1]})"
 
 
-def _slug(text: str) -> str:
+def slug(text: str) -> str:
+    """Return ``text`` as a part of an address: small letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

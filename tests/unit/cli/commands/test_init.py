@@ -227,6 +227,8 @@ def test_a_filled_template_works(folder, command, feed):
     assert sorted(path.name for path in (folder / "city.store/releases/r0001").iterdir()) == [
         "cells.csv",
         "cells.parquet",
+        "datapackage.json",
+        "dataset.jsonld",
         "manifest.json",
         "map.geojson",
         "map.html",

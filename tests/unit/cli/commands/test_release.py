@@ -16,7 +16,10 @@ import jsonschema
 import pytest
 import yaml
 
-FILES = ["cells.csv", "cells.parquet", "manifest.json", "map.geojson", "map.html", "mechanism.parquet"]
+FILES = [
+    *("cells.csv", "cells.parquet", "datapackage.json", "dataset.jsonld"),
+    *("manifest.json", "map.geojson", "map.html", "mechanism.parquet"),
+]
 
 
 def rows_of(path):

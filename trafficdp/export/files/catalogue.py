@@ -1,0 +1,326 @@
+"""What open-data portals read of a release: a Frictionless Data Package and a DCAT-AP 3 dataset.
+
+Both follow from the disclosure and from the files that were written: ``datapackage.json`` (Data Package 1.0
+with a Table Schema of cells.csv) and ``dataset.jsonld`` (DCAT-AP 3.0 as JSON-LD). They say nothing that the
+manifest does not say. Addresses are those of the site: LANDING_PAGE/RELEASE/, or relative ones without a
+landing page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import shapely
+from shapely.geometry import shape
+
+from trafficdp.binning.cells import bounding_box
+from trafficdp.export.files.columns import ColumnFacts, FileFacts
+from trafficdp.export.files.registry import slug
+from trafficdp.model import CatalogueEntry, as_json
+from trafficdp.privacy.disclosure import Disclosure
+from trafficdp.privacy.estimate import BinStatus
+
+DATAPACKAGE = "datapackage.json"
+DATASET = "dataset.jsonld"
+CATALOGUE_FILES = (DATAPACKAGE, DATASET)
+Json = Any
+_AUTHORITY = "http://publications.europa.eu/resource/authority"
+_KEYWORDS = ("traffic", "speed", "differential privacy")
+"""Of every map, after the city's own."""
+_TITLES = {
+    "cells.csv": "The table: one row a place and time slot",
+    "cells.parquet": "The same table with outlines, as GeoParquet",
+    "map.geojson": "The same as GeoJSON",
+    "live.geojson": "The newest map as GeoJSON",
+    "map.html": "The map, one page that works offline",
+    "mechanism.parquet": "How the noise of every number was drawn",
+    "measurements.parquet": "The noisy answers from which every number follows",
+}
+_MEDIA = {
+    "csv": ("text/csv", "CSV"),
+    "parquet": ("application/vnd.apache.parquet", "PARQUET"),
+    "geojson": ("application/geo+json", "GEOJSON"),
+    "html": ("text/html", "HTML"),
+    "json": ("application/json", "JSON"),
+}
+"""By the ending of a file's name: its media type, and its name in the EU's list of file types."""
+_CONTEXT = {
+    "adms": "http://www.w3.org/ns/adms#",
+    "dcat": "http://www.w3.org/ns/dcat#",
+    "dct": "http://purl.org/dc/terms/",
+    "foaf": "http://xmlns.com/foaf/0.1/",
+    "geo": "http://www.opengis.net/ont/geosparql#",
+    "prov": "http://www.w3.org/ns/prov#",
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "skos": "http://www.w3.org/2004/02/skos/core#",
+    "spdx": "http://spdx.org/rdf/terms#",
+    "vcard": "http://www.w3.org/2006/vcard/ns#",
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+}
+
+
+def media_type(name: str) -> str:
+    """Return the media type of a file by its name."""
+    return _MEDIA[name.rpartition(".")[2]][0]
+
+
+def file_title(name: str) -> str:
+    """Return what a file of a release is, in a few words."""
+    return _TITLES.get(name, name)
+
+
+def title_of(facts: Disclosure) -> str:
+    """Return the title of a release."""
+    period = facts.coverage.period
+    return f"Traffic speeds of {facts.coverage.place}, {period.first} to {period.last}"
+
+
+def description_of(facts: Disclosure) -> str:
+    """Return in plain words what a release is and under which promise."""
+    stated = ", ".join(each.description for each in facts.mechanisms)
+    return (
+        f"A private map: {stated}. Every number carries noise and an interval. "
+        f"{facts.unit.protected} {facts.guarantee.in_words} manifest.json says all of it."
+    )
+
+
+def licence_address(licence: str) -> str:
+    """Return the address of a licence that is named by its SPDX identifier, or by its address."""
+    return licence if licence.startswith("http") else f"https://spdx.org/licenses/{licence}"
+
+
+def document_bytes(document: Json) -> bytes:
+    """Return the one text of a document, in UTF-8."""
+    return f"{json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)}\n".encode()
+
+
+def stated_files(document: Mapping[str, Json]) -> dict[str, tuple[int, str]]:
+    """Return size and SHA-256 of every file, by name, as a data package or a dataset of ours states them."""
+    if "resources" in document:
+        return {
+            each["path"]: (each["bytes"], each["hash"].removeprefix("sha256:"))
+            for each in document["resources"]
+        }
+    return {
+        each["dct:identifier"]: (
+            int(each["dcat:byteSize"]["@value"]),
+            each["spdx:checksum"]["spdx:checksumValue"]["@value"],
+        )
+        for each in document["dcat:distribution"]
+    }
+
+
+# Frictionless Data Package 1.0: https://specs.frictionlessdata.io/data-package/
+
+
+def data_package(facts: Disclosure, files: Iterable[FileFacts]) -> dict[str, Json]:
+    """Return the descriptor of ``files``; tables in CSV have their columns, types and primary key."""
+    entry, identity = facts.catalogue, facts.identity
+    package: dict[str, Json] = {
+        "profile": "data-package",
+        "name": slug(f"traffic-speeds-{facts.coverage.place}-{identity.release}"),
+        "title": title_of(facts),
+        "description": description_of(facts),
+        "created": identity.created_at,
+        "keywords": [*dict.fromkeys((*entry.keywords, *_KEYWORDS))],
+        "contributors": [{"title": identity.publisher, "role": "publisher"}],
+        "sources": [
+            {"title": f"Records of vehicles: {each.name} ({each.format})"} for each in facts.data.sources
+        ],
+        "resources": [_resource(each) for each in files],
+    }
+    if entry.landing_page is not None:
+        package["homepage"] = entry.landing_page
+    if entry.licence is not None:
+        named = {} if entry.licence.startswith("http") else {"name": entry.licence}
+        package["licenses"] = [{**named, "path": licence_address(entry.licence)}]
+    if entry.contact is not None:
+        kind = "path" if entry.contact.startswith("http") else "email"
+        package["contributors"][0][kind] = entry.contact
+    return package
+
+
+def _resource(file: FileFacts) -> dict[str, Json]:
+    ending = file.name.rpartition(".")[2]
+    about: dict[str, Json] = {
+        "name": file.name,
+        "path": file.name,
+        "title": file_title(file.name),
+        "format": ending,
+        "mediatype": media_type(file.name),
+        "bytes": file.bytes,
+        "hash": f"sha256:{file.sha256}",
+        "profile": "data-resource",
+    }
+    if ending != "csv":
+        return about
+    return about | {
+        "profile": "tabular-data-resource",
+        "encoding": "utf-8",
+        "schema": {
+            "fields": [_field(column, key=place == 0) for place, column in enumerate(file.columns)],
+            "missingValues": [""],
+            "primaryKey": [file.columns[0].name, "slot"],
+        },
+    }
+
+
+def _field(column: ColumnFacts, *, key: bool) -> dict[str, Json]:
+    told: dict[str, Json] = {"name": column.name, "description": column.description, **_type_of(column)}
+    if column.unit is not None:
+        told["unit"] = column.unit
+    if key or column.name == "slot":
+        told["constraints"] = {"required": True}
+    if column.name.endswith("status"):
+        told["constraints"] = {"enum": [each.value for each in BinStatus]}
+    return told
+
+
+def _type_of(column: ColumnFacts) -> dict[str, str]:
+    """Return the type of a column, which its name and unit tell, whatever it holds."""
+    if column.name in ("slot", "resolution") or column.unit in ("vehicles", "records"):
+        return {"type": "integer"}
+    if column.name in ("slot_start", "slot_end"):
+        return {"type": "datetime", "format": "%Y-%m-%dT%H:%M:%S%z"}
+    is_number = column.unit is not None or column.name.endswith("_chance")
+    return {"type": "number" if is_number else "string"}
+
+
+# DCAT-AP 3.0 as JSON-LD: https://semiceu.github.io/DCAT-AP/releases/3.0.0/
+
+
+def dataset(facts: Disclosure, files: Sequence[FileFacts]) -> dict[str, Json]:
+    """Return the dataset with its context, a document of its own."""
+    return {"@context": _CONTEXT, **dataset_node(facts, files, _base(facts.catalogue), "./")}
+
+
+def _base(entry: CatalogueEntry) -> str | None:
+    """Return the address above those of releases, with a slash at its end; None without a landing page."""
+    return None if entry.landing_page is None else f"{entry.landing_page.rstrip('/')}/"
+
+
+def dataset_node(
+    facts: Disclosure, files: Sequence[FileFacts], base: str | None, here: str
+) -> dict[str, Json]:
+    """Return the dataset at ``base`` and its release, or ``here`` where there is no base."""
+    entry, identity = facts.catalogue, facts.identity
+    address = here if base is None else f"{base}{identity.release}/"
+    language = entry.language or "en"
+    node: dict[str, Json] = {
+        "@id": address,
+        "@type": "dcat:Dataset",
+        "dct:identifier": identity.release,
+        "dct:title": _in_english(title_of(facts)),
+        "dct:description": _in_english(description_of(facts)),
+        "dct:issued": {"@type": "xsd:dateTime", "@value": identity.created_at},
+        "dcat:version": identity.release,
+        "dct:publisher": {"@type": "foaf:Agent", "foaf:name": identity.publisher},
+        "dcat:keyword": [
+            *({"@value": each, "@language": language} for each in entry.keywords),
+            *(_in_english(each) for each in _KEYWORDS if each not in entry.keywords),
+        ],
+        "dcat:theme": {
+            "@id": f"{_AUTHORITY}/data-theme/TRAN",
+            "@type": "skos:Concept",
+            "skos:prefLabel": _in_english("Transport"),
+        },
+        "dct:accessRights": {
+            "@id": f"{_AUTHORITY}/access-right/PUBLIC",
+            "@type": "dct:RightsStatement",
+        },
+        "dct:spatial": _spatial(facts),
+        "dct:temporal": {
+            "@type": "dct:PeriodOfTime",
+            "dcat:startDate": {"@type": "xsd:date", "@value": facts.coverage.period.first},
+            "dcat:endDate": {"@type": "xsd:date", "@value": facts.coverage.period.last},
+        },
+        "dct:provenance": {
+            "@type": "dct:ProvenanceStatement",
+            "rdfs:label": _in_english(_provenance(facts)),
+        },
+        "foaf:page": [
+            {"@id": f"{address}{name}", "@type": "foaf:Document"} for name in ("manifest.json", DATAPACKAGE)
+        ],
+        "dcat:distribution": [_distribution(facts, each, address) for each in files],
+    }
+    if entry.language is not None:
+        node["dct:language"] = _language(entry.language)
+    if entry.landing_page is not None:
+        node["dcat:landingPage"] = {"@id": entry.landing_page, "@type": "foaf:Document"}
+    if entry.contact is not None:
+        node["dcat:contactPoint"] = _contact(entry.contact, identity.publisher)
+    if entry.previous is not None:
+        node["dcat:previousVersion"] = {"@id": f"{base or '../'}{entry.previous}/"}
+    return node
+
+
+def _in_english(text: str) -> dict[str, str]:
+    return {"@value": text, "@language": "en"}
+
+
+def _language(tag: str) -> dict[str, str]:
+    """The language of a tag, without script and region: ISO 639-1 has two letters, ISO 639-2 three."""
+    code = tag.partition("-")[0]
+    part = "iso639-1" if len(code) == 2 else "iso639-2"
+    return {"@id": f"http://id.loc.gov/vocabulary/{part}/{code}", "@type": "dct:LinguisticSystem"}
+
+
+def _contact(contact: str, publisher: str) -> dict[str, Json]:
+    if contact.startswith("http"):
+        where = {"vcard:hasURL": {"@id": contact}}
+    else:
+        where = {"vcard:hasEmail": {"@id": f"mailto:{contact}"}}
+    return {"@type": "vcard:Kind", "vcard:fn": publisher, **where}
+
+
+def _spatial(facts: Disclosure) -> dict[str, Json]:
+    """The box around the study area; of two parts across the antimeridian."""
+    area = shape(as_json(facts.coverage.study_area))
+    west, south, east, north = bounding_box([area])
+    sides = [(west, east)] if west <= east else [(west, 180.0), (-180.0, east)]
+    boxes = [shapely.box(first, south, last, north) for first, last in sides]
+    text = shapely.to_wkt(boxes[0] if len(boxes) == 1 else shapely.MultiPolygon(boxes), rounding_precision=7)
+    return {
+        "@type": "dct:Location",
+        "skos:prefLabel": facts.coverage.place,
+        "dcat:bbox": {"@type": "geo:wktLiteral", "@value": text},
+    }
+
+
+def _provenance(facts: Disclosure) -> str:
+    sources = ", ".join(f"{each.name} ({each.format})" for each in facts.data.sources)
+    software = facts.identity.software
+    return (
+        f"Made from records of vehicles ({sources}) by {software.name} {software.version} under "
+        f"{facts.guarantee.definition}, {facts.guarantee.in_short}. Entry "
+        "and hash of the ledger are in manifest.json."
+    )
+
+
+def _distribution(facts: Disclosure, file: FileFacts, address: str) -> dict[str, Json]:
+    media, named = _MEDIA[file.name.rpartition(".")[2]]
+    node: dict[str, Json] = {
+        "@id": f"{address}{file.name}",
+        "@type": "dcat:Distribution",
+        "dct:identifier": file.name,
+        "dct:title": _in_english(file_title(file.name)),
+        "dcat:accessURL": {"@id": address, "@type": "rdfs:Resource"},
+        "dcat:downloadURL": {"@id": f"{address}{file.name}", "@type": "rdfs:Resource"},
+        "dct:format": {"@id": f"{_AUTHORITY}/file-type/{named}", "@type": "dct:MediaTypeOrExtent"},
+        "dcat:mediaType": {
+            "@id": f"https://www.iana.org/assignments/media-types/{media}",
+            "@type": "dct:MediaType",
+        },
+        "dcat:byteSize": {"@type": "xsd:nonNegativeInteger", "@value": str(file.bytes)},
+        "spdx:checksum": {
+            "@type": "spdx:Checksum",
+            "spdx:algorithm": {"@id": "spdx:checksumAlgorithm_sha256", "@type": "spdx:ChecksumAlgorithm"},
+            "spdx:checksumValue": {"@type": "xsd:hexBinary", "@value": file.sha256},
+        },
+    }
+    if facts.catalogue.licence is not None:
+        licence = licence_address(facts.catalogue.licence)
+        node["dct:license"] = {"@id": licence, "@type": "dct:LicenseDocument"}
+    return node
