@@ -9,7 +9,7 @@ import pytest
 from trafficdp.sensitive import Fixes, fixes_schema
 from trafficdp.store.statements import registered, run, script
 from trafficdp.store.vault import Vault
-from trafficdp.store.vault_fixes import FileFacts, Incoming
+from trafficdp.store.vault_fixes import FileDetails, Incoming
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def ingest(vault, number, *rows):
         place = table.column_names.index(name)
         table = table.set_column(place, name, table.column(name).dictionary_encode())
     file.add(Fixes(table.cast(fixes_schema())))
-    return file.finish(FileFacts(f"{number}.csv", str(number), "buses", "{}", "{}"))
+    return file.finish(FileDetails(f"{number}.csv", str(number), "buses", "{}", "{}"))
 
 
 def numbered(vault):

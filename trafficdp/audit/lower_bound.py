@@ -222,11 +222,11 @@ def audit_mechanism(
 
 
 @dataclass(frozen=True, repr=False)
-class Totals(Samples):
+class SumSamples(Samples):
     """Samples of which the sum of every vehicle and bin is known, as ``value``, and nothing else."""
 
     @classmethod
-    def of(cls, sums: Samples) -> Totals:
+    def of(cls, sums: Samples) -> SumSamples:
         """Return those whose values are ``sums``."""
         return cls(sums.counts, sums.value, sums.vehicle, sums.bound)
 
@@ -284,7 +284,7 @@ def draws_of(mechanism: Mechanism, statistic: Statistic, epsilon: float) -> Draw
         )
 
     def several(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
-        many = Totals.of(repeated(replace(samples, value=samples.contributions().total), times))
+        many = SumSamples.of(repeated(replace(samples, value=samples.contributions().total), times))
         measure = unmetered(source, many.counts.users, mechanism.kind)
         return mechanism.estimate(many, statistic, np.full(many.counts.bins, epsilon), measure)
 

@@ -52,7 +52,7 @@ class StepBound:
 
 
 @dataclass(frozen=True)
-class Question:
+class NoiseRequest:
     """What one step asks of a source of noise: exact sums and scales, or candidates of one choice."""
 
     verb: str
@@ -75,23 +75,23 @@ class Listening(Told):
 
     def __init__(self, source: NoiseSource, said: Sequence[IntArray] = ()) -> None:
         super().__init__(source, 1, said)
-        self.asked: list[Question] = []
+        self.asked: list[NoiseRequest] = []
 
     def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:
         """Keep the question, and answer it."""
-        self.asked.append(Question("laplace", (sums, scale)))
+        self.asked.append(NoiseRequest("laplace", (sums, scale)))
         return super().laplace(sums, scale)
 
     def gaussian(self, sums: IntArray, sd: FloatArray) -> IntArray:
         """Keep the question, and answer it."""
-        self.asked.append(Question("gaussian", (sums, sd)))
+        self.asked.append(NoiseRequest("gaussian", (sums, sd)))
         return super().gaussian(sums, sd)
 
     def choose(
         self, cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray, runs: int = 1
     ) -> IntArray:
         """Keep the question, and answer it."""
-        self.asked.append(Question("choose", (cost, weight, start, scale)))
+        self.asked.append(NoiseRequest("choose", (cost, weight, start, scale)))
         return super().choose(cost, weight, start, scale, runs)
 
 
@@ -111,7 +111,7 @@ def audit_steps(
     ``loss`` is an epsilon or a rho, as the mechanism counts. Noise without an exact sampler is no step here:
     its estimates are audited (``lower_bound.audit_mechanism``).
     """
-    best: dict[int, tuple[float, StepBound, tuple[Question, Question], str]] = {}
+    best: dict[int, tuple[float, StepBound, tuple[NoiseRequest, NoiseRequest], str]] = {}
     for pair in pairs:
         claims = _claims(mechanism, statistic, loss, pair, delta)
         for one, other in ((pair.left, pair.right), (pair.right, pair.left)):
@@ -156,7 +156,7 @@ def _questions(
     loss: float,
     sides: tuple[Samples, Samples],
     noise: NoiseSource,
-) -> tuple[list[Question], list[Question]]:
+) -> tuple[list[NoiseRequest], list[NoiseRequest]]:
     """What the steps ask on both data sets, given the answers on the first."""
     drawn = Listening(noise)
     mechanism.estimate(sides[0], statistic, _given(mechanism, loss), drawn)
@@ -165,7 +165,7 @@ def _questions(
     return drawn.asked, again.asked
 
 
-def _ratios(two: tuple[Question, Question], times: int, noise: NoiseSource) -> FloatArray:
+def _ratios(two: tuple[NoiseRequest, NoiseRequest], times: int, noise: NoiseSource) -> FloatArray:
     """Log likelihood ratios of so many draws of the first, against the second."""
     parts = []
     for done in range(0, times, AT_ONCE):

@@ -125,7 +125,7 @@ class AnalystTable(t.Table):
         return Analyst(self.name, privacy.counted(self.budget))
 
 
-class Places(t.Table):
+class Paths(t.Table):
     """What lies above all tables; ``Document`` knows the tables."""
 
     store: Place = None
@@ -180,7 +180,7 @@ _OTHERS: Mapping[NeighbouringRelation, Mapping[tuple[str, ...], str]] = {
 """What is of the other relation alone, and what to write instead."""
 
 
-class Document(Places):
+class Document(Paths):
     """The whole file."""
 
     city: City
@@ -264,9 +264,9 @@ def read_places(path: Path) -> tuple[Path | None, Path | None]:
 
     Raises ConfigError for a file that cannot be read, is not TOML, or names a wrong place.
     """
-    open_: Any = dict.fromkeys(Document.model_fields.keys() - Places.model_fields.keys(), (object, None))
+    open_: Any = dict.fromkeys(Document.model_fields.keys() - Paths.model_fields.keys(), (object, None))
     return t.read(
-        create_model("Document", __base__=Places, **open_), _document(path), path.parent, Places.places
+        create_model("Document", __base__=Paths, **open_), _document(path), path.parent, Paths.places
     )
 
 

@@ -317,8 +317,8 @@ def _imported(vault: Vault, config: Config, folder: Path, manifest: JobManifest)
     return IngestedFile(report, report.file, added, read_before=False, declared_otherwise=False)
 
 
-def _facts(manifest: JobManifest) -> vault_fixes.FileFacts:
-    return vault_fixes.FileFacts(
+def _facts(manifest: JobManifest) -> vault_fixes.FileDetails:
+    return vault_fixes.FileDetails(
         name=manifest.report.file,
         digest=manifest.job,
         source=manifest.source,
@@ -382,7 +382,7 @@ class Intake:
         report, added = reading.report, 0
         require_kept_rows(report, source, self.config.relation)
         if incoming is not None:
-            facts = vault_fixes.FileFacts(
+            facts = vault_fixes.FileDetails(
                 name=report.file,
                 digest=reading.digest,
                 source=source.name,

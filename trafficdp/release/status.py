@@ -93,7 +93,7 @@ def read_status(config: Config, store: Path, *, wait: float) -> Status:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class BudgetStatus:
     """What a store promises (None: nothing yet), its changes, and where the configuration differs."""
 
     promised: Promise | None
@@ -101,13 +101,13 @@ class Budget:
     configured_otherwise: tuple[ChangedFact, ...]
 
 
-def read_budget(config: Config, store: Path, *, wait: float) -> Budget:
+def read_budget(config: Config, store: Path, *, wait: float) -> BudgetStatus:
     """Return what ``store`` promises, whatever ``config`` says; raises as ``read_status``."""
     require_vault(store)
     with store_lock(store, purpose="budget", wait=wait), Vault.open(store) as vault:
         promised = vault_ledger.promise_in_force(vault)
         otherwise = () if promised is None else promised.changes_to(config.promise)
-        return Budget(promised, vault_ledger.promise_changes(vault), otherwise)
+        return BudgetStatus(promised, vault_ledger.promise_changes(vault), otherwise)
 
 
 def _status_of(vault: Vault, store: Path, policy: BudgetPolicy, at: datetime) -> Status:

@@ -56,7 +56,7 @@ class DataVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class FileFacts:
+class FileDetails:
     """What is noted of a file: ``declaration`` and ``report`` are JSON."""
 
     name: str
@@ -67,7 +67,7 @@ class FileFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class IngestedFile:
+class FileEntry:
     """What the vault remembers of a file. For the curator: outside the guarantee."""
 
     ingest_id: int
@@ -202,7 +202,7 @@ class Incoming:
             self._first_us = min(self._first_us, int(time_us.min(initial=self._first_us)))
             self._last_us = max(self._last_us, int(time_us.max(initial=self._last_us)))
 
-    def finish(self, file: FileFacts) -> int:
+    def finish(self, file: FileDetails) -> int:
         """Note the file; return how many fixes were new."""
         self._add_held()
         ((known,),) = run(
@@ -214,7 +214,7 @@ class Incoming:
         self.note(file, added)
         return added
 
-    def note(self, file: FileFacts, added: int) -> None:
+    def note(self, file: FileDetails, added: int) -> None:
         """Note a file that brought ``added`` records. The data as it is then gets a new random name."""
         name = new_token()
         stated = stated_history(self._vault, self._previous.ingest_id)
@@ -236,7 +236,7 @@ class Incoming:
         )
 
 
-def ingested_files(vault: Vault, up_to_ingest: int | None = None) -> list[IngestedFile]:
+def ingested_files(vault: Vault, up_to_ingest: int | None = None) -> list[FileEntry]:
     """Return the files in the order they were read, up to a data version (None: all), but those undone."""
     rows = run(
         vault.connection,
@@ -246,7 +246,7 @@ def ingested_files(vault: Vault, up_to_ingest: int | None = None) -> list[Ingest
         [up_to_ingest],
     )
     return [
-        IngestedFile(ingest_id, name, source, report, _EPOCH + timedelta(microseconds=at))
+        FileEntry(ingest_id, name, source, report, _EPOCH + timedelta(microseconds=at))
         for ingest_id, name, source, report, at in rows
     ]
 
@@ -384,7 +384,7 @@ def missing_jobs(vault: Vault, key: str, job: str, after: tuple[str, ...]) -> bo
 
 
 def add_import(
-    vault: Vault, key: str, job: str | None, file: FileFacts, batches: Iterable[pa.RecordBatch]
+    vault: Vault, key: str, job: str | None, file: FileDetails, batches: Iterable[pa.RecordBatch]
 ) -> int:
     """Take the rows of a job (inside the caller's transaction); return how many records they count.
 

@@ -76,7 +76,7 @@ NOTHING = -(2**31)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PackedColumn:
     """One column: its name, its type (a key of TYPES) and how many numbers it has."""
 
     name: str
@@ -84,7 +84,7 @@ class Part:
     length: int
 
 
-def pack(columns: Mapping[str, tuple[str, npt.ArrayLike]]) -> tuple[tuple[Part, ...], str]:
+def pack(columns: Mapping[str, tuple[str, npt.ArrayLike]]) -> tuple[tuple[PackedColumn, ...], str]:
     """Return the parts and the text of ``columns`` (name to type and numbers), in their order.
 
     Equal columns give equal text. Raises OverflowError when a number does not fit its type.
@@ -96,7 +96,7 @@ def pack(columns: Mapping[str, tuple[str, npt.ArrayLike]]) -> tuple[tuple[Part, 
             column: npt.NDArray[Any] = given.astype(TYPES[kind])
         if not np.array_equal(column, given, equal_nan=kind == "f8"):
             raise OverflowError(f"column {name} does not fit {kind}")
-        parts.append(Part(name, kind, len(column)))
+        parts.append(PackedColumn(name, kind, len(column)))
         pieces.append(column.view(np.uint8).reshape(len(column), column.itemsize).T.tobytes())
     return tuple(parts), base64.b64encode(zlib.compress(b"".join(pieces), 9)).decode("ascii")
 

@@ -211,8 +211,8 @@ class PlaceOverTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """The part on time slots: small maps, unless they are too many, and diagrams from 0 to ``top``."""
+class SlotsSection:
+    """The section on time slots: small maps, unless they are too many, and diagrams from 0 to ``top``."""
 
     maps: tuple[Figure, ...]
     panels: tuple[PlaceOverTime, ...]
@@ -237,7 +237,7 @@ class Page:
     level_read: float
     calibrated: bool
     main: Section
-    times: Times | None
+    times: SlotsSection | None
     others: tuple[Section, ...]
     change: Change | None
     change_legend: tuple[LegendLine, ...]

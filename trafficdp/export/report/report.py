@@ -36,7 +36,7 @@ from trafficdp.export.report.page import (
     Page,
     PlaceOverTime,
     Section,
-    Times,
+    SlotsSection,
     nice_top,
     panel,
 )
@@ -74,7 +74,7 @@ def drawn_cells(release: Release, each: StatisticFindings, atlas: Atlas) -> tupl
 
 def times_of(
     release: Release, each: StatisticFindings, atlas: Atlas, drawn: Sequence[tuple[int, str]]
-) -> Times | None:
+) -> SlotsSection | None:
     """Return the part on time slots; ``drawn`` are ``drawn_cells`` with their marks on the map.
 
     None where no slot has a number to show.
@@ -85,10 +85,10 @@ def times_of(
     slots = atlas.slots if drawable else ()
     maps = tuple(atlas.figure(each.statistic, slot, {}, small=True) for slot in slots)
     if each.certain is None or not drawn:
-        return Times(maps, (), 0.0)
+        return SlotsSection(maps, (), 0.0)
     shown = np.isin(atlas.position[each.certain.rows], [cell for cell, _ in drawn])
     top = nice_top(float(each.certain.high[shown].max()))
-    return Times(
+    return SlotsSection(
         maps, tuple(_over_time(release, each.certain, atlas, cell, mark, top) for cell, mark in drawn), top
     )
 

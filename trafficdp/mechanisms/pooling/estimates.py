@@ -133,7 +133,7 @@ def pooled(design: Design, contributions: Contributions, measure: Measure) -> Po
     around = design.dwell**2 @ slope_variance
     mean, told = _levels(design, x, base, unit, measure)
     slope = float(np.hypot(beta[1], np.sqrt(slope_variance[1])))
-    city = City(max(centre + beta[0], LEAST_UNIT * LEVEL * upper), unit, slope)
+    city = CityLevel(max(centre + beta[0], LEAST_UNIT * LEVEL * upper), unit, slope)
     means = {Statistic.MEAN: _posterior(design, told, city, around, (mean, mean), np.zeros(counts.bins))}
     if design.over_vehicles:
         own, further = _over_vehicles(design.by_vehicle, x, mean, unit, measure)
@@ -145,7 +145,7 @@ def pooled(design: Design, contributions: Contributions, measure: Measure) -> Po
 
 
 @dataclass(frozen=True)
-class City:
+class CityLevel:
     """What A and B say of the whole city: its ``level``, the ``unit`` s, and by how much dwell moves it."""
 
     level: float
@@ -158,7 +158,7 @@ def flat_posterior(design: Design, value: float, noise: float) -> Posterior:
     bins, upper = design.counts.bins, design.upper
     everywhere, around = np.full(bins, value), np.full(bins, noise)
     slope = SLOPE_SD * (upper / 30 + value)
-    city = City(max(value, LEAST_UNIT * LEVEL * upper), max(value / (LEVEL * upper), LEAST_UNIT), slope)
+    city = CityLevel(max(value, LEAST_UNIT * LEVEL * upper), max(value / (LEVEL * upper), LEAST_UNIT), slope)
     told = [Cells.unasked(design.cells, everywhere)]
     both = everywhere, everywhere
     return _posterior(design, told, city, around + slope**2, both, np.zeros(bins))
@@ -167,7 +167,7 @@ def flat_posterior(design: Design, value: float, noise: float) -> Posterior:
 def _posterior(
     design: Design,
     told: Sequence[Cells],
-    city: City,
+    city: CityLevel,
     around: FloatArray,
     maps: tuple[FloatArray, FloatArray],
     further: FloatArray,
