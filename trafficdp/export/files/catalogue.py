@@ -155,7 +155,8 @@ def _resource(file: FileFacts) -> dict[str, Json]:
         "profile": "data-resource",
     }
     if ending != "csv":
-        return about
+        # its readers then compare size and hash, and do not look for rows
+        return about | {"type": "file"}
     return about | {
         "profile": "tabular-data-resource",
         "encoding": "utf-8",
