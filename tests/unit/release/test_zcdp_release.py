@@ -398,7 +398,7 @@ def test_a_half_width_and_what_all_can_pay_are_found_in_rho_and_a_plan_is_kept(c
 def test_auto_takes_a_mechanism_of_rho(concentrated):
     found = configure(concentrated, "auto").plan()
     assert found.allocation.event.kind is LossKind.ZCDP
-    assert {*found.allocation.considered} == {"gaussian_twin", "partial_pooling", "flat"}
+    assert {*found.allocation.considered} == {"partial_pooling", "flat"}
     assert found.allocation.event.mechanism in found.allocation.considered
     assert "simulated cities" in found.allocation.reason
 
