@@ -17,7 +17,7 @@ from trafficdp.config.table import exact_number
 from trafficdp.model import FORMATS, Dialect, SourceDeclaration, SpeedUnit, UnitPeriod, is_line_encoding
 from trafficdp.privacy.ledger import canonical
 
-UNIT_BY_SPECIFICATION = ("gtfs_rt", "gtfs_rt_csv", "tides", "mds")
+UNIT_BY_SPECIFICATION = ("gtfs_rt", "gtfs_rt_csv", "tides", "mds", "siri")
 """Formats whose specification says metres a second."""
 _WORDS_FOR_TIME = ("iso8601", "epoch_s", "epoch_ms")
 _DIRECTIVES = set("aAbBcdfGHIjmMpSuUVwWxXyYzZ%")

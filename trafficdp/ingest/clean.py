@@ -28,6 +28,7 @@ from trafficdp.sensitive import Fixes, fixes_schema
 
 MALFORMED_ROW = "malformed_row"
 MISSING_VEHICLE = "missing_vehicle"
+MISSING_OPERATOR = "missing_operator"
 UNREADABLE_TIME = "unreadable_time"
 MISSING_POSITION = "missing_position"
 POSITION_OFF_GLOBE = "position_off_globe"
@@ -46,6 +47,7 @@ _POSITION = ("geometry", "latitude", "longitude")
 RULES: Mapping[str, str] = {
     MALFORMED_ROW: "the row has other fields than the header, an open quote, or is no text as declared",
     MISSING_VEHICLE: "the vehicle identifier is empty, a fraction, or says that it is missing",
+    MISSING_OPERATOR: "no operator is named, and a vehicle's number is its own within its operator only",
     UNREADABLE_TIME: "the time is missing, not in the declared format, or never was on a local clock",
     MISSING_POSITION: "latitude or longitude is missing or not a number",
     POSITION_OFF_GLOBE: "latitude is beyond 90 or longitude beyond 180 degrees",
@@ -63,6 +65,7 @@ RULES: Mapping[str, str] = {
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     MISSING_VEHICLE: ("vehicle",),
+    MISSING_OPERATOR: ("vehicle",),
     UNREADABLE_TIME: ("time",),
     MISSING_POSITION: _POSITION,
     POSITION_OFF_GLOBE: _POSITION,
@@ -274,7 +277,9 @@ def clean(
     sieve = _Sieve(np.ones(len(records), dtype=np.bool_))
     if records.malformed:
         sieve.rejected[MALFORMED_ROW] = records.malformed
-    sieve.reject(MISSING_VEHICLE, vehicle < 0)
+    no_operator = records.names_no_operator
+    sieve.reject(MISSING_VEHICLE, (vehicle < 0) & ~no_operator)
+    sieve.reject(MISSING_OPERATOR, no_operator)
     sieve.reject(UNREADABLE_TIME, ~records.times.readable)
     readable, exchanged = _reject_positions(sieve, records, area)
     if period is not None:

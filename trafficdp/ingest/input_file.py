@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from trafficdp.errors import DataError
 
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _FOREIGN = {
-    b"PK\x03\x04": "a zip archive",
     b"\xfd7zXZ": "packed with xz",
     b"\x28\xb5\x2f\xfd": "packed with zstd",
     b"BZh": "packed with bzip2",
+    b"SQLite f": "a GeoPackage, or another SQLite database",
 }
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _CHUNK = 1 << 20
 LARGEST_RATIO = 128
 """A file that unpacks to more than this many times its size is a trap. Records of cities pack 7 to 17 times,
@@ -30,6 +32,11 @@ FREE_BYTES = 16 << 20
 """What any file may unpack to, whatever the ratio."""
 LARGEST_DOCUMENT = 64 << 20
 """JSON and protobuf are read whole, and objects in memory take many times their bytes."""
+
+
+_ENCRYPTED = 1
+MOST_MEMBERS = 100_000
+"""Files of a zip archive."""
 
 
 class Named(Protocol):
@@ -41,11 +48,11 @@ class Named(Protocol):
 
 
 class _Unpacked(io.RawIOBase):
-    """Bytes of ``source``, unpacked from ``raw``; reading raises DataError once they are too many."""
+    """Bytes of ``source``, unpacked; ``check`` is called with their count, and raises once it is too large."""
 
-    def __init__(self, file: InputFile, source: gzip.GzipFile, raw: BinaryIO) -> None:
+    def __init__(self, source: io.BufferedIOBase, check: Callable[[int], None]) -> None:
         super().__init__()
-        self._file, self._source, self._raw, self._count = file, source, raw, 0
+        self._source, self._check, self._count = source, check, 0
 
     def readable(self) -> bool:
         return True
@@ -53,8 +60,11 @@ class _Unpacked(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         count = self._source.readinto(buffer)
         self._count += count
-        self._file.check_unpacked(self._count, self._raw.tell())
+        self._check(self._count)
         return count
+
+    def tell(self) -> int:
+        return self._count
 
 
 class InputFile:
@@ -65,6 +75,9 @@ class InputFile:
     be refused, such as for having none, or for how well they pack, and raises DataError at once when it is
     empty; else for its format only.
     """
+
+    in_archive = False
+    """Whether it is a member of a zip archive, so that no file lies beside it."""
 
     def __init__(
         self,
@@ -106,10 +119,17 @@ class InputFile:
         path = self.path
         if self.size == 0 and self.judged:
             raise DataError(f"{path.name} is empty", got="0 bytes")
+        if self.is_zip and self.in_archive:
+            raise DataError(
+                f"{path.name} cannot be unpacked", got="an archive within an archive", expected="one archive"
+            )
         for magic, name in _FOREIGN.items():
             if self._head.startswith(magic):
                 raise DataError(
-                    f"{path.name} cannot be unpacked", got=name, expected="a plain or a gzip file"
+                    f"{path.name} cannot be read",
+                    got=name,
+                    expected="text, Parquet or protobuf, as it is or in gzip or zip",
+                    todo="convert it with its own tool",
                 )
         if path.suffix.lower() == ".gz" and not self.is_gzip:
             raise DataError(f"{path.name} is not a gzip file, though its name ends with .gz")
@@ -123,6 +143,57 @@ class InputFile:
     def is_gzip(self) -> bool:
         """Whether the bytes are packed with gzip, whatever the name says."""
         return self._head.startswith(b"\x1f\x8b")
+
+    @property
+    def is_zip(self) -> bool:
+        """Whether the bytes are a zip archive, whose members are the files to read."""
+        return self._head.startswith(_ZIP)
+
+    def members(self) -> Iterator[InputFile]:
+        """Yield the files of a zip archive in its order, hidden ones left out; of another file, itself.
+
+        Raises DataError where the archive is damaged, encrypted, or holds too many files or, judged, none.
+        """
+        if not self.is_zip:
+            yield self
+            return
+        with self._archive() as archive:
+            infos = [info for info in archive.infolist() if not info.is_dir() and not _hidden(info.filename)]
+            if len(infos) > MOST_MEMBERS:
+                raise DataError(
+                    f"{self.name} holds too many files",
+                    got=len(infos),
+                    expected=f"{MOST_MEMBERS} at most",
+                    todo="split it into several archives",
+                )
+            if any(info.flag_bits & _ENCRYPTED for info in infos):
+                raise DataError(f"{self.name} is encrypted", expected="an archive that needs no password")
+            if not infos and self.judged:
+                raise DataError(f"{self.name} holds no file", expected="files of records")
+            read = packed = 0
+            for info in infos:
+                member = _Member(self, archive, info, read)
+                yield member
+                read, packed = read + member.unpacked, packed + info.compress_size
+                self.tell_progress(min(packed, self.size))
+
+    @contextmanager
+    def _archive(self) -> Iterator[zipfile.ZipFile]:
+        try:
+            with self._bytes() as raw, zipfile.ZipFile(raw) as archive:
+                yield archive
+        except (zipfile.BadZipFile, NotImplementedError, EOFError, UnicodeDecodeError) as error:
+            raise self.damaged_archive() from error
+        except OSError as error:
+            raise self.unreadable(error) from error
+
+    def damaged_archive(self) -> DataError:
+        """Return the error for a zip archive that cannot be unpacked."""
+        return DataError(
+            f"{self.name} cannot be unpacked",
+            got="a damaged or truncated zip archive, or one that is packed in a rare way",
+            todo="fetch it again, or unpack it with another tool",
+        )
 
     @property
     def is_parquet(self) -> bool:
@@ -161,7 +232,8 @@ class InputFile:
                 self._raw = raw
                 if self.is_gzip:
                     with gzip.GzipFile(fileobj=raw) as unpacked:
-                        yield io.BufferedReader(_Unpacked(self, unpacked, raw), _CHUNK)
+                        check = _Unpacked(unpacked, lambda count: self.check_unpacked(count, raw.tell()))
+                        yield io.BufferedReader(check, _CHUNK)
                 else:
                     yield raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -216,3 +288,40 @@ class InputFile:
             f"{self.name} is not text in {encoding.upper()}",
             todo=f'declare how it is written, such as encoding = "{other}", or its true format',
         )
+
+
+class _Member(InputFile):
+    """One file of a zip archive, of which ``read`` bytes were unpacked before it."""
+
+    in_archive = True
+
+    def __init__(self, of: InputFile, archive: zipfile.ZipFile, info: zipfile.ZipInfo, read: int) -> None:
+        self._of, self._zip, self._info, self._read = of, archive, info, read
+        self.unpacked = 0
+        self.path, self.judged, self.size = Path(info.filename), of.judged, info.file_size
+        self._progress, self._told, self._raw, self._held = None, 0, None, None
+        self._head = b""
+        with self.open() as stream:
+            self._head = stream.read(8)
+        self._refuse_foreign()
+
+    def _bytes(self) -> io.BufferedReader:
+        packed = cast("zipfile.ZipExtFile", self._zip.open(self._info))
+        return io.BufferedReader(_Unpacked(packed, self._count), _CHUNK)
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Open the unpacked bytes; a damaged member becomes a DataError."""
+        try:
+            with super().open() as stream:
+                yield stream
+        except (zipfile.BadZipFile, NotImplementedError) as error:
+            raise self._of.damaged_archive() from error
+
+    def _count(self, count: int) -> None:
+        self.unpacked = max(self.unpacked, count)
+        self._of.check_unpacked(self._read + self.unpacked)
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith("__MACOSX/") or Path(name).name.startswith(".")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trafficdp.errors import ConfigError, DataError, UsageError
 from trafficdp.ingest.clean import COLUMNS, RULES, Extents, FileReport, clean
-from trafficdp.ingest.formats import csv_files, frame, gtfs_rt, json_files, parquet
+from trafficdp.ingest.formats import csv_files, frame, gtfs_rt, json_files, parquet, siri
 from trafficdp.ingest.input_file import InputFile, Named
 from trafficdp.ingest.times import Records
 from trafficdp.ingest.unit_check import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, UnitCheck
@@ -29,6 +29,7 @@ READERS: Mapping[str, Callable[[InputFile, SourceDeclaration], Iterator[Records]
     "tides": csv_files.read_tides,
     "mds": json_files.read_mds,
     "iudx": json_files.read_iudx,
+    "siri": siri.read,
 }
 
 
@@ -128,7 +129,7 @@ class Reading:
         if isinstance(given, Path | InputFile):
             opened = given if isinstance(given, InputFile) else InputFile(given, progress, judged=judged)
             self._file = file = opened
-            self._blocks = partial(reader, file, source)
+            self._blocks = partial(_of_members, reader, file, source)
             if file.is_parquet and source.format != "parquet":
                 raise DataError(
                     f"{file.name} is a Parquet file",
@@ -179,6 +180,22 @@ class Reading:
             derived=derived,
             lint=check.findings(),
         )
+
+
+def _of_members(
+    reader: Callable[[InputFile, SourceDeclaration], Iterator[Records]],
+    file: InputFile,
+    source: SourceDeclaration,
+) -> Iterator[Records]:
+    """Yield the records of a file, or of all files of a zip archive; another format in it is refused."""
+    for member in file.members():
+        if member.in_archive and "parquet" in (source.format, "parquet" if member.is_parquet else ""):
+            raise DataError(
+                f"{file.name} holds Parquet files in a zip archive",
+                expected="Parquet files as they are, or an archive of text files",
+                todo="unpack it",
+            )
+        yield from reader(member, source)
 
 
 class _Met:

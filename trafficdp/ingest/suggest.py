@@ -12,6 +12,7 @@ from datetime import datetime
 import pyarrow.parquet
 
 from trafficdp.errors import ConfigError, DataError
+from trafficdp.ingest.formats import siri
 from trafficdp.ingest.formats.csv_files import Lines, read_lines
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.model import Dialect, SlotKind
@@ -23,6 +24,7 @@ from trafficdp.model import Dialect, SlotKind
 
 
 ROWS = 100
+_START = 1 << 20
 NAMES = {
     "vehicle": r"(vehicle|veh|plate|licen[cs]e|kennzeichen|fahrzeug|bus|truck|taxi|device|unit|car|matricula|"
     r"placa|immatriculation)([ _.-]?(id|no|nr|number|label|plate))?",
@@ -53,26 +55,64 @@ class Suggestion:
     time_format: str | None
     offset: bool
     speed_unit: str | None
+    missing_speed: str = "reject"
 
 
 def suggest(file: InputFile) -> Suggestion:
-    """Return what ``file`` seems to be. Raises DataError for one that is neither table nor known by name."""
+    """Return what ``file``, or the first of a zip archive, seems to be.
+
+    Raises DataError for one that is neither a table nor of a form that is known.
+    """
+    for member in file.members():
+        return _of_file(member)
+    raise DataError(f"{file.name} holds no file")
+
+
+def _of_file(file: InputFile) -> Suggestion:
     name = file.name.lower().removesuffix(".gz")
     if name.endswith(".pb"):
         return Suggestion("gtfs_rt", Dialect(), {}, (), "iso8601", offset=True, speed_unit="m/s")
-    if name.endswith((".json", ".jsonl", ".ndjson")):
-        raise DataError(
-            f"{file.name} holds JSON",
-            expected="a table with columns",
-            todo='declare it by hand: format = "mds" or "iudx"',
-        )
     if name.endswith(".parquet"):
         try:
             schema = pyarrow.parquet.read_schema(file.path)
         except (pyarrow.ArrowException, OSError):
             raise DataError(f"{file.name} cannot be read as Parquet") from None
         return _of_columns("parquet", Dialect(), schema.names, [])
+    in_json = name.endswith((".json", ".jsonl", ".ndjson"))
+    if in_json or siri.is_xml(file):
+        with file.open() as stream:
+            start = stream.read(_START)
+        text = start.decode("utf-16" if b"\0" in start[:4] else "utf-8", "replace")
+        if re.search(r"\bVehicle(Activity|MonitoringDelivery)\b", text):
+            return _of_siri(text)
+        raise _json_of_another_kind(file) if in_json else _xml_of_another_kind(file, text)
     return _of_csv(file)
+
+
+def _of_siri(text: str) -> Suggestion:
+    times = re.findall(r'\bRecordedAtTime"?\s*[:>]\s*(?:{\s*"value"\s*:\s*)?"?([^",<>{}]+)', text)
+    form, offset = _time_format([each.strip() for each in times[:ROWS]]) if times else ("iso8601", True)
+    stated = re.search(r'\bVelocity"?\s*[:>]\s*"?\d', text)
+    missing_speed = "reject" if stated else "derive"
+    return Suggestion("siri", Dialect(), {}, (), form, offset, "m/s", missing_speed)
+
+
+def _json_of_another_kind(file: InputFile) -> DataError:
+    return DataError(
+        f"{file.name} holds JSON",
+        expected="a table with columns",
+        todo='declare it by hand: format = "mds" or "iudx"',
+    )
+
+
+def _xml_of_another_kind(file: InputFile, text: str) -> DataError:
+    root = re.search(r"<([A-Za-z_][\w.:-]{0,39})", text)
+    return DataError(
+        f"{file.name} is XML of a kind that is not read",
+        got=f"<{root.group(1)}>" if root else None,
+        expected="SIRI vehicle monitoring",
+        todo="convert it to CSV",
+    )
 
 
 def _of_csv(file: InputFile) -> Suggestion:
@@ -172,7 +212,11 @@ def in_toml(found: Suggestion, name: str, pattern: str) -> str:
     ]
     if not found.offset:
         lines.append('time_zone = "CHOOSE"  # of the clock that wrote the times, such as "Europe/Berlin"')
-    if not found.format.startswith("gtfs_rt"):
+    if found.missing_speed != "reject":
+        lines.append(
+            f"missing_speed = {_text(found.missing_speed)}  # speeds between positions; none is stated"
+        )
+    if found.format in ("csv", "parquet"):
         unit = found.speed_unit or "CHOOSE"
         lines.append(f"speed_unit = {_text(unit)}  # m/s, km/h or mph: only who made the file knows")
     return "\n".join(lines) + "\n"

@@ -270,6 +270,8 @@ class Records:
     ``vehicle``: dictionary of raw identifiers (text, null = missing). ``latitude``, ``longitude``: degrees,
     NaN = missing or not a number. ``speed``: in the source's unit, NaN = missing or unreadable; which of the
     two says ``speed_unreadable``. ``malformed``: rows beside these n that could not be cut into fields.
+    ``no_operator``: rows whose vehicle is missing since they name no operator, without which its number says
+    nothing; None: none.
     """
 
     vehicle: pa.DictionaryArray
@@ -279,6 +281,7 @@ class Records:
     speed: FloatArray
     speed_unreadable: BoolArray
     malformed: int = 0
+    no_operator: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.speed)
@@ -340,4 +343,10 @@ class Records:
                 [none.astype(np.bool_), *(part.speed_unreadable for part in parts)]
             ),
             malformed=sum(part.malformed for part in parts),
+            no_operator=np.concatenate([none.astype(np.bool_), *(part.names_no_operator for part in parts)]),
         )
+
+    @property
+    def names_no_operator(self) -> BoolArray:
+        """``no_operator``, written out where it is None."""
+        return np.zeros(len(self), dtype=np.bool_) if self.no_operator is None else self.no_operator

@@ -97,6 +97,16 @@ def normalise(ids: pa.Array | Sequence[str | None]) -> pa.Array:
     return distinct.take(encoded.indices)
 
 
+def of_operators(operators: pa.Array, vehicles: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+    """Return identifiers of vehicles whose number is unique within their operator only, both text (n,).
+
+    An identifier is null where either is missing; the second array says where only the operator is.
+    """
+    operator, vehicle = normalise(operators), normalise(vehicles)
+    no_operator = pc.and_(pc.is_valid(vehicle), pc.is_null(operator)).to_numpy(zero_copy_only=False)
+    return pc.binary_join_element_wise(operator, vehicle, "/"), no_operator
+
+
 def _whole(numbers: pa.Array) -> pa.Array:
     """Return ``numbers`` with null for each that no 64 bits hold as a whole number."""
     whole = pc.and_(pc.less(pc.abs(numbers), 2.0**63), pc.equal(pc.floor(numbers), numbers))
@@ -233,7 +243,7 @@ ROWS_AT_ONCE = 1 << 20
 _PART_BITS = 5
 PARTS = 1 << _PART_BITS
 """Into how many parts a larger file is cut; a part of it is held in memory."""
-_READABLE, _REPEATED_HOUR, _SPEED_UNREADABLE = 1, 2, 4
+_READABLE, _REPEATED_HOUR, _SPEED_UNREADABLE, _NO_OPERATOR = 1, 2, 4, 8
 _ROW = np.dtype(
     [
         ("time_us", np.int64),
@@ -293,6 +303,7 @@ class _Parts:
             _READABLE * block.times.readable.view(np.uint8)
             | _REPEATED_HOUR * block.times.repeated_hour.view(np.uint8)
             | _SPEED_UNREADABLE * block.speed_unreadable.view(np.uint8)
+            | _NO_OPERATOR * block.names_no_operator.view(np.uint8)
         )
         rows = np.empty(len(block), dtype=_ROW)
         rows["time_us"], rows["speed"] = block.times.time_us[order], block.speed[order]
@@ -331,4 +342,5 @@ class _Parts:
                 speed=np.ascontiguousarray(rows["speed"]),
                 speed_unreadable=(rows["flags"] & _SPEED_UNREADABLE).astype(np.bool_),
                 malformed=self._malformed if part == 0 else 0,
+                no_operator=(rows["flags"] & _NO_OPERATOR).astype(np.bool_),
             )

@@ -83,8 +83,9 @@ def parse_speed_unit(text: object, *, where: str) -> SpeedUnit:
     return unit
 
 
-FORMATS = ("csv", "parquet", "gtfs_rt", "gtfs_rt_csv", "tides", "mds", "iudx")
-"""csv and parquet read gz and GeoParquet too; gtfs_rt is protobuf, gtfs_rt_csv its flattened archive."""
+FORMATS = ("csv", "parquet", "gtfs_rt", "gtfs_rt_csv", "tides", "mds", "iudx", "siri")
+"""csv and parquet read gz and GeoParquet too; gtfs_rt is protobuf, gtfs_rt_csv its flattened archive; siri is
+XML or JSON."""
 
 
 @dataclass(frozen=True, slots=True)

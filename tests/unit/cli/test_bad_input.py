@@ -32,7 +32,7 @@ FILES = {
     "latin.csv": ("bus,at,lat,lng,v\nÄ-1,2026-03-02T06:00:00Z,48.2,16.3,5\n".encode("latin-1"), "UTF-8"),
     "ragged.csv": (b"bus,at,lat,lng,v\n1,2\n3,4\n", "no rows that fit its header"),
     "binary.csv": (bytes(range(256)) * 8, "binary.csv"),
-    "zip.csv": (b"PK\x03\x04" + bytes(100), "a zip archive"),
+    "zip.csv": (b"PK\x03\x04" + bytes(100), "truncated zip archive"),
     "plain.csv.gz": (None, "is not a gzip file"),
     "cut.csv.gz": (None, "damaged or truncated gzip"),
     "nothing.csv.gz": (None, "is empty"),

@@ -129,7 +129,7 @@ def test_toml_dates_and_texts_mean_the_same_period(load, full, changed):
     assert load(dates).grid.key == load(full).grid.key
 
 
-@pytest.mark.parametrize("format_", ["gtfs_rt", "gtfs_rt_csv", "tides", "mds"])
+@pytest.mark.parametrize("format_", ["gtfs_rt", "gtfs_rt_csv", "tides", "mds", "siri"])
 def test_a_format_whose_specification_fixes_the_unit_needs_neither_unit_nor_columns(load, format_, changed):
     source = {"name": "feed", "format": format_, "files": ["*"]}
     (read,) = load(changed("source", [source])).sources

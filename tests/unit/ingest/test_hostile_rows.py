@@ -125,6 +125,15 @@ def iudx_record(vehicle, time, latitude, longitude, speed):
     )
 
 
+def siri_record(vehicle, time, latitude, longitude, speed):
+    place = b'"OperatorRef": "O", "VehicleLocation": {"Longitude": %s, "Latitude": %s}' % (
+        longitude,
+        latitude,
+    )
+    journey = b'{"VehicleRef": "%s", "Velocity": %s, %s}' % (vehicle, speed, place)
+    return b'{"RecordedAtTime": "%s", "MonitoredVehicleJourney": %s}' % (time, journey)
+
+
 def first_names(columns):
     return [names if isinstance(names, str) else names[0] for names in (columns[ours] for ours in FIELDS)]
 
@@ -135,6 +144,7 @@ BY_LINES = {
     "tides": (as_csv(first_names(csv_files.TIDES_COLUMNS)), "day.csv"),
     "mds": (as_json(mds_record), "day.jsonl"),
     "iudx": (as_json(iudx_record), "day.ndjson"),
+    "siri": (as_json(siri_record), "day.jsonl"),
 }
 BY_COLUMNS = ["parquet", "frame"]
 
@@ -153,7 +163,9 @@ def declared(reader, kind):
 def of_others(reader, given, source):
     """What is kept of all vehicles but the victim, row by row, as text; nothing may refuse the file."""
     read = read_file(given, source, reader.area, reader.key, judged=False)
-    others = set(reader.key.pseudonyms(sorted({row[0] for row in OTHERS}), "").to_pylist())
+    operator = "O/" if source.format == "siri" else ""
+    named = sorted({operator + row[0] for row in OTHERS})
+    others = set(reader.key.pseudonyms(named, "").to_pylist())
     return [repr(row) for row in read.fixes.table.to_pylist() if row["vehicle"] in others]
 
 
@@ -345,14 +357,15 @@ def test_no_entity_of_a_snapshot_changes_another(reader):
         assert of_others(reader, given, source) == expected, entity
 
 
-@pytest.mark.parametrize("kind", ["mds", "iudx"])
+@pytest.mark.parametrize("kind", ["mds", "iudx", "siri"])
 def test_no_value_of_a_json_document_changes_another(reader, kind):
     """Whatever value JSON can spell: it stands for itself."""
-    record = {"mds": mds_record, "iudx": iudx_record}[kind]
+    record = {"mds": mds_record, "iudx": iudx_record, "siri": siri_record}[kind]
     source = declared(reader, kind)
 
     def given(records):
-        return reader.write(json.dumps(records), "day.json")
+        document = {"ServiceDelivery": {"VehicleMonitoringDelivery": {"VehicleActivity": records}}}
+        return reader.write(json.dumps(document if kind == "siri" else records), "day.json")
 
     others = [json.loads(record(*row)) for row in text_rows()]
     expected = of_others(reader, given(others), source)
@@ -367,7 +380,7 @@ def test_no_value_of_a_json_document_changes_another(reader, kind):
 
 @pytest.mark.parametrize("kind", ["mds", "iudx"])
 def test_a_document_is_refused_for_its_form_only_and_says_what_to_do(reader, kind):
-    record = {"mds": mds_record, "iudx": iudx_record}[kind]
+    record = {"mds": mds_record, "iudx": iudx_record, "siri": siri_record}[kind]
     source = declared(reader, kind)
     refused = 0
     others = [record(*row) for row in text_rows()]

@@ -477,7 +477,7 @@ def _is_vehicle_locations(resource: dict[str, Any]) -> bool:
 
 def _inside(file: InputFile, path: object) -> Path:
     folder = file.path.parent.resolve()
-    if isinstance(path, str) and "\x00" not in path and "://" not in path:
+    if not file.in_archive and isinstance(path, str) and "\x00" not in path and "://" not in path:
         target = (folder / path).resolve()
         if target.is_relative_to(folder):
             return target

@@ -181,7 +181,7 @@ def read_iudx(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     check_keys(file, present)
 
 
-def _value(item: object) -> object:
+def property_value(item: object) -> object:
     """Return what an NGSI-LD property holds: the inside of ``value`` and ``@value``."""
     for _ in range(_DEPTH):
         if not isinstance(item, dict):
@@ -199,7 +199,7 @@ def _property(record: dict[str, Any], keys: tuple[str, ...]) -> object:
     """Return the first of the properties that is there and not blank, in whichever shape."""
     for key in keys:
         for spelling in (key, f"{key}.value"):
-            value = _value(record.get(spelling))
+            value = property_value(record.get(spelling))
             if value is not None and value != "":
                 return value
     return None
@@ -207,14 +207,14 @@ def _property(record: dict[str, Any], keys: tuple[str, ...]) -> object:
 
 def _coordinates(record: dict[str, Any]) -> tuple[object, object]:
     """Return (longitude, latitude) of a record, None where it has no point."""
-    place = _value(record.get("location"))
+    place = property_value(record.get("location"))
     if isinstance(place, str):
         place = _parsed(place)
     if isinstance(place, dict):
         place = place.get("coordinates")
     if place is None:
         for key in ("location.coordinates", "location.value.coordinates"):
-            place = _value(record.get(key)) if place is None else place
+            place = property_value(record.get(key)) if place is None else place
     if isinstance(place, str):
         place = _parsed(place)
     if isinstance(place, list) and len(place) >= 2:

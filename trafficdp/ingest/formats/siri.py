@@ -1,0 +1,343 @@
+"""SIRI Vehicle Monitoring 1.3 to 2.1, as XML or as JSON (SIRI Lite): any number of deliveries a file.
+
+Specification: CEN/TS 15531-3, and the SIRI schemas. Elements are known by their local names, under any
+namespace, prefix or envelope: ``ServiceDelivery/VehicleMonitoringDelivery/VehicleActivity``. A vehicle is its
+``OperatorRef`` with its ``VehicleRef``, for a number is one vehicle's within its operator only.
+``DriverRef`` names a person: it is never asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trafficdp.errors import DataError
+from trafficdp.ingest.formats.json_files import (
+    identifier_column,
+    json_records,
+    property_value,
+    text_column,
+)
+from trafficdp.ingest.input_file import InputFile
+from trafficdp.ingest.times import Records, TextColumns, text_to_numbers
+from trafficdp.ingest.vehicle_key import of_operators
+from trafficdp.model import SourceDeclaration
+
+if TYPE_CHECKING:
+    import pyproj
+    from lxml import etree
+
+_JOURNEY = ("LocationRecordedAtTime", "OperatorRef", "VehicleRef", "Velocity")
+"""What is read of a MonitoredVehicleJourney, beside its VehicleLocation."""
+_PLACE = ("Longitude", "Latitude", "Coordinates")
+_OF_ACTIVITY = ("{*}RecordedAtTime", "{*}MonitoredVehicleJourney")
+_OF_JOURNEY = (*(f"{{*}}{name}" for name in _JOURNEY), "{*}VehicleLocation")
+_OF_PLACE = tuple(f"{{*}}{name}" for name in _PLACE)
+_ROWS = 20_000
+"""Activities that are held at once, as Python objects."""
+_CHUNK = 256 << 10
+_MOST_BETWEEN = 16 << 20
+"""Bytes of XML without an activity; they are held as a tree, which takes several times as much."""
+_PROLOG = 4 << 10
+_DEPTH = 6
+_EPSG = re.compile(r"(?:urn:(?:x-)?ogc:def:crs:)?epsg:[\d.]*:?(\d{4,6})", re.IGNORECASE)
+
+Activity = tuple[object, ...]
+"""RecordedAtTime, what _JOURNEY names, what _PLACE names, srsName; None for what is missing."""
+
+
+def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
+    """Yield the activities of ``file`` in blocks; speeds are m/s by the specification.
+
+    The time is ``LocationRecordedAtTime``, else ``RecordedAtTime``; the position ``Longitude`` and
+    ``Latitude`` in WGS84, else ``Coordinates`` in the projected system of an ``srsName``. A delivery in which
+    no vehicle runs has no rows and is accepted.
+
+    Raises DataError for XML that is not well-formed, declares a document type, or has over 16 MiB without
+    an activity; for JSON as ``json_records`` does; and where a judged file has no vehicle monitoring delivery.
+    """
+    for rows, malformed in _xml(file) if is_xml(file) else _json(file):
+        yield _records(rows, source, malformed)
+
+
+def is_xml(file: InputFile) -> bool:
+    """Return whether ``file`` begins as XML does, in any encoding: not as JSON does."""
+    with file.open() as stream:
+        start = stream.read(64)
+    return start.translate(None, b"\0\xef\xbb\xbf\xff\xfe \t\r\n")[:1] == b"<"
+
+
+# XML
+
+
+class _Prolog:
+    """Takes what lies before the first element; what lxml asks of a target."""
+
+    over = False
+
+    def __init__(self, file: InputFile) -> None:
+        self._file = file
+
+    def doctype(self, *_names: object) -> None:
+        """Refuse a document type, and with it every entity, before anything of it is read."""
+        raise DataError(
+            f"{self._file.name} declares a document type",
+            got="<!DOCTYPE",
+            expected="SIRI, which has none: entities are never read",
+        )
+
+    def start(self, _tag: object, _attributes: object) -> None:
+        """Note that the first element began."""
+        self.over = True
+
+    def close(self) -> None:
+        """Do nothing: the file is not at its end."""
+
+
+def _check_prolog(file: InputFile) -> None:
+    from lxml import etree
+
+    prolog = _Prolog(file)
+    parser = etree.XMLParser(target=prolog, resolve_entities=False, no_network=True, load_dtd=False)
+    read = 0
+    with file.open() as stream:
+        while not prolog.over and read < _MOST_BETWEEN and (chunk := stream.read(_PROLOG)):
+            try:
+                parser.feed(chunk)
+            except etree.XMLSyntaxError:
+                raise _not_well_formed(file) from None
+            read += len(chunk)
+
+
+def _xml(file: InputFile) -> Iterator[tuple[list[Activity], int]]:
+    """Yield the activities of an XML file in blocks; the tree of each is dropped once it was read."""
+    from lxml import etree
+
+    _check_prolog(file)
+    parser = etree.XMLPullParser(
+        events=("end",),
+        tag=("{*}VehicleActivity", "{*}VehicleMonitoringDelivery"),
+        resolve_entities=False,
+        load_dtd=False,
+        no_network=True,
+        huge_tree=False,
+        remove_blank_text=True,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    rows: list[Activity] = []
+    delivered, since = False, 0
+    with file.open() as stream:
+        while chunk := stream.read(_CHUNK):
+            try:
+                parser.feed(chunk)
+            except etree.XMLSyntaxError:
+                raise _not_well_formed(file) from None
+            since += len(chunk)
+            for _, element in parser.read_events():
+                since = 0
+                delivered = True
+                if element.tag.endswith("VehicleActivity"):
+                    rows.append(_activity(element))
+                _drop(element)
+            if since > _MOST_BETWEEN:
+                raise DataError(
+                    f"{file.name} holds more than {_MOST_BETWEEN >> 20} MiB without a vehicle activity",
+                    expected="a SIRI vehicle monitoring delivery",
+                )
+            if len(rows) >= _ROWS:
+                yield rows, 0
+                rows = []
+                file.tell_progress()
+    try:
+        parser.close()
+    except etree.XMLSyntaxError:
+        raise _not_well_formed(file) from None
+    if not delivered and file.judged:
+        raise _no_delivery(file, "XML of another kind")
+    yield rows, 0
+
+
+def _activity(element: etree._Element) -> Activity:
+    """Return what is read of an activity: the first child of each name counts."""
+    recorded, place = None, None
+    found: dict[str, object] = {}
+    for child in element.iterchildren(*_OF_ACTIVITY):
+        if child.tag.endswith("RecordedAtTime"):
+            recorded = recorded or child.text
+            continue
+        for part in child.iterchildren(*_OF_JOURNEY):
+            name = part.tag.rpartition("}")[2]
+            if name != "VehicleLocation":
+                found.setdefault(name, part.text)
+            elif place is None:
+                place = part
+    if place is not None:
+        found["srsName"] = place.get("srsName")
+        for part in place.iterchildren(*_OF_PLACE):
+            found.setdefault(part.tag.rpartition("}")[2], part.text)
+            found["srsName"] = part.get("srsName") or found["srsName"]
+    value = found.get
+    return (
+        recorded,
+        *map(value, _JOURNEY),
+        *map(value, _PLACE),
+        value("srsName"),
+    )
+
+
+def _drop(element: etree._Element) -> None:
+    """Free an element that was read, and all before it."""
+    element.clear()
+    parent = element.getparent()
+    while parent is not None and element.getprevious() is not None:
+        del parent[0]
+
+
+def _not_well_formed(file: InputFile) -> DataError:
+    return DataError(
+        f"{file.name} is not well-formed XML",
+        expected="whole documents",
+        todo="fetch it again, or leave it out",
+    )
+
+
+def _no_delivery(file: InputFile, got: str) -> DataError:
+    return DataError(
+        f"{file.name} holds no vehicle monitoring delivery",
+        got=got,
+        expected="SIRI with ServiceDelivery/VehicleMonitoringDelivery",
+    )
+
+
+# JSON
+
+
+def _json(file: InputFile) -> Iterator[tuple[list[Activity], int]]:
+    """Yield the activities of a JSON document, or (.jsonl) of a document or an activity a line."""
+    delivered = not file.judged
+    for documents, malformed in json_records(file, ()):
+        found = [_activities(document) for document in documents]
+        delivered = delivered or any(each is not None for each in found)
+        activities = [activity for each in found if each is not None for activity in each]
+        rows = [_of_object(activity) for activity in activities if isinstance(activity, dict)]
+        none = len(activities) - len(rows) + sum(each is None for each in found)
+        yield rows, malformed + none
+    if not delivered:
+        raise _no_delivery(file, "JSON of another kind")
+
+
+def _activities(document: dict[str, Any]) -> list[Any] | None:
+    """Return the activities of all deliveries of a document, itself if it is one; None of another kind."""
+    if "MonitoredVehicleJourney" in document:
+        return [document]
+    service = document.get("Siri", document)
+    service = service.get("ServiceDelivery", service) if isinstance(service, dict) else None
+    if not isinstance(service, dict) or "VehicleMonitoringDelivery" not in service:
+        return None
+    deliveries = [each for each in _listed(service["VehicleMonitoringDelivery"]) if isinstance(each, dict)]
+    return [activity for each in deliveries for activity in _listed(each.get("VehicleActivity", []))]
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _of_object(activity: dict[str, Any]) -> Activity:
+    journey = activity.get("MonitoredVehicleJourney")
+    journey = journey if isinstance(journey, dict) else {}
+    place = journey.get("VehicleLocation")
+    place = place if isinstance(place, dict) else {}
+    return (
+        _text(activity.get("RecordedAtTime")),
+        *(_text(journey.get(name)) for name in _JOURNEY),
+        *(_text(place.get(name)) for name in _PLACE),
+        _text(place.get("srsName")),
+    )
+
+
+def _text(value: object) -> object:
+    """Return a value that may be wrapped, as in ``{"value": "7"}``, or the first of a list."""
+    for _ in range(_DEPTH):
+        if isinstance(value, list):
+            value = value[0] if value else None
+    return property_value(value)
+
+
+# Both
+
+
+def _records(rows: Sequence[Activity], source: SourceDeclaration, malformed: int) -> Records:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * 9
+    recorded, located, operator, vehicle, speed, longitude, latitude, coordinates, system = columns
+    identifiers, no_operator = of_operators(identifier_column(operator), identifier_column(vehicle))
+    records = Records.from_text(
+        TextColumns(
+            vehicle=identifiers,
+            time=pc.coalesce(_unless_blank(text_column(located)), text_column(recorded)),
+            latitude=text_column(latitude),
+            longitude=text_column(longitude),
+            speed=text_column(speed),
+        ),
+        time_format=source.time_format,
+        time_zone=source.time_zone,
+        nan_is_missing=True,
+        malformed=malformed,
+    )
+    records = replace(records, no_operator=no_operator)
+    projected = np.isnan(records.latitude) & np.isnan(records.longitude)
+    if not projected.any() or not any(coordinates):
+        return records
+    latitudes, longitudes = _degrees(text_column(coordinates), text_column(system))
+    return replace(
+        records,
+        latitude=np.where(projected, latitudes, records.latitude),
+        longitude=np.where(projected, longitudes, records.longitude),
+    )
+
+
+def _unless_blank(text: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(pc.utf8_trim_whitespace(text), ""), pa.scalar(None, pa.string()), text)
+
+
+def _degrees(
+    coordinates: pa.Array, systems: pa.Array
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return (latitude, longitude) of coordinates in projected systems, NaN where nobody can say them."""
+    pair = pc.extract_regex(coordinates, r"^\s*(?P<x>[^\s,;]+)[\s,;]+(?P<y>[^\s,;]+)\s*$")
+    x, y = (text_to_numbers(pc.struct_field(pair, name))[0] for name in ("x", "y"))
+    latitude, longitude = np.full(len(x), np.nan), np.full(len(x), np.nan)
+    encoded = systems.dictionary_encode()
+    place = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+    for number, name in enumerate(encoded.dictionary.to_pylist()):
+        to_degrees = _from_system(name)
+        rows = np.flatnonzero((place == number) & ~np.isnan(x) & ~np.isnan(y))
+        if to_degrees is not None and len(rows):
+            longitude[rows], latitude[rows] = to_degrees.transform(x[rows], y[rows])
+    return np.where(np.isfinite(latitude), latitude, np.nan), np.where(
+        np.isfinite(longitude), longitude, np.nan
+    )
+
+
+def _from_system(name: str) -> pyproj.Transformer | None:
+    """Return what turns a projected EPSG system into degrees; None for any other.
+
+    In which order degrees are written, a geographic system does not tell.
+    """
+    import pyproj
+
+    code = _EPSG.fullmatch(name.strip())
+    try:
+        system = None if code is None else pyproj.CRS.from_epsg(int(code.group(1)))
+        if system is None or not system.is_projected:
+            return None
+        return pyproj.Transformer.from_crs(system, "OGC:CRS84", always_xy=True)
+    except pyproj.exceptions.ProjError:
+        return None
