@@ -48,7 +48,7 @@ class Named(Protocol):
 
 
 class _Unpacked(io.RawIOBase):
-    """Bytes of ``source``, unpacked; ``check`` is called with their count, and raises once it is too large."""
+    """Bytes of ``source``, unpacked; ``check`` is called with their count, raises if it is too large."""
 
     def __init__(self, source: io.BufferedIOBase, check: Callable[[int], None]) -> None:
         super().__init__()

@@ -61,7 +61,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     no vehicle runs has no rows and is accepted.
 
     Raises DataError for XML that is not well-formed, declares a document type, or has over 16 MiB without
-    an activity; for JSON as ``json_records`` does; and where a judged file has no vehicle monitoring delivery.
+    an activity; for JSON as ``json_records`` does; where a judged file has no vehicle monitoring delivery.
     """
     for rows, malformed in _xml(file) if is_xml(file) else _json(file):
         yield _records(rows, source, malformed)
