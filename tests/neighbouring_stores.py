@@ -161,7 +161,7 @@ class World:
         patch.setattr("trafficdp.release.curator.SecureNoise", lambda: ChosenNoise(script))
         sums = SignedCounterBank.sums
         patch.setattr(SignedCounterBank, "sums", lambda bank, noise: script.follow(sums(bank, noise)))
-        patch.setattr("trafficdp.live.streaming.SecureNoise", lambda: SimulatedNoise(12))
+        patch.setattr("trafficdp.release.streaming.SecureNoise", lambda: SimulatedNoise(12))
         patch.chdir(folder)
 
     def write(self, name, rows):

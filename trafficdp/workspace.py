@@ -27,9 +27,6 @@ from trafficdp.export.report.report import write_report
 from trafficdp.export.write import export
 from trafficdp.ingest.clean import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.live.placing import newest_release
-from trafficdp.live.streaming import LiveStream
-from trafficdp.live.verification import verify_stream
 from trafficdp.mechanisms.registry import mechanism_named
 from trafficdp.model import Counts, Grid, SlotKind, Statistic
 from trafficdp.planner.suggest import half_width_of
@@ -43,9 +40,11 @@ from trafficdp.release.planning import LookedAt, Planning, refusal
 from trafficdp.release.publication import folder_of
 from trafficdp.release.recomputation import Check
 from trafficdp.release.results import IngestedFile, Plan, PlanQuestion, ReleasedMap, UndoneFile
-from trafficdp.release.specification import specify
+from trafficdp.release.specification import build_specification
 from trafficdp.release.status import Status, read_status
 from trafficdp.release.store_setup import make_store, places_of
+from trafficdp.release.stream_verification import verify_stream
+from trafficdp.release.streaming import LiveStream, newest_release
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.analyst import DEFAULT_TIMEOUT, AnalystSession
 from trafficdp.store.lock import DEFAULT_WAIT
@@ -252,14 +251,12 @@ class Workspace:
             if earlier is not None and (earlier in finished or not again):
                 found, folder = curator.load(earlier), folder_of(self.store, earlier)
                 return ReleasedMap(found, folder, planned.budget_left, earlier=earlier not in finished)
-            occasion = results.occasion_of(
-                self.config, curator.vault, version, planned.grid, datetime.now(UTC)
-            )
+            context = results.context_of(self.config, curator.vault, version, planned.grid, datetime.now(UTC))
             contributions = curator.contributions(planned.grid, self.config.bound, version)
             # what cannot be paid is said first: no other map of this loss would help
             loss_per_user = planned.allocation.event.loss_per_user
             vault_ledger.require_budget(
-                curator.vault, contributions.vehicle, loss_per_user, self.config.policy, occasion.created_at
+                curator.vault, contributions.vehicle, loss_per_user, self.config.policy, context.created_at
             )
             if planned.verdict.refused and not force:
                 raise refusal(planned)
@@ -267,7 +264,7 @@ class Workspace:
                 planned.allocation,
                 contributions,
                 self.config.promise,
-                lambda name, before: specify(occasion, planned.allocation, counts, name, before),
+                lambda name, before: build_specification(context, planned.allocation, counts, name, before),
                 force=force,
             )
             return ReleasedMap(release, folder_of(self.store, release.id), planned.left_after)
@@ -375,7 +372,7 @@ class Workspace:
             return curator.change_promise(self.config.promise, reason, datetime.now(UTC))
 
     def verify(self, release_id: str) -> list[Check]:
-        """Return every check of a release or a stream; see ``verification``, ``live.verification``."""
+        """Return every check of a release or a stream; see ``verification``, ``stream_verification``."""
         with self._curator("verify") as curator:
             if release_id.startswith("s"):
                 return verify_stream(curator, release_id)

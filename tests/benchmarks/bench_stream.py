@@ -153,7 +153,7 @@ def start_megabytes(number: int) -> float:
 def private(folder: Path, files: int) -> dict[str, Any]:
     """Take the files as a stream."""
     import trafficdp
-    from trafficdp.live.files import digest_of
+    from trafficdp.release.feeds import digest_of
 
     config = folder / "trafficdp.toml"
     config.write_text(CONFIG, encoding="utf-8")

@@ -29,10 +29,10 @@ import duckdb
 import small_city
 from children import die_in, forked, import_everything, outcome_of, wait_for, was_killed
 
-from trafficdp.live import streaming
-from trafficdp.live.feeds import follow_folder
-from trafficdp.live.files import digest_of
 from trafficdp.noise.source import SimulatedNoise
+from trafficdp.release import streaming
+from trafficdp.release.feeds import digest_of
+from trafficdp.release.streaming import follow_folder
 
 STREAM = """
 [stream]

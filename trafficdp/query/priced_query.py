@@ -41,7 +41,7 @@ from trafficdp.query.statement import PricedStatement, read_statement
 from trafficdp.release import results
 from trafficdp.release.curator import Curator
 from trafficdp.release.results import Plan, Planner, PlanQuestion
-from trafficdp.release.specification import Occasion, specify
+from trafficdp.release.specification import ReleaseContext, build_specification
 from trafficdp.store import vault_fixes, vault_ledger
 from trafficdp.store.analyst import AnalystSession
 
@@ -289,7 +289,7 @@ class _Measurement:
     promise: Promise
     there: Config
     planning: Planner
-    occasion: Occasion
+    context: ReleaseContext
     counts: Counts
     plan: Plan | None
     earlier: str | None
@@ -302,21 +302,21 @@ class _Measurement:
         there = question.configured(config)
         planning = planner(curator, there)
         version = vault_fixes.data_version(curator.vault)
-        occasion = replace(
-            results.occasion_of(there, curator.vault, version, there.grid, at),
+        context = replace(
+            results.context_of(there, curator.vault, version, there.grid, at),
             question=question.to_sql(config),
             catalogue=there.catalogue,
         )
         hidden = there.relation.hides_presence
         if not (hidden or question.statistics):
             counts = planning.contributions().counts
-            return cls(question, config.promise, there, planning, occasion, counts, None, None)
+            return cls(question, config.promise, there, planning, context, counts, None, None)
         if not hidden:
             _require_bins(planning.contributions().counts, there)
         wish = PlanQuestion(suggestions=not question.options.force)
         plan, counts = planning.plan(question.options.epsilon, wish)
         earlier = results.earlier_release(curator, there, version, there.grid, plan.allocation)
-        return cls(question, config.promise, there, planning, occasion, counts, plan, earlier)
+        return cls(question, config.promise, there, planning, context, counts, plan, earlier)
 
     @property
     def plan_made(self) -> Plan:
@@ -367,7 +367,7 @@ class _Measurement:
             allocation,
             self.planning.contributions(),
             self.promise,
-            lambda name, before: specify(self.occasion, allocation, self.counts, name, before),
+            lambda name, before: build_specification(self.context, allocation, self.counts, name, before),
             force=self.question.options.force,
             analyst=analyst,
         )
@@ -397,7 +397,7 @@ class _Measurement:
 
     def rows(self, question: Question, release: Release | None) -> pa.RecordBatch:
         """Return the table of the numbers of ``question``."""
-        grid = self.occasion.grid if release is None else self.there.grid
+        grid = self.context.grid if release is None else self.there.grid
         return answer_rows(question, grid, self.counts, release, self.there.map.display_unit)
 
 

@@ -45,7 +45,7 @@ from trafficdp.release.publication import (
     remove_files,
     sweep,
 )
-from trafficdp.release.specification import Specification, assemble
+from trafficdp.release.specification import Bins, Specification, assemble
 from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
 from trafficdp.store import contribution_cache, vault_ledger, vault_releases
 from trafficdp.store.lock import store_lock
@@ -190,14 +190,14 @@ class Curator:
         allocation: Allocation,
         contributions: Contributions,
         configured: Promise,
-        specify: Callable[[str, int], Specification],
+        build_specification: Callable[[str, int], Specification],
         *,
         force: bool,
         analyst: Analyst | None = None,
     ) -> Release:
         """Charge every vehicle, draw the noise, publish; return the release.
 
-        ``specify`` is given the name of the release and the sum of the maxima of all charges before
+        ``build_specification`` gets the name of the release and the sum of the maxima of all charges before
         (whole numbers of 10^-12 of the store's kind).
 
         The charge bears the name of ``analyst``, whose own budget must allow it as well. What may be spent is
@@ -227,7 +227,7 @@ class Curator:
                 )
             number = len(vault_releases.all_releases(self.vault)) + 1
             before = vault_ledger.totals(self.vault)
-            specification = specify(f"r{number:04d}", before.sum_of_maxima)
+            specification = build_specification(f"r{number:04d}", before.sum_of_maxima)
             vault_ledger.require_budget(self.vault, vehicle, loss, policy, specification.created_at)
             if analyst is not None:
                 own = promise.analyst(analyst.name)
@@ -442,7 +442,7 @@ def carry_out(
     estimates = _calibrated(specification, values.contributions.counts).run(
         values, measure, interval_level=specification.interval_level
     )
-    return assemble(specification, counts, keep, estimates, ledger)
+    return assemble(specification, Bins.of(counts), keep, estimates, ledger)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP
 from trafficdp.privacy.release import Release, published_frame
 from trafficdp.release.curator import Curator
 from trafficdp.release.publication import folder_of
-from trafficdp.release.specification import Occasion, Specification, same_question, source_facts
+from trafficdp.release.specification import ReleaseContext, Specification, same_question, source_facts
 from trafficdp.sensitive import Contributions
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.vault import Vault
@@ -375,9 +375,9 @@ def _loss(charge: Mapping[str, object]) -> Loss:
     return LOSSES[kind](int(str(charge[kind.pico_key])))
 
 
-def occasion_of(
+def context_of(
     config: Config, vault: Vault, version: vault_fixes.DataVersion, grid: Grid, at: datetime
-) -> Occasion:
+) -> ReleaseContext:
     """Return what a release at ``at`` is about: ``grid`` of the data ``version``."""
     # whether a speed was derived is told of single records: said only where these are public
     hidden = config.relation.hides_presence
@@ -386,7 +386,7 @@ def occasion_of(
         source_facts(declaration, name, speeds.get(name, "mixed" if hidden else "reported"))
         for name, declaration in vault_fixes.declarations(vault, version.ingest_id)
     )
-    return Occasion(
+    return ReleaseContext(
         publisher=config.city.publisher,
         place=config.city.name,
         grid=replace(grid, context=read_context(config.context, grid.area)),

@@ -18,7 +18,6 @@ from trafficdp.export.files.disclosure import (
     TUNING_DATA,
     TUNING_OF_DECLARED,
     Charge,
-    MechanismFacts,
     Noise,
     Verdict,
     bin_numbers,
@@ -28,7 +27,7 @@ from trafficdp.export.files.disclosure import (
     rfc3339,
 )
 from trafficdp.ingest.clean import RULES
-from trafficdp.mechanisms.protocol import PublicFacts, Statement
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.publish import MOST_SPANNED, bin_status, rank_useless, useless
 from trafficdp.mechanisms.simulated_cities import LEAST_SKILL
 from trafficdp.model import (
@@ -43,11 +42,11 @@ from trafficdp.model import (
     as_json,
     from_json,
 )
-from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.planner.allocation import Allocation, assess_utility
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import (
     BinNumbers,
+    Bounds,
     BudgetChange,
     Data,
     DeclaredUnit,
@@ -55,7 +54,6 @@ from trafficdp.privacy.disclosure import (
     Identity,
     NoiseStated,
     RecordSource,
-    SkillStated,
     Software,
 )
 from trafficdp.privacy.estimate import NOISE_COLUMNS, BinStatus, Estimate, RefusalRule
@@ -69,25 +67,6 @@ from trafficdp.privacy.release import (
     grid_to_facts,
 )
 from trafficdp.store.vault_fixes import DataVersion
-
-# What a release and a stream state alike: who made it, of which sources, and how numbers are rounded.
-
-
-ROUNDING = "published numbers are rounded to 3 decimals: values to nearest, intervals and scales outward"
-
-
-def stated_identity(
-    release_id: str, created_at: datetime, time_zone: str, publisher: str, question: str | None = None
-) -> Identity:
-    """Return which release it is, and that this version of trafficdp made it."""
-    return Identity(
-        release=release_id,
-        publisher=publisher,
-        software=Software(name="trafficdp", version=version("trafficdp")),
-        created_at=rfc3339(created_at, time_zone),
-        supersedes=None,
-        question=question,
-    )
 
 
 def source_facts(declaration: str, name: str, speed: str) -> RecordSource:
@@ -118,14 +97,29 @@ def source_facts(declaration: str, name: str, speed: str) -> RecordSource:
 # With it, the Release that comes of it over all bins, withheld ones included.
 
 
+@dataclass(frozen=True)
+class Bins:
+    """The G bins that a release lists, shape (G,) each: place, slot, exact vehicles and records."""
+
+    cell: npt.NDArray[np.uint64]
+    slot: npt.NDArray[np.int64]
+    vehicles: npt.NDArray[np.int64]
+    records: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, counts: Counts) -> Bins:
+        """Return the bins of ``counts``."""
+        return cls(counts.cell, counts.slot, counts.users_per_bin, counts.samples_per_bin)
+
+
 def assemble(
     specification: Specification,
-    counts: Counts,
+    bins: Bins,
     keep: npt.NDArray[np.bool_],
     estimates: Mapping[Statistic, Estimate],
     ledger: LedgerReference,
 ) -> Release:
-    """Return the release of ``specification``: ``counts`` has all G bins, ``estimates`` those of ``keep``."""
+    """Return the release of ``specification`` over all ``bins``; ``estimates`` are those of ``keep``."""
     spread = {statistic: _spread(estimate, keep) for statistic, estimate in estimates.items()}
     status = bin_status(keep, [estimate.status for estimate in estimates.values()])
     # where nothing about a vehicle is public, statuses follow from what was drawn
@@ -136,7 +130,7 @@ def assemble(
         if "vehicles_answer" in noise:
             vehicles, records = (np.rint(noise[name]).astype(np.int64) for name in ("vehicles", "records"))
         else:
-            vehicles, records = counts.users_per_bin, counts.samples_per_bin
+            vehicles, records = bins.vehicles, bins.records
     return Release(
         id=specification.release_id,
         created_at=specification.created_at,
@@ -145,14 +139,14 @@ def assemble(
         display_unit=specification.display_unit,
         interval_level=specification.interval_level,
         min_vehicles=specification.min_vehicles,
-        cell=counts.cell,
-        slot=counts.slot,
+        cell=bins.cell,
+        slot=bins.slot,
         status=status,
-        place=place_names(counts.cell, specification.grid.context, specification.grid.zones),
+        place=place_names(bins.cell, specification.grid.context, specification.grid.zones),
         vehicles=vehicles,
         records=records,
         estimates=spread,
-        slots=slot_facts_of(specification.grid, counts.slots),
+        slots=slot_facts_of(specification.grid, np.unique(bins.slot)),
         ledger=ledger,
         disclosure=replace(specification.disclosure, coverage=coverage),
     )
@@ -292,7 +286,7 @@ LIMITS = {
 
 
 @dataclass(frozen=True)
-class Occasion:
+class ReleaseContext:
     """What a release is about besides its numbers. ``question`` is the SQL it answers, if it does.
 
     ``budget_changes``: how the store's promise was changed before, in order.
@@ -312,8 +306,8 @@ class Occasion:
     catalogue: CatalogueEntry = NO_CATALOGUE_ENTRY
 
 
-def specify(
-    occasion: Occasion,
+def build_specification(
+    context: ReleaseContext,
     allocation: Allocation,
     counts: Counts,
     release_id: str,
@@ -323,87 +317,110 @@ def specify(
 
     ``spent_before`` is the sum of the maxima of all charges before this one, in 10^-12 of their kind.
     """
-    request, kept = allocation.request, allocation.counts
+    request, calibrated = allocation.request, allocation.calibrated
     known = request.facts(counts).of_vehicles
     verdict = assess_utility(allocation)
     # of one number for the city, of the range, of the vehicles
     limit = LIMITS[verdict.rule]
-    calibrated = allocation.calibrated
-    statements = {statistic: calibrated.statement(statistic) for statistic in calibrated.statistics}
+    skill = {}
+    # an answer is no map
+    if not context.question:
+        skill = {
+            statistic: each.stated(statistic.factor(request.bound.unit, context.display_unit))
+            for statistic, each in allocation.skill.items()
+        }
+    return freeze(
+        context,
+        release_id,
+        bound=request.bound,
+        min_vehicles=request.min_vehicles,
+        listed=(allocation.counts.cell, allocation.counts.slot),
+        calibrated=calibrated.to_facts(),
+        bins=_foreseen_bins(allocation),
+        bounds=bounds_of(
+            request.bound,
+            f"speeds are clipped to the range, never dropped; {CAPPED[request.relation]}",
+            None if known is None else int(known.bins_per_user.max()),
+            None if known is None else int(known.largest_count_per_bin.max()),
+        ),
+        charge=Charge(
+            relation=allocation.event.relation,
+            assumptions=allocation.event.assumptions,
+            loss=allocation.loss,
+            sum_before=type(allocation.loss)(spent_before),
+            budget=context.budget,
+            composition=allocation.composition,
+            budget_changes=context.budget_changes,
+            vehicles=allocation.vehicles,
+        ),
+        noise=Noise(
+            unit=request.bound.unit,
+            display_unit=context.display_unit,
+            statements={each: calibrated.statement(each) for each in calibrated.statistics},
+            interval_level=request.interval_level,
+            noise=from_json(NoiseStated, calibrated.published_facts()),
+            tuning_data=f"{TUNING[request.relation]} ({allocation.reason})",
+            tolerance=request.tolerance,
+            skill=skill,
+        ),
+        verdict=Verdict(
+            forced=verdict.refused,
+            threshold=limit,
+            value=verdict.value * limit / verdict.threshold,
+            rule=verdict.rule,
+        ),
+    )
+
+
+def freeze(
+    context: ReleaseContext,
+    release_id: str,
+    *,
+    bound: ContributionBound,
+    min_vehicles: int,
+    listed: tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]],
+    calibrated: Mapping[str, Any],
+    bins: BinNumbers,
+    bounds: Bounds,
+    charge: Charge,
+    noise: Noise,
+    verdict: Verdict,
+) -> Specification:
+    """Return the specification of a release or a stream; ``listed`` are cell and slot of its bins."""
+    cell, slot = listed
     return Specification(
         release_id=release_id,
-        created_at=occasion.created_at,
-        grid=occasion.grid,
-        bound=request.bound,
-        ingest_id=occasion.data_version.ingest_id,
-        data_version=occasion.data_version.name,
-        cell=kept.cell,
-        slot=kept.slot,
-        calibrated=calibrated.to_facts(),
-        display_unit=occasion.display_unit,
-        interval_level=request.interval_level,
-        min_vehicles=request.min_vehicles,
-        publish_counts=occasion.publish_counts,
+        created_at=context.created_at,
+        grid=context.grid,
+        bound=bound,
+        ingest_id=context.data_version.ingest_id,
+        data_version=context.data_version.name,
+        cell=cell,
+        slot=slot,
+        calibrated=calibrated,
+        display_unit=context.display_unit,
+        interval_level=noise.interval_level,
+        min_vehicles=min_vehicles,
+        publish_counts=context.publish_counts,
         disclosure=disclosure(
-            identity=stated_identity(
-                release_id,
-                occasion.created_at,
-                occasion.grid.period.time_zone,
-                occasion.publisher,
-                occasion.question,
+            identity=Identity(
+                release=release_id,
+                publisher=context.publisher,
+                software=Software(name="trafficdp", version=version("trafficdp")),
+                created_at=rfc3339(context.created_at, context.grid.period.time_zone),
+                supersedes=None,
+                question=context.question,
             ),
             coverage=coverage_of(
-                occasion.grid,
-                request.bound,
-                occasion.display_unit,
-                occasion.place,
-                allocation.event.relation,
-                request.min_vehicles,
-                _foreseen_bins(allocation),
+                context.grid, bound, context.display_unit, context.place, charge.relation, min_vehicles, bins
             ),
-            data=Data(sources=occasion.sources, data_version=occasion.data_version.name),
-            bounds=bounds_of(
-                request.bound,
-                f"speeds are clipped to the range, never dropped; {CAPPED[request.relation]}",
-                None if known is None else int(known.bins_per_user.max()),
-                None if known is None else int(known.largest_count_per_bin.max()),
-            ),
-            charge=Charge(
-                relation=allocation.event.relation,
-                assumptions=allocation.event.assumptions,
-                loss=allocation.loss,
-                sum_before=type(allocation.loss)(spent_before),
-                budget=occasion.budget,
-                composition=allocation.composition,
-                budget_changes=occasion.budget_changes,
-                vehicles=allocation.vehicles,
-            ),
-            noise=Noise(
-                unit=request.bound.unit,
-                display_unit=occasion.display_unit,
-                mechanisms=[
-                    replace(
-                        _mechanism(statistic, statement, request.tolerance[statistic]),
-                        # an answer is no map
-                        skill=None
-                        if occasion.question or statistic not in allocation.skill
-                        else _skill_stated(allocation, statistic, occasion.display_unit),
-                    )
-                    for statistic, statement in statements.items()
-                ],
-                post_processing=[*(each.post_processing for each in statements.values()), ROUNDING],
-                interval_level=request.interval_level,
-                noise=from_json(NoiseStated, calibrated.published_facts()),
-                tuning_data=f"{TUNING[request.relation]} ({allocation.reason})",
-            ),
-            verdict=Verdict(
-                forced=verdict.refused,
-                threshold=limit,
-                value=verdict.value * limit / verdict.threshold,
-                rule=verdict.rule,
-            ),
-            publish_counts=occasion.publish_counts,
-            catalogue=occasion.catalogue,
+            data=Data(sources=context.sources, data_version=context.data_version.name),
+            bounds=bounds,
+            charge=charge,
+            noise=noise,
+            verdict=verdict,
+            publish_counts=context.publish_counts,
+            catalogue=context.catalogue,
         ),
     )
 
@@ -423,32 +440,6 @@ def same_question(specification: Specification, grid: Grid, allocation: Allocati
         and np.array_equal(specification.slot, kept.slot)
         and specification.calibrated == allocation.calibrated.to_facts()
     )
-
-
-def _mechanism(statistic: Statistic, statement: Statement, tolerance: float) -> MechanismFacts:
-    return MechanismFacts(
-        statistic=statistic,
-        mechanism=statement.mechanism,
-        sensitivity=statement.sensitivity,
-        noise_scale=statement.noise_scale,
-        worst_case_bias=statement.worst_case_bias,
-        tolerance=tolerance,
-        share=statement.share,
-        library=f"opendp {OPENDP_VERSION}",
-        sampler=statement.sampler,
-        distribution=statement.distribution,
-        citation=statement.citation,
-        interval_basis=statement.interval_basis,
-        interval_kind=statement.interval_kind,
-        idealised=statement.idealised,
-        unenforced=statement.unenforced,
-        calibration=statement.calibration,
-    )
-
-
-def _skill_stated(allocation: Allocation, statistic: Statistic, unit: SpeedUnit) -> SkillStated:
-    """The skill of ``statistic``, errors in ``unit`` (of a variance its square)."""
-    return allocation.skill[statistic].stated(statistic.factor(allocation.request.bound.unit, unit))
 
 
 def _foreseen_bins(allocation: Allocation) -> BinNumbers:

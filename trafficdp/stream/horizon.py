@@ -1,32 +1,20 @@
-"""The time of a stream, files that arrive, and the pace of a replay.
-
-The time of a stream: publication steps, and when a step is over.
+"""The time of a stream: publication steps, and when a step is over.
 
 The horizon is the grid's period, cut into steps of equal length from its first instant. The stream's *clock*
 is the latest instant that any record has borne; the *watermark* is ``lateness`` behind it. A step is over
 when the watermark has passed its end: then it is published, and a record of it that comes afterwards is late.
 All of this is decided by times, which are public.
-
-Files that arrive in a folder: complete ones only, each once, in the order of their names.
-
-A file counts as arrived when it bears its final name: whoever writes it must write elsewhere and rename.
-Names that begin with a dot or end like half-written ones are passed over.
-
-The pace of a replay: how far stream time has come when it runs SPEED times as fast as the clock.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.slots import slots_of
-from trafficdp.errors import ConfigError, UsageError
+from trafficdp.errors import ConfigError
 from trafficdp.measurement.nodes import signed_nodes_touched
 from trafficdp.model import Grid
 from trafficdp.stream.tree import Tree, TreeKind
@@ -123,64 +111,3 @@ def _elements(grid: Grid, origin: int, step: int, steps: int, end: int) -> int:
             found[one] = found.get(one, 0) + count
             most = max(most, found[one])
     return most
-
-
-HALF_WRITTEN = (".tmp", ".part", ".partial", ".crdownload", ".new")
-Stamp = tuple[int, int, int]
-
-
-@dataclass
-class WatchedFolder:
-    """A folder that is looked at again and again. Only names, sizes and times are looked at here."""
-
-    path: Path
-    _seen: dict[str, Stamp] = field(default_factory=dict)
-
-    def arrived(self) -> list[Path]:
-        """Return the files that are new or were replaced since they were last ``settled``, by name."""
-        found = []
-        for path in sorted(self.path.iterdir()):
-            if path.name.startswith(".") or path.name.endswith(HALF_WRITTEN):
-                continue
-            stamp = stamp_of(path)
-            if stamp is not None and self._seen.get(path.name) != stamp:
-                found.append(path)
-        return found
-
-    def settle(self, path: Path, stamp: Stamp | None) -> None:
-        """Remember that the file that bore ``stamp`` when it was begun needs not be looked at again."""
-        if stamp is not None:
-            self._seen[path.name] = stamp
-
-
-def stamp_of(path: Path) -> Stamp | None:
-    """Return what changes when a file is replaced; None for what is no file (any more)."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return (status.st_ino, status.st_mtime_ns, status.st_size) if path.is_file() else None
-
-
-@dataclass
-class Pace:
-    """``speed`` seconds of stream time a second; 0: as fast as possible. Begins when first asked.
-
-    Raises UsageError for a speed below 0.
-    """
-
-    speed: float
-    clock: Callable[[], float] = time.monotonic
-    _began: float | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.speed < float("inf"):
-            raise UsageError("a replay cannot run at this speed", got=self.speed, expected="0 or more")
-
-    def due_us(self, first_us: int) -> int | None:
-        """Return the instant up to which records are due, the first being at ``first_us``; None: all are."""
-        if not self.speed:
-            return None
-        if self._began is None:
-            self._began = self.clock()
-        return first_us + int((self.clock() - self._began) * self.speed * 1e6)

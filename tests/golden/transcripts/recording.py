@@ -21,10 +21,9 @@ import numpy as np
 
 import trafficdp
 from trafficdp.errors import UsageError
-from trafficdp.live import streaming
 from trafficdp.mechanisms import simulated_cities
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.release import curator
+from trafficdp.release import curator, streaming
 
 HERE = Path(__file__).parent
 SEED = 20260303

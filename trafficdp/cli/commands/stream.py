@@ -15,8 +15,7 @@ import typer
 
 from trafficdp.cli.words.options import Settings, minute, on_clocks, shorten
 from trafficdp.errors import UsageError
-from trafficdp.live.feeds import follow_folder, follow_lines, replay_files, source_of_lines
-from trafficdp.live.streaming import Progress
+from trafficdp.release.streaming import Progress, follow_folder, follow_lines, replay_files, source_of_lines
 
 
 def stream(

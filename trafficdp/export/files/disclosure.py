@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
+from importlib.metadata import version
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.export.files.registry import registry_record
+from trafficdp.mechanisms.protocol import Statement
 from trafficdp.model import (
     NO_CATALOGUE_ENTRY,
     Assumption,
@@ -40,7 +42,6 @@ from trafficdp.privacy.disclosure import (
     BinsOfLevel,
     Bounds,
     BudgetChange,
-    Calibration,
     CityZones,
     Coverage,
     Data,
@@ -204,66 +205,71 @@ def conversion_holds(relation: NeighbouringRelation, guarantee: Guarantee) -> bo
     )
 
 
-# What the caller knows of the mechanism of a statistic, and what is said of it.
+# How one statistic was made noisy, as the manifest says it.
+
+
+ROUNDING = "published numbers are rounded to 3 decimals: values to nearest, intervals and scales outward"
+LIBRARY = f"opendp {version('opendp')}"
 
 
 @dataclass(frozen=True)
-class MechanismFacts:
-    """How one statistic was made noisy. Numbers are in the bound's unit, to the statistic's power.
+class Noise:
+    """How the numbers were made. ``statements`` are in ``unit``, the bound's, to the statistic's power.
 
-    ``noise_scale`` holds the expected absolute noise of every bin (Laplace: its scale), shape (G,): NaN where
-    withheld, 0 where no noise was needed. ``tolerance`` weighs the statistic against the others when noise
-    is shared out; ``share`` is its part of epsilon, in [0, 1], None when statistics are priced jointly.
-    ``worst_case_bias`` includes that of rounding to the lattice. ``interval_basis`` says what the intervals
-    rest on, ``unenforced`` names the theorem where what one vehicle moves is only claimed, ``calibration``
-    says how intervals without a theorem did, ``skill`` how much is said beside one number for the city (None:
-    not computed).
+    ``tolerance`` weighs a statistic against the others when noise is shared out; ``skill`` is how much is
+    said beside one number for the city. Both may lack statistics.
     """
 
-    statistic: Statistic
-    mechanism: str
-    sensitivity: str
-    noise_scale: npt.NDArray[np.float64]
-    worst_case_bias: float
-    tolerance: float | None
-    share: float | None
-    library: str
-    sampler: str = "OpenDP make_laplace (discrete Laplace on integers)"
-    distribution: str = "discrete Laplace on whole numbers"
-    citation: str | None = None
-    interval_basis: str = "exact tail of the discrete Laplace noise, widened by the worst-case bias"
-    idealised: bool = False
-    unenforced: str | None = None
-    interval_kind: str = "guaranteed"
-    calibration: Calibration | None = None
-    skill: SkillStated | None = None
+    unit: SpeedUnit
+    display_unit: SpeedUnit
+    statements: Mapping[Statistic, Statement]
+    interval_level: float
+    noise: NoiseStated
+    tuning_data: str
+    tolerance: Mapping[Statistic, float] = field(default_factory=dict)
+    skill: Mapping[Statistic, SkillStated] = field(default_factory=dict)
 
-    def stated(self, unit: SpeedUnit, display_unit: SpeedUnit) -> MechanismStated:
-        """Return the manifest's form in display units; scales are those of the published column."""
-        noisy = self.noise_scale[self.noise_scale > 0]
-        factor = _factor(self.statistic, unit, display_unit)
-        low, high = (
-            _outward(float(each), factor) if len(noisy) else None
-            for each in (noisy.min(initial=np.inf), noisy.max(initial=0.0))
-        )
-        both = vars(self).keys() & MechanismStated.__dataclass_fields__.keys()
-        stated: dict[str, Any] = {name: getattr(self, name) for name in both} | {
-            "statistic": self.statistic.column(display_unit),
-            "description": self.statistic.description,
-            "unit": self.statistic.unit(display_unit),
+    def stated(self) -> tuple[MechanismStated, ...]:
+        """Return the manifest's form of all statements, in display units."""
+        return tuple(self._stated(statistic, each) for statistic, each in self.statements.items())
+
+    def _stated(self, statistic: Statistic, statement: Statement) -> MechanismStated:
+        both = vars(statement).keys() & MechanismStated.__dataclass_fields__.keys()
+        low, high = scales_stated(statistic, statement.noise_scale, self.unit, self.display_unit)
+        stated: dict[str, Any] = {name: getattr(statement, name) for name in both} | {
+            "statistic": statistic.column(self.display_unit),
+            "description": statistic.description,
+            "unit": statistic.unit(self.display_unit),
             "noise_scale_min": low,
             "noise_scale_max": high,
-            "interval_kind": str(self.interval_kind),
+            "tolerance": self.tolerance.get(statistic),
+            "library": LIBRARY,
+            "interval_kind": str(statement.interval_kind),
+            "skill": self.skill.get(statistic),
         }
         return MechanismStated(**stated)
 
-    def bias_stated(self, unit: SpeedUnit, display_unit: SpeedUnit) -> WorstBias:
-        """Return the largest bias over all data, in display units, rounded up."""
-        return WorstBias(
-            statistic=self.statistic.column(display_unit),
-            unit=self.statistic.unit(display_unit),
-            bias=_outward(self.worst_case_bias, _factor(self.statistic, unit, display_unit)),
+    def biases(self) -> tuple[WorstBias, ...]:
+        """Return the largest bias of every statistic over all data, in display units, rounded up."""
+        return tuple(
+            WorstBias(
+                statistic=statistic.column(self.display_unit),
+                unit=statistic.unit(self.display_unit),
+                bias=_outward(each.worst_case_bias, _factor(statistic, self.unit, self.display_unit)),
+            )
+            for statistic, each in self.statements.items()
         )
+
+
+def scales_stated(
+    statistic: Statistic, noise_scale: npt.NDArray[np.float64], unit: SpeedUnit, display_unit: SpeedUnit
+) -> tuple[float | None, float | None]:
+    """Return the smallest and largest scale above 0 in display units, as published; None without any."""
+    noisy = noise_scale[noise_scale > 0]
+    if not len(noisy):
+        return None, None
+    factor = _factor(statistic, unit, display_unit)
+    return _outward(float(noisy.min()), factor), _outward(float(noisy.max()), factor)
 
 
 def _factor(statistic: Statistic, unit: SpeedUnit, display_unit: SpeedUnit) -> float:
@@ -309,19 +315,6 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Noise:
-    """How the numbers were made: units of bound and display, statistics, calibrated mechanism, intervals."""
-
-    unit: SpeedUnit
-    display_unit: SpeedUnit
-    mechanisms: Sequence[MechanismFacts]
-    post_processing: Sequence[str]
-    interval_level: float
-    noise: NoiseStated
-    tuning_data: str = TUNING_DATA
-
-
-@dataclass(frozen=True)
 class Verdict:
     """Whether the release is one that would be refused. ``threshold`` and ``value``: see Refusal."""
 
@@ -345,7 +338,7 @@ def disclosure(
     """Return the field groups of the manifest that are fixed at charge time."""
     relation = charge.relation
     after = charge.sum_before.pico + charge.loss.pico
-    units = (noise.unit, noise.display_unit)
+    statements = noise.statements.values()
     groups = Disclosure(
         identity=identity,
         coverage=coverage,
@@ -360,7 +353,7 @@ def disclosure(
         ),
         bounds=bounds if publish_counts else replace(bounds, records_per_vehicle_in_a_bin=None),
         guarantee=guarantee_group(relation, charge.loss, after, charge.budget),
-        mechanisms=tuple(mechanism.stated(*units) for mechanism in noise.mechanisms),
+        mechanisms=noise.stated(),
         accounting=LossAccount(
             composition=charge.composition,
             sum_of_maxima_before=decimal_text(charge.sum_before.pico),
@@ -370,13 +363,13 @@ def disclosure(
             periodic_budget=_periodic(charge.budget),
             budget_changes=charge.budget_changes,
         ),
-        post_processing=tuple(noise.post_processing),
+        post_processing=(*(each.post_processing for each in statements), ROUNDING),
         uncertainty=Uncertainty(
             interval_level=noise.interval_level,
             interval_kind=INTERVAL_KINDS[
-                max((each.interval_kind for each in noise.mechanisms), key=[*INTERVAL_KINDS].index)
+                max((str(each.interval_kind) for each in statements), key=[*INTERVAL_KINDS].index)
             ],
-            worst_case_bias=tuple(mechanism.bias_stated(*units) for mechanism in noise.mechanisms),
+            worst_case_bias=noise.biases(),
             simultaneous=False,
         ),
         honesty=Honesty(
@@ -390,7 +383,7 @@ def disclosure(
                 threshold=verdict.threshold,
                 value=verdict.value,
             ),
-            idealised_mechanisms=any(mechanism.idealised for mechanism in noise.mechanisms),
+            idealised_mechanisms=any(each.idealised for each in statements),
             publish_counts=publish_counts,
             counts_revealed=COUNTS_REVEALED[relation],
             weaknesses=weaknesses(charge.budget, charge.vehicles),

@@ -8,7 +8,7 @@ from importlib import resources
 import jsonschema
 import pytest
 
-from trafficdp.live import files as stream_files
+from trafficdp.release import feeds as stream_files
 
 STREAM = "[stream]\npublish_every = 5\nlateness = 1\nrecords_per_vehicle = 200\n\n[[source]]"
 

@@ -20,7 +20,6 @@ from trafficdp.bounding.arrays import rank_in_sorted
 from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import LIVE, MANIFEST, MECHANISM
-from trafficdp.live.specification import StreamSpecification, next_digest
 from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.nodes import signed_nodes_touched
 from trafficdp.model import Statistic
@@ -40,6 +39,8 @@ from trafficdp.release.recomputation import (
     names_differing,
     run_checks,
 )
+from trafficdp.release.specification import Specification
+from trafficdp.release.stream_release import next_digest, stream_of, sums_of
 from trafficdp.release.verification import Examined
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import publications_match
@@ -63,7 +64,8 @@ class _ExaminedStream(Examined):
     def __init__(self, curator: Curator, stored: vault_releases.StoredStream) -> None:
         super().__init__(curator, stored.release_id, stored.sequence)
         self._stored = stored
-        self._specification = StreamSpecification.from_json(stored.facts)
+        self._specification = Specification.from_json(stored.facts)
+        self._allowance = sums_of(self._specification).allowance
         self._publications = vault_releases.publications(curator.vault, stored.release_id)
         if not self._publications:
             raise VerificationError("nothing was published of this stream yet", got=stored.release_id)
@@ -101,13 +103,13 @@ class _ExaminedStream(Examined):
             facts.get("kind") == "stream"
             and facts.get("specification_sha256") == digest
             and facts.get("release") == self._stored.release_id
-            and facts.get("epsilon_pico") == self._specification.epsilon.pico
+            and facts.get("epsilon_pico") == self._allowance.epsilon.pico
         )
         return None if same else "another specification than the one in the ledger"
 
     def _accounts(self) -> str | None:
         vehicle, loss = vault_ledger.charges_of(self._curator.vault, self._stored.sequence)
-        if not bool(np.all(loss == self._specification.epsilon.pico)):
+        if not bool(np.all(loss == self._allowance.epsilon.pico)):
             return "other accounts"
         uncharged = np.setdiff1d(self._counts["vehicle_id"], vehicle)
         return f"{len(uncharged)} vehicles without a charge" if len(uncharged) else None
@@ -165,7 +167,7 @@ class _ExaminedStream(Examined):
         stream = manifest.noise.stream
         if stream is None or stream.publication != self._newest.number:
             return "another publication than the newest"
-        if manifest.guarantee.epsilon != decimal_text(self._specification.epsilon.pico):
+        if manifest.guarantee.epsilon != decimal_text(self._allowance.epsilon.pico):
             return "another epsilon than was charged"
         return None
 
@@ -192,12 +194,11 @@ class _ExaminedStream(Examined):
             if len(found) > 1 or (len(found) and not float(found[0]).is_integer()):
                 raise VerificationError("the published scales are not one whole number")
             scales.append(int(found[0]) if len(found) else None)
-        allowance = self._specification.allowance
-        mean = allowance.mean_scale if scales[0] is None else scales[0]
+        mean = self._allowance.mean_scale if scales[0] is None else scales[0]
         return mean, scales[1]
 
     def _touched(self) -> tuple[IntArray, IntArray]:
-        arity, heights = self._specification.tree
+        arity, heights = self._allowance.arity, self._allowance.heights
         nodes = self._counts["records"] * signed_nodes_touched(self._counts["position"], arity, heights)
         vehicle, which = np.unique(self._counts["vehicle_id"], return_inverse=True)
         touched = np.zeros(len(vehicle), dtype=np.int64)
@@ -213,8 +214,8 @@ class _ExaminedStream(Examined):
             price += Fraction(steps * steps, 4 * second)
         _, touched = self._touched()
         worst = Fraction(int(touched.max(initial=0))) * price
-        if worst * PICO > self._specification.epsilon.pico:
-            return f"a loss of {float(worst):.6g} where {self._specification.epsilon} was charged"
+        if worst * PICO > self._allowance.epsilon.pico:
+            return f"a loss of {float(worst):.6g} where {self._allowance.epsilon} was charged"
         return None
 
     def _state_accounts(self) -> str | None:
@@ -230,7 +231,7 @@ class _ExaminedStream(Examined):
     def _stream(self) -> Stream | None:
         """The state, where there is one."""
         _, parts = vault_releases.load_parts(self._curator.vault, self._stored.release_id)
-        return self._specification.stream_from(parts) if parts else None
+        return stream_of(self._specification, parts) if parts else None
 
     def _power(self) -> str:
         """What the test of the law can find in so few, or so many, nodes."""
@@ -244,7 +245,7 @@ class _ExaminedStream(Examined):
     def _law(self) -> str | None:
         if self._stream is None:
             return self._forgotten() or "no state"
-        bank, allowance = self._stream.bank, self._specification.allowance
+        bank, allowance = self._stream.bank, self._allowance
         charged = np.array([allowance.mean_scale, allowance.square_scale], dtype=np.float64)
         law = Laplace(charged[np.nonzero(bank.drawn)[0] % bank.levels])
         # no more than this is said: the draws tell the exact sums

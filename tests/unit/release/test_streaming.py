@@ -1,3 +1,9 @@
+from trafficdp.privacy.estimate import BinStatus
+from trafficdp.privacy.ledger import GENESIS
+from trafficdp.privacy.release import LedgerReference
+from trafficdp.release.stream_release import publication_of
+from trafficdp.stream.service import Closed
+
 """A stream from its charge to what people see: once, in the ledger first, and nothing twice."""
 
 import json
@@ -16,9 +22,10 @@ from trafficdp.errors import (
     UsageError,
     VerificationError,
 )
-from trafficdp.live import streaming
-from trafficdp.live.feeds import follow_folder, follow_lines, replay_files
-from trafficdp.live.files import digest_of
+from trafficdp.release import streaming
+from trafficdp.release.feeds import digest_of
+from trafficdp.release.stream_release import sums_of
+from trafficdp.release.streaming import follow_folder, follow_lines, replay_files
 
 pytestmark = pytest.mark.usefixtures("two_cities")
 
@@ -138,11 +145,23 @@ def test_what_is_live_has_the_properties_of_an_exported_map(prepared, released, 
     said = manifest["noise"]["stream"]
     assert said["records_per_vehicle"] == 30
     assert manifest["guarantee"]["epsilon"] == "8"
-    assert (
-        manifest["mechanisms"][0]["mechanism"] == streaming.StreamSpecification.__module__
-        or manifest["mechanisms"]
-    )
-    assert specification.allowance.touches == said["nodes_per_vehicle"]
+    assert [each["mechanism"] for each in manifest["mechanisms"]] == ["running sums"] * 2
+    assert sums_of(specification).allowance.touches == said["nodes_per_vehicle"]
+
+
+def test_bins_of_too_few_vehicles_are_withheld(prepared, small_city):
+    _, specification = prepared(stream_a_day, small_city.write_config)
+    two, levels = np.arange(2), sums_of(specification).stream().bank.levels
+    vehicles = np.array([specification.min_vehicles - 1, specification.min_vehicles])
+    cells = np.array([0x8928308280FFFFF, 0x89283082807FFFF])
+    closed = Closed(0, {}, np.sort(cells), 0 * two, two + 9, vehicles, np.zeros((2, levels), dtype=np.int64), two + 1)
+    release = publication_of(specification, closed, 1, LedgerReference(1, GENESIS), "any")
+    assert release.status[0] == BinStatus.WITHHELD.value
+    assert release.status[1] != BinStatus.WITHHELD.value
+    for estimate in release.estimates.values():
+        numbers = [estimate.value, estimate.low, estimate.high, estimate.noise_scale, estimate.expected_error]
+        assert [np.isnan(each).tolist() for each in numbers] == [[True, False]] * 5
+        assert estimate.noise["noise_terms"].tolist() == [0, 2]
 
 
 def test_analysts_see_every_publication_and_one_epsilon(played):
@@ -186,7 +205,10 @@ TAMPERED = {
     "UPDATE stream_publications SET facts = replace(facts, '\"publication\": 3', '\"publication\": 2')": {
         "every publication is the one in the ledger"
     },
-    "UPDATE streams SET facts = replace(facts, '\"records_per_step\"', 'x')": set(),
+    "UPDATE streams SET facts = replace(facts, '\"records_per_step\":0', '\"records_per_step\":1')": {
+        "the ledger's charge is the specification that was executed"
+    },
+    "UPDATE streams SET facts = replace(facts, 'no such words', 'x')": set(),
 }
 
 

@@ -1,6 +1,9 @@
-"""A folder is looked at again and again: every whole file once, a replaced one again."""
+"""Files of a stream arrive whole and once; a replay runs at its speed from when it is first asked."""
 
-from trafficdp.stream.horizon import WatchedFolder, stamp_of
+import pytest
+
+from trafficdp.errors import UsageError
+from trafficdp.release.feeds import Pace, WatchedFolder, stamp_of
 
 
 def test_whole_files_arrive_once_by_name_and_again_when_they_are_replaced(tmp_path):
@@ -25,3 +28,18 @@ def test_what_is_gone_is_no_file_and_settles_nothing(tmp_path):
     folder.settle(path, stamp_of(path))
     path.write_text("a", encoding="utf-8")
     assert folder.arrived() == [path]
+
+
+def test_an_instant_is_due_when_its_share_of_the_time_has_passed():
+    now = [100.0]
+    pace = Pace(60, lambda: now[0])
+    assert pace.due_us(5_000_000) == 5_000_000
+    now[0] += 2.5
+    assert pace.due_us(5_000_000) == 155_000_000
+
+
+def test_without_a_speed_all_is_due_and_backwards_nothing_runs():
+    assert Pace(0).due_us(7) is None
+    for speed in (-1.0, float("inf"), float("nan")):
+        with pytest.raises(UsageError, match="cannot run at this speed"):
+            Pace(speed)

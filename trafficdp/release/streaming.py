@@ -1,4 +1,4 @@
-"""The door of a stream: charge once, take what arrives, commit, publish. Nothing lost, nothing counted twice.
+"""A stream: charged once; then it takes what arrives, commits and publishes. Nothing is lost or counted twice.
 
 1. The stream's epsilon is entered in the ledger, once, before the first record is read; every vehicle that
    will ever be in it is charged it in the transaction that holds its first accepted record.
@@ -13,8 +13,10 @@ anybody has seen is drawn again, nothing is charged twice.
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
+import select
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -23,195 +25,44 @@ from pathlib import Path
 
 import numpy as np
 
-from trafficdp.binning.slots import slots_of
+from trafficdp._durable import make_folder, sync_folder
 from trafficdp.config.settings import Config
-from trafficdp.config.source import declaration_json
-from trafficdp.config.stream import StreamSettings
-from trafficdp.context.read import read_context
-from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
-from trafficdp.export.files.columns import FileFacts
-from trafficdp.export.files.manifest import build_manifest
-from trafficdp.export.write import MANIFEST
+from trafficdp.errors import DataError, StoreDamagedError, UsageError
+from trafficdp.export.write import write_live
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.live.files import Arrival, Reader, in_order_of_time
-from trafficdp.live.placing import place_newest, placed
-from trafficdp.live.specification import StreamSpecification, next_digest, release_of
-from trafficdp.model import SourceDeclaration, Statistic
+from trafficdp.mechanisms.running_sums import RunningSums
+from trafficdp.model import SourceDeclaration
 from trafficdp.noise.protocol import new_token
 from trafficdp.noise.source import SecureNoise
-from trafficdp.privacy.budget import BudgetPolicy, left
+from trafficdp.privacy.budget import left
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
-from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.release import LedgerReference, encode
+from trafficdp.privacy.release import LedgerReference, Release, encode
 from trafficdp.release.curator import Curator
-from trafficdp.release.publication import folder_of
-from trafficdp.store import vault_ledger, vault_releases
-from trafficdp.stream.horizon import Horizon
+from trafficdp.release.feeds import (
+    Arrival,
+    Pace,
+    Reader,
+    WatchedFolder,
+    digest_of,
+    in_order_of_time,
+    stamp_of,
+)
+from trafficdp.release.publication import folder_of, manifests, publication_number, published
+from trafficdp.release.specification import Specification
+from trafficdp.release.stream_release import (
+    charged_stream,
+    end_of_step,
+    next_digest,
+    publication_of,
+    running_stream,
+    stream_of,
+    sums_of,
+)
+from trafficdp.store import released, vault_ledger, vault_releases
+from trafficdp.store.statements import store_failures
 from trafficdp.stream.service import FATES, Batch, Closed, Stream
 
-SAID = (Statistic.MEAN, Statistic.VARIANCE)
-"""What a stream can say."""
-
-
-def charged_stream(
-    curator: Curator, config: Config, *, again: bool, reached: Callable[[str], None]
-) -> tuple[vault_releases.StoredStream, StreamSpecification]:
-    """Return the running stream of ``config``, charged now if there is none.
-
-    Every vehicle will lose the stream's epsilon, but only when its first record is taken: until then it has a
-    row in no account. Vehicles that cannot pay it are left out of the stream.
-
-    Raises UsageError when a stream with another configuration runs, or one that asked the same is over
-    (unless ``again``); ConfigError for what cannot be streamed; InsufficientBudgetError when not even a
-    vehicle that has spent nothing could pay.
-    """
-    wanted = wanted_specification(curator, config)
-    for stored in reversed(vault_releases.all_streams(curator.vault)):
-        specification = StreamSpecification.from_json(stored.facts)
-        same = specification.same_question(wanted)
-        if not stored.ended:
-            if not same:
-                raise UsageError(
-                    f"the stream {stored.release_id} is running under another configuration",
-                    expected="the configuration that it was charged under",
-                    todo="restore it, or end the stream with `trafficdp stream --end`",
-                )
-            return stored, specification
-        if same and not again:
-            raise UsageError(
-                f"the stream {stored.release_id} asked just this, and is over",
-                todo="begin another, which charges every vehicle again, with --again",
-            )
-    _rehearse(wanted)
-    with curator.vault.transaction("charging the stream"):
-        promise = vault_ledger.settle_promise(curator.vault, config.promise, datetime.now(UTC))
-        _check_budget(curator, promise.policy, wanted.epsilon, wanted.created_at)
-        vault_releases.make_tables(curator.vault)
-        text = wanted.to_json()
-        entry = vault_ledger.add_entry(
-            curator.vault,
-            {
-                "kind": "stream",
-                "release": wanted.release_id,
-                "at": wanted.created_at.isoformat(),
-                "epsilon_pico": wanted.epsilon.pico,
-                "specification_sha256": hashlib.sha256(text.encode()).hexdigest(),
-            },
-        )
-        vault_releases.add_stream(curator.vault, wanted.release_id, entry.sequence, text)
-    reached("charged")
-    curator.head.write(entry)
-    return vault_releases.stream_named(curator.vault, wanted.release_id), wanted
-
-
-def running_stream(curator: Curator) -> tuple[vault_releases.StoredStream, StreamSpecification]:
-    """Return the stream that runs, whatever the configuration says; raise UsageError when there is none."""
-    for stored in vault_releases.all_streams(curator.vault):
-        if not stored.ended:
-            return stored, StreamSpecification.from_json(stored.facts)
-    raise UsageError("no stream is running", todo="begin one with `trafficdp stream FOLDER`")
-
-
-def wanted_specification(curator: Curator, config: Config) -> StreamSpecification:
-    """Return the specification of a stream that ``config`` would charge now; raises as ``charged_stream``."""
-    vault, (settings, epsilon) = curator.vault, _settings(config)
-    at = datetime.now(UTC).replace(microsecond=0)
-    _check_budget(curator, config.policy, epsilon, at)
-    horizon = Horizon.of(config.grid, settings.publish_every, settings.lateness)
-    return StreamSpecification(
-        release_id=f"s{len(vault_releases.all_streams(vault)) + 1:04d}",
-        created_at=at,
-        publisher=config.city.publisher,
-        place=config.city.name,
-        grid=replace(config.grid, context=read_context(config.context, config.grid.area)),
-        bound=config.bound,
-        display_unit=config.map.display_unit,
-        statistics=tuple(each for each in SAID if each in config.map.statistics),
-        interval_level=config.map.interval_level,
-        min_vehicles=config.map.min_vehicles,
-        publish_counts=config.map.publish_counts,
-        epsilon=epsilon,
-        budget=config.budget,
-        spent_before=PureDP(vault_ledger.totals(vault).sum_of_maxima),
-        settings=settings,
-        horizon=horizon,
-        tree=horizon.tree(),
-        budget_changes=vault_ledger.promise_changes(vault),
-        catalogue=config.catalogue,
-        sources=tuple(
-            (
-                source.name,
-                declaration_json(source),
-                "mixed" if source.missing_speed == "derive" else "reported",
-            )
-            for source in config.sources
-        ),
-    )
-
-
-def _settings(config: Config) -> tuple[StreamSettings, PureDP]:
-    """The settings, and the epsilon; raises ConfigError for what cannot be streamed."""
-    settings = config.stream
-    if settings is None:
-        raise ConfigError(
-            "[stream] is missing",
-            expected="publish_every and records_per_vehicle",
-            todo="add the table [stream] to the configuration file",
-        )
-    epsilon = settings.epsilon or config.loss
-    if not isinstance(epsilon, PureDP):
-        raise ConfigError("[stream] epsilon is missing", expected="a number above 0", todo="set it")
-    if not set(config.map.statistics) <= set(SAID):
-        raise ConfigError(
-            "[map] statistics cannot be streamed",
-            got=", ".join(each.value for each in config.map.statistics),
-            expected=", ".join(each.value for each in SAID),
-        )
-    if config.grid.zones is not None:
-        raise ConfigError(
-            "a stream has hexagons",
-            got="[map] zones",
-            todo="give [map] resolution instead, in a file of its own",
-        )
-    if not config.grid.selection.everything:
-        raise ConfigError("a stream covers the whole study area and period", got="a selection of them")
-    if not config.sources:
-        raise ConfigError("no source is declared", todo="add a [[source]]")
-    return settings.model_copy(update={"epsilon": epsilon}), epsilon
-
-
-def _check_budget(curator: Curator, policy: BudgetPolicy, epsilon: PureDP, at: datetime) -> None:
-    nobody = np.zeros(1, dtype=np.int64)
-    windows = policy.windows(at)
-    could = PureDP(int(left(windows, [nobody] * len(windows))[0]))
-    if epsilon > could:
-        raise InsufficientBudgetError(remaining=could.epsilon, requested=epsilon.epsilon)
-    # no vehicle yet: this looks at the clock
-    vault_ledger.require_budget(curator.vault, nobody[:0], nobody[:0], policy, at)
-
-
-def _rehearse(specification: StreamSpecification) -> None:
-    """Raise before the charge what would fail after it: a publication of two records of speed 0."""
-    one = np.ones(1, dtype=np.int64)
-    grid = specification.grid
-    instant = specification.horizon.origin_us * one
-    closed = Closed(
-        step=0,
-        journal={},
-        cell=_SOME_CELL * one,
-        slot=slots_of(instant, grid.slot_kind, grid.period.time_zone, grid.day_parts),
-        records=2 * one,
-        vehicles=specification.min_vehicles * one,
-        sums=np.zeros((1, specification.empty_stream().bank.levels), dtype=np.int64),
-        terms=one,
-    )
-    release = release_of(specification, closed, 1, LedgerReference(1, GENESIS), GENESIS)
-    build_manifest(release, {MANIFEST: FileFacts(MANIFEST, GENESIS, 1, ())})
-    encode(release)
-
-
-_SOME_CELL = int("8928308280fffff", 16)
 BOUNDARIES = ("charged", "batch taken", "batch committed", "head written", "files placed")
 """The named instants of a stream, in order. Tests die at each of them."""
 PAGE_SECONDS = 30
@@ -238,7 +89,8 @@ class Progress:
 class _Running:
     """A stream in memory, as of ``generation`` batches in the vault."""
 
-    specification: StreamSpecification
+    specification: Specification
+    sums: RunningSums
     charge: LedgerReference
     reader: Reader
     placed: int
@@ -281,15 +133,16 @@ class LiveStream:
             return self._progress(curator)
 
     @property
-    def specification(self) -> StreamSpecification:
+    def specification(self) -> Specification:
         """What the stream was charged for."""
         return self._state.specification
 
     @property
     def over_at(self) -> datetime:
         """From when on no record can count any more: the end of the last step, and the lateness."""
-        horizon = self.specification.horizon
-        return self.specification.as_of(horizon.steps - 1) + timedelta(microseconds=horizon.lateness_us)
+        sums = self._state.sums
+        lateness = timedelta(microseconds=sums.horizon.lateness_us)
+        return end_of_step(sums, sums.horizon.steps - 1) + lateness
 
     def read(self, path: Path | InputFile, digest: str, source: SourceDeclaration | None = None) -> Arrival:
         """Read a file as the stream's configuration declares it; nothing is written."""
@@ -393,11 +246,12 @@ class LiveStream:
                 stored, frozen = running_stream(curator)
             else:
                 stored, frozen = charged_stream(curator, self._config, again=self._again, reached=reached)
-            charge = vault_ledger.Entries(vault)[stored.sequence - 1]
+            charge, sums = vault_ledger.Entries(vault)[stored.sequence - 1], sums_of(frozen)
             self._running = _Running(
                 specification=frozen,
+                sums=sums,
                 charge=LedgerReference(charge.sequence, charge.head_hash),
-                reader=Reader(frozen, self._config.sources, self.key),
+                reader=Reader(frozen.grid, sums, self._config.sources, self.key),
                 placed=placed(self._store, frozen.release_id),
             )
         state = self._running
@@ -405,7 +259,7 @@ class LiveStream:
             vault, state.specification.release_id
         ):
             state.generation, parts = vault_releases.load_parts(vault, state.specification.release_id)
-            state.stream = state.specification.stream_from(parts)
+            state.stream = stream_of(state.specification, parts)
             state.digest = parts["kept"]["digest"].tobytes().decode() if parts else GENESIS
             state.kept = ()
 
@@ -468,7 +322,7 @@ class LiveStream:
         """Say who can pay, by what other releases have left every vehicle."""
         windows = vault_ledger.promised_entry(curator.vault).policy.windows(self.specification.created_at)
         spent = vault_ledger.spent_in(curator.vault, self._stream.vehicles.keys, windows)
-        self._stream.permit(left(windows, spent) >= self.specification.epsilon.pico)
+        self._stream.permit(left(windows, spent) >= self._state.sums.allowance.epsilon.pico)
 
     def _commit(
         self,
@@ -482,7 +336,7 @@ class LiveStream:
         name, entry = state.specification.release_id, None
         with vault.transaction("keeping the stream"):
             new = np.sort(stream.charge())
-            loss = np.full(len(new), state.specification.epsilon.pico, dtype=np.int64)
+            loss = np.full(len(new), state.sums.allowance.epsilon.pico, dtype=np.int64)
             vault_ledger.add_charges(vault, state.charge.sequence, new, loss)
             for closed in closings:
                 entry = self._add_publication(curator, closed)
@@ -511,7 +365,7 @@ class LiveStream:
         vault_releases.add_counts(vault, name, closed.step, closed.journal)
         state.digest = next_digest(state.digest, closed.step, closed.journal)
         number = vault_releases.newest_publication(vault, name) + 1
-        facts, bins = encode(release_of(state.specification, closed, number, state.charge, new_token()))
+        facts, bins = encode(publication_of(state.specification, closed, number, state.charge, new_token()))
         text = json.dumps(facts, allow_nan=False)
         stored = vault_releases.StoredPublication(name, number, 0, closed.step, text, bins)
         entry = vault_ledger.add_entry(
@@ -543,7 +397,7 @@ class LiveStream:
         return Progress(
             release_id=specification.release_id,
             publications=vault_releases.newest_publication(curator.vault, specification.release_id),
-            as_of=specification.as_of(stream.closed - 1) if stream.closed else None,
+            as_of=end_of_step(self._state.sums, stream.closed - 1) if stream.closed else None,
             fates={name: int(count) for name, count in zip(FATES, stream.fates, strict=True)},
             folder=folder_of(self._store, specification.release_id),
             ended=self._ended(curator),
@@ -555,3 +409,186 @@ _COLUMNS = ("vehicle", "time_us", "cell", "slot", "value")
 
 def _now() -> str:
     return datetime.now(UTC).replace(microsecond=0).isoformat()
+
+
+# Files of the newest publication, and what people look at.
+
+
+def placed(store: Path, release_id: str) -> int:
+    """Return the number of the publication whose files are in place, 0 when there are none.
+
+    The manifest is written last of all, so what it names is there. Raises StoreDamagedError for a manifest
+    that names none.
+    """
+    manifest = manifests(store).get(release_id)
+    if manifest is None:
+        return 0
+    number = publication_number(manifest)
+    if number is None:
+        raise StoreDamagedError(
+            "a manifest of a stream does not say which publication it is",
+            got=str(folder_of(store, release_id)),
+            todo="move the folder away; the next command writes it again",
+        )
+    return number
+
+
+def place_newest(curator: Curator, release_id: str, before: int, every_seconds: int) -> int:
+    """Add the publications after ``before`` to `released.duckdb` and renew the files; return the newest.
+
+    What a process that died was writing is removed.
+    """
+    folder = folder_of(curator.store, release_id)
+    with store_failures("tidying the files of the stream"):
+        for leftover in folder.glob(".*.partial") if folder.is_dir() else ():
+            leftover.unlink(missing_ok=True)
+    newest = vault_releases.newest_publication(curator.vault, release_id)
+    if newest == before:
+        return newest
+    missing = [published(each) for each in vault_releases.publications(curator.vault, release_id, before)]
+    if not released.append(curator.store, missing):
+        # it is not there, or does not hold just the ones before: all of it is written anew
+        curator.tidy()
+    with store_failures("writing the files of the stream"):
+        make_folder(folder.parent)
+        make_folder(folder)
+        sync_folder(folder.parent)
+        sync_folder(curator.store)
+    write_live(missing[-1].release, folder, every_seconds)
+    return newest
+
+
+def newest_release(curator: Curator, release_id: str) -> Release:
+    """Return the newest committed publication of a stream; raise UsageError when there is none."""
+    name = vault_releases.stream_named(curator.vault, release_id).release_id
+    number = vault_releases.newest_publication(curator.vault, name)
+    if not number:
+        raise UsageError("nothing was published of this stream yet", got=release_id)
+    (stored,) = vault_releases.publications(curator.vault, release_id, number - 1)
+    return published(stored).release
+
+
+LOOK_SECONDS = 1.0
+SESSION_SECONDS = 5.0
+"""How long the store is held for files that wait; then others get a turn."""
+MOST_LINES = 20_000
+LINE_SECONDS = 1.0
+LINES = ("csv", "gtfs_rt_csv")
+"""Formats that can be read as lines."""
+_CHUNK = 1 << 20
+
+Tell = Callable[[Progress], None]
+Warn = Callable[[str], None]
+
+
+def follow_folder(
+    live: LiveStream, folder: Path, *, once: bool, stop: Callable[[], bool], tell: Tell, warn: Warn
+) -> None:
+    """Take files as they arrive in ``folder``, by name; ``once``: those that are there, then return.
+
+    A file that cannot be read as declared is noted, told to ``warn`` and passed over.
+    Raises DataError when there is no such folder.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder", expected="a folder in which files arrive")
+    watched = WatchedFolder(folder)
+    while not stop():
+        waiting = watched.arrived()
+        deadline = time.monotonic() + SESSION_SECONDS
+        arrivals, settled = [], []
+        for path in waiting:
+            stamp, digest = stamp_of(path), digest_of(path, live.key)
+            settled.append((path, stamp))
+            if digest is not None and not live.met(digest):
+                arrival = live.read(path, digest)
+                if arrival.refused is not None:
+                    warn(arrival.refused)
+                arrivals.append(arrival)
+            if time.monotonic() > deadline or len(arrivals) >= 64:
+                break
+        if arrivals:
+            tell(live.take(arrivals, live=not once))
+        for path, stamp in settled:
+            watched.settle(path, stamp)
+        if datetime.now(UTC) >= live.over_at:
+            tell(live.end())
+            return
+        if not settled:
+            if once:
+                return
+            time.sleep(LOOK_SECONDS)
+
+
+def source_of_lines(sources: Sequence[SourceDeclaration]) -> SourceDeclaration:
+    """Return the source that lines of standard input are read as, the first; UsageError if it is no CSV."""
+    if not sources or sources[0].format not in LINES:
+        raise UsageError(
+            "standard input brings lines of CSV",
+            got=f"the source {sources[0].name} with format {sources[0].format}" if sources else "no source",
+            expected="a first source with format " + " or ".join(LINES),
+        )
+    return sources[0]
+
+
+def follow_lines(
+    live: LiveStream,
+    descriptor: int,
+    source: SourceDeclaration,
+    *,
+    stop: Callable[[], bool],
+    tell: Tell,
+    warn: Warn,
+) -> None:
+    """Take lines of CSV as they come from an open file; the first is the header. Returns at its end.
+
+    Lines are taken together when there are MOST_LINES of them or LINE_SECONDS have passed. They cannot be
+    read again: whoever writes them may repeat what it wrote last after a crash, and it counts once.
+    """
+    pending, header, ended, began = b"", b"", False, time.monotonic()
+    number = 0
+    while not (ended and not pending) and not stop():
+        readable = select.select([descriptor], [], [], LINE_SECONDS)[0]
+        chunk = os.read(descriptor, _CHUNK) if readable else b""
+        ended = ended or (bool(readable) and not chunk)
+        pending += chunk
+        if not header:
+            header, newline, rest = pending.partition(b"\n")
+            if not newline:
+                header = b""
+                if ended:
+                    return
+                continue
+            pending, header = rest, header + newline
+        lines = pending.count(b"\n")
+        late = time.monotonic() - began >= LINE_SECONDS
+        if (lines and (late or lines >= MOST_LINES)) or ended:
+            cut = len(pending) if ended else pending.rfind(b"\n") + 1
+            body, pending = pending[:cut], pending[cut:]
+            began = time.monotonic()
+            if body.strip():
+                number += 1
+                piece = InputFile(Path(f"lines-{number}.csv"), held=header + body)
+                arrival = live.read(piece, live.key.digest(piece.sha256()), source)
+                if arrival.refused is not None:
+                    warn(arrival.refused)
+                tell(live.take([arrival], live=True))
+
+
+def replay_files(live: LiveStream, files: Sequence[Path], speed: float, *, tell: Tell, warn: Warn) -> None:
+    """Play an archive ``speed`` times as fast as it happened (0: as fast as possible), then end the stream.
+
+    Raises UsageError when no file can be read.
+    """
+    arrivals = []
+    for path in files:
+        digest = digest_of(path, live.key)
+        if digest is None:
+            raise DataError(f"there is no file {path}", todo="correct its name")
+        arrivals.append(live.read(path, digest))
+    for arrival in arrivals:
+        if arrival.refused is not None:
+            warn(arrival.refused)
+    if not any(arrival.refused is None for arrival in arrivals):
+        raise UsageError("nothing to replay", got="no file that can be read as declared")
+    live.replay(arrivals, Pace(speed).due_us, lambda: time.sleep(0.05), tell)
+    tell(live.end())

@@ -4,7 +4,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.live.feeds import replay_files
+from trafficdp.release.streaming import replay_files
 
 STREAM = """[stream]
 epsilon = 8

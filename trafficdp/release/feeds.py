@@ -1,0 +1,160 @@
+"""Files of a stream: records read, numbered and binned; files that arrive; the pace of a replay."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from trafficdp.binning.cells import CellTable
+from trafficdp.binning.slots import slots_of
+from trafficdp.errors import DataError, UsageError
+from trafficdp.ingest.input_file import InputFile
+from trafficdp.ingest.read import choose_source, read_file
+from trafficdp.ingest.vehicle_key import VehicleKey
+from trafficdp.mechanisms.running_sums import RunningSums
+from trafficdp.model import Clip, Grid, SourceDeclaration
+from trafficdp.store import vault_fixes
+from trafficdp.store.vault import Vault
+from trafficdp.stream.service import Batch
+
+NOT_READ = "not_read"
+
+
+@dataclass(frozen=True, repr=False)
+class Arrival:
+    """A file as it was read: pseudonyms and the rest of a batch, or why it could not be read.
+
+    ``report`` is JSON for the curator's eyes, outside the guarantee.
+    """
+
+    name: str
+    digest: str
+    report: str
+    refused: str | None
+    fixes: pa.Table | None
+
+
+class Reader:
+    """Reads files as the sources of a stream declare; remembers squares of cells from file to file."""
+
+    def __init__(
+        self, grid: Grid, sums: RunningSums, sources: tuple[SourceDeclaration, ...], key: VehicleKey
+    ) -> None:
+        self._grid, self._horizon, self._sources, self._key = grid, sums.horizon, sources, key
+        self._cells = CellTable(grid.area.geometry.bounds, grid.hexagon_resolution)
+        self._clip = Clip(sums.bound)
+
+    def read(self, path: Path | InputFile, digest: str, source: SourceDeclaration | None = None) -> Arrival:
+        """Read one file; a file that is not as declared is refused, not raised: the stream goes on."""
+        try:
+            chosen = source or choose_source(Path(path.name), self._sources)
+            found = read_file(path, chosen, self._grid.area, self._key)
+        except DataError as error:
+            report = json.dumps({"file": path.name, NOT_READ: str(error)}, sort_keys=True)
+            return Arrival(path.name, digest, report, str(error), None)
+        return Arrival(path.name, digest, found.report.to_json(), None, found.fixes.table)
+
+    def batch(self, vault: Vault, arrival: Arrival) -> Batch:
+        """Return the records of a file; numbers new vehicles (inside the caller's transaction)."""
+        table = arrival.fixes
+        if table is None or not table.num_rows:
+            none = np.zeros(0, dtype=np.int64)
+            return Batch(none, none, none, none, none)
+        # a file that is read at once is one chunk
+        vehicle = vault_fixes.number_vehicles(vault, table.column("vehicle").chunk(0))
+        time_us = table.column("time_us").to_numpy()
+        horizon, grid = self._horizon, self._grid
+        step = horizon.step_of(time_us)
+        inside = (step >= 0) & (step < horizon.steps)
+        cell = np.zeros(len(time_us), dtype=np.int64)
+        slot = np.zeros(len(time_us), dtype=np.int64)
+        latitude, longitude = (table.column(name).to_numpy()[inside] for name in ("latitude", "longitude"))
+        cell[inside] = self._cells.cells_of(latitude, longitude).astype(np.int64)
+        slot[inside] = slots_of(time_us[inside], grid.slot_kind, grid.period.time_zone, grid.day_parts)
+        value = self._clip.steps_of(table.column("speed_centi"), table.column("speed_unit"))
+        return Batch(vehicle, time_us, cell, slot, value)
+
+
+def digest_of(path: Path, key: VehicleKey) -> str | None:
+    """Return the digest of a file's bytes under ``key``; None for one that cannot be read now."""
+    try:
+        return key.digest(InputFile(path).sha256())
+    except DataError:
+        return None
+
+
+def in_order_of_time(batch: Batch) -> Batch:
+    """Return the records by their instants; those of the same instant stay in their order."""
+    order = np.argsort(batch.time_us, kind="stable")
+    return Batch(*(getattr(batch, name)[order] for name in Batch.__dataclass_fields__))
+
+
+HALF_WRITTEN = (".tmp", ".part", ".partial", ".crdownload", ".new")
+Stamp = tuple[int, int, int]
+
+
+@dataclass
+class WatchedFolder:
+    """A folder that is looked at again and again. Only names, sizes and times are looked at here.
+
+    A file counts as arrived when it bears its final name: whoever writes it must write elsewhere and rename.
+    Names that begin with a dot or end like half-written ones are passed over.
+    """
+
+    path: Path
+    _seen: dict[str, Stamp] = field(default_factory=dict)
+
+    def arrived(self) -> list[Path]:
+        """Return the files that are new or were replaced since they were last ``settled``, by name."""
+        found = []
+        for path in sorted(self.path.iterdir()):
+            if path.name.startswith(".") or path.name.endswith(HALF_WRITTEN):
+                continue
+            stamp = stamp_of(path)
+            if stamp is not None and self._seen.get(path.name) != stamp:
+                found.append(path)
+        return found
+
+    def settle(self, path: Path, stamp: Stamp | None) -> None:
+        """Remember that the file that bore ``stamp`` when it was begun needs not be looked at again."""
+        if stamp is not None:
+            self._seen[path.name] = stamp
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """Return what changes when a file is replaced; None for what is no file (any more)."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (status.st_ino, status.st_mtime_ns, status.st_size) if path.is_file() else None
+
+
+@dataclass
+class Pace:
+    """``speed`` seconds of stream time a second; 0: as fast as possible. Begins when first asked.
+
+    Raises UsageError for a speed below 0.
+    """
+
+    speed: float
+    clock: Callable[[], float] = time.monotonic
+    _began: float | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.speed < float("inf"):
+            raise UsageError("a replay cannot run at this speed", got=self.speed, expected="0 or more")
+
+    def due_us(self, first_us: int) -> int | None:
+        """Return the instant up to which records are due, the first being at ``first_us``; None: all are."""
+        if not self.speed:
+            return None
+        if self._began is None:
+            self._began = self.clock()
+        return first_us + int((self.clock() - self._began) * self.speed * 1e6)

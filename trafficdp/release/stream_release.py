@@ -1,0 +1,359 @@
+"""A stream is charged as a release is, and each of its publications is a release of the bins so far."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.binning.slots import slots_of
+from trafficdp.config.settings import Config
+from trafficdp.config.source import declaration_json
+from trafficdp.config.stream import StreamSettings
+from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
+from trafficdp.export.files.columns import FileFacts
+from trafficdp.export.files.disclosure import (
+    TUNING_DATA,
+    Charge,
+    Noise,
+    Verdict,
+    bounds_of,
+    rfc3339,
+    scales_stated,
+)
+from trafficdp.export.files.manifest import build_manifest
+from trafficdp.export.write import MANIFEST
+from trafficdp.mechanisms.protocol import ASSUMPTIONS
+from trafficdp.mechanisms.running_sums import RunningSums
+from trafficdp.model import NeighbouringRelation, Statistic
+from trafficdp.privacy.budget import BudgetPolicy, left
+from trafficdp.privacy.disclosure import BinNumbers, NoiseStated, StreamStated, TreeShape
+from trafficdp.privacy.estimate import RefusalRule
+from trafficdp.privacy.ledger import GENESIS
+from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.release import LedgerReference, Release, encode
+from trafficdp.release.curator import Curator
+from trafficdp.release.results import context_of
+from trafficdp.release.specification import (
+    Bins,
+    ReleaseContext,
+    Specification,
+    assemble,
+    freeze,
+    source_facts,
+)
+from trafficdp.store import vault_fixes, vault_ledger, vault_releases
+from trafficdp.stream.horizon import MINUTE_US, Horizon
+from trafficdp.stream.service import Closed, Stream
+
+BOUNDING = (
+    "speeds are clipped to the range, never dropped; a vehicle's records count until its account is used up"
+)
+RELATION = NeighbouringRelation.REPLACE_USER_VALUES
+RULES = (
+    "outside the period, or further ahead of the clock than 5 minutes: left out",
+    "late (its step was published already): left out",
+    "the same vehicle and instant again: left out, the first stays",
+    "more records of one vehicle in a step than records_per_step: the first count",
+    "vehicles that cannot pay the whole epsilon, or whose account is used up: left out",
+)
+SAID = (Statistic.MEAN, Statistic.VARIANCE)
+"""What a stream can say."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_BINS = np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
+_SOME_CELL = int("8928308280fffff", 16)
+
+
+def charged_stream(
+    curator: Curator, config: Config, *, again: bool, reached: Callable[[str], None]
+) -> tuple[vault_releases.StoredStream, Specification]:
+    """Return the running stream of ``config``, charged now if there is none.
+
+    Every vehicle will lose the stream's epsilon, but only when its first record is taken: until then it has a
+    row in no account. Vehicles that cannot pay it are left out of the stream.
+
+    Raises UsageError when a stream with another configuration runs, or one that asked the same is over
+    (unless ``again``); ConfigError for what cannot be streamed; InsufficientBudgetError when not even a
+    vehicle that has spent nothing could pay.
+    """
+    wanted = wanted_specification(curator, config)
+    for stored in reversed(vault_releases.all_streams(curator.vault)):
+        specification = Specification.from_json(stored.facts)
+        same = same_stream(specification, wanted)
+        if not stored.ended:
+            if not same:
+                raise UsageError(
+                    f"the stream {stored.release_id} is running under another configuration",
+                    expected="the configuration that it was charged under",
+                    todo="restore it, or end the stream with `trafficdp stream --end`",
+                )
+            return stored, specification
+        if same and not again:
+            raise UsageError(
+                f"the stream {stored.release_id} asked just this, and is over",
+                todo="begin another, which charges every vehicle again, with --again",
+            )
+    rehearse(wanted)
+    epsilon = sums_of(wanted).allowance.epsilon
+    with curator.vault.transaction("charging the stream"):
+        promise = vault_ledger.settle_promise(curator.vault, config.promise, datetime.now(UTC))
+        _check_budget(curator, promise.policy, epsilon, wanted.created_at)
+        vault_releases.make_tables(curator.vault)
+        text = wanted.to_json()
+        entry = vault_ledger.add_entry(
+            curator.vault,
+            {
+                "kind": "stream",
+                "release": wanted.release_id,
+                "at": wanted.created_at.isoformat(),
+                "epsilon_pico": epsilon.pico,
+                "specification_sha256": hashlib.sha256(text.encode()).hexdigest(),
+            },
+        )
+        vault_releases.add_stream(curator.vault, wanted.release_id, entry.sequence, text)
+    reached("charged")
+    curator.head.write(entry)
+    return vault_releases.stream_named(curator.vault, wanted.release_id), wanted
+
+
+def running_stream(curator: Curator) -> tuple[vault_releases.StoredStream, Specification]:
+    """Return the stream that runs, whatever the configuration says; raise UsageError when there is none."""
+    for stored in vault_releases.all_streams(curator.vault):
+        if not stored.ended:
+            return stored, Specification.from_json(stored.facts)
+    raise UsageError("no stream is running", todo="begin one with `trafficdp stream FOLDER`")
+
+
+def wanted_specification(curator: Curator, config: Config) -> Specification:
+    """Return the specification of a stream that ``config`` would charge now; raises as ``charged_stream``."""
+    vault, (settings, epsilon) = curator.vault, _settings(config)
+    at = datetime.now(UTC)
+    _check_budget(curator, config.policy, epsilon, at)
+    sums = RunningSums.calibrate(
+        tuple(each for each in SAID if each in config.map.statistics),
+        config.bound,
+        Horizon.of(config.grid, settings.publish_every, settings.lateness),
+        epsilon,
+        records_per_vehicle=settings.records_per_vehicle,
+        records_per_step=settings.records_per_step,
+    )
+    sources = tuple(
+        source_facts(
+            declaration_json(source), source.name, "mixed" if source.missing_speed == "derive" else "reported"
+        )
+        for source in config.sources
+    )
+    nothing_yet = vault_fixes.DataVersion(0, "")
+    return specification_of_stream(
+        replace(context_of(config, vault, nothing_yet, config.grid, at), sources=sources),
+        sums,
+        f"s{len(vault_releases.all_streams(vault)) + 1:04d}",
+        vault_ledger.totals(vault).sum_of_maxima,
+        min_vehicles=config.map.min_vehicles,
+        interval_level=config.map.interval_level,
+    )
+
+
+def _settings(config: Config) -> tuple[StreamSettings, PureDP]:
+    """The settings, and the epsilon; raises ConfigError for what cannot be streamed."""
+    settings = config.stream
+    if settings is None:
+        raise ConfigError(
+            "[stream] is missing",
+            expected="publish_every and records_per_vehicle",
+            todo="add the table [stream] to the configuration file",
+        )
+    epsilon = settings.epsilon or config.loss
+    if not isinstance(epsilon, PureDP):
+        raise ConfigError("[stream] epsilon is missing", expected="a number above 0", todo="set it")
+    if not set(config.map.statistics) <= set(SAID):
+        raise ConfigError(
+            "[map] statistics cannot be streamed",
+            got=", ".join(each.value for each in config.map.statistics),
+            expected=", ".join(each.value for each in SAID),
+        )
+    if config.grid.zones is not None:
+        raise ConfigError(
+            "a stream has hexagons",
+            got="[map] zones",
+            todo="give [map] resolution instead, in a file of its own",
+        )
+    if not config.grid.selection.everything:
+        raise ConfigError("a stream covers the whole study area and period", got="a selection of them")
+    if not config.sources:
+        raise ConfigError("no source is declared", todo="add a [[source]]")
+    return settings, epsilon
+
+
+def _check_budget(curator: Curator, policy: BudgetPolicy, epsilon: PureDP, at: datetime) -> None:
+    nobody = np.zeros(1, dtype=np.int64)
+    windows = policy.windows(at)
+    could = PureDP(int(left(windows, [nobody] * len(windows))[0]))
+    if epsilon > could:
+        raise InsufficientBudgetError(remaining=could.epsilon, requested=epsilon.epsilon)
+    # no vehicle yet: this looks at the clock
+    vault_ledger.require_budget(curator.vault, nobody[:0], nobody[:0], policy, at)
+
+
+def specification_of_stream(
+    context: ReleaseContext,
+    sums: RunningSums,
+    release_id: str,
+    spent_before: int,
+    *,
+    min_vehicles: int,
+    interval_level: float,
+) -> Specification:
+    """Return what a stream is charged for; bins and their noise follow with its publications.
+
+    ``spent_before`` is the sum of the maxima of all charges before this one, in 10^-12 of epsilon.
+    """
+    return freeze(
+        context,
+        release_id,
+        bound=sums.bound,
+        min_vehicles=min_vehicles,
+        listed=_NO_BINS,
+        calibrated=sums.to_facts(),
+        bins=BinNumbers(total=0, released=0, constant=0, withheld=0, uninformative=0),
+        bounds=bounds_of(sums.bound, BOUNDING, None, None),
+        charge=Charge(
+            relation=RELATION,
+            assumptions=ASSUMPTIONS[RELATION],
+            loss=sums.allowance.epsilon,
+            sum_before=PureDP(spent_before),
+            budget=context.budget,
+            composition=sums.composition,
+            budget_changes=context.budget_changes,
+        ),
+        noise=Noise(
+            unit=sums.bound.unit,
+            display_unit=context.display_unit,
+            statements={each: sums.statement(each) for each in sums.statistics},
+            interval_level=interval_level,
+            noise=NoiseStated(kind="stream"),
+            tuning_data=TUNING_DATA,
+        ),
+        verdict=Verdict(forced=False, threshold=1.0, value=0.0, rule=RefusalRule.INTERVAL),
+    )
+
+
+def sums_of(specification: Specification) -> RunningSums:
+    """Return the running sums that ``specification`` was charged for."""
+    return RunningSums.from_facts(specification.calibrated, specification.bound)
+
+
+def stream_of(
+    specification: Specification, parts: Mapping[str, Mapping[str, npt.NDArray[np.generic]]]
+) -> Stream:
+    """Return the stream that was stored as ``parts``, before its first record when there are none."""
+    enough = None if specification.publish_counts else specification.min_vehicles
+    return sums_of(specification).stream(parts, enough)
+
+
+def end_of_step(sums: RunningSums, step: int) -> datetime:
+    """Return the instant at which ``step`` ends."""
+    return _EPOCH + timedelta(microseconds=sums.horizon.end_of(step))
+
+
+def same_stream(one: Specification, other: Specification) -> bool:
+    """Return whether both ask for the same; name, time, spending before, budget, context may differ."""
+    facts = [
+        (
+            each.grid.key,
+            each.bound,
+            each.display_unit,
+            each.interval_level,
+            each.min_vehicles,
+            each.publish_counts,
+            {**each.calibrated, "tree": None},
+            each.disclosure.identity.publisher,
+            each.disclosure.coverage.place,
+            each.disclosure.data.sources,
+        )
+        for each in (one, other)
+    ]
+    return facts[0] == facts[1]
+
+
+def publication_of(
+    specification: Specification, closed: Closed, number: int, ledger: LedgerReference, data_version: str
+) -> Release:
+    """Return the release after a closed step. ``data_version`` names the records that it was made from."""
+    sums, order = sums_of(specification), np.lexsort((closed.slot, closed.cell))
+    keep = closed.vehicles[order] >= specification.min_vehicles
+    names = ("cell", "slot", "records", "vehicles", "sums", "terms")
+    columns = {name: getattr(closed, name)[order] for name in names}
+    kept = Closed(closed.step, {}, **{name: values[keep] for name, values in columns.items()})
+    estimates = sums.estimates(kept, interval_level=specification.interval_level)
+    upper, frozen = float(specification.bound.upper), specification.disclosure
+    shares = [(each.high - each.low) / each.statistic.largest(upper) for each in estimates.values()]
+    widest = max((float(np.median(share)) for share in shares if len(share)), default=0.0)
+    scales = [
+        scales_stated(each.statistic, each.noise_scale, specification.bound.unit, specification.display_unit)
+        for each in estimates.values()
+    ]
+    bins = Bins(columns["cell"].astype(np.uint64), columns["slot"], columns["vehicles"], columns["records"])
+    stated = replace(
+        frozen,
+        data=replace(frozen.data, data_version=data_version),
+        mechanisms=tuple(
+            replace(each, noise_scale_min=low, noise_scale_max=high)
+            for each, (low, high) in zip(frozen.mechanisms, scales, strict=True)
+        ),
+        honesty=replace(
+            frozen.honesty, forced=widest >= 1, refusal=replace(frozen.honesty.refusal, value=widest)
+        ),
+        noise=NoiseStated(kind="stream", stream=stream_facts(specification, closed.step, number)),
+    )
+    return assemble(replace(specification, disclosure=stated), bins, keep, estimates, ledger)
+
+
+def stream_facts(specification: Specification, step: int, number: int) -> StreamStated:
+    """Return what the manifest says of the stream and of its publication ``number``, after ``step``."""
+    sums = sums_of(specification)
+    allowance, horizon = sums.allowance, sums.horizon
+    return StreamStated(
+        publication=number,
+        as_of=rfc3339(end_of_step(sums, step), specification.grid.period.time_zone),
+        publish_every_minutes=horizon.step_us // MINUTE_US,
+        lateness_minutes=horizon.lateness_us // MINUTE_US,
+        steps=horizon.steps,
+        records_per_vehicle=allowance.records_per_vehicle,
+        records_per_step=sums.records_per_step or None,
+        nodes_per_vehicle=allowance.touches,
+        tree=TreeShape(arity=allowance.arity, heights=allowance.heights),
+        value_steps=allowance.value_steps,
+        rules=RULES,
+    )
+
+
+def rehearse(specification: Specification) -> None:
+    """Raise before the charge what would fail after it: a publication of two records of speed 0."""
+    sums, grid = sums_of(specification), specification.grid
+    one = np.ones(1, dtype=np.int64)
+    closed = Closed(
+        step=0,
+        journal={},
+        cell=_SOME_CELL * one,
+        slot=slots_of(sums.horizon.origin_us * one, grid.slot_kind, grid.period.time_zone, grid.day_parts),
+        records=2 * one,
+        vehicles=specification.min_vehicles * one,
+        sums=np.zeros((1, sums.stream().bank.levels), dtype=np.int64),
+        terms=one,
+    )
+    release = publication_of(specification, closed, 1, LedgerReference(1, GENESIS), GENESIS)
+    build_manifest(release, {MANIFEST: FileFacts(MANIFEST, GENESIS, 1, ())})
+    encode(release)
+
+
+def next_digest(before: str, step: int, journal: Mapping[str, npt.NDArray[np.int64]]) -> str:
+    """Return the hash that pins the counts up to ``step``: a chain over steps, rows in a fixed order."""
+    names = ("cell", "slot", "vehicle", "records", "position")
+    rows = np.stack([np.asarray(journal[name], dtype=np.int64) for name in names], axis=1)
+    rows = rows[np.lexsort((rows[:, 2], rows[:, 1], rows[:, 0]))]
+    return hashlib.sha256(f"{before}\n{step}\n".encode() + rows.astype("<i8").tobytes()).hexdigest()
