@@ -1,1 +1,1 @@
-"""The one entry point of a map or a stream: planned, charged, drawn, published, recovered, checked against the vault."""
+"""The one entry point of a map or a stream: plan, charge, draw, publish, recover, check against the vault."""

@@ -1,4 +1,4 @@
-"""A stream: charged once; then it takes what arrives, commits and publishes. Nothing is lost or counted twice.
+"""A stream: charged once; then it takes what arrives, commits and publishes. Nothing is lost or repeated.
 
 1. The stream's epsilon is entered in the ledger, once, before the first record is read; every vehicle that
    will ever be in it is charged it in the transaction that holds its first accepted record.

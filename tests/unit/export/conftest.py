@@ -16,7 +16,6 @@ from playwright.sync_api import sync_playwright
 from trafficdp.context.names import place_names
 from trafficdp.export.files.disclosure import (
     Charge,
-    MechanismFacts,
     Noise,
     Verdict,
     bin_numbers,
@@ -26,6 +25,7 @@ from trafficdp.export.files.disclosure import (
     rfc3339,
 )
 from trafficdp.export.map.html_map import html_bytes
+from trafficdp.mechanisms.protocol import Statement
 from trafficdp.model import (
     COUNTS_PUBLIC,
     DECLARED_BOUNDS,
@@ -121,20 +121,22 @@ def release_of(
     period = Period(date(2016, 11, 24), date(2016, 11, 27), "America/Chicago")
     grid = Grid(h3.get_resolution(cells[0]), slot_kind, area, period, context=context)
     counts = np.arange(len(cell), dtype=np.int64) + 5 if publish_counts else None
-    mechanisms = [
-        MechanismFacts(
-            statistic=each,
+    statements = {
+        each: Statement(
             mechanism="baseline",
+            citation=None,
             sensitivity="U m / N" if each.power == 1 else "U^2 k (N - k) / N^2",
             noise_scale=estimates[each].noise_scale,
             worst_case_bias=0.05,
-            tolerance=1.0 if each.power == 1 else 30.0,
             share=None,
-            library="opendp 0.16.0",
+            distribution="discrete Laplace on whole numbers",
+            sampler="OpenDP make_laplace (discrete Laplace on integers)",
+            interval_basis="exact tail of the discrete Laplace noise, widened by the worst-case bias",
+            post_processing=f"{each.column(display_unit)} is clamped to its range",
         )
         for each in OF_MAPS
         if each in estimates
-    ]
+    }
     disclosed = disclosure(
         identity=Identity(
             release="R0001",
@@ -168,10 +170,12 @@ def release_of(
         noise=Noise(
             unit=BOUND.unit,
             display_unit=display_unit,
-            mechanisms=mechanisms,
-            post_processing=["means are clamped to [0, U]", "published numbers are rounded to 3 decimals"],
+            statements=statements,
             interval_level=0.95,
             noise=NoiseStated(kind="laplace"),
+            tuning_data="none: chosen from public counts",
+            tolerance={each: 1.0 if each.power == 1 else 30.0 for each in statements},
+            library="opendp 0.16.0",
         ),
         verdict=Verdict(False, 1.0, 0.5, RefusalRule.INTERVAL),
         publish_counts=publish_counts,

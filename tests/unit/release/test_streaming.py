@@ -1,9 +1,3 @@
-from trafficdp.privacy.estimate import BinStatus
-from trafficdp.privacy.ledger import GENESIS
-from trafficdp.privacy.release import LedgerReference
-from trafficdp.release.stream_release import publication_of
-from trafficdp.stream.service import Closed
-
 """A stream from its charge to what people see: once, in the ledger first, and nothing twice."""
 
 import json
@@ -22,10 +16,14 @@ from trafficdp.errors import (
     UsageError,
     VerificationError,
 )
+from trafficdp.privacy.estimate import BinStatus
+from trafficdp.privacy.ledger import GENESIS
+from trafficdp.privacy.release import LedgerReference
 from trafficdp.release import streaming
 from trafficdp.release.feeds import digest_of
-from trafficdp.release.stream_release import sums_of
+from trafficdp.release.stream_release import publication_of, sums_of
 from trafficdp.release.streaming import follow_folder, follow_lines, replay_files
+from trafficdp.stream.service import Closed
 
 pytestmark = pytest.mark.usefixtures("two_cities")
 
@@ -154,7 +152,9 @@ def test_bins_of_too_few_vehicles_are_withheld(prepared, small_city):
     two, levels = np.arange(2), sums_of(specification).stream().bank.levels
     vehicles = np.array([specification.min_vehicles - 1, specification.min_vehicles])
     cells = np.array([0x8928308280FFFFF, 0x89283082807FFFF])
-    closed = Closed(0, {}, np.sort(cells), 0 * two, two + 9, vehicles, np.zeros((2, levels), dtype=np.int64), two + 1)
+    closed = Closed(
+        0, {}, np.sort(cells), 0 * two, two + 9, vehicles, np.zeros((2, levels), dtype=np.int64), two + 1
+    )
     release = publication_of(specification, closed, 1, LedgerReference(1, GENESIS), "any")
     assert release.status[0] == BinStatus.WITHHELD.value
     assert release.status[1] != BinStatus.WITHHELD.value

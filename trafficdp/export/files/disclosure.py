@@ -228,6 +228,7 @@ class Noise:
     tuning_data: str
     tolerance: Mapping[Statistic, float] = field(default_factory=dict)
     skill: Mapping[Statistic, SkillStated] = field(default_factory=dict)
+    library: str = LIBRARY
 
     def stated(self) -> tuple[MechanismStated, ...]:
         """Return the manifest's form of all statements, in display units."""
@@ -243,7 +244,7 @@ class Noise:
             "noise_scale_min": low,
             "noise_scale_max": high,
             "tolerance": self.tolerance.get(statistic),
-            "library": LIBRARY,
+            "library": self.library,
             "interval_kind": str(statement.interval_kind),
             "skill": self.skill.get(statistic),
         }

@@ -3,33 +3,44 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trafficdp.export.files.disclosure import MechanismFacts
+from trafficdp.export.files.disclosure import Noise
+from trafficdp.mechanisms.protocol import Statement
 from trafficdp.model import SpeedUnit, Statistic
+from trafficdp.privacy.disclosure import NoiseStated
 
 MS, KMH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.KILOMETRES_PER_HOUR
 
 
-def mechanism(statistic, scale, bias=0.05):
-    return MechanismFacts(statistic, "baseline", "formula", np.array(scale), bias, 1.0, None, "opendp 0.16.0")
+def noise_of(statistic, scale, display_unit=MS, bias=0.05):
+    texts = ("mechanism", "citation", "sensitivity", "distribution", "sampler", "interval_basis")
+    words = dict.fromkeys((*texts, "post_processing"), "words")
+    statement = Statement(noise_scale=np.array(scale), worst_case_bias=bias, share=None, **words)
+    return Noise(MS, display_unit, {statistic: statement}, 0.95, NoiseStated(kind="laplace"), "none")
+
+
+def stated(*arguments):
+    (told,) = noise_of(*arguments).stated()
+    return told
 
 
 def test_scales_are_told_in_display_units_to_the_power_of_the_statistic():
-    assert mechanism(Statistic.MEAN, [1.0, 2.0]).stated(MS, KMH).noise_scale_max == pytest.approx(7.2)
-    told = mechanism(Statistic.VARIANCE, [1.0, 2.0]).stated(MS, KMH)
+    assert stated(Statistic.MEAN, [1.0, 2.0], KMH).noise_scale_max == pytest.approx(7.2)
+    told = stated(Statistic.VARIANCE, [1.0, 2.0], KMH)
     assert told.noise_scale_min == pytest.approx(12.96)
     assert told.unit == "(km/h)²"
 
 
 def test_bins_without_noise_do_not_count_as_the_smallest_scale():
-    told = mechanism(Statistic.MEAN, [0.0, np.nan, 3.0]).stated(MS, MS)
+    told = stated(Statistic.MEAN, [0.0, np.nan, 3.0])
     assert told.noise_scale_min == told.noise_scale_max == 3.0
 
 
 def test_a_statistic_without_any_noise_has_no_scale():
-    told = mechanism(Statistic.VARIANCE, [0.0, np.nan]).stated(MS, MS)
+    told = stated(Statistic.VARIANCE, [0.0, np.nan])
     assert told.noise_scale_min is None
     assert told.noise_scale_max is None
 
 
 def test_bias_is_rounded_up():
-    assert mechanism(Statistic.MEAN, [1.0], bias=0.0501).bias_stated(MS, MS).bias == 0.051
+    (bias,) = noise_of(Statistic.MEAN, [1.0], bias=0.0501).biases()
+    assert bias.bias == 0.051
