@@ -47,8 +47,8 @@ from trafficdp.release.stream_verification import verify_stream
 from trafficdp.release.streaming import LiveStream, newest_release
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.analyst import DEFAULT_TIMEOUT, AnalystSession
-from trafficdp.store.lock import DEFAULT_WAIT
 from trafficdp.store.released import RELEASED_NAME
+from trafficdp.store.store_files import DEFAULT_WAIT
 
 if TYPE_CHECKING:
     from trafficdp.query.answer import Answered, Explanation

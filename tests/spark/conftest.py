@@ -76,7 +76,7 @@ def contributions_of():
     """``contributions_of(workspace)``: rows (pseudonym, cell, slot, fixes, total, squares), sorted."""
     from trafficdp.release.curator import opened
     from trafficdp.store import vault_fixes
-    from trafficdp.store.statements import query
+    from trafficdp.store.store_files import query
 
     def rows(city):
         with opened(city.store, city.key_file, "test", wait=5) as curator:

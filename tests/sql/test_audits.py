@@ -4,7 +4,7 @@ import duckdb
 import pytest
 
 from trafficdp.errors import StoreDamagedError
-from trafficdp.store.statements import script
+from trafficdp.store.store_files import script
 from trafficdp.store.vault import Vault, audit, problems
 
 ONE = "(SELECT min(vehicle_id) FROM vehicle_charges)"

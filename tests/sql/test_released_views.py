@@ -212,7 +212,7 @@ def test_the_file_is_written_in_a_format_that_old_clients_know(store):
 
 
 def test_every_view_is_in_its_file_with_a_comment_of_its_grain():
-    from trafficdp.store.statements import script
+    from trafficdp.store.store_files import script
 
     text = script("views/released")
     for view in VIEWS:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from trafficdp.sensitive import Fixes, fixes_schema
-from trafficdp.store.statements import registered, run, script
+from trafficdp.store.store_files import registered, run, script
 from trafficdp.store.vault import Vault
 from trafficdp.store.vault_fixes import FileDetails, Incoming
 

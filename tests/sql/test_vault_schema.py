@@ -5,7 +5,7 @@ from importlib.resources import files
 import duckdb
 import pytest
 
-from trafficdp.store.statements import script
+from trafficdp.store.store_files import script
 
 TABLES = {
     "tables/vault": {

@@ -14,7 +14,7 @@ import trafficdp
 from trafficdp.errors import StoreUnavailableError, UsageError
 from trafficdp.privacy.loss import PureDP
 from trafficdp.release.store_setup import key_path
-from trafficdp.store.statements import store_failures
+from trafficdp.store.store_files import store_failures
 from trafficdp.store.vault import Vault
 
 pytestmark = pytest.mark.usefixtures("two_cities")

@@ -30,7 +30,7 @@ from typer.main import get_command
 from trafficdp._durable import FULL, READ_ONLY, WRONG_PATH, from_os_error
 from trafficdp.cli.words.options import Output, abandon_standard_output
 from trafficdp.errors import TrafficdpError, UsageError
-from trafficdp.store.lock import DEFAULT_WAIT
+from trafficdp.store.store_files import DEFAULT_WAIT
 
 INTERRUPTED = 130
 BUG = 1

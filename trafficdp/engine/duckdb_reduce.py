@@ -34,7 +34,7 @@ from trafficdp.errors import DataError
 from trafficdp.model import NOWHERE, Clip, ContributionBound, Counts, Grid, SlotKind
 from trafficdp.sensitive import Contributions, Samples
 from trafficdp.store.contribution_cache import Kept, cache_key
-from trafficdp.store.statements import in_memory, registered, store_failures
+from trafficdp.store.store_files import in_memory, registered, store_failures
 from trafficdp.store.vault_fixes import imported_rows, is_imported
 
 IntArray = npt.NDArray[np.int64]

@@ -66,8 +66,7 @@ from trafficdp.mechanisms.protocol import CLIP_USER, CalibratedMechanism, Column
 from trafficdp.mechanisms.publish import interval, status_of
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.estimate import Estimate
-from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import PICO, Loss
+from trafficdp.privacy.loss import PICO, Loss, PrivacyEvent
 
 if TYPE_CHECKING:
     from trafficdp.sensitive import Contributions, SensitiveInputs

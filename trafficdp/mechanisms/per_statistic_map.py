@@ -46,8 +46,7 @@ from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
 from trafficdp.model import Counts, Statistic
 from trafficdp.noise import gaussian
 from trafficdp.privacy.estimate import Estimate
-from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import PICO, ZCDP, Loss, LossKind, sum_per_user
+from trafficdp.privacy.loss import PICO, ZCDP, Loss, LossKind, PrivacyEvent, sum_per_user
 
 if TYPE_CHECKING:
     from trafficdp.sensitive import Samples, SensitiveInputs

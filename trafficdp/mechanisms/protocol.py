@@ -27,8 +27,7 @@ from trafficdp.model import (
 )
 from trafficdp.privacy.disclosure import Calibration
 from trafficdp.privacy.estimate import Estimate, IntervalKind
-from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import CHARGE_STEP, Loss, LossKind, sum_per_user
+from trafficdp.privacy.loss import CHARGE_STEP, Loss, LossKind, PrivacyEvent, sum_per_user
 
 if TYPE_CHECKING:
     from trafficdp.sensitive import Samples, SensitiveInputs

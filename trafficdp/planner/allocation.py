@@ -43,8 +43,7 @@ from trafficdp.mechanisms.simulated_cities import (
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.planner.request import Request
 from trafficdp.privacy.estimate import RefusalRule
-from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import Loss, LossKind
+from trafficdp.privacy.loss import Loss, LossKind, PrivacyEvent
 
 WORSE_ONCE = 0.3
 """With one draw a city, so few that more than this share is further off may be chance."""

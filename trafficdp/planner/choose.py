@@ -42,8 +42,7 @@ from trafficdp.mechanisms.protocol import AUTO, RANGE, Mechanism, event_of, unen
 from trafficdp.mechanisms.simulated_cities import SimulatedCities
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.planner.request import Request
-from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import Loss, LossKind
+from trafficdp.privacy.loss import Loss, LossKind, PrivacyEvent
 
 FloatArray = npt.NDArray[np.float64]
 LOSS_FIT_TOLERANCE = 1e-6

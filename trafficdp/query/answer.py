@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from trafficdp.binning.slots import slot_facts
 from trafficdp.config.settings import Config
-from trafficdp.context.names import place_names
+from trafficdp.context.read import place_names
 from trafficdp.errors import UsageError
 from trafficdp.export.files.query_result import result_bytes
 from trafficdp.model import Counts, Grid, Place, SpeedUnit, Zones

@@ -48,8 +48,7 @@ from trafficdp.release.publication import (
 from trafficdp.release.specification import Bins, Specification, assemble
 from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
 from trafficdp.store import contribution_cache, vault_ledger, vault_releases
-from trafficdp.store.lock import store_lock
-from trafficdp.store.store_files import Head, require_head
+from trafficdp.store.store_files import Head, require_head, store_lock
 from trafficdp.store.vault import Vault, require_vault
 from trafficdp.store.vault_fixes import DataVersion, is_imported, require_reduced
 

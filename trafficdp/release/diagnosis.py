@@ -31,10 +31,8 @@ from trafficdp.release.publication import (
 )
 from trafficdp.release.recomputation import UNREADABLE, differing, digests_of, names_differing
 from trafficdp.store import store_files, vault_ledger, vault_releases
-from trafficdp.store.lock import looking
 from trafficdp.store.released import RELEASED_NAME, publications_match, released_matches
-from trafficdp.store.statements import DOCTOR, store_failures
-from trafficdp.store.store_files import Head, require_head
+from trafficdp.store.store_files import DOCTOR, Head, looking, require_head, store_failures
 from trafficdp.store.vault import VAULT_NAME, Vault, audit, looked_at, read_through, tables, vault_looked_at
 
 BACKUP = "restore the newest complete backup of the store"

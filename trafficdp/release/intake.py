@@ -24,9 +24,7 @@ from trafficdp.release import curator
 from trafficdp.release.curator import Curator
 from trafficdp.release.results import IngestedFile, UndoneFile, pin_area
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
-from trafficdp.store.lock import store_lock
-from trafficdp.store.statements import store_failures
-from trafficdp.store.store_files import Head
+from trafficdp.store.store_files import Head, store_failures, store_lock
 from trafficdp.store.vault import Vault, audit, require_vault, rewritten
 from trafficdp.store.vault_fixes import add_import, missing_jobs, require_newest_job, require_records
 

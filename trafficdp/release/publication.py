@@ -19,7 +19,7 @@ from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.write import MANIFEST, write_release
 from trafficdp.privacy.release import Release, decode
 from trafficdp.store import released, store_files, vault_releases
-from trafficdp.store.statements import store_failures
+from trafficdp.store.store_files import store_failures
 from trafficdp.store.vault import Vault
 
 RELEASES = "releases"

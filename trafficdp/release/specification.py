@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.places import declared_bins, slot_facts_of
-from trafficdp.context.names import place_names
+from trafficdp.context.read import place_names
 from trafficdp.export.files.disclosure import (
     TUNING_DATA,
     TUNING_OF_DECLARED,

@@ -11,7 +11,7 @@ from trafficdp.privacy.budget import BudgetPolicy, Promise
 from trafficdp.privacy.disclosure import BudgetChange, ChangedFact
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
-from trafficdp.store.lock import store_lock
+from trafficdp.store.store_files import store_lock
 from trafficdp.store.vault import Vault, require_vault
 from trafficdp.store.vault_ledger import AnalystSpending
 

@@ -9,9 +9,7 @@ from pathlib import Path
 
 from trafficdp.config.settings import Config
 from trafficdp.errors import StoreUnavailableError, UsageError
-from trafficdp.store.lock import DEFAULT_WAIT, LOCK_NAME, store_lock
-from trafficdp.store.statements import store_failures
-from trafficdp.store.store_files import Head
+from trafficdp.store.store_files import DEFAULT_WAIT, LOCK_NAME, Head, store_failures, store_lock
 from trafficdp.store.vault import VAULT_NAME, Vault, database_in, remove_unfinished, unfinished
 
 

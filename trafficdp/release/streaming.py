@@ -60,7 +60,7 @@ from trafficdp.release.stream_release import (
     sums_of,
 )
 from trafficdp.store import released, vault_ledger, vault_releases
-from trafficdp.store.statements import store_failures
+from trafficdp.store.store_files import store_failures
 from trafficdp.stream.service import FATES, Batch, Closed, Stream
 
 BOUNDARIES = ("charged", "batch taken", "batch committed", "head written", "files placed")

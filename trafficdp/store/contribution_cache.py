@@ -14,7 +14,7 @@ import pyarrow as pa
 from trafficdp.model import ContributionBound, Grid
 from trafficdp.privacy.ledger import canonical
 from trafficdp.sensitive import Contributions
-from trafficdp.store.statements import number, registered, run
+from trafficdp.store.store_files import number, registered, run
 from trafficdp.store.vault import Vault
 
 MOST_CACHED = 8

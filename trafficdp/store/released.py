@@ -24,7 +24,7 @@ from trafficdp.model import OF_MAPS, QUANTILES, SpeedUnit, Statistic, as_json
 from trafficdp.privacy.estimate import POSTERIOR_CHANCES, POSTERIOR_SPEEDS
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.release import Release, published_frame, quantiles_frame
-from trafficdp.store.statements import attached, number, query, registered, run, script, store_failures
+from trafficdp.store.store_files import attached, number, query, registered, run, script, store_failures
 
 RELEASED_NAME = "released.duckdb"
 STORAGE_VERSION = "v1.2.0"

@@ -18,7 +18,7 @@ from trafficdp.errors import (
     StoreVersionError,
     UsageError,
 )
-from trafficdp.store.statements import (
+from trafficdp.store.store_files import (
     attached,
     connect,
     from_duckdb,

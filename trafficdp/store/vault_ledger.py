@@ -26,7 +26,7 @@ from trafficdp.privacy.budget import (
 from trafficdp.privacy.disclosure import BudgetChange
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, check_chain
 from trafficdp.privacy.loss import LOSSES, Loss
-from trafficdp.store.statements import number, query, registered, run
+from trafficdp.store.store_files import number, query, registered, run
 from trafficdp.store.vault import Vault
 
 # The ledger in the vault: reading it, and the personal accounts.

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import StoreDamagedError, UsageError
-from trafficdp.store.statements import first, number, query, registered, run, script
+from trafficdp.store.store_files import first, number, query, registered, run, script
 from trafficdp.store.vault import Vault
 
 if TYPE_CHECKING:

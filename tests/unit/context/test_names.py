@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import shapely
 
-from trafficdp.context.names import place_names
+from trafficdp.context.read import place_names
 from trafficdp.model import ContextKind, ContextLayer
 
 MIDDLE = (30.27, -97.74)

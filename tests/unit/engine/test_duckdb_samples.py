@@ -16,7 +16,7 @@ from trafficdp.engine import duckdb_reduce
 from trafficdp.engine.duckdb_reduce import read_samples, reduce_fixes
 from trafficdp.errors import DataError
 from trafficdp.model import Clip, ContributionBound, Grid, Period, SlotKind, SpeedUnit, StudyArea
-from trafficdp.store.statements import in_memory
+from trafficdp.store.store_files import in_memory
 
 PERIOD = Period(date(2016, 11, 24), date(2016, 11, 25), "America/Chicago")
 START = (PERIOD.start_utc - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

@@ -13,7 +13,7 @@ import pytest
 import shapely
 from playwright.sync_api import sync_playwright
 
-from trafficdp.context.names import place_names
+from trafficdp.context.read import place_names
 from trafficdp.export.files.disclosure import (
     Charge,
     Noise,

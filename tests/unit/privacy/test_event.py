@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from trafficdp.model import COUNTS_PUBLIC, NeighbouringRelation, Statistic
-from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import ZCDP, LossKind, PureDP
+from trafficdp.privacy.loss import ZCDP, LossKind, PrivacyEvent, PureDP
 
 
 @pytest.fixture

@@ -11,16 +11,16 @@ import pytest
 
 import trafficdp
 from trafficdp.errors import StoreUnavailableError, UsageError
-from trafficdp.store import statements, vault
+from trafficdp.store import store_files, vault
 from trafficdp.store.analyst import AnalystSession
-from trafficdp.store.statements import attached, connect, store_failures
+from trafficdp.store.store_files import attached, connect, store_failures
 from trafficdp.store.vault import Vault
 
 SETTING = "SELECT current_setting('enable_progress_bar')"
 # a program without a file, as Python run by hand: there DuckDB shows its progress of its own accord
 LONG = """
 import os, sys, duckdb
-from trafficdp.store.statements import connect
+from trafficdp.store.store_files import connect
 connection = duckdb.connect() if sys.argv[1] == "bare" else connect()
 ((shown,),) = connection.execute("SELECT current_setting('enable_progress_bar')").fetchall()
 # to set the time turns the bar on, for this very statement too
@@ -41,7 +41,7 @@ def test_a_connection_is_opened_in_one_place_and_in_the_analysts_process():
                 and ast.unparse(node) == "duckdb.connect"
             ):
                 found.add(path.name)
-    assert found == {"statements.py", "analyst_worker.py"}
+    assert found == {"store_files.py", "analyst_worker.py"}
 
 
 def test_no_connection_draws_a_bar(monkeypatch, city, tmp_path):
@@ -52,13 +52,13 @@ def test_no_connection_draws_a_bar(monkeypatch, city, tmp_path):
         seen.extend(made.execute(SETTING).fetchall())
         return made
 
-    monkeypatch.setattr(statements, "_idle", {})
-    for module in (vault, statements, vault):
+    monkeypatch.setattr(store_files, "_idle", {})
+    for module in (vault, store_files, vault):
         monkeypatch.setattr(module, "connect", noted)
     workspace = city.open()
     workspace.ingest([city.days[1]])
     # what reads and releases next starts anew, and is looked at too
-    statements._idle.clear()
+    store_files._idle.clear()
     workspace.release(again=True, force=True)
     with Vault.open(city.store) as opened:
         seen += opened.connection.execute(SETTING).fetchall()

@@ -14,7 +14,7 @@ from trafficdp.errors import (
     StoreVersionError,
     UsageError,
 )
-from trafficdp.store.statements import store_failures
+from trafficdp.store.store_files import store_failures
 
 SAID = [
     (OSError(errno.ENOSPC, "x"), StoreFullError),

@@ -10,12 +10,12 @@ import time
 import pytest
 
 from trafficdp.errors import StoreBusyError, StoreUnavailableError
-from trafficdp.store.lock import store_lock
+from trafficdp.store.store_files import store_lock
 
 HOLDER = """
 import sys
 from pathlib import Path
-from trafficdp.store.lock import store_lock
+from trafficdp.store.store_files import store_lock
 with store_lock(Path(sys.argv[1]), purpose="ingest", wait=5):
     print("held", flush=True)
     sys.stdin.read()

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from trafficdp.cli.words.facts import Loss, Words
+from trafficdp.cli.words.facts import LossText, Words
 from trafficdp.cli.words.options import Settings, minute, on_clocks
 from trafficdp.model import Says, as_json
 from trafficdp.privacy.disclosure import BudgetChange
@@ -33,8 +33,8 @@ class WindowFacts:
     """The ceiling of the present year or month."""
 
     window: Annotated[str, Says(pattern="^in [0-9]{4}(-[0-9]{2})?$")]
-    budget: Loss
-    largest_spent: Loss
+    budget: LossText
+    largest_spent: LossText
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,8 @@ class AnalystFacts:
 
     name: Words
     charges: Annotated[int, Says(minimum=1)]
-    largest_spent: Loss
-    sum_of_maxima: Loss
+    largest_spent: LossText
+    sum_of_maxima: LossText
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class EntryFacts:
     kind: Annotated[str, Says(enum=KINDS)]
     release: Words | None
     at: Annotated[str, Says(format="date-time", pattern=AT)]
-    epsilon: Loss | None
+    epsilon: LossText | None
     analyst: Words | None
     head_hash: Annotated[str, Says(pattern="^[0-9a-f]{64}$")]
 
@@ -78,9 +78,9 @@ class LedgerFacts:
     store's promise was changed, in order. Every object is closed: a property that is not named here is an
     error. No vehicle's own spending is named."""
 
-    budget_per_vehicle: Loss
-    largest_spent: Loss
-    sum_of_maxima: Loss
+    budget_per_vehicle: LossText
+    largest_spent: LossText
+    sum_of_maxima: LossText
     quantity: Annotated[str, Says(enum=[kind.quantity for kind in LossKind])]
     delta: Words | None
     windows: tuple[WindowFacts, ...]

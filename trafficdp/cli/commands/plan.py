@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from trafficdp.cli.words.options import MapOptions, Settings, with_map_options
-from trafficdp.cli.words.plan_facts import plan_facts
-from trafficdp.cli.words.plan_words import show, show_full
+from trafficdp.cli.words.plan_words import plan_facts, show, show_full
 from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.file import disk_errors
 from trafficdp.export.report.loss_chart import KINDS, Line, LossChart, Point, chart_bytes

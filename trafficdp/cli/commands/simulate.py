@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from trafficdp.cli.words.options import Settings, shorten
-from trafficdp.cli.words.plan_facts import plan_facts
-from trafficdp.cli.words.plan_words import show
+from trafficdp.cli.words.plan_words import plan_facts, show
 from trafficdp.errors import UsageError, VerificationError, one_of
 from trafficdp.export.files.file import disk_errors
 from trafficdp.simulation.city import VARIATIONS, like_release, variations

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from trafficdp.model import Says
 
-Loss = Annotated[str, Says(pattern=r"^[0-9]+(\.[0-9]+)?$", description="exact decimal text")]
+LossText = Annotated[str, Says(pattern=r"^[0-9]+(\.[0-9]+)?$", description="exact decimal text")]
 MechanismName = Annotated[str, Says(pattern="^[a-z0-9_]+$")]
 Size = Annotated[float, Says(minimum=0)]
 Words = Annotated[str, Says(minLength=1)]

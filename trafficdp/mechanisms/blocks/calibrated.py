@@ -64,8 +64,7 @@ from trafficdp.mechanisms.publish import Drawn, estimate, largest_variance
 from trafficdp.model import ContributionBound, Counts, Statistic, largest_two, number_pairs
 from trafficdp.noise.block import SAMPLER, pair_mean
 from trafficdp.privacy.estimate import Estimate
-from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import PICO, Loss
+from trafficdp.privacy.loss import PICO, Loss, PrivacyEvent
 
 if TYPE_CHECKING:
     from trafficdp.sensitive import Contributions, SensitiveInputs

@@ -76,8 +76,7 @@ from trafficdp.noise.tail import (
     two_noises_mean,
 )
 from trafficdp.privacy.estimate import Estimate
-from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import LossKind, round_up
+from trafficdp.privacy.loss import LossKind, PrivacyEvent, round_up
 
 if TYPE_CHECKING:
     from trafficdp.sensitive import Contributions, Samples, SensitiveInputs

@@ -27,8 +27,7 @@ from trafficdp.mechanisms.publish import rounding_bias, status_of
 from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.privacy.disclosure import Calibration
 from trafficdp.privacy.estimate import BinStatus, Estimate, IntervalKind
-from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import PICO, Loss, LossKind
+from trafficdp.privacy.loss import PICO, Loss, LossKind, PrivacyEvent
 
 FloatArray = npt.NDArray[np.float64]
 
