@@ -14,11 +14,20 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from trafficdp.config import table as t
 from trafficdp.config.table import exact_number
-from trafficdp.model import FORMATS, Dialect, SourceDeclaration, SpeedUnit, UnitPeriod, is_line_encoding
+from trafficdp.model import (
+    FORMATS,
+    OPERATOR_FIELDS,
+    Dialect,
+    SourceDeclaration,
+    SpeedUnit,
+    UnitPeriod,
+    is_line_encoding,
+)
 from trafficdp.privacy.ledger import canonical
 
 UNIT_BY_SPECIFICATION = ("gtfs_rt", "gtfs_rt_csv", "tides", "mds", "siri")
 """Formats whose specification says metres a second."""
+_WITH_OPERATOR = ("csv", "parquet", "gtfs_rt", "gtfs_rt_csv")
 _WORDS_FOR_TIME = ("iso8601", "epoch_s", "epoch_ms")
 _DIRECTIVES = set("aAbBcdfGHIjmMpSuUVwWxXyYzZ%")
 _UNITS = '"m/s", "km/h", "mph", or a list such as [{ unit = "mph", to = "2015-12-31" }, ...]'
@@ -89,6 +98,7 @@ class Columns(t.Table):
     longitude: Annotated[str | None, _COLUMN] = None
     speed: Annotated[str | None, _COLUMN] = None
     geometry: Annotated[str | None, _COLUMN] = None
+    operator: Annotated[str | None, _COLUMN] = None
 
 
 class Unit(t.Table):
@@ -137,6 +147,9 @@ class Source(t.Table):
         Fraction, t.number("a share of rows from 0 to 1, such as 0.9", lambda share: 0 <= share <= 1)
     ] = Fraction(0)
 
+    operator_separator: Annotated[
+        str, t.Reads(lambda value: "" if value == "" else t.line(value), 'text such as ":"')
+    ] = ""
     delimiter: Annotated[str, t.Reads(_byte, 'what separates fields, such as ";" or "\\t"')] = ","
     quote: Annotated[str, t.Reads(_maybe_byte, 'what surrounds text, such as "\'"; "" for nothing')] = '"'
     decimal: Annotated[str, t.Reads(_mark, 'the decimal mark of numbers, "." or ","')] = "."
@@ -179,6 +192,7 @@ class Source(t.Table):
                 expected="geometry (parquet only), or latitude and longitude, not both",
                 got=f"format {self.format} with {', '.join(columns)}",
             )
+        self._check_operator(columns)
         place = ("geometry",) if "geometry" in columns else ("latitude", "longitude")
         speed = ("speed",) if self.missing_speed == "reject" else ()
         missing = [key for key in ("vehicle", "time", *place, *speed) if free and key not in columns]
@@ -191,6 +205,20 @@ class Source(t.Table):
                 "columns", expected="another column for each", got=f"one column for {', '.join(shared)}"
             )
         return columns
+
+    def _check_operator(self, columns: dict[str, str]) -> None:
+        """Raise Refused for an operator that the format does not know."""
+        operator = columns.get("operator")
+        if operator is not None and self.format not in _WITH_OPERATOR:
+            raise t.Refused(
+                "columns",
+                expected=f"operator in {', '.join(_WITH_OPERATOR)} only",
+                got=f"format {self.format}",
+            )
+        if operator is not None and self.format == "gtfs_rt" and operator not in OPERATOR_FIELDS:
+            raise t.Refused(
+                "columns", "operator", expected=f"one of {', '.join(OPERATOR_FIELDS)}", got=operator
+            )
 
 
 SOURCE = t.Built(Source, Source.declaration)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
@@ -82,6 +83,26 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 """Which columns a rule looks at, by our names; a malformed row is one of all."""
 
 
+HEADER_TIME = "header_time"
+TWO_PLACES = "two_places"
+SPEED = "speed"
+SPEED_ZERO = "speed_zero"
+SPEED_TINY = "speed_tiny"
+SPEED_65535 = "speed_65535"
+SPEED_MINUS_1 = "speed_minus_1"
+
+NOTED: Mapping[str, str] = {
+    HEADER_TIME: "the record states no time, so that of the file's header counts",
+    TWO_PLACES: "the vehicle was over 1 km away at most 10 s before: one identifier may be several vehicles",
+    SPEED: "a speed is reported",
+    SPEED_ZERO: "the reported speed is 0",
+    SPEED_TINY: "the reported speed is not 0, and under a thousandth of the declared unit",
+    SPEED_65535: "the reported speed is 65535, with which some devices say that they know none",
+    SPEED_MINUS_1: "the reported speed is -1, with which some devices say that they know none",
+}
+"""What is counted of the rows of a file beside those that are rejected. For the curator's eyes: shown when a
+file is read, and never written down."""
+
 LITTLE = Fraction(1, 2)
 """A file of which a smaller share of rows is kept may be declared wrongly."""
 
@@ -118,13 +139,14 @@ class Extents:
 
     ``readable`` is of all rows with a place and a time, ``kept`` of those that were kept; ``days`` are the
     local days of these. ``exchanged``: rows outside the study area that would lie in it, were their latitude
-    their longitude.
+    their longitude. ``noted``: how many rows each of NOTED is true of.
     """
 
     readable: Extent | None = None
     kept: Extent | None = None
     days: frozenset[date] = frozenset()
     exchanged: int = 0
+    noted: Mapping[str, int] = field(default_factory=dict)
 
     def __or__(self, other: Extents) -> Extents:
         """Return how far both reach together."""
@@ -133,6 +155,7 @@ class Extents:
             _both(self.kept, other.kept),
             self.days | other.days,
             self.exchanged + other.exchanged,
+            dict(Counter(self.noted) + Counter(other.noted)),
         )
 
 
@@ -226,6 +249,10 @@ SENTINEL_TOLERANCE = 0.005
 """Half a hundredth of the source's unit: sentinels come with rounding errors of unit conversions."""
 DAY_US = 86_400 * 1_000_000
 _QUARTER_US = 900 * 1_000_000
+_AT_ONCE_US = 10 * 1_000_000
+_ONE_PLACE_DEGREES = 0.009
+"""About 1 km of latitude."""
+_TINY = 0.001
 _UNITS = tuple(SpeedUnit)
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 
@@ -290,8 +317,14 @@ def clean(
         sieve.reject(OUTSIDE_PERIOD, ~inside)
     unit = _units(records.times.time_us, source)
     sieve.reject(NO_UNIT_DECLARED, unit < 0)
-    speed, derived = _speeds(sieve, records, source, vehicle, unit)
-    _reject_repeats(sieve, vehicle, records.times)
+    rows = np.flatnonzero(sieve.kept)
+    timeline = Timeline.of(vehicle[rows], records.times.time_us[rows])
+    noted = Counter({HEADER_TIME: records.header_times, TWO_PLACES: _two_places(records, rows, timeline)})
+    speed, derived = _speeds(sieve, records, source, unit, rows, timeline)
+    kept = np.flatnonzero(sieve.kept)
+    if len(kept) != len(rows):
+        rows, timeline = kept, Timeline.of(vehicle[kept], records.times.time_us[kept])
+    _reject_repeats(sieve, records.times, rows, timeline)
 
     rows = np.flatnonzero(sieve.kept)
     vehicle, unit, speed, derived = vehicle[rows], unit[rows], speed[rows], derived[rows]
@@ -316,8 +349,33 @@ def clean(
     ]
     fixes = Fixes(pa.Table.from_arrays(columns, schema=fixes_schema()))
     days = _days(time_us, period.time_zone) if period is not None else frozenset[date]()
-    extents = Extents(readable, Extent.of(latitude, longitude, time_us), days, exchanged)
+    noted.update(_odd_speeds(speed[~derived]))
+    reach = Extent.of(latitude, longitude, time_us)
+    extents = Extents(readable, reach, days, exchanged, dict(+noted))
     return Cleaned(fixes, sieve.rejected, int(derived.sum()), rows, extents)
+
+
+def _two_places(records: Records, rows: IntArray, timeline: Timeline) -> int:
+    """Return how many ``rows`` are over 1 km from where their vehicle was at most 10 s before."""
+    order = rows[timeline.order]
+    close = np.flatnonzero(np.diff(timeline.along) <= _AT_ONCE_US)
+    before, after = order[close], order[close + 1]
+    latitude, longitude = records.latitude, records.longitude
+    north = latitude[after] - latitude[before]
+    east = (longitude[after] - longitude[before]) * np.cos(np.radians(latitude[before]))
+    return int(np.count_nonzero(north**2 + east**2 > _ONE_PLACE_DEGREES**2))
+
+
+def _odd_speeds(speed: FloatArray) -> dict[str, int]:
+    """Return how many of the reported speeds are what devices send that know none, or in a wrong unit."""
+    of = {
+        SPEED: np.ones(len(speed), dtype=np.bool_),
+        SPEED_ZERO: speed == 0,
+        SPEED_TINY: (speed != 0) & (np.abs(speed) < _TINY),
+        SPEED_65535: speed == 65535,
+        SPEED_MINUS_1: speed == -1,
+    }
+    return {name: int(np.count_nonzero(true)) for name, true in of.items()}
 
 
 def _days(time_us: IntArray, time_zone: str) -> frozenset[date]:
@@ -373,9 +431,17 @@ def _units(time_us: IntArray, source: SourceDeclaration) -> IntArray:
 
 
 def _speeds(
-    sieve: _Sieve, records: Records, source: SourceDeclaration, vehicle: IntArray, unit: IntArray
+    sieve: _Sieve,
+    records: Records,
+    source: SourceDeclaration,
+    unit: IntArray,
+    rows: IntArray,
+    timeline: Timeline,
 ) -> tuple[FloatArray, BoolArray]:
-    """Reject rows without a usable speed; return speeds in the source's unit and which are derived."""
+    """Reject rows without a usable speed; return speeds in the source's unit and which are derived.
+
+    ``rows``: those that are still in, of which ``timeline`` is.
+    """
     speed = records.speed
     sentinel = np.zeros(len(speed), dtype=np.bool_)
     for value in source.sentinels:
@@ -383,8 +449,6 @@ def _speeds(
     missing = np.isnan(speed) & ~records.speed_unreadable
     derived = np.zeros(len(speed), dtype=np.bool_)
     if source.missing_speed == "derive":
-        rows = np.flatnonzero(sieve.kept)
-        timeline = Timeline.of(vehicle[rows], records.times.time_us[rows])
         candidate, before = derived_speed_ms(timeline, records.latitude[rows], records.longitude[rows])
         unsure = records.times.repeated_hour[rows]  # which of two instants an hour apart nobody knows
         use = (missing | sentinel)[rows] & ~np.isnan(candidate) & ~unsure & ~unsure[before]
@@ -398,10 +462,9 @@ def _speeds(
     return speed, derived
 
 
-def _reject_repeats(sieve: _Sieve, vehicle: IntArray, times: Times) -> None:
-    rows = np.flatnonzero(sieve.kept)
+def _reject_repeats(sieve: _Sieve, times: Times, rows: IntArray, timeline: Timeline) -> None:
     repeated = np.zeros(len(times.time_us), dtype=np.bool_)
-    repeated[rows] = Timeline.of(vehicle[rows], times.time_us[rows]).repeats()
+    repeated[rows] = timeline.repeats()
     sieve.reject(AMBIGUOUS_LOCAL_TIME, repeated & times.repeated_hour)
     sieve.reject(DUPLICATE_IN_FILE, repeated)
 

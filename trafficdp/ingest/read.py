@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from trafficdp.errors import ConfigError, DataError, UsageError
-from trafficdp.ingest.clean import COLUMNS, RULES, Extents, FileReport, clean
+from trafficdp.ingest.clean import COLUMNS, MISSING_SPEED, RULES, Extents, FileReport, clean
 from trafficdp.ingest.formats import csv_files, frame, gtfs_rt, json_files, parquet, siri
 from trafficdp.ingest.input_file import InputFile, Named
 from trafficdp.ingest.times import Records
@@ -243,7 +243,9 @@ def require_kept_rows(report: FileReport, source: SourceDeclaration, relation: N
         f"{'too few rows' if share else 'no row'} of {report.file} can be kept",
         got=f"{report.rows_kept} of {report.rows_in} rows; most often {rule}{where}: {RULES[rule]}",
         expected=f"a share of {float(source.min_kept):g} at least (min_kept)" if share else "one at least",
-        todo=f"correct the declaration of source {source.name}, such as its columns or decimal, or the study "
+        todo=f'set missing_speed = "derive" in source {source.name}: speeds are worked out from positions'
+        if rule == MISSING_SPEED and source.missing_speed == "reject"
+        else f"correct the declaration of source {source.name}, such as its columns or decimal, or the study "
         "area, or leave the file out",
     )
 

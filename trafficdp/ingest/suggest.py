@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+import numpy as np
 import pyarrow.parquet
 
 from trafficdp.errors import ConfigError, DataError
-from trafficdp.ingest.formats import siri
+from trafficdp.ingest.formats import gtfs_rt, siri
 from trafficdp.ingest.formats.csv_files import Lines, read_lines
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.model import Dialect, SlotKind
+from trafficdp.model import Dialect, SlotKind, SourceDeclaration, SpeedUnit, UnitPeriod
 
 # What a file seems to be, from its name, its header and how its first rows are written.
 #
@@ -71,7 +72,7 @@ def suggest(file: InputFile) -> Suggestion:
 def _of_file(file: InputFile) -> Suggestion:
     name = file.name.lower().removesuffix(".gz")
     if name.endswith(".pb"):
-        return Suggestion("gtfs_rt", Dialect(), {}, (), "iso8601", offset=True, speed_unit="m/s")
+        return _of_gtfs_rt(file)
     if name.endswith(".parquet"):
         try:
             schema = pyarrow.parquet.read_schema(file.path)
@@ -87,6 +88,14 @@ def _of_file(file: InputFile) -> Suggestion:
             return _of_siri(text)
         raise _json_of_another_kind(file) if in_json else _xml_of_another_kind(file, text)
     return _of_csv(file)
+
+
+def _of_gtfs_rt(file: InputFile) -> Suggestion:
+    declared = SourceDeclaration("", "gtfs_rt", (), (UnitPeriod(SpeedUnit.METRES_PER_SECOND),))
+    (records,) = gtfs_rt.read(file, declared)
+    stated = np.count_nonzero(np.isfinite(records.speed))
+    missing_speed = "derive" if 2 * stated < len(records) else "reject"
+    return Suggestion("gtfs_rt", Dialect(), {}, (), None, True, "m/s", missing_speed)
 
 
 def _of_siri(text: str) -> Suggestion:
@@ -207,14 +216,17 @@ def in_toml(found: Suggestion, name: str, pattern: str) -> str:
             for key in ("delimiter", "decimal", "thousands", "encoding")
             if getattr(dialect, key) != getattr(usual, key)
         ),
-        f"time_format = {_text(found.time_format or 'CHOOSE')}"
-        + ("" if found.time_format else '  # such as "%d/%m/%Y %H:%M:%S"'),
     ]
+    if found.format != "gtfs_rt":
+        lines.append(
+            f"time_format = {_text(found.time_format or 'CHOOSE')}"
+            + ("" if found.time_format else '  # such as "%d/%m/%Y %H:%M:%S"')
+        )
     if not found.offset:
         lines.append('time_zone = "CHOOSE"  # of the clock that wrote the times, such as "Europe/Berlin"')
     if found.missing_speed != "reject":
         lines.append(
-            f"missing_speed = {_text(found.missing_speed)}  # speeds between positions; none is stated"
+            f"missing_speed = {_text(found.missing_speed)}  # from positions: most records state none"
         )
     if found.format in ("csv", "parquet"):
         unit = found.speed_unit or "CHOOSE"

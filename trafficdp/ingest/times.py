@@ -271,7 +271,7 @@ class Records:
     NaN = missing or not a number. ``speed``: in the source's unit, NaN = missing or unreadable; which of the
     two says ``speed_unreadable``. ``malformed``: rows beside these n that could not be cut into fields.
     ``no_operator``: rows whose vehicle is missing since they name no operator, without which its number says
-    nothing; None: none.
+    nothing; None: none. ``header_times``: how many rows state no time, so that their header's counts.
     """
 
     vehicle: pa.DictionaryArray
@@ -282,6 +282,7 @@ class Records:
     speed_unreadable: BoolArray
     malformed: int = 0
     no_operator: BoolArray | None = None
+    header_times: int = 0
 
     def __len__(self) -> int:
         return len(self.speed)
@@ -343,6 +344,7 @@ class Records:
                 [none.astype(np.bool_), *(part.speed_unreadable for part in parts)]
             ),
             malformed=sum(part.malformed for part in parts),
+            header_times=sum(part.header_times for part in parts),
             no_operator=np.concatenate([none.astype(np.bool_), *(part.names_no_operator for part in parts)]),
         )
 

@@ -11,6 +11,7 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,20 @@ def of_operators(operators: pa.Array, vehicles: pa.Array) -> tuple[pa.Array, npt
     operator, vehicle = normalise(operators), normalise(vehicles)
     no_operator = pc.and_(pc.is_valid(vehicle), pc.is_null(operator)).to_numpy(zero_copy_only=False)
     return pc.binary_join_element_wise(operator, vehicle, "/"), no_operator
+
+
+def with_operator(records: Records, operators: pa.Array, separator: str = "") -> Records:
+    """Return ``records`` whose vehicles are numbers within their operator: what is before ``separator``.
+
+    ``operators`` is a column of text (n,), or a dictionary of it; without the separator a text names none.
+    """
+    text = operators.dictionary_decode() if pa.types.is_dictionary(operators.type) else operators
+    if separator:
+        named = pc.match_substring(text, separator)
+        text = pc.list_element(pc.split_pattern(pc.fill_null(text, ""), separator, max_splits=1), 0)
+        text = pc.if_else(named, text, pa.scalar(None, pa.string()))
+    identifiers, no_operator = of_operators(text, pc.cast(records.vehicle.dictionary_decode(), pa.string()))
+    return replace(records, vehicle=pc.dictionary_encode(identifiers), no_operator=no_operator)
 
 
 def _whole(numbers: pa.Array) -> pa.Array:
@@ -290,10 +305,11 @@ class _Parts:
         self._spills = spills
         self._number: dict[str, int] = {}
         self._of_spelling: dict[str | None, int] = {None: -1}
-        self._malformed = 0
+        self._malformed = self._header_times = 0
 
     def append(self, block: Records) -> None:
         self._malformed += block.malformed
+        self._header_times += block.header_times
         number_of = self._numbers(block.vehicle.dictionary)
         place = pc.fill_null(block.vehicle.indices, -1).to_numpy(zero_copy_only=False)
         number = np.append(number_of, -1)[place]
@@ -342,5 +358,6 @@ class _Parts:
                 speed=np.ascontiguousarray(rows["speed"]),
                 speed_unreadable=(rows["flags"] & _SPEED_UNREADABLE).astype(np.bool_),
                 malformed=self._malformed if part == 0 else 0,
+                header_times=self._header_times if part == 0 else 0,
                 no_operator=(rows["flags"] & _NO_OPERATOR).astype(np.bool_),
             )

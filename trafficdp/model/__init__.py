@@ -52,6 +52,7 @@ from trafficdp.model.slot import LONGER, OFFSET, SlotKind, kinds_of
 from trafficdp.model.speed import (
     FORMATS,
     OF_MAPS,
+    OPERATOR_FIELDS,
     QUANTILES,
     UTF16,
     Clip,
@@ -81,6 +82,7 @@ __all__ = [
     "OFFSET",
     "OF_MAPS",
     "ONE_VEHICLE_ONE_IDENTIFIER",
+    "OPERATOR_FIELDS",
     "QUANTILES",
     "UTF16",
     "VALIDITY_PUBLIC",

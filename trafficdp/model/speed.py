@@ -130,18 +130,29 @@ def is_line_encoding(name: str) -> bool:
         return False
 
 
+OPERATOR_FIELDS = (
+    "id",
+    "vehicle.trip.route_id",
+    "vehicle.trip.trip_id",
+    "vehicle.vehicle.id",
+    "vehicle.vehicle.label",
+)
+"""Fields of a GTFS-Realtime entity that may name the operator."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceDeclaration:
     """One source of records and how to read it.
 
-    ``files`` are glob patterns over file names (``2015-*.csv.gz``); the first source with a matching
-    pattern reads a file. ``columns`` maps our names (``vehicle``, ``time``, ``latitude``,
-    ``longitude``, ``speed``, or ``geometry`` for a WKB point) to the source's. ``time_format`` is
-    "iso8601", "epoch_s", "epoch_ms" or a strptime pattern; ``time_zone`` is needed when the times carry
-    no offset. ``sentinels`` are values, in the source's unit, that mean "missing"; ``missing_speed`` is
-    "reject" or "derive" (from the vehicle's neighbouring records, flagged). ``namespace`` keeps apart equal
-    vehicle identifiers of different operators. A file of which a smaller share of rows than ``min_kept`` (0
-    to 1) is kept is refused, where the relation allows that. ``dialect`` is how CSV files are written.
+    ``files`` are glob patterns over file names (``2015-*.csv.gz``); the first source with a matching pattern
+    reads a file. ``columns`` maps our names (``vehicle``, ``time``, ``latitude``, ``longitude``, ``speed``,
+    ``operator``, or ``geometry`` for a WKB point) to the source's. With an ``operator`` a vehicle is its
+    number within it: the text of that column, up to ``operator_separator``. ``time_format`` is "iso8601",
+    "epoch_s", "epoch_ms" or a strptime pattern; ``time_zone`` is needed when the times carry no offset.
+    ``sentinels`` are values, in the source's unit, that mean "missing"; ``missing_speed`` is "reject" or
+    "derive" (from the vehicle's neighbouring records, flagged). ``namespace`` keeps apart equal vehicle
+    identifiers of different operators. A file of which a smaller share of rows than ``min_kept`` (0 to 1) is
+    kept is refused, where the relation allows that. ``dialect`` is how CSV files are written.
     """
 
     name: str
@@ -156,6 +167,7 @@ class SourceDeclaration:
     namespace: str = ""
     min_kept: Fraction = Fraction(0)
     dialect: Dialect = Dialect()
+    operator_separator: str = ""
 
     def names_of(self, ours: str, *usual: str) -> tuple[str, ...]:
         """Return the columns that may hold ``ours``: the one that is declared, else the ``usual`` ones."""

@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 
 from trafficdp.config.source import declaration_json
+from trafficdp.errors import ConfigError
 from trafficdp.model import SpeedUnit, UnitPeriod
 
 
@@ -26,6 +27,7 @@ def test_declaration_is_canonical_json_of_what_decides_the_reading(load, minimal
         "sentinels": ["113.9952", "255"],
         "missing_speed": "derive",
         "namespace": "city",
+        "operator_separator": "",
         "dialect": {"delimiter": ",", "quote": '"', "decimal": ".", "thousands": "", "encoding": "utf-8"},
     }
     assert text == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
@@ -74,3 +76,15 @@ def test_every_field_of_a_declaration_is_accounted_for(load, full):
     (source,) = load(full).sources
     fields = {field.name for field in dataclasses.fields(source)}
     assert fields - {"name", "files", "min_kept"} == set(json.loads(declaration_json(source)))
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ({"format": "mds", "columns": {"operator": "provider_id"}}, "operator in csv, parquet, gtfs_rt"),
+        ({"format": "gtfs_rt", "columns": {"operator": "agency"}}, "vehicle.trip.route_id"),
+    ],
+)
+def test_an_operator_that_no_reader_finds_is_refused(load, changed, source, says):
+    with pytest.raises(ConfigError, match=says):
+        load(changed("source", [{"name": "feed", "files": ["*"], **source}]))

@@ -7,13 +7,16 @@ import io
 import zipfile
 
 import pytest
+from google.transit.gtfs_realtime_pb2 import FeedMessage
 
 from trafficdp.errors import DataError
 from trafficdp.ingest import input_file
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import Reading
 from trafficdp.ingest.suggest import suggest
+from trafficdp.model import SpeedUnit, UnitPeriod
 
+METRES = (UnitPeriod(SpeedUnit.METRES_PER_SECOND),)
 HEADER = "plate,when,lat,lng,v\n"
 ROW = "{},2020-11-28T12:00:00+05:30,21.2,72.8,30\n"
 
@@ -110,3 +113,17 @@ def test_suggest_looks_at_the_first_file(reader):
     path = archive(reader, {"x/": "", "day.csv": "vehicle_id,ts,lat,lon,speed_mph\n1,1606545000,1.5,2.5,3\n"})
     found = suggest(InputFile(path))
     assert (found.format, found.speed_unit, found.time_format) == ("csv", "mph", "epoch_s")
+
+
+def test_speeds_are_derived_across_the_snapshots_of_an_archive(reader):
+    def snapshot(second):
+        message = FeedMessage()
+        message.header.gtfs_realtime_version, message.header.timestamp = "2.0", 1606545000 + second
+        position = message.entity.add(id="1").vehicle
+        position.position.latitude, position.position.longitude = 21.2 + second * 9e-5, 72.8
+        return message.SerializeToString()
+
+    path = archive(reader, {f"{n:02}.pb": snapshot(n * 20) for n in range(4)})
+    result = reader.file(path, format="gtfs_rt", columns={}, missing_speed="derive", units=METRES)
+    assert (result.report.rows_kept, result.report.derived) == (3, 3)
+    assert all(990 < speed < 1010 for speed in result.fixes.table["speed_centi"].to_pylist())

@@ -132,6 +132,7 @@ def ingest(
     for each in done:
         _warn_of_little(output, each)
         _warn_about_unit(settings, each)
+        _warn_of_oddities(output, each, workspace.config.sources)
         if each.read_before:
             otherwise = ", under another declaration of its source" if each.declared_otherwise else ""
             output.say(f"{each.file}: read before{otherwise}; the records of then stay as they are")
@@ -154,6 +155,7 @@ def ingest(
                     "rows_kept_reach": _reach(extents.kept, time_zone),
                     "days_kept": len(extents.days),
                     "exchanged": extents.exchanged,
+                    "noted": dict(extents.noted),
                     "new": each.added,
                     "read_before": each.read_before,
                     "declared_otherwise": each.declared_otherwise,
@@ -218,6 +220,48 @@ def _warn_of_little(output: Output, each: IngestedFile) -> None:
     output.warn(
         f"{said}; a map would be charged all the same (for the curator's eyes, outside the guarantee)"
     )
+
+
+FEW = 20
+"""Reported speeds of which nothing can be said together."""
+
+
+def _warn_of_oddities(output: Output, each: IngestedFile, sources: Sequence[SourceDeclaration]) -> None:
+    """Say what looks wrong with identifiers, times and speeds; nothing else depends on it."""
+    report, noted = each.report, (each.extents or Extents()).noted
+    (source,) = [source for source in sources if source.name == report.source]
+    eyes = "(for the curator's eyes, outside the guarantee)"
+
+    def count(name: str) -> int:
+        return noted.get(name, 0)
+
+    speeds, tiny = count("speed"), count("speed_tiny")
+    missing = report.rejected.get("missing_speed", 0)
+    if missing and source.missing_speed == "reject":
+        output.warn(
+            f'{each.file}: {missing:,} rows state no speed; missing_speed = "derive" in source {source.name} '
+            f"works it out from positions {eyes}"
+        )
+    if count("header_time"):
+        output.say(f"{each.file}: {count('header_time'):,} rows have the time of the header {eyes}")
+    if 100 * count("two_places") >= max(report.rows_in, 100):
+        output.warn(
+            f"{each.file}: {count('two_places'):,} rows are over 1 km from where their vehicle was 10 s "
+            "before; if one identifier is several vehicles, of different operators, name the operator: "
+            f"columns.operator {eyes}"
+        )
+    if speeds >= FEW and count("speed_zero") == speeds:
+        output.warn(f"{each.file}: every reported speed is 0: these are no speeds {eyes}")
+    if speeds >= FEW and tiny and tiny + count("speed_zero") == speeds:
+        output.warn(
+            f"{each.file}: every reported speed is under a thousandth of its unit: the unit is wrong {eyes}"
+        )
+    for sentinel, name in ((65535, "speed_65535"), (-1, "speed_minus_1")):
+        if count(name):
+            output.warn(
+                f"{each.file}: {count(name):,} reported speeds are {sentinel}; if that means none, "
+                f"write sentinels = [{sentinel}] into source {source.name} {eyes}"
+            )
 
 
 def _refuse_what_is_no_file(path: Path) -> None:

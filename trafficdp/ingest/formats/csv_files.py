@@ -7,6 +7,7 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
@@ -18,6 +19,7 @@ import pyarrow.csv
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.input_file import InputFile, Named
 from trafficdp.ingest.times import Records, TextColumns
+from trafficdp.ingest.vehicle_key import with_operator
 from trafficdp.model import UTF16, Dialect, SourceDeclaration
 
 # Lines of a text file. A line stands for itself: whatever bytes it holds, other lines are read alike.
@@ -178,7 +180,7 @@ def read_csv(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     columns = declared_columns(source, ("vehicle", "time", "latitude", "longitude"))
     dialect = source.dialect
     for table, malformed in read_columns(file, list(columns.values()), dialect=dialect):
-        yield Records.from_text(
+        records = Records.from_text(
             TextColumns(
                 vehicle=column(table, columns["vehicle"]),
                 time=column(table, columns["time"]),
@@ -190,10 +192,13 @@ def read_csv(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
             time_zone=source.time_zone,
             malformed=malformed,
         )
+        if "operator" in columns:
+            records = with_operator(records, column(table, columns["operator"]), source.operator_separator)
+        yield records
 
 
 def declared_columns(source: SourceDeclaration, required: Sequence[str]) -> dict[str, str]:
-    """Return our names and the source's for ``required`` and, unless it is derived, ``speed``.
+    """Return our names and the source's for ``required``, unless it is derived ``speed``, and any operator.
 
     Raises ConfigError naming the first that the source does not declare.
     """
@@ -206,7 +211,7 @@ def declared_columns(source: SourceDeclaration, required: Sequence[str]) -> dict
                 got=", ".join(sorted(source.columns)) or "no columns",
                 expected=f"columns.{name}",
             )
-    return {name: source.columns[name] for name in (*required, "speed") if name in source.columns}
+    return {name: source.columns[name] for name in (*required, "speed", "operator") if name in source.columns}
 
 
 def plain_numbers(text: pa.Array, dialect: Dialect) -> pa.Array:
@@ -371,16 +376,23 @@ def read_coalesced(
     for names in needed:
         if not set(names) & set(found):
             check_columns(file, names[:1], found)
+    operator = source.columns.get("operator")
     required = [names[0] for names in needed if len(names) == 1]
+    if operator is not None:
+        required.append(operator)
     every = [name for names in columns.values() for name in names]
     for table, malformed in read_columns(file, required, every, source.dialect):
-        yield Records.from_text(
+        records = Records.from_text(
             TextColumns(**{ours: _coalesced(table, names) for ours, names in columns.items()}),
             time_format=time_format,
             time_zone=source.time_zone,
             nan_is_missing=True,
             malformed=malformed,
         )
+        if operator is not None:
+            records = with_operator(records, column(table, operator), source.operator_separator)
+        own, times = (_coalesced(table, names) for names in (columns["time"][:1], columns["time"]))
+        yield replace(records, header_times=own.null_count - times.null_count)
 
 
 def _coalesced(table: pa.Table, names: Sequence[str]) -> pa.Array:

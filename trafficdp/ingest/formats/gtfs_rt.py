@@ -20,6 +20,7 @@ from google.transit.gtfs_realtime_pb2 import FeedEntity, FeedHeader
 from trafficdp.errors import DataError
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import Records, numeric_to_times
+from trafficdp.ingest.vehicle_key import with_operator
 from trafficdp.model import SourceDeclaration
 
 _LARGEST_SNAPSHOT = 8 << 20
@@ -34,7 +35,8 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the vehicle positions of the snapshot; speeds are m/s by the specification.
 
     The vehicle is ``vehicle.license_plate``, else ``vehicle.id``, else the entity's ``id``; the time is
-    ``vehicle.timestamp``, else the header's. A snapshot in which no vehicle runs has no rows and is
+    ``vehicle.timestamp``, else the header's. Where ``source.columns`` names a field of OPERATOR_FIELDS as the
+    operator, the vehicle is its identifier within it. A snapshot in which no vehicle runs has no rows and is
     accepted. Raises DataError when the file is not a FeedMessage or holds other entities only.
     """
     header, entities, malformed = _parts(file)
@@ -59,7 +61,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     )
     stated = np.array([p.position.HasField("speed") for p in positions], dtype=np.bool_)
     finite = np.isfinite(speed)
-    yield Records(
+    records = Records(
         vehicle=pc.dictionary_encode(pa.array(vehicle, pa.string())),
         times=numeric_to_times(pa.array(seconds, pa.uint64()), "epoch_s"),
         latitude=_degrees([p.position.latitude for p in positions], located),
@@ -67,7 +69,22 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         speed=np.where(finite, speed, np.nan),
         speed_unreadable=stated & ~finite,
         malformed=malformed,
+        header_times=sum(not position.timestamp for position in positions) if header.timestamp else 0,
     )
+    field = source.columns.get("operator")
+    if field is not None:
+        operators = [_field(entity, field) for entity, _ in running]
+        records = with_operator(records, pa.array(operators, pa.string()), source.operator_separator)
+    yield records
+
+
+def _field(entity: FeedEntity, path: str) -> str | None:
+    """Return the text of a field by its path, None where it is not given or no text."""
+    value: object = entity
+    for name in path.split("."):
+        value = getattr(value, name)
+    # proto2 gives bytes for what is not UTF-8
+    return value if isinstance(value, str) and value else None
 
 
 def _parts(file: InputFile) -> tuple[FeedHeader, list[FeedEntity], int]:

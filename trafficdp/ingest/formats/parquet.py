@@ -26,7 +26,7 @@ from trafficdp.ingest.times import (
     text_to_times,
     timestamps_to_times,
 )
-from trafficdp.ingest.vehicle_key import identifiers_to_text
+from trafficdp.ingest.vehicle_key import identifiers_to_text, with_operator
 from trafficdp.model import SourceDeclaration
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ def records_of(
     vehicle = identifiers_to_text(
         batch.column(columns["vehicle"]), where=f"column {columns['vehicle']} of {file.name}"
     )
-    return Records(
+    records = Records(
         vehicle=vehicle if pa.types.is_dictionary(vehicle.type) else pc.dictionary_encode(vehicle),
         times=times,
         latitude=latitude,
@@ -294,6 +294,12 @@ def records_of(
         speed=speed,
         speed_unreadable=unreadable,
     )
+    if "operator" not in columns:
+        return records
+    operator = identifiers_to_text(
+        batch.column(columns["operator"]), where=f"column {columns['operator']} of {file.name}"
+    )
+    return with_operator(records, operator, source.operator_separator)
 
 
 def _is_text(kind: pa.DataType) -> bool:

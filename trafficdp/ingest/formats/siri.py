@@ -27,7 +27,7 @@ from trafficdp.ingest.formats.json_files import (
 )
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import Records, TextColumns, text_to_numbers
-from trafficdp.ingest.vehicle_key import of_operators
+from trafficdp.ingest.vehicle_key import with_operator
 from trafficdp.model import SourceDeclaration
 
 if TYPE_CHECKING:
@@ -277,10 +277,9 @@ def _text(value: object) -> object:
 def _records(rows: Sequence[Activity], source: SourceDeclaration, malformed: int) -> Records:
     columns = list(zip(*rows, strict=True)) if rows else [()] * 9
     recorded, located, operator, vehicle, speed, longitude, latitude, coordinates, system = columns
-    identifiers, no_operator = of_operators(identifier_column(operator), identifier_column(vehicle))
     records = Records.from_text(
         TextColumns(
-            vehicle=identifiers,
+            vehicle=identifier_column(vehicle),
             time=pc.coalesce(_unless_blank(text_column(located)), text_column(recorded)),
             latitude=text_column(latitude),
             longitude=text_column(longitude),
@@ -291,7 +290,7 @@ def _records(rows: Sequence[Activity], source: SourceDeclaration, malformed: int
         nan_is_missing=True,
         malformed=malformed,
     )
-    records = replace(records, no_operator=no_operator)
+    records = with_operator(records, identifier_column(operator))
     projected = np.isnan(records.latitude) & np.isnan(records.longitude)
     if not projected.any() or not any(coordinates):
         return records

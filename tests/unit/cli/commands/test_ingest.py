@@ -223,6 +223,49 @@ def test_days_outside_the_period_are_said_loudly(city, feed, write_rows, command
     assert row_of(result.out, "from day to day") == ["from day to day", *days]
 
 
+def with_speeds(rows, speeds):
+    """The same rows with other speeds, one after the other."""
+    return [f"{row.rsplit(',', 1)[0]},{speeds[at % len(speeds)]}" for at, row in enumerate(rows)]
+
+
+ODD_SPEEDS = {
+    "every reported speed is 0: these are no speeds": ["0"],
+    "every reported speed is under a thousandth of its unit": ["0", "1e-5", "2e-5"],
+    "1,200 reported speeds are 65535": ["5", "65535"],
+    "write sentinels = [-1] into source buses": ["5", "-1"],
+    'missing_speed = "derive" in source buses works it out': ["", "5"],
+}
+
+
+@pytest.mark.parametrize("says", ODD_SPEEDS)
+def test_odd_speeds_are_said_and_change_no_exit_code(city, feed, write_rows, command, says):
+    city(HIDDEN)
+    result = command("ingest", write_rows("a.csv", with_speeds(feed("2026-03-02"), ODD_SPEEDS[says])))
+    assert result.code == 0
+    assert [said for said in ODD_SPEEDS if said in result.err] == [says]
+
+
+def test_usual_speeds_are_not_odd(city, feed, write_rows, command):
+    city(HIDDEN)
+    result = command("ingest", write_rows("a.csv", feed("2026-03-02")))
+    assert not [said for said in (*ODD_SPEEDS, "over 1 km from") if said in result.err]
+
+
+def test_identifiers_that_are_several_vehicles_are_said(city, feed, write_rows, command):
+    city(HIDDEN)
+    rows = feed("2026-03-02")
+    elsewhere = [",".join([*row.split(",")[:2], "48.12", *row.split(",")[3:]]) for row in rows[:50]]
+    result = command("ingest", write_rows("a.csv", [*rows, *elsewhere]))
+    assert result.code == 0
+    assert "rows are over 1 km from where their vehicle was 10 s before" in result.err
+    assert "columns.operator" in result.err
+
+
+def test_a_file_that_lacks_speeds_names_the_option(empty, feed, refusal):
+    said = refusal(4, "ingest", empty.write("a.csv", with_speeds(feed("2026-03-02"), [""])))
+    assert 'set missing_speed = "derive" in source buses' in said
+
+
 def test_whether_half_of_the_rows_is_little(city, feed, write_rows, command):
     city(HIDDEN)
     rows = feed("2026-03-02")

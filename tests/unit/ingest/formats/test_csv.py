@@ -104,6 +104,17 @@ def test_bad_files_are_one_clear_data_error(reader, content, message):
     assert "\n" not in str(caught.value)
 
 
+def test_a_declared_operator_belongs_to_the_identifier(reader, key):
+    columns = {**reader.source.columns, "operator": "agency"}
+    rows = [f"{ROW.strip()},{agency}" for agency in ("X:1", "Y:1", "X:2", "none", "")]
+    content = "\n".join([f"{HEADER.strip()},agency", *rows]) + "\n"
+    result = reader.csv(content, columns=columns, operator_separator=":")
+    plate = ROW.split(",")[0]
+    expected = key.pseudonyms([f"X/{plate}", f"Y/{plate}"], "").to_pylist()
+    assert result.fixes.table["vehicle"].to_pylist() == expected
+    assert result.report.rejected == {"missing_operator": 2, "duplicate_in_file": 1}
+
+
 def test_unparsable_times_name_the_declared_format(reader):
     with pytest.raises(DataError, match="format epoch_ms"):
         reader.csv(f"{HEADER}\n{ROW}\n", time_format="epoch_ms")

@@ -7,6 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import DataError
+from trafficdp.ingest.input_file import InputFile
+from trafficdp.ingest.read import Reading
+from trafficdp.ingest.suggest import in_toml, suggest
 from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod
 
 SECOND = 1606545000
@@ -135,3 +138,72 @@ def test_a_snapshot_larger_than_any_fleet_is_refused_unparsed(reader):
     content = feed().SerializeToString() + b"\x12\x00" * (4 << 20)
     with pytest.raises(DataError, match="too large to be read in one piece; expected 8 MiB"):
         reader.file(reader.write(content, "day.pb"))
+
+
+def of_operators(reader, message, field, separator=""):
+    declared = {"format": "gtfs_rt", "columns": {"operator": field}, "operator_separator": separator}
+    return reader.file(reader.write(message.SerializeToString(), "vehicles.pb"), judged=False, **declared)
+
+
+def test_the_operator_that_is_declared_belongs_to_the_identifier(reader, key):
+    message = feed()
+    for number, route in enumerate(["FBRI:1", "TFLO:1", "FBRI:2", "no operator", ""]):
+        add(message, f"e{number}", vehicle="7", speed=1, timestamp=SECOND + number)
+        if route:
+            message.entity[number].vehicle.trip.route_id = route
+    result = of_operators(reader, message, "vehicle.trip.route_id", ":")
+    expected = key.pseudonyms(["FBRI/7", "TFLO/7", "FBRI/7"], "").to_pylist()
+    assert result.fixes.table.column("vehicle").to_pylist() == expected
+    assert result.report.rejected == {"missing_operator": 2}
+    whole = of_operators(reader, message, "id").fixes.table.column("vehicle").to_pylist()
+    assert whole == key.pseudonyms([f"e{number}/7" for number in range(5)], "").to_pylist()
+
+
+def noted(reader, message):
+    source = SourceDeclaration("rt", "gtfs_rt", ("*",), (UnitPeriod(SpeedUnit.METRES_PER_SECOND),))
+    reading = Reading(
+        reader.write(message.SerializeToString(), "vehicles.pb"),
+        source,
+        reader.area,
+        reader.key,
+        judged=False,
+    )
+    list(reading.parts())
+    return reading.extents.noted
+
+
+def test_one_identifier_in_two_places_is_noted(reader):
+    message = feed()
+    add(message, "e1", vehicle="7", at=(21.2, 72.8), timestamp=SECOND)
+    add(message, "e2", vehicle="7", at=(21.25, 72.8), timestamp=SECOND + 5)
+    add(message, "e3", vehicle="8", at=(21.2, 72.8), timestamp=SECOND)
+    add(message, "e4", vehicle="8", at=(21.201, 72.8), timestamp=SECOND + 5)
+    add(message, "e5", vehicle="9", at=(21.2, 72.8), timestamp=SECOND)
+    add(message, "e6", vehicle="9", at=(21.25, 72.8), timestamp=SECOND + 60)
+    assert noted(reader, message) == {"two_places": 1}
+
+
+def test_times_of_the_header_and_odd_speeds_are_noted(reader):
+    message = feed()
+    for number, speed in enumerate([0, 1e-5, 65535, -1, 9]):
+        add(message, f"e{number}", vehicle=f"{number}", speed=speed, timestamp=SECOND if number else None)
+    expected = {"speed": 5, "speed_zero": 1, "speed_tiny": 1, "speed_65535": 1, "speed_minus_1": 1}
+    assert noted(reader, message) == expected | {"header_time": 1}
+
+
+def suggested(reader, message):
+    return in_toml(suggest(InputFile(reader.write(message.SerializeToString(), "vehicles.pb"))), "a", "*.pb")
+
+
+def test_suggest_derives_speeds_where_most_are_missing(reader):
+    message = feed()
+    add(message, "e1", speed=3)
+    assert "missing_speed" not in suggested(reader, message)
+    add(message, "e2")
+    add(message, "e3")
+    text = suggested(reader, message)
+    assert 'missing_speed = "derive"' in text
+    assert "time_format" not in text
+    assert "CHOOSE" not in text
+    with pytest.raises(DataError, match="not a GTFS-Realtime feed"):
+        suggest(InputFile(reader.write("busy", "vehicles.pb")))

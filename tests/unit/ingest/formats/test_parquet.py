@@ -82,6 +82,17 @@ def test_columns_of_any_fitting_type_are_read(reader, columns, key):
     )
 
 
+def test_a_declared_operator_belongs_to_the_identifier(reader, key):
+    rows = {"plate": [7, 7], "when": [1606545000] * 2, "lat": [21.2] * 2, "lng": [72.8] * 2, "v": [3.0] * 2}
+    table = pyarrow.table(rows | {"agency": pyarrow.array(["X", None]).dictionary_encode()})
+    pyarrow.parquet.write_table(table, reader.folder / "day.parquet")
+    columns = {**reader.source.columns, "operator": "agency"}
+    for feed in (reader.folder / "day.parquet", table):
+        result = reader.file(feed, format="parquet", columns=columns, time_format="epoch_s")
+        assert result.fixes.table["vehicle"].to_pylist() == key.pseudonyms(["X/7"], "").to_pylist()
+        assert result.report.rejected == {"missing_operator": 1}
+
+
 def test_whole_float_identifiers_are_text_without_a_point(reader, key):
     result = reader.file(write(reader, plate=[2010.0]))
     assert (
