@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import itertools
+import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
@@ -14,8 +15,9 @@ import pyarrow.parquet
 
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.formats import gtfs_rt, siri
-from trafficdp.ingest.formats.csv_files import Lines, read_lines
+from trafficdp.ingest.formats.csv_files import Lines, check_columns, read_lines
 from trafficdp.ingest.input_file import InputFile
+from trafficdp.ingest.times import MISSING_NUMBERS
 from trafficdp.model import Dialect, SlotKind, SourceDeclaration, SpeedUnit, UnitPeriod
 
 # What a file seems to be, from its name, its header and how its first rows are written.
@@ -27,10 +29,10 @@ from trafficdp.model import Dialect, SlotKind, SourceDeclaration, SpeedUnit, Uni
 ROWS = 100
 _START = 1 << 20
 NAMES = {
-    "vehicle": r"(vehicle|veh|plate|licen[cs]e|kennzeichen|fahrzeug|bus|truck|taxi|device|unit|car|matricula|"
-    r"placa|immatriculation)([ _.-]?(id|no|nr|number|label|plate))?",
+    "vehicle": r"(vehicle|veh|plate|fleet|medallion|licen[cs]e|kennzeichen|fahrzeug|bus|truck|taxi|device|"
+    r"unit|car|matricula|placa|immatriculation)([ _.-]?(id|no|nr|number|label|plate|ref))?|uid|tid|vid|imei",
     "time": r"(time[ _]?stamp|date[ _]?time|time|zeit|zeitstempel|zeitpunkt|uhrzeit|datum|fecha|hora|heure|"
-    r"date|horodatage|observation|observed|recorded|gps)([ _.-]?(at|date[ _]?time|time|utc|stamp))?|ts",
+    r"date|horodatage|observation|observed|recorded|gps)([ _.-]?(at|date[ _]?time|time|utc|stamp))?|ts|t",
     "latitude": r"lat(itude)?|breite(ngrad)?|latitud|y",
     "longitude": r"lon(gitude)?|lng|l[aä]nge(ngrad)?|longitud|x",
     "speed": r"(gps[ _.-]?)?(speed|velocity|geschwindigkeit|velocidad|vitesse|tempo|km[ _/]?h|mph|v)"
@@ -42,6 +44,10 @@ A column ``id`` may number rows, each of which would then be protected as a vehi
 """
 _UNIT_AT_END = re.compile(r"\s*[\[(].*[\])]\s*$")
 UNITS = {"km/h": r"km[ _/]?h|kph", "mph": r"mph", "m/s": r"m[ _/]s|ms$|mps"}
+_VALUE = re.compile(
+    r"[-+]?[\d.,' ]*\d([eE][-+]?\d+)?|\d{4}-\d\d-\d\d.*|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}.*|\d{1,2}:\d\d.*"
+)
+"""A number, a date or a time: no name of a column."""
 ENCODINGS = ("utf-8", "cp1252")
 
 
@@ -73,12 +79,8 @@ def _of_file(file: InputFile) -> Suggestion:
     name = file.name.lower().removesuffix(".gz")
     if name.endswith(".pb"):
         return _of_gtfs_rt(file)
-    if name.endswith(".parquet"):
-        try:
-            schema = pyarrow.parquet.read_schema(file.path)
-        except (pyarrow.ArrowException, OSError):
-            raise DataError(f"{file.name} cannot be read as Parquet") from None
-        return _of_columns("parquet", Dialect(), schema.names, [])
+    if file.is_parquet or name.endswith(".parquet"):
+        return _of_parquet(file)
     in_json = name.endswith((".json", ".jsonl", ".ndjson"))
     if in_json or siri.is_xml(file):
         with file.open() as stream:
@@ -86,6 +88,12 @@ def _of_file(file: InputFile) -> Suggestion:
         text = start.decode("utf-16" if b"\0" in start[:4] else "utf-8", "replace")
         if re.search(r"\bVehicle(Activity|MonitoringDelivery)\b", text):
             return _of_siri(text)
+        if in_json and re.search(r'"observationDateTime"\s*:', text):
+            times = re.findall(r'"observationDateTime"\s*:[^"]*"([^"]+)"', text)
+            form, offset = _time_format(times[:ROWS])
+            return Suggestion("iudx", Dialect(), {}, (), form, offset, None)
+        if in_json and re.search(r'"telemetry"\s*:|"device_id"\s*:.*"location"\s*:', text, re.DOTALL):
+            return Suggestion("mds", Dialect(), {}, (), None, True, "m/s")
         raise _json_of_another_kind(file) if in_json else _xml_of_another_kind(file, text)
     return _of_csv(file)
 
@@ -96,6 +104,30 @@ def _of_gtfs_rt(file: InputFile) -> Suggestion:
     stated = np.count_nonzero(np.isfinite(records.speed))
     missing_speed = "derive" if 2 * stated < len(records) else "reject"
     return Suggestion("gtfs_rt", Dialect(), {}, (), None, True, "m/s", missing_speed)
+
+
+def _of_parquet(file: InputFile) -> Suggestion:
+    """Look at the schema, and at the times of the first rows; points of GeoParquet are the place."""
+    try:
+        with pyarrow.parquet.ParquetFile(file.path) as parquet:
+            schema = parquet.schema_arrow
+            found = _of_columns(file, "parquet", Dialect(), schema.names, [])
+            columns, time = found.columns, found.columns["time"]
+            facts = json.loads((schema.metadata or {}).get(b"geo", b"{}"))
+            geometry = facts.get("primary_column") if isinstance(facts, dict) else None
+            if geometry in schema.names:
+                others = (ours for ours in columns if ours not in ("latitude", "longitude"))
+                columns = {ours: columns[ours] for ours in others} | {"geometry": geometry}
+            form, offset = found.time_format, found.offset
+            if time is not None and pyarrow.types.is_timestamp(schema.field(time).type):
+                form, offset = "iso8601", schema.field(time).type.tz is not None
+            elif time is not None:
+                start = next(parquet.iter_batches(ROWS, columns=[time]), None)
+                times = [] if start is None else start.column(0).to_pylist()
+                form, offset = _time_format([str(each) for each in times if each is not None])
+    except (pyarrow.ArrowException, OSError, ValueError):
+        raise DataError(f"{file.name} cannot be read as Parquet") from None
+    return replace(found, columns=columns, time_format=form, offset=offset)
 
 
 def _of_siri(text: str) -> Suggestion:
@@ -109,8 +141,8 @@ def _of_siri(text: str) -> Suggestion:
 def _json_of_another_kind(file: InputFile) -> DataError:
     return DataError(
         f"{file.name} holds JSON",
-        expected="a table with columns",
-        todo='declare it by hand: format = "mds" or "iudx"',
+        expected="SIRI, MDS or IUDX",
+        todo="convert it to CSV, or declare its format by hand",
     )
 
 
@@ -130,6 +162,12 @@ def _of_csv(file: InputFile) -> Suggestion:
         raise DataError(f"{file.name} is empty", got="no first line")
     delimiter = max(",;\t|", key=lines[0].count)
     names, *rows = [fields for line in lines if (fields := _fields(line.rstrip("\r"), delimiter))]
+    if any(_VALUE.fullmatch(name.strip()) for name in names):
+        raise DataError(
+            f"{file.name} begins with a record, not with the names of its columns",
+            expected="CSV with a header line",
+            todo="write the names of the columns into a first line of their own",
+        )
     if "vehicle.position.latitude" in names:
         return Suggestion("gtfs_rt_csv", Dialect(encoding=encoding), {}, (), "epoch_s", True, "m/s")
     numbers = [field for row in rows for field in row if re.fullmatch(r"[-+]?[\d.,' ]*\d", field)]
@@ -141,7 +179,7 @@ def _of_csv(file: InputFile) -> Suggestion:
         thousands="." if grouped else "",
         encoding=encoding,
     )
-    return _of_columns("csv", dialect, names, rows)
+    return _of_columns(file, "csv", dialect, names, rows)
 
 
 def _fields(line: str, delimiter: str) -> list[str]:
@@ -162,21 +200,27 @@ def _decoded(file: InputFile) -> tuple[str, list[str]]:
 
 
 def _of_columns(
-    kind: str, dialect: Dialect, header: Sequence[str], rows: Sequence[Sequence[str]]
+    file: InputFile, kind: str, dialect: Dialect, header: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> Suggestion:
     columns: dict[str, str | None] = {}
     for ours, pattern in NAMES.items():
         bare = ((name, _UNIT_AT_END.sub("", name).strip()) for name in header)
         fits = (name for name, said in bare if re.fullmatch(pattern, said, re.IGNORECASE))
         columns[ours] = next((name for name in fits if name not in columns.values()), None)
+    check_columns(file, [name for name in columns.values() if name is not None], header)
     speed, time = columns["speed"], columns["time"]
     unit = next(
         (unit for unit, pattern in UNITS.items() if speed and re.search(pattern, speed, re.IGNORECASE)), None
     )
-    at = None if time is None else list(header).index(time)
-    times = [row[at] for row in rows if at is not None and len(row) > at and row[at]]
-    form, offset = _time_format(times) if kind == "csv" else ("iso8601", True)
-    return Suggestion(kind, dialect, columns, tuple(header), form, offset, unit)
+    times, speeds = ([] if name is None else _column(rows, header.index(name)) for name in (time, speed))
+    form, offset = _time_format([each for each in times if each]) if kind == "csv" else ("iso8601", True)
+    stated = sum(each.strip().upper() not in MISSING_NUMBERS for each in speeds)
+    missing_speed = "derive" if speed is None or 2 * stated < len(speeds) else "reject"
+    return Suggestion(kind, dialect, columns, tuple(header), form, offset, unit, missing_speed)
+
+
+def _column(rows: Sequence[Sequence[str]], at: int) -> list[str]:
+    return [row[at] for row in rows if len(row) > at]
 
 
 def _time_format(times: Sequence[str]) -> tuple[str | None, bool]:
@@ -203,7 +247,9 @@ def _fits(text: str, form: str) -> bool:
 def in_toml(found: Suggestion, name: str, pattern: str) -> str:
     """Return a commented ``[[source]]`` table; CHOOSE stands where a person must decide."""
     dialect, usual = found.dialect, Dialect()
-    columns = ", ".join(f"{ours} = {_text(theirs or 'CHOOSE')}" for ours, theirs in found.columns.items())
+    without_speed = "speed" in found.columns and found.columns["speed"] is None
+    named = {ours: theirs for ours, theirs in found.columns.items() if theirs is not None or ours != "speed"}
+    columns = ", ".join(f"{ours} = {_text(theirs or 'CHOOSE')}" for ours, theirs in named.items())
     lines = [
         "[[source]]",
         f"name = {_text(name)}",
@@ -217,7 +263,7 @@ def in_toml(found: Suggestion, name: str, pattern: str) -> str:
             if getattr(dialect, key) != getattr(usual, key)
         ),
     ]
-    if found.format != "gtfs_rt":
+    if found.format not in ("gtfs_rt", "mds"):
         lines.append(
             f"time_format = {_text(found.time_format or 'CHOOSE')}"
             + ("" if found.time_format else '  # such as "%d/%m/%Y %H:%M:%S"')
@@ -225,10 +271,13 @@ def in_toml(found: Suggestion, name: str, pattern: str) -> str:
     if not found.offset:
         lines.append('time_zone = "CHOOSE"  # of the clock that wrote the times, such as "Europe/Berlin"')
     if found.missing_speed != "reject":
-        lines.append(
-            f"missing_speed = {_text(found.missing_speed)}  # from positions: most records state none"
+        none = (
+            "no column looks like a speed; if one is, name it" if without_speed else "most records state none"
         )
-    if found.format in ("csv", "parquet"):
+        lines.append(f"missing_speed = {_text(found.missing_speed)}  # from positions: {none}")
+    if without_speed:
+        lines.append('speed_unit = "m/s"')
+    elif found.format in ("csv", "parquet", "iudx"):
         unit = found.speed_unit or "CHOOSE"
         lines.append(f"speed_unit = {_text(unit)}  # m/s, km/h or mph: only who made the file knows")
     return "\n".join(lines) + "\n"

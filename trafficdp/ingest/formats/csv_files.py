@@ -239,7 +239,7 @@ def read_columns(
     with a field that begins with a quote and does not end with one, with a carriage return before its end,
     and what ``read_lines`` leaves out. Optional columns are left out where the header has none of that name.
     """
-    found = header(file, dialect)
+    found = as_declared(header(file, dialect), [*required, *optional])
     wanted = list(dict.fromkeys([*required, *(name for name in optional if name in found)]))
     check_columns(file, required, found, optional)
     well_formed = _well_formed(dialect)
@@ -318,6 +318,19 @@ def header(file: InputFile, dialect: Dialect = Dialect()) -> list[str]:  # noqa:
     return names
 
 
+def as_declared(found: Sequence[str], declared: Sequence[str]) -> list[str]:
+    """Return the names of a header; one that is as ``declared`` but for capitals and spaces is as declared.
+
+    That holds where only one column can be meant: where two differ in nothing else, neither is renamed.
+    """
+    plain = [name.strip().casefold() for name in found]
+    meant = {name.strip().casefold(): name for name in declared if name not in found}
+    return [
+        meant[key] if key in meant and plain.count(key) == 1 else name
+        for name, key in zip(found, plain, strict=True)
+    ]
+
+
 def check_columns(
     file: Named, required: Sequence[str], found: Sequence[str], optional: Sequence[str] = ()
 ) -> None:
@@ -372,7 +385,8 @@ def read_coalesced(
     All but the speed are needed, which is too unless it is derived. Raises as ``read_columns``.
     """
     needed = [names for ours, names in columns.items() if ours != "speed" or source.missing_speed != "derive"]
-    found = header(file, source.dialect)
+    every = [name for names in columns.values() for name in names]
+    found = as_declared(header(file, source.dialect), every)
     for names in needed:
         if not set(names) & set(found):
             check_columns(file, names[:1], found)
@@ -380,7 +394,6 @@ def read_coalesced(
     required = [names[0] for names in needed if len(names) == 1]
     if operator is not None:
         required.append(operator)
-    every = [name for names in columns.values() for name in names]
     for table, malformed in read_columns(file, required, every, source.dialect):
         records = Records.from_text(
             TextColumns(**{ours: _coalesced(table, names) for ours, names in columns.items()}),

@@ -3,6 +3,8 @@
 import json
 import shutil
 
+import geopandas
+import pandas as pd
 import pytest
 
 from trafficdp.cli.main import run
@@ -207,3 +209,128 @@ def test_one_odd_line_changes_no_suggestion(tmp_path, odd):
     header, *rows = GERMAN.splitlines()
     other.write_text("\n".join([header, odd, *rows, ""]))
     assert suggest(InputFile(other)) == suggest(InputFile(usual))
+
+
+REAL_HEADERS = {
+    # Rome's and Porto's taxis, Seattle's buses, MIT's shuttle and Chengdu's data have such names
+    "tid,t,lat,lng,speed_kmh": ("tid", "t"),
+    "uid,timestamp,lat,lon,speed_kmh": ("uid", "timestamp"),
+    "VehicleNumber,DateTime,Latitude,Longitude,Speed_kmh": ("VehicleNumber", "DateTime"),
+    "Plate,GPS_Time,LAT,LON,SPEED_KMH": ("Plate", "GPS_Time"),
+    "vehicle_ref,recorded_at,latitude,longitude,speed_kmh": ("vehicle_ref", "recorded_at"),
+}
+
+
+@pytest.mark.parametrize("header", REAL_HEADERS)
+def test_usual_names_of_vehicles_and_times_are_guessed(tmp_path, header):
+    path = tmp_path / "a.csv"
+    path.write_text(f"{header}\n1,2026-01-31T10:00:00Z,1.5,2.5,3\n")
+    text = in_toml(suggest(InputFile(path)), "a", "*.csv")
+    assert "CHOOSE" not in text
+    assert (suggest(InputFile(path)).columns["vehicle"], suggest(InputFile(path)).columns["time"]) == (
+        REAL_HEADERS[header]
+    )
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "M-1234,2026-01-31T10:00:00Z,48.1371,11.5755,50",
+        "SECRET;31.01.2026 10:00;48,1371;11,5755;50",
+        "366\t2008-02-02 15:36:08\t116.51172\t39.92123",
+        "SECRET,10:00:01,a",
+        "SECRET,1.5e-3",
+    ],
+)
+def test_a_record_in_the_first_line_is_never_printed(tmp_path, capsys, row):
+    path = tmp_path / "a.csv"
+    path.write_text(f"{row}\n{row}\n")
+    assert run(["suggest", str(path)]) == 4
+    said = capsys.readouterr()
+    assert "begins with a record" in said.err
+    assert not [field for field in row.replace(";", ",").split(",") if len(field) > 3 and field in said.err]
+    assert said.out == ""
+
+
+def test_a_repeated_column_is_refused_by_suggest_too(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("bus,time,lat,lon,speed,speed\n1,2026-01-31T10:00:00Z,1.5,2.5,3,4\n")
+    with pytest.raises(DataError, match="two columns of one name; got speed"):
+        suggest(InputFile(path))
+
+
+def test_a_table_without_speeds_derives_them(tmp_path):
+    path = tmp_path / "a.csv"
+    for content in ("bus,time,lat,lon\n1,2026-01-31T10:00:00Z,1.5,2.5\n",):
+        path.write_text(content)
+        text = in_toml(suggest(InputFile(path)), "a", "*.csv")
+        config = tmp_path / "trafficdp.toml"
+        config.write_text(CITY + text)
+        (source,) = load_config(config).sources
+        assert source.missing_speed == "derive"
+        assert "speed" not in source.columns
+    rows = ["1,2026-01-31T10:00:00Z,1.5,2.5,", "1,2026-01-31T10:00:00Z,1.5,2.5,NA"] * 2
+    path.write_text("\n".join(["bus,time,lat,lon,speed_kmh", *rows, "1,2026-01-31T10:00:00Z,1.5,2.5,3"]))
+    assert 'missing_speed = "derive"' in in_toml(suggest(InputFile(path)), "a", "*.csv")
+
+
+@pytest.mark.parametrize(
+    "header", ["FAHRZEUG;ZEIT;BREITE;LÄNGE;TEMPO", " Fahrzeug ; Zeit;Breite ;Länge;\tTempo "]
+)
+def test_capitals_and_spaces_in_a_header_are_no_matter(tmp_path, header):
+    path = tmp_path / "buses.csv"
+    _, *rows = GERMAN.splitlines()
+    path.write_bytes("\n".join([header, *rows, ""]).encode("cp1252"))
+    columns = dict(zip(COLUMNS, ("Fahrzeug", "Zeit", "Breite", "Länge", "Tempo"), strict=True))
+    declared = SourceDeclaration(
+        "buses", "csv", ("*",), (UnitPeriod(SpeedUnit.KILOMETRES_PER_HOUR),), columns, dialect=EUROPE,
+        time_format="%d.%m.%Y %H:%M:%S", time_zone="Europe/Berlin",
+    )  # fmt: skip
+    (records,) = csv_files.read_csv(InputFile(path), declared)
+    assert records.speed.tolist() == [1043.5, 50.0, 35.0]
+    path.write_bytes("\n".join([f"{header};tempo", *(f"{row};1" for row in rows), ""]).encode("cp1252"))
+    with pytest.raises(DataError, match="lacks the column Tempo"):
+        list(csv_files.read_csv(InputFile(path), declared))
+
+
+def test_geoparquet_and_timestamps_need_no_choice(tmp_path):
+    points = geopandas.GeoDataFrame(
+        {"bus": ["A"], "time": pd.to_datetime(["2026-01-31T10:00:00Z"]), "speed_kmh": [3.0]},
+        geometry=geopandas.points_from_xy([2.5], [1.5]),
+        crs=4326,
+    )
+    points.to_parquet(tmp_path / "a.parquet")
+    text = in_toml(suggest(InputFile(tmp_path / "a.parquet")), "a", "*.parquet")
+    assert "CHOOSE" not in text
+    assert 'geometry = "geometry"' in text
+    frame = pd.DataFrame({"bus": [1], "ts": [1769853600000], "lat": [1.5], "lon": [2.5], "mph": [3]})
+    frame.to_parquet(tmp_path / "a.parquet")
+    text = in_toml(suggest(InputFile(tmp_path / "a.parquet")), "a", "*.parquet")
+    assert "CHOOSE" not in text
+    assert 'time_format = "epoch_ms"' in text
+    frame.assign(ts=pd.to_datetime(frame["ts"], unit="ms")).to_parquet(tmp_path / "a.parquet")
+    text = in_toml(suggest(InputFile(tmp_path / "a.parquet")), "a", "*.parquet")
+    assert text.count("CHOOSE") == 1
+    assert 'time_zone = "CHOOSE"' in text
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "choices"),
+    [
+        ('{"data": {"telemetry": [{"device_id": "1", "timestamp": 1, "location": {}}]}}', "mds", 0),
+        (
+            '[{"license_plate": "1", "observationDateTime": "2026-01-31T10:00:00+05:30", "speed": 1}]',
+            "iudx",
+            1,
+        ),
+    ],
+)
+def test_json_of_a_known_kind_is_recognised(tmp_path, content, kind, choices):
+    path = tmp_path / "a.json"
+    path.write_text(content)
+    text = in_toml(suggest(InputFile(path)), "a", "*.json")
+    assert f'format = "{kind}"' in text
+    assert text.count("CHOOSE") == choices
+    path.write_text('{"VP": {"veh": 7}}')
+    with pytest.raises(DataError, match="holds JSON"):
+        suggest(InputFile(path))
