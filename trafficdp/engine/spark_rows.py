@@ -154,7 +154,8 @@ class _Frame:
 def _cleaned(batch: pa.RecordBatch, job: Reduction, key: VehicleKey) -> Cleaned:
     columns = {name: name for name in batch.schema.names if name != "place"}
     records = records_of(_Frame("the table"), job.source, columns, readable(batch), None)
-    return clean(records, job.source, job.grid.area, key, UnitCheck(), job.grid.period)
+    # of a vehicle's records only some are here
+    return clean(records, job.source, job.grid.area, key, UnitCheck(), job.grid.period, whole_vehicles=False)
 
 
 def _placed(batch: pa.RecordBatch, numbers: Mapping[str, int] | None) -> pa.RecordBatch:

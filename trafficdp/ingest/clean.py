@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime
 from fractions import Fraction
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trafficdp.errors import DataError
-from trafficdp.ingest.times import Records, Times
+from trafficdp.ingest.times import Records, second_showing
 from trafficdp.ingest.unit_check import LintFinding, Timeline, UnitCheck, derived_speed_ms
 from trafficdp.ingest.vehicle_key import VehicleKey, normalise
 from trafficdp.model import Period, SourceDeclaration, SpeedUnit, StudyArea, from_json, zone_of
@@ -30,7 +30,9 @@ from trafficdp.sensitive import Fixes, fixes_schema
 MALFORMED_ROW = "malformed_row"
 MISSING_VEHICLE = "missing_vehicle"
 MISSING_OPERATOR = "missing_operator"
+SKIPPED_LOCAL_TIME = "skipped_local_time"
 UNREADABLE_TIME = "unreadable_time"
+AMBIGUOUS_LOCAL_TIME = "ambiguous_local_time"
 MISSING_POSITION = "missing_position"
 POSITION_OFF_GLOBE = "position_off_globe"
 ZERO_POSITION = "zero_position"
@@ -40,7 +42,6 @@ NO_UNIT_DECLARED = "no_unit_declared"
 MISSING_SPEED = "missing_speed"
 UNREADABLE_SPEED = "unreadable_speed"
 SENTINEL_SPEED = "sentinel_speed"
-AMBIGUOUS_LOCAL_TIME = "ambiguous_local_time"
 DUPLICATE_IN_FILE = "duplicate_in_file"
 
 _POSITION = ("geometry", "latitude", "longitude")
@@ -49,7 +50,9 @@ RULES: Mapping[str, str] = {
     MALFORMED_ROW: "the row has other fields than the header, an open quote, or is no text as declared",
     MISSING_VEHICLE: "the vehicle identifier is empty, a fraction, or says that it is missing",
     MISSING_OPERATOR: "no operator is named, and a vehicle's number is its own within its operator only",
-    UNREADABLE_TIME: "the time is missing, not in the declared format, or never was on a local clock",
+    SKIPPED_LOCAL_TIME: "the local clock never showed the time: it was put forward",
+    UNREADABLE_TIME: "the time is missing, or not in the declared format",
+    AMBIGUOUS_LOCAL_TIME: "a local hour comes twice, and the vehicle's records do not tell which: send UTC",
     MISSING_POSITION: "latitude or longitude is missing or not a number",
     POSITION_OFF_GLOBE: "latitude is beyond 90 or longitude beyond 180 degrees",
     ZERO_POSITION: "latitude and longitude are both 0: the device had no position",
@@ -59,7 +62,6 @@ RULES: Mapping[str, str] = {
     MISSING_SPEED: "there is no speed in the row, and none was worked out from positions",
     UNREADABLE_SPEED: "the speed is not a finite number",
     SENTINEL_SPEED: "the speed is a declared sentinel, so it is missing",
-    AMBIGUOUS_LOCAL_TIME: "a second record at one time of a local hour that comes twice: send UTC or offsets",
     DUPLICATE_IN_FILE: "the same vehicle at the same instant came earlier in the file",
 }
 """Why a row may be rejected, in the order in which the rules are applied: a row counts under the first."""
@@ -67,7 +69,9 @@ RULES: Mapping[str, str] = {
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     MISSING_VEHICLE: ("vehicle",),
     MISSING_OPERATOR: ("vehicle",),
+    SKIPPED_LOCAL_TIME: ("time",),
     UNREADABLE_TIME: ("time",),
+    AMBIGUOUS_LOCAL_TIME: ("time",),
     MISSING_POSITION: _POSITION,
     POSITION_OFF_GLOBE: _POSITION,
     ZERO_POSITION: _POSITION,
@@ -77,7 +81,6 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     MISSING_SPEED: ("speed",),
     UNREADABLE_SPEED: ("speed",),
     SENTINEL_SPEED: ("speed",),
-    AMBIGUOUS_LOCAL_TIME: ("time",),
     DUPLICATE_IN_FILE: ("vehicle", "time"),
 }
 """Which columns a rule looks at, by our names; a malformed row is one of all."""
@@ -85,6 +88,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 HEADER_TIME = "header_time"
 TWO_PLACES = "two_places"
+REPEATED_HOUR = "repeated_hour"
 SPEED = "speed"
 SPEED_ZERO = "speed_zero"
 SPEED_TINY = "speed_tiny"
@@ -92,6 +96,7 @@ SPEED_65535 = "speed_65535"
 SPEED_MINUS_1 = "speed_minus_1"
 
 NOTED: Mapping[str, str] = {
+    REPEATED_HOUR: "a local hour comes twice, and the vehicle's records tell which is meant",
     HEADER_TIME: "the record states no time, so that of the file's header counts",
     TWO_PLACES: "the vehicle was over 1 km away at most 10 s before: one identifier may be several vehicles",
     SPEED: "a speed is reported",
@@ -293,12 +298,15 @@ def clean(
     key: VehicleKey,
     check: UnitCheck,
     period: Period | None = None,
+    *,
+    whole_vehicles: bool = True,
 ) -> Cleaned:
     """Apply the rules (report.RULES, in that order) to ``records`` and return what is left.
 
     ``speed_centi`` = round-half-even(100 * speed) in the source's unit, saturated at +-SATURATION. The
     order of rows is kept. Reported speeds that are kept are shown to ``check``. Of a file in parts, all
-    records of a vehicle must be in one.
+    records of a vehicle must be in one, unless ``whole_vehicles`` says that they are not: then no time of a
+    repeated hour is kept, for a vehicle's other records decide which is meant.
     """
     names, vehicle = _vehicles(records)
     sieve = _Sieve(np.ones(len(records), dtype=np.bool_))
@@ -307,7 +315,10 @@ def clean(
     no_operator = records.names_no_operator
     sieve.reject(MISSING_VEHICLE, (vehicle < 0) & ~no_operator)
     sieve.reject(MISSING_OPERATOR, no_operator)
+    sieve.reject(SKIPPED_LOCAL_TIME, records.times.skipped_hour)
+    sieve.reject(OUTSIDE_PERIOD, records.times.far)
     sieve.reject(UNREADABLE_TIME, ~records.times.readable)
+    records, decided = _decide_repeated_hours(sieve, records, source, vehicle, whole_vehicles=whole_vehicles)
     readable, exchanged = _reject_positions(sieve, records, area)
     if period is not None:
         first, after = (
@@ -319,12 +330,20 @@ def clean(
     sieve.reject(NO_UNIT_DECLARED, unit < 0)
     rows = np.flatnonzero(sieve.kept)
     timeline = Timeline.of(vehicle[rows], records.times.time_us[rows])
-    noted = Counter({HEADER_TIME: records.header_times, TWO_PLACES: _two_places(records, rows, timeline)})
+    noted = Counter(
+        {
+            REPEATED_HOUR: decided,
+            HEADER_TIME: records.header_times,
+            TWO_PLACES: _two_places(records, rows, timeline),
+        }
+    )
     speed, derived = _speeds(sieve, records, source, unit, rows, timeline)
     kept = np.flatnonzero(sieve.kept)
     if len(kept) != len(rows):
         rows, timeline = kept, Timeline.of(vehicle[kept], records.times.time_us[kept])
-    _reject_repeats(sieve, records.times, rows, timeline)
+    repeated = np.zeros(len(records), dtype=np.bool_)
+    repeated[rows] = timeline.repeats()
+    sieve.reject(DUPLICATE_IN_FILE, repeated)
 
     rows = np.flatnonzero(sieve.kept)
     vehicle, unit, speed, derived = vehicle[rows], unit[rows], speed[rows], derived[rows]
@@ -402,6 +421,43 @@ def _vehicles(records: Records) -> tuple[pa.Array, IntArray]:
     return distinct.dictionary, np.append(number, np.int64(-1))[row]
 
 
+def _decide_repeated_hours(
+    sieve: _Sieve, records: Records, source: SourceDeclaration, vehicle: IntArray, *, whole_vehicles: bool
+) -> tuple[Records, int]:
+    """Return the records with the instants that times of a repeated hour mean, and how many are told apart.
+
+    The order of a vehicle's own rows decides where the hour's rows follow one another and their clock goes
+    back exactly once, by at least half of what is repeated: what comes after is the second showing. The rows
+    of all others are rejected.
+    """
+    times = records.times
+    kept = np.flatnonzero(sieve.kept)
+    rows = kept[times.repeated_hour[kept]]
+    if not len(rows) or not whole_vehicles or source.time_zone is None:
+        sieve.reject(AMBIGUOUS_LOCAL_TIME, times.repeated_hour)
+        return records, 0
+    kept = kept[np.argsort(vehicle[kept], kind="stable")]
+    place = np.flatnonzero(times.repeated_hour[kept])
+    rows = kept[place]
+    first, second = times.time_us[rows], second_showing(times.time_us[rows], source.time_zone)
+    step = np.diff(first)
+    begins = np.append(True, (np.diff(vehicle[rows]) != 0) | (np.abs(step) > DAY_US))
+    group = np.cumsum(begins) - 1
+    back = np.append(False, step < 0) & ~begins
+    far_back = back & (np.append(0, -step) * 2 >= second - first)
+    torn = np.append(False, np.diff(place) != 1) & ~begins
+    count = np.bincount(group, back) + 2 * np.bincount(group, back & ~far_back) + 2 * np.bincount(group, torn)
+    sure = (count == 1)[group]
+    passed = np.cumsum(back)
+    again = passed - passed[begins][group] > 0
+    time_us = times.time_us.copy()
+    time_us[rows] = np.where(sure & again, second, first)
+    unsure = np.zeros(len(records), dtype=np.bool_)
+    unsure[rows[~sure]] = True
+    sieve.reject(AMBIGUOUS_LOCAL_TIME, unsure)
+    return replace(records, times=times._replace(time_us=time_us)), int(np.count_nonzero(sure))
+
+
 def _reject_positions(sieve: _Sieve, records: Records, area: StudyArea) -> tuple[Extent | None, int]:
     """Return how far the rows with a place and a time reach, and how many lie in the area when exchanged."""
     latitude, longitude = records.latitude, records.longitude
@@ -449,9 +505,8 @@ def _speeds(
     missing = np.isnan(speed) & ~records.speed_unreadable
     derived = np.zeros(len(speed), dtype=np.bool_)
     if source.missing_speed == "derive":
-        candidate, before = derived_speed_ms(timeline, records.latitude[rows], records.longitude[rows])
-        unsure = records.times.repeated_hour[rows]  # which of two instants an hour apart nobody knows
-        use = (missing | sentinel)[rows] & ~np.isnan(candidate) & ~unsure & ~unsure[before]
+        candidate, _ = derived_speed_ms(timeline, records.latitude[rows], records.longitude[rows])
+        use = (missing | sentinel)[rows] & ~np.isnan(candidate)
         metres_per_second = np.array([float(u.metres_per_second) for u in _UNITS])
         speed = speed.copy()
         speed[rows[use]] = candidate[use] / metres_per_second[unit[rows[use]]]
@@ -460,13 +515,6 @@ def _speeds(
     sieve.reject(UNREADABLE_SPEED, records.speed_unreadable)
     sieve.reject(SENTINEL_SPEED, sentinel & ~derived)
     return speed, derived
-
-
-def _reject_repeats(sieve: _Sieve, times: Times, rows: IntArray, timeline: Timeline) -> None:
-    repeated = np.zeros(len(times.time_us), dtype=np.bool_)
-    repeated[rows] = timeline.repeats()
-    sieve.reject(AMBIGUOUS_LOCAL_TIME, repeated & times.repeated_hour)
-    sieve.reject(DUPLICATE_IN_FILE, repeated)
 
 
 def _reported(unit: IntArray, derived: BoolArray) -> Iterator[tuple[int, IntArray]]:

@@ -208,7 +208,9 @@ class _Met:
         for block in blocks:
             self.rows += len(block)
             self.malformed += block.malformed
-            self.a_readable_time = self.a_readable_time or bool(block.times.readable.any())
+            times = block.times
+            known = times.readable | times.skipped_hour | times.far
+            self.a_readable_time = self.a_readable_time or bool(known.any())
             yield block
 
 

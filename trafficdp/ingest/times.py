@@ -84,12 +84,16 @@ class Times(NamedTuple):
     """A column of times, arrays of shape (n,).
 
     ``time_us``: microseconds since 1970 UTC, 0 where not ``readable``. ``repeated_hour``: the time is one
-    of a local clock that a change shows twice; the first is meant.
+    that a change of the local clock shows twice, and ``time_us`` is the first; a vehicle's other records may
+    tell. Not readable, and known why: ``skipped_hour``, a change left the time out; ``far``, a year before
+    1678 or after 2261.
     """
 
     time_us: npt.NDArray[np.int64]
     readable: npt.NDArray[np.bool_]
     repeated_hour: npt.NDArray[np.bool_]
+    skipped_hour: npt.NDArray[np.bool_]
+    far: npt.NDArray[np.bool_]
 
 
 EARLIEST_EPOCH_US = 315_964_800 * 1_000_000
@@ -106,6 +110,7 @@ _DAY_US = 86_400 * 1_000_000
 _EPOCH_UNITS = {"epoch_s": 1_000_000.0, "epoch_ms": 1_000.0}
 _DATE = r"[0-9]{4}(?:-[0-9]{2}-[0-9]{2}|[0-9]{4})"
 _CLOCK = r"[0-9]{2}:?[0-9]{2}(?::?[0-9]{2}(?:\.[0-9]{1,9})?)?"
+_FAR_YEAR = "^(?:0|1[0-5]|16[0-6]|167[0-7]|226[2-9]|22[7-9]|2[3-9]|[3-9])"
 _NAIVE = rf"^{_DATE}[T ]{_CLOCK}$"
 _WITH_OFFSET = rf"^{_DATE}[T ]{_CLOCK}(?:Z|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)$"
 
@@ -116,8 +121,8 @@ def text_to_times(text: pa.Array, time_format: str, time_zone: str | None) -> Ti
     ``time_format``: "iso8601" (date and time of day; offsets may differ from row to row), "epoch_s",
     "epoch_ms" (fractions allowed, not before 1980), or a strptime pattern. Times without an offset are
     on the clock of ``time_zone`` (an IANA name) and unreadable if that is None; of an hour that a clock
-    change repeats the first is meant, and an hour that it skips is unreadable. So is an instant outside
-    the years 1678 to 2261, and a local time on their first or last day. What a text says depends on no
+    change repeats this is the first, and one that it skips is unreadable. So is an instant outside the years
+    1678 to 2261, and a local time on their first or last day. What a text says depends on no
     other text.
 
     Every distinct text is read once. Raises ConfigError for a pattern that strptime does not know or an
@@ -143,6 +148,10 @@ def _distinct_to_times(text: pa.Array, time_format: str, time_zone: str | None) 
     if time_zone is not None and not with_offset.all():
         naive = _mask(pc.match_substring_regex(upper, _NAIVE))
         _localise(times, naive, _parse(upper.filter(pa.array(naive)), "ISO8601").tz_localize(None), time_zone)
+    with_zone = (
+        with_offset if time_zone is None else with_offset | _mask(pc.match_substring_regex(upper, _NAIVE))
+    )
+    times.far[:] = with_zone & ~times.readable & _mask(pc.match_substring_regex(upper, _FAR_YEAR))
     return times
 
 
@@ -167,11 +176,25 @@ def timestamps_to_times(column: pa.Array, time_zone: str | None) -> Times:
         _fill(times, in_range, clock.tz_localize("UTC"))
     elif time_zone is not None:
         _localise(times, in_range, clock, time_zone)
+    if column.type.tz is not None or time_zone is not None:
+        times.far[:] = present & ~in_range
     return times
 
 
+def second_showing(first_us: npt.NDArray[np.int64], time_zone: str) -> npt.NDArray[np.int64]:
+    """Return when a clock shows again what it shows at these instants (n,) of an hour that is repeated."""
+    import pandas as pd
+
+    shown = (
+        pd.DatetimeIndex(first_us.astype("datetime64[us]")).tz_localize("UTC").tz_convert(zone_of(time_zone))
+    )
+    clock, standard = shown.tz_localize(None), np.zeros(len(first_us), dtype=np.bool_)
+    again = clock.tz_localize(zone_of(time_zone), ambiguous=standard)
+    return _micro(again.tz_convert("UTC").tz_localize(None))
+
+
 def _none_readable(count: int) -> Times:
-    return Times(np.zeros(count, dtype=np.int64), *(np.zeros(count, dtype=np.bool_) for _ in range(2)))
+    return Times(np.zeros(count, dtype=np.int64), *(np.zeros(count, dtype=np.bool_) for _ in range(4)))
 
 
 def _mask(column: pa.Array) -> npt.NDArray[np.bool_]:
@@ -182,7 +205,8 @@ def _mask(column: pa.Array) -> npt.NDArray[np.bool_]:
 def _epoch(numbers: npt.NDArray[np.float64], time_format: str) -> Times:
     micro = np.rint(np.clip(numbers, -1e15, 1e15) * _EPOCH_UNITS[time_format])
     readable = (micro >= EARLIEST_EPOCH_US) & (micro < LATEST_US)
-    return Times(np.where(readable, micro, 0).astype(np.int64), readable, np.zeros_like(readable))
+    none = _none_readable(len(numbers))
+    return none._replace(time_us=np.where(readable, micro, 0).astype(np.int64), readable=readable)
 
 
 def _pattern(text: pa.Array, pattern: str, time_zone: str | None) -> Times:
@@ -226,6 +250,7 @@ def _localise(times: Times, where: npt.NDArray[np.bool_], clock: pd.DatetimeInde
     instants = clock.tz_localize(zone, ambiguous=first, nonexistent="NaT")
     second = clock.tz_localize(zone, ambiguous=~first, nonexistent="NaT")
     times.repeated_hour[rows] = np.asarray((instants != second) & instants.notna(), dtype=np.bool_)
+    times.skipped_hour[rows] = np.asarray(clock.notna()) & np.asarray(instants.isna())
     _fill(times, where, instants)
 
 
@@ -334,8 +359,10 @@ class Records:
             vehicle=vehicle,
             times=Times(
                 np.concatenate([none.astype(np.int64), *(part.times.time_us for part in parts)]),
-                np.concatenate([none.astype(np.bool_), *(part.times.readable for part in parts)]),
-                np.concatenate([none.astype(np.bool_), *(part.times.repeated_hour for part in parts)]),
+                *(
+                    np.concatenate([none.astype(np.bool_), *(getattr(part.times, name) for part in parts)])
+                    for name in Times._fields[1:]
+                ),
             ),
             latitude=np.concatenate([none, *(part.latitude for part in parts)]),
             longitude=np.concatenate([none, *(part.longitude for part in parts)]),

@@ -258,7 +258,9 @@ ROWS_AT_ONCE = 1 << 20
 _PART_BITS = 5
 PARTS = 1 << _PART_BITS
 """Into how many parts a larger file is cut; a part of it is held in memory."""
-_READABLE, _REPEATED_HOUR, _SPEED_UNREADABLE, _NO_OPERATOR = 1, 2, 4, 8
+_SPEED_UNREADABLE, _NO_OPERATOR = 1, 2
+_OF_TIMES = {name: 4 << at for at, name in enumerate(Times._fields[1:])}
+"""Bits of ``flags``, and of them those that say what a time is."""
 _ROW = np.dtype(
     [
         ("time_us", np.int64),
@@ -315,12 +317,11 @@ class _Parts:
         number = np.append(number_of, -1)[place]
         part = (number & (PARTS - 1)).astype(np.uint8)
         order = np.argsort(part, kind="stable")
-        flags = (
-            _READABLE * block.times.readable.view(np.uint8)
-            | _REPEATED_HOUR * block.times.repeated_hour.view(np.uint8)
-            | _SPEED_UNREADABLE * block.speed_unreadable.view(np.uint8)
-            | _NO_OPERATOR * block.names_no_operator.view(np.uint8)
-        )
+        flags = _SPEED_UNREADABLE * block.speed_unreadable.view(
+            np.uint8
+        ) | _NO_OPERATOR * block.names_no_operator.view(np.uint8)
+        for name, bit in _OF_TIMES.items():
+            flags |= bit * getattr(block.times, name).view(np.uint8)
         rows = np.empty(len(block), dtype=_ROW)
         rows["time_us"], rows["speed"] = block.times.time_us[order], block.speed[order]
         rows["latitude"], rows["longitude"] = block.latitude[order], block.longitude[order]
@@ -350,8 +351,7 @@ class _Parts:
                 ),
                 times=Times(
                     np.ascontiguousarray(rows["time_us"]),
-                    (rows["flags"] & _READABLE).astype(np.bool_),
-                    (rows["flags"] & _REPEATED_HOUR).astype(np.bool_),
+                    *((rows["flags"] & bit).astype(np.bool_) for bit in _OF_TIMES.values()),
                 ),
                 latitude=np.ascontiguousarray(rows["latitude"]),
                 longitude=np.ascontiguousarray(rows["longitude"]),

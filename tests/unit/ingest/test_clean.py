@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -154,21 +155,89 @@ def test_spellings_of_a_plate_are_one_vehicle_and_no_plate_is_kept(reader):
     assert "GJ05BX" not in repr(result) + repr(result.fixes) + result.report.to_json()
 
 
-def test_the_second_pass_of_a_repeated_hour_is_counted_as_what_it_is(reader):
-    rows = [f"A,2016-11-06T01:{minute:02}:00,21.2,72.8,1" for minute in (10, 20, 10, 30)]
-    rows += ["A,2016-11-06T03:00:00,21.2,72.8,1"] * 2
-    result = reader.rows(*rows, time_zone="America/Chicago")
-    assert result.report.rejected == {"ambiguous_local_time": 1, "duplicate_in_file": 1}
-    stated = [row.replace(":00,21", ":00-05:00,21") for row in rows]
-    assert reader.rows(*stated, time_zone="America/Chicago").report.rejected == {"duplicate_in_file": 2}
+AUTUMN = {"time_zone": "America/Chicago"}
+"""On 2016-11-06 the clock of Chicago went back from 2:00 to 1:00."""
 
 
-def test_no_speed_is_derived_across_the_two_passes_of_a_repeated_hour(reader):
-    rows = ["A,2016-11-06T01:59:00,21.2,72.8,", "A,2016-11-06T02:00:00,21.3,72.8,"]
-    derive = {"missing_speed": "derive", "time_zone": "America/Chicago"}
-    assert reader.rows(*rows, **derive).report.rejected == {"missing_speed": 2}
-    plain = [row.replace("11-06", "11-07") for row in rows]
-    assert reader.rows(*plain, **derive).report.rejected == {"missing_speed": 1}
+def autumn(clocks, vehicle="A", speed="1"):
+    return [f"{vehicle},2016-11-06T{clock}:00,21.2,72.8,{speed}" for clock in clocks]
+
+
+def minutes(result):
+    """Minutes after midnight UTC of the rows that were kept."""
+    midnight = datetime(2016, 11, 6, tzinfo=UTC).timestamp()
+    return [(time / 1e6 - midnight) / 60 for time in result.fixes.table["time_us"].to_pylist()]
+
+
+def test_the_order_of_a_vehicles_records_tells_the_two_showings_of_an_hour(reader):
+    clocks = ["00:50", "01:00", "01:30", "01:59", "01:00", "01:30", "01:30", "01:59", "02:00"]
+    result = reader.rows(*autumn(clocks), **AUTUMN)
+    assert minutes(result) == [350, 360, 390, 419, 420, 450, 479, 480]
+    assert result.report.rejected == {"duplicate_in_file": 1}
+
+
+UNDECIDED = {
+    "one showing": ["00:59", "01:00", "01:59", "02:00"],
+    "sorted by the clock": ["01:00", "01:00", "01:30", "01:30"],
+    "two rows out of order": ["01:10", "01:20", "01:19", "01:30"],
+    "out of order and back": ["01:10", "01:20", "01:19", "01:58", "01:00"],
+    "back twice": ["01:00", "01:59", "01:00", "01:59", "01:00"],
+    "torn by a later hour": ["01:59", "02:30", "01:00"],
+}
+
+
+@pytest.mark.parametrize("case", UNDECIDED)
+def test_where_the_order_does_not_tell_times_of_a_repeated_hour_are_rejected(reader, case):
+    clocks = UNDECIDED[case]
+    ambiguous = sum(clock.startswith("01") for clock in clocks)
+    result = reader.rows(*autumn(clocks), *autumn(["01:40"], "B"), *autumn(["12:00"], "C"), **AUTUMN)
+    assert result.report.rejected == {"ambiguous_local_time": ambiguous + 1}
+    stated = [row.replace(":00,21", ":00-05:00,21") for row in autumn(["01:10", "01:20"])]
+    assert reader.rows(*stated, **AUTUMN).report.rejected == {}
+
+
+def test_vehicles_are_told_apart_each_by_its_own_records(reader):
+    first, second = autumn(["01:50", "01:10"]), autumn(["01:10", "01:50"], "B")
+    mixed = [first[0], second[0], first[1], second[1]]
+    result = reader.rows(*mixed, **AUTUMN)
+    assert result.report.rejected == {"ambiguous_local_time": 2}
+    assert minutes(result) == [410, 430]
+    assert minutes(reader.rows(*first, **AUTUMN)) == [410, 430]
+
+
+def test_half_an_hour_may_be_repeated_too(reader):
+    """On 2020-04-05 the clock of Lord Howe went back from 2:00 to 1:30."""
+    rows = [f"A,2020-04-05T01:{minute}:00,21.2,72.8,1" for minute in ("29", "31", "59", "31", "59")]
+    result = reader.rows(*rows, time_zone="Australia/Lord_Howe")
+    steps = [b - a for a, b in itertools.pairwise(result.fixes.table["time_us"].to_pylist())]
+    assert [step // 60_000_000 for step in steps] == [2, 28, 2, 28]
+
+
+def test_what_was_told_apart_is_counted_for_the_curator(reader, source):
+    path = reader.write("\n".join(["plate,when,lat,lng,v", *autumn(["01:59", "01:00", "02:00"])]))
+    reading = Reading(path, replace(source, **AUTUMN), reader.area, reader.key)
+    list(reading.parts())
+    assert reading.extents.noted["repeated_hour"] == 2
+
+
+def test_speeds_are_derived_across_the_two_showings_once_they_are_told_apart(reader):
+    rows = autumn(["01:58", "01:59", "01:00", "01:01"], speed="")
+    result = reader.rows(*rows, missing_speed="derive", **AUTUMN)
+    assert result.report.rejected == {"missing_speed": 1}
+    assert minutes(result) == [419, 420, 421]
+
+
+def test_a_time_that_the_clock_skips_has_a_rule_of_its_own(reader):
+    rows = ["A,2016-03-13T02:30:00,21.2,72.8,1", "A,2016-03-13T03:00:00,21.2,72.8,1"]
+    assert reader.rows(*rows, **AUTUMN).report.rejected == {"skipped_local_time": 1}
+
+
+@pytest.mark.parametrize("year", ["9999", "0001", "1677", "2262"])
+def test_a_year_that_nobody_means_is_outside_the_period(reader, year):
+    row = f"A,{year}-06-01T12:00:00Z,21.2,72.8,1"
+    assert reader.rows(GOOD, row).report.rejected == {"outside_period": 1}
+    assert reader.rows(GOOD, row.replace("Z", ""), **AUTUMN).report.rejected == {"outside_period": 1}
+    assert reader.rows(GOOD, row.replace("-06-", "-66-")).report.rejected
 
 
 row = st.tuples(

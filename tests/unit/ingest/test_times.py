@@ -13,7 +13,7 @@ from trafficdp.ingest.times import numeric_to_times, text_to_times, timestamps_t
 
 
 def read(texts, time_format="iso8601", time_zone=None):
-    times, readable, _ = text_to_times(pa.array(texts, pa.string()), time_format, time_zone)
+    times, readable, *_ = text_to_times(pa.array(texts, pa.string()), time_format, time_zone)
     return [int(time) if ok else None for time, ok in zip(times, readable, strict=True)]
 
 
@@ -73,7 +73,7 @@ def test_epochs_are_read_with_fractions_and_text_or_number():
         None,
     ]
     assert read(["1606555329123"], "epoch_ms") == [1606555329_123000]
-    times, readable, _ = numeric_to_times(pa.array([1606555329123, None]), "epoch_ms")
+    times, readable, *_ = numeric_to_times(pa.array([1606555329123, None]), "epoch_ms")
     assert readable.tolist() == [True, False]
     assert times[0] == 1606555329_123000
     assert not numeric_to_times(pa.array([1606555329]), "iso8601")[1].any()

@@ -242,6 +242,11 @@ def _warn_of_oddities(output: Output, each: IngestedFile, sources: Sequence[Sour
             f'{each.file}: {missing:,} rows state no speed; missing_speed = "derive" in source {source.name} '
             f"works it out from positions {eyes}"
         )
+    if count("repeated_hour"):
+        output.say(
+            f"{each.file}: {count('repeated_hour'):,} times of an hour that the clock shows twice were "
+            f"told apart by the order of the vehicle's records {eyes}"
+        )
     if count("header_time"):
         output.say(f"{each.file}: {count('header_time'):,} rows have the time of the header {eyes}")
     if 100 * count("two_places") >= max(report.rows_in, 100):
