@@ -27,7 +27,7 @@ from trafficdp.privacy.ledger import canonical
 
 UNIT_BY_SPECIFICATION = ("gtfs_rt", "gtfs_rt_csv", "tides", "mds", "siri")
 """Formats whose specification says metres a second."""
-_WITH_OPERATOR = ("csv", "parquet", "gtfs_rt", "gtfs_rt_csv")
+_WITH_OPERATOR = ("csv", "parquet", "json", "gtfs_rt", "gtfs_rt_csv")
 _WORDS_FOR_TIME = ("iso8601", "epoch_s", "epoch_ms")
 _DIRECTIVES = set("aAbBcdfGHIjmMpSuUVwWxXyYzZ%")
 _UNITS = '"m/s", "km/h", "mph", or a list such as [{ unit = "mph", to = "2015-12-31" }, ...]'
@@ -147,6 +147,9 @@ class Source(t.Table):
         Fraction, t.number("a share of rows from 0 to 1, such as 0.9", lambda share: 0 <= share <= 1)
     ] = Fraction(0)
 
+    records: Annotated[
+        str, t.Reads(lambda value: "" if value == "" else t.line(value), 'a path such as "result.vehicles"')
+    ] = ""
     operator_separator: Annotated[
         str, t.Reads(lambda value: "" if value == "" else t.line(value), 'text such as ":"')
     ] = ""
@@ -182,7 +185,7 @@ class Source(t.Table):
         return SourceDeclaration(**own, dialect=dialect)
 
     def _columns(self) -> dict[str, str]:
-        free = self.format in ("csv", "parquet")
+        free = self.format in ("csv", "parquet", "json")
         if self.columns is None and free:
             raise t.Refused("columns", what=t.MISSING)
         columns: dict[str, str] = {} if self.columns is None else self.columns.model_dump(exclude_none=True)

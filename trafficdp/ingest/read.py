@@ -24,6 +24,7 @@ from trafficdp.sensitive import Fixes
 READERS: Mapping[str, Callable[[InputFile, SourceDeclaration], Iterator[Records]]] = {
     "csv": csv_files.read_csv,
     "parquet": parquet.read,
+    "json": json_files.read_json,
     "gtfs_rt": gtfs_rt.read,
     "gtfs_rt_csv": csv_files.read_gtfs_rt_csv,
     "tides": csv_files.read_tides,

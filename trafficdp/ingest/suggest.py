@@ -6,7 +6,7 @@ import csv
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -16,6 +16,7 @@ import pyarrow.parquet
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.formats import gtfs_rt, siri
 from trafficdp.ingest.formats.csv_files import Lines, check_columns, read_lines
+from trafficdp.ingest.formats.json_files import first_documents, in_lines, value_at
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import MISSING_NUMBERS
 from trafficdp.model import Dialect, SlotKind, SourceDeclaration, SpeedUnit, UnitPeriod
@@ -28,14 +29,18 @@ from trafficdp.model import Dialect, SlotKind, SourceDeclaration, SpeedUnit, Uni
 
 ROWS = 100
 _START = 1 << 20
+_DEPTH = 4
+_HFP = {"oper", "veh", "tst", "lat", "long", "spd"}
+"""Keys of the high-frequency positioning (HFP) of Finnish cities; its specification says m/s."""
 NAMES = {
     "vehicle": r"(vehicle|veh|plate|fleet|medallion|licen[cs]e|kennzeichen|fahrzeug|bus|truck|taxi|device|"
     r"unit|car|matricula|placa|immatriculation)([ _.-]?(id|no|nr|number|label|plate|ref))?|uid|tid|vid|imei",
     "time": r"(time[ _]?stamp|date[ _]?time|time|zeit|zeitstempel|zeitpunkt|uhrzeit|datum|fecha|hora|heure|"
-    r"date|horodatage|observation|observed|recorded|gps)([ _.-]?(at|date[ _]?time|time|utc|stamp))?|ts|t",
+    r"date|horodatage|observation|observed|recorded|gps)([ _.-]?(at|date[ _]?time|time|utc|stamp))?|"
+    r"ts|t|tst|tsi",
     "latitude": r"lat(itude)?|breite(ngrad)?|latitud|y",
-    "longitude": r"lon(gitude)?|lng|l[aä]nge(ngrad)?|longitud|x",
-    "speed": r"(gps[ _.-]?)?(speed|velocity|geschwindigkeit|velocidad|vitesse|tempo|km[ _/]?h|mph|v)"
+    "longitude": r"lon(gitude)?|long|lng|l[aä]nge(ngrad)?|longitud|x",
+    "speed": r"(gps[ _.-]?)?(speed|spd|velocity|geschwindigkeit|velocidad|vitesse|tempo|km[ _/]?h|mph|v)"
     r"([ _.-]?(kmh|km[ _/]?h|mph|m[ _/]?s|ms))?",
 }
 """What columns are called: the whole name, in any case, but for a unit in brackets at its end.
@@ -63,6 +68,7 @@ class Suggestion:
     offset: bool
     speed_unit: str | None
     missing_speed: str = "reject"
+    records: str = ""
 
 
 def suggest(file: InputFile) -> Suggestion:
@@ -94,7 +100,9 @@ def _of_file(file: InputFile) -> Suggestion:
             return Suggestion("iudx", Dialect(), {}, (), form, offset, None)
         if in_json and re.search(r'"telemetry"\s*:|"device_id"\s*:.*"location"\s*:', text, re.DOTALL):
             return Suggestion("mds", Dialect(), {}, (), None, True, "m/s")
-        raise _json_of_another_kind(file) if in_json else _xml_of_another_kind(file, text)
+        if in_json:
+            return _of_json(file)
+        raise _xml_of_another_kind(file, text)
     return _of_csv(file)
 
 
@@ -138,12 +146,57 @@ def _of_siri(text: str) -> Suggestion:
     return Suggestion("siri", Dialect(), {}, (), form, offset, "m/s", missing_speed)
 
 
-def _json_of_another_kind(file: InputFile) -> DataError:
-    return DataError(
-        f"{file.name} holds JSON",
-        expected="SIRI, MDS or IUDX",
-        todo="convert it to CSV, or declare its format by hand",
-    )
+def _of_json(file: InputFile) -> Suggestion:
+    """Look at the first records; of keys only those are repeated that are what columns are called."""
+    blocks = first_documents(file)
+    records, listed = ("", blocks) if in_lines(file) else _records_in(blocks[0] if blocks else None)
+    rows = [row for row in listed[:ROWS] if isinstance(row, dict)]
+    paths = {path.rpartition(".")[2]: path for path in reversed(list(_leaves(rows[0] if rows else {})))}
+    named = list(reversed(paths))
+    values = [[_plain(value_at(row, paths[name])) for name in named] for row in rows]
+    found = _of_columns(file, "json", Dialect(), named, values)
+    columns = {ours: None if name is None else paths[name] for ours, name in found.columns.items()}
+    if not any(columns.values()) or any(re.search(r"(^|\.)\d", path) for path in columns.values() if path):
+        raise DataError(
+            f"{file.name} holds JSON whose records are not recognised",
+            expected="a list of objects, or one object a line (.jsonl)",
+            todo='declare it by hand: format = "json", with paths as columns',
+        )
+    if {*named} >= _HFP:
+        return replace(found, columns=columns | {"operator": paths["oper"]}, speed_unit="m/s")
+    return replace(found, columns=columns, records=records, header=())
+
+
+def _records_in(document: object) -> tuple[str, list[object]]:
+    """Return the path to the one list of objects that is least deep in a document, and the list.
+
+    Where there are several, or none, it is empty: keys may then be identifiers.
+    """
+    level = [("", document)]
+    for _ in range(_DEPTH):
+        lists = [(path, value) for path, value in level if isinstance(value, list) and value]
+        objects = [(path, value) for path, value in lists if isinstance(value[0], dict)]
+        if objects:
+            return objects[0] if len(objects) == 1 else ("", [])
+        level = [
+            (f"{path}.{key}".lstrip("."), inner)
+            for path, value in level
+            if isinstance(value, dict)
+            for key, inner in value.items()
+        ]
+    return "", []
+
+
+def _leaves(value: object, path: str = "", depth: int = 0) -> Iterator[str]:
+    if isinstance(value, dict) and depth < _DEPTH:
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{path}.{key}".lstrip("."), depth + 1)
+    elif not isinstance(value, dict | list):
+        yield path
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _xml_of_another_kind(file: InputFile, text: str) -> DataError:
@@ -213,7 +266,9 @@ def _of_columns(
         (unit for unit, pattern in UNITS.items() if speed and re.search(pattern, speed, re.IGNORECASE)), None
     )
     times, speeds = ([] if name is None else _column(rows, header.index(name)) for name in (time, speed))
-    form, offset = _time_format([each for each in times if each]) if kind == "csv" else ("iso8601", True)
+    form, offset = (
+        _time_format([each for each in times if each]) if kind in ("csv", "json") else ("iso8601", True)
+    )
     stated = sum(each.strip().upper() not in MISSING_NUMBERS for each in speeds)
     missing_speed = "derive" if speed is None or 2 * stated < len(speeds) else "reject"
     return Suggestion(kind, dialect, columns, tuple(header), form, offset, unit, missing_speed)
@@ -256,7 +311,8 @@ def in_toml(found: Suggestion, name: str, pattern: str) -> str:
         f"format = {_text(found.format)}",
         f"files = [{_text(pattern)}]",
         *(f"# the columns of the file: {', '.join(found.header)}" for _ in found.header[:1]),
-        *(f"columns = {{ {columns} }}" for _ in found.header[:1]),
+        *(f"columns = {{ {columns} }}" for _ in [0] * bool(named)),
+        *(f"records = {_text(found.records)}" for _ in [0] * bool(found.records)),
         *(
             f"{key} = {_text(getattr(dialect, key))}"
             for key in ("delimiter", "decimal", "thousands", "encoding")
@@ -277,7 +333,7 @@ def in_toml(found: Suggestion, name: str, pattern: str) -> str:
         lines.append(f"missing_speed = {_text(found.missing_speed)}  # from positions: {none}")
     if without_speed:
         lines.append('speed_unit = "m/s"')
-    elif found.format in ("csv", "parquet", "iudx"):
+    elif found.format in ("csv", "parquet", "json", "iudx"):
         unit = found.speed_unit or "CHOOSE"
         lines.append(f"speed_unit = {_text(unit)}  # m/s, km/h or mph: only who made the file knows")
     return "\n".join(lines) + "\n"

@@ -83,7 +83,7 @@ def parse_speed_unit(text: object, *, where: str) -> SpeedUnit:
     return unit
 
 
-FORMATS = ("csv", "parquet", "gtfs_rt", "gtfs_rt_csv", "tides", "mds", "iudx", "siri")
+FORMATS = ("csv", "parquet", "json", "gtfs_rt", "gtfs_rt_csv", "tides", "mds", "iudx", "siri")
 """csv and parquet read gz and GeoParquet too; gtfs_rt is protobuf, gtfs_rt_csv its flattened archive; siri is
 XML or JSON."""
 
@@ -147,12 +147,14 @@ class SourceDeclaration:
     ``files`` are glob patterns over file names (``2015-*.csv.gz``); the first source with a matching pattern
     reads a file. ``columns`` maps our names (``vehicle``, ``time``, ``latitude``, ``longitude``, ``speed``,
     ``operator``, or ``geometry`` for a WKB point) to the source's. With an ``operator`` a vehicle is its
-    number within it: the text of that column, up to ``operator_separator``. ``time_format`` is "iso8601",
-    "epoch_s", "epoch_ms" or a strptime pattern; ``time_zone`` is needed when the times carry no offset.
-    ``sentinels`` are values, in the source's unit, that mean "missing"; ``missing_speed`` is "reject" or
-    "derive" (from the vehicle's neighbouring records, flagged). ``namespace`` keeps apart equal vehicle
-    identifiers of different operators. A file of which a smaller share of rows than ``min_kept`` (0 to 1) is
-    kept is refused, where the relation allows that. ``dialect`` is how CSV files are written.
+    number within it: the text of that column, up to ``operator_separator``. Of JSON, columns are paths into a
+    record such as ``location.0.lat``, and ``records`` is the path to the list of them in the document.
+    ``time_format`` is "iso8601", "epoch_s", "epoch_ms" or a strptime pattern; ``time_zone`` is needed when
+    the times carry no offset. ``sentinels`` are values, in the source's unit, that mean "missing";
+    ``missing_speed`` is "reject" or "derive" (from the vehicle's neighbouring records, flagged).
+    ``namespace`` keeps apart equal vehicle identifiers of different operators. A file of which a smaller
+    share of rows than ``min_kept`` (0 to 1) is kept is refused, where the relation allows that. ``dialect``
+    is how CSV files are written.
     """
 
     name: str
@@ -168,6 +170,7 @@ class SourceDeclaration:
     min_kept: Fraction = Fraction(0)
     dialect: Dialect = Dialect()
     operator_separator: str = ""
+    records: str = ""
 
     def names_of(self, ours: str, *usual: str) -> tuple[str, ...]:
         """Return the columns that may hold ``ours``: the one that is declared, else the ``usual`` ones."""

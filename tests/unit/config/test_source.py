@@ -28,6 +28,7 @@ def test_declaration_is_canonical_json_of_what_decides_the_reading(load, minimal
         "missing_speed": "derive",
         "namespace": "city",
         "operator_separator": "",
+        "records": "",
         "dialect": {"delimiter": ",", "quote": '"', "decimal": ".", "thousands": "", "encoding": "utf-8"},
     }
     assert text == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
@@ -81,7 +82,7 @@ def test_every_field_of_a_declaration_is_accounted_for(load, full):
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ({"format": "mds", "columns": {"operator": "provider_id"}}, "operator in csv, parquet, gtfs_rt"),
+        ({"format": "mds", "columns": {"operator": "provider_id"}}, "operator in csv, parquet, json"),
         ({"format": "gtfs_rt", "columns": {"operator": "agency"}}, "vehicle.trip.route_id"),
     ],
 )

@@ -138,7 +138,17 @@ def first_names(columns):
     return [names if isinstance(names, str) else names[0] for names in (columns[ours] for ours in FIELDS)]
 
 
+def json_record(vehicle, time, latitude, longitude, speed):
+    place = b'{"latitude": %s, "longitude": [%s]}' % (latitude, longitude)
+    return b'{"vehicle": "%s", "time": "%s", "at": %s, "speed": %s}' % (vehicle, time, place, speed)
+
+
+PATHS = {"vehicle": "vehicle", "time": "time", "speed": "speed"} | {
+    "latitude": "at.latitude",
+    "longitude": "at.longitude.0",
+}
 BY_LINES = {
+    "json": (as_json(json_record), "day.jsonl"),
     "csv": (as_csv(FIELDS), "day.csv"),
     "gtfs_rt_csv": (as_csv(first_names(csv_files.GTFS_RT_COLUMNS)), "day.csv"),
     "tides": (as_csv(first_names(csv_files.TIDES_COLUMNS)), "day.csv"),
@@ -155,7 +165,7 @@ def declared(reader, kind):
         kind,
         ("*",),
         (UnitPeriod(SpeedUnit.METRES_PER_SECOND),),
-        {ours: ours for ours in FIELDS} if kind in ("csv", "parquet") else {},
+        {"json": PATHS}.get(kind, {ours: ours for ours in FIELDS} if kind in ("csv", "parquet") else {}),
         time_format="iso8601" if kind == "mds" else "epoch_s",
     )
 
@@ -357,10 +367,10 @@ def test_no_entity_of_a_snapshot_changes_another(reader):
         assert of_others(reader, given, source) == expected, entity
 
 
-@pytest.mark.parametrize("kind", ["mds", "iudx", "siri"])
+@pytest.mark.parametrize("kind", ["mds", "iudx", "siri", "json"])
 def test_no_value_of_a_json_document_changes_another(reader, kind):
     """Whatever value JSON can spell: it stands for itself."""
-    record = {"mds": mds_record, "iudx": iudx_record, "siri": siri_record}[kind]
+    record = {"mds": mds_record, "iudx": iudx_record, "siri": siri_record, "json": json_record}[kind]
     source = declared(reader, kind)
 
     def given(records):
@@ -378,9 +388,9 @@ def test_no_value_of_a_json_document_changes_another(reader, kind):
         assert of_others(reader, given(placed(others, value, at)), source) == expected, value
 
 
-@pytest.mark.parametrize("kind", ["mds", "iudx"])
+@pytest.mark.parametrize("kind", ["mds", "iudx", "json"])
 def test_a_document_is_refused_for_its_form_only_and_says_what_to_do(reader, kind):
-    record = {"mds": mds_record, "iudx": iudx_record, "siri": siri_record}[kind]
+    record = {"mds": mds_record, "iudx": iudx_record, "siri": siri_record, "json": json_record}[kind]
     source = declared(reader, kind)
     refused = 0
     others = [record(*row) for row in text_rows()]
@@ -416,7 +426,7 @@ def test_no_reader_refuses_a_file_because_nobody_drove(reader, kind):
     assert (read.report.rows_in, len(read.fixes)) == (0, 0)
 
 
-@pytest.mark.parametrize("kind", ["mds", "iudx"])
+@pytest.mark.parametrize("kind", ["mds", "iudx", "json"])
 @pytest.mark.parametrize("content", [b"[]", b"[\n]\n"])
 def test_no_document_is_refused_because_nobody_drove(reader, kind, content):
     given = reader.write(content, "day.json")

@@ -125,6 +125,9 @@ SIRI = (
     '"Velocity": 3, "VehicleLocation": {"Longitude": 72.8, "Latitude": 21.2}}}'
 )
 ONE_VEHICLE = {
+    "json": lambda reader: in_json(
+        reader, '{"plate": %s, "when": 1606545000, "lat": 21.2, "lng": 72.8, "v": 3}'
+    ),
     "csv": lambda reader: in_csv(reader, reader.source.columns),
     "gtfs_rt_csv": lambda reader: in_csv(reader, csv_files.GTFS_RT_COLUMNS),
     "tides": lambda reader: in_csv(reader, csv_files.TIDES_COLUMNS),
@@ -148,7 +151,7 @@ COLUMNS_OF_NUMBERS = [
 
 @pytest.mark.parametrize("kind", READERS)
 def test_a_number_is_one_vehicle_in_every_reader_however_it_is_written(reader, kind):
-    columns = reader.source.columns if kind in ("csv", "parquet") else {}
+    columns = reader.source.columns if kind in ("csv", "parquet", "json") else {}
     declared = {"format": kind, "columns": columns, "time_format": "epoch_s"}
     found = reader.file(ONE_VEHICLE[kind](reader), **declared).fixes.table["vehicle"].unique()
     one = "1/123" if kind == "siri" else "123"

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from trafficdp.errors import DataError
-from trafficdp.ingest.formats.csv_files import read_lines
+from trafficdp.ingest.formats.csv_files import declared_columns, read_lines
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import Records, TextColumns
+from trafficdp.ingest.vehicle_key import with_operator
 from trafficdp.model import SourceDeclaration
 
 # A JSON file as records: one a line, or one document that holds them all.
@@ -58,6 +59,12 @@ def _lines(file: InputFile) -> Iterator[tuple[list[Any], int]]:
         yield [_record(line) for line in lines], left_out
 
 
+def first_documents(file: InputFile) -> list[Any]:
+    """Return the documents of the first lines, or the one of the whole file; of what is no JSON, None."""
+    blocks = _lines(file) if in_lines(file) else _document(file, None)
+    return next((documents for documents, _ in blocks), [])
+
+
 def _record(line: bytes) -> object:
     """Return what a line holds, None where that is no JSON."""
     try:
@@ -66,7 +73,7 @@ def _record(line: bytes) -> object:
         return None
 
 
-def _document(file: InputFile, wrappers: Sequence[str]) -> Iterator[tuple[list[Any], int]]:
+def _document(file: InputFile, wrappers: Sequence[str] | None) -> Iterator[tuple[list[Any], int]]:
     # what is no text becomes halves of characters, which no text holds
     text = file.content().decode("utf-8-sig", "surrogateescape")
     values = sum(text.count(sign) for sign in "[{,")
@@ -78,7 +85,8 @@ def _document(file: InputFile, wrappers: Sequence[str]) -> Iterator[tuple[list[A
             todo=_IN_LINES,
         )
     try:
-        records = _unwrap(_load(text), wrappers)
+        document = _load(text)
+        records = [document] if wrappers is None else _unwrap(document, wrappers)
     except ValueError:
         raise DataError(f"{file.name} is not JSON", expected="one document", todo=_IN_LINES) from None
     except RecursionError:
@@ -130,6 +138,75 @@ def check_keys(file: InputFile, blocks: Sequence[Mapping[str, bool]]) -> None:
             f"no record of {file.name} has " + " or ".join(missing),
             todo="declare the format the file is in, or set columns to its names",
         )
+
+
+# JSON with declared keys: each column is a path into a record, such as ``VP.veh`` or ``location.0``.
+#
+# A step of a path is a key of an object, or a place in a list, counted from 0; a key that holds the points of
+# the path itself goes before. A record may be an object or a list.
+
+
+def read_json(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
+    """Yield the records of ``file`` in blocks: those of the list at ``source.records``, or (.jsonl) of lines.
+
+    In lines the path leads to a record, or a list of them, within each line. Raises DataError for what is no
+    JSON, where nothing lies at ``source.records``, and where no record of a judged file has a column.
+    """
+    columns = declared_columns(source, ("vehicle", "time", "latitude", "longitude"))
+    present, found = [], 0
+    blocks = _lines(file) if in_lines(file) else _document(file, None)
+    for documents, malformed in blocks:
+        inner = [each if not source.records else value_at(each, source.records) for each in documents]
+        if not in_lines(file) and file.judged and inner == [None]:
+            raise DataError(
+                f"{file.name} has nothing at the path {source.records}",
+                expected="the list of records",
+                todo=f"correct records in source {source.name}",
+            )
+        listed = [
+            record
+            for each in inner
+            for record in (
+                each if isinstance(each, list) and (source.records or not in_lines(file)) else [each]
+            )
+        ]
+        rows = [record for record in listed if isinstance(record, dict | list)]
+        values = {ours: [value_at(row, path) for row in rows] for ours, path in columns.items()}
+        present.append({columns[ours]: any(v is not None for v in every) for ours, every in values.items()})
+        found += len(rows)
+        records = Records.from_text(
+            TextColumns(
+                vehicle=identifier_column(values["vehicle"]),
+                time=text_column(values["time"]),
+                latitude=text_column(values["latitude"]),
+                longitude=text_column(values["longitude"]),
+                speed=text_column(values["speed"]) if "speed" in values else None,
+            ),
+            time_format=source.time_format,
+            time_zone=source.time_zone,
+            malformed=malformed + len(listed) - len(rows),
+        )
+        if "operator" in values:
+            operator = identifier_column(values["operator"])
+            records = with_operator(records, operator, source.operator_separator)
+        yield records
+    if not found and file.judged:
+        raise DataError(f"{file.name} has no records", expected="JSON objects or lists")
+    check_keys(file, present)
+
+
+def value_at(value: object, path: str) -> object:
+    """Return what lies at ``path`` in objects and lists, None where there is nothing."""
+    if isinstance(value, dict) and path in value:
+        return value[path]
+    for step in path.split("."):
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isascii() and step.isdigit() and int(step[:9]) < len(value):
+            value = value[int(step[:9])]
+        else:
+            return None
+    return value
 
 
 # IUDX ITMS records (JSON), in the three shapes in which they are met.
