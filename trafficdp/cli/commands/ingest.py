@@ -132,10 +132,11 @@ def ingest(
     for each in done:
         _warn_of_little(output, each)
         _warn_about_unit(settings, each)
-        _warn_of_oddities(output, each, workspace.config.sources)
         if each.read_before:
             otherwise = ", under another declaration of its source" if each.declared_otherwise else ""
             output.say(f"{each.file}: read before{otherwise}; the records of then stay as they are")
+    for source in workspace.config.sources:
+        _warn_of_oddities(output, done, source)
     if dry_run:
         output.say("dry run: nothing was written")
     time_zone = workspace.config.grid.period.time_zone
@@ -223,48 +224,59 @@ def _warn_of_little(output: Output, each: IngestedFile) -> None:
 
 
 FEW = 20
-"""Reported speeds of which nothing can be said together."""
+"""Reported speeds, and rows, of which nothing can be said together."""
 
 
-def _warn_of_oddities(output: Output, each: IngestedFile, sources: Sequence[SourceDeclaration]) -> None:
-    """Say what looks wrong with identifiers, times and speeds; nothing else depends on it."""
-    report, noted = each.report, (each.extents or Extents()).noted
-    (source,) = [source for source in sources if source.name == report.source]
+def _warn_of_oddities(output: Output, done: Sequence[IngestedFile], source: SourceDeclaration) -> None:
+    """Say what looks wrong with identifiers, times and speeds of a source's files: nothing depends on it."""
+    files = [each for each in done if each.report.source == source.name]
+    if not files:
+        return
+    name = files[0].file if len(files) == 1 else f"{len(files):,} files of source {source.name}"
+    extents = [each.extents or Extents() for each in files]
     eyes = "(for the curator's eyes, outside the guarantee)"
 
-    def count(name: str) -> int:
-        return noted.get(name, 0)
+    def count(what: str) -> int:
+        return sum(each.noted.get(what, 0) for each in extents)
 
     speeds, tiny = count("speed"), count("speed_tiny")
-    missing = report.rejected.get("missing_speed", 0)
+    rows = sum(each.report.rows_in for each in files)
+    missing = sum(each.report.rejected.get("missing_speed", 0) for each in files)
     if missing and source.missing_speed == "reject":
         output.warn(
-            f'{each.file}: {missing:,} rows state no speed; missing_speed = "derive" in source {source.name} '
+            f'{name}: {missing:,} rows state no speed; missing_speed = "derive" in source {source.name} '
             f"works it out from positions {eyes}"
         )
     if count("repeated_hour"):
         output.say(
-            f"{each.file}: {count('repeated_hour'):,} times of an hour that the clock shows twice were "
+            f"{name}: {count('repeated_hour'):,} times of an hour that the clock shows twice were "
             f"told apart by the order of the vehicle's records {eyes}"
         )
     if count("header_time"):
-        output.say(f"{each.file}: {count('header_time'):,} rows have the time of the header {eyes}")
-    if 100 * count("two_places") >= max(report.rows_in, 100):
+        output.say(f"{name}: {count('header_time'):,} rows have the time of the header {eyes}")
+    reach = [(each.report.rows_kept, extent.kept) for each, extent in zip(files, extents, strict=True)]
+    at_once = sum(kept >= FEW and ends is not None and ends.first_us == ends.last_us for kept, ends in reach)
+    if at_once and not count("header_time"):
         output.warn(
-            f"{each.file}: {count('two_places'):,} rows are over 1 km from where their vehicle was 10 s "
+            f"{name}: all rows of {at_once:,} file{'s'[: at_once != 1]} have one time, which may be that of "
+            f"the message and not of the position {eyes}"
+        )
+    if 100 * count("two_places") >= max(rows, 100):
+        output.warn(
+            f"{name}: {count('two_places'):,} rows are over 1 km from where their vehicle was 10 s "
             "before; if one identifier is several vehicles, of different operators, name the operator: "
             f"columns.operator {eyes}"
         )
     if speeds >= FEW and count("speed_zero") == speeds:
-        output.warn(f"{each.file}: every reported speed is 0: these are no speeds {eyes}")
+        output.warn(f"{name}: every reported speed is 0: these are no speeds {eyes}")
     if speeds >= FEW and tiny and tiny + count("speed_zero") == speeds:
         output.warn(
-            f"{each.file}: every reported speed is under a thousandth of its unit: the unit is wrong {eyes}"
+            f"{name}: every reported speed is under a thousandth of its unit: the unit is wrong {eyes}"
         )
-    for sentinel, name in ((65535, "speed_65535"), (-1, "speed_minus_1")):
-        if count(name):
+    for sentinel, what in ((65535, "speed_65535"), (-1, "speed_minus_1")):
+        if count(what):
             output.warn(
-                f"{each.file}: {count(name):,} reported speeds are {sentinel}; if that means none, "
+                f"{name}: {count(what):,} reported speeds are {sentinel}; if that means none, "
                 f"write sentinels = [{sentinel}] into source {source.name} {eyes}"
             )
 

@@ -261,6 +261,25 @@ def test_identifiers_that_are_several_vehicles_are_said(city, feed, write_rows, 
     assert "columns.operator" in result.err
 
 
+def test_odd_files_of_a_source_are_said_once(city, feed, write_rows, command):
+    city(HIDDEN)
+    rows = with_speeds(feed("2026-03-02"), ["0"])
+    names = [write_rows(f"{part}.csv", rows[part::3]) for part in range(3)]
+    said = command("ingest", *names).err
+    assert said.count("every reported speed is 0") == 1
+    assert "3 files of source buses: every" in said
+
+
+def test_one_time_on_all_rows_is_said(city, feed, write_rows, command):
+    city(HIDDEN)
+    rows = [
+        ",".join([f"W-{at}", "2026-03-02T06:00:00Z", *row.split(",")[2:]])
+        for at, row in enumerate(feed("2026-03-02"))
+    ]
+    assert "all rows of 1 file have one time" in command("ingest", write_rows("a.csv", rows[:50])).err
+    assert "have one time" not in command("ingest", write_rows("b.csv", feed("2026-03-02"))).err
+
+
 def test_a_file_that_lacks_speeds_names_the_option(empty, feed, refusal):
     said = refusal(4, "ingest", empty.write("a.csv", with_speeds(feed("2026-03-02"), [""])))
     assert 'set missing_speed = "derive" in source buses' in said
