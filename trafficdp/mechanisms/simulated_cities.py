@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache, partial
 from typing import Protocol, Self, runtime_checkable
 
@@ -21,11 +21,13 @@ from trafficdp.mechanisms.pooling.add_remove_map import (
     measure_fleet,
 )
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat
+from trafficdp.mechanisms.pooling.posterior import LEVELS, Posterior
 from trafficdp.mechanisms.protocol import CalibratedMechanism, Mechanism
+from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic, number_pairs
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.disclosure import SkillStated
-from trafficdp.privacy.estimate import BinStatus
+from trafficdp.privacy.estimate import BinStatus, Estimate
 from trafficdp.privacy.loss import Loss, LossKind
 from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
 from trafficdp.simulation.city import RANGES, VARIATIONS, CityModel, variations
@@ -209,11 +211,17 @@ class Skill:
 
     ``numbers``: how many bins have a number that says something, which none has that is marked as
     uninformative. Shape (n,): one entry a simulated city and draw.
+
+    ``stated_error`` and ``half_width`` are what the map says of its own numbers, on average over cities and
+    draws: their expected error, and half of their interval. Shape (G,); where nothing about a vehicle is
+    public (1,), of the numbers that say something: of the errors the mean, of the half widths the median.
     """
 
     error: FloatArray
     flat: FloatArray
     numbers: FloatArray
+    stated_error: FloatArray = field(default_factory=lambda: np.full(1, np.nan))
+    half_width: FloatArray = field(default_factory=lambda: np.full(1, np.nan))
 
     @property
     def expected(self) -> float:
@@ -345,6 +353,7 @@ def reference_skill(
         # so few vehicles that none of it is known
         seen |= True
     noise, error, flat, numbers = SimulatedNoise(REFERENCE_SEED), [], [], []
+    stated = []
     apart = np.unique(counts.slot) if place.slots > 1 else np.zeros(0, dtype=np.int64)
     design = AddRemoveDesign(np.unique(counts.cell), bound, kind, own_total, variance=False, apart=apart)
     at, _ = design.where(counts.cell, counts.slot)
@@ -361,9 +370,19 @@ def reference_skill(
             found = add_remove_map(design, measure_all(design, own, noise))
             error.append(float(np.abs(found.mean.value[at][seen] - truth).mean()))
             numbers.append(int(np.count_nonzero(found.mean.informed[at])))
+            stated.append(_stated(found.mean))
             one = estimate_fleet(alone, measure_fleet(alone, own, noise)).centre
             flat.append(float(np.abs(one - truth).mean()))
-    return Skill(np.array(error), np.array(flat), np.array(numbers))
+    stated_error, half_width = np.mean(stated, axis=0)[:, None]
+    stated_error = stated_error + rounding_bias(Statistic.MEAN, bound)
+    return Skill(np.array(error), np.array(flat), np.array(numbers), stated_error, half_width)
+
+
+def _stated(found: Posterior) -> tuple[float, float]:
+    """The mean expected error and the median half width of the numbers that say something, or of all."""
+    low, high = found.ends[LEVELS[-1]]
+    own = found.informed if found.informed.any() else np.ones(len(low), dtype=np.bool_)
+    return float(found.error[own].mean()), float(np.median(high[own] - low[own]) / 2)
 
 
 @lru_cache(maxsize=16)
@@ -457,6 +476,7 @@ def skills_of(
     found: list[dict[Statistic, list[tuple[float, int]]]] = [
         {each: [] for each in one.statistics} for one in maps
     ]
+    stated = [{each: np.zeros((2, one.public.counts.bins)) for each in one.statistics} for one in maps]
     flats: dict[Statistic, list[float]] = {each: [] for one in maps for each in one.statistics}
     public = maps[0].public
     counts = public.counts
@@ -472,34 +492,30 @@ def skills_of(
             for each, told in flats.items():
                 number = yardstick[each].numbers(values, SimulatedNoise(seed))[each]
                 told.append(float(np.abs(number - truth[each]).mean()))
-            for calibrated, own in zip(maps, found, strict=True):
-                for each, drawn in _drawn(calibrated, values, SimulatedNoise(seed + 1), truth).items():
-                    own[each].append(drawn)
+            for calibrated, own, sums in zip(maps, found, stated, strict=True):
+                drawn = calibrated.run(values, SimulatedNoise(seed + 1), interval_level=LEVELS[-1])
+                for each in calibrated.statistics:
+                    own[each].append(_drawn(drawn[each], truth[each]))
+                    sums[each] += drawn[each].expected_error, (drawn[each].high - drawn[each].low) / 2
         del city, values
     return tuple(
         {
-            each: Skill(np.array(drawn)[:, 0], np.array(flats[each]), np.array(drawn)[:, 1])
+            each: Skill(
+                np.array(drawn)[:, 0],
+                np.array(flats[each]),
+                np.array(drawn)[:, 1],
+                *(sums[each] / len(drawn)),
+            )
             for each, drawn in own.items()
         }
-        for own in found
+        for own, sums in zip(found, stated, strict=True)
     )
 
 
-def _drawn(
-    calibrated: CalibratedMechanism,
-    values: SensitiveInputs,
-    noise: SimulatedNoise,
-    truth: Mapping[Statistic, FloatArray],
-) -> dict[Statistic, tuple[float, int]]:
-    """The mean absolute error over all bins and how many say something, a statistic, of one draw."""
-    found = calibrated.run(values, noise, interval_level=0.95)
-    return {
-        each: (
-            float(np.abs(found[each].value - truth[each]).mean()),
-            int(np.count_nonzero(found[each].status != BinStatus.UNINFORMATIVE.value)),
-        )
-        for each in calibrated.statistics
-    }
+def _drawn(found: Estimate, truth: FloatArray) -> tuple[float, int]:
+    """The mean absolute error over all bins and how many say something, of one draw."""
+    informative = found.status != BinStatus.UNINFORMATIVE.value
+    return float(np.abs(found.value - truth).mean()), int(np.count_nonzero(informative))
 
 
 def _samples(

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UninformativeReleaseError, UsageError
+from trafficdp.mechanisms.pooling.whole import JointMechanism
 from trafficdp.mechanisms.protocol import (
     FLAT,
     Accounting,
@@ -143,8 +144,7 @@ def assess_utility(allocation: Allocation) -> UtilityVerdict:
         least = max(widest, key=lambda each: widest[each])
         return UtilityVerdict(rule, least, widest[least], MOST_SPANNED)
     if rule is RefusalRule.INTERVAL:
-        level, bound = request.interval_level, request.bound
-        widths = allocation.calibrated.half_widths(level)
+        bound, widths = request.bound, allocation.half_widths()
         reach = {each: each.largest(bound.upper) for each in widths}
         spanned = {each: min(2 * median_noisy(half), reach[each]) for each, half in widths.items()}
         least = max(spanned, key=lambda each: spanned[each] / reach[each])
@@ -253,8 +253,27 @@ class Allocation:
         return floor_of_equal_scales(self.counts, self.request.bound, float(self.request.loss.exact))
 
     def errors(self) -> dict[Statistic, FloatArray]:
-        """Return the worst-case expected error of every released bin, a statistic."""
-        return dict(self.error)
+        """Return the expected error of every released bin, a statistic, shape (G,).
+
+        Where intervals follow from answers what the map says of itself in simulated cities, on average; else
+        the worst case over the speeds.
+        """
+        return self._foreseen("stated_error", self.error)
+
+    def half_widths(self) -> dict[Statistic, FloatArray]:
+        """Return the half width of every released bin's interval, likewise; shape (G,) a statistic."""
+        return self._foreseen("half_width", self.calibrated.half_widths(self.request.interval_level))
+
+    def _foreseen(self, name: str, known: Mapping[Statistic, FloatArray]) -> dict[Statistic, FloatArray]:
+        size = (self.counts.bins,)
+        return {
+            each: np.broadcast_to(getattr(self.skill[each], name), size) if self.tried_in_cities(each) else own
+            for each, own in known.items()
+        }
+
+    def tried_in_cities(self, statistic: Statistic) -> bool:
+        """Return whether its intervals follow from answers, so that simulated cities foretell them."""
+        return isinstance(self.calibrated, JointMechanism) and statistic in self.calibrated.trials
 
 
 class Reach(StrEnum):
@@ -279,7 +298,7 @@ class Precision:
 def precision(allocation: Allocation) -> Precision:
     """Return how wide the main statistic's intervals will be (0 where no bin carries noise)."""
     request = allocation.request
-    widths = allocation.calibrated.half_widths(request.interval_level)[request.main]
+    widths = allocation.half_widths()[request.main]
     noisy = widths[widths > 0]
     return Precision(float(np.median(noisy)), float(noisy.max())) if noisy.size else Precision(0.0, 0.0)
 

@@ -324,8 +324,7 @@ def _priced(plan: Plan, earlier: str | None, display_unit: SpeedUnit) -> Iterato
 
 def _in_speeds(plan: Plan, display_unit: SpeedUnit) -> Iterator[Line]:
     allocation, request = plan.allocation, plan.allocation.request
-    widths = allocation.calibrated.half_widths(request.interval_level)
-    errors = allocation.errors()
+    widths, errors = allocation.half_widths(), allocation.errors()
     for statistic in allocation.calibrated.statistics:
         factor = statistic.factor(request.bound.unit, display_unit)
         # an interval that is published lies within the range

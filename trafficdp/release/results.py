@@ -227,8 +227,9 @@ class Plan:
         """Return what each bin with a number will have, one row a bin, sorted by cell, then slot.
 
         Columns: ``h3``, ``slot``, ``slot_label``, and for every statistic, named as in the
-        published table with its unit, ``_expected_error`` (worst case over the speeds)
-        and ``_half_width`` of its interval before it is clamped. All of it from public counts.
+        published table with its unit, ``_expected_error`` and ``_half_width`` of its interval: in
+        simulated cities where intervals are calibrated; else at worst over the speeds, before it is
+        clamped. All of it from public counts.
         """
         import pandas as pd
 
@@ -240,7 +241,7 @@ class Plan:
             "slot": counts.slot,
             "slot_label": pd.Series([labels[int(slot)].label for slot in counts.slot], dtype="str"),
         }
-        widths = allocation.calibrated.half_widths(request.interval_level)
+        widths = allocation.half_widths()
         for statistic, errors in allocation.errors().items():
             name, factor = statistic.column(self.display_unit), self.shown(1.0, statistic)
             columns |= {
@@ -288,7 +289,8 @@ class Plan:
         allocation, verdict = self.allocation, self.verdict
         request, withheld = allocation.request, int((~allocation.keep).sum())
         unit, precision = self.unit, self.precision
-        level, error = f"{request.interval_level:.0%}", median_noisy(allocation.error[request.main])
+        level, error = f"{request.interval_level:.0%}", median_noisy(allocation.errors()[request.main])
+        at_worst = "" if allocation.tried_in_cities(request.main) else "at worst "
         of = verdict.statistic
         got, expected = verdict.in_words(of.unit(self.display_unit), self.shown(1.0, of))
         return {
@@ -298,7 +300,7 @@ class Plan:
             if request.relation.hides_presence
             else f"{allocation.counts.bins:,}, and {withheld:,} withheld "
             f"(fewer than {request.min_vehicles} vehicles)",
-            "off by": f"{self.shown(error):.3g} {unit} at worst on average, in the median hexagon",
+            "off by": f"{self.shown(error):.3g} {unit} {at_worst}on average, in the median hexagon",
             f"{level} interval": f"{self.shown(precision.median):.3g} {unit} to either side in the median "
             f"hexagon, {self.shown(precision.worst):.3g} in the widest",
             "verdict": f"{'would be refused' if verdict.refused else 'may be released'}: {got}, {expected}",

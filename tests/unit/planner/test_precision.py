@@ -184,9 +184,9 @@ def wide(of):
 
     def at(loss):
         asked.append(loss)
-        calibrated = SimpleNamespace(half_widths=lambda level: {Statistic.MEAN: np.array([of(loss.number)])})
         return SimpleNamespace(
-            calibrated=calibrated, request=SimpleNamespace(interval_level=0.95, main=Statistic.MEAN)
+            half_widths=lambda: {Statistic.MEAN: np.array([of(loss.number)])},
+            request=SimpleNamespace(main=Statistic.MEAN),
         )
 
     return at, asked

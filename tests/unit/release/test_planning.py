@@ -141,7 +141,7 @@ def test_errors_are_shown_in_the_unit_of_the_map(statistic, factor):
     allocation = SimpleNamespace(
         counts=counts,
         request=SimpleNamespace(main=Statistic.MEAN, bound=SimpleNamespace(unit=half), interval_level=0.9),
-        calibrated=SimpleNamespace(half_widths=lambda *_: {statistic: np.array([8.0])}),
+        half_widths=lambda: {statistic: np.array([8.0])},
         errors=lambda: {statistic: np.array([4.0])},
     )
     plan = SimpleNamespace(allocation=allocation, grid=GRID, display_unit=SpeedUnit.MILES_PER_HOUR)

@@ -182,23 +182,28 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
         )
     request = allocation.request
     statistic, unit, name = request.main, result.unit, _name(result)
-    errors = allocation.errors()[statistic]
+    errors, precision = allocation.errors()[statistic], result.precision
     worst, typical = f"{result.shown(errors.max()):.3g}", f"{result.shown(errors.mean()):.3g}"
+    if allocation.fleets:
+        output.say(
+            f"In plain words: where a {result.grid.noun} has a number, its {name} is expected to be {typical} "
+            f"{unit} off on average, on a scale from 0 to "
+            f"{result.shown(statistic.largest(request.bound.upper)):.4g}, and its interval at "
+            f"{request.interval_level:.0%} to be {result.shown(precision.median):.3g} {unit} to either side."
+        )
+        _show_fleets(output, result)
+        return
     output.say(
         f"In plain words: on average, noise puts the published {name} of a bin (a {result.grid.noun} in a "
         f"time slot) {typical} {unit} off"
         + ("" if worst == typical else f", {worst} in the worst bin")
         + f", on a scale from 0 to {result.shown(statistic.largest(request.bound.upper)):.4g}."
     )
-    precision = result.precision
     output.say(
         f"Its interval at {request.interval_level:.0%} will be {result.shown(precision.median):.3g} {unit} "
         f"to either side in the median bin, {result.shown(precision.worst):.3g} in the widest."
     )
     withheld = int((~allocation.keep).sum())
-    if allocation.fleets:
-        _show_fleets(output, result)
-        return
     output.say(
         f"{allocation.counts.bins} bins get numbers; {withheld} are withheld, "
         f"with fewer than {request.min_vehicles} vehicles."
@@ -230,7 +235,7 @@ def _show_fleets(output: Output, result: Plan) -> None:
     output.say(
         f"Nothing in the store was looked at: these are errors that {request.fleet:,} vehicles "
         f"({request.fleet_by}) lead to in simulated cities as large as this one, in {hexagons} that 5 of "
-        "them visit. Intervals follow from what is drawn."
+        "them visit."
     )
     bins, says = allocation.counts.bins, skill.expected_numbers
     places = f"{bins} {result.grid.noun}s of the study area are expected to have a number"

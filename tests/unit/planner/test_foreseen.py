@@ -1,0 +1,111 @@
+"""What `plan` says of errors before anything is spent is what a release then says of itself."""
+
+import importlib
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import trafficdp
+from trafficdp.model import SlotKind, Statistic
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.planner.allocation import precision
+from trafficdp.privacy.estimate import BinStatus
+from trafficdp.sensitive import SensitiveInputs
+
+ROOT = Path(__file__).parents[3]
+SAMPLE = ROOT / "data" / "sample"
+MEAN = Statistic.MEAN
+DRAWS = 6
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    store = tmp_path_factory.mktemp("sample") / "store"
+    city = trafficdp.open(SAMPLE / "trafficdp.toml", store=store, create=True)
+    city.ingest(sorted(SAMPLE.glob("*.csv.gz")))
+    return city
+
+
+def samples_of(city):
+    """Every speed of the city: this is a test of what a release would say."""
+    from trafficdp.engine.duckdb_reduce import read_samples
+    from trafficdp.store.vault_fixes import data_version
+
+    with city._curator("evaluation") as curator:
+        asked = (city.config.grid, city.config.bound, data_version(curator.vault).ingest_id)
+        return read_samples(curator.vault.connection, *asked)
+
+
+def said(calibrated, values, informative):
+    """Mean expected error and median half width of releases' means, over draws."""
+    found = []
+    for seed in range(DRAWS):
+        own = calibrated.run(values, SimulatedNoise(seed), interval_level=0.95)[MEAN]
+        rows = own.status != BinStatus.UNINFORMATIVE.value if informative else slice(None)
+        found.append((own.expected_error[rows].mean(), np.median(own.high[rows] - own.low[rows]) / 2))
+    return np.mean(found, axis=0)
+
+
+def assert_foreseen(city, epsilon):
+    allocation = city.plan(epsilon, suggestions=False).allocation
+    assert allocation.tried_in_cities(MEAN)
+    data = samples_of(city).select(allocation.keep)
+    values = SensitiveInputs(data.contributions(), lambda: data)
+    error, half_width = said(allocation.calibrated, values, informative=False)
+    assert allocation.errors()[MEAN].mean() == pytest.approx(error, rel=0.25)
+    assert precision(allocation).median == pytest.approx(half_width, rel=0.25)
+
+
+@pytest.mark.parametrize("epsilon", ["1", "4", "6"])
+def test_a_plan_of_the_sample_foretells_its_release(sample, epsilon):
+    assert_foreseen(sample, epsilon)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("slot", [SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY])
+@pytest.mark.parametrize("day", ["2015-03-18", "2015-06-07", "2016-02-07"])
+def test_a_plan_of_a_real_day_foretells_its_release(day, slot, tmp_path, monkeypatch):
+    """Of days that chose no constant."""
+    if not os.environ.get("TRAFFICDP_REAL_DATA"):
+        pytest.skip("TRAFFICDP_REAL_DATA is not set")
+    monkeypatch.syspath_prepend(str(ROOT / "pipelines"))
+    capmetro = importlib.import_module("capmetro")
+    city = trafficdp.open(capmetro.config_of((day,), tmp_path), store=tmp_path / "store", create=True)
+    city.ingest(capmetro.files_of((day,)))
+    for resolution in (7, 8) if slot is SlotKind.WHOLE_PERIOD else (7,):
+        for epsilon in ("1", "4"):
+            assert_foreseen(city.with_map(resolution=resolution, slot_kind=slot), epsilon)
+
+
+@pytest.fixture(scope="module")
+def nothing_public(tmp_path_factory):
+    """The sample's study area, in a store where nothing about a vehicle is public."""
+    folder = tmp_path_factory.mktemp("nothing_public")
+    text = (SAMPLE / "trafficdp.toml").read_text(encoding="utf-8")
+    for old, new in (
+        ('"replace_user_values"', '"add_or_remove_user"'),
+        ("epsilon_per_vehicle", "epsilon"),
+        ("min_vehicles = 5", "fleet = 217"),
+        ('["mean", "variance"]', '["mean"]'),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "trafficdp.toml").write_text(text, encoding="utf-8")
+    for layer in SAMPLE.glob("*.geojson"):
+        shutil.copy(layer, folder)
+    city = trafficdp.open(folder / "trafficdp.toml", store=folder / "store", create=True)
+    city.ingest(sorted(SAMPLE.glob("*.csv.gz")))
+    return city
+
+
+@pytest.mark.parametrize(("epsilon", "within"), [("4", 0.25), ("6", 0.3)])
+def test_it_foretells_the_numbers_of_a_map_of_which_nothing_is_public(nothing_public, epsilon, within):
+    allocation = nothing_public.plan(epsilon, suggestions=False).allocation
+    data = samples_of(nothing_public)
+    values = SensitiveInputs(data.contributions(), lambda: data)
+    error, half_width = said(allocation.calibrated, values, informative=True)
+    assert allocation.errors()[MEAN].mean() == pytest.approx(error, rel=within)
+    assert precision(allocation).median == pytest.approx(half_width, rel=within)
