@@ -298,6 +298,15 @@ class Ranked(Protocol):
 
 
 @runtime_checkable
+class CalibratedIntervals(Protocol):
+    """A calibrated mechanism with intervals that follow from its answers, without a theorem."""
+
+    @property
+    def trials(self) -> Mapping[Statistic, Calibration]:
+        """Return how often they held, of every statistic that has such intervals."""
+
+
+@runtime_checkable
 class Recomputable(Protocol):
     """A calibrated mechanism all of whose numbers follow from what it measured, which is published."""
 

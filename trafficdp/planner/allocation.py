@@ -24,10 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UninformativeReleaseError, UsageError
-from trafficdp.mechanisms.pooling.whole import JointMechanism
 from trafficdp.mechanisms.protocol import (
     FLAT,
     Accounting,
+    CalibratedIntervals,
     CalibratedMechanism,
     Ranked,
 )
@@ -267,13 +267,15 @@ class Allocation:
     def _foreseen(self, name: str, known: Mapping[Statistic, FloatArray]) -> dict[Statistic, FloatArray]:
         size = (self.counts.bins,)
         return {
-            each: np.broadcast_to(getattr(self.skill[each], name), size) if self.tried_in_cities(each) else own
+            each: np.broadcast_to(getattr(self.skill[each], name), size)
+            if self.tried_in_cities(each)
+            else own
             for each, own in known.items()
         }
 
     def tried_in_cities(self, statistic: Statistic) -> bool:
         """Return whether its intervals follow from answers, so that simulated cities foretell them."""
-        return isinstance(self.calibrated, JointMechanism) and statistic in self.calibrated.trials
+        return isinstance(self.calibrated, CalibratedIntervals) and statistic in self.calibrated.trials
 
 
 class Reach(StrEnum):

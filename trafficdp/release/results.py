@@ -234,7 +234,7 @@ class Plan:
         import pandas as pd
 
         allocation = self.allocation
-        counts, request = allocation.counts, allocation.request
+        counts = allocation.counts
         labels = slot_facts_of(self.grid, np.unique(counts.slot))
         columns: dict[str, object] = {
             "h3": pd.Series(self.grid.spelled(counts.cell), dtype="str"),

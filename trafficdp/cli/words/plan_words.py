@@ -186,8 +186,8 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
     worst, typical = f"{result.shown(errors.max()):.3g}", f"{result.shown(errors.mean()):.3g}"
     if allocation.fleets:
         output.say(
-            f"In plain words: where a {result.grid.noun} has a number, its {name} is expected to be {typical} "
-            f"{unit} off on average, on a scale from 0 to "
+            f"In plain words: where a {result.grid.noun} has a number, its {name} is expected to be "
+            f"{typical} {unit} off on average, on a scale from 0 to "
             f"{result.shown(statistic.largest(request.bound.upper)):.4g}, and its interval at "
             f"{request.interval_level:.0%} to be {result.shown(precision.median):.3g} {unit} to either side."
         )
