@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trafficdp.export.files.shown import error_digits
 from trafficdp.mechanisms.publish import largest_variance, rounding_bias
-from trafficdp.model import NeighbouringRelation, SpeedUnit, Statistic
+from trafficdp.model import SpeedUnit, Statistic
 from trafficdp.noise.block import block_half_width, pair_bounds
 from trafficdp.noise.tail import (
     block_sum_half_width,
@@ -320,10 +320,10 @@ def _block_law(release: Release, statistic: Statistic) -> BlockLaw:
 # that would need an unknown r_i falls back on the average of the simultaneous intervals. Block noise, whose
 # items are independent only given their block, has a bound of its own there.
 #
-# **Calibrated intervals** follow from no law, and from no theorem. Where counts are public they are compared
-# as they are: of all pairs of bins whose intervals are disjoint at most 5 % may stand the wrong way round, in
-# each variation of simulated cities (``simulation.city.VARIATIONS``), which a test measures. Nothing is told
-# of their average, nor of changes.
+# **Calibrated intervals** follow from no law and from no theorem. They are compared as they are: of all pairs
+# of bins whose intervals are disjoint at most 5 % may stand the wrong way round, in each variation of
+# simulated cities (``simulation.city.VARIATIONS``), which a test measures. Nothing is told of their average.
+# A posterior says more: the chance to be slower, or faster, than the city (``city_chances``).
 #
 # A variance is shown as standard deviation: the root of an interval's ends holds the root of what it holds,
 # and keeps the order. Its average is the root of the average variance.
@@ -363,9 +363,35 @@ def compared_rows(release: Release, statistic: Statistic) -> IntArray:
 
 def is_calibrated(release: Release, statistic: Statistic) -> bool:
     """Return whether intervals are compared for what they are in trials, without a theorem."""
-    relation = release.disclosure.unit.neighbouring_relation
-    public = relation == NeighbouringRelation.REPLACE_USER_VALUES
-    return public and release.interval_kind(statistic) is IntervalKind.CALIBRATED
+    return release.interval_kind(statistic) is IntervalKind.CALIBRATED
+
+
+@dataclass(frozen=True)
+class CityChances:
+    """What a posterior says of the compared bins ``rows`` (K,), beside the city's speed ``city``.
+
+    ``likely`` has value and ends of the interval that is read first, as shown. ``slower`` and ``faster`` (K,)
+    are the chances to be so by a fifth of ``city``.
+    """
+
+    likely: Certain
+    city: float
+    slower: FloatArray
+    faster: FloatArray
+
+
+def city_chances(release: Release, statistic: Statistic) -> CityChances | None:
+    """Return the chances of all compared bins; None without a posterior, or without bins."""
+    estimate, rows = release.estimates[statistic], compared_rows(release, statistic)
+    found, factor = estimate.posterior, release.factor(statistic)
+    if not found or not len(rows):
+        return None
+    digits = decimals(release.display_unit)
+    low, high = (found[name][rows] * factor for name in ("low_80", "high_80"))
+    value = estimate.value[rows] * factor
+    likely = Certain(rows, value, outward_down(low, digits), outward_up(high, digits))
+    city = float(found["city"][rows[0]]) * factor
+    return CityChances(likely, city, found["slower_chance"][rows], found["faster_chance"][rows])
 
 
 def simultaneous(release: Release, statistic: Statistic, error: float) -> Certain | None:

@@ -36,6 +36,7 @@ from trafficdp.export.report.certainty import (
     compared_rows,
     decimals,
     difference_half_width,
+    is_calibrated,
     law_of,
     outward_down,
     outward_up,
@@ -54,13 +55,16 @@ _SHARE_OF_DIFFERENCE = 0.9
 
 @dataclass(frozen=True)
 class Changes:
-    """Later minus earlier for the common bins ``rows`` (positions in the later release), as shown."""
+    """Later minus earlier for the common bins ``rows`` (positions in the later release), as shown.
+
+    ``average`` is None where intervals are calibrated: nothing is told of it.
+    """
 
     rows: IntArray
     value: FloatArray
     low: FloatArray
     high: FloatArray
-    average: Interval
+    average: Interval | None
 
 
 def refuse_incomparable(release: Release, earlier: Release) -> None:
@@ -106,17 +110,19 @@ def changes(
 ) -> Changes | None:
     """Return the changes of all common bins, each missing with at most ``error``, and their average.
 
-    The average misses with at most ``average_error`` beyond that. None when nothing is common or a release
-    does not say how its noise is distributed. Raises what ``refuse_incomparable`` raises.
+    The average misses with at most ``average_error`` beyond that. Calibrated intervals are compared as they
+    are. None when nothing is common or a release does not say how its noise is distributed. Raises what
+    ``refuse_incomparable`` raises.
     """
     refuse_incomparable(release, earlier)
     rows, old_rows = common_rows(release, earlier, statistic)
     if not len(rows):
         return None
     law, old_law = law_of(release, statistic), law_of(earlier, statistic)
-    if law is None or old_law is None:
-        return None
     factor = statistic.factor(earlier.display_unit, release.display_unit)
+    if law is None or old_law is None:
+        calibrated = is_calibrated(release, statistic) and is_calibrated(earlier, statistic)
+        return _of_calibrated((release, rows), (earlier, old_rows), statistic, factor) if calibrated else None
     law, old = law.at(rows), old_law.at(old_rows).times(factor)
     low, high = unclamped(release, statistic, rows)
     old_low, old_high = (each * factor for each in unclamped(earlier, statistic, old_rows))
@@ -152,6 +158,21 @@ def changes(
             float(outward_up(np.array(average_high), digits)),
         ),
     )
+
+
+def _of_calibrated(
+    later: tuple[Release, IntArray], earlier: tuple[Release, IntArray], statistic: Statistic, factor: float
+) -> Changes:
+    """Changes by calibrated intervals: from the lower end of one less the upper end of the other."""
+    ends = []
+    for (release, rows), own in ((later, 1.0), (earlier, factor)):
+        estimate, unit = release.estimates[statistic], release.factor(statistic) * own
+        numbers = (each[rows] * unit for each in (estimate.value, estimate.low, estimate.high))
+        ends.append([as_shown(each, statistic) for each in numbers])
+    (value, low, high), (old_value, old_low, old_high) = ends
+    digits = decimals(later[0].display_unit)
+    lowest, highest = outward_down(low - old_high, digits), outward_up(high - old_low, digits)
+    return Changes(later[1], value - old_value, lowest, highest, None)
 
 
 def _root(least: FloatArray, both: FloatArray) -> FloatArray:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.export.files.columns import published_statistics
 from trafficdp.export.files.shown import read_number, shown_largest
-from trafficdp.export.report.certainty import Certain, Interval, average, compared_rows, simultaneous
+from trafficdp.export.report.certainty import (
+    Certain,
+    CityChances,
+    Interval,
+    average,
+    city_chances,
+    compared_rows,
+    simultaneous,
+)
 from trafficdp.export.report.change import Changes, changes, common_rows, refuse_incomparable
 from trafficdp.export.report.maps import Atlas, Marks, slot_shown
-from trafficdp.export.report.page import Listed, Order, Row, Standing
+from trafficdp.export.report.page import CityComparison, Listed, Order, Row, Standing
 from trafficdp.model import Statistic
 from trafficdp.privacy.release import Release
 
@@ -28,17 +36,32 @@ from trafficdp.privacy.release import Release
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 LONGEST_LIST = 5
+SURE = 0.95
+"""A chance from which on a bin is counted as slower, or faster, than the city by a fifth."""
 _SHARE_OF_AVERAGE = 0.05
 
 
 @dataclass(frozen=True)
 class StatisticFindings:
-    """One statistic: intervals, order and average; None where nothing is compared."""
+    """One statistic: intervals, order and average; None where nothing is compared.
+
+    ``chances``: what a posterior says of the same bins, None without one.
+    """
 
     statistic: Statistic
     certain: Certain | None
     order: Order | None
     average: Interval | None
+    chances: CityChances | None = None
+
+    @property
+    def city(self) -> CityComparison | None:
+        """How many bins are slower, or faster, than the city."""
+        of = self.chances
+        if of is None:
+            return None
+        slower, faster = (int(np.count_nonzero(each >= SURE)) for each in (of.slower, of.faster))
+        return CityComparison(of.city, len(of.slower), slower, faster)
 
 
 @dataclass(frozen=True)
@@ -77,6 +100,7 @@ def findings(release: Release, earlier: Release | None) -> Findings:
                 certain,
                 order_of(certain.low, certain.high),
                 average(release, statistic, certain, of_average),
+                city_chances(release, statistic),
             )
         )
     changed = None if earlier is None else changes(release, earlier, statistics[0], of_interval, of_average)
@@ -98,6 +122,16 @@ def order_of(low: FloatArray, high: FloatArray) -> Order:
         low_half=int((below >= half).sum()),
         high_half=int((above >= half).sum()),
     )
+
+
+def ranked(chances: CityChances) -> tuple[IntArray, IntArray]:
+    """Return the positions of the slowest, by the lower end of intervals, and of the fastest, by the upper.
+
+    Each at most LONGEST_LIST, and at most half of all.
+    """
+    most = min(LONGEST_LIST, len(chances.slower) // 2)
+    low, high = chances.likely.low, chances.likely.high
+    return np.argsort(low, kind="stable")[:most], np.argsort(-high, kind="stable")[:most]
 
 
 def extreme_times(low: FloatArray, high: FloatArray) -> tuple[int, int, float] | None:
@@ -150,8 +184,8 @@ class Lists:
             return marks
         shown = slot_shown(self.release, each.statistic)
         named = [(at, name, False) for at, name in zip(self._few(each), LONGEST_NAMES, strict=False)]
-        for standings, names, below in _told(each):
-            named += [(one.position, name, below) for one, name in zip(standings, names, strict=False)]
+        for positions, names, below in _positions(each):
+            named += [(at, name, below) for at, name in zip(positions, names, strict=False)]
         for at, name, dark in named:
             row = int(each.certain.rows[at])
             if int(self.release.slot[row]) == shown:
@@ -159,8 +193,13 @@ class Lists:
         return marks
 
     def told(self, each: StatisticFindings) -> tuple[Listed, ...]:
-        """Return the lists of those told to be below and above others; none where no two are told apart."""
+        """Return the lists of those told to be below and above others; none where no two are told apart.
+
+        Where there is a posterior the slowest and the fastest, with their chances.
+        """
         certain = each.certain
+        if each.chances is not None:
+            return self._ranked(each, each.chances)
         if certain is None or each.order is None or each.order.silent:
             return ()
         return tuple(
@@ -173,6 +212,24 @@ class Lists:
                 below,
             )
             for standings, names, below in _told(each)
+        )
+
+    def _ranked(self, each: StatisticFindings, chances: CityChances) -> tuple[Listed, ...]:
+        compared = len(chances.slower)
+        return tuple(
+            Listed(
+                tuple(
+                    replace(
+                        self._row(each.statistic, chances.likely, at, name),
+                        chance=float((chances.slower if below else chances.faster)[at]),
+                    )
+                    for at, name in zip(positions, names, strict=False)
+                ),
+                compared,
+                below,
+            )
+            for positions, names, below in _positions(each)
+            if positions
         )
 
     def all_of(self, each: StatisticFindings) -> Listed | None:
@@ -197,6 +254,8 @@ class Lists:
         """Return the positions of the compared bins from north to south, where all of them are listed."""
         if each.certain is None or each.order is None or not each.order.silent or self.atlas.several:
             return []
+        if each.chances is not None:
+            return []
         rows = each.certain.rows
         if len(rows) > len(LONGEST_NAMES):
             return []
@@ -209,7 +268,8 @@ class Lists:
         largest = shown_largest(statistic, self.release.bound, self.release.display_unit)
         read = read_number(found.value, found.low, found.high, largest)
         where = self._where(int(certain.rows[at]))
-        return Row(name, *where, read.value, found if read.low else None, others)
+        ends = (read.low, read.high) if read.low else None
+        return Row(name, *where, read.value, found if read.low else None, others, ends=ends)
 
     def _where(self, row: int) -> tuple[str, str, str]:
         """Return place, slot and cell of a bin."""
@@ -222,6 +282,15 @@ def _told(each: StatisticFindings) -> list[tuple[tuple[Standing, ...], str, bool
     if each.order is None:
         return []
     return [(each.order.low, "12345", True), (each.order.high, "ABCDE", False)]
+
+
+def _positions(each: StatisticFindings) -> list[tuple[list[int], str, bool]]:
+    """Which of the compared bins are listed, by what names, and whether they are below others."""
+    if each.chances is not None:
+        found = [numbers.tolist() for numbers in ranked(each.chances)]
+    else:
+        found = [[one.position for one in standings] for standings, _, _ in _told(each)]
+    return [(own, *of) for own, of in zip(found, (("12345", True), ("ABCDE", False)), strict=False)]
 
 
 def _interval(of: Certain | Changes, at: int) -> Interval:

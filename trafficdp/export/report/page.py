@@ -113,6 +113,16 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
+class CityComparison:
+    """How many of ``compared`` bins are surely (SURE) slower, or faster, than ``city`` by a fifth of it."""
+
+    city: float
+    compared: int
+    slower: int
+    faster: int
+
+
+@dataclass(frozen=True, slots=True)
 class Figure:
     """A map, which time it shows ("" where there is one only), and how many places have which look.
 
@@ -139,7 +149,8 @@ class Row:
     """One number of a list: its mark on the map, place, slot and cell as they are called, and the number.
 
     ``value`` is as it is read, "" for a change; ``found`` its interval, None where that says nothing;
-    ``others`` how many it is told apart from.
+    ``others`` how many it is told apart from. In a ranking ``ends`` is the interval as it is read, and
+    ``chance`` that to be slower, or faster, than the city.
     """
 
     mark: str
@@ -149,6 +160,8 @@ class Row:
     value: str
     found: Interval | None
     others: int = 0
+    chance: float = 0.0
+    ends: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +177,8 @@ class Listed:
 class Section:
     """One statistic. ``order`` is None where nothing is compared, ``figure`` where no map is drawn.
 
-    ``all`` lists every number, where they are few and none can be told apart from another.
+    ``all`` lists every number, where they are few and none can be told apart from another. Where a posterior
+    compares with the ``city``, ``lists`` are the slowest and the fastest; else those told apart.
     """
 
     statistic: Statistic
@@ -175,15 +189,20 @@ class Section:
     legend: tuple[LegendLine, ...]
     all: Listed | None
     lists: tuple[Listed, ...]
+    city: CityComparison | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What changed since ``earlier``, over ``number`` common bins; ``average`` is None where no law says."""
+    """What changed since ``earlier``, over ``number`` common bins, if that can be ``compared``.
+
+    ``average`` is None where no law says.
+    """
 
     earlier: Release
     statistic: Statistic
     number: int
+    compared: bool = False
     fell: int = 0
     rose: int = 0
     average: Interval | None = None

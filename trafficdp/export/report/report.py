@@ -177,6 +177,7 @@ class Contents:
             legend=legend(release, statistic, self.atlas.several),
             all=self.lists.all_of(each),
             lists=self.lists.told(each),
+            city=each.city,
         )
 
     def _change(self) -> Change | None:
@@ -187,7 +188,7 @@ class Contents:
         if changes is None:
             return Change(earlier, statistic, len(common_rows(self.release, earlier, statistic)[0]))
         rows, (fell, rose) = changes.rows, changed_rows(changes.low, changes.high)
-        told = Change(earlier, statistic, len(rows), len(fell), len(rose), changes.average)
+        told = Change(earlier, statistic, len(rows), True, len(fell), len(rose), changes.average)
         if not told.fell and not told.rose:
             return told
         slot = slot_shown(self.release, statistic)

@@ -27,13 +27,16 @@ from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
 from trafficdp.mechanisms.blocks.noise import BlockNoise
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
+from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
+from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_all
 from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
 from trafficdp.mechanisms.protocol import PublicFacts
-from trafficdp.mechanisms.simulated_cities import cities_of, true_statistic
+from trafficdp.mechanisms.simulated_cities import ReferenceCityShape, cities_of, true_statistic
+from trafficdp.mechanisms.simulated_cities import _cities as reference_cities
 from trafficdp.model import Counts, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.estimate import BinStatus
-from trafficdp.privacy.loss import PICO, LossKind
+from trafficdp.privacy.loss import PICO, LossKind, PureDP
 from trafficdp.sensitive import SensitiveInputs
 from trafficdp.simulation.city import VARIATIONS
 
@@ -393,3 +396,25 @@ def test_calibrated_intervals_put_at_most_one_pair_in_twenty_the_wrong_way_round
     # the law of such intervals is not known
     assert law_of(replace(base, estimates=found), MEAN) is None
     assert average(replace(base, estimates=found), MEAN, certain, 0.01) is None
+
+
+@pytest.mark.parametrize("kind", list(LossKind))
+def test_so_do_those_of_maps_of_which_nothing_is_public(bound_of, kind):
+    """In the reference city, in each of its variations, of all pairs that are told apart."""
+    loss = PureDP.of(4).pico if kind is LossKind.PURE else PICO // 4
+    told, wrong = 0, 0
+    for city in reference_cities(ReferenceCityShape(7, 1.2**17), bound_of(30), 300):
+        counts = city.counts
+        design = AddRemoveDesign(np.unique(counts.cell), city.bound, kind, loss, variance=False)
+        truth = true_statistic(city, MEAN)
+        noise = SimulatedNoise(5)
+        for _ in range(3):
+            found = add_remove_map(design, measure_all(design, city, noise)).mean
+            at = design.where(counts.cell, counts.slot)[0]
+            known = found.informed[at]
+            low, high = (each[at][known] for each in found.ends[0.95])
+            apart = high[:, None] < low
+            told += apart.sum()
+            wrong += apart[truth[known][:, None] >= truth[known]].sum()
+    assert told > 500
+    assert wrong <= 0.05 * told

@@ -15,9 +15,11 @@ import pytest
 
 from trafficdp.errors import DataError, UsageError
 from trafficdp.export.files.classes import COLOURS, HATCHED, PLAIN, ink_on
+from trafficdp.export.files.shown import read_number
 from trafficdp.export.map.drawing import CHANGE_COLOURS, FELL, ROSE, UNSURE, WITHHELD_COLOUR
 from trafficdp.export.map.templating import said
 from trafficdp.export.report.findings import changed_rows, findings
+from trafficdp.export.report.page import CityComparison
 from trafficdp.export.report.report import pdf_writer, report_html, report_pdf, write_report
 from trafficdp.model import Selection, SlotKind, SpeedUnit, Statistic, StudyArea
 from trafficdp.privacy.estimate import BinStatus
@@ -128,6 +130,44 @@ def test_the_lists_name_what_can_be_told_apart(sharp):
     assert said("others", lowest.others, found.order.compared) in table["text"]
     value = format(sharp.estimates[Statistic.MEAN].value[row] * 3.6, ".1f")
     assert value in table["text"]
+
+
+def test_a_posterior_compares_with_the_city_and_ranks_by_the_ends_of_intervals(pooled):
+    page, mean = page_of(pooled), pooled.estimates[Statistic.MEAN]
+    rows = np.flatnonzero(mean.status == BinStatus.RELEASED.value)
+    slower, faster = (mean.posterior[f"{each}_chance"][rows] for each in ("slower", "faster"))
+    compared = CityComparison(12 * 3.6, len(rows), (slower >= 0.95).sum(), (faster >= 0.95).sum())
+    assert compared.slower > 0
+    assert said("beside_the_city", False, compared, "km/h", 1) in page
+    assert page.count(said("sorting")) == 1
+    for below, table in zip((True, False), Tree(page).all("table"), strict=False):
+        assert said("ranking_caption", below, False, 5, len(rows)) in table["text"]
+        end, sign = ("low_80", 1) if below else ("high_80", -1)
+        first = rows[np.argsort(sign * mean.posterior[end][rows])[:5]]
+        cells = [format(int(pooled.cell[row]), "x") for row in first]
+        assert re.findall(r"\b87[0-9a-f]{13}\b", table["text"]) == cells
+        chance = mean.posterior["slower_chance" if below else "faster_chance"]
+        for row in first:
+            assert said("chance", chance[row]) in table["text"]
+            ends = (mean.posterior[each][row] * 3.6 for each in ("low_80", "high_80"))
+            read = read_number(mean.value[row] * 3.6, *ends, 108)
+            assert said("ends", (read.low, read.high)) in table["text"]
+
+
+def test_a_change_of_calibrated_numbers_is_claimed_where_their_intervals_are_apart(pooled):
+    # as it is published, without a law of its noise
+    mean = replace(pooled.estimates[Statistic.MEAN], noise={})
+    pooled = replace(pooled, estimates={Statistic.MEAN: mean})
+    moved = np.where(np.arange(pooled.bins) % 2, 25.0, 0.0)
+    was = {name: getattr(mean, name) + moved for name in ("value", "low", "high")}
+    earlier = replace(pooled, id="R0000", estimates={Statistic.MEAN: replace(mean, **was)})
+    rows = np.flatnonzero(mean.status == BinStatus.RELEASED.value)
+    fell = int((mean.high[rows] < was["low"][rows]).sum())
+    assert 0 < fell < len(rows)
+    section = re.search(r'<section aria-labelledby="change">.*?</section>', page_of(pooled, earlier), re.S)[0]
+    assert f"{fell} areas are clearly slower; for the other {len(rows) - fell} no change" in text_of(section)
+    assert "Averaged" not in section
+    assert said("change_of_records") in section
 
 
 def test_no_change_is_claimed_against_the_same_numbers(sharp):

@@ -23,7 +23,7 @@ import trafficdp.export
 from trafficdp.export.map import templating
 from trafficdp.export.map.templating import said
 from trafficdp.export.report.certainty import Interval
-from trafficdp.export.report.page import Apart, LegendLine, Order, Standing
+from trafficdp.export.report.page import Apart, CityComparison, LegendLine, Order, Standing
 from trafficdp.model import OF_MAPS, Period, Statistic
 from trafficdp.privacy.disclosure import BinNumbers
 from trafficdp.privacy.release import LedgerReference
@@ -83,6 +83,18 @@ CASES = {
         (MEAN, False, Order(47, ONE, TWO, 0, 2)),
         (VARIANCE, True, Order(47, ONE, TWO, 3, 0)),
     ],
+    "beside_the_city": [
+        (False, CityComparison(21.5, 17, 3, 8), "km/h", 1),
+        (True, CityComparison(5.25, 17, 1, 0), "m/s", 2),
+        (False, CityComparison(21.5, 17, 0, 2), "km/h", 1),
+        (True, CityComparison(21.5, 17, 0, 0), "km/h", 1),
+    ],
+    "ranking_caption": [(True, False, 5, 17), (False, True, 2, 4)],
+    "between": [(0.8,)],
+    "ends": [(("18", "24"),)],
+    "chance_to_be": [("slower",)],
+    "chance": [(0.996,), (0.004,), (0.874,)],
+    "sorting": [()],
     "list_caption": [("slower", False, 5, 12), ("faster", False, 3, 3), ("steadier", True, 1, 1)],
     "all_caption": [(6, False), (1, False)],
     "told_from": [("slower",)],
@@ -128,7 +140,7 @@ CASES = {
     "map_title": [(MEAN, "Austin", "hexagon", ""), (VARIANCE, "Austin", "zone", "08:00-09:00")],
     "map_caption": [(MEAN, "km/h", ""), (VARIANCE, "km/h", "08:00-09:00")],
     "map_in_words": [(looks(47, 12, 9, 5, 0),), (looks(1, 0, 1, 1, 1),), (looks(0, 0, 0, 0, 3),)],
-    "marks_in_words": [(MEAN, False), (VARIANCE, True)],
+    "marks_in_words": [(MEAN, None, False), (VARIANCE, None, True), (MEAN, True, False)],
     "legend": [
         (LegendLine(None, "class", "10 to 20"), MEAN, "km/h"),
         (LegendLine(None, "hatched", "16.2"), MEAN, "km/h"),
