@@ -13,15 +13,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from datetime import date
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
 import trafficdp
-from capmetro import CONFIG, DAYS, files_of, page, samples_of
+from capmetro import DAYS, config_of, files_of, page, samples_of
 from trafficdp.binning.places import declared_bins
 from trafficdp.mechanisms.pooling.add_remove_design import FLEET_SHARE, RELATION, AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import (
@@ -58,13 +57,12 @@ class Days:
 def read(name: str, days: tuple[str, ...], files: list[Path], resolution: int) -> Days:
     """Return what the vehicles of ``files`` contribute over ``days``, first to last."""
     with tempfile.TemporaryDirectory() as scratch:
-        city = trafficdp.open(CONFIG, store=Path(scratch) / "store", create=True)
+        own = config_of(days, Path(scratch))
+        city = trafficdp.open(own, store=Path(scratch) / "store", create=True)
         city.ingest(files)
-        config = city.with_map(resolution=resolution).config
-        first, last = date.fromisoformat(days[0]), date.fromisoformat(days[-1])
-        grid = replace(config.grid, period=replace(config.grid.period, first=first, last=last))
-        own = samples_of(city, grid).contributions()
-        return Days(name, own, np.unique(declared_bins(grid)[0]))
+        here = city.with_map(resolution=resolution)
+        places = np.unique(declared_bins(here.config.grid)[0])
+        return Days(name, samples_of(here).contributions(), places)
 
 
 def total_of(kind: LossKind, epsilon: int, relation: NeighbouringRelation = RELATION) -> int:

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import trafficdp
+from trafficdp.export.files.classes import HATCHED, PLAIN, letters_of
+from trafficdp.export.files.shown import shown_breaks
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.allocation import precision
@@ -62,6 +64,20 @@ def assert_foreseen(city, epsilon):
 @pytest.mark.parametrize("epsilon", ["1", "4", "6"])
 def test_a_plan_of_the_sample_foretells_its_release(sample, epsilon):
     assert_foreseen(sample, epsilon)
+
+
+def test_fewer_than_a_third_of_the_samples_hexagons_are_hatched(sample):
+    """At the budget of its configuration, as the page hatches; in each of six draws."""
+    allocation = sample.plan(suggestions=False).allocation
+    data, unit = samples_of(sample).select(allocation.keep), sample.config.map.display_unit
+    values = SensitiveInputs(data.contributions(), lambda: data)
+    breaks = shown_breaks(MEAN, sample.config.bound, unit)
+    for seed in range(DRAWS):
+        own = allocation.calibrated.run(values, SimulatedNoise(seed), interval_level=0.95)[MEAN]
+        ends = own.posterior["low_80"], own.posterior["high_80"]
+        letters = letters_of(own.value, *ends, own.status, breaks)
+        assert set(letters) <= {*PLAIN, *HATCHED}
+        assert np.isin(letters, [*HATCHED]).mean() < 1 / 3
 
 
 @pytest.mark.real

@@ -1,0 +1,130 @@
+"""Public traces of other cities than Austin, to try there what was tuned on Austin's buses.
+
+Nothing of them is in this repository. Below the folder that TRAFFICDP_REAL_DATA names are expected:
+
+* ``cabspotting/new_*.txt``: San Francisco's taxis in May and June 2008, one file a taxi, lines of latitude,
+  longitude, whether it is hired, seconds since 1970. From the archive ogozuacik/cabspotting_case_study (MIT
+  licence), after Piorkowski, Sarafijanovic-Djukic, Grossglauser, A Parsimonious Model of Mobile Partitioned
+  Networks with Clustering (2009). Speeds are those between a taxi's neighbouring positions.
+* ``wmata/vehicle_positions_2026-02-16.csv.gz``: buses of three routes of Washington, D.C., on one morning:
+  GTFS-Realtime with dotted column names. From the repository UTEL-UIUC/transittraj (data-raw).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from trafficdp.errors import UsageError
+
+CONFIG = """\
+[city]
+name = "{name}"
+publisher = "trafficdp example on public traces"
+time_zone = "{zone}"
+study_area = {{ bbox = {box} }}
+period = {{ from = "{day}", to = "{day}" }}
+[privacy]
+relation = "replace_user_values"
+epsilon = 4
+[budget]
+epsilon_per_vehicle = 8
+[map]
+resolution = 7
+slot = "whole_period"
+speed_bound = 30
+speed_unit = "m/s"
+speed_step = 0.01
+min_vehicles = 5
+statistics = ["mean"]
+[[source]]
+name = "traces"
+format = "csv"
+files = ["*"]
+speed_unit = "m/s"
+{source}
+"""
+
+
+@dataclass(frozen=True)
+class OtherCity:
+    """One day of a city: where it is, how its file is read, and what makes one file of what is published."""
+
+    name: str
+    zone: str
+    box: str
+    day: str
+    source: str
+    file: Callable[[Path, Path], Path]
+
+    def config(self, into: Path) -> Path:
+        """Write the configuration into ``into``; return it."""
+        facts = {name: getattr(self, name) for name in ("name", "zone", "box", "day", "source")}
+        own = into / "trafficdp.toml"
+        own.write_text(CONFIG.format(**facts), encoding="utf-8")
+        return own
+
+    def files(self, into: Path) -> list[Path]:
+        """Return the file to read, made in ``into`` where it has to be. Raises UsageError without data."""
+        named = os.environ.get("TRAFFICDP_REAL_DATA")
+        if not named:
+            raise UsageError("TRAFFICDP_REAL_DATA is not set", expected="the folder that holds public traces")
+        return [self.file(Path(named), into)]
+
+
+def taxis(folder: Path, into: Path) -> Path:
+    """Write the taxis of ``folder`` into one CSV without speeds; return it. UsageError without them."""
+    files = sorted((folder / "cabspotting").glob("new_*.txt"))
+    if not files:
+        raise UsageError(
+            "there are no taxis of San Francisco",
+            expected=f"{folder.name}/cabspotting/new_*.txt",
+            todo="get cabspottingdata of ogozuacik/cabspotting_case_study",
+        )
+    names = ["latitude", "longitude", "hired", "time"]
+    whole = pd.concat(
+        pd.read_csv(file, sep=" ", names=names).assign(vehicle=file.stem, speed="") for file in files
+    )
+    path = into / "taxis.csv"
+    whole.to_csv(path, index=False)
+    return path
+
+
+def buses(folder: Path, into: Path) -> Path:
+    """Return the file of Washington's buses. Raises UsageError without it."""
+    path = folder / "wmata" / "vehicle_positions_2026-02-16.csv.gz"
+    if not path.is_file():
+        raise UsageError(
+            "there are no buses of Washington",
+            expected=f"{folder.name}/wmata/{path.name}",
+            todo="get it from data-raw of UTEL-UIUC/transittraj",
+        )
+    return path
+
+
+SAN_FRANCISCO = OtherCity(
+    "San Francisco",
+    "America/Los_Angeles",
+    "[-122.55, 37.55, -122.2, 37.85]",
+    "2008-05-29",
+    'time_format = "epoch_s"\nmissing_speed = "derive"\n'
+    'columns = { vehicle = "vehicle", time = "time", latitude = "latitude", longitude = "longitude", '
+    'speed = "speed" }',
+    taxis,
+)
+WASHINGTON = OtherCity(
+    "Washington",
+    "America/New_York",
+    "[-77.2, 38.75, -76.9, 39.05]",
+    "2026-02-16",
+    'time_format = "epoch_s"\n'
+    'columns = { vehicle = "vehicle.vehicle.id", time = "vehicle.timestamp", '
+    'latitude = "vehicle.position.latitude", longitude = "vehicle.position.longitude", '
+    'speed = "vehicle.position.speed" }',
+    buses,
+)
+OTHER_CITIES = (SAN_FRANCISCO, WASHINGTON)

@@ -1,0 +1,73 @@
+"""How often intervals hold: what the script computes, and that the guide has its committed table."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import reliability
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_posterior_that_is_right_holds_as_often_as_it_says():
+    draw = np.random.default_rng(1)
+    truth, draws = draw.uniform(5, 15, 4_000), []
+    for _ in range(5):
+        value = truth + draw.normal(0, 1, truth.shape)
+        half = [norm.ppf((1 + level) / 2) for level in reliability.LEVELS]
+        ends = np.array([[value - each, value + each] for each in half])
+        error = np.full(truth.shape, np.sqrt(2 / np.pi))
+        draws.append(reliability.Said(value, error, ends, norm.cdf(8.0 - value), 10.0))
+    found = reliability.measured(("held out", "a", "b", "c", "d"), truth, draws)
+    assert found.held == pytest.approx(reliability.LEVELS, abs=0.01)
+    assert found.width == pytest.approx(1.0, abs=0.02)
+    assert found.said == pytest.approx(1.0, abs=0.02)
+    chance, many, slower = found.chance.T
+    assert many.sum() == 20_000
+    # a flat prior of speeds: chances come true
+    assert slower / many == pytest.approx(chance / many, abs=0.05)
+
+
+def test_intervals_half_as_wide_hold_less_and_are_half_as_wide():
+    truth = np.random.default_rng(2).uniform(5, 15, 4_000)
+    value = truth + np.random.default_rng(3).normal(0, 1, truth.shape)
+    ends = np.array([[value - each, value + each] for each in (0.3, 0.6, 0.98)])
+    own = reliability.Said(value, np.full(truth.shape, 0.4), ends, np.zeros(truth.shape), 10.0)
+    found = reliability.measured(("tuned", "a", "b", "c", "d"), truth, [own])
+    assert found.held[-1] == pytest.approx(0.673, abs=0.02)
+    assert found.width == pytest.approx(0.5, abs=0.02)
+    assert found.said == pytest.approx(0.5, abs=0.02)
+
+
+def test_the_guide_has_the_committed_table_with_every_mark(pages):
+    page = reliability.INTO.read_text(encoding="utf-8")
+    _, rest = pages.guide("limits").split(reliability.MARKS[0])
+    table, _ = rest.split(reliability.MARKS[1])
+    assert table in page
+    rows = pages.rows(table)
+    assert rows[0] == list(reliability.HEADS)
+    totals = {(row[0].strip("*"), row[1]): row for row in rows if row[2] == "all"}
+    assert totals.keys() == {(group, each) for group in reliability.GROUPS for each in reliability.RELATIONS}
+    places = {row[2] for row in rows[2:]} - {"all"}
+    days = [f"Austin {each[0]}" for each in (*reliability.TUNED[1:], *reliability.HELD_OUT)]
+    assert {*days, "San Francisco 2008-05-29", "Washington 2026-02-16"} < places
+    every = pages.rows(page.split("## Every map")[1])[2:]
+    assert len(every) == sum(int(row[3]) for row in totals.values()) == 24 * 11
+    for (group, relation), row in totals.items():
+        own = [each for each in every if (each[0], each[2]) == (group, relation)]
+        assert float(row[6]) == pytest.approx(np.mean([float(each[7]) for each in own]), abs=0.002)
+        assert float(row[7]) == min(float(each[7]) for each in own)
+
+
+def test_no_day_is_both_tuned_on_and_held_out():
+    assert not {*sum(reliability.TUNED, ())} & {*sum(reliability.HELD_OUT, ())}
+
+
+def test_without_the_feeds_it_says_what_to_do(monkeypatch, capsys, tmp_path):
+    monkeypatch.delenv("TRAFFICDP_REAL_DATA", raising=False)
+    monkeypatch.setattr("sys.argv", ["reliability.py", "--into", str(tmp_path / "page.md")])
+    assert reliability.main() == 2
+    assert re.match("reliability: TRAFFICDP_REAL_DATA is not set", capsys.readouterr().err)
