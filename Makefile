@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 fast test prove: export MALLOC_MMAP_THRESHOLD_ := 33554432
 fast test prove: export MALLOC_TRIM_THRESHOLD_ := 536870912
 
-.PHONY: demo fast test prove spark check bench accuracy audit mutants accountings continual scale docs clean
+.PHONY: demo fast test prove installs spark check bench accuracy audit mutants accountings continual scale docs clean
 
 # One map from the embedded city, in ./demo.
 demo: $(VENV)/.ready
@@ -35,6 +35,11 @@ PROVE := whole
 prove: $(VENV)/.ready
 	$(RUN)/python -m pytest -n auto --dist loadgroup -m prove \
 	  $(if $(filter short,$(PROVE)),--minutes 6 --pick "$$(git rev-parse HEAD)")
+
+# The wheel on every Python that is here, with its oldest and newest dependencies: every command runs. Needs a
+# package index; takes six minutes. `--write` renews data/installs.
+installs: $(VENV)/.ready
+	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)/python pipelines/installs.py
 
 # Spark gives the same integers; needs Java 17 or 21. In an environment of its own, for PySpark is large.
 # SPARK=prove runs the long form: ten million simulated records.

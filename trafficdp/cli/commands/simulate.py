@@ -70,7 +70,9 @@ def simulate(
 # `trafficdp demo`: the main job on the embedded city.
 
 
-SAMPLE = Path(__file__).resolve().parents[3] / "data" / "sample"
+_PACKAGE = Path(__file__).resolve().parents[2]
+SAMPLE = next(each for each in (_PACKAGE / "sample", _PACKAGE.parent / "data" / "sample") if each.is_dir())
+"""The sample city: within the wheel, or of a source checkout."""
 
 
 def demo(
@@ -82,10 +84,6 @@ def demo(
     """Turn the embedded city (217 synthetic buses) into a private map, and say where it is."""
     settings: Settings = context.obj
     output = settings.output
-    if not SAMPLE.is_dir():
-        raise UsageError(
-            "the embedded city is not here", expected=str(SAMPLE), todo="run it from a source checkout"
-        )
     with disk_errors(into):
         there = into.exists()
     if there:

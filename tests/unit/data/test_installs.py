@@ -1,0 +1,141 @@
+"""What the wheel holds, and what an install of it is made of."""
+
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[3]
+INSTALLS = ROOT / "data" / "installs"
+PERMISSIVE = re.compile(
+    r"MIT(-CMU)?|MIT License|BSD( License)?|BSD-[23]-Clause|3-Clause BSD License|0BSD|Zlib|ISC|HPND|CC0-1\.0"
+    r"|Apache( Software License| License 2\.0|-2\.0)?|PSF-2\.0|Python Software Foundation License|MPL-2\.0",
+    re.IGNORECASE,
+)
+PARTS = "trafficdp/", "data/sample/", "setup.py", "pyproject.toml", "LICENSE", "README.md"
+BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+
+
+def built(folder):
+    """The wheel of the files that git would track, as bytes."""
+    asked = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(asked, cwd=ROOT, capture_output=True, check=True).stdout
+    sources = folder / "sources"
+    for name in filter(None, listed.decode().split("\0")):
+        if name.startswith(PARTS) and (ROOT / name).is_file():
+            (sources / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, sources / name)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", BUILD, str(folder)],
+        cwd=sources,
+        env={**os.environ, "SOURCE_DATE_EPOCH": "1767225600"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    (wheel,) = folder.glob("*.whl")
+    return wheel.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_every_file_of_the_package_and_the_sample_city(wheel):
+    held = set(zipfile.ZipFile(io.BytesIO(wheel)).namelist())
+    package = {
+        each.relative_to(ROOT).as_posix()
+        for each in (ROOT / "trafficdp").rglob("*")
+        if each.is_file() and "__pycache__" not in each.parts
+    }
+    sample = {f"trafficdp/sample/{each.name}" for each in (ROOT / "data" / "sample").iterdir()}
+    assert len(sample) == 8
+    assert (package | sample) - held == set()
+    assert all(each.startswith(("trafficdp/", "trafficdp-")) for each in held)
+
+
+@pytest.mark.slow
+def test_two_wheels_of_the_same_files_are_the_same_bytes(wheel, tmp_path):
+    assert built(tmp_path) == wheel
+
+
+@pytest.mark.slow
+def test_the_wheel_works_without_the_source_tree(wheel, tmp_path):
+    with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
+        archive.extractall(tmp_path / "site")
+    (tmp_path / "empty").mkdir()
+    look = "import trafficdp.cli.main as here; print(here.__file__); here.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", look, "--quiet", "demo"],
+        cwd=tmp_path / "empty",
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(tmp_path / "site"))
+    assert (tmp_path / "empty" / "demo" / "city.store" / "releases" / "r0001" / "map.html").is_file()
+
+
+@pytest.fixture(scope="module")
+def dependencies():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return [Requirement(each) for each in project["dependencies"]]
+
+
+def name_of(text):
+    return text.lower().replace("_", "-").replace(".", "-")
+
+
+def test_the_requirements_with_hashes_are_those_of_the_project(dependencies):
+    text = (INSTALLS / "requirements.txt").read_text(encoding="utf-8")
+    assert "http" not in text
+    pins = re.findall(
+        r"^([A-Za-z0-9._-]+)==(\S+)[^\n]* \\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE
+    )
+    assert len(pins) == len(re.findall("^[a-z]", text, re.MULTILINE)) > 40
+    for each in dependencies:
+        found = [version for name, version in pins if name_of(name) == name_of(each.name)]
+        assert found, each.name
+        assert all(each.specifier.contains(version) for version in found), each
+
+
+def test_every_package_of_an_install_may_be_used_and_passed_on(dependencies):
+    components = json.loads((INSTALLS / "sbom.json").read_text(encoding="utf-8"))["components"]
+    licences = {
+        name_of(each["name"]): [
+            held.get("expression") or held["license"].get("id") or held["license"].get("name")
+            for held in each.get("licenses", [])
+        ]
+        for each in components
+    }
+    assert {name_of(each.name) for each in dependencies} <= licences.keys()
+    for name, held in licences.items():
+        words = [part for each in held for part in re.split(r"[()]| AND | OR | WITH LLVM-exception|; ", each)]
+        named = [part.strip() for part in words if part.strip()]
+        assert named, name
+        assert any(
+            PERMISSIVE.fullmatch(part.removeprefix("License :: OSI Approved :: ")) for part in named
+        ), (name, named)
+
+
+def test_every_python_that_is_supported_runs_every_command():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    supported = [each.rsplit(" ", 1)[-1] for each in project["classifiers"] if "Python :: 3." in each]
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in (INSTALLS / "table.md").read_text(encoding="utf-8").splitlines()
+    ]
+    ran = [(python, which) for python, which, *_, outcome in rows if outcome == "every command runs"]
+    assert ran == [(python, which) for python in supported for which in ("oldest", "newest")]
