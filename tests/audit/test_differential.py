@@ -136,7 +136,9 @@ def story(world):
     assert world.command("--json", "sql", "--as", "newsroom", QUESTION) == 0
     assert world.command("sql", "--as", "newsroom", QUESTION.replace("epsilon = 4", "epsilon = 6")) == 3
     assert world.command("sql", "--as", "newsroom", QUESTION.replace("speed", "plate")) == 2
-    assert world.both("sql", "SELECT h3, speed_mean_ms, speed_mean_ms_low FROM latest_cells ORDER BY 1") == 0
+    assert (
+        world.both("sql", "SELECT hex_id, speed_mean_ms, speed_mean_ms_low FROM latest_cells ORDER BY 1") == 0
+    )
     assert world.command("stream", "--replay", "0", "2026-03-03.csv") == 0
     assert world.command("release", "--yes", "--epsilon", "29", "--force") == 3
     assert world.command("report", "r0002", "report.html", "--against", "r0001") == 0
@@ -219,7 +221,9 @@ def hidden_story(world):
         assert world.both("sql", f"EXPLAIN {question}") == 0
         assert world.both("sql", question) == 0
     assert world.command("release", "--yes", "--epsilon", "29", "--force") == 3
-    assert world.both("sql", "SELECT h3, speed_mean_ms, speed_mean_ms_low FROM latest_cells ORDER BY 1") == 0
+    assert (
+        world.both("sql", "SELECT hex_id, speed_mean_ms, speed_mean_ms_low FROM latest_cells ORDER BY 1") == 0
+    )
     # r0002 is made as r0001 is
     world.verify("r0001", "r0003", "r0004")
     for release in ("r0001", "r0003", "r0004"):

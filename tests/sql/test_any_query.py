@@ -14,15 +14,15 @@ WORDS = """
     select from where with recursive as union all copy to insert into update delete attach install load set
     pragma explain analyze pivot on using join limit order by group having cast try_cast null not case when
     then end over partition lateral unnest values describe summarize show cells releases budget latest_cells
-    manifest h3 slot speed_mean_kmh cell count(*) avg( sum( list( ( ) [ ] { } , . ; : :: * + - / % = < >
+    manifest hex_id slot speed_mean_kmh cell count(*) avg( sum( list( ( ) [ ] { } , . ; : :: * + - / % = < >
     ' " $$ -- /* */ ? $1 1 -1 0.5 1e308 'x' 'infinity'::timestamp interval date time uuid() blob varchar
     hugeint decimal(38,10) double json map struct 'NaN'::double x -> lambda range(3) read_text( '/etc/passwd'
 """
 PLAIN = (
-    "SELECT h3, speed_mean_kmh FROM latest_cells WHERE status = 'released' ORDER BY 2 LIMIT 3",
+    "SELECT hex_id, speed_mean_kmh FROM latest_cells WHERE status = 'released' ORDER BY 2 LIMIT 3",
     "WITH a AS (SELECT * FROM cells) SELECT count(*), avg(speed_mean_kmh) FROM a GROUP BY slot",
     "SELECT {'a': [1, NULL, 'x'::BLOB]}, MAP {'k': INTERVAL 3 DAY}, '-infinity'::DATE, 1e400::DOUBLE",
-    "PIVOT (SELECT slot, h3, speed_mean_kmh FROM cells) ON slot USING avg(speed_mean_kmh)",
+    "PIVOT (SELECT slot, hex_id, speed_mean_kmh FROM cells) ON slot USING avg(speed_mean_kmh)",
     "SELECT TIMESTAMP_NS '2262-04-11 23:47:16.854775807', TIMETZ '01:00:00+01', 17014118346046923::HUGEINT",
 )
 

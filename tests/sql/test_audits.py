@@ -64,14 +64,14 @@ def test_every_audit_of_the_vault_has_its_bad_row():
 
 
 CELL = (
-    "INSERT INTO cells (release_id, h3, place, resolution, cell, slot, slot_kind, slot_label, status, "
+    "INSERT INTO cells (release_id, hex_id, place, resolution, cell, slot, slot_kind, slot_label, status, "
     "speed_mean_kmh, speed_mean_kmh_low, speed_mean_kmh_high) "
     "SELECT '{release}', '87608b0a5ffffff', 'Old City', 7, {cell}, 0, 'whole', 'whole period', '{status}', "
     "{mean}, {low}, {high}"
 )
 QUANTILE = (
-    "INSERT INTO quantiles (release_id, h3, cell, slot, quantile, speed_kmh, rank_low, rank_high, status) "
-    "SELECT release_id, h3, {cell}, slot, 0.5, {speed}, {rank}, 2, 'released' FROM cells LIMIT 1"
+    "INSERT INTO quantiles (release_id, hex_id, cell, slot, quantile, speed_kmh, rank_low, rank_high, "
+    "status) SELECT release_id, hex_id, {cell}, slot, 0.5, {speed}, {rank}, 2, 'released' FROM cells LIMIT 1"
 )
 RELEASED_AUDITS = ("audits/released", "audits/speeds")
 RELEASED_PLANTED = {

@@ -209,7 +209,7 @@ def test_a_plan_is_a_frame_of_what_will_be_released(filled):
     promised = workspace.plan().to_frame()
     found = workspace.release(force=True).to_frame()
     found = found[found["status"] != "withheld"].reset_index(drop=True)
-    assert promised["h3"].tolist() == found["h3"].tolist()
+    assert promised["hex_id"].tolist() == found["hex_id"].tolist()
     assert promised["slot_label"].tolist() == found["slot_label"].tolist()
     for name in ("speed_mean_kmh", "speed_variance_kmh2"):
         assert np.allclose(promised[f"{name}_expected_error"], found[f"{name}_expected_error"], rtol=0.01)

@@ -129,12 +129,12 @@ KEPT_BINS = 100_000
 def published_frame(release: Release) -> pd.DataFrame:
     """Return the table of ``release``: G rows, sorted by cell, then slot.
 
-    Columns: ``h3`` (hexadecimal text; the number of a zone), ``place`` (its name), ``resolution`` (none of
-    zones), ``slot``, ``slot_kind``, ``slot_label``, ``slot_start``, ``slot_end``, ``status``, ``vehicles``,
-    ``records``, then for every statistic, with stem and unit as in ``speed_mean_kmh``: the value, ``_low``,
-    ``_high``, ``_noise_scale``, ``_expected_error``, of a quantile ``_rank_low`` and ``_rank_high``, where
-    there is a posterior what else it says (POSTERIOR_SPEEDS); and by stem alone its chances
-    (POSTERIOR_CHANCES), ``_status`` and ``_interval_kind``.
+    Columns: ``hex_id`` (hexadecimal text; the number of a zone), ``place`` (its name), ``resolution`` (none
+    of zones), ``slot``, ``slot_kind``, ``slot_label``, ``slot_start``, ``slot_end``, ``status``,
+    ``vehicles``, ``records``, then for every statistic, with stem and unit as in ``speed_mean_kmh``: the
+    value, ``_low``, ``_high``, ``_noise_scale``, ``_expected_error``, of a quantile ``_rank_low`` and
+    ``_rank_high``, where there is a posterior what else it says (POSTERIOR_SPEEDS); and by stem alone its
+    chances (POSTERIOR_CHANCES), ``_status`` and ``_interval_kind``.
 
     Values are rounded to DECIMALS to the nearest, ``_low`` down and ``_high``, ``_noise_scale`` and
     ``_expected_error`` up, so that an interval is never narrowed. Withheld numbers are NaN.
@@ -148,7 +148,7 @@ def _published(release: Release) -> pd.DataFrame:
     slots, slot = np.unique(release.slot, return_inverse=True)
     labels = [release.slots[int(each)] for each in slots]
     columns: dict[str, object] = {
-        "h3": _spelled(release.grid, release.cell),
+        "hex_id": _spelled(release.grid, release.cell),
         "place": _repeating(release.place),
         "resolution": _resolutions(release),
         "slot": release.slot,
@@ -173,8 +173,8 @@ def _published(release: Release) -> pd.DataFrame:
 def quantiles_frame(release: Release) -> pd.DataFrame:
     """Return the quantiles of ``release``: a row a bin and quantile, sorted by cell, slot and quantile.
 
-    Columns: ``h3``, ``cell``, ``slot``, ``quantile``, ``speed``, ``rank_low``, ``rank_high``, ``status`` and
-    ``epsilon``. Numbers as in ``published_frame``; no rows where there are no quantiles.
+    Columns: ``hex_id``, ``cell``, ``slot``, ``quantile``, ``speed``, ``rank_low``, ``rank_high``, ``status``
+    and ``epsilon``. Numbers as in ``published_frame``; no rows where there are no quantiles.
     """
     import pandas as pd
 
@@ -191,7 +191,7 @@ def quantiles_frame(release: Release) -> pd.DataFrame:
     given = [release.estimates[each].noise.get("epsilon", np.full(release.bins, np.nan)) for each in own]
     return pd.DataFrame(
         {
-            "h3": _spelled(release.grid, release.cell[row]),
+            "hex_id": _spelled(release.grid, release.cell[row]),
             "cell": release.cell[row],
             "slot": release.slot[row],
             "quantile": np.tile([float(QUANTILES[each]) for each in own], release.bins),
@@ -207,14 +207,14 @@ def quantiles_frame(release: Release) -> pd.DataFrame:
 def mechanism_frame(release: Release) -> pd.DataFrame:
     """Return how the noise of ``release`` was drawn, exactly: G rows as in ``published_frame``.
 
-    Columns: ``h3``, ``slot``, and by every statistic's stem ``_status`` and the noise columns
+    Columns: ``hex_id``, ``slot``, and by every statistic's stem ``_status`` and the noise columns
     (``_lattice_scale`` and so on, NOISE_COLUMNS). Anyone with the counts can price the release from them;
     nobody needs them to read it.
     """
     import pandas as pd
 
     columns: dict[str, object] = {
-        "h3": _spelled(release.grid, release.cell),
+        "hex_id": _spelled(release.grid, release.cell),
         "slot": release.slot,
     }
     for statistic in Statistic:

@@ -72,7 +72,7 @@ class Answered:
         return frame
 
     def to_geodataframe(self) -> Any:  # noqa: ANN401 - geopandas carries no types
-        """Return the rows with the hexagons of their column h3 (or cell, hex_id) as geometry, in WGS84.
+        """Return the rows with the hexagons of their column hex_id (or h3, cell) as geometry, in WGS84.
 
         Raises UsageError where no column holds hexagons.
         """
@@ -169,7 +169,7 @@ def _counted(grid: Grid, counts: Counts) -> pd.DataFrame:
     labels = [facts[slot] for slot in counts.slot.tolist()]
     return pd.DataFrame(
         {
-            "h3": pd.Series(grid.spelled(counts.cell), dtype="str"),
+            "hex_id": pd.Series(grid.spelled(counts.cell), dtype="str"),
             "place": pd.Series(place_names(counts.cell, grid.context, grid.zones), dtype="str"),
             "slot": counts.slot,
             "slot_label": pd.Series([each.label for each in labels], dtype="str"),
@@ -197,7 +197,7 @@ def _values(column: AnswerColumn, frame: pd.DataFrame, counts: Counts, unit: Spe
     """Return the values of ``column``, which is of the published table ``frame`` or of ``counts``."""
     kind, end = column
     if kind is Kind.CELL or kind in _TEXTS:
-        texts = frame["h3" if kind is Kind.CELL else kind.value]
+        texts = frame["hex_id" if kind is Kind.CELL else kind.value]
         return [None if pd.isna(text) else str(text) for text in texts]
     if kind.of_clock:
         return [_clock(kind, label) for label in frame["slot_label"].tolist()]

@@ -30,7 +30,7 @@ PARSER_FAILS = (SqlglotError, ValueError, LookupError, TypeError, AttributeError
 TABLES = ("records", "fixes")
 """What the records are called, the name of the guides first."""
 _OWN = """
-    records fixes cell h3 slot slot_label slot_start slot_end status speed vehicle plate vehicle_id
+    records fixes cell h3 hex_id slot slot_label slot_start slot_end status speed vehicle plate vehicle_id
     latitude longitude time date weekday hour area in_box count avg sum min max median var_pop var_samp
     stddev stddev_pop stddev_samp vehicle_avg quantile quantile_cont quantile_disc percentile percentile_cont
     percentile_disc within group dp_interval_low dp_interval_high dp_rank_low dp_rank_high

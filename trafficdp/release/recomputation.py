@@ -134,7 +134,7 @@ def portals_told_otherwise(folder: Path, files: Mapping[str, tuple[int, str]]) -
 
 def rows_are_of(published: pd.DataFrame, grid: Grid, counts: Counts) -> bool:
     """Return whether ``published`` has the rows of ``counts``: every bin, in order."""
-    cells = grid.read_spelled(published["h3"])
+    cells = grid.read_spelled(published["hex_id"])
     slots = published["slot"].to_numpy(dtype=np.int64)
     return np.array_equal(cells, counts.cell) and np.array_equal(slots, counts.slot)
 
@@ -252,8 +252,8 @@ class _Published:
                     "these are not the zones of the map", got=found.sha256, expected=stated.sha256
                 )
             return found
-        table = self._cells.read(["h3", "geometry"])
-        number = table.column("h3").to_numpy().astype(np.int64)
+        table = self._cells.read(["hex_id", "geometry"])
+        number = table.column("hex_id").to_numpy().astype(np.int64)
         if not len(number) or int(number.min()) < 1 or int(number.max()) > stated.zones:
             raise VerificationError("not all of these are numbers of zones", expected=f"1 to {stated.zones}")
         shapes = np.full(stated.zones, shapely.Polygon(), dtype=object)
@@ -300,12 +300,12 @@ class _Published:
         counts = self._public.counts
         wrong = set() if rows_are_of(self._measurements, self._grid, counts) else {MEASUREMENTS}
         listed = self._cells.metadata.num_rows == counts.bins and "slot" in self._cells.schema_arrow.names
-        if not listed or not all(self._are_of(rows, part) for rows, part in self._parts("h3", "slot")):
+        if not listed or not all(self._are_of(rows, part) for rows, part in self._parts("hex_id", "slot")):
             wrong.add(CELLS)
         return f"other rows in {', '.join(sorted(wrong))}" if wrong else None
 
     def _are_of(self, rows: slice, part: pd.DataFrame) -> bool:
-        counts, cells = self._public.counts, self._grid.read_spelled(part["h3"])
+        counts, cells = self._public.counts, self._grid.read_spelled(part["hex_id"])
         return np.array_equal(cells, counts.cell[rows]) and np.array_equal(part["slot"], counts.slot[rows])
 
     def _cost(self) -> str | None:

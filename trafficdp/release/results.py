@@ -226,7 +226,7 @@ class Plan:
     def to_frame(self) -> pd.DataFrame:
         """Return what each bin with a number will have, one row a bin, sorted by cell, then slot.
 
-        Columns: ``h3``, ``slot``, ``slot_label``, and for every statistic, named as in the
+        Columns: ``hex_id``, ``slot``, ``slot_label``, and for every statistic, named as in the
         published table with its unit, ``_expected_error`` and ``_half_width`` of its interval: in
         simulated cities where intervals are calibrated; else at worst over the speeds, before it is
         clamped. All of it from public counts.
@@ -237,7 +237,7 @@ class Plan:
         counts = allocation.counts
         labels = slot_facts_of(self.grid, np.unique(counts.slot))
         columns: dict[str, object] = {
-            "h3": pd.Series(self.grid.spelled(counts.cell), dtype="str"),
+            "hex_id": pd.Series(self.grid.spelled(counts.cell), dtype="str"),
             "slot": counts.slot,
             "slot_label": pd.Series([labels[int(slot)].label for slot in counts.slot], dtype="str"),
         }

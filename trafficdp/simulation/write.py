@@ -270,7 +270,7 @@ class _Truth:
         cells, of = np.unique(self._cells[seen // _HOURS], return_inverse=True)
         mean = total / count
         columns = {
-            "h3": pa.array(cell_text(cells)).take(pa.array(of)),
+            "hex_id": pa.array(cell_text(cells)).take(pa.array(of)),
             "hour": seen % _HOURS,
             "records": count.astype(np.int64),
             "sum_centi": total.astype(np.int64),

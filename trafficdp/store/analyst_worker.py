@@ -58,7 +58,8 @@ _TABLES = {"cells", "releases"}
 _READERS = {"csv": "read_csv", "parquet": "read_parquet", "json": "read_json"}
 """What reads a file, by the end of its name."""
 _PROBE = (
-    "SELECT h3, slot, cells.status, speed_mean_status, disclosure FROM cells JOIN releases USING (release_id)"
+    "SELECT hex_id, slot, cells.status, speed_mean_status, disclosure "
+    "FROM cells JOIN releases USING (release_id)"
 )
 _VAULT = ("vehicles", "fixes")
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(\([^()]*\)\s*)?", re.IGNORECASE)

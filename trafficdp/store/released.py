@@ -31,7 +31,7 @@ STORAGE_VERSION = "v1.2.0"
 """Format of the file: DuckDB clients from 1.2 on open it."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_PLAIN = ("h3", "place", "resolution", "slot", "slot_kind", "slot_label", "status", "vehicles", "records")
+_PLAIN = ("hex_id", "place", "resolution", "slot", "slot_kind", "slot_label", "status", "vehicles", "records")
 _PARTS = ("", "_low", "_high", "_noise_scale", "_expected_error")
 
 

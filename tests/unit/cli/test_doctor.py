@@ -86,7 +86,7 @@ DAMAGES = {
         "restore the newest backup",
     ),
     "a changed file": (
-        lambda city: (city.store / RELEASED / "cells.csv").write_text("h3\n"),
+        lambda city: (city.store / RELEASED / "cells.csv").write_text("hex_id\n"),
         "the files of the releases",
         "restore the files from what was published",
     ),

@@ -79,7 +79,7 @@ def test_a_data_scientist_goes_from_a_frame_to_a_map_in_a_notebook(empty, feed):
     release = city.release(plan.loss)
     hexagons = release.to_geodataframe()
     assert hexagons["speed_mean_ms"].notna().any()
-    assert set(plan.to_frame()["h3"]) <= set(hexagons["h3"])
+    assert set(plan.to_frame()["hex_id"]) <= set(hexagons["hex_id"])
     slowest = city.ask(
         "SELECT place, speed_mean_ms FROM latest_cells ORDER BY speed_mean_ms LIMIT 1"
     ).to_frame()

@@ -12,7 +12,7 @@ EDGE = 1e-9
 
 def test_one_row_a_bin_in_the_order_of_the_release(release_with):
     frame = published_frame(release_with())
-    assert frame["h3"].tolist() == ["872830828ffffff", "872830829ffffff", "ffffffffffffffff"]
+    assert frame["hex_id"].tolist() == ["872830828ffffff", "872830829ffffff", "ffffffffffffffff"]
     assert frame["slot"].tolist() == [1479967200, 1479967200, -7]
     assert frame["resolution"].tolist() == [7, 7, 7]
     assert frame["slot_label"][2] == "recurring, named with ü"
@@ -24,7 +24,7 @@ def test_who_changes_a_table_changes_no_other(release_with, monkeypatch):
     release = release_with()
     whole = published_frame(release)
     first = published_frame(release)
-    first.loc[0, "h3"] = "changed"
+    first.loc[0, "hex_id"] = "changed"
     del first["slot"]
     assert published_frame(release).equals(whole)
     monkeypatch.setattr(module, "KEPT_BINS", 2)

@@ -17,7 +17,7 @@ AROUND = (
     "SELECT * FROM ({}) ORDER BY m DESC NULLS LAST LIMIT 2",
     "SELECT count(*) AS n, round(avg(m)) AS m, max(m) - min(m_low) AS span FROM ({})",
     "WITH é AS ({}), other AS (SELECT 1 AS one) SELECT cell, one FROM é, other WHERE m BETWEEN 0 AND 99",
-    "SELECT a.cell, m - c.speed_mean_kmh AS moved FROM ({}) AS a JOIN cells AS c ON c.h3 = a.cell",
+    "SELECT a.cell, m - c.speed_mean_kmh AS moved FROM ({}) AS a JOIN cells AS c ON c.hex_id = a.cell",
     "SELECT district, count(*) AS n FROM ({}) JOIN districts USING (cell) GROUP BY ALL ORDER BY 1",
     "SELECT CASE WHEN m > 30 THEN 'fast' ELSE 'slow' END AS how, rank() OVER (ORDER BY m) FROM ({}) -- why",
     "({}) UNION ALL (SELECT 'x', 1, 2, 3)",

@@ -25,15 +25,17 @@ def test_an_answer_is_a_release_with_intervals_manifest_and_sql(city, clause, me
     assert ((numbers["m_low"] <= numbers["m"]) & (numbers["m"] <= numbers["m_high"])).all()
     assert not [check for check in workspace.verify("r0001") if not check.passed]
     published = workspace.map("r0001").to_frame()
-    assert published["h3"].tolist() == frame["cell"].tolist()
+    assert published["hex_id"].tolist() == frame["cell"].tolist()
     assert np.array_equal(published["speed_mean_kmh"], frame["m"], equal_nan=True)
     manifest = json.loads((city.store / "releases" / "r0001" / "manifest.json").read_text())
     assert manifest["identity"]["question"].startswith(
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 8"
     )
     assert manifest["guarantee"]["epsilon"] == str(answered.charged)
-    rows = city.sql("SELECT h3, speed_mean_kmh FROM cells WHERE release_id = 'r0001'", database="released")
-    assert {h3 for h3, _ in rows} == set(frame["cell"])
+    rows = city.sql(
+        "SELECT hex_id, speed_mean_kmh FROM cells WHERE release_id = 'r0001'", database="released"
+    )
+    assert {cell for cell, _ in rows} == set(frame["cell"])
 
 
 def test_the_manifest_publishes_no_words_of_the_asker(city, clause):
@@ -265,10 +267,10 @@ def test_having_rounding_and_places_arrange_what_was_released_for_nothing(city, 
 def test_what_is_released_is_asked_for_nothing_and_shown_with_its_hexagons(released):
     workspace = released.open()
     before = len(workspace.ledger())
-    found = workspace.ask("SELECT h3, place, speed_mean_kmh FROM latest_cells ORDER BY h3")
+    found = workspace.ask("SELECT hex_id, place, speed_mean_kmh FROM latest_cells ORDER BY hex_id")
     assert (str(found.charged), found.release_id) == ("0", None)
     published = workspace.map("r0001").to_geodataframe()
-    assert found.to_frame()["h3"].tolist() == published["h3"].tolist()
+    assert found.to_frame()["hex_id"].tolist() == published["hex_id"].tolist()
     hexagons = found.to_geodataframe()
     assert hexagons.crs == published.crs
     assert hexagons.geometry.geom_equals_exact(published.geometry, 1e-6).all()
@@ -287,8 +289,8 @@ def test_a_place_is_the_hexagon_that_the_newest_map_calls_so(city, clause):
     table = workspace.release(force=True).to_frame()
     first, last = table["place"].iloc[0], table["place"].iloc[-1]
     by_name = workspace.ask(asked.format(f"'{first.upper()}', '{last}'"), analyst="planning")
-    assert by_name.to_frame()["cell"].tolist() == table["h3"].iloc[[0, -1]].tolist()
-    by_cell = f"cell IN ('{table['h3'].iloc[0]}', '{table['h3'].iloc[-1]}')"
+    assert by_name.to_frame()["cell"].tolist() == table["hex_id"].iloc[[0, -1]].tolist()
+    by_cell = f"cell IN ('{table['hex_id'].iloc[0]}', '{table['hex_id'].iloc[-1]}')"
     again = workspace.ask(asked.format("").replace("place IN ()", by_cell), analyst="planning")
     assert again.earlier
     with pytest.raises(UsageError, match=r"no map calls a place so.*SELECT DISTINCT place FROM latest_cells"):

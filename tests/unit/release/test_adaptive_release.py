@@ -81,7 +81,7 @@ def test_hexagons_of_several_resolutions_are_released(mapped):
     table = released.to_frame()
     published = table[table["status"] != "withheld"]
     assert len(set(published["resolution"])) > 1
-    assert np.array_equal(resolution_of(cells_from_text(list(table["h3"]))), table["resolution"])
+    assert np.array_equal(resolution_of(cells_from_text(list(table["hex_id"]))), table["resolution"])
     half = (published["speed_mean_kmh_high"] - published["speed_mean_kmh_low"]) / 2
     assert float(half.max()) <= WIDTH
 
@@ -89,7 +89,7 @@ def test_hexagons_of_several_resolutions_are_released(mapped):
 def test_every_fix_is_counted_in_one_bin(mapped):
     city, released = mapped
     fine = finest_cells(city)
-    cells = np.unique(cells_from_text(list(released.to_frame()["h3"])))
+    cells = np.unique(cells_from_text(list(released.to_frame()["hex_id"])))
     for resolution in (8, 7, 6, 5):
         inside = np.isin(parents_of(fine.cell, resolution), cells)
         fine = fine.select(~inside) if inside.any() else fine
@@ -132,7 +132,7 @@ def test_hexagons_are_drawn_at_their_own_size(mapped):
     _, released = mapped
     document = json.loads((released.folder / "map.geojson").read_text(encoding="utf-8"))
     for feature in document["features"]:
-        (own,) = polygons_of(cells_from_text([feature["properties"]["h3"]]))
+        (own,) = polygons_of(cells_from_text([feature["properties"]["hex_id"]]))
         drawn = shapely.from_geojson(json.dumps(feature["geometry"]))
         assert drawn.symmetric_difference(own).area < 1e-4 * own.area  # seven decimals
     assert len({feature["properties"]["resolution"] for feature in document["features"]}) > 1
@@ -154,9 +154,9 @@ def test_the_manifest_says_what_was_asked_and_how_many_of_each(mapped):
 
 def test_sql_knows_every_cells_resolution(mapped):
     city, released = mapped
-    rows = city.sql("SELECT h3, resolution FROM cells ORDER BY cell", database="released")
+    rows = city.sql("SELECT hex_id, resolution FROM cells ORDER BY cell", database="released")
     table = released.to_frame()
-    assert rows == list(zip(table["h3"], table["resolution"], strict=True))
+    assert rows == list(zip(table["hex_id"], table["resolution"], strict=True))
 
 
 def test_the_plan_counts_hexagons_and_coverage(adaptive):
@@ -191,7 +191,7 @@ def test_slots_have_hexagons_of_their_own(hourly):
     released = city.open().release(force=True)
     table = released.to_frame()
     assert len(set(table["slot"])) > 1
-    assert not table.duplicated(["h3", "slot"]).any()
+    assert not table.duplicated(["hex_id", "slot"]).any()
     assert all(check.passed for check in city.open().verify(released.id))
 
 

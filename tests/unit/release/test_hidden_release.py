@@ -74,13 +74,13 @@ def told_too_little(hidden):
 def test_every_declared_bin_has_a_row_and_none_is_withheld(hidden):
     frame, grid = hidden.released_map.to_frame(), hidden.workspace.config.measured_grid
     cells, slots = declared_bins(grid)
-    assert [int(text, 16) for text in frame["h3"]] == cells.tolist()
+    assert [int(text, 16) for text in frame["hex_id"]] == cells.tolist()
     assert frame["slot"].tolist() == slots.tolist()
     assert set(frame["status"]) <= {"released", "uninformative"}
     assert frame["vehicles"].isna().all()
     assert frame["records"].isna().all()
     assert not frame["speed_mean_kmh"].isna().any()
-    assert frame["h3"].is_unique
+    assert frame["hex_id"].is_unique
     ends = [frame[f"speed_mean_kmh{end}"] for end in ("_low", "_low_80", "", "_high_80", "_high")]
     assert all((less <= more).all() for less, more in itertools.pairwise(ends))
     assert set(frame["speed_mean_status"]) <= {"released", "uninformative"}
@@ -92,7 +92,7 @@ def test_every_declared_bin_has_a_row_and_none_is_withheld(hidden):
 
 def test_what_was_measured_has_one_row_a_hexagon(hidden):
     measured = pd.read_parquet(hidden.released_map.folder / "measurements.parquet")
-    assert measured["h3"].tolist() == hidden.released_map.to_frame()["h3"].tolist()
+    assert measured["hex_id"].tolist() == hidden.released_map.to_frame()["hex_id"].tolist()
 
 
 @pytest.mark.slow
@@ -101,8 +101,8 @@ def test_slots_that_are_not_measured_are_nowhere_and_the_plan_says_so(hidden, tm
     assert config.grid.slot_kind is not SlotKind.WHOLE_PERIOD
     assert done.release.grid.slot_kind is SlotKind.WHOLE_PERIOD
     assert done.to_frame()["slot_label"].nunique() == 1
-    listed = hidden.sql("SELECT h3, slot_label FROM cells", database="released")
-    assert len(listed) == len({h3 for h3, _ in listed}) == done.release.bins
+    listed = hidden.sql("SELECT hex_id, slot_label FROM cells", database="released")
+    assert len(listed) == len({cell for cell, _ in listed}) == done.release.bins
     page = (done.folder / "map.html").read_text(encoding="utf-8")
     hidden.workspace.city_report("r0001", tmp_path / "report.html")
     report = (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -170,7 +170,7 @@ def test_the_release_verifies_with_the_store_and_without(hidden, tmp_path):
         ("speed_mean_map_1", lambda values: values + 0.01, "asked about"),
         ("speed_variance_spread", lambda values: values * 3 + 2**30, "every number"),
         ("speed_mean_city_power", lambda values: values * 0 + 0.9, "asked about"),
-        ("h3", lambda values: values[::-1].to_numpy(), "hexagons, or the listed zones"),
+        ("hex_id", lambda values: values[::-1].to_numpy(), "hexagons, or the listed zones"),
     ],
 )
 def test_other_measurements_are_noticed_by_anyone(hidden, tmp_path, column, change, found):

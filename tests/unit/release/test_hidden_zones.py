@@ -68,7 +68,7 @@ def test_every_declared_zone_has_a_row_visited_or_not_and_no_other(zoned):
     assert not slots.any()
     frame = zoned.done.to_frame()
     assert frame["place"].tolist() == DECLARED
-    assert frame["h3"].tolist() == ["1", "2", "4", "6", "7"]
+    assert frame["hex_id"].tolist() == ["1", "2", "4", "6", "7"]
     assert set(frame["status"]) <= {"released", "uninformative"}
     assert not frame["speed_mean_kmh"].isna().any()
 
@@ -90,7 +90,7 @@ def test_nothing_that_is_planned_charged_or_listed_rests_on_the_records(zoned, s
     assert plans[0]["bins"] == len(DECLARED)
     assert 0 <= plans[0]["numbers_expected"] <= len(DECLARED)
     done = workspace.release(force=True)
-    assert done.to_frame()["h3"].tolist() == zoned.done.to_frame()["h3"].tolist()
+    assert done.to_frame()["hex_id"].tolist() == zoned.done.to_frame()["hex_id"].tolist()
     assert small_city.charges_by_plate_order(other)[0][2] == small_city.charges_by_plate_order(zoned)[0][2]
 
 
@@ -116,7 +116,7 @@ def test_a_zone_that_is_left_out_or_lies_elsewhere_is_noticed(zoned, tmp_path):
         return {check.name.split(",")[0] for check in verify_public(away, zones) if not check.passed}
 
     def without(table):
-        return table[table["h3"] != "2"]
+        return table[table["hex_id"] != "2"]
 
     def moved(table):
         if "geometry" in table:

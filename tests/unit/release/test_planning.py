@@ -149,7 +149,7 @@ def test_errors_are_shown_in_the_unit_of_the_map(statistic, factor):
     assert plan.shown(1.0, statistic) == factor
     name = statistic.column(plan.display_unit)
     row = Plan.to_frame(plan).iloc[0]
-    assert (row["h3"], row["slot"]) == ("1", 3)
+    assert (row["hex_id"], row["slot"]) == ("1", 3)
     assert (row[f"{name}_expected_error"], row[f"{name}_half_width"]) == (4 * factor, 8 * factor)
 
 

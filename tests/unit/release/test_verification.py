@@ -144,9 +144,9 @@ def test_smaller_published_scales_cost_more_than_was_charged(laplace):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda frame: frame.drop(columns=["h3"]),
-        lambda frame: frame.assign(h3="not hexadecimal"),
-        lambda frame: frame.assign(h3=None),
+        lambda frame: frame.drop(columns=["hex_id"]),
+        lambda frame: frame.assign(hex_id="not hexadecimal"),
+        lambda frame: frame.assign(hex_id=None),
         lambda frame: frame.iloc[:0],
         lambda frame: frame.iloc[::-1],
         lambda frame: frame[[name for name in frame if "lattice" not in name]],

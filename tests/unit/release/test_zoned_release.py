@@ -64,7 +64,7 @@ def test_a_release_is_verified_and_every_file_says_the_same(opened, zoned, tmp_p
     assert all(each.passed for each in opened.verify("r0001"))
     table = release.to_geodataframe()
     assert table["place"].tolist() == ["South", "Middle", "Hill"]
-    assert table["h3"].tolist() == ["1", "3", "4"]
+    assert table["hex_id"].tolist() == ["1", "3", "4"]
     assert table["resolution"].isna().all()
     shapes = dict(zip(table["place"], table.geometry, strict=True))
     for name, shape in shapes.items():
@@ -102,7 +102,7 @@ def test_a_release_is_verified_and_every_file_says_the_same(opened, zoned, tmp_p
 
 def test_sql_reads_districts_and_asks_about_them(opened):
     opened.release(force=True)
-    free = opened.ask("SELECT h3, place, resolution, speed_mean_kmh FROM latest_cells ORDER BY h3")
+    free = opened.ask("SELECT hex_id, place, resolution, speed_mean_kmh FROM latest_cells ORDER BY hex_id")
     assert free.to_frame()["place"].tolist() == ["South", "Middle", "Hill"]
     drawn = free.to_geodataframe()
     assert shapely.area(shapely.symmetric_difference(drawn.geometry[2], HILL)) < 1e-6

@@ -87,7 +87,7 @@ def test_factors_have_mean_one_and_the_spread_that_is_asked(spread):
 def released(folder, means, error=1.0, unit="kmh"):
     name = f"speed_mean_{unit}"
     row = {f"{name}_low": 0, f"{name}_expected_error": error, "speed_mean_status": "released"}
-    features = [{"properties": {"h3": "x", name: mean, **row}} for mean in means]
+    features = [{"properties": {"hex_id": "x", name: mean, **row}} for mean in means]
     features.append(
         {"properties": {name: None, f"{name}_expected_error": None, "speed_mean_status": "withheld"}}
     )

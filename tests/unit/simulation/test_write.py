@@ -63,16 +63,16 @@ def test_the_truth_is_a_recount_of_the_records(city, rows):
     assert len(kept) == city.records
     centi = np.rint(kept.speed.to_numpy() * 100).astype(np.int64)
     kept = kept.assign(
-        h3=cell_text(cells_of(kept.latitude.to_numpy(), kept.longitude.to_numpy(), 7)),
+        hex_id=cell_text(cells_of(kept.latitude.to_numpy(), kept.longitude.to_numpy(), 7)),
         hour=kept.time.dt.hour.astype(np.int64),
         centi=centi,
         centi2=centi**2,
     )
-    recount = kept.groupby(["h3", "hour"]).agg(
+    recount = kept.groupby(["hex_id", "hour"]).agg(
         records=("centi", "size"), sum_centi=("centi", "sum"), sum_centi2=("centi2", "sum"),
         mean=("speed", "mean"), variance=("speed", lambda speed: speed.var(ddof=0)),
     )  # fmt: skip
-    truth = pq.read_table(city.truth).to_pandas().set_index(["h3", "hour"]).sort_index()
+    truth = pq.read_table(city.truth).to_pandas().set_index(["hex_id", "hour"]).sort_index()
     assert truth.index.equals(recount.index)
     for name in ("records", "sum_centi", "sum_centi2"):
         assert (truth[name] == recount[name]).all()
@@ -89,7 +89,7 @@ def test_the_truth_says_whose_it_is_and_draws_its_hexagons(city):
     assert frame.geometry.is_valid.all()
     centre = shapely.centroid(frame.geometry.to_numpy())
     found = cells_of(shapely.get_y(centre), shapely.get_x(centre), 7)
-    assert cell_text(found) == frame.h3.to_list()
+    assert cell_text(found) == frame.hex_id.to_list()
 
 
 def test_ingest_keeps_exactly_the_records_that_the_truth_counts(city, tmp_path):

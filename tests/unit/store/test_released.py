@@ -42,11 +42,11 @@ def test_it_opens_read_only_and_older_clients_understand_it(released):
 def test_its_rows_are_the_published_table(released, release):
     frame = published_frame(release)
     rows = released.sql(
-        "SELECT h3, status, speed_mean_kmh, speed_mean_kmh_low, speed_mean_kmh_high, "
+        "SELECT hex_id, status, speed_mean_kmh, speed_mean_kmh_low, speed_mean_kmh_high, "
         "speed_mean_kmh_noise_scale, speed_variance_kmh2 FROM cells ORDER BY cell, slot",
         database="released",
     )
-    assert [row[0] for row in rows] == frame["h3"].tolist()
+    assert [row[0] for row in rows] == frame["hex_id"].tolist()
     assert [row[1] for row in rows] == frame["status"].tolist()
     for position, name in enumerate(
         ("speed_mean_kmh", "speed_mean_kmh_low", "speed_mean_kmh_high", "speed_mean_kmh_noise_scale"), start=2

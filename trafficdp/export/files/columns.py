@@ -124,12 +124,12 @@ def _ranks(name: str, level: str) -> tuple[ColumnFacts, ...]:
 def _of_places(zones: Zones | None) -> tuple[ColumnFacts, ...]:
     if zones is not None:
         return (
-            ColumnFacts("h3", None, f"number of the zone: its place in {zones.file}, from 1"),
+            ColumnFacts("hex_id", None, f"number of the zone: its place in {zones.file}, from 1"),
             ColumnFacts("place", None, f"name of the zone in {zones.file}"),
             ColumnFacts("resolution", None, "empty: zones have none"),
         )
     return (
-        ColumnFacts("h3", None, "H3 index of the cell, hexadecimal text"),
+        ColumnFacts("hex_id", None, "H3 index of the cell, hexadecimal text"),
         ColumnFacts("place", None, "where the hexagon lies, in words, by public layers alone"),
         ColumnFacts("resolution", None, "H3 resolution of the cell, 0 to 15"),
     )
@@ -138,7 +138,7 @@ def _of_places(zones: Zones | None) -> tuple[ColumnFacts, ...]:
 def mechanism_facts(release: Release) -> tuple[ColumnFacts, ...]:
     """Return the facts of all columns of ``mechanism_frame(release)``, in its order."""
     plain = column_facts(release)
-    columns = [plain["h3"], plain["slot"]]
+    columns = [plain["hex_id"], plain["slot"]]
     for statistic in published_statistics(release):
         stem = statistic.stem
         columns.append(plain[f"{stem}_status"])

@@ -2,7 +2,7 @@
 
 No ``crs`` member; rings closed and counter-clockwise; 7 decimals; the bounding box has west > east
 when it crosses the antimeridian, and features that cross it carry their own. ``id`` is the cell, or
-"cell/slot" where a cell has several bins; the property ``h3`` is always the cell alone. A withheld bin is
+"cell/slot" where a cell has several bins; the property ``hex_id`` is always the cell alone. A withheld bin is
 there with null numbers, its ``status`` and a ``reason``. Metadata is the one foreign member ``trafficdp``.
 """
 
@@ -67,8 +67,8 @@ def geojson_bytes(release: Release) -> bytes:
 def feature_ids(release: Release, table: pd.DataFrame) -> list[str]:
     """Return the unique id of every feature: the cell, or "cell/slot" unless there is one slot only."""
     if release.grid.slot_kind is SlotKind.WHOLE_PERIOD:
-        return [str(cell) for cell in table["h3"]]
-    return [f"{cell}/{slot}" for cell, slot in zip(table["h3"], table["slot"], strict=True)]
+        return [str(cell) for cell in table["hex_id"]]
+    return [f"{cell}/{slot}" for cell, slot in zip(table["hex_id"], table["slot"], strict=True)]
 
 
 def geojson_properties(release: Release) -> pd.DataFrame:

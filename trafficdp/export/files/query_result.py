@@ -27,7 +27,7 @@ from trafficdp.export.files.file import replace_file
 from trafficdp.export.files.geojson import dump, geometry_members, rounded_shapes
 from trafficdp.model import Zones
 
-CELL_COLUMNS = ("h3", "hex_id", "cell")
+CELL_COLUMNS = ("hex_id", "h3", "cell")
 """Columns that GeoJSON takes its hexagons from, the first of them that is there."""
 _EXACT_IN_JSON = 1 << 53
 GEOJSON = "geojson"
@@ -142,8 +142,8 @@ def _json(table: pa.Table) -> bytes:
 def _geojson(table: pa.Table, zones: Zones | None) -> bytes:
     """Return one feature a row (RFC 7946): the hexagon or zone of its cell, all columns as properties.
 
-    ``h3`` is among them, as text. A row without a cell has no geometry. ``id`` is the cell, or "cell/slot";
-    rows that these do not tell apart have none.
+    ``hex_id`` is among them, as text. A row without a cell has no geometry. ``id`` is the cell, or
+    "cell/slot"; rows that these do not tell apart have none.
     """
     name = next((name for name in CELL_COLUMNS if name in table.column_names), None)
     if name is None:
@@ -151,7 +151,7 @@ def _geojson(table: pa.Table, zones: Zones | None) -> bytes:
             "GeoJSON needs a column of cells",
             got="columns " + ", ".join(table.column_names),
             expected="one called " + " or ".join(CELL_COLUMNS),
-            todo="select h3 too, or write CSV",
+            todo="select hex_id too, or write CSV",
         )
     values = table.column(name).to_pylist()
     given = [value for value in values if value is not None]
@@ -173,9 +173,9 @@ def _geojson(table: pa.Table, zones: Zones | None) -> bytes:
         members.append(geometries[index] if there else '"geometry":null')
     identifiers = _identifiers(texts, table)
     features = [
-        f'{{"type":"Feature",{identifier}{member},"properties":{dump({"h3": text, **row})}}}'
+        f'{{"type":"Feature",{identifier}{member},"properties":{dump({"hex_id": text, **row})}}}'
         for identifier, member, text, row in zip(
-            identifiers, members, texts, _without(json_rows(table), "h3"), strict=True
+            identifiers, members, texts, _without(json_rows(table), "hex_id"), strict=True
         )
     ]
     box = [f'"bbox":{dump(bounding_box(shapes))}'] if len(shapes) else []

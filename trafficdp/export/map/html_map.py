@@ -487,7 +487,7 @@ def _plain_rows(release: Release, table: pd.DataFrame, view: StatisticView) -> l
                 "value": f"{read.value} {view.unit}" if read.low else read.value,
                 "interval": f"{read.low} and {read.high} {view.unit}" if read.low else "",
                 "status": str(release.status[row]),
-                "h3": spelled[row],
+                "hex_id": spelled[row],
             }
         )
     return lines

@@ -5,7 +5,7 @@
       Object.keys(each.columns).concat("status").forEach(function (name) { own[name + "_0_" + which] = []; });
     });
     features.forEach(function (feature, cell) {
-      var text = feature.properties.h3.padStart(16, "0");
+      var text = feature.properties.hex_id.padStart(16, "0");
       own.h3_high.push(parseInt(text.slice(0, 8), 16));
       own.h3_low.push(parseInt(text.slice(8), 16));
       own.cell_0.push(cell);
@@ -18,7 +18,7 @@
       });
     });
     Object.keys(own).forEach(function (name) {
-      own[name] = /^(cell|status|h3)_/.test(name) ? Uint32Array.from(own[name]) : Float64Array.from(own[name]);
+      own[name] = /^(cell|status|hex_id)_/.test(name) ? Uint32Array.from(own[name]) : Float64Array.from(own[name]);
     });
     own.places = new TextEncoder().encode(features.map(function (feature) { return feature.properties.place; }).join("\n"));
     return own;

@@ -58,7 +58,7 @@ def test_a_slot_that_is_not_measured_is_said_before_and_after_the_charge(hidden,
     assert _price(hidden.open().with_map(slot_kind="hour_of_day").plan()).startswith(said)
     assert said in command("release", "--yes", "--slot", "hour_of_day").out
     frame = hidden.open().map("r0001").to_frame()
-    assert frame["h3"].is_unique
+    assert frame["hex_id"].is_unique
 
 
 def test_a_fleet_that_nobody_declared_is_no_guess(hidden, command, refusal):

@@ -17,14 +17,14 @@ from contextlib import suppress
 import pyarrow.parquet as pq
 import pytest
 
-MEANS = "SELECT h3, speed_mean_ms FROM latest_cells ORDER BY h3"
+MEANS = "SELECT hex_id, speed_mean_ms FROM latest_cells ORDER BY hex_id"
 
 
 @pytest.fixture
 def cells(released):
     """The rows of the release, from its own file."""
     with (released.store / "releases" / "r0001" / "cells.csv").open(encoding="utf-8", newline="") as file:
-        return sorted(csv.DictReader(file), key=lambda row: row["h3"])
+        return sorted(csv.DictReader(file), key=lambda row: row["hex_id"])
 
 
 def test_a_table_shows_every_digit(cells, command):
@@ -32,23 +32,26 @@ def test_a_table_shows_every_digit(cells, command):
     assert result.code == 0
     assert result.err == ""
     for row in cells:
-        assert row["h3"] in result.out
+        assert row["hex_id"] in result.out
         assert row["speed_mean_ms"] in result.out
     assert f"{len(cells)} rows" in result.out
 
 
 def test_json_has_columns_and_rows(cells, command):
     found = command("--json", "sql", MEANS).json
-    assert found["columns"] == [{"name": "h3", "type": "string"}, {"name": "speed_mean_ms", "type": "double"}]
-    assert [row["h3"] for row in found["rows"]] == [row["h3"] for row in cells]
+    assert found["columns"] == [
+        {"name": "hex_id", "type": "string"},
+        {"name": "speed_mean_ms", "type": "double"},
+    ]
+    assert [row["hex_id"] for row in found["rows"]] == [row["hex_id"] for row in cells]
 
 
 def test_csv_goes_where_no_terminal_is_unless_another_form_is_asked_for(cells, command):
     assert command("sql", MEANS).out == command("sql", MEANS, "--to", "csv").out
     rows = list(csv.DictReader(io.StringIO(command("sql", MEANS).out, newline="")))
-    assert [row["h3"] for row in rows] == [row["h3"] for row in cells]
-    assert [row["h3"] for row in json.loads(command("sql", MEANS, "--to", "json").out)] == [
-        row["h3"] for row in cells
+    assert [row["hex_id"] for row in rows] == [row["hex_id"] for row in cells]
+    assert [row["hex_id"] for row in json.loads(command("sql", MEANS, "--to", "json").out)] == [
+        row["hex_id"] for row in cells
     ]
 
 
@@ -69,7 +72,7 @@ def test_a_file_has_the_format_of_its_name(cells, released, command, name):
 def test_geojson_can_be_asked_for_whatever_the_name(cells, released, command):
     assert command("sql", MEANS, "map.txt", "--to", "geojson").code == 0
     found = json.loads((released.folder / "map.txt").read_text(encoding="utf-8"))
-    assert [feature["id"] for feature in found["features"]] == [row["h3"] for row in cells]
+    assert [feature["id"] for feature in found["features"]] == [row["hex_id"] for row in cells]
 
 
 def test_the_file_alone_is_enough(released, tmp_path, command, monkeypatch):
@@ -158,12 +161,12 @@ def on_terminal(script, query, columns):
 def test_a_terminal_shows_first_where_and_how_fast_in_at_most_120_columns(cells, released, script, columns):
     lines = on_terminal(script, "FROM latest_cells", columns)
     assert max(map(len, lines)) <= min(columns, 120)
-    header = next(line for line in lines if "h3" in line).split()
-    assert {"h3", "place", "speed_mean_ms"} <= set(header)
+    header = next(line for line in lines if "hex_id" in line).split()
+    assert {"hex_id", "place", "speed_mean_ms"} <= set(header)
     assert {"\u2026", "..."} & set(header)
     # no name is broken
     for row in cells:
-        assert any(row["h3"] in line and row["place"] in line for line in lines)
+        assert any(row["hex_id"] in line and row["place"] in line for line in lines)
     assert f"{len(cells)} rows" in " ".join(lines)
 
 
@@ -200,7 +203,7 @@ def test_what_is_wrong_is_said_in_a_line_and_changes_nothing(released, refusal, 
 
 def test_bad_data_is_exit_code_4(released, refusal):
     assert "Could not convert" in refusal(4, "sql", "SELECT 'x'::INTEGER")
-    assert "H3 cells" in refusal(4, "sql", "SELECT 'x' AS h3", "--to", "geojson")
+    assert "H3 cells" in refusal(4, "sql", "SELECT 'x' AS hex_id", "--to", "geojson")
 
 
 def test_a_released_database_that_cannot_be_read_is_exit_code_6_and_says_who_knows_more(released, refusal):

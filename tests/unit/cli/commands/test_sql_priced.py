@@ -58,7 +58,7 @@ def test_the_second_time_is_free_and_free_sql_sees_the_answer(city, command):
     assert "nothing was charged" in again.err
     assert again.json["rows"] == first["rows"]
     assert (again.json["charged"], again.json["release"]) == ("0", "r0001")
-    released = command("--json", "sql", "SELECT h3 AS cell, speed_mean_ms AS m FROM cells").json["rows"]
+    released = command("--json", "sql", "SELECT hex_id AS cell, speed_mean_ms AS m FROM cells").json["rows"]
     assert {row["cell"]: row["m"] for row in released} == {row["cell"]: row["m"] for row in first["rows"]}
 
 
@@ -78,7 +78,7 @@ def test_every_format_takes_an_answer(city, command):
     for name in ("a.parquet", "a.geojson", "a.csv", "a.json"):
         assert command("sql", MEAN, name, *AS).code == 0
     shapes = json.loads((city.folder / "a.geojson").read_text())["features"]
-    assert [shape["properties"]["h3"] for shape in shapes] == [row["cell"] for row in rows]
+    assert [shape["properties"]["hex_id"] for shape in shapes] == [row["cell"] for row in rows]
     assert shapes[0]["geometry"]["type"] == "Polygon"
 
 

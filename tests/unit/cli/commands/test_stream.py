@@ -70,7 +70,7 @@ def test_the_newest_publication_can_be_exported(live, command):
     command("stream", "--replay", "0", "day1.csv.gz")
     assert command("export", "s0001", "out.csv", "--to", "csv").code == 0
     header = (live.folder / "out.csv").read_text(encoding="utf-8").splitlines()[0]
-    assert header.startswith("h3,")
+    assert header.startswith("hex_id,")
     assert "speed_mean_ms_low" in header
     # how noise was drawn is no word for people
     assert "noise_terms" not in header

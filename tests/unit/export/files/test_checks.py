@@ -20,7 +20,8 @@ _RINGS = {"Polygon": 1, "MultiPolygon": 2}
 def check_geojson(document: Mapping[str, object]) -> list[str]:
     """Return what is wrong with a FeatureCollection of ours; an empty list when nothing is.
 
-    Checked: no ``crs`` member; ids unique, text, and equal to ``h3`` or "h3/slot"; ``h3`` a valid cell;
+    Checked: no ``crs`` member; ids unique, text, and equal to ``hex_id`` or "hex_id/slot"; ``hex_id``
+    a valid cell;
     every ring closed, of at least four positions, counter-clockwise (holes clockwise), within the globe,
     of at most 7 decimals, and never across the antimeridian; every position within the ``bbox``; a
     withheld bin without numbers and with a reason, any other with its numbers.
@@ -63,16 +64,16 @@ def _check_feature(feature: Mapping[str, object], outer: object) -> Iterator[str
 
 
 def _check_id(identifier: object, properties: Mapping[str, object]) -> Iterator[str]:
-    cell, slot = properties.get("h3"), properties.get("slot")
+    cell, slot = properties.get("hex_id"), properties.get("slot")
     if not isinstance(cell, str):
-        yield "h3 is not text"
+        yield "hex_id is not text"
         return
     if identifier not in (cell, f"{cell}/{slot}"):
-        yield "id is neither h3 nor h3/slot"
+        yield "id is neither hex_id nor hex_id/slot"
     try:
         cells_from_text([cell])
     except DataError:
-        yield "h3 is not a cell"
+        yield "hex_id is not a cell"
 
 
 def _check_status(properties: Mapping[str, object]) -> Iterator[str]:
@@ -204,11 +205,11 @@ def test_an_id_that_occurs_twice_is_found(document):
 
 def test_an_id_of_another_cell_is_found(document):
     document["features"][0]["id"] = document["features"][1]["id"]
-    assert any("neither h3 nor h3/slot" in problem for problem in check_geojson(document))
+    assert any("neither hex_id nor hex_id/slot" in problem for problem in check_geojson(document))
 
 
 def test_text_that_is_no_cell_is_found(document):
-    document["features"][0]["id"] = document["features"][0]["properties"]["h3"] = "872830828fffff0"
+    document["features"][0]["id"] = document["features"][0]["properties"]["hex_id"] = "872830828fffff0"
     assert any("not a cell" in problem for problem in check_geojson(document))
 
 

@@ -53,7 +53,7 @@ def test_coordinates_have_at_most_seven_decimals(globe):
 
 def test_the_id_is_the_cell_when_there_is_one_slot(city):
     for feature in document_of(city)["features"]:
-        assert feature["id"] == feature["properties"]["h3"]
+        assert feature["id"] == feature["properties"]["hex_id"]
 
 
 def test_the_id_names_the_slot_when_there_are_several_and_h3_stays_the_cell(rush_hours):
@@ -61,8 +61,8 @@ def test_the_id_names_the_slot_when_there_are_several_and_h3_stays_the_cell(rush
     assert len({feature["id"] for feature in features}) == len(features)
     for feature in features:
         properties = feature["properties"]
-        assert feature["id"] == f"{properties['h3']}/{properties['slot']}"
-        assert len(properties["h3"]) == 15
+        assert feature["id"] == f"{properties['hex_id']}/{properties['slot']}"
+        assert len(properties["hex_id"]) == 15
 
 
 def test_a_withheld_bin_is_present_with_nulls_a_status_and_a_reason(city):

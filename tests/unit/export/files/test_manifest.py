@@ -18,7 +18,7 @@ from trafficdp.export.files.manifest import (
 from trafficdp.model import CatalogueEntry, as_json
 
 FILES = {
-    "map.geojson": FileFacts("map.geojson", "c" * 64, 12, (ColumnFacts("h3", None, "cell"),)),
+    "map.geojson": FileFacts("map.geojson", "c" * 64, 12, (ColumnFacts("hex_id", None, "cell"),)),
     "cells.csv": FileFacts("cells.csv", "d" * 64, 9, ()),
 }
 

@@ -32,12 +32,12 @@ def features(rows):
 
 
 def test_csv_has_every_digit_and_an_empty_field_for_null():
-    rows = table(h3=[*CELLS], mean=[0.1 + 0.2, None], text=['a,"b"', "c\nd"], many=[2**63 - 1, -1])
+    rows = table(hex_id=[*CELLS], mean=[0.1 + 0.2, None], text=['a,"b"', "c\nd"], many=[2**63 - 1, -1])
     text = result_bytes(rows, "csv").decode()
-    assert text.startswith("h3,mean,text,many\r\n")
+    assert text.startswith("hex_id,mean,text,many\r\n")
     assert list(csv.DictReader(io.StringIO(text, newline=""))) == [
-        {"h3": CELLS[0], "mean": "0.30000000000000004", "text": 'a,"b"', "many": "9223372036854775807"},
-        {"h3": CELLS[1], "mean": "", "text": "c\nd", "many": "-1"},
+        {"hex_id": CELLS[0], "mean": "0.30000000000000004", "text": 'a,"b"', "many": "9223372036854775807"},
+        {"hex_id": CELLS[1], "mean": "", "text": "c\nd", "many": "-1"},
     ]
 
 
@@ -96,17 +96,17 @@ def test_a_screen_shows_numbers_that_are_not_finite_as_such():
 def test_a_time_beyond_every_calendar_is_our_error(format):
     at = pa.array([2**62], type=pa.timestamp("us"))
     with pytest.raises(DataError, match=r"column at.*CAST\(at AS VARCHAR\)"):
-        result_bytes(pa.table({"h3": CELLS[:1], "at": at}), format)
+        result_bytes(pa.table({"hex_id": CELLS[:1], "at": at}), format)
 
 
-@pytest.mark.parametrize("name", ["h3", "hex_id"])
+@pytest.mark.parametrize("name", ["hex_id", "h3"])
 def test_geojson_draws_the_hexagon_of_every_row(name):
     found = features(pa.table({name: CELLS, "speed_mean": [20.5, None]}))
     FeatureCollection.model_validate(found)
     assert "crs" not in found
     expected = polygons_of(cells_from_text(CELLS))
     for feature, cell, polygon, mean in zip(found["features"], CELLS, expected, [20.5, None], strict=True):
-        assert feature["id"] == feature["properties"]["h3"] == cell
+        assert feature["id"] == feature["properties"]["hex_id"] == cell
         assert feature["properties"]["speed_mean"] == mean
         drawn = shape(feature["geometry"])
         assert shapely.is_ccw(drawn.exterior)
@@ -119,32 +119,32 @@ def test_geojson_takes_cells_that_are_numbers():
     numbers = pa.array([int(cell, 16) for cell in CELLS], type=pa.uint64())
     found = features(pa.table({"cell": numbers}))
     assert [each["properties"] for each in found["features"]] == [
-        {"h3": cell, "cell": str(int(cell, 16))} for cell in CELLS
+        {"hex_id": cell, "cell": str(int(cell, 16))} for cell in CELLS
     ]
 
 
 def test_several_rows_of_a_cell_have_ids_of_their_own_or_none():
     twice = CELLS[:1] * 2
-    assert [each["id"] for each in features(table(h3=twice, slot=[7, 8]))["features"]] == [
+    assert [each["id"] for each in features(table(hex_id=twice, slot=[7, 8]))["features"]] == [
         f"{CELLS[0]}/7",
         f"{CELLS[0]}/8",
     ]
-    assert ["id" in each for each in features(table(h3=twice, slot=[7, 7]))["features"]] == [False, False]
-    assert ["id" in each for each in features(table(h3=twice))["features"]] == [False, False]
+    assert ["id" in each for each in features(table(hex_id=twice, slot=[7, 7]))["features"]] == [False, False]
+    assert ["id" in each for each in features(table(hex_id=twice))["features"]] == [False, False]
 
 
 def test_a_row_without_a_cell_has_no_geometry():
-    found = features(table(h3=[None, CELLS[0]], n=[1, 2]))
+    found = features(table(hex_id=[None, CELLS[0]], n=[1, 2]))
     FeatureCollection.model_validate(found)
     first, second = found["features"]
     assert first["geometry"] is None
     assert "id" not in first
-    assert first["properties"] == {"h3": None, "n": 1}
+    assert first["properties"] == {"hex_id": None, "n": 1}
     assert second["id"] == CELLS[0]
 
 
 def test_a_cell_on_the_antimeridian_is_cut():
-    found = features(table(h3=[FIJI]))
+    found = features(table(hex_id=[FIJI]))
     (feature,) = found["features"]
     assert feature["geometry"]["type"] == "MultiPolygon"
     assert found["bbox"][0] > found["bbox"][2]
@@ -152,21 +152,21 @@ def test_a_cell_on_the_antimeridian_is_cut():
 
 
 def test_no_rows_make_an_empty_collection():
-    assert features(pa.table({"h3": pa.array([], type=pa.string())})) == {
+    assert features(pa.table({"hex_id": pa.array([], type=pa.string())})) == {
         "type": "FeatureCollection",
         "features": [],
     }
 
 
 def test_geojson_without_cells_says_what_to_select():
-    with pytest.raises(UsageError, match="columns slot, mean; expected one called h3"):
+    with pytest.raises(UsageError, match="columns slot, mean; expected one called hex_id"):
         result_bytes(table(slot=[1], mean=[2.0]), "geojson")
 
 
 @pytest.mark.parametrize("cell", ["", "x", "ffffffffffffffff", "8742d98a2fffff", 0, -1, 1, 2.5, True])
 def test_what_is_no_cell_is_refused(cell):
     with pytest.raises(DataError, match="H3 cells"):
-        result_bytes(table(h3=[cell]), "geojson")
+        result_bytes(table(hex_id=[cell]), "geojson")
 
 
 def test_an_unknown_format_is_refused():
@@ -176,7 +176,7 @@ def test_an_unknown_format_is_refused():
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_the_same_rows_are_the_same_bytes_and_the_file_has_them(format, tmp_path):
-    rows = table(h3=CELLS, slot=[0, 0], x=np.array([1.5, 2.5]))
+    rows = table(hex_id=CELLS, slot=[0, 0], x=np.array([1.5, 2.5]))
     size = write_result(rows, format, tmp_path / "out")
     assert (tmp_path / "out").read_bytes() == result_bytes(rows, format)
     assert size == (tmp_path / "out").stat().st_size

@@ -18,7 +18,7 @@ from trafficdp.privacy.release import published_frame
 
 def test_the_first_csv_column_is_h3(any_release):
     rows = list(csv.reader(io.StringIO(tables.csv_bytes(any_release).decode(), newline="")))
-    assert rows[0][0] == "h3"
+    assert rows[0][0] == "hex_id"
     assert len(rows) == any_release.bins + 1
     assert {len(row) for row in rows} == {len(rows[0])}
 

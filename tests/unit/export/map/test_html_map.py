@@ -71,7 +71,7 @@ def test_the_page_carries_the_published_numbers(rush_hours):
     assert data_of(page)["slots"] == ["07:00 to 08:00", "08:00 to 09:00", "17:00 to 18:00"]
     for place, slot in enumerate([7, 8, 17]):
         rows = table[table["slot"] == slot]
-        assert names[columns[f"cell_{place}"]].tolist() == list(rows["h3"])
+        assert names[columns[f"cell_{place}"]].tolist() == list(rows["hex_id"])
         for number, statistic in enumerate(rush_hours.estimates):
             shown = shown_numbers(rows, statistic, rush_hours.display_unit)
             for name, expected in zip(("value", "low", "high"), shown, strict=True):

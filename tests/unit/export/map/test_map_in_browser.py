@@ -187,7 +187,7 @@ def test_hovering_tells_mean_interval_variance_and_public_counts(calendar, drawn
     said = f"between {deviation.low} and {deviation.high} km/h, most likely {deviation.value}"
     assert f"Standard deviation\n{said}" in card
     assert f"Vehicles\n{row['vehicles']}" in card
-    assert row["h3"] in card
+    assert row["hex_id"] in card
     assert card.startswith(row["place"])
     assert row["place"] in page.text(".tip")
     assert row["slot_label"] in card
@@ -210,7 +210,7 @@ def test_the_table_lists_what_is_shown_and_slider_buttons_and_play_turn_the_slot
     page.wait("#listing tbody tr >> nth=0")
     lines = page.page.locator("#listing tbody tr")
     assert lines.count() == 37
-    assert published_frame(rush_hours).iloc[0]["h3"] in lines.first.inner_text()
+    assert published_frame(rush_hours).iloc[0]["hex_id"] in lines.first.inner_text()
     page.page.click("#listing summary")
     shown = []
 
@@ -395,7 +395,7 @@ def test_without_javascript_there_is_a_table(rush_hours, chromium, tmp_path):
     lines = page.locator("#plain tbody tr")
     assert lines.count() == 37
     row = published_frame(rush_hours).iloc[0]
-    assert row["h3"] in lines.first.inner_text()
+    assert row["hex_id"] in lines.first.inner_text()
     assert row["place"] in lines.first.inner_text()
     # nothing that only a script can use stands before it
     assert not page.locator("select, button, input, #map").filter(visible=True).count()

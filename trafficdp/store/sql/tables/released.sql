@@ -31,7 +31,7 @@ CREATE TABLE publications ( -- One row a publication of a stream: the map as it 
 CREATE TABLE cells ( -- One row a (release, bin), for a stream a (release, publication, bin): every bin that it lists, in no order of their own (ORDER BY cell, slot). Speeds have their unit in their names.
     release_id                        VARCHAR NOT NULL, -- The release.
     publication                       INTEGER, -- Of a stream: publications.number; null for a release that is made once.
-    h3                                VARCHAR NOT NULL, -- H3 cell as hexadecimal text; the number of a zone.
+    hex_id                                VARCHAR NOT NULL, -- H3 cell as hexadecimal text; the number of a zone.
     place                             VARCHAR NOT NULL, -- Where the hexagon lies, in words, by public layers alone.
     cell                              UBIGINT NOT NULL, -- H3 cell as a number; that of a zone.
     resolution                        INTEGER, -- H3 resolution of the cell, (cell >> 52) & 15; null: a zone.
@@ -60,7 +60,7 @@ CREATE TABLE cells ( -- One row a (release, bin), for a stream a (release, publi
 
 CREATE TABLE quantiles ( -- One row a quantile over vehicles and bin, of the answers that have any: maps have none.
     release_id VARCHAR NOT NULL, -- The release.
-    h3         VARCHAR NOT NULL, -- H3 index as text, or the number of the zone.
+    hex_id         VARCHAR NOT NULL, -- H3 index as text, or the number of the zone.
     cell       UBIGINT NOT NULL, -- The same as a number.
     slot       BIGINT  NOT NULL, -- Number of the slot.
     quantile   DOUBLE  NOT NULL, -- Which share of the vehicles is slower: 0.5 is the median.

@@ -3,7 +3,7 @@
 
 CREATE VIEW latest_cells AS -- The cells of the newest map that is not withdrawn (of the newest answer to a question, where there is no map); of a stream, its newest publication.
 -- One row a bin of the newest release that is not withdrawn; of a stream, its newest publication.
-SELECT h3, place, slot_label, * EXCLUDE (h3, place, slot_label)
+SELECT hex_id, place, slot_label, * EXCLUDE (hex_id, place, slot_label)
 FROM cells
 WHERE release_id = (
     -- the city's own maps come before answers to single questions
@@ -15,7 +15,7 @@ AND (publication IS NULL OR publication = (
     SELECT max(number) FROM publications WHERE publications.release_id = cells.release_id
 ));
 COMMENT ON COLUMN latest_cells.release_id IS 'The release.';
-COMMENT ON COLUMN latest_cells.h3 IS 'H3 cell as hexadecimal text; the other columns are those of cells.';
+COMMENT ON COLUMN latest_cells.hex_id IS 'H3 cell as hexadecimal text; the other columns are those of cells.';
 
 CREATE VIEW manifest AS -- One row a release: what its manifest says in words; lists have views of their own.
 SELECT
