@@ -64,7 +64,7 @@ def main() -> None:
     asked = options.python or [*supported(), NEXT]
     shutil.rmtree(INSTALLS, ignore_errors=True)
     wheel = build_wheel(INSTALLS)
-    rows = [("Python", "dependencies", "packages", "MB", "outcome")]
+    rows: list[tuple[object, ...]] = [("Python", "dependencies", "packages", "MB", "outcome")]
     print(LINE.format(*rows[0]))
     for version in asked:
         for name, resolution in RESOLUTIONS.items():
@@ -139,7 +139,8 @@ def installed(version: str, resolution: str, wheel: Path) -> tuple[int, int, str
 def commands(program: Path, folder: Path) -> str:
     """Run every command in ``folder``; return WELL, or the first that does not."""
     city = folder / "simulated"
-    steps = [(folder, each) for each in (("--version",), ("demo",), ("simulate", "--vehicles", "30"))]
+    steps: list[tuple[Path, tuple[str, ...]]] = [(folder, ("--version",)), (folder, ("demo",))]
+    steps.append((folder, ("simulate", "--vehicles", "30")))
     steps += [(city, each) for each in CITY]
     steps.append((folder, ("audit", "baseline", "--draws", "2000")))
     own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "TRAFFICDP"))}
