@@ -30,6 +30,16 @@ from trafficdp.model import Dialect, SlotKind, SourceDeclaration, SpeedUnit, Uni
 ROWS = 100
 _START = 1 << 20
 _DEPTH = 4
+_ENOUGH = 20
+"""Vehicles whose speeds may say something together."""
+_GTFS_RT_JSON = {
+    "vehicle": "vehicle.vehicle.id",
+    "time": "vehicle.timestamp",
+    "latitude": "vehicle.position.latitude",
+    "longitude": "vehicle.position.longitude",
+    "speed": "vehicle.position.speed",
+}
+"""GTFS-Realtime as protobuf's own JSON has it."""
 _HFP = {"oper", "veh", "tst", "lat", "long", "spd"}
 """Keys of the high-frequency positioning (HFP) of Finnish cities; its specification says m/s."""
 NAMES = {
@@ -69,6 +79,7 @@ class Suggestion:
     speed_unit: str | None
     missing_speed: str = "reject"
     records: str = ""
+    sentinels: tuple[int, ...] = ()
 
 
 def suggest(file: InputFile) -> Suggestion:
@@ -83,7 +94,7 @@ def suggest(file: InputFile) -> Suggestion:
 
 def _of_file(file: InputFile) -> Suggestion:
     name = file.name.lower().removesuffix(".gz")
-    if name.endswith(".pb"):
+    if name.endswith(".pb") or _is_gtfs_rt(file):
         return _of_gtfs_rt(file)
     if file.is_parquet or name.endswith(".parquet"):
         return _of_parquet(file)
@@ -106,12 +117,20 @@ def _of_file(file: InputFile) -> Suggestion:
     return _of_csv(file)
 
 
+def _is_gtfs_rt(file: InputFile) -> bool:
+    """Return whether a file begins with the header of a FeedMessage, whatever its name is."""
+    with file.open() as stream:
+        return re.match(rb"\n.\n\x03[12]\.", stream.read(8), re.DOTALL) is not None
+
+
 def _of_gtfs_rt(file: InputFile) -> Suggestion:
     declared = SourceDeclaration("", "gtfs_rt", (), (UnitPeriod(SpeedUnit.METRES_PER_SECOND),))
     (records,) = gtfs_rt.read(file, declared)
     stated = np.count_nonzero(np.isfinite(records.speed))
-    missing_speed = "derive" if 2 * stated < len(records) else "reject"
-    return Suggestion("gtfs_rt", Dialect(), {}, (), None, True, "m/s", missing_speed)
+    nothing = stated >= _ENOUGH and not np.nan_to_num(records.speed).any()
+    missing_speed = "derive" if nothing or 2 * stated < len(records) else "reject"
+    sentinels = (0,) if nothing else ()
+    return Suggestion("gtfs_rt", Dialect(), {}, (), None, True, "m/s", missing_speed, sentinels=sentinels)
 
 
 def _of_parquet(file: InputFile) -> Suggestion:
@@ -151,7 +170,14 @@ def _of_json(file: InputFile) -> Suggestion:
     blocks = first_documents(file)
     records, listed = ("", blocks) if in_lines(file) else _records_in(blocks[0] if blocks else None)
     rows = [row for row in listed[:ROWS] if isinstance(row, dict)]
-    paths = {path.rpartition(".")[2]: path for path in reversed(list(_leaves(rows[0] if rows else {})))}
+    leaves = list(dict.fromkeys(path for row in rows for path in _leaves(row)))
+    if _GTFS_RT_JSON["latitude"] in leaves:
+        speeds = sum(value_at(row, _GTFS_RT_JSON["speed"]) is not None for row in rows)
+        derived = "derive" if 2 * speeds < len(rows) else "reject"
+        return Suggestion(
+            "json", Dialect(), dict(_GTFS_RT_JSON), (), "epoch_s", True, "m/s", derived, records=records
+        )
+    paths = {path.rpartition(".")[2]: path for path in reversed(leaves)}
     named = list(reversed(paths))
     values = [[_plain(value_at(row, paths[name])) for name in named] for row in rows]
     found = _of_columns(file, "json", Dialect(), named, values)
@@ -331,6 +357,8 @@ def in_toml(found: Suggestion, name: str, pattern: str) -> str:
             "no column looks like a speed; if one is, name it" if without_speed else "most records state none"
         )
         lines.append(f"missing_speed = {_text(found.missing_speed)}  # from positions: {none}")
+    if found.sentinels:
+        lines.append(f"sentinels = {list(found.sentinels)}  # every speed is 0: none is known")
     if without_speed:
         lines.append('speed_unit = "m/s"')
     elif found.format in ("csv", "parquet", "json", "iudx"):

@@ -205,5 +205,14 @@ def test_suggest_derives_speeds_where_most_are_missing(reader):
     assert 'missing_speed = "derive"' in text
     assert "time_format" not in text
     assert "CHOOSE" not in text
+    unnamed = reader.write(message.SerializeToString(), "gtfsrt.bin")
+    assert suggest(InputFile(unnamed)).format == "gtfs_rt"
+    message = feed()
+    for number in range(20):
+        add(message, f"e{number}", vehicle=f"{number}", speed=0)
+    assert "sentinels = [0]" in suggested(reader, message)
+    assert 'missing_speed = "derive"' in suggested(reader, message)
+    add(message, "moving", speed=1)
+    assert "sentinels" not in suggested(reader, message)
     with pytest.raises(DataError, match="not a GTFS-Realtime feed"):
         suggest(InputFile(reader.write("busy", "vehicles.pb")))

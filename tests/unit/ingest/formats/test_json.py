@@ -142,6 +142,21 @@ def test_suggest_finds_the_records_of_warsaw(reader):
     assert 'time_zone = "CHOOSE"' in text
 
 
+def test_suggest_knows_gtfs_realtime_in_json(reader):
+    place = {
+        "position": {"latitude": 50.9, "longitude": 16.4},
+        "timestamp": str(NOON),
+        "vehicle": {"id": "9205"},
+    }
+    moving = place | {"position": place["position"] | {"speed": 32.7}}
+    entities = [{"id": "1", "vehicle": place}, {"id": "2", "vehicle": moving}]
+    text = suggested(reader, {"header": {"timestamp": "1"}, "entity": entities}, "a.json")
+    assert "CHOOSE" not in text
+    assert 'vehicle = "vehicle.vehicle.id"' in text
+    assert 'speed_unit = "m/s"' in text
+    assert "missing_speed" not in text
+
+
 @pytest.mark.parametrize(
     "document",
     [
