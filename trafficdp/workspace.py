@@ -22,9 +22,10 @@ from trafficdp.config.map import with_mechanism
 from trafficdp.config.settings import Config
 from trafficdp.engine.reduced import Spark
 from trafficdp.errors import UsageError, integer_between
+from trafficdp.export.files.file import replace_file, require_folder_of
 from trafficdp.export.notebook import card
 from trafficdp.export.report.report import write_report
-from trafficdp.export.write import export
+from trafficdp.export.write import GUARANTEED, export
 from trafficdp.ingest.clean import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.mechanisms.registry import mechanism_named
@@ -38,7 +39,7 @@ from trafficdp.release.curator import Curator, opened
 from trafficdp.release.intake import Cluster, Forgotten, Intake, Progress, forget, of_little, undo
 from trafficdp.release.planning import LookedAt, Planning, refusal
 from trafficdp.release.publication import folder_of
-from trafficdp.release.recomputation import Check
+from trafficdp.release.recomputation import Check, guaranteed_csv
 from trafficdp.release.results import IngestedFile, Plan, PlanQuestion, ReleasedMap, UndoneFile
 from trafficdp.release.specification import build_specification
 from trafficdp.release.status import Status, read_status
@@ -336,8 +337,17 @@ class Workspace:
             return ReleasedMap(curator.load(release_id), folder_of(self.store, release_id))
 
     def export(self, release_id: str, format: str, path: str | Path) -> Path:
-        """Write a release as "geojson", "csv", "geoparquet", "gpkg", "html" or "registry"; return path."""
-        export(self.map(release_id).release, format, Path(path))
+        """Write a release as "geojson", "csv", "geoparquet", "gpkg", "html" or "registry"; return path.
+
+        As "guaranteed": where nothing about a vehicle is public the sets that a theorem guarantees, as CSV
+        for reviewers (``release.recomputation.guaranteed_csv``). Raises UsageError where counts are public.
+        """
+        own = self.map(release_id)
+        if format == GUARANTEED:
+            require_folder_of(Path(path))
+            replace_file(Path(path), guaranteed_csv(own.folder))
+        else:
+            export(own.release, format, Path(path))
         return Path(path)
 
     def city_report(self, release_id: str, path: str | Path, *, against: str | None = None) -> Path:

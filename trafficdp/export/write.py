@@ -31,6 +31,8 @@ _RENDER: Mapping[str, Callable[[Release], bytes]] = {
 }
 FORMATS = tuple(_RENDER)
 """What ``export`` can write."""
+GUARANTEED = "guaranteed"
+"""What reviewers may have beside those, of a map of which nothing is public: ``release.recomputation``."""
 _ENDINGS = {
     "geojson": "geojson",
     "json": "geojson",

@@ -316,6 +316,12 @@ class Recomputable(Protocol):
     def recomputed(self, columns: Columns) -> dict[Statistic, Estimate]:
         """Return the estimates that the published ``columns`` make."""
 
+    def guaranteed(self, columns: Columns, level: float) -> dict[Statistic, tuple[FloatArray, FloatArray]]:
+        """Return both ends of the sets that a theorem guarantees with ``level``, bin by bin, shape (G,) each.
+
+        They hold what the mechanism would give without noise, not the statistic itself.
+        """
+
 
 ASSUMPTIONS = {
     NeighbouringRelation.REPLACE_USER_VALUES: (

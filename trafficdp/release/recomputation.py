@@ -30,7 +30,7 @@ import shapely
 from trafficdp._durable import read_regular
 from trafficdp.binning.places import declared_bins
 from trafficdp.context.read import read_zones
-from trafficdp.errors import TrafficdpError, VerificationError
+from trafficdp.errors import TrafficdpError, UsageError, VerificationError
 from trafficdp.export.files.catalogue import CATALOGUE_FILES, stated_files
 from trafficdp.export.files.manifest import Manifest, validate_manifest
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
@@ -56,7 +56,7 @@ from trafficdp.model import (
 )
 from trafficdp.privacy.disclosure import CityZones, MultiPolygon, Polygon, Selected
 from trafficdp.privacy.estimate import NOISE_COLUMNS
-from trafficdp.privacy.release import statistic_columns
+from trafficdp.privacy.release import DECIMALS, statistic_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -168,7 +168,7 @@ def verify_public(folder: Path, zones: Path | None = None) -> list[Check]:
     ``zones`` is the city's own file of zones, where the map has them: only it tells that none is left out.
     Without it every zone that is listed must lie in the study area.
     """
-    if not (folder / MEASUREMENTS).is_file() or not (folder / MANIFEST).is_file():
+    if not _recomputes(folder):
         raise VerificationError(
             "these are not the files of a release that anyone can verify",
             got=str(folder),
@@ -176,6 +176,28 @@ def verify_public(folder: Path, zones: Path | None = None) -> list[Check]:
             todo="verify it with its store: `trafficdp verify RELEASE`",
         )
     return run_checks(_Published(folder, zones).checks())
+
+
+def guaranteed_csv(folder: Path) -> bytes:
+    """Return the guaranteed sets of the release in ``folder``, for reviewers, as CSV in its display unit.
+
+    Columns: ``hex_id``, ``slot``, and of the mean ``_guaranteed_low`` and ``_guaranteed_high``, rounded
+    outwards to three decimals: with the release's interval level they hold, bin by bin, the map that the
+    mechanism would give without noise. All of it follows from published files. Raises UsageError for a
+    release with public counts.
+    """
+    if not _recomputes(folder):
+        raise UsageError(
+            "this release has no guaranteed sets beside its intervals",
+            got="public counts",
+            expected="a release of relation add_or_remove_user",
+            todo="read interval_kind in its files: a guaranteed interval is marked there",
+        )
+    return _Published(folder, None).guaranteed_csv()
+
+
+def _recomputes(folder: Path) -> bool:
+    return (folder / MEASUREMENTS).is_file() and (folder / MANIFEST).is_file()
 
 
 def _area(shape: Polygon | MultiPolygon) -> StudyArea:
@@ -316,17 +338,36 @@ class _Published:
         follows = self._recomputable.fed_back(self._columns)
         return None if follows else "other maps, or another city"
 
-    def _numbers(self) -> str | None:
-        display = next(
+    @cached_property
+    def _display(self) -> SpeedUnit:
+        """The unit of the published numbers."""
+        return next(
             unit
             for unit in SpeedUnit
             if self._manifest.mechanisms[0].statistic == self._calibrated.statistics[0].column(unit)
         )
+
+    def guaranteed_csv(self) -> bytes:
+        """Return ``guaranteed_csv`` of these files."""
+        table = self._measurements[["hex_id", "slot"]].copy()
+        level = self._manifest.uncertainty.interval_level
+        for statistic, (low, high) in self._recomputable.guaranteed(self._columns, level).items():
+            name, factor = (
+                statistic.column(self._display),
+                statistic.factor(self._bound.unit, self._display),
+            )
+            digit = 10.0**DECIMALS
+            table[f"{name}_guaranteed_low"] = np.floor(low * factor * digit) / digit
+            table[f"{name}_guaranteed_high"] = np.ceil(high * factor * digit) / digit
+        text: str = table.to_csv(index=False, lineterminator="\n", float_format=f"%.{DECIMALS}f")
+        return text.encode()
+
+    def _numbers(self) -> str | None:
         found = self._recomputable.recomputed(self._columns)
         noise = found[Statistic.MEAN].noise
         likely = {name: np.rint(noise[name]) for name in noise.keys() & {*COUNTED}}
         for estimate in found.values():
-            columns = statistic_columns(estimate, self._bound.unit, display)
+            columns = statistic_columns(estimate, self._bound.unit, self._display)
             likely |= {name: np.asarray(values) for name, values in columns.items()}
         wrong = {
             name

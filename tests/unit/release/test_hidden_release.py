@@ -421,3 +421,31 @@ def test_means_alone_verify_too(small_city, tmp_path):
     assert list(done.release.estimates) == [Statistic.MEAN]
     assert all(check.passed for check in workspace.verify("r0001"))
     assert np.all(done.release.estimates[Statistic.MEAN].value <= 65)
+
+
+def test_reviewers_get_the_guaranteed_sets_and_public_files_have_none(hidden, tmp_path):
+    done = hidden.released_map
+    hidden.workspace.export(done.id, "guaranteed", tmp_path / "sets.csv")
+    table, frame = pd.read_csv(tmp_path / "sets.csv"), done.to_frame()
+    assert table["hex_id"].tolist() == frame["hex_id"].tolist()
+    low, high = (table[f"speed_mean_kmh_guaranteed_{end}"].to_numpy() for end in ("low", "high"))
+    # the theorem's set, by the plan of the same map and the published answers
+    calibrated = hidden.workspace.plan(float(done.release.disclosure.guarantee.epsilon)).allocation.calibrated
+    noise = done.release.estimates[Statistic.MEAN].noise
+    answers = add_remove_calibrated.answers_of({Statistic.MEAN: noise})
+    summary = add_remove_map.summarise_all_rounds(calibrated.design, answers)
+    factor = done.release.factor(Statistic.MEAN)
+    ends = add_remove_map.target_interval(calibrated.design, summary, 0.95)
+    for end, exact in zip((low, high), ends, strict=True):
+        np.testing.assert_allclose(end, exact * factor, atol=2e-3)
+    assert (low[high < high.max()] > 0).any()
+    for file in done.folder.glob("*.csv"):
+        assert "guaranteed_low" not in file.read_text(encoding="utf-8")
+    assert not [name for name in frame if "guaranteed_" in name]
+
+
+def test_where_counts_are_public_there_are_no_guaranteed_sets(released, tmp_path):
+    workspace = trafficdp.open(released.config)
+    with pytest.raises(UsageError, match=r"no guaranteed sets.*add_or_remove_user"):
+        workspace.export("r0001", "guaranteed", tmp_path / "sets.csv")
+    assert not (tmp_path / "sets.csv").exists()

@@ -20,7 +20,7 @@ from trafficdp.cli.words.options import (
 )
 from trafficdp.cli.words.plan_words import one_slot
 from trafficdp.errors import VerificationError
-from trafficdp.export.write import FORMATS, format_of
+from trafficdp.export.write import FORMATS, GUARANTEED, format_of
 from trafficdp.ingest.clean import FileReport
 from trafficdp.release.publication import folder_of
 from trafficdp.release.recomputation import verify_public
@@ -288,7 +288,7 @@ def export(
         typer.Option(
             "--to",
             metavar="<format>",
-            help=" | ".join(FORMATS) + "; without it, what the file is named.",
+            help=" | ".join((*FORMATS, GUARANTEED)) + "; without it, what the file is named.",
             show_default=False,
         ),
     ] = None,

@@ -28,6 +28,8 @@ from trafficdp.mechanisms.pooling.add_remove_map import (
     fed_back,
     likely_variance,
     measure_all,
+    summarise_all_rounds,
+    target_interval,
     usual_error,
 )
 from trafficdp.mechanisms.pooling.calibrated import CITATION
@@ -142,6 +144,11 @@ class CalibratedAddRemove(JointMechanism):
     def recomputed(self, columns: Columns) -> dict[Statistic, Estimate]:
         """Return the estimates that the published ``columns`` make."""
         return self._published(answers_of(columns))
+
+    def guaranteed(self, columns: Columns, level: float) -> dict[Statistic, tuple[FloatArray, FloatArray]]:
+        """Return the theorem's set of the map without noise (``add_remove_map``)."""
+        summary = summarise_all_rounds(self.design, answers_of(columns))
+        return {Statistic.MEAN: target_interval(self.design, summary, level)}
 
     def _published(self, answers: Answers) -> dict[Statistic, Estimate]:
         """The estimates that ``answers`` make: a function of them and of public facts alone."""
