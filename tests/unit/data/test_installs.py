@@ -23,19 +23,18 @@ PERMISSIVE = {
 }
 UNSTATED = {"protobuf": "BSD-3-Clause"}
 """Packages whose metadata name no licence, and the one that their repository holds."""
-PARTS = "trafficdp/", "data/sample/", "setup.py", "pyproject.toml", "LICENSE", "README.md"
+PARTS = "trafficdp", "data/sample", "setup.py", "pyproject.toml", "LICENSE", "README.md"
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 
 
 def built(folder):
-    """The wheel of the files that git would track, as bytes."""
-    asked = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(asked, cwd=ROOT, capture_output=True, check=True).stdout
+    """The wheel of what lies here, as bytes."""
     sources = folder / "sources"
-    for name in filter(None, listed.decode().split("\0")):
-        if name.startswith(PARTS) and (ROOT / name).is_file():
-            (sources / name).parent.mkdir(parents=True, exist_ok=True)
+    for name in PARTS:
+        if (ROOT / name).is_file():
             shutil.copyfile(ROOT / name, sources / name)
+        else:
+            shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", BUILD, str(folder)],
         cwd=sources,
