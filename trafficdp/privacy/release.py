@@ -126,6 +126,20 @@ KEPT_BINS = 100_000
 """A table of more is made anew for every file, and not held in memory between them."""
 
 
+def outward_down(ends: npt.NDArray[np.float64], digits: int = DECIMALS) -> npt.NDArray[np.float64]:
+    """Return lower ends rounded down to ``digits`` after the point; never minus zero."""
+    return np.asarray(np.floor(ends * 10.0**digits) / 10.0**digits + 0.0)
+
+
+def outward_up(ends: npt.NDArray[np.float64], digits: int = DECIMALS) -> npt.NDArray[np.float64]:
+    """Return upper ends rounded up to ``digits`` after the point; never minus zero."""
+    return np.asarray(np.ceil(ends * 10.0**digits) / 10.0**digits + 0.0)
+
+
+def _rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.asarray(np.round(values * 10.0**DECIMALS) / 10.0**DECIMALS)
+
+
 def published_frame(release: Release) -> pd.DataFrame:
     """Return the table of ``release``: G rows, sorted by cell, then slot.
 
@@ -277,8 +291,7 @@ def statistic_columns(estimate: Estimate, unit_of_bound: SpeedUnit, display: Spe
 
     factor = estimate.statistic.factor(unit_of_bound, display)
     name, stem = estimate.statistic.column(display), estimate.statistic.stem
-    unit = 10.0**DECIMALS
-    value = np.round(estimate.value * factor * unit) / unit
+    value = _rounded(estimate.value * factor)
     there = ~np.isnan(estimate.value)
     ranks: dict[str, object] = {
         f"{name}_{end}": pd.Series(estimate.noise[end], dtype="Int64").where(there)
@@ -288,10 +301,10 @@ def statistic_columns(estimate: Estimate, unit_of_bound: SpeedUnit, display: Spe
     return {
         name: value,
         # a value that rounding moved past its interval takes the interval's end with it
-        f"{name}_low": np.minimum(np.floor(estimate.low * factor * unit) / unit, value),
-        f"{name}_high": np.maximum(np.ceil(estimate.high * factor * unit) / unit, value),
-        f"{name}_noise_scale": np.ceil(estimate.noise_scale * factor * unit) / unit,
-        f"{name}_expected_error": np.ceil(estimate.expected_error * factor * unit) / unit,
+        f"{name}_low": np.minimum(outward_down(estimate.low * factor), value),
+        f"{name}_high": np.maximum(outward_up(estimate.high * factor), value),
+        f"{name}_noise_scale": outward_up(estimate.noise_scale * factor),
+        f"{name}_expected_error": outward_up(estimate.expected_error * factor),
         **ranks,
         **_posterior_columns(estimate, name, factor),
         f"{stem}_status": _repeating(estimate.status),
@@ -300,19 +313,19 @@ def statistic_columns(estimate: Estimate, unit_of_bound: SpeedUnit, display: Spe
 
 def _posterior_columns(estimate: Estimate, name: str, factor: float) -> dict[str, object]:
     """What else a posterior says: speeds as ends of intervals are, chances to DECIMALS."""
-    unit, found = 10.0**DECIMALS, estimate.posterior
+    found = estimate.posterior
     rounding: dict[str, Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]] = {
-        "low": np.floor,
-        "high": np.ceil,
-        "city": np.round,
+        "low": outward_down,
+        "high": outward_up,
+        "city": _rounded,
     }
     speeds: dict[str, object] = {
-        f"{name}_{each}": rounding[each.partition("_")[0]](found[each] * factor * unit) / unit
+        f"{name}_{each}": rounding[each.partition("_")[0]](found[each] * factor)
         for each in POSTERIOR_SPEEDS
         if each in found
     }
     chances = {
-        f"{estimate.statistic.stem}_{each}": np.round(found[each] * unit) / unit
+        f"{estimate.statistic.stem}_{each}": _rounded(found[each])
         for each in POSTERIOR_CHANCES
         if each in found
     }

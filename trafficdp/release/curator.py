@@ -45,7 +45,7 @@ from trafficdp.release.publication import (
     remove_files,
     sweep,
 )
-from trafficdp.release.specification import Bins, Specification, assemble
+from trafficdp.release.specification import ListedBins, Specification, assemble
 from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
 from trafficdp.store import contribution_cache, vault_ledger, vault_releases
 from trafficdp.store.store_files import Head, require_head, store_lock
@@ -441,7 +441,7 @@ def carry_out(
     estimates = _calibrated(specification, values.contributions.counts).run(
         values, measure, interval_level=specification.interval_level
     )
-    return assemble(specification, Bins.of(counts), keep, estimates, ledger)
+    return assemble(specification, ListedBins.of(counts), keep, estimates, ledger)
 
 
 @contextmanager

@@ -56,7 +56,7 @@ from trafficdp.model import (
 )
 from trafficdp.privacy.disclosure import CityZones, MultiPolygon, Polygon, Selected
 from trafficdp.privacy.estimate import NOISE_COLUMNS
-from trafficdp.privacy.release import DECIMALS, statistic_columns
+from trafficdp.privacy.release import DECIMALS, outward_down, outward_up, statistic_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -356,9 +356,8 @@ class _Published:
                 statistic.column(self._display),
                 statistic.factor(self._bound.unit, self._display),
             )
-            digit = 10.0**DECIMALS
-            table[f"{name}_guaranteed_low"] = np.floor(low * factor * digit) / digit
-            table[f"{name}_guaranteed_high"] = np.ceil(high * factor * digit) / digit
+            table[f"{name}_guaranteed_low"] = outward_down(low * factor)
+            table[f"{name}_guaranteed_high"] = outward_up(high * factor)
         text: str = table.to_csv(index=False, lineterminator="\n", float_format=f"%.{DECIMALS}f")
         return text.encode()
 

@@ -98,7 +98,7 @@ def source_facts(declaration: str, name: str, speed: str) -> RecordSource:
 
 
 @dataclass(frozen=True)
-class Bins:
+class ListedBins:
     """The G bins that a release lists, shape (G,) each: place, slot, exact vehicles and records."""
 
     cell: npt.NDArray[np.uint64]
@@ -107,14 +107,14 @@ class Bins:
     records: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, counts: Counts) -> Bins:
+    def of(cls, counts: Counts) -> ListedBins:
         """Return the bins of ``counts``."""
         return cls(counts.cell, counts.slot, counts.users_per_bin, counts.samples_per_bin)
 
 
 def assemble(
     specification: Specification,
-    bins: Bins,
+    bins: ListedBins,
     keep: npt.NDArray[np.bool_],
     estimates: Mapping[Statistic, Estimate],
     ledger: LedgerReference,

@@ -39,7 +39,7 @@ from trafficdp.privacy.release import LedgerReference, Release, encode
 from trafficdp.release.curator import Curator
 from trafficdp.release.results import context_of
 from trafficdp.release.specification import (
-    Bins,
+    ListedBins,
     ReleaseContext,
     Specification,
     assemble,
@@ -297,7 +297,9 @@ def publication_of(
         scales_stated(each.statistic, each.noise_scale, specification.bound.unit, specification.display_unit)
         for each in estimates.values()
     ]
-    bins = Bins(columns["cell"].astype(np.uint64), columns["slot"], columns["vehicles"], columns["records"])
+    bins = ListedBins(
+        columns["cell"].astype(np.uint64), columns["slot"], columns["vehicles"], columns["records"]
+    )
     stated = replace(
         frozen,
         data=replace(frozen.data, data_version=data_version),

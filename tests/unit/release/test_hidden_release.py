@@ -438,7 +438,6 @@ def test_reviewers_get_the_guaranteed_sets_and_public_files_have_none(hidden, tm
     ends = add_remove_map.target_interval(calibrated.design, summary, 0.95)
     for end, exact in zip((low, high), ends, strict=True):
         np.testing.assert_allclose(end, exact * factor, atol=2e-3)
-    assert (low[high < high.max()] > 0).any()
     for file in done.folder.glob("*.csv"):
         assert "guaranteed_low" not in file.read_text(encoding="utf-8")
     assert not [name for name in frame if "guaranteed_" in name]

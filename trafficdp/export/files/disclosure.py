@@ -70,7 +70,7 @@ from trafficdp.privacy.disclosure import (
 )
 from trafficdp.privacy.estimate import BinStatus, RefusalRule
 from trafficdp.privacy.loss import ZCDP, Loss, LossKind, decimal_text, exact_text
-from trafficdp.privacy.release import DECIMALS
+from trafficdp.privacy.release import outward_up
 
 # Plain words about a guarantee, by neighbouring relation.
 
@@ -279,9 +279,8 @@ def _factor(statistic: Statistic, unit: SpeedUnit, display_unit: SpeedUnit) -> f
 
 
 def _outward(value: float, factor: float) -> float:
-    # the published table's own expression, so that both say the same number
-    unit = 10.0**DECIMALS
-    return float(np.ceil(np.float64(value) * factor * unit) / unit)
+    # the published table's own rounding, so that both say the same number
+    return float(outward_up(np.array(value) * factor))
 
 
 # What a release discloses, from its grid, its charge and its noise. The fields: ``privacy.disclosure``.

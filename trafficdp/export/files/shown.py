@@ -21,7 +21,7 @@ from trafficdp.export.files.classes import (
     width_breaks,
 )
 from trafficdp.model import ContributionBound, SpeedUnit, Statistic
-from trafficdp.privacy.release import DECIMALS, Release
+from trafficdp.privacy.release import DECIMALS, Release, outward_down, outward_up
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,16 +61,15 @@ def _shown(
     table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit, ends: tuple[str, str]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     column = statistic.column(unit)
-    digit = 10.0**DECIMALS
     value, low, high = (
         table[column + end].to_numpy(dtype=np.float64) ** (1 / statistic.power) for end in ("", *ends)
     )
     if statistic.power == 1:
         return value, low, high
-    value = np.round(value * digit) / digit
+    value = np.round(value * 10.0**DECIMALS) / 10.0**DECIMALS
     # the ends outwards, and a value that rounding moved past its interval takes the interval's end with it
-    low = np.minimum(np.floor(low * digit) / digit, value)
-    return value, low, np.maximum(np.ceil(high * digit) / digit, value)
+    low = np.minimum(outward_down(low), value)
+    return value, low, np.maximum(outward_up(high), value)
 
 
 def shown_largest(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -> float:

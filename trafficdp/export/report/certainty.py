@@ -24,7 +24,7 @@ from trafficdp.noise.tail import (
     two_noises_mean,
 )
 from trafficdp.privacy.estimate import BinStatus, IntervalKind
-from trafficdp.privacy.release import Release
+from trafficdp.privacy.release import Release, outward_down, outward_up
 
 # How a published statistic's noise is distributed, as far as public facts say it: for wider intervals.
 #
@@ -463,13 +463,3 @@ def as_shown(numbers: FloatArray, statistic: Statistic) -> FloatArray:
 def decimals(unit: SpeedUnit) -> int:
     """Return how many decimals the ends of a report's intervals have: two in m/s, else one."""
     return 2 if unit is SpeedUnit.METRES_PER_SECOND else 1
-
-
-def outward_down(ends: FloatArray, digits: int) -> FloatArray:
-    """Return lower ends rounded down; never minus zero."""
-    return np.asarray(np.floor(ends * 10.0**digits) / 10.0**digits + 0.0)
-
-
-def outward_up(ends: FloatArray, digits: int) -> FloatArray:
-    """Return upper ends rounded up."""
-    return np.asarray(np.ceil(ends * 10.0**digits) / 10.0**digits + 0.0)

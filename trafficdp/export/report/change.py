@@ -38,12 +38,10 @@ from trafficdp.export.report.certainty import (
     difference_half_width,
     is_calibrated,
     law_of,
-    outward_down,
-    outward_up,
     unclamped,
 )
 from trafficdp.model import SlotKind, Statistic
-from trafficdp.privacy.release import Release
+from trafficdp.privacy.release import Release, outward_down, outward_up
 
 if TYPE_CHECKING:
     import pandas as pd

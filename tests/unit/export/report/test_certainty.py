@@ -16,8 +16,6 @@ from trafficdp.export.report.certainty import (
     average_half_width,
     difference_half_width,
     law_of,
-    outward_down,
-    outward_up,
     simultaneous,
     unclamped,
 )
@@ -37,6 +35,7 @@ from trafficdp.model import Counts, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import PICO, LossKind, PureDP
+from trafficdp.privacy.release import outward_down, outward_up
 from trafficdp.sensitive import SensitiveInputs
 from trafficdp.simulation.city import VARIATIONS
 
