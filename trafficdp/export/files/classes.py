@@ -19,7 +19,7 @@ COLOURS = ("#440154", "#443983", "#31688e", "#21918c", "#35b779", "#90d743", "#f
 """Seven steps of viridis, slow to fast."""
 LIGHT, DARK = "#ffffff", "#000000"
 HATCHED_CLASSES = 2
-"""A cell is hatched where the interval that is read is wider than so many classes."""
+"""A cell is hatched where the interval that is read is wider than so many times its class."""
 MOST_DIGITS = 3
 
 _SPEED_BREAKS = {
@@ -50,10 +50,10 @@ def breaks_of(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -
     return tuple(float(format(largest * step / len(COLOURS), ".3g")) for step in range(1, len(COLOURS)))
 
 
-def classes_in_words(breaks: Sequence[float], unit: str = "") -> list[str]:
-    """Return what the classes between ``breaks`` are called, from the lowest, with ``unit`` (" %") behind."""
-    between = [f"{low:g} to {high:g}{unit}" for low, high in pairwise(breaks)]
-    return [f"under {breaks[0]:g}{unit}", *between, f"{breaks[-1]:g}{unit} and more"]
+def classes_in_words(breaks: Sequence[float]) -> list[str]:
+    """Return what the classes between ``breaks`` are called, from the lowest."""
+    between = [f"{low:g} to {high:g}" for low, high in pairwise(breaks)]
+    return [f"under {breaks[0]:g}", *between, f"{breaks[-1]:g} and more"]
 
 
 def ink_on(letter: str) -> str:
@@ -67,15 +67,18 @@ def range_of(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) ->
     return statistic.largest(bound.upper * bound.unit.factor_to(unit))
 
 
-def hatch_limit(breaks: Sequence[float]) -> float:
-    """Return the interval width beyond which a cell is hatched: twice the usual width of a class."""
-    width = float(np.median(np.diff([0.0, *breaks])))
-    return float(format(HATCHED_CLASSES * width, ".3g"))
+def hatch_limits(breaks: Sequence[float]) -> tuple[float, ...]:
+    """Return, a class, the interval width beyond which a cell of it is hatched: twice the width of the class.
+
+    The last class counts as being as wide as the one before.
+    """
+    widths = np.diff([0.0, *breaks]).tolist()
+    return tuple(float(format(HATCHED_CLASSES * width, ".3g")) for width in (*widths, widths[-1]))
 
 
 def width_breaks(breaks: Sequence[float]) -> tuple[float, ...]:
-    """Return five breaks of widths of intervals, the last of which is ``hatch_limit``."""
-    limit = hatch_limit(breaks)
+    """Return five breaks of widths of intervals, up to the usual one of ``hatch_limits``."""
+    limit = float(np.median(hatch_limits(breaks)))
     return tuple(float(format(limit * float(share), ".3g")) for share in WIDTH_SHARES)
 
 
@@ -111,7 +114,7 @@ def letters_of(
     withheld = (status == BinStatus.WITHHELD.value) | np.isnan(value)
     value, low, high = as_read(*(np.where(withheld, 0.0, each) for each in (value, low, high)))
     position = np.searchsorted(np.array(breaks), value, side="right")
-    wide = high - low > hatch_limit(breaks) + 1e-9
+    wide = high - low > np.array(hatch_limits(breaks))[position] + 1e-9
     letters = np.where(wide, np.array(list(HATCHED))[position], np.array(list(PLAIN))[position])
     letters = np.where(status == BinStatus.UNINFORMATIVE.value, UNINFORMATIVE, letters)
     return np.where(withheld, WITHHELD, letters)
@@ -122,8 +125,9 @@ WIDTH_COLOURS = ("#3f007d", "#6a51a3", "#807dba", "#a8a6cf", "#cbcbe3", "#efedf5
 WIDTHS = "ABCDEF"
 WIDTH_SHARES = tuple(Fraction(1, 2**power) for power in (4, 3, 2, 1, 0))
 
-CHANCE_COLOURS = ("#fff5eb", "#fdd9b4", "#fdae6b", "#f07818", "#c04602", "#702303")
-"""Six steps of orange, unlikely to likely."""
-CHANCES = "hijklm"
-CHANCE_BREAKS = (5.0, 20.0, 50.0, 80.0, 95.0)
-"""Per cent, as chances are read."""
+CHANCE_COLOURS = ("#542788", "#998ec3", "#d8daeb", "#f7f7f7", "#fee0b6", "#f1a340", "#b35806")
+"""PuOr: surely slower, by way of neither, to surely faster."""
+CHANCES = "hijklmo"
+CHANCE_BREAKS = (6, 8, 10)
+"""In ten, as chances are read, where 10 is more than 19 in 20. What reads 5 in 10 or less has no colour."""
+CHANCE_WORDS = ("6 or 7 in 10", "8 or 9 in 10", "more than 19 in 20")

@@ -16,7 +16,6 @@ from trafficdp.export.files.classes import (
     as_read,
     breaks_of,
     digits_read,
-    hatch_limit,
     range_of,
     width_breaks,
 )
@@ -84,13 +83,8 @@ def shown_breaks(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit
     return breaks if statistic.power == 1 else tuple(float(format(each**0.5, ".2g")) for each in breaks)
 
 
-def shown_hatch_limit(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -> float:
-    """Return the width of an interval in ``unit`` beyond which a hexagon is hatched."""
-    return hatch_limit(shown_breaks(statistic, bound, unit))
-
-
 def shown_width_breaks(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -> tuple[float, ...]:
-    """Return five breaks of widths of intervals in ``unit``, up to that from which hexagons are hatched."""
+    """Return five breaks of widths of intervals in ``unit``."""
     return width_breaks(shown_breaks(statistic, bound, unit))
 
 

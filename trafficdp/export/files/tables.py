@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.places import shapes_of
-from trafficdp.export.files.classes import COLOURS, HATCHED, classes_in_words, hatch_limit, ink_on
+from trafficdp.export.files.classes import COLOURS, HATCHED, classes_in_words, hatch_limits, ink_on
 from trafficdp.export.files.columns import published_statistics, withheld_because
 from trafficdp.export.files.shown import ENDS, READ_ENDS, level_read, shown_breaks
 from trafficdp.model import Statistic
@@ -134,12 +134,11 @@ def rules_of(release: Release, statistic: Statistic) -> tuple[Rule, ...]:
     """Return the rules of a statistic; every cell meets exactly one of them."""
     unit, column = release.display_unit, statistic.column(release.display_unit)
     breaks = shown_breaks(statistic, release.bound, unit)
-    limit, level = hatch_limit(breaks), level_read(release, statistic)
+    level = level_read(release, statistic)
     value, low, high = (
         f'sqrt("{column}{end}")' if statistic.power == 2 else f'"{column}{end}"'
         for end in ("", *(READ_ENDS if release.estimates[statistic].posterior else ENDS))
     )
-    wide = f"{high} - {low} > {limit:g}"
     useless = f"\"{statistic.stem}_status\" = '{BinStatus.UNINFORMATIVE.value}'"
     rules = [
         Rule(f'"{column}" is null', withheld_because(release), "#c4c4c4", "#4d4d4d"),
@@ -153,7 +152,9 @@ def rules_of(release: Release, statistic: Statistic) -> tuple[Rule, ...]:
     named = "standard deviation " if statistic.power == 2 else ""
     conditions = _conditions(value, breaks)
     texts = [f"{named}{text} {unit.label}" for text in classes_in_words(breaks)]
-    for where, text, colour, letter in zip(conditions, texts, COLOURS, HATCHED, strict=True):
+    looks = zip(conditions, texts, hatch_limits(breaks), COLOURS, HATCHED, strict=True)
+    for where, text, limit, colour, letter in looks:
+        wide = f"{high} - {low} > {limit:g}"
         shown = f"{where} and not ({useless})"
         rules.append(Rule(f"{shown} and not ({wide})", text, colour, None))
         text = f"{text}, {100 * level:g} % interval wider than {limit:g}"

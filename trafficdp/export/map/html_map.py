@@ -21,6 +21,7 @@ from trafficdp.export.files.classes import (
     ABSENT,
     CHANCE_BREAKS,
     CHANCE_COLOURS,
+    CHANCE_WORDS,
     CHANCES,
     COLOURS,
     HATCHED,
@@ -30,6 +31,7 @@ from trafficdp.export.files.classes import (
     WIDTHS,
     WITHHELD,
     classes_in_words,
+    hatch_limits,
     ink_on,
 )
 from trafficdp.export.files.columns import published_statistics, reasons, withheld_because
@@ -40,7 +42,6 @@ from trafficdp.export.files.shown import (
     level_read,
     read_number,
     shown_breaks,
-    shown_hatch_limit,
     shown_largest,
     shown_numbers,
     shown_outer,
@@ -232,9 +233,9 @@ def _layer_columns(prefix: str, shapes: Sequence[shapely.Geometry], cut: float) 
 
 Column = tuple[str, npt.ArrayLike]
 MOST_PLAIN_ROWS = 500
-_CHANCES = ("city", "slower", "faster")
+_CHANCES = ("slower", "faster")
 _OF_SCRIPT = (
-    *("columns", "stem", "brief", "unit", "root", "most", "limit", "often", "rest", "breaks", "widths"),
+    *("columns", "stem", "brief", "unit", "root", "most", "limits", "often", "rest", "breaks", "widths"),
     "posterior",
 )
 _BRIEF = {each: each.words.capitalize() for each in QUANTILES} | {
@@ -242,6 +243,11 @@ _BRIEF = {each: each.words.capitalize() for each in QUANTILES} | {
     Statistic.VARIANCE: "Standard deviation",
     Statistic.VEHICLE_MEAN: "Mean by vehicle",
 }
+_CHANCE_TEXTS = (
+    *(f"slower: {each}" for each in reversed(CHANCE_WORDS)),
+    "neither is more likely than not",
+    *(f"faster: {each}" for each in CHANCE_WORDS),
+)
 _LABELS = {each: f"{each.words.capitalize()} (their mean speeds)" for each in QUANTILES} | {
     Statistic.MEAN: "Mean speed (over GPS records)",
     Statistic.VARIANCE: "How much speeds differ (standard deviation, over GPS records)",
@@ -259,7 +265,7 @@ class LegendClass:
 
 @dataclass(frozen=True)
 class StatisticView:
-    """One statistic as template and script need it. Breaks, widths, limit and ``most`` are in ``unit``.
+    """One statistic as template and script need it. Breaks, widths, limits and ``most`` are in ``unit``.
 
     ``columns`` names, for every number that the page has of it, the published column. ``root``: whether what
     is shown is the root of what they hold. ``often`` says how often the truth lies in the interval that is
@@ -275,7 +281,7 @@ class StatisticView:
     unit: str
     root: bool
     most: float
-    limit: float
+    limits: tuple[float, ...]
     level: str
     often: str
     rest: str
@@ -434,7 +440,7 @@ def _columns(release: Release, statistic: Statistic) -> dict[str, str]:
     if not release.estimates[statistic].posterior:
         return {"value": column, "low": f"{column}_low", "high": f"{column}_high"}
     ends = {"low": READ_ENDS[0], "high": READ_ENDS[1], "outer_low": ENDS[0], "outer_high": ENDS[1]}
-    chances = {"city": f"{column}_city"} | {each: f"{stem}_{each}_chance" for each in ("slower", "faster")}
+    chances = {each: f"{stem}_{each}_chance" for each in _CHANCES}
     return {"value": column} | {name: column + end for name, end in ends.items()} | chances
 
 
@@ -452,7 +458,7 @@ def _statistic_view(release: Release, number: int, statistic: Statistic) -> Stat
         unit=unit.label,
         root=statistic.power == 2,
         most=shown_largest(statistic, release.bound, unit),
-        limit=shown_hatch_limit(statistic, release.bound, unit),
+        limits=hatch_limits(breaks),
         level=f"{100 * level:.6g}",
         often=f"{sure}{times_in(level)}",
         rest=times_in(release.interval_level) if posterior else "",
@@ -463,7 +469,7 @@ def _statistic_view(release: Release, number: int, statistic: Statistic) -> Stat
         widths=widths,
         classes=_legend(PLAIN, classes_in_words(breaks)),
         width_classes=_legend(WIDTHS, classes_in_words(widths)),
-        chance_classes=_legend(CHANCES, classes_in_words(CHANCE_BREAKS, " %")),
+        chance_classes=_legend(CHANCES, _CHANCE_TEXTS),
     )
 
 

@@ -19,7 +19,7 @@ from trafficdp.export.files.classes import (
     letters_of,
 )
 from trafficdp.export.files.columns import withheld_because
-from trafficdp.export.files.shown import shown_breaks, shown_hatch_limit, shown_numbers
+from trafficdp.export.files.shown import shown_breaks, shown_numbers
 from trafficdp.export.files.tables import unique_polygons
 from trafficdp.export.map.drawing import FELL, ROSE, UNSURE, Centres, Drawing, centres_of, draw, swatch
 from trafficdp.export.report.certainty import IntArray
@@ -142,10 +142,9 @@ def legend(release: Release, statistic: Statistic, several: bool) -> tuple[Legen
     """Return the legend of the maps of ``statistic``: fixed classes, then what has no class."""
     unit, bound = release.display_unit, release.bound
     limits = classes_in_words(shown_breaks(statistic, bound, unit))
-    width = format(shown_hatch_limit(statistic, bound, unit), "g")
     return (
         *(LegendLine(swatch(letter), "class", text) for letter, text in zip(PLAIN, limits, strict=True)),
-        LegendLine(swatch(HATCHED[len(HATCHED) // 2]), "hatched", width),
+        LegendLine(swatch(HATCHED[len(HATCHED) // 2]), "hatched"),
         LegendLine(swatch(WITHHELD), "withheld", withheld_because(release)),
         LegendLine(swatch(UNINFORMATIVE), "noisy"),
         *([LegendLine(swatch(ABSENT), "empty")] if several else []),

@@ -242,8 +242,8 @@ class SlotsSection:
 class Page:
     """The whole report. Numbers are in the release's display unit, with ``digits`` decimals.
 
-    ``several``: there is more than one time slot. ``limit``: width of an interval from which a place is
-    hatched, ``level_read`` the level of that interval. ``calibrated``: intervals rest on trials, not on a
+    ``several``: there is more than one time slot. ``level_read``: the level of the intervals that decide on
+    hatching. ``calibrated``: intervals rest on trials, not on a
     theorem.
     """
 
@@ -252,7 +252,6 @@ class Page:
     several: bool
     digits: int
     bound: float
-    limit: float
     level_read: float
     calibrated: bool
     main: Section

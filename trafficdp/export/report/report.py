@@ -13,7 +13,7 @@ import numpy as np
 from trafficdp.errors import DataError, UsageError, one_of
 from trafficdp.export.files.disclosure import bin_numbers, on_city_clocks
 from trafficdp.export.files.file import replace_file, require_folder_of
-from trafficdp.export.files.shown import level_read, shown_hatch_limit
+from trafficdp.export.files.shown import level_read
 from trafficdp.export.map.templating import fill_template
 from trafficdp.export.report.certainty import Certain, decimals, is_calibrated
 from trafficdp.export.report.change import common_rows
@@ -153,7 +153,6 @@ class Contents:
             several=atlas.several,
             digits=decimals(unit),
             bound=float(release.bound.upper * release.bound.unit.factor_to(unit)),
-            limit=shown_hatch_limit(first.statistic, release.bound, unit),
             level_read=level_read(release, first.statistic),
             calibrated=is_calibrated(release, first.statistic),
             main=self._section(first, marks),

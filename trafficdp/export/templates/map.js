@@ -161,15 +161,15 @@
     return each.often + " it is between these" + wider;
   }
 
-  // chances beside the city, as [name, sentence]; none where nothing is known of them
+  // what is likely of it beside the city, the likeliest first; nothing where little is known
   function beside(one, each) {
-    if (!one || one.value === null || !each.posterior) { return []; }
-    function than(share, word) {
-      return " (" + word + " " + (share * one.city).toFixed(1) + " " + each.unit + ", the city has " + one.city.toFixed(1) + ")";
-    }
+    if (!one || one.value === null || !each.posterior || data.statuses[one.status] === "uninformative") { return ""; }
     return [
-      ["Chance to be slow", likely(one.slower) + than(0.8, "under")], ["Chance to be fast", likely(one.faster) + than(1.2, "over")]
-    ];
+      [one.slower, "slower than the city by a fifth"], [one.faster, "faster than the city by a fifth"],
+      [Math.round(1000 * (1 - one.slower - one.faster)) / 1000, "within a fifth of the city"]
+    ].filter(function (pair) { return tenths(pair[0]); }).sort(function (pair, other) { return other[0] - pair[0]; }).map(function (pair) {
+      return (tenths(pair[0]) > 9 ? "more than 19 in 20" : tenths(pair[0]) + " in 10") + " that it is " + pair[1];
+    }).join(", ");
   }
 
   function element(name, text, className) {
@@ -188,7 +188,7 @@
   function describe(cell) {
     if (cell < 0) { return; }
     var which = statistic(), own = words(cell, which), lines = document.createElement("dl"), one = told(cell, which);
-    var each = data.statistics[which], facts = [["How sure", sure(own, each)]].concat(beside(one, each), [["Status", own.reason]]);
+    var each = data.statistics[which], facts = [["How sure", sure(own, each)], ["Compared", beside(one, each)], ["Status", own.reason]];
     data.statistics.forEach(function (other, number) {
       var said = words(cell, number);
       if (number !== which && said.between) { facts.push([other.brief, said.line]); }

@@ -53,14 +53,17 @@
     });
   }
 
-  // the look of one number as it is read: its class, hatched where the interval is wider than the limit
+  // the look of one number as it is read: its class, hatched where the interval is wider than the class's limit
   function look(statistic, one, layer) {
     if (one.value === null) { return "w"; }
-    if (layer === "slower") { return "hijklm".charAt(above(data.chances, percent(one.slower))); }
     var read = asRead(one), width = read.high - read.low;
     if (layer === "certainty") { return "ABCDEF".charAt(above(statistic.widths, width + 1e-9)); }
     if (data.statuses[one.status] === "uninformative") { return "u"; }
-    return (width > statistic.limit + 1e-9 ? "abcdefg" : "0123456").charAt(above(statistic.breaks, read.value));
+    if (layer === "slower") {
+      return "hijklmo".charAt(3 - above(data.chances, tenths(one.slower)) + above(data.chances, tenths(one.faster)));
+    }
+    var own = above(statistic.breaks, read.value);
+    return (width > statistic.limits[own] + 1e-9 ? "abcdefg" : "0123456").charAt(own);
   }
 
   function above(breaks, value) {
@@ -89,9 +92,8 @@
     };
   }
 
-  // a chance as it is read, per cent; never none, never sure
-  function percent(chance) { return Math.floor(100 * chance + 0.5 + 1e-9); }
-  function likely(chance) {
-    var read = percent(chance);
-    return read < 1 ? "less than 1 %" : read > 99 ? "more than 99 %" : read + " %";
+  // a chance as it is read, in ten: 0 is less than 1 in 20, 10 more than 19 in 20
+  function tenths(chance) {
+    var read = Math.floor(10 * chance + 0.5 + 1e-9);
+    return chance < 0.05 ? 0 : chance > 0.95 ? 10 : Math.min(read, 9);
   }

@@ -9,18 +9,18 @@ import pytest
 from trafficdp.export.files.classes import (
     CHANCE_BREAKS,
     CHANCE_COLOURS,
+    CHANCE_WORDS,
     CHANCES,
     COLOURS,
     HATCHED,
     PLAIN,
     WIDTH_COLOURS,
     breaks_of,
-    classes_in_words,
-    hatch_limit,
+    hatch_limits,
     letters_of,
     range_of,
 )
-from trafficdp.export.files.shown import read_number, shown_hatch_limit, shown_width_breaks
+from trafficdp.export.files.shown import read_number, shown_breaks, shown_width_breaks
 from trafficdp.export.map.html_map import LOOKS
 from trafficdp.model import ContributionBound, SpeedUnit, Statistic
 
@@ -47,11 +47,14 @@ def test_a_city_in_kilometres_an_hour_has_the_usual_breaks():
     assert breaks_of(Statistic.MEAN, bound(30), KMH) == BREAKS
 
 
-def test_a_hexagon_is_hatched_beyond_twice_the_usual_width_of_a_class():
-    assert hatch_limit(BREAKS) == 20.0
-    assert shown_hatch_limit(Statistic.MEAN, bound(30), KMH) == 20.0
-    assert shown_hatch_limit(Statistic.MEAN, bound(30), MS) == 5.0
-    assert shown_hatch_limit(Statistic.MEAN, bound(30), SpeedUnit.MILES_PER_HOUR) == 10.0
+def test_a_hexagon_is_hatched_beyond_twice_the_width_of_its_class():
+    assert hatch_limits(BREAKS) == (20.0,) * 7
+    assert hatch_limits(shown_breaks(Statistic.MEAN, bound(30), MS)) == (4, 4, 4, 6, 6, 8, 8)
+    value = np.array([3.0, 3.0, 10.0, 10.0, 20.0, 20.0])
+    half = np.array([2.0, 2.01, 3.0, 3.01, 4.0, 4.01])
+    released = np.full(6, "released", dtype=object)
+    breaks = shown_breaks(Statistic.MEAN, bound(30), MS)
+    assert "".join(letters_of(value, value - half, value + half, released, breaks)) == "1b4e6g"
 
 
 def test_letters_tell_class_hatching_and_what_has_no_class():
@@ -82,16 +85,17 @@ def test_a_number_as_it_is_read_lies_in_its_class(unit):
 
 @pytest.mark.parametrize("statistic", list(Statistic))
 @pytest.mark.parametrize("upper", [1, 30, 300])
-def test_widths_have_six_rising_classes_the_last_of_which_is_hatched(statistic, upper):
+def test_widths_have_six_rising_classes_up_to_a_limit_of_hatching(statistic, upper):
     breaks = shown_width_breaks(statistic, bound(upper), MS)
     assert len(breaks) == len(WIDTH_COLOURS) - 1
     assert all(low < high for low, high in pairwise(breaks))
-    assert breaks[-1] == shown_hatch_limit(statistic, bound(upper), MS)
+    assert breaks[-1] in hatch_limits(shown_breaks(statistic, bound(upper), MS))
 
 
-def test_chances_have_six_classes_in_words():
-    assert len(CHANCES) == len(CHANCE_COLOURS) == len(CHANCE_BREAKS) + 1
-    assert classes_in_words(CHANCE_BREAKS, " %")[::5] == ["under 5 %", "95 % and more"]
+def test_chances_have_three_classes_a_side_and_none_for_what_is_as_likely_not():
+    assert len(CHANCES) == len(CHANCE_COLOURS) == 2 * len(CHANCE_BREAKS) + 1
+    assert len(CHANCE_WORDS) == len(CHANCE_BREAKS)
+    assert CHANCE_BREAKS[0] > 5
 
 
 def lightness(colour):
@@ -101,7 +105,7 @@ def lightness(colour):
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@pytest.mark.parametrize("colours", [COLOURS, WIDTH_COLOURS, CHANCE_COLOURS[::-1]])
+@pytest.mark.parametrize("colours", [COLOURS, WIDTH_COLOURS, CHANCE_COLOURS[:4], CHANCE_COLOURS[:2:-1]])
 def test_classes_can_be_told_apart_in_grey(colours):
     light = [lightness(colour) for colour in colours]
     assert all((high + 0.05) / (low + 0.05) > 1.15 for low, high in pairwise(light))

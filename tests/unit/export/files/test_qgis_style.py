@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from trafficdp.export.files.classes import ABSENT, COLOURS, HATCHED, PLAIN
+from trafficdp.export.files.classes import ABSENT, COLOURS, HATCHED, PLAIN, hatch_limits
 from trafficdp.export.files.columns import published_statistics
-from trafficdp.export.files.shown import shown_breaks, shown_hatch_limit
+from trafficdp.export.files.shown import shown_breaks
 from trafficdp.export.files.tables import gpkg_bytes, qml, rules_of
 from trafficdp.export.map.html_map import LOOKS
 from trafficdp.privacy.release import published_frame
@@ -57,8 +57,9 @@ def test_every_cell_meets_one_rule_and_has_the_look_of_the_map(number, rush_hour
     value, low, high = (
         table[column + end].to_numpy() ** (1 / statistic.power) for end in ("", "_low", "_high")
     )
-    number = np.searchsorted(shown_breaks(statistic, rush_hours.bound, unit), value, side="right")
-    wide = high - low > shown_hatch_limit(statistic, rush_hours.bound, unit)
+    breaks = shown_breaks(statistic, rush_hours.bound, unit)
+    number = np.searchsorted(breaks, value, side="right")
+    wide = high - low > np.array(hatch_limits(breaks))[number]
     status = table[f"{statistic.stem}_status"]
     letters = [
         {"withheld": "w", "uninformative": "u"}.get(own, (HATCHED if far else PLAIN)[min(at, 6)])

@@ -9,7 +9,9 @@ import re
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
+from importlib.resources import files
 
 import h3
 import numpy as np
@@ -25,10 +27,12 @@ from trafficdp.export.files.classes import (
     PLAIN,
     WIDTHS,
     as_read,
+    hatch_limits,
     letters_of,
 )
 from trafficdp.export.files.geojson import geojson_bytes
 from trafficdp.export.files.shown import (
+    NumberRead,
     read_number,
     shown_breaks,
     shown_largest,
@@ -36,9 +40,10 @@ from trafficdp.export.files.shown import (
     shown_width_breaks,
 )
 from trafficdp.export.map.html_map import LOOKS, html_bytes
-from trafficdp.model import ContextKind, ContextLayer, Statistic
+from trafficdp.model import ContextKind, ContextLayer, ContributionBound, SpeedUnit, Statistic
 from trafficdp.privacy.release import published_frame
 
+MS = SpeedUnit.METRES_PER_SECOND
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 
@@ -115,19 +120,31 @@ def test_every_cell_is_painted_in_the_colour_of_its_class_and_of_its_intervals_w
     assert "how far apart the two numbers are that it lies between, km/h" in shown.inner_text()
 
 
-def test_a_layer_shows_the_chance_to_be_slower_than_the_city(pooled, drawn):
+def in_ten(chance):
+    """Chances as they are read."""
+    chance = np.asarray(chance)
+    read = np.clip(np.floor(10 * chance + 0.5 + 1e-9), 1, 9)
+    return np.where(chance < 0.05, 0, np.where(chance > 0.95, 10, read)).astype(int)
+
+
+def test_a_layer_shows_what_is_likely_slower_or_faster_than_the_city(pooled, drawn):
     page = drawn(pooled)
     assert_painted(page.colours(middles(pooled)), letters_now(pooled, Statistic.MEAN, 0))
     page.page.focus("#show")
     page.page.keyboard.press("End")
-    chance = published_frame(pooled)["speed_mean_slower_chance"].to_numpy()
-    percent = np.floor(100 * np.nan_to_num(chance) + 0.5 + 1e-9)
-    letters = np.where(
-        np.isnan(chance), "w", np.array(list(CHANCES))[np.searchsorted(CHANCE_BREAKS, percent, side="right")]
+    table = published_frame(pooled)
+    slower, faster = (
+        np.searchsorted(CHANCE_BREAKS, in_ten(table[f"speed_mean_{each}_chance"].fillna(0)), side="right")
+        for each in ("slower", "faster")
     )
-    assert len(set(letters)) > 5
+    letters = np.array(list(CHANCES))[3 - slower + faster]
+    for status, letter in (("withheld", "w"), ("uninformative", "u")):
+        letters[table["speed_mean_status"] == status] = letter
+    assert set(letters) >= {*"hijk", "m", "w", "u"}
     assert_painted(page.colours(middles(pooled)), letters)
-    assert "chance to be slower than the city by a fifth" in page.page.locator(".legend:visible").inner_text()
+    legend = page.page.locator(".legend:visible").inner_text()
+    assert "chance to be slower or faster than the city by a fifth" in legend
+    assert "slower: more than 19 in 20" in legend
     # of a statistic without a posterior nothing of the kind is known
     page.page.select_option("#statistic", "1")
     assert page.page.input_value("#show") == "value"
@@ -135,9 +152,10 @@ def test_a_layer_shows_the_chance_to_be_slower_than_the_city(pooled, drawn):
     assert_painted(page.colours(middles(pooled)), letters_now(pooled, Statistic.VARIANCE, 0))
 
 
-def test_the_box_says_between_which_numbers_how_often_and_what_chance(pooled, drawn):
+def test_the_box_says_between_which_numbers_how_often_and_how_likely(pooled, drawn):
     page, table = drawn(pooled), published_frame(pooled)
-    cell = int(np.flatnonzero(table["speed_mean_slower_chance"].between(0.2, 0.8))[0])
+    known = table["speed_mean_status"] == "released"
+    cell = int(np.flatnonzero(known & table["speed_mean_slower_chance"].between(0.6, 0.8))[0])
     row = table.iloc[cell]
     page.point_at(middles(pooled)[cell])
     most = shown_largest(Statistic.MEAN, pooled.bound, pooled.display_unit)
@@ -148,10 +166,48 @@ def test_the_box_says_between_which_numbers_how_often_and_what_chance(pooled, dr
     assert f"b{line}" in page.text(".tip")
     low, high = np.floor(row["speed_mean_kmh_low"]), np.ceil(row["speed_mean_kmh_high"])
     assert f"4 times in 5 it is between these; 19 times in 20 between {low:.0f} and {high:.0f}" in card
-    chance = f"{np.floor(100 * row['speed_mean_slower_chance'] + 0.5):.0f} %"
-    assert f"Chance to be slow\n{chance} (under 34.6 km/h, the city has 43.2)" in card
+    slower = int(in_ten(row["speed_mean_slower_chance"]))
+    assert f"Compared\n{slower} in 10 that it is slower than the city by a fifth, " in card
     assert "interval" not in card.lower()
     assert "released" not in card
+    # what says too little is not compared
+    page.point_at(middles(pooled)[int(np.flatnonzero(table["speed_mean_status"] == "uninformative")[0])])
+    assert "uninformative" in page.text("#card")
+    assert "Compared" not in page.text("#card")
+
+
+@pytest.mark.parametrize("unit", list(SpeedUnit))
+@pytest.mark.parametrize("statistic", [Statistic.MEAN, Statistic.VARIANCE])
+def test_the_page_writes_and_colours_numbers_by_one_rule(statistic, unit, chromium):
+    """Near every edge of a class and of reading, in the script: what is written lies in the class painted."""
+    breaks = np.array(shown_breaks(statistic, ContributionBound(Fraction(30), Fraction(1, 100), MS), unit))
+    near = np.concatenate([np.linspace(-1.1, 1.1, 45), [-0.5005, -0.5, -0.4995, -0.0005, 0.0, 0.0005]])
+    limits = np.unique(hatch_limits(breaks))
+    halves = [0.004, 0.0499, 0.05, 0.4, 0.9, *limits / 2, limits[-1] / 2 + 0.6]
+    value, half = (
+        np.round(each.ravel(), 3) for each in np.meshgrid((breaks[:, None] + near).ravel(), halves)
+    )
+    value = np.maximum(value, 0.0)
+    numbers = value, np.maximum(np.round(value - half, 3), 0.0), np.round(value + half, 3)
+    page = chromium.new_page()
+    page.add_script_tag(content=files("trafficdp.export").joinpath("templates/map_data.js").read_text())
+    found = page.evaluate(
+        """([value, low, high, breaks, limits]) => {
+        window.data = {statuses: ["released"], chances: []};
+        return value.map((each, i) => {
+          const one = {value: each, low: low[i], high: high[i], status: 0}, read = rounded(one, 1e9);
+          return [read.value, read.low, read.high, look({breaks, limits}, one, "value")]; }); }""",
+        [*(each.tolist() for each in numbers), breaks.tolist(), list(hatch_limits(breaks))],
+    )
+    page.close()
+    letters = letters_of(*numbers, np.full(len(value), "released", dtype=object), tuple(breaks))
+    assert set(letters) == {*PLAIN, *HATCHED}
+    for (written, low, high, letter), expected, *one in zip(found, letters, *numbers, strict=True):
+        assert NumberRead(written, low, high) == read_number(*one, 1e9)
+        assert letter == expected
+        number = int(np.searchsorted(breaks, float(written), side="right"))
+        wide = float(high) - float(low) > hatch_limits(breaks)[number] + 1e-9
+        assert letter == (HATCHED if wide else PLAIN)[number]
 
 
 def test_a_number_in_the_box_lies_in_the_class_of_its_colour(pooled, drawn):
