@@ -47,7 +47,7 @@ _MOST_BETWEEN = 16 << 20
 """Bytes of XML without an activity; they are held as a tree, which takes several times as much."""
 _PROLOG = 4 << 10
 _DEPTH = 6
-_EPSG = re.compile(r"(?:urn:(?:x-)?ogc:def:crs:)?epsg:[\d.]*:?(\d{4,6})", re.IGNORECASE)
+_EPSG = re.compile(r"(?:urn:(?:x-)?ogc:def:crs:)?epsg:(?:[\d.]*:)?(\d{4,6})", re.IGNORECASE)
 
 Activity = tuple[object, ...]
 """RecordedAtTime, what _JOURNEY names, what _PLACE names, srsName; None for what is missing."""

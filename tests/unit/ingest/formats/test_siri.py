@@ -204,6 +204,17 @@ def test_projected_coordinates_become_degrees(reader):
 
 
 @pytest.mark.parametrize(
+    "system", ["EPSG:28992", "urn:ogc:def:crs:EPSG::28992", "urn:x-ogc:def:crs:EPSG:6.9:28992"]
+)
+def test_systems_are_read_by_all_digits_of_their_number(reader, system):
+    """The tower of Amersfoort, from which the Dutch grid is measured; 8992 is another system, or none."""
+    content = document(activity(place=at(155000, 463000, system)))
+    (records,) = siri.read(InputFile(reader.write(content, "a.xml")), SOURCE)
+    assert records.longitude[0] == pytest.approx(5.3872, abs=1e-3)
+    assert records.latitude[0] == pytest.approx(52.1552, abs=1e-3)
+
+
+@pytest.mark.parametrize(
     ("text", "system"),
     [
         ("652469.02 6862035.26", "EPSG:99999"),
