@@ -337,7 +337,7 @@ class Workspace:
             return ReleasedMap(curator.load(release_id), folder_of(self.store, release_id))
 
     def export(self, release_id: str, format: str, path: str | Path) -> Path:
-        """Write a release as "geojson", "csv", "geoparquet", "gpkg", "html" or "registry"; return path.
+        """Write a release as one of ``export.write.FORMATS``, such as "geojson"; return path.
 
         As "guaranteed": where nothing about a vehicle is public the sets that a theorem guarantees, as CSV
         for reviewers (``release.recomputation.guaranteed_csv``). Raises UsageError where counts are public.

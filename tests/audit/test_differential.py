@@ -29,6 +29,7 @@ from neighbouring_stores import (
 )
 
 from trafficdp.errors import UsageError
+from trafficdp.export.write import FORMATS
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.release import intake, specification
 from trafficdp.release.curator import Curator
@@ -142,7 +143,7 @@ def story(world):
     assert world.command("stream", "--replay", "0", "2026-03-03.csv") == 0
     assert world.command("release", "--yes", "--epsilon", "29", "--force") == 3
     assert world.command("report", "r0002", "report.html", "--against", "r0001") == 0
-    for number, format in enumerate(("geojson", "csv", "geoparquet", "html", "registry", "gpkg")):
+    for number, format in enumerate(FORMATS):
         assert world.command("export", "r0001", f"out{number}.{format}", "--to", format) == 0
     world.verify("r0001", "r0003", "s0001")
     for asked in ("status", "ledger", "releases"):

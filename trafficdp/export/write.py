@@ -8,12 +8,20 @@ from pathlib import Path
 
 from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.catalogue import DATAPACKAGE, DATASET, data_package, dataset, document_bytes
-from trafficdp.export.files.columns import ColumnFacts, FileFacts, column_facts, mechanism_facts
+from trafficdp.export.files.columns import INSTANTS, ColumnFacts, FileFacts, column_facts, mechanism_facts
 from trafficdp.export.files.file import disk_errors, replace_file, require_folder_of
 from trafficdp.export.files.geojson import geojson_bytes, geojson_columns
 from trafficdp.export.files.manifest import build_manifest, manifest_bytes
 from trafficdp.export.files.registry import registry_bytes
-from trafficdp.export.files.tables import csv_bytes, geoparquet_bytes, gpkg_bytes, mechanism_bytes
+from trafficdp.export.files.tables import (
+    csv_bytes,
+    flatgeobuf_bytes,
+    geoparquet_bytes,
+    gpkg_bytes,
+    mechanism_bytes,
+    pmtiles_bytes,
+    shapefile_bytes,
+)
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.model import NeighbouringRelation
 from trafficdp.privacy.release import Release
@@ -25,6 +33,9 @@ _RENDER: Mapping[str, Callable[[Release], bytes]] = {
     "csv": csv_bytes,
     "geoparquet": geoparquet_bytes,
     "gpkg": gpkg_bytes,
+    "flatgeobuf": flatgeobuf_bytes,
+    "pmtiles": pmtiles_bytes,
+    "shapefile": shapefile_bytes,
     "html": html_bytes,
     "mechanism": mechanism_bytes,
     "registry": registry_bytes,
@@ -39,6 +50,9 @@ _ENDINGS = {
     "csv": "csv",
     "parquet": "geoparquet",
     "gpkg": "gpkg",
+    "fgb": "flatgeobuf",
+    "pmtiles": "pmtiles",
+    "zip": "shapefile",
     "html": "html",
     "yaml": "registry",
     "yml": "registry",
@@ -163,6 +177,11 @@ def _columns(release: Release, kind: str) -> tuple[ColumnFacts, ...]:
         return tuple(facts[name] for name in geojson_columns(release))
     if kind == "csv":
         return tuple(facts.values())
+    zone = release.grid.period.time_zone
+    for name in INSTANTS:
+        first = facts[name].description.partition(",")[0]
+        text = f"{first}, a timestamp in UTC to be shown in {zone}; empty when it recurs"
+        facts[name] = ColumnFacts(name, None, text)
     geometry = ColumnFacts("geometry", "degrees", f"{release.grid.noun} of the cell, WGS84, longitude first")
     return (
         *facts.values(),

@@ -145,8 +145,8 @@ def test_the_command_and_the_module_are_one(script):
         (["verify", "r" * 500], "there is no such release"),
         (["export", "r9999", "--to", "csv", "out.csv"], "there is no such release"),
         (
-            ["export", "r0001", "--to", "shapefile", "out.shp"],
-            "expected one of csv, geojson, geoparquet, gpkg",
+            ["export", "r0001", "--to", "dwg", "out.dwg"],
+            "expected one of csv, flatgeobuf, geojson, geoparquet, gpkg",
         ),
         (["export", "r0001", "--to", "GeoJSON", "out.geojson"], "format is unknown"),
         (["export", "r0001", "--to", "csv", "missing/out.csv"], "a folder that does not exist"),

@@ -138,8 +138,8 @@ def test_an_export_is_the_same_as_the_released_file(written, city):
 
 
 def test_an_unknown_format_is_refused(city, tmp_path):
-    with pytest.raises(UsageError, match="csv, geojson, geoparquet, gpkg, html"):
-        export(city, "shapefile", tmp_path / "out.shp")
+    with pytest.raises(UsageError, match="csv, flatgeobuf, geojson, geoparquet, gpkg, html"):
+        export(city, "dwg", tmp_path / "out.dwg")
 
 
 def test_a_missing_parent_folder_is_refused(city, tmp_path):

@@ -10,6 +10,9 @@ from trafficdp.privacy.disclosure import Counted, Sha256
 from trafficdp.privacy.estimate import NOISE_COLUMNS, POSTERIOR_CHANCES, POSTERIOR_SPEEDS, BinStatus
 from trafficdp.privacy.release import Release
 
+INSTANTS = ("slot_start", "slot_end")
+"""Columns that are timestamps where a format has them, else text."""
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:

@@ -1,24 +1,30 @@
-"""The published table as CSV, GeoParquet and GeoPackage; the same release gives the same bytes."""
+"""The published table as CSV and in the formats of maps; the same release gives the same bytes."""
 
 from __future__ import annotations
 
 import io
+import math
 import re
 import sqlite3
+import tempfile
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import numpy as np
 import numpy.typing as npt
+import shapely
 
 from trafficdp.binning.places import shapes_of
+from trafficdp.errors import StoreUnavailableError
 from trafficdp.export.files.classes import COLOURS, HATCHED, classes_in_words, hatch_limits, ink_on
-from trafficdp.export.files.columns import published_statistics, withheld_because
+from trafficdp.export.files.columns import INSTANTS, column_facts, published_statistics, withheld_because
 from trafficdp.export.files.shown import ENDS, READ_ENDS, level_read, shown_breaks
 from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
@@ -65,13 +71,32 @@ def unique_polygons(release: Release) -> tuple[npt.NDArray[np.object_], npt.NDAr
 def to_geodataframe(release: Release) -> Any:  # noqa: ANN401 - geopandas carries no types
     """Return a geopandas.GeoDataFrame: the published columns and ``geometry``, one row a bin.
 
-    Rows and columns are those of ``published_frame``; the CRS is WGS84 with longitude first.
+    Rows and columns are those of ``published_frame``, INSTANTS as timestamps in the time zone of the period;
+    the CRS is WGS84 with longitude first.
     """
+    import pandas as pd
+
+    table, zone = published_frame(release), release.grid.period.time_zone
+    for name in INSTANTS:
+        table[name] = pd.to_datetime(table[name], utc=True).dt.tz_convert(zone).dt.as_unit("ms")
+    return _with_geometry(table, release)
+
+
+def _with_geometry(table: pd.DataFrame, release: Release) -> Any:  # noqa: ANN401 - geopandas carries no types
     # it takes longer to import than most commands to run
     import geopandas
 
     polygons, position = unique_polygons(release)
-    return geopandas.GeoDataFrame(published_frame(release), geometry=polygons[position], crs=CRS)
+    return geopandas.GeoDataFrame(table, geometry=polygons[position], crs=CRS)
+
+
+_MAY_BE_EMPTY = ("resolution", *INSTANTS, "vehicles", "records")
+"""Columns that what is released may leave empty, whatever the data."""
+
+
+def _not_empty(table: Any) -> Any:  # noqa: ANN401 - geopandas carries no types
+    """Return ``table`` without the columns that this kind of release leaves empty."""
+    return table.drop(columns=[name for name in _MAY_BE_EMPTY if table[name].isna().all()])
 
 
 # A QGIS style inside the GeoPackage: the classes, colours and hatching of the HTML map.
@@ -231,11 +256,11 @@ def _rgba(colour: str) -> str:
     return ",".join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5)) + ",255"
 
 
-# The published table as CSV, GeoParquet and GeoPackage; the same release gives the same bytes.
+# Tables.
 
 
 LAYER = "trafficdp"
-"""Name of the GeoPackage's one layer; its second table, layer_styles, is for QGIS."""
+"""Name of the one layer; a second table of the GeoPackage, layer_styles, is for QGIS."""
 _QUOTED = re.compile(r'[,"\r\n]')
 
 
@@ -269,16 +294,125 @@ def mechanism_bytes(release: Release) -> bytes:
     return stream.getvalue()
 
 
+# Files of maps that GDAL writes. Columns that this kind of release leaves empty are not in them.
+
+
 def gpkg_bytes(release: Release) -> bytes:
     """Return the GeoPackage of ``release``."""
     moment = f"{release.created_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.000Z}"
-    stream = io.BytesIO()
-    # in memory: a disk that is full must only ever be met where the file is to lie
+    table = to_geodataframe(release)
+    for name in INSTANTS:
+        # GeoPackage knows no other time zone
+        table[name] = table[name].dt.tz_convert("UTC")
     with _dated(moment):
-        to_geodataframe(release).to_file(
-            stream, driver="GPKG", layer=LAYER, engine="pyogrio", promote_to_multi=True
-        )
-        return with_styles(stream.getvalue(), release, LAYER, moment)
+        return with_styles(_in_memory(_not_empty(table), "GPKG"), release, LAYER, moment)
+
+
+def flatgeobuf_bytes(release: Release) -> bytes:
+    """Return the FlatGeobuf file of ``release``, with its spatial index."""
+    return _in_memory(_not_empty(to_geodataframe(release)), "FlatGeobuf")
+
+
+_ACROSS = 45
+"""A cell of one degree has 512 of the 4096 steps of a tile at the zoom that has so many tiles across."""
+_FINEST_ZOOM = 15
+
+
+def pmtiles_bytes(release: Release) -> bytes:
+    """Return the vector tiles of ``release`` as one PMTiles archive; every tile has all bins that touch it.
+
+    Tiles reach from the zoom at which the map is a tile wide to that at which a cell has 512 steps.
+    """
+    shapes = unique_polygons(release)[0]
+    zooms = (0, 0)
+    if len(shapes):
+        west, _, east, _ = shapely.bounds(shapes).T
+        finest = _zoom(_ACROSS / float(np.quantile(east - west, 0.05)), math.ceil)
+        zooms = min(finest, _zoom(360 / float(east.max() - west.min()), math.floor)), finest
+    table = _with_geometry(published_frame(release), release)
+    return _in_memory(
+        _not_empty(table),
+        "PMTiles",
+        MINZOOM=zooms[0],
+        MAXZOOM=zooms[1],
+        NAME=f"{release.disclosure.coverage.place} {release.id}",
+        # else GDAL coarsens a full tile and leaves bins out
+        MAX_SIZE=2**31 - 1,
+        MAX_FEATURES=2**31 - 1,
+    )
+
+
+def _zoom(tiles_across: float, rounded: Callable[[float], int]) -> int:
+    return min(max(rounded(math.log2(tiles_across)), 0), _FINEST_ZOOM)
+
+
+def shapefile_bytes(release: Release) -> bytes:
+    """Return the Shapefile of ``release`` in a zip archive, with columns.txt: what each short name means."""
+    import pyogrio
+
+    table = _not_empty(_with_geometry(published_frame(release), release))
+    facts = column_facts(release)
+    short = {name: short_name(name) for name in facts if name in table}
+    lines = [
+        "\t".join((short[name], name, facts[name].unit or "", facts[name].description)) for name in short
+    ]
+    moment = release.created_at.astimezone(UTC)
+    content = io.BytesIO()
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(content, "w") as archive:
+        try:
+            pyogrio.write_dataframe(
+                table.rename(columns=short),
+                Path(folder) / f"{LAYER}.shp",
+                driver="ESRI Shapefile",
+                ENCODING="UTF-8",
+                DBF_DATE_LAST_UPDATE=f"{moment:%Y-%m-%d}",
+            )
+        except pyogrio.errors.DataSourceError as error:
+            raise StoreUnavailableError(
+                "cannot write the Shapefile",
+                got="an error of the disk of temporary files",
+                todo="free some space there, or name another disk in TMPDIR",
+            ) from error
+        files = {each.name: each.read_bytes() for each in sorted(Path(folder).iterdir())}
+        for name, written in {**files, "columns.txt": "\r\n".join([*lines, ""]).encode()}.items():
+            entry = zipfile.ZipInfo(name, moment.timetuple()[:6])
+            archive.writestr(entry, written, zipfile.ZIP_DEFLATED)
+    return content.getvalue()
+
+
+_SHORT = {
+    "vehicle_mean": "veh",
+    "vehicle_median": "vmed",
+    "vehicle_p": "vp",
+    "variance": "var",
+    "noise_scale": "noise",
+    "expected_error": "err",
+    "interval_kind": "kind",
+    "_status": "_stat",
+    "slower_chance": "slow",
+    "faster_chance": "fast",
+    "rank_low": "rklo",
+    "rank_high": "rkhi",
+    "low_": "lo",
+    "high_": "hi",
+}
+_PART = re.compile(r"^speed_|_(?:kmh|ms|mph)2?(?=_)")
+"""Left out of a short name: that it is a speed, and the unit where more follows."""
+
+
+def short_name(column: str) -> str:
+    """Return the name of a published column in at most ten characters, as a Shapefile has it."""
+    name = _PART.sub("", column)
+    for long, short in _SHORT.items():
+        name = name.replace(long, short)
+    return name
+
+
+def _in_memory(table: Any, driver: str, **options: object) -> bytes:  # noqa: ANN401 - geopandas carries no types
+    # a disk that is full must only ever be met where the file is to lie
+    stream = io.BytesIO()
+    table.to_file(stream, driver=driver, layer=LAYER, engine="pyogrio", promote_to_multi=True, **options)
+    return stream.getvalue()
 
 
 @contextmanager

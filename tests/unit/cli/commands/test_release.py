@@ -251,7 +251,13 @@ def test_without_a_terminal_it_needs_yes_and_nothing_is_done_before(released, re
 
 
 def test_a_file_is_written_in_the_format_that_it_is_named_for(released, command, refusal):
-    for name, format in (("a.gpkg", "gpkg"), ("a.PARQUET", "geoparquet"), ("a.yaml", "registry")):
+    for name, format in (
+        ("a.gpkg", "gpkg"),
+        ("a.PARQUET", "geoparquet"),
+        ("a.yaml", "registry"),
+        ("a.fgb", "flatgeobuf"),
+        ("a.shp.zip", "shapefile"),
+    ):
         assert command("--json", "export", "r0001", name).json["format"] == format
     assert command("--json", "export", "r0001", "b.csv", "--to", "html").json["format"] == "html"
     assert "add --to FORMAT" in refusal(2, "export", "r0001", "map.kml")
@@ -259,7 +265,8 @@ def test_a_file_is_written_in_the_format_that_it_is_named_for(released, command,
 
 def test_every_format_is_written_and_read_back(released, command):
     bins = len(rows_of(released.store / "releases/r0001/cells.csv"))
-    for name in ("geojson", "csv", "geoparquet", "gpkg", "html", "registry"):
+    maps = ("geojson", "gpkg", "flatgeobuf", "shapefile", "pmtiles")
+    for name in (*maps, "csv", "geoparquet", "html", "registry"):
         out = released.folder / f"map.{name}"
         result = command("--json", "export", "r0001", "--to", name, out)
         assert result.json == {

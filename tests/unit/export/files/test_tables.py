@@ -3,16 +3,22 @@ from __future__ import annotations
 import csv
 import io
 import json
+import zipfile
 
 import geopandas
 import numpy as np
 import pandas as pd
+import pyarrow
 import pyarrow.parquet
 import pyogrio
 import pytest
 
+from trafficdp.errors import StoreUnavailableError
 from trafficdp.export.files import tables
+from trafficdp.export.files.columns import INSTANTS
 from trafficdp.export.files.tables import to_geodataframe
+from trafficdp.model import SpeedUnit, Statistic
+from trafficdp.privacy.estimate import POSTERIOR_CHANCES, POSTERIOR_SPEEDS
 from trafficdp.privacy.release import published_frame
 
 
@@ -58,7 +64,103 @@ def test_geopackage_reads_back_with_one_layer_and_its_styles(any_release, tmp_pa
     assert layers == {"trafficdp": "MultiPolygon", "layer_styles": None}
     read = geopandas.read_file(tmp_path / "map.gpkg", layer="trafficdp")
     assert len(read) == any_release.bins
-    assert set(published_frame(any_release).columns) < set(read.columns)
+    assert {*filled(any_release)} < {*read.columns}
+    if "slot_start" in read:
+        assert (read.slot_start == to_geodataframe(any_release).slot_start).all()
+
+
+def filled(release):
+    """The columns of a release that are not empty by what is released."""
+    table = published_frame(release)
+    plain = ("resolution", *INSTANTS, "vehicles", "records")
+    return [name for name in table if name not in plain or table[name].notna().any()]
+
+
+def test_empty_columns_of_parquet_have_their_type(any_release):
+    schema = pyarrow.parquet.read_schema(io.BytesIO(tables.geoparquet_bytes(any_release)))
+    assert not [field.name for field in schema if pyarrow.types.is_null(field.type)]
+    assert {schema.field(name).type for name in INSTANTS} == {pyarrow.timestamp("ms", "America/Chicago")}
+    assert {schema.field(name).type for name in ("vehicles", "records")} == {pyarrow.int64()}
+
+
+def test_flatgeobuf_has_every_bin_and_its_instants(any_release, tmp_path):
+    (tmp_path / "map.fgb").write_bytes(tables.flatgeobuf_bytes(any_release))
+    read = geopandas.read_file(tmp_path / "map.fgb").sort_values(["hex_id", "slot"], ignore_index=True)
+    made = to_geodataframe(any_release)
+    assert [*read.columns] == [*filled(any_release), "geometry"]
+    assert read.hex_id.tolist() == made.hex_id.tolist()
+    assert (read.speed_mean_kmh.to_numpy() == made.speed_mean_kmh.to_numpy()).sum() == (
+        made.speed_mean_kmh.notna().sum()
+    )
+    if "slot_start" in read:
+        assert (read.slot_start == made.slot_start).all()
+    # as a reader on the web does: a part of the file by its index
+    west, south, _, north = made.total_bounds
+    part = geopandas.read_file(tmp_path / "map.fgb", bbox=(west, south, west + 0.01, north))
+    assert 0 < len(part) <= len(read)
+
+
+@pytest.mark.slow
+def test_every_bin_is_in_the_tiles_of_every_zoom(any_release, tmp_path):
+    path = tmp_path / "map.pmtiles"
+    path.write_bytes(tables.pmtiles_bytes(any_release))
+    assert path.read_bytes()[:8] == b"PMTiles\x03"
+    about = pyogrio.read_info(path)["dataset_metadata"]
+    published = published_frame(any_release)
+    # Web Mercator ends before the poles
+    middle = to_geodataframe(any_release).cx[:, -80:80]
+    expected = set(zip(middle.hex_id, middle.slot, middle.speed_mean_kmh.fillna(-1), strict=True))
+    for zoom in range(int(about["minzoom"]), int(about["maxzoom"]) + 1):
+        read = pyogrio.read_dataframe(path, ZOOM_LEVEL=zoom)
+        assert [*read.columns[1:-1]] == filled(any_release)
+        found = set(zip(read.hex_id, read.slot, read.speed_mean_kmh.fillna(-1), strict=True))
+        assert expected <= found
+        assert len({each[:2] for each in found}) <= len(published)
+
+
+def test_tiles_reach_from_the_whole_map_to_one_cell(city, tmp_path):
+    path = tmp_path / "map.pmtiles"
+    path.write_bytes(tables.pmtiles_bytes(city))
+    about = pyogrio.read_info(path)["dataset_metadata"]
+    # 0.24 degrees wide, cells of 0.028
+    assert (about["minzoom"], about["maxzoom"]) == ("10", "11")
+
+
+def test_a_shapefile_says_what_its_short_names_mean(any_release, tmp_path):
+    path = tmp_path / "map.zip"
+    path.write_bytes(tables.shapefile_bytes(any_release))
+    read, published = geopandas.read_file(path), published_frame(any_release)
+    with zipfile.ZipFile(path) as archive:
+        lines = archive.read("columns.txt").decode("utf-8").splitlines()
+    names = {short: (name, unit) for short, name, unit, _ in (line.split("\t") for line in lines)}
+    assert [*names] == [*read.columns[:-1]]
+    assert [name for name, _ in names.values()] == filled(any_release)
+    assert names["mean_kmh"] == ("speed_mean_kmh", "km/h")
+    for short, (name, _) in names.items():
+        expected = published[name].astype(object).where(published[name].notna(), None).tolist()
+        assert read[short].astype(object).where(read[short].notna(), None).tolist() == expected
+
+
+def test_short_names_are_all_different_and_no_longer_than_ten():
+    for unit in SpeedUnit:
+        names = ["hex_id", "place", "resolution", "slot", "slot_kind", "slot_label", *INSTANTS, "status"]
+        for each in Statistic:
+            ends = ("low", "high", "noise_scale", "expected_error", "rank_low", "rank_high")
+            name = each.column(unit)
+            names += [name, *(f"{name}_{end}" for end in (*ends, *POSTERIOR_SPEEDS))]
+            names += [f"{each.stem}_{end}" for end in (*POSTERIOR_CHANCES, "status", "interval_kind")]
+        short = [tables.short_name(name) for name in names]
+        assert len({each.lower() for each in short}) == len(names)
+        assert max(map(len, short)) == 10
+
+
+def test_a_full_disk_of_temporary_files_is_no_bug(city, monkeypatch):
+    def full(*_, **__):
+        raise pyogrio.errors.DataSourceError("no space")
+
+    monkeypatch.setattr(pyogrio, "write_dataframe", full)
+    with pytest.raises(StoreUnavailableError, match="TMPDIR"):
+        tables.shapefile_bytes(city)
 
 
 def test_a_geopackage_is_dated_as_its_release_not_as_the_clock(city):
@@ -72,6 +174,16 @@ def test_the_date_that_gdal_is_told_is_taken_back(city):
     assert pyogrio.get_gdal_config_option("OGR_CURRENT_DATE") == before
 
 
-@pytest.mark.parametrize("render", [tables.csv_bytes, tables.geoparquet_bytes, tables.gpkg_bytes])
+@pytest.mark.parametrize(
+    "render",
+    [
+        tables.csv_bytes,
+        tables.geoparquet_bytes,
+        tables.gpkg_bytes,
+        tables.flatgeobuf_bytes,
+        tables.pmtiles_bytes,
+        tables.shapefile_bytes,
+    ],
+)
 def test_the_same_release_gives_the_same_bytes(render, rush_hours):
     assert render(rush_hours) == render(rush_hours)
