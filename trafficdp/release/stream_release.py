@@ -148,7 +148,7 @@ def wanted_specification(curator: Curator, config: Config) -> Specification:
         for source in config.sources
     )
     nothing_yet = vault_fixes.DataVersion(0, "")
-    return specification_of_stream(
+    wanted = specification_of_stream(
         replace(context_of(config, vault, nothing_yet, config.grid, at), sources=sources),
         sums,
         f"s{len(vault_releases.all_streams(vault)) + 1:04d}",
@@ -156,6 +156,9 @@ def wanted_specification(curator: Curator, config: Config) -> Specification:
         min_vehicles=config.map.min_vehicles,
         interval_level=config.map.interval_level,
     )
+    # what names a vehicle decides on its account: as long as the stream runs it is the same
+    read_as = [[source.name, declaration_json(source)] for source in config.sources]
+    return replace(wanted, calibrated={**wanted.calibrated, "sources": read_as})
 
 
 def _settings(config: Config) -> tuple[StreamSettings, PureDP]:

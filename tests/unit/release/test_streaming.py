@@ -275,6 +275,27 @@ def test_a_budget_below_epsilon_is_refused_before_anything_is_written(city, smal
     assert ledger_kinds(city) == []
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('vehicle = "plate"', 'vehicle = "number"'),
+        ('vehicle = "plate"', 'vehicle = "plate", operator = "company"'),
+        ('name = "buses"', 'name = "buses"\nnamespace = "north"'),
+        ('name = "buses"', 'name = "buses"\nsentinels = [99]'),
+        ('time_format = "iso8601"', 'time_format = "iso8601"\ntime_zone = "Asia/Kolkata"'),
+    ],
+)
+def test_no_vehicle_gets_a_second_account_by_another_declaration_of_its_source(live_city, before, after):
+    live_city.open().live().begin()
+    config = live_city.config.read_text(encoding="utf-8")
+    assert before in config
+    live_city.config.write_text(config.replace(before, after), encoding="utf-8")
+    with pytest.raises(UsageError, match="running under another configuration"):
+        live_city.open().live().begin()
+    live_city.config.write_text(config.replace('["*.csv"]', '["*.csv", "*.txt"]'), encoding="utf-8")
+    assert live_city.open().live().begin().release_id == "s0001"
+
+
 def test_another_configuration_cannot_go_on_with_a_running_stream(live_city):
     live_city.open().live().begin()
     config = live_city.config.read_text(encoding="utf-8")
