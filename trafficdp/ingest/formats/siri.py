@@ -105,7 +105,9 @@ def _check_prolog(file: InputFile) -> None:
     from lxml import etree
 
     prolog = _Prolog(file)
-    parser = etree.XMLParser(target=prolog, resolve_entities=False, no_network=True, load_dtd=False)
+    parser = etree.XMLParser(
+        target=prolog, resolve_entities=False, no_network=True, load_dtd=False, collect_ids=False
+    )
     read = 0
     with file.open() as stream:
         while not prolog.over and read < _MOST_BETWEEN and (chunk := stream.read(_PROLOG)):
@@ -131,6 +133,8 @@ def _xml(file: InputFile) -> Iterator[tuple[list[Activity], int]]:
         remove_blank_text=True,
         remove_comments=True,
         remove_pis=True,
+        # of one xml:id given twice the file is no worse
+        collect_ids=False,
     )
     rows: list[Activity] = []
     delivered, since = False, 0

@@ -233,6 +233,11 @@ def test_a_place_that_nobody_can_say_is_missing_and_spoils_no_other(reader, usua
     assert result.report.rejected == {"missing_position": 1}
 
 
+def test_an_id_that_two_activities_bear_spoils_neither(reader, usual):
+    twice = activity().replace("<VehicleActivity>", '<VehicleActivity xml:id="7">')
+    assert rows(read(reader, document(twice, twice.replace("LJ1", "LJ2"))))[:1] == usual
+
+
 def test_speed_is_derived_where_none_is_stated(reader):
     def located(second, north):
         return activity(
