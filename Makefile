@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 fast test prove: export MALLOC_MMAP_THRESHOLD_ := 33554432
 fast test prove: export MALLOC_TRIM_THRESHOLD_ := 536870912
 
-.PHONY: demo fast test prove installs spark check bench accuracy audit mutants accountings continual scale docs clean
+.PHONY: demo fast test prove installs spark check bench accuracy audit faults mutants accountings continual scale docs clean
 
 # One map from the embedded city, in ./demo.
 demo: $(VENV)/.ready
@@ -77,6 +77,11 @@ accuracy: $(VENV)/.ready $(VENV)-peers/.ready
 # What draws prove of every epsilon that is claimed; mistakes made on purpose must be caught.
 audit: $(VENV)/.ready
 	$(RUN)/python pipelines/audit.py
+
+# Every command fails at every system call on the city's files, and the next one must mend it; takes hours, and
+# may be stopped and continued. Needs TRAFFICDP_REAL_DATA, and Linux on x86-64.
+faults: $(VENV)/.ready
+	$(RUN)/python pipelines/faults.py --write
 
 # Which changes of one line of the privacy core a test notices; takes hours, and may be stopped and continued.
 mutants: build/executed.jsonl
