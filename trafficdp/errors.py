@@ -67,7 +67,7 @@ class InsufficientBudgetError(TrafficdpError):
     requested : what the release would cost that vehicle (epsilon).
     window : the year or month whose budget it is, in words; None: that of all time.
     quantity : what the numbers count, "epsilon" or "rho".
-    shared : whether all vehicles share one account, which is what is short.
+    shared : whether all vehicles share one budget, which is what is short.
     """
 
     exit_code = 3
@@ -100,7 +100,7 @@ class InsufficientBudgetError(TrafficdpError):
     def _what_to_do(self, window: str | None) -> str:
         if window is None and self.remaining <= 0 and self.shared:
             return (
-                "the account that all vehicles share is empty: nothing more can be released from this store; "
+                "the budget that all vehicles share is empty: nothing more can be released from this store; "
                 "budget that is spent never comes back"
             )
         if window is None and self.remaining <= 0:
@@ -111,7 +111,7 @@ class InsufficientBudgetError(TrafficdpError):
         if window is None and self.shared:
             return (
                 f"release with a smaller {self.quantity} (--within-budget: all that is left); fewer bins "
-                "cost no less, since all vehicles share one account; budget that is spent never comes back"
+                "cost no less, since all vehicles share one budget; budget that is spent never comes back"
             )
         if window is None:
             return (

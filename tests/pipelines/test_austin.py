@@ -94,7 +94,7 @@ def test_without_the_real_data_the_script_says_what_to_set_and_makes_nothing(tmp
 def test_austin_is_released_at_resolution_7_by_what_auto_chooses(three_runs):
     store, (first, _, _) = three_runs
     assert first.code == 0, first.err
-    promised = int(re.search(r"the mean: expected (\d+) % nearer to the truth", first.out).group(1))
+    promised = int(re.search(r"the mean: expected to be (\d+) % smaller", first.out).group(1))
     assert first.out.index("the mean:") < first.out.index("released and verified")
     manifest = json.loads((store / "releases" / "r0001" / "manifest.json").read_text())
     assert manifest["coverage"]["resolution"] == 7

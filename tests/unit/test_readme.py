@@ -257,7 +257,7 @@ def test_the_verdicts_of_the_guide_are_those_on_austin(austin, pages):
     assert table["average noise, m/s"] == [_text(each["at_worst_error"]) for each in facts]
     for row, name in (
         ("expected error in simulated cities", "value"),
-        ("nine tenths of that of one number", "threshold"),
+        ("90 % of the error of one city-wide average", "threshold"),
     ):
         assert table[f"{row}, m/s"] == [f"{each[name]:.2g}" for each in facts]
     assert table["verdict"] == ["refused" if each["refused"] else "passes" for each in facts]

@@ -152,7 +152,7 @@ _OF = {
 """What is of one kind of loss alone."""
 _AS_USUAL = {"accounting": "best"}
 """What the template says, and what contradicts no relation."""
-_SHARED = "[budget] epsilon instead: all vehicles share one account"
+_SHARED = "[budget] epsilon instead: all vehicles share one budget"
 _IN_RHO = "[privacy] epsilon with delta beside it, to count in rho"
 _ONE_WAY = "to be left out: one mechanism makes the map"
 _OTHERS: Mapping[NeighbouringRelation, Mapping[tuple[str, ...], str]] = {

@@ -262,11 +262,11 @@ class Skill:
     def in_words(self) -> str:
         """Return one sentence for people."""
         if self.expected <= 0:
-            return "expected no nearer to the truth than one number for the city"
-        sure = f"19 times in 20 at least {_percent(self.at_least)}"
+            return "expected to be no smaller than that of one city-wide average"
+        sure = f"in 19 of 20 draws at least {percent(self.at_least)}"
         if self.at_least <= 0:
-            sure = f"but worse than it in {_percent(max(self.worse, SURE))} of all draws"
-        return f"expected {_percent(self.expected)} nearer to the truth than one number for the city ({sure})"
+            sure = f"but larger in {percent(max(self.worse, SURE))} of draws"
+        return f"expected to be {percent(self.expected)} smaller than that of one city-wide average ({sure})"
 
 
 @runtime_checkable
@@ -283,7 +283,8 @@ class TriedElsewhere(Protocol):
         """Return how far noise puts published counts off, in a fleet as usual."""
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """Return ``share`` in per cent."""
     return f"{100 * share:.0f} %"
 
 

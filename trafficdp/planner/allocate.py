@@ -119,7 +119,7 @@ def _least_error(maps: Mapping[str, Allocation], request: Request, hour: IntArra
     least = min(score[name] for name in free)
     taken = maps[next(name for name in free if score[name] <= least * (1 + SIMULATED_ERROR_TOLERANCE))]
     numbers = ", ".join(f"{name} {each:.3g}" for name, each in score.items())
-    what = "error in simulated cities, over that of one number for the city"
+    what = "errors in simulated cities, divided by that of one city-wide average"
     considered = {name: each.skill for name, each in maps.items()}
     return replace(taken, reason=f"auto: {taken.reason}; {what}: {numbers}", considered=considered)
 

@@ -2,7 +2,7 @@
 
 And the public rules against maps that say nothing, by counts and committed simulations only, never a value:
 
-**By skill.** A map is refused when it is expected to be less than 10 % nearer to the truth than one private
+**By skill.** A map is refused when it is expected to be less than 10 % more accurate than one private
 number for the whole city, or further off than it in more than one draw in ten: in simulated cities on the
 public counts (``mechanisms.simulated.cities``), or where nothing about a vehicle is public in the reference
 city at the expected size of the fleet (``simulated.reference``). That number itself is never refused.
@@ -39,6 +39,7 @@ from trafficdp.mechanisms.simulated_cities import (
     Skill,
     TriedElsewhere,
     cities_of,
+    percent,
     skills_of,
 )
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
@@ -49,7 +50,7 @@ from trafficdp.privacy.loss import Loss, LossKind, PrivacyEvent
 WORSE_ONCE = 0.3
 """With one draw a city, so few that more than this share is further off may be chance."""
 LEAST_BINS = 2
-"""A map of one bin is no nearer to the truth than one number for the city: it is that number."""
+"""A map of one bin is no more accurate than one city-wide average: it is that number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class UtilityVerdict:
 
     @property
     def refused(self) -> bool:
-        """Whether the release would say too little."""
+        """Whether the release would be too inaccurate to publish."""
         if self.yardstick:
             return False
         if self.rule is RefusalRule.INTERVAL:
@@ -80,7 +81,7 @@ class UtilityVerdict:
 
     @property
     def hopeless(self) -> bool:
-        """Whether it would say too little with more draws as well, as far as one a city tells."""
+        """Whether it would also be too inaccurate with more draws, as far as one a city tells."""
         if self.rule is RefusalRule.SKILL and not self.yardstick:
             return self.value > self.threshold or self.worse > WORSE_ONCE
         return self.refused
@@ -101,11 +102,11 @@ class UtilityVerdict:
                 f"less than the {threshold:.3g} {unit} of that range, in the median hexagon",
             )
         if self.worse > MOST_WORSE and self.value <= self.threshold:
-            beyond = "of all draws farther from the truth than one number for the whole city"
-            return f"{self.worse:.0%} {beyond}", f"at most {MOST_WORSE:.0%}"
+            beyond = "of draws in which the map is less accurate than one city-wide average"
+            return f"{percent(self.worse)} {beyond}", f"at most {percent(MOST_WORSE)}"
         return (
             f"an expected error of the {self.statistic.words} of {value:.3g} {unit}",
-            f"at most {threshold:.3g} {unit}, nine tenths of that of one number for the whole city",
+            f"at most {threshold:.3g} {unit}, 90 % of the error of one city-wide average",
         )
 
 
@@ -120,7 +121,7 @@ def uninformative_error(
     told = shown or bound.unit
     got, expected = verdict.in_words(verdict.statistic.unit(told), verdict.statistic.factor(bound.unit, told))
     return UninformativeReleaseError(
-        f"the {what} would say too little", got=got, expected=expected, todo=todo
+        f"the {what} would be too inaccurate to publish", got=got, expected=expected, todo=todo
     )
 
 
@@ -193,7 +194,7 @@ class Allocation:
 
     @cached_property
     def skill(self) -> Mapping[Statistic, Skill]:
-        """How much each statistic says beside one number for the city, in simulated cities."""
+        """How accurate each statistic is beside one city-wide average, in simulated cities."""
         if self.tried is not None:
             return self.tried
         own = self.calibrated

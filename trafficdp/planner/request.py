@@ -143,9 +143,9 @@ class MapOption:
 
 @dataclass(frozen=True, slots=True)
 class Suggestions:
-    """For each lever the mildest setting that passes with the rest unchanged; None when none does.
+    """For each setting the smallest change that passes with the rest unchanged; None when none does.
 
-    ``flat``: it is a map, and one number for the whole city can be released instead.
+    ``flat``: it is a map, and one city-wide average can be released instead.
     """
 
     epsilon: float | None
@@ -170,9 +170,12 @@ class Suggestions:
         if self.fleet is not None:
             levers.append(f"a fleet of {self.fleet:,} vehicles")
         if not levers:
-            flat = ' - or release one number for the whole city, mechanism "flat", which is never refused'
-            return "no single setting passes: gather more days or more vehicles" + (flat if self.flat else "")
-        return "any one of these would pass: " + ", ".join(levers) + " (--force releases it anyway, marked)"
+            flat = ', or release one city-wide average (mechanism = "flat"), which is never refused'
+            return "no change of one setting makes it pass: get records of more vehicles" + (
+                flat if self.flat else ""
+            )
+        one_of = "any one of these changes makes it pass" if len(levers) > 1 else "this change makes it pass"
+        return f"{one_of}: " + ", ".join(levers) + " (--force releases it as it is)"
 
 
 @dataclass(frozen=True, slots=True)

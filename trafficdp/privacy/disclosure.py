@@ -411,7 +411,7 @@ class Guarantee:
 
 @dataclass(frozen=True, kw_only=True)
 class SkillStated:
-    """How much nearer to the truth than one number for the city, by simulated cities on the public counts.
+    """How much smaller errors are than those of one city-wide average, in simulated cities.
 
     ``expected_error``, ``flat_error``: mean absolute errors of this map and of that number, in display units.
     ``skill``: 1 - their ratio, reached in 19 of 20 draws or on average; ``chance_worse``: share of draws.

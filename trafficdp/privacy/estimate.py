@@ -1,4 +1,4 @@
-"""One statistic's noisy numbers over all bins, what is said of each, and when they say too little."""
+"""One statistic's noisy numbers over all bins, what is said of each, and when they are too inaccurate."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class BinStatus(StrEnum):
     CONSTANT: the statistic can only be one number (the variance of one record is 0), at no cost.
     WITHHELD: no number, because fewer vehicles than ``min_vehicles`` were seen.
     UNINFORMATIVE: a number whose expected error is more than an eighth of the range; where there is a
-    posterior, one whose 80 % interval is more than nine tenths of that of one number for the city.
+    posterior, one whose 80 % interval is more than nine tenths of that of one city-wide average.
     """
 
     RELEASED = "released"
@@ -174,7 +174,7 @@ class Estimate:
         return replace(self, **taken, noise=noise, posterior=posterior)
 
 
-# By what it is decided whether a release says too little.
+# By what it is decided whether a release is too inaccurate.
 
 
 class RefusalRule(StrEnum):
@@ -189,8 +189,8 @@ class RefusalRule(StrEnum):
         """What a manifest says of it, about its threshold and value."""
         return {
             RefusalRule.SKILL: "refused when the expected error in simulated cities, as a share of that of "
-            "one number for the city, is above the threshold, or when more than one draw in ten is further "
-            "off",
+            "one city-wide average, is above the threshold, or when the map is less accurate than that "
+            "average in more than 10 % of draws",
             RefusalRule.INTERVAL: "refused when the interval of the median bin can span the whole range: a "
             "share of it that reaches the threshold",
             RefusalRule.RANK: "refused when the interval of the median bin spans a larger share of its "

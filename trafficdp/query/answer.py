@@ -315,9 +315,9 @@ def _priced(plan: Plan, earlier: str | None, display_unit: SpeedUnit) -> Iterato
     for name, error in allocation.count_errors.items():
         yield f"noise of the number of {name}", f"{error:.3g}", name
     shared = request.relation.hides_presence
-    left = "left in the account that all vehicles share" if shared else "left for every vehicle"
+    left = "left in the budget that all vehicles share" if shared else "left for every vehicle"
     yield left, str(plan.budget_left), quantity
-    yield "verdict", "says too little: refused" if plan.verdict.refused else "may be answered", None
+    yield "verdict", "too inaccurate: refused" if plan.verdict.refused else "may be answered", None
     if plan.suggestions is not None:
         yield "would pass", plan.suggestions.in_words().replace("--force", "force = TRUE"), None
 

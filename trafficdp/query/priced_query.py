@@ -338,7 +338,7 @@ class _Measurement:
         return counted == (self.plan is None) and question.configured(config) == self.there
 
     def require_utility(self) -> None:
-        """Raise UninformativeReleaseError for an answer that would say too little, with what would not."""
+        """Raise UninformativeReleaseError for an answer that would be too inaccurate, with what would not."""
         verdict, found, options = self.plan_made.verdict, self.plan_made.suggestions, self.question.options
         if not verdict.refused or options.force:
             return
@@ -351,7 +351,7 @@ class _Measurement:
         statistic = verdict.statistic
         got, _ = verdict.in_words(statistic.unit(shown), statistic.factor(bound.unit, shown))
         raise UninformativeReleaseError(
-            "OPTIONS: the answer would say too little", got=got, todo=f"try {works}"
+            "OPTIONS: the answer would be too inaccurate to publish", got=got, todo=f"try {works}"
         )
 
     def release(self, curator: Curator, analyst: Analyst | None, notes: list[str]) -> Release | None:

@@ -184,7 +184,7 @@ def _parsed(text: str) -> exp.Select:
 class Options:
     """What the clause says. None: as the configuration has it.
 
-    ``speed_bound`` is in the configuration's unit of speed. ``force`` releases what says too little.
+    ``speed_bound`` is in the configuration's unit of speed. ``force`` releases what is too inaccurate.
     """
 
     epsilon: PureDP

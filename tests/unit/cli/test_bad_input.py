@@ -117,7 +117,7 @@ CONFIGURATIONS = [
     ("epsilon_per_vehicle = 12", "epsilon_per_vehicle = 1e400", "[budget] epsilon_per_vehicle"),
     ('speed_unit = "m/s"\nmin', 'speed_unit = "knots"\nmin', "[map] speed_unit"),
     ('speed_unit = "m/s"\ncol', 'speed_unit = "furlongs"\ncol', '[[source]] "buses" speed_unit'),
-    ("replace_user_values", "add_or_remove_user", "[budget] epsilon instead: all vehicles share one account"),
+    ("replace_user_values", "add_or_remove_user", "[budget] epsilon instead: all vehicles share one budget"),
     ("replace_user_values", "CHOOSE", "has 1 key still to be chosen; got [privacy] relation"),
     ("Europe/Vienna", "Europe/Wien", "[city] time_zone"),
     ('from = "2026-03-02"', 'from = "2026-02-30"', "[city] period.from"),

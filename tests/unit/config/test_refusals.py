@@ -216,7 +216,7 @@ def test_a_bound_that_is_no_multiple_of_the_step_is_refused(refusal, changed):
 def test_what_needs_public_counts_is_refused_where_nothing_is_public(refusal, changed):
     message = refusal(changed("privacy.relation", "add_or_remove_user"))
     assert "epsilon_per_vehicle" in message
-    assert "expected [budget] epsilon instead: all vehicles share one account" in message
+    assert "expected [budget] epsilon instead: all vehicles share one budget" in message
 
 
 @pytest.mark.parametrize(

@@ -59,11 +59,11 @@ def test_a_map_is_refused_by_skill_and_one_number_for_the_city_never(town, reque
     flat = assess_utility(allocate(town, request_for("0.01", mechanism="flat")))
     assert {each.rule for each in (little, much, flat)} == {SKILL}
     assert (little.refused, much.refused, flat.refused) == (True, False, False)
-    # the limit is nine tenths of what the one number is off
+    # the limit is 90 % of the error of the city-wide average
     assert little.value > little.threshold or little.worse > 0.1
     assert much.value <= much.threshold
     got, expected = little.in_words("m/s", 1.0)
-    assert "one number for the whole city" in got + expected
+    assert "one city-wide average" in got + expected
 
 
 @pytest.mark.slow
@@ -112,8 +112,8 @@ def test_the_statistic_that_says_least_decides(town, request_for):
     told = assess_utility(replace(allocation, tried={MEAN: good, VARIANCE: often, VEHICLE_MEAN: better}))
     assert (told.statistic, told.worse, told.refused) == (VARIANCE, 0.15, True)
     assert told.in_words("x", 1.0) == (
-        "15% of all draws farther from the truth than one number for the whole city",
-        "at most 10%",
+        "15 % of draws in which the map is less accurate than one city-wide average",
+        "at most 10 %",
     )
 
 

@@ -100,6 +100,6 @@ def test_where_no_setting_passes_one_number_is_offered_in_place_of_a_map():
     assert "flat" not in Suggestions(None, None, None).in_words()
     told = Suggestions(4.0, 6, None, 1200).in_words(PureDP.of(3))
     assert told == (
-        "any one of these would pass: resolution 6, epsilon 4, but only 3 is left, a fleet of "
-        "1,200 vehicles (--force releases it anyway, marked)"
+        "any one of these changes makes it pass: resolution 6, epsilon 4, but only 3 is left, a fleet of "
+        "1,200 vehicles (--force releases it as it is)"
     )

@@ -149,7 +149,7 @@ def test_a_suggested_epsilon_would_pass_and_little_less_would_not(city, asked):
     offered = "EXPLAIN " + line.replace("epsilon = 2", f"epsilon = {needed}")
     assert explained(asked.ask(offered, analyst="planning"))["verdict"] == "may be answered"
     less = f"EXPLAIN SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {needed * 0.98:.6f}) " + CITY
-    assert explained(asked.ask(less, analyst="planning"))["verdict"] == "says too little: refused"
+    assert explained(asked.ask(less, analyst="planning"))["verdict"] == "too inaccurate: refused"
 
 
 def test_two_quantiles_share_what_is_spent_and_half_the_noise_is_stopped(city, asked, monkeypatch):

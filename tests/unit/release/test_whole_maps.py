@@ -70,7 +70,7 @@ def test_a_map_of_one_piece_is_charged_published_and_verified(filled, name):
     assert set(said) <= first["properties"].keys()
     skill = stated["speed_mean_kmh"].skill
     assert skill.skill == pytest.approx(1 - skill.expected_error / skill.flat_error)
-    assert "one number for the city" in skill.in_words
+    assert "one city-wide average" in skill.in_words
 
 
 def test_auto_takes_the_map_of_least_error_in_simulated_cities_and_says_so(filled):

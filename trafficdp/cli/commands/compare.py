@@ -1,7 +1,7 @@
 """`trafficdp compare`: what could make this map, from public facts, and what is taken.
 
 Where counts are public: every mechanism, and which one `auto` takes. Where nothing about a vehicle is: the
-map by both kinds of noise, and one number for the city, by the size of the fleet.
+map by both kinds of noise, and one city-wide average, by the size of the fleet.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from trafficdp.cli.words.facts import LossText, MechanismName, Size, Words
+from trafficdp.cli.words.facts import LossText, MechanismName, Size, Words, loss_facts
 from trafficdp.cli.words.options import EpsilonOption, Output, RhoOption, Settings, loss_asked
-from trafficdp.cli.words.plan_words import loss_facts
 from trafficdp.mechanisms.protocol import AUTO
-from trafficdp.mechanisms.simulated_cities import REFERENCE_SEED, SEED, Skill
+from trafficdp.mechanisms.simulated_cities import REFERENCE_SEED, SEED, Skill, percent
 from trafficdp.model import ContributionBound, Counts, Says, SpeedUnit, Statistic, as_json
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import Allocation
@@ -123,7 +122,7 @@ class FleetFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class MapFacts:
-    """A whole map, with all of the loss for all statistics: how much nearer than one number for the city.
+    """A whole map, with all of the loss for all statistics: its errors beside those of a city-wide average.
 
     ``fleets``: the same by how many vehicles there are, where nothing about a vehicle is public, with what it
     ``costs``; there ``skill`` is that of the fleet which is expected."""
@@ -304,21 +303,23 @@ def show(output: Output, found: Comparison) -> None:
 
 
 def _show_maps(output: Output, found: Comparison) -> None:
-    """Whole maps, each with all of the loss for all statistics, beside one number for the city."""
+    """Whole maps, each with all of the loss for all statistics, beside one city-wide average."""
     statistics = tuple(found.auto.request.tolerance)
     rows: list[list[object]] = []
     for name, own in found.auto.considered.items():
         numbers = [f"{found.told(float(own[each].error.mean()), each):#.4g}" for each in statistics]
-        nearer = [f"{100 * own[each].expected:.0f} %" for each in statistics]
-        rows.append([name, *numbers, *nearer, "<-" if found.auto.tried is own else ""])
+        smaller = [percent(own[each].expected) for each in statistics]
+        rows.append([name, *numbers, *smaller, "<-" if found.auto.tried is own else ""])
     names = [each.value.replace("_", " ") for each in statistics]
     output.table(
         f"Whole maps in simulated cities, at {found.loss.kind.quantity} {found.loss}",
-        ["map", *(f"error of the {name}" for name in names), *(f"nearer, {name}" for name in names), "auto"],
+        ["map", *(f"error of the {name}" for name in names), *(f"smaller, {name}" for name in names), "auto"],
         rows,
     )
     output.say(f"{found.auto.reason}.")
-    output.say("nearer: to the truth than one number for the city painted on every hexagon.")
+    output.say(
+        "smaller: by how much, compared with the error of one city-wide average shown in every hexagon."
+    )
     output.say("")
 
 
@@ -398,9 +399,9 @@ def show_ways(output: Output, plan: Plan, ways: tuple[Way, ...]) -> None:
             [f"{factor * float(each.mean()):#.3g}" for each in errors]
             for errors in ([skill.error for skill in skills], [skill.flat for skill in skills])
         )
-        nearer = [f"{each.expected:.0%}{'' if each.enough else ' refused'}" for each in skills]
-        maps = [", ".join(both) for both in zip(error, nearer, strict=True)]
-        rows += [[f"map, {way.name}", cost, *maps], [f"one number, {way.name}", cost, *one]]
+        smaller = [f"{percent(each.expected)}{'' if each.enough else ' refused'}" for each in skills]
+        maps = [", ".join(both) for both in zip(error, smaller, strict=True)]
+        rows += [[f"map, {way.name}", cost, *maps], [f"average, {way.name}", cost, *one]]
     epsilon = next(way.loss for way in ways if way.delta is None)
     output.table(
         f"Mean absolute error of the mean, {unit}, at epsilon {float(epsilon.exact):.6g}, by the size of the "
@@ -410,13 +411,13 @@ def show_ways(output: Output, plan: Plan, ways: tuple[Way, ...]) -> None:
     )
     output.say(
         "Nothing in the store was looked at: errors are of simulated cities as large as this one, in "
-        "hexagons that 5 vehicles visit. Per cent: nearer than one number for the city, which is given all "
-        "of the loss; refused is a map that is less than 10 % nearer, or further off in more than one draw "
-        "in ten."
+        "hexagons that 5 vehicles visit. Per cent: how much smaller the error is than that of one city-wide "
+        "average, which is given all of the loss. A map is refused if its error is less than 10 % smaller, "
+        "or larger in more than 10 % of draws."
     )
     output.say(
-        "Both kinds of noise keep to that epsilon for every possible vehicle; Gaussian noise but for a "
-        "probability of delta, and its losses add up more slowly over many releases."
+        "Both kinds of noise keep to that epsilon for every possible vehicle, Gaussian noise except with "
+        "probability delta. The losses of Gaussian noise add up more slowly over many releases."
     )
     words = why(plan, ways)
     output.say(f"{words[0].upper()}{words[1:]}. Nothing was spent.")

@@ -115,22 +115,22 @@ def ledger(context: typer.Context) -> None:
         ],
     )
     if workspace.config.relation.hides_presence:
-        who = "the account that all vehicles share"
+        who = "the budget that all vehicles share"
         settings.output.say(
-            f"All vehicles share one account: it may spend {totals.quantity} {totals.budget}, and has spent "
+            f"All vehicles share one budget: it may spend {totals.quantity} {totals.budget}, and has spent "
             f"{totals.largest_spent}."
         )
     else:
-        who = "the busiest vehicle"
+        who = "this vehicle"
         settings.output.say(
-            f"A vehicle may spend {totals.quantity} {totals.budget}; the busiest has spent "
+            f"A vehicle may spend {totals.quantity} {totals.budget}; the most that one has spent is "
             f"{totals.largest_spent}. The releases' largest losses sum to {totals.sum_of_maxima}."
         )
     if totals.in_epsilon is not None:
         settings.output.say(f"What {who} has spent is {totals.in_epsilon}.")
     for window in totals.windows:
         settings.output.say(
-            f"{window.name.capitalize()} it may spend {window.ceiling}; the busiest has spent "
+            f"{window.name.capitalize()} it may spend {window.ceiling}; the most that one has spent is "
             f"{window.largest_spent}."
         )
     for each in totals.analysts:

@@ -34,10 +34,10 @@ def release(
     context: typer.Context,
     asked: MapOptions,
     force: Annotated[
-        bool, typer.Option("--force", help="Release even if it says too little; bins are marked.")
+        bool, typer.Option("--force", help="Release a map that is refused as too inaccurate.")
     ] = False,
     plan: Annotated[
-        str | None, typer.Option(metavar="<name>", help="Draw the very noise of this saved plan.")
+        str | None, typer.Option(metavar="<name>", help="Draw exactly the noise of this saved plan.")
     ] = None,
     allow_idealised_noise: Annotated[
         str | None,
@@ -48,7 +48,7 @@ def release(
     ] = None,
     again: Annotated[
         bool,
-        typer.Option("--again", help="Charge and draw anew what an earlier release answers for nothing."),
+        typer.Option("--again", help="Make the same map again: charge again, draw new noise."),
     ] = False,
     yes: YesOption = False,
 ) -> None:
@@ -91,21 +91,21 @@ def release(
     bins = f"{there.total - there.withheld} bins with numbers, {there.withheld} withheld"
     if done.earlier:
         settings.output.say(
-            f"release {done.id} answers this question of this data already, so nothing was charged: {bins}"
+            f"release {done.id} is this same map of the same data, so nothing was charged: {bins}"
         )
         settings.output.say("  (--again charges every vehicle once more and draws new noise)")
     else:
         settings.output.say(f"released {done.id} for {guarantee.in_short}: {bins}")
     if done.left is not None:
         hidden = workspace.config.relation.hides_presence
-        has = (
-            "the account that all vehicles share has" if hidden else "every vehicle on this map has at least"
-        )
+        has = "the budget that all vehicles share has" if hidden else "every vehicle on this map has at least"
         settings.output.say(f"  {has} {done.left.kind.quantity} {done.left} left")
     if workspace.config.slot_not_measured is not None:
         settings.output.say(f"  {one_slot(workspace.config.slot_not_measured, done.release.grid.noun)}")
     if there.uninformative:
-        settings.output.say(f"  {there.uninformative} of the numbers say too little and are marked so")
+        settings.output.say(
+            f"  {there.uninformative} of the numbers are marked as uninformative: the noise is too large"
+        )
     for name in files:
         settings.output.say(f"  {shorten(done.folder / name)}")
     settings.output.result(
@@ -137,7 +137,7 @@ def _price(planned: Plan) -> str:
     quantity, paying = planned.loss.kind.quantity, planned.affordable.paying
     cost, left = f"{quantity} {planned.loss}", f"{quantity} {planned.left_after}"
     if planned.allocation.request.relation.hides_presence:
-        price = f"This charges the account that all vehicles share {cost}. It then has {left} left."
+        price = f"This takes {cost} from the budget that all vehicles share. It then has {left} left."
     elif paying == 1:
         price = f"This charges 1 vehicle at most {cost}. It then has at least {left} left."
     else:
@@ -231,7 +231,7 @@ def verify(
         Path | None,
         typer.Option(
             metavar="<file>",
-            help="With --public, of a map of zones: the city's file, to see that none is missing.",
+            help="With --public, for a map of zones: the city's file, to check that no zone is missing.",
         ),
     ] = None,
 ) -> None:

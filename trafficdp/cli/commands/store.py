@@ -145,25 +145,25 @@ def status(context: typer.Context) -> None:
     files = f"{facts.files} file{'s'[: facts.files != 1]}"
     output.say(f"records          {facts.records:,} of {facts.vehicles:,} vehicles, from {files}{eyes}")
     if facts.derived:
-        output.say(f"derived speeds   {facts.derived:,}: derived runs lower than reported")
+        output.say(f"derived speeds   {facts.derived:,}: they are lower than reported speeds")
     output.say(
         f"releases         {facts.releases}"
         + (f", {facts.unfinished} unfinished" if facts.unfinished else "")
     )
-    rho = "" if facts.delta is None else "rho "
+    quantity = "epsilon" if facts.delta is None else "rho"
     told = "" if facts.in_epsilon is None else f", which is {facts.in_epsilon}"
     hidden = config.relation.hides_presence
-    shared = "in the account that all vehicles share, which has spent"
-    spent_by = shared if hidden else "a vehicle; the busiest has spent"
-    output.say(f"budget           {rho}{facts.budget} {spent_by} {facts.largest_spent}{told}")
+    shared = "for all vehicles together; spent:"
+    spent_by = shared if hidden else "for each vehicle; the most that one has spent:"
+    output.say(f"budget           {quantity} {facts.budget} {spent_by} {facts.largest_spent}{told}")
     for window in facts.windows:
         output.say(
-            f"{'budget ' + window.name:<16} {window.ceiling} a vehicle; the busiest has spent "
-            f"{window.largest_spent}"
+            f"{'budget ' + window.name:<16} {quantity} {window.ceiling} for each vehicle; the most that one "
+            f"has spent: {window.largest_spent}"
         )
     for change in facts.budget_changes:
         output.say(f"budget changed   {change.in_words}")
-    output.say(f"sum of releases  {facts.sum_of_maxima}")
+    output.say(f"sum of releases  {quantity} {facts.sum_of_maxima}")
     budgets = {each.name: str(each.budget) for each in config.analysts}
     spent = {each.name: each for each in facts.analysts}
     analysts = []
@@ -171,7 +171,7 @@ def status(context: typer.Context) -> None:
         largest = str(spent[name].largest_spent) if name in spent else "0"
         charges = spent[name].charges if name in spent else 0
         budget = budgets.get(name)
-        ceiling = "not in the configuration" if budget is None else f"may spend {rho}{budget}"
+        ceiling = "not in the configuration" if budget is None else f"may spend {quantity} {budget}"
         output.say(
             f"analyst          {name}: {ceiling}; has spent {largest} of a vehicle, by {charges} "
             + ("question" if charges == 1 else "questions")

@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 from trafficdp.model import Says
+from trafficdp.privacy.loss import Loss, LossKind
 
 LossText = Annotated[str, Says(pattern=r"^[0-9]+(\.[0-9]+)?$", description="exact decimal text")]
 MechanismName = Annotated[str, Says(pattern="^[a-z0-9_]+$")]
 Size = Annotated[float, Says(minimum=0)]
 Words = Annotated[str, Says(minLength=1)]
+
+
+def loss_facts(loss: Loss) -> dict[str, str | None]:
+    """Return ``loss`` under the name of its kind, and null under that of the other."""
+    return {kind.quantity: str(loss) if loss.kind is kind else None for kind in LossKind}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from trafficdp.cli.words.facts import loss_facts
 from trafficdp.cli.words.options import Output
 from trafficdp.mechanisms.protocol import BASELINE, Accounting
+from trafficdp.mechanisms.simulated_cities import MOST_WORSE, percent
 from trafficdp.model import SlotKind, Statistic, as_json
 from trafficdp.planner.allocation import Reach
 from trafficdp.planner.request import MapOption
 from trafficdp.planner.suggest import Growth
 from trafficdp.privacy.estimate import RefusalRule
-from trafficdp.privacy.loss import Loss, LossKind
+from trafficdp.privacy.loss import Loss
 from trafficdp.release.results import Answer, InEpsilon, Plan
 from trafficdp.research.full_comparison import FullCurves
 
@@ -86,15 +88,9 @@ def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
 
 def _show_accountings(output: Output, result: Plan, facts: dict[str, object]) -> None:
     request = result.allocation.request
-    accountings = facts["accountings"]
+    accountings, columns = facts["accountings"], ("accounting", "epsilon", "worst_error", "mean_error")
     rows = [
-        [
-            each["accounting"],
-            each["epsilon"],
-            each["worst_error"],
-            each["mean_error"],
-            MEANING[each["accounting"]],
-        ]
+        [*(each[column] for column in columns), MEANING[each["accounting"]]]
         for each in (accountings if isinstance(accountings, list) else [])
     ]
     output.table(
@@ -184,48 +180,52 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
     statistic, unit, name = request.main, result.unit, _name(result)
     errors, precision = allocation.errors()[statistic], result.precision
     worst, typical = f"{result.shown(errors.max()):.3g}", f"{result.shown(errors.mean()):.3g}"
+    scale = f"on a scale from 0 to {result.shown(statistic.largest(request.bound.upper)):.4g} {unit}"
+    level, median = percent(request.interval_level), f"{result.shown(precision.median):.3g} {unit}"
     if allocation.fleets:
         output.say(
             f"In plain words: where a {result.grid.noun} has a number, its {name} is expected to be "
-            f"{typical} {unit} off on average, on a scale from 0 to "
-            f"{result.shown(statistic.largest(request.bound.upper)):.4g}, and its interval at "
-            f"{request.interval_level:.0%} to be {result.shown(precision.median):.3g} {unit} to either side."
+            f"{typical} {unit} off on average, {scale}. Its {level} interval is expected to reach {median} "
+            "to either side."
         )
         _show_fleets(output, result)
         return
+    place = _bin(result)
     output.say(
-        f"In plain words: on average, noise puts the published {name} of a bin (a {result.grid.noun} in a "
-        f"time slot) {typical} {unit} off"
-        + ("" if worst == typical else f", {worst} in the worst bin")
-        + f", on a scale from 0 to {result.shown(statistic.largest(request.bound.upper)):.4g}."
+        f"In plain words: the published {name} of a {place} is expected to be {typical} {unit} off on average"
+        + ("" if worst == typical else f", {worst} {unit} in the worst {place}")
+        + f", {scale}."
+        + ("" if place == result.grid.noun else f" (A {place} is a {result.grid.noun} in one time slot.)")
     )
     output.say(
-        f"Its interval at {request.interval_level:.0%} will be {result.shown(precision.median):.3g} {unit} "
-        f"to either side in the median bin, {result.shown(precision.worst):.3g} in the widest."
+        f"Its {level} interval will reach {median} to either side in the median {place}, "
+        f"{result.shown(precision.worst):.3g} {unit} in the widest."
     )
     withheld = int((~allocation.keep).sum())
     output.say(
-        f"{allocation.counts.bins} bins get numbers; {withheld} are withheld, "
-        f"with fewer than {request.min_vehicles} vehicles."
+        f"{allocation.counts.bins} {place}s get a number; {withheld} are withheld, because fewer than "
+        f"{request.min_vehicles} vehicles drove there."
     )
     says = allocation.skill[statistic].expected_numbers
     rest = allocation.counts.bins - says
     output.say(
-        f"In simulated cities {says} of these numbers say something"
-        + (f"; {rest} will be marked, because the noise is too large." if rest else ": all of them.")
+        f"In simulated cities {says} of these numbers are informative; for {rest} the noise is too large, "
+        "and they will be marked as uninformative."
+        if rest
+        else f"In simulated cities all {says} of these numbers are informative."
     )
     if not allocation.accountings:
-        output.say(f"Released by {allocation.event.mechanism}.")
+        output.say(f"Mechanism: {allocation.event.mechanism}.")
     else:
         output.say(
             f"The noise is {facts['at_worst_error']:.4g} {unit} in size, on average, by accounting "
             f"{allocation.chosen.name}. Equal Laplace noise of means is never below "
-            f"{result.shown(allocation.floor):.4g} here."
+            f"{result.shown(allocation.floor):.4g} {unit} here."
         )
     if request.mechanism and set(request.mechanism.values()) != {BASELINE}:
         output.say(f"Why: {allocation.reason}.")
     for each, skill in allocation.skill.items():
-        output.say(f"The {each.value.replace('_', ' ')}: {skill.in_words()}.")
+        output.say(f"Error of the {each.value.replace('_', ' ')}: {skill.in_words()}.")
 
 
 def _show_fleets(output: Output, result: Plan) -> None:
@@ -233,35 +233,31 @@ def _show_fleets(output: Output, result: Plan) -> None:
     request, skill = allocation.request, allocation.skill[Statistic.MEAN]
     hexagons = "hexagons" if result.grid.zones is None else "hexagons as large as the average zone"
     output.say(
-        f"Nothing in the store was looked at: these are errors that {request.fleet:,} vehicles "
-        f"({request.fleet_by}) lead to in simulated cities as large as this one, in {hexagons} that 5 of "
-        "them visit."
+        f"Nothing in the store was looked at. These are the errors in simulated cities as large as this one "
+        f"with {request.fleet:,} vehicles ({request.fleet_by}), in {hexagons} that at least 5 of them visit."
     )
     bins, says = allocation.counts.bins, skill.expected_numbers
     places = f"{bins} {result.grid.noun}s of the study area are expected to have a number"
-    output.say(
-        f"About {says} of the {places}; of the others nothing is known, and they are marked."
-        if says < bins
-        else f"All {places}."
-    )
-    output.say(f"The mean: {skill.in_words()}.")
+    rest = "; the others will be marked as uninformative."
+    output.say(f"About {says} of the {places}{rest}" if says < bins else f"All {places}.")
+    output.say(f"Error of the mean: {skill.in_words()}.")
     output.table(
-        f"The same by the size of the fleet ({unit})",
-        ["vehicles", "numbers", "error", "of one number", "nearer", "worse than it"],
+        f"Errors by the size of the fleet, beside those of one city-wide average ({unit})",
+        ["vehicles", "numbers", "error", "of the average", "smaller by", "larger in"],
         [
             [
                 f"{n:,}",
                 s.expected_numbers,
                 *(result.shown(float(each.mean())) for each in (s.error, s.flat)),
-                f"{s.expected:.0%}",
-                f"{s.worse:.0%} of draws",
+                percent(s.expected),
+                f"{percent(s.worse)} of draws",
             ]
             for n, s in allocation.fleets.items()
         ],
     )
     for name, error in allocation.count_errors.items():
         output.say(
-            f"Noise puts numbers of {name} off by about {error:.2g} a {result.grid.noun}; they take "
+            f"The number of {name} in a {result.grid.noun} is about {error:.2g} off; counting takes "
             f"{request.counts} % of the loss."
         )
 
@@ -271,10 +267,10 @@ def _show_price(output: Output, result: Plan) -> None:
     quantity = _quantity(result)
     hidden = result.allocation.request.relation.hides_presence
     output.say(
-        f"All vehicles share one account. The release costs it {quantity} {loss}; it has {left} left."
+        f"All vehicles share one budget. The release costs {quantity} {loss}; the budget has {left} left."
         if hidden
         else f"The release costs a vehicle at most {quantity} {loss}; every vehicle on this map has at least "
-        f"{left} left."
+        f"{quantity} {left} left."
     )
     if result.in_epsilon is not None:
         output.say(
@@ -285,21 +281,25 @@ def _show_price(output: Output, result: Plan) -> None:
         most = "all that is left" if hidden else "the most that all can pay"
         output.say(f"It is planned for that, {most}, not for {result.asked} as asked.")
     if not able.short and result.earlier is None:
-        output.say(f"After it, {'it has' if hidden else 'every one has at least'} {result.left_after} left.")
+        output.say(
+            f"After it, {quantity} {result.left_after} is left."
+            if hidden
+            else f"After it, every vehicle has at least {quantity} {result.left_after} left."
+        )
     if result.earlier is not None:
         output.say(
-            f"Release {result.earlier} is just this, of the same data: `trafficdp release` shows it again "
+            f"Release {result.earlier} is this same map of the same data: `trafficdp release` shows it again "
             "and charges nothing."
         )
 
 
 def _show_shortage(output: Output, result: Plan) -> None:
     able, quantity = result.affordable, _quantity(result)
-    refused = "so `trafficdp release` is refused, with exit code 3."
+    refused = "`trafficdp release` would refuse it, with exit code 3."
     if result.allocation.request.relation.hides_presence:
         output.say(
-            f"The budget does not allow this. The account that all vehicles share has {quantity} "
-            f"{result.budget_left} left, less than it costs, {refused}"
+            f"The budget does not allow this. The budget that all vehicles share has {quantity} "
+            f"{result.budget_left} left, less than the map costs. {refused}"
         )
         if able.loss is not None:
             output.say(f"It can pay {quantity} {able.loss}: add --within-budget.")
@@ -307,16 +307,15 @@ def _show_shortage(output: Output, result: Plan) -> None:
         return
     have = "has" if able.short == 1 else "have"
     output.say(
-        f"The budget does not allow this. {able.short} of the {able.paying} vehicles it charges {have} "
-        f"less left than it would cost, {refused}"
+        f"The budget does not allow this. {able.short} of the {able.paying} vehicles that it charges {have} "
+        f"less left than it costs. {refused}"
     )
     if able.loss is not None:
-        output.say(f"All of them can pay for {quantity} {able.loss}: add --within-budget.")
+        output.say(f"All of them can pay {quantity} {able.loss}: add --within-budget.")
     else:
         output.say(
-            f"{able.empty} of them {'has' if able.empty == 1 else 'have'} nothing left: "
-            f"{able.bins_without_empty} of the "
-            f"{result.allocation.counts.bins} bins are visited by none of those."
+            f"{able.empty} of them {'has' if able.empty == 1 else 'have'} nothing left. No such vehicle "
+            f"visits {able.bins_without_empty} of the {result.allocation.counts.bins} {_bin(result)}s."
         )
     output.say("")
 
@@ -326,25 +325,30 @@ def _show_verdict(output: Output, result: Plan) -> None:
     of, unit = verdict.statistic, verdict.statistic.unit(result.display_unit)
     value, limit = result.shown(verdict.value, of), result.shown(verdict.threshold, of)
     if verdict.yardstick:
-        judged = "one number for the whole city is what others are compared with"
+        judged = "it is the city-wide average that other maps are compared with"
     elif verdict.rule is RefusalRule.SKILL:
-        judged = f"the expected error of the {of.words} is {value:.3g} {unit}, the limit {limit:.3g}, nine "
-        judged += f"tenths of that of one number; {verdict.worse:.0%} of draws are worse than it"
+        judged = f"the expected error of the {of.words} is {value:.3g} {unit}; at most {limit:.3g} {unit} "
+        judged += (
+            "is allowed (90 % of the error of one city-wide average). In simulated cities the map is less "
+        )
+        judged += (
+            f"accurate than that average in {percent(verdict.worse)} of draws; {percent(MOST_WORSE)} is "
+        )
+        judged += "allowed"
     else:
-        judged = f"the interval of the {of.words} can span {value:.3g} {unit} in the median bin, of a range "
-        judged += f"of {limit:.3g}"
+        judged = f"the interval of the {of.words} in the median {_bin(result)} spans {value:.3g} {unit}, and "
+        judged += f"the whole range is {limit:.3g} {unit}"
     if verdict.refused:
         output.say(f"It would be REFUSED: {judged}.")
-    elif result.affordable.short:
-        output.say(f"Were there budget left, it would not be refused: {judged}.")
     else:
-        output.say(f"It may be released: {judged}.")
+        may = "With enough budget it could" if result.affordable.short else "It may"
+        output.say(f"{may} be released: {judged}.")
     if result.suggestions is not None:
         words = result.suggestions.in_words()
         output.say(f"{words[0].upper()}{words[1:]}.")
         needed = result.suggestions.epsilon
         if needed is not None and needed > float(left.exact):
-            output.say(f"(Epsilon {needed:.3g} is more than the {left} that is left.)")
+            output.say(f"(Epsilon {needed:.3g} is more than is left: epsilon {left}.)")
     if result.growth is not None:
         _show_growth(output, "This map", result.growth, _quantity(result))
 
@@ -352,28 +356,34 @@ def _show_verdict(output: Output, result: Plan) -> None:
 def _show_growth(output: Output, what: str, found: Growth, quantity: str) -> None:
     times = max(found.vehicles, 1.1)
     output.say(
-        f"{what} needs {quantity} {found.needed}, and there is {found.allowed}. That would be enough with "
+        f"{what} needs {quantity} {found.needed}; it has {quantity} {found.allowed}. That is enough with "
         f"{times:.2g} times as many vehicles, if the new ones drive where and as often as these do."
     )
     if found.half_needed is None:
         return
     measured = (
-        f"(its first {found.half_days} of {found.days_there} days need {found.half_needed}, "
-        f"all of them {found.needed})"
+        f"(the first {found.half_days} of {found.days_there} days need {quantity} {found.half_needed}, "
+        f"all of them {quantity} {found.needed})"
     )
     if found.days is not None:
         output.say(
-            f"Or with about {found.days} days of data, if each day helps as much as so far {measured}."
+            f"It is also enough with about {found.days} days of data, if each new day helps as much as the "
+            f"days so far {measured}."
         )
     else:
         output.say(
-            f"More days of the same vehicles do not help, or too little to say how many it takes {measured}: "
-            "a vehicle is protected over all of its days together."
+            "More days of the same vehicles help little or not at all, because a vehicle is protected over "
+            f"all of its days together {measured}."
         )
 
 
 def _name(result: Plan) -> str:
     return result.allocation.request.main.value.replace("_", " ")
+
+
+def _bin(result: Plan) -> str:
+    """Return what a number of the map is for: its place, or a bin where there are several slots."""
+    return result.grid.noun if result.grid.slot_kind is SlotKind.WHOLE_PERIOD else "bin"
 
 
 def _quantity(result: Plan) -> str:
@@ -462,11 +472,6 @@ def _fleet_facts(result: Plan) -> dict[str, object] | None:
     if not others:
         return None
     return {"vehicles": request.fleet, "known": request.fleet_by, "others": others}
-
-
-def loss_facts(loss: Loss) -> dict[str, str | None]:
-    """Return ``loss`` under the name of its kind, and null under that of the other."""
-    return {kind.quantity: str(loss) if loss.kind is kind else None for kind in LossKind}
 
 
 def _in_epsilon_facts(found: InEpsilon | None) -> dict[str, str] | None:

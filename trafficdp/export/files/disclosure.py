@@ -217,7 +217,7 @@ class Noise:
     """How the numbers were made. ``statements`` are in ``unit``, the bound's, to the statistic's power.
 
     ``tolerance`` weighs a statistic against the others when noise is shared out; ``skill`` is how much is
-    said beside one number for the city. Both may lack statistics.
+    said beside one city-wide average. Both may lack statistics.
     """
 
     unit: SpeedUnit

@@ -120,8 +120,8 @@ def test_people_read_a_table_with_the_choice_and_its_reason(filled, command):
     assert out.count("<-") == 3
     assert out.count("auto: ") == 3
     assert "Whole maps in simulated cities" in out
-    assert "one number for the city" in out
-    assert "error in simulated cities" in out
+    assert "one city-wide average" in out
+    assert "errors in simulated cities" in out
     assert "Nothing was spent." in out
     assert "simulated: mean error" in out
     claimed = [line.split()[0] for line in out.splitlines() if " is unenforced: " in line]

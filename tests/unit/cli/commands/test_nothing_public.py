@@ -9,7 +9,7 @@ import pytest
 from trafficdp.cli.commands.releases import _price
 
 SCHEMA = json.loads((files("trafficdp.cli") / "schemas" / "plan.schema.json").read_text())
-ACCOUNT = "account that all vehicles share"
+BUDGET = "budget that all vehicles share"
 
 
 @pytest.fixture
@@ -24,20 +24,20 @@ def hidden(small_city, tmp_path, monkeypatch):
 
 def test_one_account_is_charged_and_no_number_of_vehicles_is_told(hidden, command, refusal):
     told = command("plan").out
-    assert "All vehicles share one account. The release costs it epsilon 4; it has 9 left." in told
-    assert "After it, it has 5 left." in told
+    assert "All vehicles share one budget. The release costs epsilon 4; the budget has 9 left." in told
+    assert "After it, epsilon 5 is left." in told
     plan = hidden.open().plan()
     assert _price(plan).startswith(
-        f"This charges the {ACCOUNT} epsilon 4. It then has epsilon 5 left. What is spent never comes back."
+        f"This takes epsilon 4 from the {BUDGET}. It then has epsilon 5 left. What is spent never comes back."
     )
-    assert f"the {ACCOUNT} has epsilon 5 left" in command("release", "--yes").out
-    assert "All vehicles share one account: it may spend epsilon 9, and has spent 4." in command("ledger").out
-    assert f"budget           9 in the {ACCOUNT}, which has spent 4" in command("status").out
+    assert f"the {BUDGET} has epsilon 5 left" in command("release", "--yes").out
+    assert "All vehicles share one budget: it may spend epsilon 9, and has spent 4." in command("ledger").out
+    assert "budget           epsilon 9 for all vehicles together; spent: 4" in command("status").out
     said = command("plan", "--epsilon", 6).out
-    assert f"The {ACCOUNT} has epsilon 5 left, less than it costs" in said
+    assert f"The {BUDGET} has epsilon 5 left, less than the map costs." in said
     assert "It can pay epsilon 5: add --within-budget." in said
     refused = refusal(3, "release", "--yes", "--epsilon", 6)
-    assert "since all vehicles share one account" in refused
+    assert "since all vehicles share one budget" in refused
     facts = command("--json", "plan", "--epsilon", 6).json
     jsonschema.validate(facts, SCHEMA)
     able = facts["affordable"]

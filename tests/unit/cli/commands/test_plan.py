@@ -108,7 +108,7 @@ def test_a_plan_names_the_mechanism_that_is_released(filled, valid_plan, command
     filled.change('accounting = "best"', f'mechanism = "{mechanism}"')
     plan = valid_plan()
     assert plan["chosen"] not in ACCOUNTINGS
-    assert f"Released by {plan['chosen']}" in command("plan").out
+    assert f"Mechanism: {plan['chosen']}" in command("plan").out
     assert command("release", "--force", "--yes").code == 0
     manifest = json.loads((filled.store / "releases" / "r0001" / "manifest.json").read_text())
     assert {each["mechanism"] for each in manifest["mechanisms"]} == {plan["chosen"]}
@@ -194,7 +194,7 @@ def test_the_plan_says_in_one_plain_sentence_what_its_numbers_mean(filled, comma
     ]
     (sentence,) = [line for line in command("plan").out.splitlines() if line.startswith("In plain words:")]
     assert f"{accounting['mean_error']:.3g} m/s off" in sentence
-    assert "on a scale from 0 to 20." in sentence
+    assert "on a scale from 0 to 20 m/s." in sentence
 
 
 def test_a_plan_says_how_many_numbers_will_say_something(filled, command):
@@ -202,9 +202,9 @@ def test_a_plan_says_how_many_numbers_will_say_something(filled, command):
     says, bins = few["numbers_expected"], few["bins"]
     assert 0 < says < bins
     said = command("plan", "--epsilon", "0.1").out
-    assert f"In simulated cities {says} of these numbers say something; {bins - says} will be marked" in said
+    assert f"In simulated cities {says} of these numbers are informative; for {bins - says} the noise" in said
     assert whole["numbers_expected"] == whole["bins"] == bins
-    assert f"In simulated cities {bins} of these numbers say something: all of them." in command("plan").out
+    assert f"In simulated cities all {bins} of these numbers are informative." in command("plan").out
     # their statuses follow from counts
     assert command("release", "--yes", "--force", "--epsilon", "0.1").code == 0
     manifest = json.loads((filled.store / "releases/r0001/manifest.json").read_text())
@@ -220,7 +220,7 @@ def test_the_table_of_the_plan_fits_80_columns(filled, command, monkeypatch):
 
 def test_a_plan_that_costs_more_than_is_left_says_so(released, command):
     said = command("plan", "--epsilon", "8").out
-    assert "every vehicle on this map has at least 6 left" in said
+    assert "every vehicle on this map has at least epsilon 6 left" in said
     assert "with exit code 3" in said
     assert "with exit code 3" not in command("plan", "--epsilon", "5").out
 
@@ -307,4 +307,4 @@ def test_a_suggestion_beyond_the_budget_is_marked_in_the_plan(refused, command, 
     refused.promise()
     needed = valid_plan()["suggestions"]["epsilon"]
     assert needed > 2.5
-    assert f"(Epsilon {needed:.3g} is more than the 2.5 that is left.)" in command("plan").out
+    assert f"(Epsilon {needed:.3g} is more than is left: epsilon 2.5.)" in command("plan").out

@@ -29,7 +29,7 @@ def rows_of(path):
 
 @pytest.fixture
 def weak(filled):
-    """A city whose release would say too little."""
+    """A city whose release would be too inaccurate."""
     filled.change("epsilon = 6", "epsilon = 0.01")
     return filled
 
@@ -41,7 +41,7 @@ def test_a_release_names_its_files_and_they_are_there(filled, command):
     for name in FILES:
         assert f"city.store/releases/r0001/{name}" in result.out
     assert sorted(path.name for path in (filled.store / "releases/r0001").iterdir()) == FILES
-    assert "say too little" not in result.out
+    assert "uninformative" not in result.out
 
 
 def test_release_as_json_names_loss_and_files(filled, command):
@@ -54,8 +54,8 @@ def test_release_as_json_names_loss_and_files(filled, command):
 def test_a_release_that_says_too_little_is_exit_5_with_a_way_out_and_changes_nothing(weak, refusal):
     before = weak.dump()
     message = refusal(5, "release", "--yes")
-    assert "the release would say too little; got an expected error of the mean of" in message
-    assert "any one of these would pass: " in message
+    assert "the release would be too inaccurate to publish; got an expected error of the mean of" in message
+    assert " makes it pass: " in message
     assert "epsilon " in message
     assert weak.dump() == before
 
@@ -63,7 +63,7 @@ def test_a_release_that_says_too_little_is_exit_5_with_a_way_out_and_changes_not
 def test_force_releases_it_marked_and_the_manifest_says_so(weak, command):
     result = command("release", "--yes", "--force")
     assert result.code == 0
-    assert "say too little and are marked so" in result.out
+    assert "are marked as uninformative" in result.out
     folder = weak.store / "releases" / "r0001"
     manifest = json.loads((folder / "manifest.json").read_text())
     assert '"forced": true' in json.dumps(manifest)
@@ -92,9 +92,9 @@ def test_the_same_release_again_is_the_one_there_is_and_costs_nothing_unless_tha
     assert "at least epsilon 6 left" in command("release", "--yes").out
     before = command("--json", "ledger").json
     said = command("plan").out
-    assert "Release r0001 is just this, of the same data" in said
+    assert "Release r0001 is this same map of the same data" in said
     again = command("release", "--yes")
-    assert "release r0001 answers this question of this data already, so nothing was charged" in again.out
+    assert "release r0001 is this same map of the same data, so nothing was charged" in again.out
     assert "at least epsilon 6 left" in again.out
     facts = command("--json", "release", "--yes").json
     assert (facts["release"], facts["charged"], facts["left"]) == ("r0001", False, "6")

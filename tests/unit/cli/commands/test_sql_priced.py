@@ -94,7 +94,7 @@ def test_every_format_takes_an_answer(city, command):
         ),
         (2, (MEAN, "--file", "x.duckdb", *AS), "for the store, not for a file"),
         (3, (MEAN.replace("epsilon = 6", "epsilon = 8"), *AS), "of analyst newsroom"),
-        (5, (MEAN.replace("epsilon = 6, force = TRUE", "epsilon = 0.01"), *AS), "say too little"),
+        (5, (MEAN.replace("epsilon = 6, force = TRUE", "epsilon = 0.01"), *AS), "too inaccurate to publish"),
     ],
 )
 def test_refusals_have_their_exit_codes_and_spend_nothing(city, command, refusal, code, arguments, what):
@@ -103,7 +103,7 @@ def test_refusals_have_their_exit_codes_and_spend_nothing(city, command, refusal
 
 
 def test_status_shows_what_every_analyst_may_spend_and_has_spent(city, command):
-    assert "newsroom: may spend 7; has spent 0 of a vehicle" in command("status").out
+    assert "newsroom: may spend epsilon 7; has spent 0 of a vehicle" in command("status").out
     command("sql", MEAN, *AS)
     (analyst,) = command("--json", "status").json["analysts"]
     assert (analyst["name"], analyst["budget"], analyst["charges"]) == ("newsroom", "7", 1)

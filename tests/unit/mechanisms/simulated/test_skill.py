@@ -87,12 +87,12 @@ def test_one_number_has_its_price_in_rho_too(counts_of, bound_of, statistics):
 def test_a_promise_is_a_sentence():
     flat = np.full(20, 2.0)
     assert Skill(np.full(20, 1.0), flat, flat).in_words() == (
-        "expected 50 % nearer to the truth than one number for the city (19 times in 20 at least 50 %)"
+        "expected to be 50 % smaller than that of one city-wide average (in 19 of 20 draws at least 50 %)"
     )
     mixed = np.array([1.0] * 18 + [3.0] * 2)
-    assert "(but worse than it in 10 % of all draws)" in Skill(mixed, flat, flat).in_words()
+    assert "(but larger in 10 % of draws)" in Skill(mixed, flat, flat).in_words()
     assert Skill(np.full(20, 2.5), flat, flat).in_words() == (
-        "expected no nearer to the truth than one number for the city"
+        "expected to be no smaller than that of one city-wide average"
     )
 
 
