@@ -48,6 +48,7 @@ def test_imports_point_down_only():
     [
         ("trafficdp/model/speed.py", "import trafficdp.mechanisms.laplace.accountings"),
         ("trafficdp/privacy/loss.py", "import trafficdp.sensitive"),
+        ("trafficdp/knowledge/timetable.py", "import trafficdp.store.store_files"),
         ("trafficdp/noise/tail.py", "import trafficdp.bounding.worst_case"),
         ("trafficdp/errors.py", "import trafficdp._durable"),
     ],
@@ -87,6 +88,7 @@ def test_a_banned_import_is_seen_where_it_does_not_belong(ruff, name):
     ("path", "name"),
     [
         ("trafficdp/store/planted.py", "duckdb"),
+        ("trafficdp/knowledge/planted.py", "duckdb"),
         ("trafficdp/engine/duckdb_planted.py", "duckdb"),
         ("trafficdp/engine/spark_planted.py", "pyspark"),
         ("trafficdp/binning/cells.py", "h3"),

@@ -16,6 +16,7 @@ ORDER = (
     "Releases of one store",
     "Days of one store",
     "Peers",
+    "Timetables",
 )
 HEAD = f"""# What it costs
 

@@ -1,0 +1,1 @@
+"""Public facts about places that are known before a record is read."""
