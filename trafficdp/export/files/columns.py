@@ -53,7 +53,7 @@ def reasons(release: Release) -> dict[str, str | None]:
         BinStatus.CONSTANT.value: "the statistic can only be this one number; no noise was needed",
         BinStatus.WITHHELD.value: f"fewer than {release.min_vehicles} vehicles were seen here"
         + ("" if release.grid.mosaic is None else ", or the budget did not reach for so narrow an interval"),
-        BinStatus.UNINFORMATIVE.value: "the expected error is too large for the number to say much",
+        BinStatus.UNINFORMATIVE.value: "too little is known for the number to say much",
     }
 
 

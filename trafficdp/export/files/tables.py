@@ -171,7 +171,7 @@ def rules_of(release: Release, statistic: Statistic) -> tuple[Rule, ...]:
             f'"{column}" is not null and {useless}',
             "uninformative: too noisy to colour",
             "#ffffff",
-            "#4d4d4d",
+            "#767676",
         ),
     ]
     named = "standard deviation " if statistic.power == 2 else ""

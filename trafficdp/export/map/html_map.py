@@ -510,8 +510,8 @@ LOOKS: Mapping[str, Look] = (
     | {letter: Look(colour, None) for letter, colour in zip(CHANCES, CHANCE_COLOURS, strict=True)}
     | {
         WITHHELD: Look("#c4c4c4", "#4d4d4d"),
-        UNINFORMATIVE: Look("#ffffff", "#4d4d4d"),
+        UNINFORMATIVE: Look("#ffffff", "#767676"),
         ABSENT: Look("#ffffff", None),
     }
 )
-"""Of every class letter. The script knows hatching, dots (withheld) and crosses (uninformative)."""
+"""Of every class letter. The script knows hatching, dots (withheld) and small crosses (uninformative)."""

@@ -149,7 +149,7 @@
     if (!read) { return { line: "unknown: anything is possible", value: "unknown", status: status, reason: reason && status }; }
     var between = read.low + " and " + read.high + " " + each.unit;
     return {
-      line: read.low === read.high ? read.value + " " + each.unit : "between " + between + ", most likely " + read.value,
+      line: read.low === read.high ? read.value + " " + each.unit : "between " + between + (useless(one) ? "" : ", most likely " + read.value),
       value: read.value + " " + each.unit, between: between, read: read, status: status, reason: reason && status
     };
   }
@@ -163,7 +163,7 @@
 
   // what is likely of it beside the city, the likeliest first; nothing where little is known
   function beside(one, each) {
-    if (!one || one.value === null || !each.posterior || data.statuses[one.status] === "uninformative") { return ""; }
+    if (!one || one.value === null || !each.posterior || useless(one)) { return ""; }
     return [
       [one.slower, "slower than the city by a fifth"], [one.faster, "faster than the city by a fifth"],
       [Math.round(1000 * (1 - one.slower - one.faster)) / 1000, "within a fifth of the city"]

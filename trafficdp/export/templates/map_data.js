@@ -58,13 +58,15 @@
     if (one.value === null) { return "w"; }
     var read = asRead(one), width = read.high - read.low;
     if (layer === "certainty") { return "ABCDEF".charAt(above(statistic.widths, width + 1e-9)); }
-    if (data.statuses[one.status] === "uninformative") { return "u"; }
+    if (useless(one)) { return "u"; }
     if (layer === "slower") {
       return "hijklmo".charAt(3 - above(data.chances, tenths(one.slower)) + above(data.chances, tenths(one.faster)));
     }
     var own = above(statistic.breaks, read.value);
     return (width > statistic.limits[own] + 1e-9 ? "abcdefg" : "0123456").charAt(own);
   }
+
+  function useless(one) { return data.statuses[one.status] === "uninformative"; }
 
   function above(breaks, value) {
     return breaks.filter(function (limit) { return value >= limit; }).length;

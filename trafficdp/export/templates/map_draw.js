@@ -3,11 +3,9 @@
   // the colour of a look, or a pattern that shows it without colour too
   function inks() {
     var made = {}, ratio = window.devicePixelRatio || 1, size = 9;
-    function line(pen, slope) {
-      for (var shift = -size; shift <= size; shift += size) {
-        pen.moveTo(shift - size, slope > 0 ? -size : size * 2);
-        pen.lineTo(shift + size * 2, slope > 0 ? size * 2 : -size);
-      }
+    function line(pen, fromX, fromY, toX, toY) {
+      pen.moveTo(fromX, fromY);
+      pen.lineTo(toX, toY);
     }
     function pattern(letter, own) {
       var tile = document.createElement("canvas"), pen = tile.getContext("2d");
@@ -22,8 +20,12 @@
         pen.arc(size / 2, size / 2, 1.3, 0, 2 * Math.PI);
         pen.fill();
       } else {
-        line(pen, -1);
-        if (letter === "u") { line(pen, 1); }
+        if (letter === "u") {
+          line(pen, 3, 3, 6, 6);
+          line(pen, 3, 6, 6, 3);
+        } else {
+          [-size, 0, size].forEach(function (shift) { line(pen, shift - size, size * 2, shift + size * 2, -size); });
+        }
         pen.stroke();
       }
       var found = pen.createPattern(tile, "repeat");

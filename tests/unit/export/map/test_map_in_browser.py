@@ -172,8 +172,11 @@ def test_the_box_says_between_which_numbers_how_often_and_how_likely(pooled, dra
     assert "released" not in card
     # what says too little is not compared
     page.point_at(middles(pooled)[int(np.flatnonzero(table["speed_mean_status"] == "uninformative")[0])])
-    assert "uninformative" in page.text("#card")
-    assert "Compared" not in page.text("#card")
+    card = page.text("#card")
+    assert "uninformative: too little is known" in card
+    assert "etween" in card
+    assert "most likely" not in card.splitlines()[2]
+    assert "Compared" not in card
 
 
 @pytest.mark.parametrize("unit", list(SpeedUnit))
