@@ -35,6 +35,7 @@ from trafficdp.export.files.catalogue import CATALOGUE_FILES, stated_files
 from trafficdp.export.files.manifest import Manifest, validate_manifest
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
 from trafficdp.mechanisms.protocol import CalibratedMechanism, PublicFacts, Recomputable
+from trafficdp.mechanisms.publish import bin_status
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import (
     DEFAULT_DAY_PARTS,
@@ -368,6 +369,8 @@ class _Published:
         for estimate in found.values():
             columns = statistic_columns(estimate, self._bound.unit, self._display)
             likely |= {name: np.asarray(values) for name, values in columns.items()}
+        every = np.ones(self._public.counts.bins, dtype=np.bool_)
+        likely["status"] = bin_status(every, [each.status for each in found.values()])
         wrong = {
             name
             for rows, part in self._parts(*likely)
@@ -381,6 +384,6 @@ def _same(name: str, there: pd.Series, likely: npt.NDArray[Any]) -> bool:
     """Whether what is published in column ``name`` is ``likely``, but for last digits."""
     if name in COUNTED:
         return np.allclose(there.to_numpy(np.float64), likely, atol=1)
-    if name.endswith("_status"):
+    if name.endswith("status"):
         return np.array_equal(there.to_numpy().astype(str), likely.astype(str))
     return np.allclose(there.to_numpy(), likely, rtol=1e-9, atol=CLOSE, equal_nan=True)
