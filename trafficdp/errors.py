@@ -4,7 +4,7 @@ A message never carries a sensitive value: no plate or its hash, no coordinate, 
 Counts of rows and names of columns, files and settings may appear.
 
 Each class states the exit code of the command line, which scripts rely on:
-0 ok, 1 our bug, 2 usage, 3 budget, 4 bad data, 5 refused as uninformative, 6 store unavailable,
+0 ok, 1 our bug, 2 usage, 3 budget, 4 bad data, 5 refused as too inaccurate, 6 store unavailable,
 130 interrupted.
 
 A check takes its value by keyword, so that the message can say ``name=value``.

@@ -1,6 +1,6 @@
 """`trafficdp`: the global options, the commands, and one exit code for every kind of error.
 
-0 ok, 1 our bug, 2 usage, 3 budget, 4 bad data, 5 refused as uninformative, 6 store unavailable,
+0 ok, 1 our bug, 2 usage, 3 budget, 4 bad data, 5 refused as too inaccurate, 6 store unavailable,
 130 interrupted. An error is one line on standard error, with --json too: standard output then is empty
 (or holds the findings of a failed `verify` or `doctor`).
 """
@@ -45,22 +45,22 @@ COMMANDS = {
     "suggest": "Print a [[source]] for files that you have.",
     "ingest": "Read files into the store, all or none.",
     "status": "Show what the store holds and what is spent.",
-    "plan": "Show what a release would cost and say. It is free.",
-    "compare": "Show how far each mechanism may be off. It is free.",
+    "plan": "Show cost and errors of a release. It is free.",
+    "compare": "Show the errors of every mechanism. It is free.",
     "release": "Charge every vehicle and publish the map.",
     "stream": "Follow arriving files; one epsilon for all of it.",
     "releases": "List the releases.",
-    "withdraw": "Take a release back; its budget stays spent.",
-    "forget": "Take vehicles out of the store, for good.",
+    "withdraw": "Delete a release; its budget stays spent.",
+    "forget": "Delete all records of vehicles, for good.",
     "export": "Write a release as one file. It is free.",
-    "report": "Write a page on a release: what can be told apart.",
+    "report": "Write a report: slow and fast areas, changes.",
     "sql": "Ask the released maps anything in SQL. It is free.",
-    "budget": "Show what the store promises; change it for a reason.",
+    "budget": "Show what the store promises, or change it.",
     "ledger": "Show what was charged, published and withdrawn.",
-    "doctor": "Say what of the store is whole; change nothing.",
-    "verify": "Recompute a release's losses, hashes and charge.",
-    "audit": "Bound a mechanism's epsilon from below by draws.",
-    "simulate": "Make a city of any size, with its truth.",
+    "doctor": "Check the files of the store; change nothing.",
+    "verify": "Check a release: recompute losses and hashes.",
+    "audit": "Test a mechanism's epsilon by many draws.",
+    "simulate": "Make records of a city, with the true means.",
     "demo": "Make a map from simulated buses, in seconds.",
 }
 """Each is a function of its name in a module of ``commands``; in the order of the help."""
@@ -142,7 +142,7 @@ def _made_of(functions: tuple[Callable[..., None], ...]) -> Callable[..., int | 
         epilog=(
             "The usual order: init, fill in trafficdp.toml, ingest, plan, release, export. `trafficdp demo` "
             "shows it all on simulated buses. Exit codes: 0 ok, 1 our bug, 2 usage, 3 budget, 4 bad data, "
-            "5 refused as uninformative, 6 store unavailable, 130 interrupted."
+            "5 refused as too inaccurate, 6 store unavailable, 130 interrupted."
         ),
         no_args_is_help=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -256,7 +256,13 @@ def _in_our_words(error: Exception) -> TrafficdpError | None:
                 todo="options of a command come after its name, as in `trafficdp plan --epsilon 3`; "
                 "see `trafficdp --help`",
             )
-        return UsageError(str(message()).rstrip(". "), todo=f"see `{path} --help`")
+        command = getattr(getattr(error, "ctx", None), "command", None)
+        needed = [each for each in getattr(command, "params", []) if each.param_type_name == "argument"]
+        missing = type(error).__name__ == "MissingParameter" and needed
+        form = f"`{' '.join((path, *((each.metavar or each.name).upper() for each in needed)))}`"
+        return UsageError(
+            str(message()).rstrip(". "), todo=f"{f'write {form}, or ' if missing else ''}see `{path} --help`"
+        )
     if isinstance(error, OSError) and error.errno in _WRONG_PATH:
         return UsageError(
             "a path cannot be used", got=f"{error.filename} ({error.strerror})", todo="correct the path"

@@ -104,14 +104,18 @@ def forget(
     return Forgotten(len(wanted), len(vehicles), sum(not numbers for numbers in known))
 
 
+FORGOTTEN = "vehicles were forgotten"
+"""How the reason begins why an earlier release cannot be recomputed."""
+
+
 def forgotten_since(ledger: Iterable[LedgerRow], sequence: int) -> str | None:
     """Return what to say of a charge at ``sequence`` whose data is no longer what it was; None: no word."""
     entries = [row.sequence for row in ledger if row.sequence > sequence and row.facts["kind"] == KIND]
     if not entries:
         return None
     return (
-        f"vehicles were forgotten since (entry {entries[0]} of the ledger), known ones or not: what was lost "
-        "before can no longer be recomputed"
+        f"{FORGOTTEN} since (entry {entries[0]} of the ledger), known ones or not, so this can no longer be "
+        "recomputed"
     )
 
 

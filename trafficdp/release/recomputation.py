@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 NamedChecks = Iterator[tuple[str, Callable[[], str | None]]]
 """What is checked, and the check: it returns what is wrong, or None."""
-PORTALS = "portals are told of the files that the manifest lists"
+PORTALS = "datapackage.json and dataset.jsonld list the files of the manifest"
 UNREADABLE = (
     OSError,
     LookupError,

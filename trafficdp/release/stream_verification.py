@@ -75,7 +75,7 @@ class _ExaminedStream(Examined):
 
     def checks(self) -> NamedChecks:
         """Yield names and checks, in an order that a reader can follow."""
-        yield "the ledger is not behind its head or any manifest", self._not_behind
+        yield "the ledger has every entry that its head and the manifests name", self._not_behind
         yield "the ledger's charge is the specification that was executed", self._specification_is_charged
         yield "every vehicle that was counted is charged the stream's epsilon", self._accounts
         yield "every publication is the one in the ledger", self._in_ledger
@@ -93,7 +93,7 @@ class _ExaminedStream(Examined):
         yield PORTALS, self._portals
         yield "the published scales cost no vehicle more than epsilon", self._losses
         yield "the state's accounts are not below the recomputed ones", self._state_accounts
-        yield f"the noise of the nodes has the law that was charged ({self._power()})", self._law
+        yield f"the nodes' noise has the distribution that was charged ({self._power()})", self._law
         yield "released.duckdb holds the same publications", self._released
 
     def _specification_is_charged(self) -> str | None:
@@ -240,7 +240,7 @@ class _ExaminedStream(Examined):
         except (TrafficdpError, *UNREADABLE):
             # the check itself says so
             nodes = 0
-        return f"half of it is found with probability {in_words(found_with(nodes, 0.5))}"
+        return f"half as much is noticed with probability {in_words(found_with(nodes, 0.5))}"
 
     def _law(self) -> str | None:
         if self._stream is None:

@@ -151,12 +151,12 @@ class _ExaminedRelease(Examined):
 
     def checks(self) -> NamedChecks:
         """Yield names and checks, in an order that a reader can follow."""
-        yield "the ledger is not behind its head or any manifest", self._not_behind
+        yield "the ledger has every entry that its head and the manifests name", self._not_behind
         yield "the ledger's charge is the specification that was executed", self._specification_is_charged
         yield "the vehicles' accounts are those of the charge", self._accounts
         yield "the data is the version that was charged", self._data_version
         yield "the manifest is complete and consistent", self._manifest_valid
-        yield "the manifest stands where the ledger says", self._manifest_in_ledger
+        yield "the manifest names its entry of the ledger", self._manifest_in_ledger
         yield f"the budget is the one that the ledger promised{self._changed}", self._budget_stated
         yield "every file is the one that was published", self._files
         yield PORTALS, self._portals
@@ -164,7 +164,7 @@ class _ExaminedRelease(Examined):
         yield "the manifest's epsilon is the largest recomputed loss", self._epsilon
         yield "released.duckdb holds the same release", self._released
         yield "every number follows from what was measured", self._follows
-        yield f"what was drawn has the law that was charged ({self._power()})", self._law
+        yield f"the noise has the distribution that was charged ({self._power()})", self._law
 
     def _specification_is_charged(self) -> str | None:
         allocation = vault_releases.allocation_of(self._curator.vault, self._stored.release_id)
@@ -306,7 +306,7 @@ class _ExaminedRelease(Examined):
         said = [in_words(each) for each in found]
         close = f", of choices among many close numbers with {said[1]}" if choices else ""
         idle = f", of uniform numbers with {said[2]}" if numbers else ""
-        return f"half of it is found with probability {said[0]}{close}{idle}"
+        return f"half as much is noticed with probability {said[0]}{close}{idle}"
 
     def _follows(self) -> str | None:
         forgotten = self._forgotten()

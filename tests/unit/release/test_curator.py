@@ -318,7 +318,7 @@ def test_commands_that_only_read_still_work_behind_a_head(restored):
     assert len(workspace.ledger()) == 4
     assert workspace.status().releases == 1
     failed = [check.name for check in workspace.verify("r0001") if not check.passed]
-    assert failed[0] == "the ledger is not behind its head or any manifest"
+    assert failed[0] == "the ledger has every entry that its head and the manifests name"
 
 
 def test_a_folder_in_the_way_of_the_next_release_is_refused_before_the_charge(released):

@@ -17,7 +17,7 @@ GONE = [
     "the published scales cost no vehicle more than it was charged",
     "the manifest's epsilon is the largest recomputed loss",
     "every number follows from what was measured",
-    "what was drawn has the law that was charged (half of it is found with probability 0.00)",
+    "the noise has the distribution that was charged (half as much is noticed with probability 0.00)",
 ]
 
 

@@ -18,7 +18,7 @@ RECOMPUTED = {
     "the counts are those that the publications were made from",
     "positions number the elements of every bin without a gap",
     "the state's accounts are not below the recomputed ones",
-    "the noise of the nodes has the law that was charged (half of it is found with probability 0.00)",
+    "the nodes' noise has the distribution that was charged (half as much is noticed with probability 0.00)",
 }
 """What verify recomputes from counts and state of a stream."""
 

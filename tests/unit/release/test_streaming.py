@@ -199,7 +199,7 @@ TAMPERED = {
         "every vehicle that was counted is charged the stream's epsilon"
     },
     "UPDATE vehicle_charges SET loss_pico = 1 WHERE vehicle_id = 3": {
-        "the ledger is not behind its head or any manifest",
+        "the ledger has every entry that its head and the manifests name",
         "every vehicle that was counted is charged the stream's epsilon",
     },
     "UPDATE stream_publications SET facts = replace(facts, '\"publication\": 3', '\"publication\": 2')": {
@@ -224,7 +224,8 @@ def test_noise_of_nodes_that_is_not_what_was_charged_does_not_verify(quiet):
     checks = quiet.open().verify("s0001")
     # few nodes are kept, enough to find that there is no noise at all
     assert [check.name for check in checks if not check.passed] == [
-        "the noise of the nodes has the law that was charged (half of it is found with probability 0.09)"
+        "the nodes' noise has the distribution that was charged "
+        "(half as much is noticed with probability 0.09)"
     ]
 
 

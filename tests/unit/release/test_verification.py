@@ -13,20 +13,20 @@ from trafficdp.errors import StoreDamagedError, UsageError, VerificationError
 from trafficdp.noise.source import SecureNoise
 
 NAMES = [
-    "the ledger is not behind its head or any manifest",
+    "the ledger has every entry that its head and the manifests name",
     "the ledger's charge is the specification that was executed",
     "the vehicles' accounts are those of the charge",
     "the data is the version that was charged",
     "the manifest is complete and consistent",
-    "the manifest stands where the ledger says",
+    "the manifest names its entry of the ledger",
     "the budget is the one that the ledger promised",
     "every file is the one that was published",
-    "portals are told of the files that the manifest lists",
+    "datapackage.json and dataset.jsonld list the files of the manifest",
     "the published scales cost no vehicle more than it was charged",
     "the manifest's epsilon is the largest recomputed loss",
     "released.duckdb holds the same release",
     "every number follows from what was measured",
-    "what was drawn has the law that was charged (half of it is found with probability 0.00)",
+    "the noise has the distribution that was charged (half as much is noticed with probability 0.00)",
 ]
 
 
@@ -75,7 +75,7 @@ def test_a_manifest_reformatted_by_one_space_is_not_the_published_one(released):
 
 def test_a_manifest_with_another_place_in_the_ledger_is_caught(released):
     edit(released, lambda document: document["accounting"].update(ledger_sequence=3))
-    assert "the manifest stands where the ledger says" in failed(released)
+    assert "the manifest names its entry of the ledger" in failed(released)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_noise_that_is_not_what_was_charged_is_found_in_the_draws(city, monkeypa
     monkeypatch.setattr(SecureNoise, "block", lambda self, half_width, block, scale: 0 * half_width)
     release_by(city, accounting)
     found = failed(city)
-    assert [name for name in found if not name.startswith("what was drawn has the law")] == []
+    assert [name for name in found if not name.startswith("the noise has the distribution")] == []
     assert list(found.values()) == ["other noise, other choices, or other sums"]
 
 
@@ -365,7 +365,10 @@ def test_portals_told_of_another_file_are_caught(released):
     document["resources"][0]["bytes"] += 1
     path.write_text(json.dumps(document), encoding="utf-8")
     found = failed(released)
-    assert found["portals are told of the files that the manifest lists"] == "other files in datapackage.json"
+    assert (
+        found["datapackage.json and dataset.jsonld list the files of the manifest"]
+        == "other files in datapackage.json"
+    )
 
 
 def test_a_map_names_the_map_before_it_and_none_that_was_withdrawn(filled):

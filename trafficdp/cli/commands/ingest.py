@@ -50,7 +50,7 @@ def suggest(context: typer.Context, files: Files) -> None:
     settings.output.result({"sources": found})
 
 
-# `trafficdp ingest`: files into the vault.
+# `trafficdp ingest`: files into the store.
 
 
 def ingest(
@@ -60,10 +60,11 @@ def ingest(
         typer.Argument(help="Files that a [[source]] of the configuration declares.", show_default=False),
     ],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check mapping, units and rejects; write nothing.")
+        bool, typer.Option("--dry-run", help="Check columns, units and rejected rows; write nothing.")
     ] = False,
     undo: Annotated[
-        bool, typer.Option("--undo", help="Take back what these files brought, while no release has used it.")
+        bool,
+        typer.Option("--undo", help="Remove the records of these files, if no release has used them yet."),
     ] = False,
     engine: Annotated[
         str,
@@ -74,16 +75,16 @@ def ingest(
     ] = "duckdb",
     into: Annotated[
         str | None,
-        typer.Option(metavar="<folder>", help="Where Spark writes; beside the store where nothing is said."),
+        typer.Option(metavar="<folder>", help="Where Spark writes; without it, beside the store."),
     ] = None,
     key_mount: Annotated[
         Path | None, typer.Option(metavar="<file>", help="Where Spark's executors find the key, a secret.")
     ] = None,
 ) -> None:
-    """Read files into the vault, all or none.
+    """Read files into the store: all of them, or none if one fails.
 
-    Every reading gives the data a new name, whatever the files hold, so the next release is charged. A
-    record whose vehicle and time are there already is left out.
+    After every ingest the data counts as new, whatever the files hold, so the next release is charged. A
+    record whose vehicle and time are in the store already is left out.
     """
     from trafficdp.workspace import open_workspace
 
@@ -91,7 +92,7 @@ def ingest(
     output = settings.output
     if undo:
         if dry_run or engine != "duckdb":
-            raise UsageError("--undo takes back what was read, and has no other option")
+            raise UsageError("--undo removes the records of files, and has no other option")
         _show_undone(output, open_workspace(**settings.opening()).undo_ingest(files))
         return
     with output.bars() as bars:

@@ -22,6 +22,7 @@ from trafficdp.cli.words.plan_words import one_slot
 from trafficdp.errors import VerificationError
 from trafficdp.export.write import FORMATS, GUARANTEED, format_of
 from trafficdp.ingest.clean import FileReport
+from trafficdp.release.intake import FORGOTTEN
 from trafficdp.release.publication import folder_of
 from trafficdp.release.recomputation import verify_public
 from trafficdp.release.results import Plan
@@ -260,10 +261,19 @@ def verify(
             ],
         }
     )
+    causes: dict[str, list[str]] = {}
+    for check in failed:
+        causes.setdefault(check.found or "", []).append(check.name)
+    if failed and all(found.startswith(FORGOTTEN) for found in causes):
+        raise VerificationError(
+            f"release {release} can no longer be recomputed from the records",
+            got="; ".join(causes),
+            todo="every other check holds; its files are still those that were published",
+        )
     if failed:
         raise VerificationError(
             f"release {release} does not verify",
-            got="; ".join(f"{check.name}: {check.found}" for check in failed),
+            got="; ".join(f"{', '.join(names)}: {found}" for found, names in causes.items()),
             todo="do not use it; restore its files from what was published, or withdraw it",
         )
 
@@ -282,13 +292,13 @@ def _folder(settings: Settings, release: str) -> Path:
 def export(
     context: typer.Context,
     release: ReleaseArgument,
-    out: Annotated[Path, typer.Argument(help="File to write.")],
+    out: Annotated[Path, typer.Argument(metavar="file", help="File to write.")],
     to: Annotated[
         str | None,
         typer.Option(
             "--to",
             metavar="<format>",
-            help=" | ".join((*FORMATS, GUARANTEED)) + "; without it, what the file is named.",
+            help=" | ".join((*FORMATS, GUARANTEED)) + "; without it, the ending of the file's name decides.",
             show_default=False,
         ),
     ] = None,
@@ -303,20 +313,20 @@ def export(
     settings.output.result({"release": release, "format": to, "file": str(out), "bytes": out.stat().st_size})
 
 
-# `trafficdp report`: the page on a release that engineers and councillors read.
+# `trafficdp report`: a report on a release for engineers and councillors.
 
 
 def report(
     context: typer.Context,
     release: ReleaseArgument,
-    out: Annotated[Path, typer.Argument(help="File to write: .html or .pdf.")],
+    out: Annotated[Path, typer.Argument(metavar="file", help="File to write: .html or .pdf.")],
     against: Annotated[
         str | None, typer.Option("--against", metavar="<release>", help="Earlier release to compare with.")
     ] = None,
 ) -> None:
-    """Write a page on a release: map, what can be told apart, what changed.
+    """Write a report on a release: map, slowest and fastest areas, what changed. This costs no budget.
 
-    It calls an area slower, faster or changed only where the intervals prove it. This costs no budget. PDF
+    It calls an area slower, faster or changed only where the intervals show it. PDF
     needs pip install 'trafficdp[report]' and the library Pango.
     """
     from trafficdp.workspace import open_workspace

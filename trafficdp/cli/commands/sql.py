@@ -135,7 +135,7 @@ def _typed(output: Output) -> Iterator[str]:
         yield from statements
 
 
-# `trafficdp sql`: any query on what is released, and priced questions to the vault.
+# `trafficdp sql`: any query on what is released, and priced questions to the records.
 #
 # What is released needs neither vault nor key, and costs nothing. SELECT WITH DIFFERENTIAL_PRIVACY is
 # charged.
@@ -186,13 +186,13 @@ def sql(
         float, typer.Option("--timeout", metavar="<seconds>", help="How long a query may take.")
     ] = DEFAULT_TIMEOUT,
 ) -> None:
-    """Ask the released maps anything in SQL: free. Or ask the vault: SELECT WITH DIFFERENTIAL_PRIVACY ...
+    """Ask the released maps anything in SQL, free. SELECT WITH DIFFERENTIAL_PRIVACY ... asks the records.
 
-    The latter is charged like a release, to the vehicles and to who asks (--as); EXPLAIN SELECT WITH ...
-    tells the price for nothing.
+    A question to the records is charged like a release, to the vehicles and to the analyst (--as). EXPLAIN
+    SELECT WITH DIFFERENTIAL_PRIVACY ... shows the price and the errors, free.
 
-    Without a query it is a shell (\\q leaves, \\d lists what there is, \\x turns wide rows) or, fed from a
-    pipe, runs what comes until an error.
+    Without a query it opens a shell (\\q leaves, \\d lists tables, \\x shows a wide row as a column). From a
+    pipe it runs the statements one by one, and stops at an error.
     """
     settings: Settings = context.obj
     form = _format(to, out, settings.output, table)
@@ -291,7 +291,7 @@ class _Asked:
             self._show(rows, facts)
 
     def _priced(self, query: str) -> tuple[pa.Table, dict[str, object]]:
-        """Return the rows of a question to the vault, and what JSON says of it besides."""
+        """Return the rows of a question to the records, and what JSON says of it besides."""
         from trafficdp.workspace import open_workspace
 
         if self.file is not None:
@@ -300,7 +300,7 @@ class _Asked:
                 got=f"--file {self.file}",
                 todo="leave out --file, or ask the file something free",
             )
-        with self.output.spinner("asking the vault"):
+        with self.output.spinner("asking the records"):
             city = open_workspace(**self.settings.opening())
             found = city.ask(query, analyst=self.analyst, files=self.own, timeout=self.timeout)
         if isinstance(found, Explanation):

@@ -191,7 +191,7 @@ def status(context: typer.Context) -> None:
 
 
 def doctor(context: typer.Context) -> None:
-    """Look at vault, ledger, key, releases and plans; say what to restore and change nothing."""
+    """Check records, ledger, key, releases and plans; say what to restore, and change nothing."""
     from trafficdp.release.diagnosis import State, examine
 
     settings: Settings = context.obj
@@ -233,19 +233,19 @@ def budget(
     context: typer.Context,
     action: Annotated[
         str | None,
-        typer.Argument(metavar="[raise]", help="raise: promise from now on what the configuration says."),
+        typer.Argument(metavar="[raise]", help="raise: from now on promise what the configuration says."),
     ] = None,
     reason: Annotated[
         str | None,
         typer.Option(metavar="<text>", help="Why; it is published with every later release."),
     ] = None,
 ) -> None:
-    """Show what the store promises: its ceilings, delta, speed bound and analysts' ceilings.
+    """Show what the store promises: budgets, delta, speed bound and the analysts' budgets.
 
-    They are those of the configuration until the first file is read or the first charge is made; from then on
-    the ledger holds them. `trafficdp budget raise --reason TEXT` takes what the configuration says now, be it
-    more or less. The ledger and every later release show from what to what, when and why. The neighbouring
-    relation and the kind of loss never change.
+    Until the first ingest or charge they are those of the configuration; from then on the ledger holds them.
+    To change one, write it into the configuration, then run `trafficdp budget raise --reason TEXT`; it may
+    also become smaller. The ledger and every later release show the old and the new value, when and why. The
+    neighbouring relation and the kind of loss never change.
     """
     settings: Settings = context.obj
     if action not in (None, RAISE):
@@ -256,7 +256,7 @@ def budget(
         _show(settings)
         return
     if reason is None:
-        raise UsageError("a budget is changed for a reason", todo='add --reason "..."')
+        raise UsageError("a change of the budget needs a reason", todo='add --reason "..."')
     from trafficdp.workspace import open_workspace
 
     changed = open_workspace(**settings.opening()).raise_budget(reason)
@@ -288,7 +288,7 @@ def _show(settings: Settings) -> None:
     )
 
 
-# `trafficdp forget`: vehicles leave the vault, by identifiers on standard input.
+# `trafficdp forget`: vehicles leave the store, by identifiers on standard input.
 
 
 def forget(
@@ -296,12 +296,12 @@ def forget(
     identifiers: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     yes: YesOption = False,
 ) -> None:
-    """Take the vehicles whose identifiers stand on standard input, one a line, out of the store.
+    """Remove all records of vehicles, whose identifiers are read from standard input, one a line.
 
-    Their records and what they contribute go; what they were charged stays spent, and what was published
-    stays published. The same is done and recorded whether the store knows them or not. What stays of them,
-    and what backups need: docs/guides/store.md. On a terminal it asks first; elsewhere, and so where a file
-    is given, it needs --yes.
+    Example: `trafficdp forget --yes < plates.txt`. What these vehicles were charged stays spent, and what was
+    published stays published. The same is done and recorded whether the store knows a vehicle or not. What
+    stays of them, and what backups need: docs/guides/store.md. On a terminal it asks first; with a file or a
+    pipe it needs --yes.
     """
     from trafficdp.workspace import open_workspace
 
@@ -327,12 +327,12 @@ def forget(
         ],
         otherwise="Nothing was changed.",
     )
-    with output.spinner("writing the vault anew"):
+    with output.spinner("writing the store anew"):
         found = open_workspace(**settings.opening()).forget(lines())
     output.say(
         f"the store was written anew without the records of {_number(found.identifiers, 'identifier')}, and "
-        "its data has a new name: what was charged stays spent, and earlier releases can no longer be "
-        "recomputed"
+        "its data counts as new: what was charged stays spent, and `verify` can no longer recompute earlier "
+        "releases"
     )
     output.say(
         "for the curator's eyes, outside the privacy guarantee: "

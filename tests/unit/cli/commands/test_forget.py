@@ -29,8 +29,8 @@ def test_it_says_how_many_and_never_who(released, command, forget, plate):
     result = forget(f"\ufeff{plate}\r\n\r\nNOT-THERE-1\n".encode())
     assert (result.code, result.err) == (0, "")
     assert result.out == (
-        "the store was written anew without the records of 2 identifiers, and its data has a new name: what "
-        "was charged stays spent, and earlier releases can no longer be recomputed\n"
+        "the store was written anew without the records of 2 identifiers, and its data counts as new: what "
+        "was charged stays spent, and `verify` can no longer recompute earlier releases\n"
         "for the curator's eyes, outside the privacy guarantee: 1 vehicle of this store was named, and 1 "
         "identifier of none\n"
     )
