@@ -15,6 +15,7 @@ import trafficdp
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms import simulated_cities
 from trafficdp.mechanisms.pooling import add_remove_calibrated
+from trafficdp.model import MapRequest
 
 PLATES = [f"ka-{number:02d} Zx {7000 + 13 * number}" for number in range(1, 16)]
 """As a feed would spell them. Vehicles 1 to 10 drive on the first day, 6 to 15 on the second."""
@@ -73,6 +74,11 @@ DEFAULTS = {
 
 _skill_once = lru_cache(maxsize=256)(simulated_cities.reference_skill.__wrapped__)
 """What is found with fewer tries is kept apart from what is found with all."""
+
+
+def map_request(bound, min_vehicles=1, level=0.95):
+    """What is asked of a map whose speeds are shown in the unit of ``bound``."""
+    return MapRequest(bound, min_vehicles, level, bound.unit)
 
 
 def try_maps_once(setattr=setattr):

@@ -119,7 +119,7 @@ class Workspace:
             grid = replace(grid, slot_kind=_slot_kind(slot_kind))
         if min_vehicles is not None:
             integer_between(1, LARGEST_MIN_VEHICLES, min_vehicles=min_vehicles)
-            settings = replace(settings, min_vehicles=min_vehicles)
+            settings = replace(settings, request=replace(settings.request, min_vehicles=min_vehicles))
         if mechanism is not None:
             settings = with_mechanism(settings, mechanism)
         if accounting is not None:
@@ -203,7 +203,7 @@ class Workspace:
         with self._curator("plan") as curator:
             plan = self._planning(curator, looked_at).plan(asked, question)[0]
             version = vault_fixes.data_version(curator.vault)
-            earlier = results.earlier_release(curator, self.config, version, plan.grid, plan.allocation)
+            earlier = results.earlier_release(curator, version, plan.grid, plan.allocation)
             return replace(plan, earlier=earlier)
 
     def counts(self, grid: Grid | None = None) -> Counts:
@@ -248,7 +248,7 @@ class Workspace:
             question = PlanQuestion(within_budget=within_budget, suggestions=not force, saved=plan)
             planned, counts = self._planning(curator).plan(self.config.wish(loss), question)
             version = vault_fixes.data_version(curator.vault)
-            earlier = results.earlier_release(curator, self.config, version, planned.grid, planned.allocation)
+            earlier = results.earlier_release(curator, version, planned.grid, planned.allocation)
             if earlier is not None and (earlier in finished or not again):
                 found, folder = curator.load(earlier), folder_of(self.store, earlier)
                 return ReleasedMap(found, folder, planned.budget_left, earlier=earlier not in finished)

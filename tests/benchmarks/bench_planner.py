@@ -36,7 +36,17 @@ from table import keep
 from trafficdp.binning.cells import cells_of, parents_of
 from trafficdp.mechanisms.blocks.calibrated import BlockAccounting
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
-from trafficdp.model import ContributionBound, Counts, Grid, Period, SlotKind, SpeedUnit, Statistic, StudyArea
+from trafficdp.model import (
+    ContributionBound,
+    Counts,
+    Grid,
+    MapRequest,
+    Period,
+    SlotKind,
+    SpeedUnit,
+    Statistic,
+    StudyArea,
+)
 from trafficdp.planner.adaptive import choose_mosaic
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import assess_utility, precision
@@ -45,6 +55,7 @@ from trafficdp.planner.suggest import suggest
 from trafficdp.privacy.loss import Loss, PureDP
 
 BOUND = ContributionBound(Fraction(30), Fraction(1, 10), SpeedUnit.METRES_PER_SECOND)
+ASKED = MapRequest(BOUND, 5, 0.95, BOUND.unit)
 RESOLUTIONS = (9, 8, 7)
 GRID = Grid(
     RESOLUTIONS[0],
@@ -98,7 +109,7 @@ def accountings(counts: Counts) -> str:
 
 def plan(counts: Counts) -> str:
     """Plan one map; say how much blocks save and how much any blocks could."""
-    made = allocate(counts, Request(PureDP.of(4), BOUND, BOTH, 5, 0.95))
+    made = allocate(counts, Request(PureDP.of(4), ASKED, BOTH))
     widths = precision(made)
     found = next(
         accounting.blocks for accounting in made.accountings if isinstance(accounting, BlockAccounting)
@@ -111,7 +122,7 @@ def plan(counts: Counts) -> str:
 
 def refused(counts: Counts) -> str:
     """Plan a map that is refused; say what would pass."""
-    request = Request(PureDP.of("0.1"), BOUND, BOTH, 5, 0.95)
+    request = Request(PureDP.of("0.1"), ASKED, BOTH)
     verdict = assess_utility(allocate(counts, request))
 
     def on(grid: Grid) -> Counts:
@@ -127,7 +138,7 @@ def refused(counts: Counts) -> str:
 def adaptive(counts: Counts) -> str:
     """Choose the map of several resolutions; say what it covers."""
     settings = AdaptiveSettings(RESOLUTIONS, Fraction(2), Fraction(1, 1000))
-    request = Request(PureDP.of(4), BOUND, {Statistic.MEAN: 1.0}, 5, 0.95)
+    request = Request(PureDP.of(4), ASKED, {Statistic.MEAN: 1.0})
     chosen = choose_mosaic(GRID, counts, settings, request)
     bins = ", ".join(str(number) for number in chosen.mosaic.bins_per_resolution().values())
     worth = chosen.value / chosen.bound

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_city import map_request
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.calibrated import in_blocks
@@ -48,10 +49,8 @@ def asked_of(accounting, statistics):
 def request_for(bound, epsilon, statistics, accounting="best"):
     return Request(
         loss=PureDP.of(epsilon),
-        bound=bound,
+        map=map_request(bound),
         tolerance={s: TOLERANCES[s] for s in statistics},
-        min_vehicles=1,
-        interval_level=0.95,
         accounting=accounting,
     )
 
@@ -249,7 +248,7 @@ def test_no_equal_scales_go_below_the_public_floor(counts_of, bound_of, table, e
 
 def test_bins_with_too_few_vehicles_are_left_out(counts_of, bound_of):
     request = request_for(bound_of(60), 1, [Statistic.MEAN])
-    strict = Request(**{**vars(request), "min_vehicles": 2})
+    strict = request.with_min_vehicles(2)
     allocation = allocate(counts_of([[1, 0], [1, 1], [0, 9]]), strict)
     assert allocation.keep.tolist() == [False, True, False]
     assert allocation.counts.bins == 1

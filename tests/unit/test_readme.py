@@ -193,6 +193,11 @@ def test_what_is_not_protected_is_what_every_manifest_says(pages):
         assert re.sub(r" or a company.*", "", first) in section
 
 
+def _asked(plan, request):
+    allocation = plan.allocation
+    return replace(plan, allocation=replace(allocation, request=replace(allocation.request, map=request)))
+
+
 class _Austin:
     """The real city's baseline at three resolutions, as `trafficdp plan` sees it."""
 
@@ -200,10 +205,10 @@ class _Austin:
         self.city = city
         self.plans = {resolution: city.with_map(resolution=resolution).plan() for resolution in (7, 6, 5)}
         # the guide tells them in the unit of the speed bound
-        unit = city.config.bound.unit
+        config = city.config
+        request = replace(config.map.request, display_unit=config.bound.unit)
         self.facts = {
-            resolution: plan_facts(replace(plan, display_unit=unit))
-            for resolution, plan in self.plans.items()
+            resolution: plan_facts(_asked(plan, request)) for resolution, plan in self.plans.items()
         }
 
     def with_variances(self, resolution, tolerance):

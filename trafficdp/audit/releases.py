@@ -31,7 +31,14 @@ from trafficdp.mechanisms.protocol import (
 )
 from trafficdp.mechanisms.registry import JOINT_MECHANISMS
 from trafficdp.mechanisms.simulated_cities import repeated
-from trafficdp.model import DEFAULT_FLEET, ContributionBound, Counts, NeighbouringRelation, Statistic
+from trafficdp.model import (
+    DEFAULT_FLEET,
+    ContributionBound,
+    Counts,
+    MapRequest,
+    NeighbouringRelation,
+    Statistic,
+)
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.allocate import allocate
@@ -97,11 +104,11 @@ def _request(
     mechanism: Mapping[Statistic, str] = MappingProxyType({}),
 ) -> Request:
     tolerance = {MEAN: 1.0, VARIANCE: float(bound.upper)}
-    return Request(loss, bound, tolerance, 1, 0.95, accounting, mechanism)
+    return Request(loss, MapRequest(bound, 1, 0.95, bound.unit), tolerance, accounting, mechanism)
 
 
 def _release(name: str, request: Request, delta: float) -> Executed:
-    bound = request.bound
+    bound = request.map.bound
     sides = city(bound, 0), city(bound, bound.steps)
     pairs = [Neighbours("a vehicle in two hexagons, at 0 or at U", *sides)]
     allocation = allocate(sides[0].counts, request)

@@ -209,7 +209,6 @@ class Document(Paths):
         config = Config(
             city=self.city,
             grid=self._grid(),
-            bound=bound,
             relation=self.privacy.relation,
             loss=asked,
             policy=policy,

@@ -24,6 +24,7 @@ from trafficdp.model import (
     ContextKind,
     ContributionBound,
     DayPart,
+    MapRequest,
     SlotKind,
     SpeedUnit,
     Statistic,
@@ -268,15 +269,18 @@ class Map(t.Table):
             no_accountings = '"best", or mechanism = "baseline": other mechanisms have no accountings'
             raise t.Refused("map", "accounting", expected=no_accountings)
         return MapSettings(
-            min_vehicles=self.min_vehicles,
-            publish_counts=self.publish_counts,
+            request=MapRequest(
+                bound,
+                self.min_vehicles,
+                float(self.interval_level),
+                self.display_unit or self.speed_unit,
+                self.publish_counts,
+            ),
             accounting=self.accounting,
-            display_unit=self.display_unit or self.speed_unit,
             statistics=statistics,
             tolerance={
                 item: float(getattr(self.tolerance, item.value) or bound.upper) for item in statistics
             },
-            interval_level=float(self.interval_level),
             mechanism=mechanism,
             kind=kind,
             adaptive=self._adaptive(bound) if self.resolutions else None,

@@ -22,10 +22,10 @@ from trafficdp.model import (
     ContextFile,
     ContributionBound,
     Grid,
+    MapRequest,
     NeighbouringRelation,
     SlotKind,
     SourceDeclaration,
-    SpeedUnit,
     Statistic,
     StudyArea,
 )
@@ -120,12 +120,9 @@ class MapSettings:
     several resolutions. ``answer``, ``fleet``, ``apart`` and ``counts_share``: see planner.request.
     """
 
-    display_unit: SpeedUnit
-    min_vehicles: int
+    request: MapRequest
     statistics: tuple[Statistic, ...]
     tolerance: Mapping[Statistic, float]
-    interval_level: float
-    publish_counts: bool
     accounting: str
     mechanism: Mapping[Statistic, str]
     allow_idealised: bool = False
@@ -167,7 +164,6 @@ class Config:
 
     city: City
     grid: Grid
-    bound: ContributionBound
     relation: NeighbouringRelation
     loss: Loss | None
     policy: BudgetPolicy
@@ -186,6 +182,11 @@ class Config:
     def kind(self) -> LossKind:
         """What losses are counted in."""
         return self.policy.kind
+
+    @property
+    def bound(self) -> ContributionBound:
+        """How speeds are clipped."""
+        return self.map.request.bound
 
     @property
     def measured_grid(self) -> Grid:
@@ -264,9 +265,9 @@ class Config:
                 got=f"a wish for {chosen.kind.quantity}",
                 todo=f"ask with --{quantity}, or make a new store with another [budget] kind",
             )
-        keys = "tolerance", "min_vehicles", "interval_level", "accounting", "mechanism"
+        keys = "tolerance", "accounting", "mechanism"
         wanted: dict[str, Any] = {key: getattr(self.map, key) for key in (*keys, "allow_idealised", "answer")}
         wanted |= {"relation": self.relation, "apart": self.map.apart, "counts": self.map.counts_share}
         if self.map.fleet is not None:
             wanted |= {"fleet": self.map.fleet, "fleet_by": FLEET_DECLARED}
-        return Request(loss=chosen, bound=self.bound, simulate=True, **wanted)
+        return Request(chosen, self.map.request, simulate=True, **wanted)

@@ -89,13 +89,13 @@ def release_card(release: Release) -> str:
         return card(title, (), sentences=sentences)
     statistic = published_statistics(release)[0]
     slot = slot_shown(release, statistic)
-    atlas, unit = Atlas.of(release), release.display_unit
+    atlas, unit = Atlas.of(release), release.request.display_unit
     level = f"{100 * level_read(release, statistic):g}"
     when = f", {release.slots[slot].label}" if atlas.several else ""
     value = said("value_and_unit", statistic, unit.label)
     rows = np.flatnonzero(release.slot == slot)
     numbers = np.column_stack(shown_numbers(published_frame(release), statistic, unit))
-    most = shown_largest(statistic, release.bound, unit)
+    most = shown_largest(statistic, release.request.bound, unit)
     read = [
         (row, read_number(value, low, high, most))
         for row, (value, low, high) in zip(
@@ -141,7 +141,7 @@ def plot(release: Release, statistic: str, slot: str | None, show: str, axes: Ax
         raise UsageError("the release has no bins, so there is nothing to draw")
     labels = {facts.label: number for number, facts in release.slots.items()}
     number = slot_shown(release, wanted) if slot is None else labels[one_of([*labels], slot=slot)]
-    unit, width = release.display_unit, show == "uncertainty"
+    unit, width = release.request.display_unit, show == "uncertainty"
     polygons, position = unique_polygons(release)
     here = release.slot == number
     value, low, high = shown_numbers(published_frame(release), wanted, unit)
@@ -161,8 +161,8 @@ def plot(release: Release, statistic: str, slot: str | None, show: str, axes: Ax
             rows.plot(ax=axes, color=colour, edgecolor=_INK, linewidth=0.4, hatch=hatch)
     if not width:
         coloured = coloured[coloured["status"] != BinStatus.UNINFORMATIVE.value]
-    largest = shown_largest(wanted, release.bound, unit)
-    breaks = (shown_width_breaks if width else shown_breaks)(wanted, release.bound, unit)
+    largest = shown_largest(wanted, release.request.bound, unit)
+    breaks = (shown_width_breaks if width else shown_breaks)(wanted, release.request.bound, unit)
     edges = [0.0, *breaks, max(largest, breaks[-1] * 1.001)]
     noun = said("capital", said("noun", wanted))
     label = f"{'Width of the interval' if width else noun}, {unit.label}"

@@ -98,8 +98,7 @@ class Reading:
     already, or a frame (``formats.frame``). ``progress`` is called with the number of bytes read since its
     last call; the calls add up to the size of the file. Where it is not ``judged``, each row stands for
     itself: the file is refused for its form only, never for having no row, or none with a readable time.
-    ``scratch``: a folder for rows that memory does not hold; without one all are held. Days outside
-    ``period`` are rejected; without one there are none.
+    Days outside ``period`` are rejected; without one there are none.
 
     ``digest`` tells the file from others: ``VehicleKey.digest`` of its bytes. Raises DataError (exit 4) when
     the file cannot be read or is of another format than declared.
@@ -114,7 +113,6 @@ class Reading:
         *,
         progress: Callable[[int], None] | None = None,
         judged: bool = True,
-        scratch: Path | None = None,
         period: Period | None = None,
     ) -> None:
         reader = READERS.get(source.format)
@@ -125,7 +123,7 @@ class Reading:
                 expected="one of " + ", ".join(sorted(READERS)),
             )
         self._source, self._area, self._key = source, area, key
-        self._scratch, self._period = scratch, period
+        self._period = period
         self._file: InputFile | frame.Frame
         if isinstance(given, Path | InputFile):
             opened = given if isinstance(given, InputFile) else InputFile(given, progress, judged=judged)
@@ -152,9 +150,10 @@ class Reading:
             raise ValueError("the file was not read to its end")
         return self._report
 
-    def parts(self) -> Iterator[Fixes]:
+    def parts(self, scratch: Path | None = None) -> Iterator[Fixes]:
         """Yield the fixes, every vehicle's in one part and in the order of the file.
 
+        ``scratch``: a folder for rows that memory does not hold; without one all are held.
         Raises DataError (exit 4) when the file cannot be read as declared or, where it is judged, when not a
         single time is in the declared format.
         """
@@ -162,7 +161,7 @@ class Reading:
         met = _Met()
         rows_kept = derived = 0
         rejected: Counter[str] = Counter()
-        for records in vehicle_parts(met.watch(self._blocks()), self._scratch):
+        for records in vehicle_parts(met.watch(self._blocks()), scratch):
             if met.rows and not met.a_readable_time and file.judged:
                 raise _no_times(file, source)
             cleaned = clean(records, source, self._area, self._key, check, self._period)

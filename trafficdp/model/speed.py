@@ -289,6 +289,25 @@ class Statistic(StrEnum):
         return f"{self.stem}_{unit.value}{'2' if self.power == 2 else ''}"
 
 
+@dataclass(frozen=True, slots=True)
+class MapRequest:
+    """What is asked of every number of a map: how speeds are clipped, how wide intervals are, what is shown.
+
+    Hexagons with fewer than ``min_vehicles`` get no number. ``publish_counts``: vehicles and records are
+    shown beside it.
+    """
+
+    bound: ContributionBound
+    min_vehicles: int
+    interval_level: float
+    display_unit: SpeedUnit
+    publish_counts: bool = False
+
+    def factor(self, statistic: Statistic) -> float:
+        """Return what turns ``statistic`` from the unit of the bound into that which is shown."""
+        return statistic.factor(self.bound.unit, self.display_unit)
+
+
 QUANTILES: Mapping[Statistic, Fraction] = MappingProxyType(
     {Statistic.VEHICLE_MEDIAN: Fraction(1, 2)}
     | {each: Fraction(int(each[-2:]), 100) for each in Statistic if each.startswith("vehicle_p")}

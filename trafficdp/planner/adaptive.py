@@ -56,7 +56,7 @@ from trafficdp.mechanisms.blocks.partition import Items, canonical_order
 from trafficdp.mechanisms.laplace.calibrated import LaplaceNoise
 from trafficdp.mechanisms.protocol import BASELINE
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.model import ContributionBound, Counts, Grid, Mosaic, SlotKind, Statistic, levels_of
+from trafficdp.model import Counts, Grid, MapRequest, Mosaic, SlotKind, Statistic, levels_of
 from trafficdp.noise.secure import MOST_DISTINCT_SCALES
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import Allocation, precision
@@ -76,17 +76,15 @@ MARGIN = 1 / 500
 
 @dataclass(frozen=True)
 class Wish:
-    """What is asked of the map. ``half_width`` is of the mean's interval, in the unit of ``bound``.
+    """What is asked of the map. ``half_width`` is of the mean's interval, in the unit of the speed bound.
 
     ``tolerance`` as in Request: other statistics get noise in proportion. ``detail`` see the module.
     """
 
-    bound: ContributionBound
+    map: MapRequest
     tolerance: Mapping[Statistic, float]
     epsilon: float
-    min_vehicles: int
     half_width: float
-    interval_level: float
     detail: float = DETAIL
 
 
@@ -143,7 +141,7 @@ class PricedBins:
     def of(cls, fine: Counts, coarser: Sequence[Level], wish: Wish) -> PricedBins:
         """Price the bins of all levels; see ``adapt``, which raises the same."""
         scale = largest_scale(wish)
-        integer_between(1, 10**9, min_vehicles=wish.min_vehicles)
+        integer_between(1, 10**9, min_vehicles=wish.map.min_vehicles)
         if finite(detail=wish.detail) < 0:
             raise UsageError(
                 "detail is negative", got=f"detail={wish.detail}", expected="a number of at least 0"
@@ -177,17 +175,17 @@ def largest_scale(wish: Wish) -> float:
         raise UsageError(
             "a half width needs the mean", got=", ".join(wish.tolerance) or "no statistic", expected="mean"
         )
-    in_range(0, 1, interval_level=wish.interval_level)
+    in_range(0, 1, interval_level=wish.map.interval_level)
     positive(half_width=wish.half_width)
-    step = float(wish.bound.step)
-    room = wish.half_width - step / 2 - rounding_bias(Statistic.MEAN, wish.bound)
+    step = float(wish.map.bound.step)
+    room = wish.half_width - step / 2 - rounding_bias(Statistic.MEAN, wish.map.bound)
     if room <= 0:
         raise UsageError(
             "half width is too small for the speed step",
             got=f"half_width={wish.half_width:g}, speed_step={step:g}",
             expected="a half width of more than a step",
         )
-    return room / log(1 / (1 - wish.interval_level))
+    return room / log(1 / (1 - wish.map.interval_level))
 
 
 @dataclass(frozen=True)
@@ -242,7 +240,7 @@ def _forest(priced: PricedBins, epsilon: float) -> tuple[Forest, IntArray]:
         shares = loss / epsilon * (1 + 1e-7)
         heaviest = np.zeros(counts.bins)
         np.maximum.at(heaviest, counts.bin_index, shares)
-        fits = (counts.users_per_bin >= wish.min_vehicles) & (heaviest <= 1)
+        fits = (counts.users_per_bin >= wish.map.min_vehicles) & (heaviest <= 1)
         pairs = fits[counts.bin_index] & (shares > 0)
         keep.append(fits)
         values.append(counts.samples_per_bin[fits] * (1 + wish.detail * (top - level)))
@@ -269,7 +267,7 @@ def _forest(priced: PricedBins, epsilon: float) -> tuple[Forest, IntArray]:
 def _losses(counts: Counts, wish: Wish, scale: float) -> FloatArray:
     """What each pair costs its user at the noise of the width, other statistics in proportion."""
     allowed = {s: scale * t / wish.tolerance[Statistic.MEAN] for s, t in wish.tolerance.items()}
-    return LaplaceNoise.within(counts, wish.bound, allowed).pair_loss()
+    return LaplaceNoise.within(counts, wish.map.bound, allowed).pair_loss()
 
 
 def number_of_parent(of_finest: Sequence[IntArray], candidate: BoolArray, number: IntArray) -> IntArray:
@@ -367,15 +365,7 @@ def choose_mosaic(grid: Grid, fine: Counts, settings: AdaptiveSettings, request:
     """
     _check(request)
     width = float(settings.half_width - settings.rounding)
-    wish = Wish(
-        request.bound,
-        request.tolerance,
-        float(request.loss.exact),
-        request.min_vehicles,
-        width,
-        request.interval_level,
-        settings.detail,
-    )
+    wish = Wish(request.map, request.tolerance, float(request.loss.exact), width, settings.detail)
     kinds = (grid.slot_kind, *settings.longer)
     found = [
         _along(grid, fine, settings, request, wish, levels_of(settings.resolutions, kinds, cells_first))
@@ -385,7 +375,7 @@ def choose_mosaic(grid: Grid, fine: Counts, settings: AdaptiveSettings, request:
     if not fitting:
         raise UninformativeReleaseError(
             "no hexagon can have so narrow an interval",
-            got=f"a half width of {float(settings.half_width):g} {request.bound.unit.label} "
+            got=f"a half width of {float(settings.half_width):g} {request.map.bound.unit.label} "
             f"at epsilon {request.loss}",
             todo="ask for a wider one, a larger epsilon, a coarser resolution or longer slots",
         )

@@ -51,7 +51,7 @@ def allocate(
     whether a map may pass, with blocks that are searched for less long.
     Raises UsageError when no bin has ``min_vehicles`` vehicles, or no noise fits the loss.
     """
-    keep, kept = kept_bins(counts, request.min_vehicles)
+    keep, kept = kept_bins(counts, request.map.min_vehicles)
     named = {statistic: request.mechanism_of(statistic) for statistic in request.tolerance}
     require_together(named)
     hour = None if hour is None else hour[keep]
@@ -73,7 +73,7 @@ def allocate(
         return replace(_by_accounting(keep, kept, request, thorough=thorough), hour=hour)
     for statistic, name in proved.items():
         require_releasable(name, statistic, request.kind, allow_idealised=request.allow_idealised)
-    tries = SimulatedCities(kept, request.bound) if request.simulate else None
+    tries = SimulatedCities(kept, request.map.bound) if request.simulate else None
     parts, reason = fit_mechanisms(kept, replace(request, mechanism=proved), tries)
     calibrated = PerStatisticMechanism.calibrate(request.facts(kept), request.loss, parts)
     return replace(_made(keep, kept, request, calibrated, reason), hour=hour)
@@ -110,7 +110,7 @@ def _least_error(maps: Mapping[str, Allocation], request: Request, hour: IntArra
     tried = skills_of(
         [each.calibrated for each in maps.values()],
         request.loss,
-        cities_of(counts, request.bound, hour),
+        cities_of(counts, request.map.bound, hour),
     )
     maps = {name: replace(each, tried=own) for (name, each), own in zip(maps.items(), tried, strict=True)}
     score = {name: max(1 - skill.expected for skill in each.skill.values()) for name, each in maps.items()}
@@ -187,7 +187,7 @@ def accountings_for(kept: Counts, request: Request, *, thorough: bool = True) ->
 
     Not ``thorough``: blocks as for maps that are only looked at.
     """
-    asked = kept, request.bound, request.tolerance
+    asked = kept, request.map.bound, request.tolerance
     return all_accountings(*asked, named=request.accounting, thorough=thorough)
 
 

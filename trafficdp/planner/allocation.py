@@ -42,7 +42,7 @@ from trafficdp.mechanisms.simulated_cities import (
     percent,
     skills_of,
 )
-from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
+from trafficdp.model import ContributionBound, Counts, MapRequest, Statistic
 from trafficdp.planner.request import Request
 from trafficdp.privacy.estimate import RefusalRule
 from trafficdp.privacy.loss import Loss, LossKind, PrivacyEvent
@@ -111,17 +111,13 @@ class UtilityVerdict:
 
 
 def uninformative_error(
-    verdict: UtilityVerdict,
-    bound: ContributionBound,
-    todo: str | None = None,
-    what: str = "release",
-    shown: SpeedUnit | None = None,
+    verdict: UtilityVerdict, request: MapRequest, todo: str | None = None
 ) -> UninformativeReleaseError:
-    """Return the error that a release (or an answer) of ``verdict`` is refused with, told in ``shown``."""
-    told = shown or bound.unit
-    got, expected = verdict.in_words(verdict.statistic.unit(told), verdict.statistic.factor(bound.unit, told))
+    """Return the error that a release of ``verdict`` is refused with."""
+    unit = verdict.statistic.unit(request.display_unit)
+    got, expected = verdict.in_words(unit, request.factor(verdict.statistic))
     return UninformativeReleaseError(
-        f"the {what} would be too inaccurate to publish", got=got, expected=expected, todo=todo
+        "the release would be too inaccurate to publish", got=got, expected=expected, todo=todo
     )
 
 
@@ -145,7 +141,7 @@ def assess_utility(allocation: Allocation) -> UtilityVerdict:
         least = max(widest, key=lambda each: widest[each])
         return UtilityVerdict(rule, least, widest[least], MOST_SPANNED)
     if rule is RefusalRule.INTERVAL:
-        bound, widths = request.bound, allocation.half_widths()
+        bound, widths = request.map.bound, allocation.half_widths()
         reach = {each: each.largest(bound.upper) for each in widths}
         spanned = {each: min(2 * median_noisy(half), reach[each]) for each, half in widths.items()}
         least = max(spanned, key=lambda each: spanned[each] / reach[each])
@@ -200,7 +196,7 @@ class Allocation:
         own = self.calibrated
         if isinstance(own, TriedElsewhere):
             return {Statistic.MEAN: own.skill()}
-        cities = self.cities or cities_of(self.counts, self.request.bound, self.hour)
+        cities = self.cities or cities_of(self.counts, self.request.map.bound, self.hour)
         return skills_of([own], self.request.loss, cities, once=self.once)[0]
 
     @cached_property
@@ -221,7 +217,7 @@ class Allocation:
     def spanned(self) -> Mapping[Statistic, FloatArray]:
         """Which share of a bin's vehicles an interval spans, shape (G,), where intervals are ranks."""
         own = self.calibrated
-        return own.spanned(self.request.interval_level) if isinstance(own, Ranked) else {}
+        return own.spanned(self.request.map.interval_level) if isinstance(own, Ranked) else {}
 
     @property
     def loss(self) -> Loss:
@@ -251,7 +247,7 @@ class Allocation:
     @property
     def floor(self) -> float:
         """G U / (L epsilon), below which no equal scales of means go."""
-        return floor_of_equal_scales(self.counts, self.request.bound, float(self.request.loss.exact))
+        return floor_of_equal_scales(self.counts, self.request.map.bound, float(self.request.loss.exact))
 
     def errors(self) -> dict[Statistic, FloatArray]:
         """Return the expected error of every released bin, a statistic, shape (G,).
@@ -263,7 +259,7 @@ class Allocation:
 
     def half_widths(self) -> dict[Statistic, FloatArray]:
         """Return the half width of every released bin's interval, likewise; shape (G,) a statistic."""
-        return self._foreseen("half_width", self.calibrated.half_widths(self.request.interval_level))
+        return self._foreseen("half_width", self.calibrated.half_widths(self.request.map.interval_level))
 
     def _foreseen(self, name: str, known: Mapping[Statistic, FloatArray]) -> dict[Statistic, FloatArray]:
         size = (self.counts.bins,)

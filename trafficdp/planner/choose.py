@@ -332,7 +332,7 @@ def shares(request: Request) -> dict[Statistic, Loss]:
     """Return the part of the total of every statistic, rounded down: see the module."""
     total, weight = request.loss, dict.fromkeys(request.tolerance, Fraction(1))
     if request.kind is LossKind.PURE:
-        reach = {s: Fraction(s.largest(request.bound.upper)) for s in weight}
+        reach = {s: Fraction(s.largest(request.map.bound.upper)) for s in weight}
         weight = {s: reach[s] / Fraction(t) for s, t in request.tolerance.items()}
     whole = sum(weight.values())
     return {s: type(total)(int(total.pico * each / whole)).chargeable for s, each in weight.items()}
@@ -347,7 +347,7 @@ def fit_mechanisms(
     for a mechanism that cannot estimate its statistic, has no exact sampler (unless ``allow_idealised``)
     or cannot meet its share.
     """
-    bound, kind, part_of = request.bound, request.kind, shares(request)
+    bound, kind, part_of = request.map.bound, request.kind, shares(request)
     parts: dict[Statistic, StatisticMechanism] = {}
     reasons = []
     for statistic in sorted(request.tolerance, key=list(Statistic).index):

@@ -15,9 +15,9 @@ from trafficdp.mechanisms.protocol import ADD_REMOVE_POOLED, AUTO, BASELINE, BY_
 from trafficdp.model import (
     DEFAULT_FLEET,
     QUANTILES,
-    ContributionBound,
     Counts,
     Grid,
+    MapRequest,
     Mosaic,
     NeighbouringRelation,
     SlotKind,
@@ -49,10 +49,8 @@ class Request:
     """
 
     loss: Loss
-    bound: ContributionBound
+    map: MapRequest
     tolerance: Mapping[Statistic, float]
-    min_vehicles: int
-    interval_level: float
     accounting: str = "best"
     mechanism: Mapping[Statistic, str] = field(default_factory=dict)
     simulate: bool = False
@@ -87,7 +85,7 @@ class Request:
 
     def facts(self, counts: Counts) -> PublicFacts:
         """Return what is public beside ``counts``, of the bins that are released."""
-        return PublicFacts(counts, self.bound, self.relation)
+        return PublicFacts(counts, self.map.bound, self.relation)
 
     def mechanism_of(self, statistic: Statistic) -> str:
         """Return what ``statistic`` is to be released by: a name of the registry, or "auto"."""
@@ -97,6 +95,10 @@ class Request:
         if statistic in QUANTILES:
             return BY_RANK
         return self.mechanism.get(statistic, PROVED[self.kind])
+
+    def with_min_vehicles(self, min_vehicles: int) -> Request:
+        """Return the same, with numbers for bins of so many vehicles."""
+        return replace(self, map=replace(self.map, min_vehicles=min_vehicles))
 
     def with_proved_intervals(self) -> Request:
         """Return the same, with what has intervals by a theorem where "auto" would choose."""

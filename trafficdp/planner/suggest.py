@@ -165,7 +165,7 @@ def search(
         looked_at(candidate)
         options = list(_options(candidate, request, half_width, reach, counts_of(candidate)))
         found.extend(options)
-        return any(option.fits and option.min_vehicles == request.min_vehicles for option in options)
+        return any(option.fits and option.min_vehicles == request.map.min_vehicles for option in options)
 
     for kind in (grid.slot_kind, *grid.slot_kind.longer):
         here = replace(grid, slot_kind=kind)
@@ -200,27 +200,28 @@ def _options(
 ) -> Iterator[MapOption]:
     """Yield the map of ``grid``, and when it does not fit, that with the least min_vehicles that does."""
     choices = np.unique(counts.users_per_bin)
-    choices = choices[choices >= request.min_vehicles]
+    choices = choices[choices >= request.map.min_vehicles]
     if not len(choices):
         return
     records = int(counts.samples_per_bin.sum())
 
-    def planned(min_vehicles: int, asked: Request) -> Allocation | None:
+    def planned(asked: Request) -> Allocation | None:
         try:
-            return allocate(counts, replace(asked, min_vehicles=min_vehicles))
+            return allocate(counts, asked)
         except UsageError:
             # so small a loss that its noise cannot be drawn
             return None
 
     def option(min_vehicles: int) -> MapOption | None:
-        made = planned(min_vehicles, request)
+        asked = request.with_min_vehicles(min_vehicles)
+        made = planned(asked)
         if made is None:
             return None
         width = precision(made).at(reach)
         needed = None
         if width > half_width:
             needed = least_loss(
-                lambda loss: allocate(counts, replace(request, loss=loss, min_vehicles=min_vehicles)),
+                lambda loss: allocate(counts, replace(asked, loss=loss)),
                 request.kind,
                 half_width,
                 reach,
@@ -229,7 +230,7 @@ def _options(
         bins = made.counts.bins
         return MapOption(grid, min_vehicles, bins, share, width, width <= half_width, needed)
 
-    first = option(request.min_vehicles)
+    first = option(request.map.min_vehicles)
     if first is not None:
         yield first
     if first is not None and first.fits:
@@ -237,7 +238,7 @@ def _options(
     low, high = 0, len(choices)
     while low < high:
         middle = (low + high) // 2
-        made = planned(int(choices[middle]), request)
+        made = planned(request.with_min_vehicles(int(choices[middle])))
         if made is not None and precision(made).at(reach) <= half_width:
             high = middle
         else:
@@ -458,7 +459,7 @@ class Maps:
             # these cities would keep every record in memory
             return []
         if not self._cities:
-            self._cities = list(cities_of(counts, request.bound, found.hour))
+            self._cities = list(cities_of(counts, request.map.bound, found.hour))
         return self._cities
 
 

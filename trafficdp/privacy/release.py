@@ -28,7 +28,7 @@ from trafficdp.model.grid import (
 )
 from trafficdp.model.json_codec import as_json, from_json
 from trafficdp.model.slot import SlotKind, kinds_of
-from trafficdp.model.speed import QUANTILES, ContributionBound, SpeedUnit, Statistic
+from trafficdp.model.speed import QUANTILES, ContributionBound, MapRequest, SpeedUnit, Statistic
 from trafficdp.privacy.disclosure import Disclosure, MechanismStated
 from trafficdp.privacy.estimate import (
     NOISE_COLUMNS,
@@ -78,10 +78,7 @@ class Release:
     id: str
     created_at: datetime
     grid: Grid
-    bound: ContributionBound
-    display_unit: SpeedUnit
-    interval_level: float
-    min_vehicles: int
+    request: MapRequest
     cell: npt.NDArray[np.uint64]
     slot: npt.NDArray[np.int64]
     status: npt.NDArray[np.object_]
@@ -97,10 +94,6 @@ class Release:
     def bins(self) -> int:
         """Number of bins, withheld ones included."""
         return len(self.cell)
-
-    def factor(self, statistic: Statistic) -> float:
-        """Return what turns ``statistic`` from the unit of the bound into that which is shown."""
-        return statistic.factor(self.bound.unit, self.display_unit)
 
     def interval_kind(self, statistic: Statistic) -> IntervalKind:
         """Return what the intervals of ``statistic`` are."""
@@ -177,7 +170,7 @@ def _published(release: Release) -> pd.DataFrame:
     for statistic in Statistic:
         if statistic in release.estimates:
             estimate = release.estimates[statistic]
-            columns |= statistic_columns(estimate, release.bound.unit, release.display_unit)
+            columns |= statistic_columns(estimate, release.request)
             there = np.where(np.isnan(estimate.low), -1, 0)
             kind = _texts([release.interval_kind(statistic).value], there)
             columns[f"{statistic.stem}_interval_kind"] = kind
@@ -196,10 +189,13 @@ def quantiles_frame(release: Release) -> pd.DataFrame:
     row = np.repeat(np.arange(release.bins), len(own))
     table: dict[str, object] = {}
     for each in own:
-        table |= statistic_columns(release.estimates[each], release.bound.unit, release.display_unit)
+        table |= statistic_columns(release.estimates[each], release.request)
 
     def beside(part: str, of: str, dtype: str) -> pd.Series:
-        names = [f"{each.stem if of == 'stem' else each.column(release.display_unit)}{part}" for each in own]
+        names = [
+            f"{each.stem if of == 'stem' else each.column(release.request.display_unit)}{part}"
+            for each in own
+        ]
         return pd.Series(pd.DataFrame(table)[names].to_numpy(dtype=object).ravel(), dtype=dtype)
 
     given = [release.estimates[each].noise.get("epsilon", np.full(release.bins, np.nan)) for each in own]
@@ -285,11 +281,11 @@ def _counts(counts: npt.NDArray[np.int64] | None, bins: int) -> pd.Series:
     return pd.Series(counts, dtype="Int64")
 
 
-def statistic_columns(estimate: Estimate, unit_of_bound: SpeedUnit, display: SpeedUnit) -> dict[str, object]:
-    """Return the published columns of one statistic by name, G rows each, in the unit ``display``."""
+def statistic_columns(estimate: Estimate, request: MapRequest) -> dict[str, object]:
+    """Return the published columns of one statistic by name, G rows each, in the unit that is shown."""
     import pandas as pd
 
-    factor = estimate.statistic.factor(unit_of_bound, display)
+    factor, display = request.factor(estimate.statistic), request.display_unit
     name, stem = estimate.statistic.column(display), estimate.statistic.stem
     value = _rounded(estimate.value * factor)
     there = ~np.isnan(estimate.value)
@@ -419,16 +415,34 @@ def bound_from_facts(facts: Mapping[str, str]) -> ContributionBound:
     return ContributionBound(Fraction(facts["upper"]), Fraction(facts["step"]), SpeedUnit(facts["unit"]))
 
 
+def request_to_facts(request: MapRequest) -> dict[str, Any]:
+    """Return ``request`` as plain JSON values, but for whether counts are published."""
+    return {
+        "bound": bound_to_facts(request.bound),
+        "display_unit": request.display_unit.value,
+        "interval_level": request.interval_level,
+        "min_vehicles": request.min_vehicles,
+    }
+
+
+def request_from_facts(facts: Mapping[str, Any], *, publish_counts: bool) -> MapRequest:
+    """Return the request that ``request_to_facts`` wrote."""
+    return MapRequest(
+        bound_from_facts(facts["bound"]),
+        facts["min_vehicles"],
+        facts["interval_level"],
+        SpeedUnit(facts["display_unit"]),
+        publish_counts,
+    )
+
+
 def encode(release: Release) -> tuple[dict[str, Any], bytes]:
     """Return (facts, arrays): plain JSON values, and an Arrow IPC stream with the rows of ``release``."""
     facts = {
         "id": release.id,
         "created_at": release.created_at.isoformat(),
         "grid": grid_to_facts(release.grid),
-        "bound": bound_to_facts(release.bound),
-        "display_unit": release.display_unit.value,
-        "interval_level": release.interval_level,
-        "min_vehicles": release.min_vehicles,
+        **request_to_facts(release.request),
         "statistics": [statistic.value for statistic in release.estimates],
         "slots": [[slot, x.label, x.start, x.end] for slot, x in sorted(release.slots.items())],
         "ledger": {"sequence": release.ledger.sequence, "head_hash": release.ledger.head_hash},
@@ -474,10 +488,7 @@ def decode(facts: Mapping[str, Any], arrays: bytes) -> Release:
         id=facts["id"],
         created_at=datetime.fromisoformat(facts["created_at"]),
         grid=grid_from_facts(facts["grid"]),
-        bound=bound_from_facts(facts["bound"]),
-        display_unit=SpeedUnit(facts["display_unit"]),
-        interval_level=facts["interval_level"],
-        min_vehicles=facts["min_vehicles"],
+        request=request_from_facts(facts, publish_counts="vehicles" in present),
         cell=_numbers(table, "cell"),
         slot=_numbers(table, "slot"),
         status=_encoded_texts(table, "status"),

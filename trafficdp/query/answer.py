@@ -268,9 +268,7 @@ class Explanation:
         return self.plans[0].earlier
 
 
-def explained(
-    plans: Sequence[PricedPlan], together: Loss | None, analyst_left: Loss | None, display_unit: SpeedUnit
-) -> Explanation:
+def explained(plans: Sequence[PricedPlan], together: Loss | None, analyst_left: Loss | None) -> Explanation:
     """Return the explanation of the questions of ``plans``, which cost ``together`` where there are several.
 
     ``analyst_left`` is what the role that asks may still spend of the vehicle it has spent most of.
@@ -284,7 +282,7 @@ def explained(
             lines += [("bins", str(each.counts.bins), None), ("cost", "0", "epsilon")]
             lines.append(("why", "counts are public by assumption (counts_public)", None))
         else:
-            lines += _priced(plan, each.earlier, display_unit)
+            lines += _priced(plan, each.earlier)
     if together is not None:
         lines.append(("cost of all questions together", str(together), together.kind.quantity))
     if analyst_left is not None:
@@ -294,7 +292,7 @@ def explained(
     return Explanation(pa.table(columns, names=names), tuple(plans))
 
 
-def _priced(plan: Plan, earlier: str | None, display_unit: SpeedUnit) -> Iterator[Line]:
+def _priced(plan: Plan, earlier: str | None) -> Iterator[Line]:
     allocation = plan.allocation
     request = allocation.request
     yield "bins with numbers", str(allocation.counts.bins), None
@@ -311,7 +309,7 @@ def _priced(plan: Plan, earlier: str | None, display_unit: SpeedUnit) -> Iterato
     if earlier:
         yield "answered before", earlier, None
     yield from _accountings(plan)
-    yield from _by_rank(plan) if allocation.spanned else _in_speeds(plan, display_unit)
+    yield from _by_rank(plan) if allocation.spanned else _in_speeds(plan)
     for name, error in allocation.count_errors.items():
         yield f"noise of the number of {name}", f"{error:.3g}", name
     shared = request.relation.hides_presence
@@ -322,14 +320,14 @@ def _priced(plan: Plan, earlier: str | None, display_unit: SpeedUnit) -> Iterato
         yield "would pass", plan.suggestions.in_words().replace("--force", "force = TRUE"), None
 
 
-def _in_speeds(plan: Plan, display_unit: SpeedUnit) -> Iterator[Line]:
+def _in_speeds(plan: Plan) -> Iterator[Line]:
     allocation, request = plan.allocation, plan.allocation.request
     widths, errors = allocation.half_widths(), allocation.errors()
     for statistic in allocation.calibrated.statistics:
-        factor = statistic.factor(request.bound.unit, display_unit)
+        factor = request.map.factor(statistic)
         # an interval that is published lies within the range
-        half = np.minimum(widths[statistic], statistic.largest(request.bound.upper) / 2)
-        unit, name = statistic.unit(display_unit), statistic.words
+        half = np.minimum(widths[statistic], statistic.largest(request.map.bound.upper) / 2)
+        unit, name = statistic.unit(plan.display_unit), statistic.words
         for what, numbers in (("expected error", errors[statistic]), ("half width", half)):
             yield f"median {what} of the {name}", f"{float(np.median(numbers)) * factor:.4g}", unit
             yield f"worst {what} of the {name}", f"{float(np.max(numbers)) * factor:.4g}", unit

@@ -242,7 +242,7 @@ class PricedQuery:
             )
             for each in found
         ]
-        return explained(plans, together, left, self.config.map.display_unit)
+        return explained(plans, together, left)
 
 
 def _together(measurements: Sequence[_Measurement]) -> tuple[IntArray, IntArray]:
@@ -315,7 +315,7 @@ class _Measurement:
             _require_bins(planning.contributions().counts, there)
         wish = PlanQuestion(suggestions=not question.options.force)
         plan, counts = planning.plan(question.options.epsilon, wish)
-        earlier = results.earlier_release(curator, there, version, there.grid, plan.allocation)
+        earlier = results.earlier_release(curator, version, there.grid, plan.allocation)
         return cls(question, config.promise, there, planning, context, counts, plan, earlier)
 
     @property
@@ -347,9 +347,8 @@ class _Measurement:
             needed = PureDP.of(f"{found.epsilon:.12f}")
             if self.there.relation.hides_presence or needed <= self.plan_made.budget_left:
                 works = f"epsilon = {needed}"
-        shown, bound = self.plan_made.display_unit, self.there.bound
-        statistic = verdict.statistic
-        got, _ = verdict.in_words(statistic.unit(shown), statistic.factor(bound.unit, shown))
+        unit = verdict.statistic.unit(self.plan_made.display_unit)
+        got, _ = verdict.in_words(unit, self.plan_made.shown(1.0, verdict.statistic))
         raise UninformativeReleaseError(
             "OPTIONS: the answer would be too inaccurate to publish", got=got, todo=f"try {works}"
         )
@@ -384,13 +383,13 @@ class _Measurement:
         if release is None:
             return notes
         if any(kind.by_rank for kind in question.kinds):
-            notes.append(RANKS_NOTE.format(level=f"{100 * release.interval_level:g}"))
+            notes.append(RANKS_NOTE.format(level=f"{100 * release.request.interval_level:g}"))
         if not question.by_cell:
             notes.append("one number for the whole city: for the hexagon that holds all of it")
         withheld = int(np.isnan(next(iter(release.estimates.values())).value).sum())
         if withheld:
             bins = "1 bin is" if withheld == 1 else f"{withheld} bins are"
-            notes.append(f"{bins} withheld: fewer than {release.min_vehicles} vehicles")
+            notes.append(f"{bins} withheld: fewer than {release.request.min_vehicles} vehicles")
         if question.counts:
             notes.append(NOISY_COUNTS if self.there.relation.hides_presence else COUNTS_NOTE)
         return notes
@@ -398,16 +397,18 @@ class _Measurement:
     def rows(self, question: Question, release: Release | None) -> pa.RecordBatch:
         """Return the table of the numbers of ``question``."""
         grid = self.context.grid if release is None else self.there.grid
-        return answer_rows(question, grid, self.counts, release, self.there.map.display_unit)
+        return answer_rows(question, grid, self.counts, release, self.there.map.request.display_unit)
 
 
 def _require_bins(counts: Counts, there: Config) -> None:
     """Raise RefusedError when no hexagon can have a number."""
     most = int(counts.users_per_bin.max(initial=0))
-    if most >= there.map.min_vehicles:
+    if most >= there.map.request.min_vehicles:
         return
     if most:
         raise RefusedError(
-            f"no hexagon has {there.map.min_vehicles} vehicles", f"min_vehicles = {most}", clause="OPTIONS"
+            f"no hexagon has {there.map.request.min_vehicles} vehicles",
+            f"min_vehicles = {most}",
+            clause="OPTIONS",
         )
     raise RefusedError("no record meets the conditions", "more hours, days or places", clause="WHERE")

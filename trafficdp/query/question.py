@@ -11,7 +11,7 @@ from trafficdp.binning.cells import resolution_holding
 from trafficdp.config.settings import Config, MapSettings
 from trafficdp.errors import TrafficdpError
 from trafficdp.mechanisms.protocol import AUTO, BASELINE
-from trafficdp.model import ContributionBound, Grid, SlotKind, Statistic
+from trafficdp.model import ContributionBound, Grid, MapRequest, SlotKind, Statistic
 from trafficdp.planner.request import COUNTS_ALONE_SHARE, COUNTS_SHARE
 from trafficdp.privacy.loss import PureDP
 from trafficdp.query.arrangement import arrange, plain_form, read_keys
@@ -81,7 +81,6 @@ class Question:
             settings = replace(
                 settings,
                 apart=self.by_slot,
-                publish_counts=self.counts,
                 counts_share=share if self.counts else 0,
             )
         tolerance = {
@@ -92,18 +91,25 @@ class Question:
         }
         changed = replace(
             settings,
+            request=self._request(config),
             adaptive=None,
             statistics=statistics,
             tolerance=tolerance,
             mechanism={each: self._mechanism(settings, each) for each in statistics},
             answer=True,
-            min_vehicles=settings.min_vehicles if options.min_vehicles is None else options.min_vehicles,
-            interval_level=settings.interval_level
-            if options.interval_level is None
-            else float(options.interval_level),
         )
-        return replace(
-            config, grid=self.grid(config), bound=self.bound(config), map=changed, loss=options.epsilon
+        return replace(config, grid=self.grid(config), map=changed, loss=options.epsilon)
+
+    def _request(self, config: Config) -> MapRequest:
+        """What is asked of every number: as configured, but for what the options say."""
+        request, options = config.map.request, self.options
+        level, least = options.interval_level, options.min_vehicles
+        return MapRequest(
+            self.bound(config),
+            request.min_vehicles if least is None else least,
+            request.interval_level if level is None else float(level),
+            request.display_unit,
+            self.counts if config.relation.hides_presence else request.publish_counts,
         )
 
     def _mechanism(self, settings: MapSettings, statistic: Statistic) -> str:
@@ -148,7 +154,7 @@ def _read(part: PricedPart, config: Config, names: Named, table: str) -> Questio
     select, mentions, remarks = plain_form(part.select), Mentions(), list[str]()
     where = select.args.get("where")
     keys = read_keys(select, mentions)
-    arranged = arrange(select, keys, mentions, config.map.display_unit, table)
+    arranged = arrange(select, keys, mentions, config.map.request.display_unit, table)
     kinds = tuple(kind for kind in Kind if kind in mentions.kinds and kind.measured)
     _check_statistics(kinds, config)
     configured = _resolution(mentions, config)

@@ -207,7 +207,7 @@ class Curator:
         """
         verdict = assess_utility(allocation)
         if verdict.refused and not force:
-            raise uninformative_error(verdict, allocation.request.bound)
+            raise uninformative_error(verdict, allocation.request.map)
         if allocation.event.idealised and not allocation.request.allow_idealised:
             raise UsageError(
                 "this noise has no exact sampler",
@@ -375,10 +375,13 @@ class Curator:
 
         def samples() -> Samples:
             return read_samples(
-                self.vault.connection, specification.grid, specification.bound, specification.ingest_id
+                self.vault.connection,
+                specification.grid,
+                specification.request.bound,
+                specification.ingest_id,
             )
 
-        asked = specification.grid, specification.bound, version
+        asked = specification.grid, specification.request.bound, version
         return SensitiveInputs(known or self.contributions(*asked), samples, partial(self._recorded, *asked))
 
     def _require_unseen(self, release_id: str) -> None:
@@ -439,7 +442,7 @@ def carry_out(
         )
     values = everything.select(keep)
     estimates = _calibrated(specification, values.contributions.counts).run(
-        values, measure, interval_level=specification.interval_level
+        values, measure, interval_level=specification.request.interval_level
     )
     return assemble(specification, ListedBins.of(counts), keep, estimates, ledger)
 

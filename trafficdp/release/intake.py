@@ -373,12 +373,11 @@ class Intake:
                 self.key,
                 progress=advance,
                 judged=self.config.relation.may_refuse_by_counts,
-                scratch=self.vault.spill_folder / "ingest",
                 period=self.config.grid.period,
             )
             before = vault_fixes.earlier_declarations(self.vault, reading.digest)
             incoming = None if self.dry_run else vault_fixes.Incoming(self.vault)
-            for fixes in reading.parts():
+            for fixes in reading.parts(self.vault.spill_folder / "ingest"):
                 if incoming is not None:
                     incoming.add(fixes)
         report, added = reading.report, 0

@@ -67,11 +67,11 @@ class SavedPlan:
             "saved_at": at.isoformat(),
             "data_version": data_version,
             "grid": grid_to_facts(grid),
-            "bound": bound_to_facts(request.bound),
+            "bound": bound_to_facts(request.map.bound),
             request.kind.pico_key: request.loss.pico,
             "tolerance": {each.value: tolerance for each, tolerance in request.tolerance.items()},
-            "min_vehicles": request.min_vehicles,
-            "interval_level": request.interval_level,
+            "min_vehicles": request.map.min_vehicles,
+            "interval_level": request.map.interval_level,
             "accounting": allocation.best.name if allocation.best else request.accounting,
             "mechanism": {each.value: name for each, name in request.mechanism.items()},
             "calibrated": allocation.calibrated.to_facts(),
@@ -128,10 +128,10 @@ class SavedPlan:
         does not cost what was saved.
         """
         facts = self.facts
-        if bound_to_facts(request.bound) != facts["bound"]:
+        if bound_to_facts(request.map.bound) != facts["bound"]:
             raise UsageError(
                 "the plan was made for another speed bound or step",
-                got=f"{float(request.bound.upper):g} {request.bound.unit.label}",
+                got=f"{float(request.map.bound.upper):g} {request.map.bound.unit.label}",
                 expected=f"{float(bound_from_facts(facts['bound']).upper):g} "
                 f"{bound_from_facts(facts['bound']).unit.label}, and its step",
                 todo="restore [map], or plan again",
@@ -140,13 +140,14 @@ class SavedPlan:
             request,
             loss=self.loss,
             tolerance=_by_statistic(facts["tolerance"]),
-            min_vehicles=facts["min_vehicles"],
-            interval_level=facts["interval_level"],
+            map=replace(
+                request.map, min_vehicles=facts["min_vehicles"], interval_level=facts["interval_level"]
+            ),
             accounting=facts["accounting"],
         )
         named = replace(frozen, mechanism=_by_statistic(facts["mechanism"]))
         grid = self.grid
-        keep, kept = kept_bins(counts, frozen.min_vehicles, grid.may_publish(counts.cell, counts.slot))
+        keep, kept = kept_bins(counts, frozen.map.min_vehicles, grid.may_publish(counts.cell, counts.slot))
         calibrated = calibrated_from_facts(facts["calibrated"], frozen.facts(kept))
         if isinstance(calibrated, TriedElsewhere):
             # what is expected of the fleet is not frozen: nothing that is asked rests on it
@@ -343,7 +344,6 @@ class Planning:
             grid=grid,
             precision=precision(allocation),
             affordable=able,
-            display_unit=self._config.map.display_unit,
             growth=growing,
             answer=answer,
             asked=asked,
@@ -416,7 +416,7 @@ class Planning:
                 answer,
                 growth_of_configured=growth(self._config.grid, here.loss, request.loss, needed_on),
             )
-        asked = replace(request, min_vehicles=chosen.min_vehicles)
+        asked = request.with_min_vehicles(chosen.min_vehicles)
         return self._at(chosen.grid, asked, question, answer)
 
     def _nothing_fits(
@@ -455,7 +455,7 @@ class Planning:
     def _needed_for(self, request: Request, width: float, reach: Reach) -> Callable[[Grid], Loss | None]:
         def needed_on(candidate: Grid) -> Loss | None:
             counts = self._counts(candidate)
-            if not bool(np.any(counts.users_per_bin >= request.min_vehicles)):
+            if not bool(np.any(counts.users_per_bin >= request.map.min_vehicles)):
                 return None
             return least_loss(_allocating(candidate, counts, request), request.kind, width, reach)
 
@@ -503,9 +503,8 @@ class Planning:
 
     def _shown(self, request: Request, width: float) -> str:
         """Return ``width`` with its unit, as people are told it."""
-        shown = self._config.map.display_unit
-        factor = request.main.factor(self._config.bound.unit, shown)
-        return f"{width * factor:.4g} {request.main.unit(shown)}"
+        factor, unit = request.map.factor(request.main), request.main.unit(request.map.display_unit)
+        return f"{width * factor:.4g} {unit}"
 
 
 def with_records(found: Contributions, grid: Grid) -> Contributions:
@@ -522,7 +521,7 @@ def with_records(found: Contributions, grid: Grid) -> Contributions:
 def refusal(plan: Plan) -> UninformativeReleaseError:
     """Return the error that a refused ``plan`` is answered with, and what would pass."""
     todo = None if plan.suggestions is None else plan.suggestions.in_words(plan.budget_left)
-    return uninformative_error(plan.verdict, plan.allocation.request.bound, todo, shown=plan.display_unit)
+    return uninformative_error(plan.verdict, plan.allocation.request.map, todo)
 
 
 def _allocating(grid: Grid, counts: Counts, request: Request) -> Callable[[Loss], Allocation]:

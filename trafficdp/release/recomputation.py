@@ -43,6 +43,7 @@ from trafficdp.model import (
     Counts,
     DayPart,
     Grid,
+    MapRequest,
     NeighbouringRelation,
     Period,
     Place,
@@ -285,15 +286,23 @@ class _Published:
         return Zones(stated.file, stated.sha256, names, tuple(shapes))
 
     @cached_property
-    def _bound(self) -> ContributionBound:
-        bounds = self._manifest.bounds
+    def _request(self) -> MapRequest:
+        manifest, bounds = self._manifest, self._manifest.bounds
         unit = parse_speed_unit(bounds.clip_unit, where="the manifest")
-        return ContributionBound(Fraction(bounds.clip_high), Fraction(bounds.step), unit)
+        return MapRequest(
+            ContributionBound(Fraction(bounds.clip_high), Fraction(bounds.step), unit),
+            manifest.coverage.min_vehicles,
+            manifest.uncertainty.interval_level,
+            next(
+                each for each in SpeedUnit if manifest.mechanisms[0].statistic == Statistic.MEAN.column(each)
+            ),
+            manifest.honesty.publish_counts,
+        )
 
     @cached_property
     def _public(self) -> PublicFacts:
         anyone = Counts.of_anyone(*declared_bins(self._grid))
-        return PublicFacts(anyone, self._bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
+        return PublicFacts(anyone, self._request.bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
 
     @cached_property
     def _calibrated(self) -> CalibratedMechanism:
@@ -339,24 +348,13 @@ class _Published:
         follows = self._recomputable.fed_back(self._columns)
         return None if follows else "other maps, or another city"
 
-    @cached_property
-    def _display(self) -> SpeedUnit:
-        """The unit of the published numbers."""
-        return next(
-            unit
-            for unit in SpeedUnit
-            if self._manifest.mechanisms[0].statistic == self._calibrated.statistics[0].column(unit)
-        )
-
     def guaranteed_csv(self) -> bytes:
         """Return ``guaranteed_csv`` of these files."""
         table = self._measurements[["hex_id", "slot"]].copy()
-        level = self._manifest.uncertainty.interval_level
-        for statistic, (low, high) in self._recomputable.guaranteed(self._columns, level).items():
-            name, factor = (
-                statistic.column(self._display),
-                statistic.factor(self._bound.unit, self._display),
-            )
+        request = self._request
+        guaranteed = self._recomputable.guaranteed(self._columns, request.interval_level)
+        for statistic, (low, high) in guaranteed.items():
+            name, factor = statistic.column(request.display_unit), request.factor(statistic)
             table[f"{name}_guaranteed_low"] = outward_down(low * factor)
             table[f"{name}_guaranteed_high"] = outward_up(high * factor)
         text: str = table.to_csv(index=False, lineterminator="\n", float_format=f"%.{DECIMALS}f")
@@ -367,7 +365,7 @@ class _Published:
         noise = found[Statistic.MEAN].noise
         likely = {name: np.rint(noise[name]) for name in noise.keys() & {*COUNTED}}
         for estimate in found.values():
-            columns = statistic_columns(estimate, self._bound.unit, self._display)
+            columns = statistic_columns(estimate, self._request)
             likely |= {name: np.asarray(values) for name, values in columns.items()}
         every = np.ones(self._public.counts.bins, dtype=np.bool_)
         likely["status"] = bin_status(every, [each.status for each in found.values()])

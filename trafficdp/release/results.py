@@ -194,7 +194,6 @@ class Plan:
     grid: Grid
     precision: Precision
     affordable: Affordable
-    display_unit: SpeedUnit
     growth: Growth | None = None
     answer: Answer | None = None
     asked: Loss | None = None
@@ -209,6 +208,11 @@ class Plan:
         return self.allocation.loss
 
     @property
+    def display_unit(self) -> SpeedUnit:
+        """The unit in which speeds are shown."""
+        return self.allocation.request.map.display_unit
+
+    @property
     def skill(self) -> dict[Statistic, SkillStated]:
         """How far off statistics are expected to be, beside one number for the city; in ``display_unit``."""
         return {each: own.stated(self.shown(1.0, each)) for each, own in self.allocation.skill.items()}
@@ -221,7 +225,7 @@ class Plan:
     def shown(self, error: float, statistic: Statistic | None = None) -> float:
         """Return an error of ``statistic`` (the main one) in the unit in which it is shown."""
         request = self.allocation.request
-        return error * (statistic or request.main).factor(request.bound.unit, self.display_unit)
+        return error * request.map.factor(statistic or request.main)
 
     def to_frame(self) -> pd.DataFrame:
         """Return what each bin with a number will have, one row a bin, sorted by cell, then slot.
@@ -258,9 +262,9 @@ class Plan:
         request, counts = self.allocation.request, self.allocation.counts
         if isinstance(self.allocation.calibrated, TriedElsewhere):
             raise UsageError("there is one map where nothing about a vehicle is public, and no choice")
-        tries = SimulatedCities(counts, request.bound, seed)
+        tries = SimulatedCities(counts, request.map.bound, seed)
         return tuple(
-            choose(counts, request.bound, each, request.loss, tries=tries, shown=self.display_unit)
+            choose(counts, request.map.bound, each, request.loss, tries=tries, shown=self.display_unit)
             for each in request.tolerance
         )
 
@@ -289,7 +293,7 @@ class Plan:
         allocation, verdict = self.allocation, self.verdict
         request, withheld = allocation.request, int((~allocation.keep).sum())
         unit, precision = self.unit, self.precision
-        level, error = f"{request.interval_level:.0%}", median_noisy(allocation.errors()[request.main])
+        level, error = f"{request.map.interval_level:.0%}", median_noisy(allocation.errors()[request.main])
         at_worst = "" if allocation.tried_in_cities(request.main) else "at worst "
         of = verdict.statistic
         got, expected = verdict.in_words(of.unit(self.display_unit), self.shown(1.0, of))
@@ -299,7 +303,7 @@ class Plan:
             f"{allocation.counts.bins:,} {self.grid.noun}s"
             if request.relation.hides_presence
             else f"{allocation.counts.bins:,}, and {withheld:,} withheld "
-            f"(fewer than {request.min_vehicles} vehicles)",
+            f"(fewer than {request.map.min_vehicles} vehicles)",
             "off by": f"{self.shown(error):.3g} {unit} {at_worst}on average, in the median hexagon",
             f"{level} interval": f"{self.shown(precision.median):.3g} {unit} to either side in the median "
             f"hexagon, {self.shown(precision.worst):.3g} in the widest",
@@ -392,8 +396,6 @@ def context_of(
         publisher=config.city.publisher,
         place=config.city.name,
         grid=replace(grid, context=read_context(config.context, grid.area)),
-        display_unit=config.map.display_unit,
-        publish_counts=config.map.publish_counts,
         budget=config.policy,
         data_version=version,
         sources=sources,
@@ -421,7 +423,7 @@ def previous_map(vault: Vault, grid: Grid) -> str | None:
 
 
 def earlier_release(
-    curator: Curator, config: Config, version: vault_fixes.DataVersion, grid: Grid, allocation: Allocation
+    curator: Curator, version: vault_fixes.DataVersion, grid: Grid, allocation: Allocation
 ) -> str | None:
     """Return the newest published release of ``allocation`` on ``grid`` and this data, None without one."""
     # specifications are long: a search for their words first
@@ -431,12 +433,7 @@ def earlier_release(
         if not all(each in frozen for each in words):
             continue
         specification = Specification.from_json(frozen)
-        if (
-            specification.data_version == version.name
-            and specification.display_unit is config.map.display_unit
-            and specification.publish_counts == config.map.publish_counts
-            and same_question(specification, grid, allocation)
-        ):
+        if specification.data_version == version.name and same_question(specification, grid, allocation):
             return stored.release_id
     return None
 

@@ -33,9 +33,9 @@ from trafficdp.mechanisms.simulated_cities import LEAST_SKILL
 from trafficdp.model import (
     NO_CATALOGUE_ENTRY,
     CatalogueEntry,
-    ContributionBound,
     Counts,
     Grid,
+    MapRequest,
     NeighbouringRelation,
     SpeedUnit,
     Statistic,
@@ -58,13 +58,14 @@ from trafficdp.privacy.disclosure import (
 )
 from trafficdp.privacy.estimate import NOISE_COLUMNS, BinStatus, Estimate, RefusalRule
 from trafficdp.privacy.ledger import canonical
+from trafficdp.privacy.loss import Loss
 from trafficdp.privacy.release import (
     LedgerReference,
     Release,
-    bound_from_facts,
-    bound_to_facts,
     grid_from_facts,
     grid_to_facts,
+    request_from_facts,
+    request_to_facts,
 )
 from trafficdp.store.vault_fixes import DataVersion
 
@@ -125,7 +126,7 @@ def assemble(
     # where nothing about a vehicle is public, statuses follow from what was drawn
     coverage = replace(specification.disclosure.coverage, bins=bin_numbers(status))
     vehicles = records = None
-    if specification.publish_counts:
+    if specification.request.publish_counts:
         noise = next(iter(spread.values())).noise
         if "vehicles_answer" in noise:
             vehicles, records = (np.rint(noise[name]).astype(np.int64) for name in ("vehicles", "records"))
@@ -135,10 +136,7 @@ def assemble(
         id=specification.release_id,
         created_at=specification.created_at,
         grid=specification.grid,
-        bound=specification.bound,
-        display_unit=specification.display_unit,
-        interval_level=specification.interval_level,
-        min_vehicles=specification.min_vehicles,
+        request=specification.request,
         cell=bins.cell,
         slot=bins.slot,
         status=status,
@@ -196,25 +194,23 @@ class Specification:
     release_id: str
     created_at: datetime
     grid: Grid
-    bound: ContributionBound
+    request: MapRequest
     ingest_id: int
     data_version: str
     cell: npt.NDArray[np.uint64]
     slot: npt.NDArray[np.int64]
     calibrated: Mapping[str, Any]
-    display_unit: SpeedUnit
-    interval_level: float
-    min_vehicles: int
-    publish_counts: bool
     disclosure: Disclosure
 
     def keeps(self, counts: Counts) -> npt.NDArray[np.bool_]:
         """Return which bins of ``counts`` get numbers."""
-        return (counts.users_per_bin >= self.min_vehicles) & self.grid.may_publish(counts.cell, counts.slot)
+        return (counts.users_per_bin >= self.request.min_vehicles) & self.grid.may_publish(
+            counts.cell, counts.slot
+        )
 
     def public(self, counts: Counts) -> PublicFacts:
         """Return what is public beside ``counts``."""
-        return PublicFacts(counts, self.bound, self._relation)
+        return PublicFacts(counts, self.request.bound, self._relation)
 
     @property
     def _relation(self) -> NeighbouringRelation:
@@ -231,14 +227,11 @@ class Specification:
                 "release_id": self.release_id,
                 "created_at": self.created_at.isoformat(),
                 "grid": grid_to_facts(self.grid),
-                "bound": bound_to_facts(self.bound),
+                **request_to_facts(self.request),
                 "ingest_id": self.ingest_id,
                 "data_version": self.data_version,
                 "calibrated": self.calibrated,
-                "display_unit": self.display_unit.value,
-                "interval_level": self.interval_level,
-                "min_vehicles": self.min_vehicles,
-                "publish_counts": self.publish_counts,
+                "publish_counts": self.request.publish_counts,
                 "disclosure": as_json(self.disclosure),
             }
         )
@@ -257,16 +250,12 @@ class Specification:
             release_id=facts["release_id"],
             created_at=datetime.fromisoformat(facts["created_at"]),
             grid=grid,
-            bound=bound_from_facts(facts["bound"]),
+            request=request_from_facts(facts, publish_counts=facts["publish_counts"]),
             ingest_id=facts["ingest_id"],
             data_version=facts["data_version"],
             cell=cell,
             slot=slot,
             calibrated=facts["calibrated"],
-            display_unit=SpeedUnit(facts["display_unit"]),
-            interval_level=facts["interval_level"],
-            min_vehicles=facts["min_vehicles"],
-            publish_counts=facts["publish_counts"],
             disclosure=from_json(Disclosure, facts["disclosure"]),
         )
 
@@ -295,8 +284,6 @@ class ReleaseContext:
     publisher: str
     place: str
     grid: Grid
-    display_unit: SpeedUnit
-    publish_counts: bool
     budget: BudgetPolicy
     data_version: DataVersion
     sources: tuple[RecordSource, ...]
@@ -304,6 +291,25 @@ class ReleaseContext:
     question: str | None = None
     budget_changes: tuple[BudgetChange, ...] = ()
     catalogue: CatalogueEntry = NO_CATALOGUE_ENTRY
+
+    def charge(
+        self,
+        relation: NeighbouringRelation,
+        loss: Loss,
+        composition: str,
+        spent_before: int,
+        vehicles: int | None = None,
+    ) -> Charge:
+        """Return what a release costs that comes after charges of ``spent_before`` (10^-12) in all."""
+        return Charge(
+            relation=relation,
+            loss=loss,
+            sum_before=type(loss)(spent_before),
+            budget=self.budget,
+            composition=composition,
+            budget_changes=self.budget_changes,
+            vehicles=vehicles,
+        )
 
 
 def build_specification(
@@ -326,38 +332,30 @@ def build_specification(
     # an answer is no map
     if not context.question:
         skill = {
-            statistic: each.stated(statistic.factor(request.bound.unit, context.display_unit))
+            statistic: each.stated(request.map.factor(statistic))
             for statistic, each in allocation.skill.items()
         }
-    return freeze(
+    frozen = freeze(
         context,
         release_id,
-        bound=request.bound,
-        min_vehicles=request.min_vehicles,
-        listed=(allocation.counts.cell, allocation.counts.slot),
         calibrated=calibrated.to_facts(),
         bins=_foreseen_bins(allocation),
         bounds=bounds_of(
-            request.bound,
+            request.map.bound,
             f"speeds are clipped to the range, never dropped; {CAPPED[request.relation]}",
             None if known is None else int(known.bins_per_user.max()),
             None if known is None else int(known.largest_count_per_bin.max()),
         ),
-        charge=Charge(
-            relation=allocation.event.relation,
-            assumptions=allocation.event.assumptions,
-            loss=allocation.loss,
-            sum_before=type(allocation.loss)(spent_before),
-            budget=context.budget,
-            composition=allocation.composition,
-            budget_changes=context.budget_changes,
-            vehicles=allocation.vehicles,
+        charge=context.charge(
+            allocation.event.relation,
+            allocation.loss,
+            allocation.composition,
+            spent_before,
+            allocation.vehicles,
         ),
         noise=Noise(
-            unit=request.bound.unit,
-            display_unit=context.display_unit,
+            request=request.map,
             statements={each: calibrated.statement(each) for each in calibrated.statistics},
-            interval_level=request.interval_level,
             noise=from_json(NoiseStated, calibrated.published_facts()),
             tuning_data=f"{TUNING[request.relation]} ({allocation.reason})",
             tolerance=request.tolerance,
@@ -370,15 +368,13 @@ def build_specification(
             rule=verdict.rule,
         ),
     )
+    return replace(frozen, cell=allocation.counts.cell, slot=allocation.counts.slot)
 
 
 def freeze(
     context: ReleaseContext,
     release_id: str,
     *,
-    bound: ContributionBound,
-    min_vehicles: int,
-    listed: tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]],
     calibrated: Mapping[str, Any],
     bins: BinNumbers,
     bounds: Bounds,
@@ -386,22 +382,17 @@ def freeze(
     noise: Noise,
     verdict: Verdict,
 ) -> Specification:
-    """Return the specification of a release or a stream; ``listed`` are cell and slot of its bins."""
-    cell, slot = listed
+    """Return the specification of a release or a stream that has no bins yet."""
     return Specification(
         release_id=release_id,
         created_at=context.created_at,
         grid=context.grid,
-        bound=bound,
+        request=noise.request,
         ingest_id=context.data_version.ingest_id,
         data_version=context.data_version.name,
-        cell=cell,
-        slot=slot,
+        cell=np.zeros(0, dtype=np.uint64),
+        slot=np.zeros(0, dtype=np.int64),
         calibrated=calibrated,
-        display_unit=context.display_unit,
-        interval_level=noise.interval_level,
-        min_vehicles=min_vehicles,
-        publish_counts=context.publish_counts,
         disclosure=disclosure(
             identity=Identity(
                 release=release_id,
@@ -411,15 +402,12 @@ def freeze(
                 supersedes=None,
                 question=context.question,
             ),
-            coverage=coverage_of(
-                context.grid, bound, context.display_unit, context.place, charge.relation, min_vehicles, bins
-            ),
+            coverage=coverage_of(context.grid, noise.request, context.place, charge.relation, bins),
             data=Data(sources=context.sources, data_version=context.data_version.name),
             bounds=bounds,
             charge=charge,
             noise=noise,
             verdict=verdict,
-            publish_counts=context.publish_counts,
             catalogue=context.catalogue,
         ),
     )
@@ -428,14 +416,9 @@ def freeze(
 def same_question(specification: Specification, grid: Grid, allocation: Allocation) -> bool:
     """Return whether ``specification`` asks for the numbers of ``allocation`` on ``grid``, with its noise."""
     request, kept = allocation.request, allocation.counts
-    asked = (
-        specification.grid.key == grid.key
-        and specification.bound == request.bound
-        and (specification.min_vehicles, specification.interval_level)
-        == (request.min_vehicles, request.interval_level)
-    )
     return (
-        asked
+        specification.grid.key == grid.key
+        and specification.request == request.map
         and np.array_equal(specification.cell, kept.cell)
         and np.array_equal(specification.slot, kept.slot)
         and specification.calibrated == allocation.calibrated.to_facts()
@@ -447,7 +430,7 @@ def _foreseen_bins(allocation: Allocation) -> BinNumbers:
     if allocation.spanned:
         each_useless = [rank_useless(each) for each in allocation.spanned.values()]
     else:
-        errors, bound = allocation.calibrated.expected_errors(), allocation.request.bound
+        errors, bound = allocation.calibrated.expected_errors(), allocation.request.map.bound
         each_useless = [useless(errors[each], each, bound) for each in errors]
     kept = int(np.count_nonzero(allocation.keep))
     marked = int(np.count_nonzero(np.all(each_useless, axis=0)))

@@ -18,7 +18,6 @@ from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
 from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.files.disclosure import (
     TUNING_DATA,
-    Charge,
     Noise,
     Verdict,
     bounds_of,
@@ -27,9 +26,8 @@ from trafficdp.export.files.disclosure import (
 )
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
-from trafficdp.mechanisms.protocol import ASSUMPTIONS
 from trafficdp.mechanisms.running_sums import RunningSums
-from trafficdp.model import NeighbouringRelation, Statistic
+from trafficdp.model import MapRequest, NeighbouringRelation, Statistic
 from trafficdp.privacy.budget import BudgetPolicy, left
 from trafficdp.privacy.disclosure import BinNumbers, NoiseStated, StreamStated, TreeShape
 from trafficdp.privacy.estimate import RefusalRule
@@ -64,7 +62,6 @@ RULES = (
 SAID = (Statistic.MEAN, Statistic.VARIANCE)
 """What a stream can say."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NO_BINS = np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
 _SOME_CELL = int("8928308280fffff", 16)
 
 
@@ -153,8 +150,7 @@ def wanted_specification(curator: Curator, config: Config) -> Specification:
         sums,
         f"s{len(vault_releases.all_streams(vault)) + 1:04d}",
         vault_ledger.totals(vault).sum_of_maxima,
-        min_vehicles=config.map.min_vehicles,
-        interval_level=config.map.interval_level,
+        config.map.request,
     )
     # what names a vehicle decides on its account: as long as the stream runs it is the same
     read_as = [[source.name, declaration_json(source)] for source in config.sources]
@@ -207,9 +203,7 @@ def specification_of_stream(
     sums: RunningSums,
     release_id: str,
     spent_before: int,
-    *,
-    min_vehicles: int,
-    interval_level: float,
+    request: MapRequest,
 ) -> Specification:
     """Return what a stream is charged for; bins and their noise follow with its publications.
 
@@ -218,26 +212,13 @@ def specification_of_stream(
     return freeze(
         context,
         release_id,
-        bound=sums.bound,
-        min_vehicles=min_vehicles,
-        listed=_NO_BINS,
         calibrated=sums.to_facts(),
         bins=BinNumbers(total=0, released=0, constant=0, withheld=0, uninformative=0),
         bounds=bounds_of(sums.bound, BOUNDING, None, None),
-        charge=Charge(
-            relation=RELATION,
-            assumptions=ASSUMPTIONS[RELATION],
-            loss=sums.allowance.epsilon,
-            sum_before=PureDP(spent_before),
-            budget=context.budget,
-            composition=sums.composition,
-            budget_changes=context.budget_changes,
-        ),
+        charge=context.charge(RELATION, sums.allowance.epsilon, sums.composition, spent_before),
         noise=Noise(
-            unit=sums.bound.unit,
-            display_unit=context.display_unit,
+            request=request,
             statements={each: sums.statement(each) for each in sums.statistics},
-            interval_level=interval_level,
             noise=NoiseStated(kind="stream"),
             tuning_data=TUNING_DATA,
         ),
@@ -247,14 +228,14 @@ def specification_of_stream(
 
 def sums_of(specification: Specification) -> RunningSums:
     """Return the running sums that ``specification`` was charged for."""
-    return RunningSums.from_facts(specification.calibrated, specification.bound)
+    return RunningSums.from_facts(specification.calibrated, specification.request.bound)
 
 
 def stream_of(
     specification: Specification, parts: Mapping[str, Mapping[str, npt.NDArray[np.generic]]]
 ) -> Stream:
     """Return the stream that was stored as ``parts``, before its first record when there are none."""
-    enough = None if specification.publish_counts else specification.min_vehicles
+    enough = None if specification.request.publish_counts else specification.request.min_vehicles
     return sums_of(specification).stream(parts, enough)
 
 
@@ -268,11 +249,7 @@ def same_stream(one: Specification, other: Specification) -> bool:
     facts = [
         (
             each.grid.key,
-            each.bound,
-            each.display_unit,
-            each.interval_level,
-            each.min_vehicles,
-            each.publish_counts,
+            each.request,
             {**each.calibrated, "tree": None},
             each.disclosure.identity.publisher,
             each.disclosure.coverage.place,
@@ -288,17 +265,16 @@ def publication_of(
 ) -> Release:
     """Return the release after a closed step. ``data_version`` names the records that it was made from."""
     sums, order = sums_of(specification), np.lexsort((closed.slot, closed.cell))
-    keep = closed.vehicles[order] >= specification.min_vehicles
+    keep = closed.vehicles[order] >= specification.request.min_vehicles
     names = ("cell", "slot", "records", "vehicles", "sums", "terms")
     columns = {name: getattr(closed, name)[order] for name in names}
     kept = Closed(closed.step, {}, **{name: values[keep] for name, values in columns.items()})
-    estimates = sums.estimates(kept, interval_level=specification.interval_level)
-    upper, frozen = float(specification.bound.upper), specification.disclosure
+    estimates = sums.estimates(kept, interval_level=specification.request.interval_level)
+    upper, frozen = float(specification.request.bound.upper), specification.disclosure
     shares = [(each.high - each.low) / each.statistic.largest(upper) for each in estimates.values()]
     widest = max((float(np.median(share)) for share in shares if len(share)), default=0.0)
     scales = [
-        scales_stated(each.statistic, each.noise_scale, specification.bound.unit, specification.display_unit)
-        for each in estimates.values()
+        scales_stated(each.statistic, each.noise_scale, specification.request) for each in estimates.values()
     ]
     bins = ListedBins(
         columns["cell"].astype(np.uint64), columns["slot"], columns["vehicles"], columns["records"]
@@ -347,7 +323,7 @@ def rehearse(specification: Specification) -> None:
         cell=_SOME_CELL * one,
         slot=slots_of(sums.horizon.origin_us * one, grid.slot_kind, grid.period.time_zone, grid.day_parts),
         records=2 * one,
-        vehicles=specification.min_vehicles * one,
+        vehicles=specification.request.min_vehicles * one,
         sums=np.zeros((1, sums.stream().bank.levels), dtype=np.int64),
         terms=one,
     )

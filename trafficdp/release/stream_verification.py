@@ -207,7 +207,7 @@ class _ExaminedStream(Examined):
 
     def _losses(self) -> str | None:
         mean, second = self._published_scale()
-        steps = self._specification.bound.steps
+        steps = self._specification.request.bound.steps
         # at S times the first scale or more, the second sum is free; below, both are paid in full
         price = Fraction(steps, mean)
         if second is not None and second < steps * mean:

@@ -226,7 +226,7 @@ class _ExaminedRelease(Examined):
 
     def _recorded(self) -> Contributions:
         """Of every vehicle, from the records, not from the cache."""
-        asked = self._specification.grid, self._specification.bound, self._specification.ingest_id
+        asked = self._specification.grid, self._specification.request.bound, self._specification.ingest_id
         whole: Contributions = reduce_fixes(self._curator.vault.connection, *asked)
         return whole
 
@@ -349,7 +349,7 @@ class _ExaminedDeclared(_ExaminedRelease):
     def _contributions(self) -> Contributions:
         specification = self._specification
         version = DataVersion(specification.ingest_id, specification.data_version)
-        return self._curator.contributions(specification.grid, specification.bound, version)
+        return self._curator.contributions(specification.grid, specification.request.bound, version)
 
     def _public(self) -> str | None:
         wrong = [f"{each.name}: {each.found}" for each in verify_public(self._folder) if not each.passed]

@@ -137,7 +137,7 @@ def _fill(
 ) -> None:
     """Make the database at ``path``; raise StoreDamagedError when it fails its audits."""
     shown = [*(each for each, *_ in releases), *(each.release for each in publications)]
-    _make_empty(path, tuple(sorted({each.display_unit for each in shown})))
+    _make_empty(path, tuple(sorted({each.request.display_unit for each in shown})))
     with _attached(path, "READ_WRITE") as connection:
         connection.begin()
         for release, epsilon, withdrawn in releases:
@@ -251,7 +251,7 @@ def _insert_release(
 
 
 def _release_row(release: Release, epsilon: Decimal, withdrawn: bool) -> list[object]:
-    factor = float(release.bound.unit.factor_to(release.display_unit))
+    factor = float(release.request.bound.unit.factor_to(release.request.display_unit))
     return [
         release.id,
         release.created_at,
@@ -263,10 +263,10 @@ def _release_row(release: Release, epsilon: Decimal, withdrawn: bool) -> list[ob
         release.grid.period.first,
         release.grid.period.last,
         release.grid.period.time_zone,
-        release.display_unit.value,
-        float(release.bound.upper) * factor,
-        release.interval_level,
-        release.min_vehicles,
+        release.request.display_unit.value,
+        float(release.request.bound.upper) * factor,
+        release.request.interval_level,
+        release.request.min_vehicles,
         release.ledger.sequence,
         release.ledger.head_hash,
         canonical(as_json(release.disclosure)),
@@ -300,7 +300,7 @@ def _cells_table(release: Release) -> pa.Table:
 
     published = published_frame(release)
     present = [statistic for statistic in OF_MAPS if statistic in release.estimates]
-    names = [name for statistic in present for name in _columns_of(statistic, release.display_unit)]
+    names = [name for statistic in present for name in _columns_of(statistic, release.request.display_unit)]
     # NaN means null here: withheld numbers are absent, not not-a-numbers
     there = [*_PLAIN, *(name for name in names if name in published)]
     rows = pa.Table.from_pandas(published[there], preserve_index=False)
@@ -314,7 +314,7 @@ def _cells_table(release: Release) -> pa.Table:
     for statistic in OF_MAPS:
         estimate = release.estimates.get(statistic)
         if estimate is None:
-            columns |= dict.fromkeys(_columns_of(statistic, release.display_unit), nothing)
+            columns |= dict.fromkeys(_columns_of(statistic, release.request.display_unit), nothing)
         epsilon = None if estimate is None else estimate.noise.get("epsilon")
         known = nothing if epsilon is None else pa.array(epsilon, from_pandas=True)
         columns[f"{statistic.stem}_epsilon"] = known
@@ -323,7 +323,7 @@ def _cells_table(release: Release) -> pa.Table:
 
 def _quantiles_table(release: Release) -> pa.Table:
     rows = quantiles_frame(release)
-    rows = rows.rename(columns={"speed": f"speed_{release.display_unit.value}"})
+    rows = rows.rename(columns={"speed": f"speed_{release.request.display_unit.value}"})
     rows.insert(0, "release_id", release.id)
     return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
 

@@ -301,7 +301,7 @@ def laws_of_release(release):
         "cell": [format(int(cell), "x") for cell in release.cell],
         "slot": release.slot,
         "status": release.status,
-        "min_vehicles": release.min_vehicles,
+        "min_vehicles": release.request.min_vehicles,
     }
     for statistic, estimate in release.estimates.items():
         found[statistic.value] = {

@@ -27,13 +27,12 @@ from trafficdp.export.files.disclosure import (
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.mechanisms.protocol import Statement
 from trafficdp.model import (
-    COUNTS_PUBLIC,
-    DECLARED_BOUNDS,
     OF_MAPS,
     ContextKind,
     ContextLayer,
     ContributionBound,
     Grid,
+    MapRequest,
     NeighbouringRelation,
     Period,
     SlotKind,
@@ -137,6 +136,7 @@ def release_of(
         for each in OF_MAPS
         if each in estimates
     }
+    request = MapRequest(BOUND, 5, 0.95, display_unit, publish_counts)
     disclosed = disclosure(
         identity=Identity(
             release="R0001",
@@ -145,7 +145,7 @@ def release_of(
             created_at=rfc3339(created_at, period.time_zone),
             supersedes=None,
         ),
-        coverage=coverage_of(grid, BOUND, display_unit, place, RELATION, 5, bin_numbers(status)),
+        coverage=coverage_of(grid, request, place, RELATION, bin_numbers(status)),
         data=Data(
             sources=(
                 RecordSource(
@@ -161,33 +161,26 @@ def release_of(
         bounds=bounds_of(BOUND, "speeds are clipped to the range; nothing is dropped", 41, 300),
         charge=Charge(
             relation=RELATION,
-            assumptions=[COUNTS_PUBLIC, DECLARED_BOUNDS],
             loss=PureDP.of("3.999999999999"),
             sum_before=PureDP.of("1"),
             budget=BudgetPolicy(PureDP.of("8")),
             composition="basic composition: a vehicle's loss is the sum of its losses over bins",
         ),
         noise=Noise(
-            unit=BOUND.unit,
-            display_unit=display_unit,
+            request=request,
             statements=statements,
-            interval_level=0.95,
             noise=NoiseStated(kind="laplace"),
             tuning_data="none: chosen from public counts",
             tolerance={each: 1.0 if each.power == 1 else 30.0 for each in statements},
             library="opendp 0.16.0",
         ),
         verdict=Verdict(False, 1.0, 0.5, RefusalRule.INTERVAL),
-        publish_counts=publish_counts,
     )
     return Release(
         id="R0001",
         created_at=created_at,
         grid=grid,
-        bound=BOUND,
-        display_unit=display_unit,
-        interval_level=0.95,
-        min_vehicles=5,
+        request=request,
         cell=cell,
         slot=slot,
         status=status,

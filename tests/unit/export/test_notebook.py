@@ -57,7 +57,7 @@ def test_a_plot_paints_every_hexagon_in_its_class_and_hatches_the_withheld(city)
     coloured = max(
         axes.collections, key=lambda each: 0 if each.get_array() is None else len(each.get_array())
     )
-    values = shown_numbers(published_frame(city), Statistic.MEAN, city.display_unit)[0]
+    values = shown_numbers(published_frame(city), Statistic.MEAN, city.request.display_unit)[0]
     released = values[np.isin(status, ["released", "constant"])]
     assert np.array_equal(np.sort(coloured.get_array()), np.sort(released))
     assert coloured.cmap.colors == list(COLOURS)
@@ -65,7 +65,7 @@ def test_a_plot_paints_every_hexagon_in_its_class_and_hatches_the_withheld(city)
 
 def test_a_variance_is_plotted_as_a_standard_deviation(city):
     axes = notebook.plot(city, "variance", None, "uncertainty", None)
-    _, low, high = shown_numbers(published_frame(city), Statistic.VARIANCE, city.display_unit)
+    _, low, high = shown_numbers(published_frame(city), Statistic.VARIANCE, city.request.display_unit)
     painted = [each.get_array() for each in axes.collections if each.get_array() is not None]
     assert np.allclose(np.sort(np.concatenate(painted)), np.sort((high - low)[~np.isnan(high)]))
 

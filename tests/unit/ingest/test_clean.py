@@ -340,10 +340,8 @@ def test_a_file_in_parts_reaches_as_far_as_in_one(reader, monkeypatch, tmp_path)
     rows = [f"A{i},2020-11-28T12:{i:02}:00+05:30,21.{i},72.8,30" for i in range(50)]
     whole = reader.reading(*rows, period=INDIA).extents
     monkeypatch.setattr("trafficdp.ingest.vehicle_key.ROWS_AT_ONCE", 7)
-    reading = Reading(
-        reader.folder / "day.csv", reader.source, reader.area, reader.key, scratch=tmp_path, period=INDIA
-    )
-    assert len(list(reading.parts())) > 1
+    reading = Reading(reader.folder / "day.csv", reader.source, reader.area, reader.key, period=INDIA)
+    assert len(list(reading.parts(tmp_path))) > 1
     assert reading.extents == whole
 
 

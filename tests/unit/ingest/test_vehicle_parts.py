@@ -103,8 +103,8 @@ def test_a_report_is_there_once_the_file_was_read_to_its_end(
         "plate,when,lat,lng,v\n" + "".join(f"A{n},2020-11-28T06:00:00Z,21.2,72.8,30\n" for n in range(99))
     )
     monkeypatch.setattr(module, "ROWS_AT_ONCE", 10)
-    reading = Reading(path, source, area, key, scratch=tmp_path / "scratch")
-    parts = reading.parts()
+    reading = Reading(path, source, area, key)
+    parts = reading.parts(tmp_path / "scratch")
     next(parts)
     with pytest.raises(ValueError, match="to its end"):
         _ = reading.report

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_city import map_request
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
-from trafficdp.model import Counts, Statistic
+from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.planner.adaptive import Wish, adapt, largest_scale
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
+BOUND = ContributionBound(Fraction(60), Fraction(1), SpeedUnit.KILOMETRES_PER_HOUR)
 
 
 @pytest.fixture
-def wish(bound_of):
-    return Wish(bound_of(60), {MEAN: 1.0}, epsilon=4.0, min_vehicles=1, half_width=40.0, interval_level=0.95)
+def wish():
+    return Wish(map_request(BOUND), {MEAN: 1.0}, epsilon=4.0, half_width=40.0)
 
 
 def city(seed, counts_of, bins=8, users=5):
@@ -71,7 +74,7 @@ def value_of_the_best(fine, coarser, wish):
             bin_of[list(inside)] = at
         counts = merged(fine, bin_of)
         counts = counts.select(counts.cell < len(chosen))
-        if counts.users_per_bin.min() < wish.min_vehicles:
+        if counts.users_per_bin.min() < wish.map.min_vehicles:
             continue
         loss = LaplaceNoise.within(counts, wish.bound, {MEAN: scale}).loss()
         if loss.max() * (1 + 2e-7) <= wish.epsilon:
@@ -222,8 +225,8 @@ def test_levels_that_cut_one_another_are_refused(counts_of, wish):
         ({"detail": -0.1}, "detail is negative"),
         ({"tolerance": {VARIANCE: 1.0}}, "needs the mean"),
         ({"epsilon": 0.0}, "not positive"),
-        ({"min_vehicles": 0}, "out of range"),
-        ({"interval_level": 1.0}, "out of range"),
+        ({"map": map_request(BOUND, 0)}, "out of range"),
+        ({"map": map_request(BOUND, level=1.0)}, "out of range"),
     ],
 )
 def test_a_wish_out_of_range_is_refused(counts_of, wish, change, message):

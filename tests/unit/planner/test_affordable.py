@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_city import map_request
 
 from trafficdp.mechanisms.laplace.calibrated import LaplaceNoise
 from trafficdp.model import Statistic
@@ -26,7 +27,7 @@ def planned(counts_of, bound_of):
         def at(total):
             # this accounting is for mean and variance together
             more = {Statistic.VARIANCE: 60.0} if "moment" in accounting else {}
-            request = Request(total, bound_of(60), {**TOLERANCE, **more}, 1, 0.95, accounting)
+            request = Request(total, map_request(bound_of(60)), {**TOLERANCE, **more}, accounting)
             return allocate(counts, request)
 
         return at(PureDP.of(epsilon)), at

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_city import map_request
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms import simulated_cities
@@ -34,10 +35,8 @@ def city(counts_of):
 def request_for(bound, wanted, epsilon="4", statistics=(MEAN, VARIANCE), **changes):
     return Request(
         loss=PureDP.of(epsilon),
-        bound=bound,
+        map=map_request(bound),
         tolerance={s: TOLERANCE[s] for s in statistics},
-        min_vehicles=1,
-        interval_level=0.95,
         mechanism=wanted,
         simulate=True,
         **changes,

@@ -73,7 +73,7 @@ def test_fewer_than_a_third_of_the_samples_coloured_hexagons_are_hatched(relatio
     allocation, data = city.plan(suggestions=False).allocation, samples_of(city)
     data = data.select(allocation.keep) if relation == "sample" else data
     values = SensitiveInputs(data.contributions(), lambda: data)
-    breaks = shown_breaks(MEAN, city.config.bound, city.config.map.display_unit)
+    breaks = shown_breaks(MEAN, city.config.bound, city.config.map.request.display_unit)
     for seed in range(DRAWS):
         own = allocation.calibrated.run(values, SimulatedNoise(seed), interval_level=0.95)[MEAN]
         ends = own.posterior["low_80"], own.posterior["high_80"]

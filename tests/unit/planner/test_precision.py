@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_city import map_request
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.protocol import AUTO
@@ -49,7 +50,7 @@ def looked(city, bound_of):
 
     def looked(width, epsilon=4, grid=GRID, min_vehicles=5):
         tolerance = {Statistic.MEAN: 1.0}
-        request = Request(PureDP.of(epsilon), bound_of(60, "0.1"), tolerance, min_vehicles, 0.95)
+        request = Request(PureDP.of(epsilon), map_request(bound_of(60, "0.1"), min_vehicles), tolerance)
         seen = []
         return search(grid, request, width, Reach.MEDIAN, city, seen.append), seen
 
@@ -135,7 +136,9 @@ def asked(counts, bound_of):
 
     def asked(epsilon, accounting="best", level=0.95):
         tolerance = {Statistic.MEAN: 1.0, Statistic.VARIANCE: 60.0}
-        request = Request(PureDP.of(epsilon), bound_of(60, "0.1"), tolerance, 3, level, accounting)
+        request = Request(
+            PureDP.of(epsilon), map_request(bound_of(60, "0.1"), 3, level), tolerance, accounting
+        )
         return allocate(counts, request)
 
     return asked
@@ -156,7 +159,7 @@ def test_what_was_planned_before_does_not_matter(counts_of, bound_of, mechanism)
     found = set()
     for planned in ("0.01", "1", "6", "100"):
         request = Request(
-            PureDP.of(planned), bound_of(60), {Statistic.MEAN: 1.0}, 3, 0.95, mechanism=mechanism
+            PureDP.of(planned), map_request(bound_of(60), 3), {Statistic.MEAN: 1.0}, mechanism=mechanism
         )
 
         def at(loss, request=request):
@@ -171,7 +174,7 @@ def test_what_was_planned_before_does_not_matter(counts_of, bound_of, mechanism)
 def test_accountings_that_tie_are_told_apart_alike_at_every_loss(counts_of, bound_of, epsilon):
     # every vehicle is in one bin: the worst noise is the same by "exact" and "equal"
     table = [[3] * 4 + [0] * 20, [0] * 4 + [5] * 6 + [0] * 14, [0] * 10 + [2] * 14]
-    request = Request(PureDP.of(f"{epsilon:.6f}"), bound_of(20), {Statistic.MEAN: 1.0}, 3, 0.95)
+    request = Request(PureDP.of(f"{epsilon:.6f}"), map_request(bound_of(20), 3), {Statistic.MEAN: 1.0})
     made = allocate(counts_of(table), request)
     assert made.chosen.name == "exact"
     widths = made.calibrated.half_widths(0.95)[Statistic.MEAN]

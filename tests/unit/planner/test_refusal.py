@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_city import map_request
 
 from trafficdp.mechanisms.per_statistic_map import mechanisms_of
 from trafficdp.mechanisms.protocol import AUTO
@@ -25,10 +26,8 @@ def request_for(bound_of):
     def build(epsilon=1, statistics=(MEAN,), mechanism=None, **changes):
         wanted = {
             "loss": PureDP.of(epsilon),
-            "bound": bound_of(60, "1/10"),
+            "map": map_request(bound_of(60, "1/10")),
             "tolerance": {s: TOLERANCES[s] for s in statistics},
-            "min_vehicles": 1,
-            "interval_level": 0.95,
             "simulate": True,
         }
         named = {} if mechanism is None else {"mechanism": dict.fromkeys(statistics, mechanism)}
@@ -189,6 +188,6 @@ def test_auto_releases_whatever_partial_pooling_would_in_more_cities(counts_of, 
 
 
 def check_auto(counts, bound_of, epsilon):
-    asked = Request(PureDP.of(epsilon), bound_of(60, "1/10"), {MEAN: 1.0}, 1, 0.95, simulate=True)
+    asked = Request(PureDP.of(epsilon), map_request(bound_of(60, "1/10")), {MEAN: 1.0}, simulate=True)
     if not refused(counts, replace(asked, mechanism={MEAN: "partial_pooling"})):
         assert not refused(counts, replace(asked, mechanism={MEAN: AUTO}))

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from small_city import map_request
 
 from trafficdp.mechanisms.protocol import AUTO, BASELINE
 from trafficdp.model import Statistic
@@ -21,7 +22,9 @@ def request_for(bound_of):
     def build(loss, mechanism, statistics=(MEAN,), **changes):
         named = dict.fromkeys(statistics, mechanism)
         wanted = {each: 1.0 if each is MEAN else 60.0 for each in statistics}
-        return Request(loss, bound_of(60, "1/10"), wanted, 1, 0.95, mechanism=named, simulate=True, **changes)
+        return Request(
+            loss, map_request(bound_of(60, "1/10")), wanted, mechanism=named, simulate=True, **changes
+        )
 
     return build
 

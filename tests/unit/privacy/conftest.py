@@ -13,6 +13,7 @@ from trafficdp.model import (
     ContributionBound,
     DayPart,
     Grid,
+    MapRequest,
     Period,
     SlotKind,
     SpeedUnit,
@@ -59,10 +60,9 @@ def _release(statistics=OF_MAPS, display=SpeedUnit.KILOMETRES_PER_HOUR, counts=T
             period=Period(date(2016, 11, 24), date(2016, 11, 27), "America/Chicago"),
             day_parts=(DayPart("day", 6, 20), DayPart("night", 20, 6)),
         ),
-        bound=ContributionBound(Fraction(30), Fraction(1, 10), unit),
-        display_unit=display,
-        interval_level=0.95,
-        min_vehicles=5,
+        request=MapRequest(
+            ContributionBound(Fraction(30), Fraction(1, 10), unit), 5, 0.95, display, publish_counts=counts
+        ),
         cell=np.array([0x872830828FFFFFF, 0x872830829FFFFFF, 2**64 - 1], dtype=np.uint64),
         slot=np.array([1479967200, 1479967200, -7]),
         status=np.array(["released", "released", "withheld"], dtype=object),

@@ -437,7 +437,7 @@ def test_reviewers_get_the_guaranteed_sets_and_public_files_have_none(hidden, tm
     noise = done.release.estimates[Statistic.MEAN].noise
     answers = add_remove_calibrated.answers_of({Statistic.MEAN: noise})
     summary = add_remove_map.summarise_all_rounds(calibrated.design, answers)
-    factor = done.release.factor(Statistic.MEAN)
+    factor = done.release.request.factor(Statistic.MEAN)
     ends = add_remove_map.target_interval(calibrated.design, summary, 0.95)
     for end, exact in zip((low, high), ends, strict=True):
         np.testing.assert_allclose(end, exact * factor, atol=2e-3)

@@ -44,6 +44,9 @@ class Asked:
     min_vehicles: int = 5
     kind: LossKind = LossKind.PURE
 
+    def with_min_vehicles(self, min_vehicles):
+        return replace(self, min_vehicles=min_vehicles)
+
 
 def planning_of(grid=GRID, fleet=256, adaptive=None, **known):
     """A planning that knows nothing but its configuration and ``known``."""
@@ -136,11 +139,11 @@ def test_counts_are_read_once_and_longer_slots_follow_from_them(counts_of):
 
 @pytest.mark.parametrize(("statistic", "factor"), [(Statistic.MEAN, 0.5), (Statistic.VARIANCE, 0.25)])
 def test_errors_are_shown_in_the_unit_of_the_map(statistic, factor):
-    half = SimpleNamespace(factor_to=lambda _: 0.5)
+    half = SimpleNamespace(factor=lambda statistic: 0.5**statistic.power, interval_level=0.9)
     counts = SimpleNamespace(cell=np.array([1], dtype=np.uint64), slot=np.array([3]))
     allocation = SimpleNamespace(
         counts=counts,
-        request=SimpleNamespace(main=Statistic.MEAN, bound=SimpleNamespace(unit=half), interval_level=0.9),
+        request=SimpleNamespace(main=Statistic.MEAN, map=half),
         half_widths=lambda: {statistic: np.array([8.0])},
         errors=lambda: {statistic: np.array([4.0])},
     )

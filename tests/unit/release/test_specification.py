@@ -23,6 +23,7 @@ from trafficdp.model import (
     Counts,
     DayPart,
     Grid,
+    MapRequest,
     Period,
     SlotKind,
     SpeedUnit,
@@ -31,7 +32,7 @@ from trafficdp.model import (
     from_json,
 )
 from trafficdp.privacy.disclosure import Disclosure
-from trafficdp.release.specification import Specification
+from trafficdp.release.specification import Specification, same_question
 
 GRID = Grid(
     resolution=7,
@@ -44,6 +45,7 @@ DISCLOSURE = from_json(
     Disclosure, json.loads((Path(__file__).parents[1] / "disclosure.json").read_text(encoding="utf-8"))
 )
 BOUND = ContributionBound(Fraction(65), Fraction(1, 100), SpeedUnit.KILOMETRES_PER_HOUR)
+REQUEST = MapRequest(BOUND, 5, 0.1 + 0.2, SpeedUnit.MILES_PER_HOUR)
 BOTH = (Statistic.MEAN, Statistic.VARIANCE)
 SCALES = st.floats(min_value=0.0, max_value=1e300, allow_nan=False, allow_infinity=False)
 
@@ -55,16 +57,12 @@ def specification(cell, slot, scale, shift, **changes):
         "release_id": "r0007",
         "created_at": datetime(2026, 3, 6, 12, 30, 15, tzinfo=UTC),
         "grid": GRID,
-        "bound": BOUND,
+        "request": REQUEST,
         "ingest_id": 3,
         "data_version": "ab" * 32,
         "cell": cell,
         "slot": slot,
         "calibrated": CalibratedLaplace(public, BOTH, scales, shift).to_facts(),
-        "display_unit": SpeedUnit.MILES_PER_HOUR,
-        "interval_level": 0.1 + 0.2,
-        "min_vehicles": 5,
-        "publish_counts": False,
         "disclosure": DISCLOSURE,
     }
     return Specification(**{**facts, **changes})
@@ -98,13 +96,9 @@ def test_writing_and_reading_keeps_every_bit(data):
     for name in (
         "release_id",
         "created_at",
-        "bound",
+        "request",
         "ingest_id",
         "data_version",
-        "display_unit",
-        "interval_level",
-        "min_vehicles",
-        "publish_counts",
         "disclosure",
     ):
         assert getattr(after, name) == getattr(before, name), name
@@ -132,8 +126,31 @@ def test_bins_get_numbers_where_enough_vehicles_were_and_the_grid_may_say_so(cou
     one = np.ones(1, dtype=np.int64)
     grid = SimpleNamespace(may_publish=lambda cell, slot: np.array([True, False, True, True]))
     whole = specification(one.astype(np.uint64), one, np.array([2.5]), one)
-    frozen = replace(whole, grid=grid, min_vehicles=2)
+    frozen = replace(whole, grid=grid, request=replace(REQUEST, min_vehicles=2))
     assert frozen.keeps(counts).tolist() == [True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"bound": replace(BOUND, upper=Fraction(66))},
+        {"min_vehicles": 4},
+        {"interval_level": 0.9},
+        {"display_unit": SpeedUnit.KILOMETRES_PER_HOUR},
+        {"publish_counts": True},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_the_question_is_another_with_another_request(changes):
+    one = np.ones(1, dtype=np.int64)
+    frozen = specification(one.astype(np.uint64), one, np.array([2.5]), one)
+
+    def asked(request):
+        calibrated = SimpleNamespace(to_facts=lambda: frozen.calibrated)
+        return SimpleNamespace(request=SimpleNamespace(map=request), counts=frozen, calibrated=calibrated)
+
+    assert same_question(frozen, GRID, asked(REQUEST))
+    assert not same_question(frozen, GRID, asked(replace(REQUEST, **changes)))
 
 
 def test_an_order_of_an_unknown_kind_is_refused():

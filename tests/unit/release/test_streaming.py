@@ -150,7 +150,7 @@ def test_what_is_live_has_the_properties_of_an_exported_map(prepared, released, 
 def test_bins_of_too_few_vehicles_are_withheld(prepared, small_city):
     _, specification = prepared(stream_a_day, small_city.write_config)
     two, levels = np.arange(2), sums_of(specification).stream().bank.levels
-    vehicles = np.array([specification.min_vehicles - 1, specification.min_vehicles])
+    vehicles = np.array([specification.request.min_vehicles - 1, specification.request.min_vehicles])
     cells = np.array([0x8928308280FFFFF, 0x89283082807FFFF])
     closed = Closed(
         0, {}, np.sort(cells), 0 * two, two + 9, vehicles, np.zeros((2, levels), dtype=np.int64), two + 1

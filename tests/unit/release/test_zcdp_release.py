@@ -146,7 +146,7 @@ def test_plan_and_iome_are_released_when_forced_and_claim_no_interval(concentrat
         numbered = ~np.isnan(estimate.value)
         assert numbered.any()
         assert np.all(estimate.low[numbered] == 0)
-        assert np.all(estimate.high[numbered] == statistic.largest(done.release.bound.upper))
+        assert np.all(estimate.high[numbered] == statistic.largest(done.release.request.bound.upper))
         assert set(estimate.status[numbered]) == {"uninformative"}
     for mechanism in read(manifest_of(concentrated))["mechanisms"]:
         assert mechanism["mechanism"] == name

@@ -181,7 +181,7 @@ def test_building_twice_says_the_same(released, release):
 
 def test_a_file_from_the_second_on_says_what_the_first_one_says(released, release, monkeypatch):
     monkeypatch.setattr(room, "_empty", {})
-    other = replace(release, display_unit=SpeedUnit.MILES_PER_HOUR)
+    other = replace(release, request=replace(release.request, display_unit=SpeedUnit.MILES_PER_HOUR))
     said = []
     for shown in (release, other, release, other):
         build(released.store, [(shown, epsilon_of(shown), False)])
@@ -204,7 +204,9 @@ def test_a_reader_in_this_process_does_not_hide_the_swap(released, release):
 
 
 def test_every_unit_has_columns_of_its_own_under_the_names_of_the_files(released, release):
-    other = replace(release, id="r0002", display_unit=SpeedUnit.MILES_PER_HOUR)
+    other = replace(
+        release, id="r0002", request=replace(release.request, display_unit=SpeedUnit.MILES_PER_HOUR)
+    )
     build(released.store, [(each, epsilon_of(each), False) for each in (release, other)])
     assert all(released_matches(released.store, each, epsilon_of(each)) for each in (release, other))
     for own, there, absent in ((release, "kmh", "mph"), (other, "mph", "kmh")):
@@ -222,10 +224,10 @@ def test_every_unit_has_columns_of_its_own_under_the_names_of_the_files(released
 
 def test_a_release_in_another_unit_is_not_added_to_the_file_as_it_is(released, release):
     before = {release.id: False}
-    for unit in (release.display_unit, SpeedUnit.METRES_PER_SECOND):
-        other = replace(release, id="r0002", display_unit=unit)
+    for unit in (release.request.display_unit, SpeedUnit.METRES_PER_SECOND):
+        other = replace(release, id="r0002", request=replace(release.request, display_unit=unit))
         added = room.append_release(released.store, other, epsilon_of(other), before)
-        assert added == (unit is release.display_unit)
+        assert added == (unit is release.request.display_unit)
         before |= {"r0002": False}
 
 

@@ -191,7 +191,7 @@ def comparison(plan: Plan, seed: int) -> Comparison:
     free = replace(request, mechanism=dict.fromkeys(request.tolerance, AUTO), accounting="best")
     auto = allocate(counts, free, allocation.hour)
     return Comparison(
-        request.loss, request.bound, counts, withheld, plan.choices(seed), seed, auto, plan.display_unit
+        request.loss, request.map.bound, counts, withheld, plan.choices(seed), seed, auto, plan.display_unit
     )
 
 
@@ -224,7 +224,7 @@ def comparison_facts(found: Comparison) -> ComparisonFacts:
 def facts_of_anyone(plan: Plan, ways: tuple[Way, ...]) -> ComparisonFacts:
     """Return them as plain values."""
     request = plan.allocation.request
-    factor = float(request.bound.unit.factor_to(plan.display_unit))
+    factor = float(request.map.bound.unit.factor_to(plan.display_unit))
     return ComparisonFacts(
         **loss_facts(plan.loss),
         unit=plan.display_unit,
@@ -390,7 +390,7 @@ def why(plan: Plan, ways: tuple[Way, ...]) -> str:
 def show_ways(output: Output, plan: Plan, ways: tuple[Way, ...]) -> None:
     """Print them for people."""
     request, unit = plan.allocation.request, plan.display_unit.label
-    factor = float(request.bound.unit.factor_to(plan.display_unit))
+    factor = float(request.map.bound.unit.factor_to(plan.display_unit))
     rows: list[list[object]] = []
     for way in ways:
         skills = way.skills.values()

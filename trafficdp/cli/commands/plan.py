@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import MapOptions, Settings, with_map_options
+from trafficdp.cli.words.options import MapOptions, Settings, with_options
 from trafficdp.cli.words.plan_words import plan_facts, show, show_full
 from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.file import disk_errors
@@ -32,7 +32,7 @@ NAMES = {
 }
 
 
-@with_map_options
+@with_options
 def plan(
     context: typer.Context,
     asked: MapOptions,
@@ -127,7 +127,7 @@ def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:
         title=f"Privacy loss against error: {city}",
         subtitle=f"{what.replace('_', ' ')}; {allocation.counts.bins} bins, "
         f"{result.grid.in_words()}, {result.grid.slot_kind.value.replace('_', ' ')}, at least "
-        f"{request.min_vehicles} vehicles",
+        f"{request.map.min_vehicles} vehicles",
         unit=statistic.unit(result.display_unit),
         lines=tuple(
             Line(NAMES[curve.name], shown(curve.points), chosen=curve.name == allocation.chosen.name)

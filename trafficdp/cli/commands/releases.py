@@ -16,7 +16,7 @@ from trafficdp.cli.words.options import (
     minute,
     on_clocks,
     shorten,
-    with_map_options,
+    with_options,
 )
 from trafficdp.cli.words.plan_words import one_slot
 from trafficdp.errors import VerificationError
@@ -30,7 +30,7 @@ from trafficdp.release.results import Plan
 # `trafficdp release`: charge, draw, publish.
 
 
-@with_map_options
+@with_options
 def release(
     context: typer.Context,
     asked: MapOptions,

@@ -13,7 +13,7 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from trafficdp.cli.words.options import GAP, Output, Settings, longest_word, shorten
+from trafficdp.cli.words.options import GAP, Output, Settings, longest_word, shorten, with_options
 from trafficdp.config.file import read_places
 from trafficdp.errors import TrafficdpError, UsageError, one_of
 from trafficdp.export.files.query_result import (
@@ -150,29 +150,27 @@ NAMES = 2
 """So many leading columns of texts say what a row is."""
 
 
-def sql(
-    context: typer.Context,
-    query: Annotated[
-        str | None, typer.Argument(help="One statement; without it, a shell.", show_default=False)
-    ] = None,
-    out: Annotated[Path | None, typer.Argument(help="File to write the rows to.", show_default=False)] = None,
+@dataclass(frozen=True)
+class QueryOptions:
+    """Where a query goes, who asks it, and what becomes of the rows."""
+
     to: Annotated[
         str | None,
         typer.Option("--to", help=" | ".join(FORMATS), metavar="<format>", show_default=False),
-    ] = None,
+    ] = None
     table: Annotated[
         bool, typer.Option("--table", help="A table, where there is no terminal too; otherwise it is CSV.")
-    ] = False,
+    ] = False
     file: Annotated[
         Path | None,
         typer.Option(
             "--file", help="A released.duckdb, instead of the store's.", metavar="<file>", show_default=False
         ),
-    ] = None,
+    ] = None
     analyst: Annotated[
         str | None,
         typer.Option("--as", help="Who asks: a name of [[analysts]].", metavar="<name>", show_default=False),
-    ] = None,
+    ] = None
     own: Annotated[
         list[Path] | None,
         typer.Option(
@@ -181,10 +179,21 @@ def sql(
             metavar="<file>",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     timeout: Annotated[
         float, typer.Option("--timeout", metavar="<seconds>", help="How long a query may take.")
-    ] = DEFAULT_TIMEOUT,
+    ] = DEFAULT_TIMEOUT
+
+
+@with_options
+def sql(
+    context: typer.Context,
+    *,
+    query: Annotated[
+        str | None, typer.Argument(help="One statement; without it, a shell.", show_default=False)
+    ] = None,
+    out: Annotated[Path | None, typer.Argument(help="File to write the rows to.", show_default=False)] = None,
+    options: QueryOptions,
 ) -> None:
     """Ask the released maps anything in SQL, free. SELECT WITH DIFFERENTIAL_PRIVACY ... asks the records.
 
@@ -195,8 +204,7 @@ def sql(
     pipe it runs the statements one by one, and stops at an error.
     """
     settings: Settings = context.obj
-    form = _format(to, out, settings.output, table)
-    with _Asked(settings, file, analyst, tuple(own or ()), timeout, form, out) as asked:
+    with _Asked(settings, options, _format(options, out, settings.output), out) as asked:
         if query is not None:
             asked.run(query)
         elif sys.stdin is not None and sys.stdin.isatty():
@@ -207,8 +215,9 @@ def sql(
             run_script(_piped(), asked.run)
 
 
-def _format(to: str | None, out: Path | None, output: Output, table: bool) -> str:
+def _format(options: QueryOptions, out: Path | None, output: Output) -> str:
     """Return the format that is asked for, or that the name of the file says; TABLE is for the screen."""
+    to, table = options.to, options.table
     if to is None and out is None:
         return TABLE if table or output.columns or output.as_json or output.quiet else "csv"
     form = to or (out.suffix[1:].lower() if out is not None else "")
@@ -243,10 +252,7 @@ class _Asked:
     """What becomes of a statement: it is run, and its rows go where they should."""
 
     settings: Settings
-    file: Path | None
-    analyst: str | None
-    own: tuple[Path, ...]
-    timeout: float
+    options: QueryOptions
     form: str
     out: Path | None
     opened: list[AnalystSession] = field(default_factory=list)
@@ -265,12 +271,17 @@ class _Asked:
     @property
     def path(self) -> Path:
         """The released database."""
-        return _released(self.settings) if self.file is None else self.file
+        return _released(self.settings) if self.options.file is None else self.options.file
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The asker's own."""
+        return tuple(self.options.own or ())
 
     def session(self) -> AnalystSession:
         """Return the session on the released database, opened when it is first needed."""
         if not self.opened:
-            self.opened.append(AnalystSession.open(self.path, timeout=self.timeout, files=self.own))
+            self.opened.append(AnalystSession.open(self.path, timeout=self.options.timeout, files=self.files))
         return self.opened[0]
 
     def close(self) -> None:
@@ -294,15 +305,17 @@ class _Asked:
         """Return the rows of a question to the records, and what JSON says of it besides."""
         from trafficdp.workspace import open_workspace
 
-        if self.file is not None:
+        if self.options.file is not None:
             raise UsageError(
                 "a priced question is for the store, not for a file",
-                got=f"--file {self.file}",
+                got=f"--file {self.options.file}",
                 todo="leave out --file, or ask the file something free",
             )
         with self.output.spinner("asking the records"):
             city = open_workspace(**self.settings.opening())
-            found = city.ask(query, analyst=self.analyst, files=self.own, timeout=self.timeout)
+            found = city.ask(
+                query, analyst=self.options.analyst, files=self.files, timeout=self.options.timeout
+            )
         if isinstance(found, Explanation):
             return found.rows, {"charged": "0", "release": found.earlier}
         # what was released now is to be seen by the next query

@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from trafficdp.config.settings import Config
 
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
 GAP = 3
 """Letters between two columns of a table."""
 WIDEST = 120
@@ -410,23 +411,24 @@ class MapOptions:
         return MapChanges(resolution=self.resolution, slot_kind=self.slot, min_vehicles=self.min_vehicles)
 
 
-def with_map_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command of (context, options, ...) take the fields of MapOptions as options of its own."""
-    hints = get_type_hints(MapOptions, include_extras=True)
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command that takes a dataclass take its fields as options of its own."""
+    context, *own = inspect.signature(command, eval_str=True).parameters.values()
+    options = next(each for each in own if is_dataclass(each.annotation))
+    hints = get_type_hints(options.annotation, include_extras=True)
     shared = [
-        inspect.Parameter(
-            each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name]
-        )
-        for each in fields(MapOptions)
+        inspect.Parameter(each.name, KEYWORD, default=each.default, annotation=hints[each.name])
+        for each in fields(options.annotation)
     ]
-    context, _, *own = inspect.signature(command, eval_str=True).parameters.values()
 
     @wraps(command)
     def spread(context: typer.Context, **given: object) -> None:
-        options = MapOptions(**{each.name: given.pop(each.name) for each in shared})  # type: ignore[arg-type]
-        command(context, options, **given)
+        named = {each.name: given.pop(each.name) for each in shared}
+        command(context, **{options.name: options.annotation(**named)}, **given)
 
-    taken = [context, *shared, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own)]
+    taken = [context]
+    for each in own:
+        taken += shared if each is options else [each.replace(kind=KEYWORD)]
     spread.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
     spread.__annotations__ = {each.name: each.annotation for each in taken}
     return spread

@@ -43,7 +43,7 @@ def withheld_because(release: Release) -> str:
     if release.disclosure.unit.neighbouring_relation == NeighbouringRelation.ADD_OR_REMOVE_USER:
         return "withheld: none"
     budget = "" if release.grid.mosaic is None else ", or no budget for so narrow an interval"
-    return f"withheld: fewer than {release.min_vehicles} vehicles{budget}"
+    return f"withheld: fewer than {release.request.min_vehicles} vehicles{budget}"
 
 
 def reasons(release: Release) -> dict[str, str | None]:
@@ -51,7 +51,7 @@ def reasons(release: Release) -> dict[str, str | None]:
     return {
         BinStatus.RELEASED.value: None,
         BinStatus.CONSTANT.value: "the statistic can only be this one number; no noise was needed",
-        BinStatus.WITHHELD.value: f"fewer than {release.min_vehicles} vehicles were seen here"
+        BinStatus.WITHHELD.value: f"fewer than {release.request.min_vehicles} vehicles were seen here"
         + ("" if release.grid.mosaic is None else ", or the budget did not reach for so narrow an interval"),
         BinStatus.UNINFORMATIVE.value: "too little is known for the number to say much",
     }
@@ -62,7 +62,7 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
     zone = release.grid.period.time_zone
     relation = release.disclosure.unit.neighbouring_relation
     noisy = "noisy number of " if relation == NeighbouringRelation.ADD_OR_REMOVE_USER else ""
-    level = format(100 * release.interval_level, ".6g")
+    level = format(100 * release.request.interval_level, ".6g")
     columns = [
         *_of_places(release.grid.zones),
         ColumnFacts("slot", None, "number of the time slot within its kind"),
@@ -81,8 +81,8 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
         ),
     ]
     for statistic in published_statistics(release):
-        name, stem = statistic.column(release.display_unit), statistic.stem
-        unit = statistic.unit(release.display_unit)
+        name, stem = statistic.column(release.request.display_unit), statistic.stem
+        unit = statistic.unit(release.request.display_unit)
         columns += [
             ColumnFacts(name, unit, statistic.description),
             ColumnFacts(f"{name}_low", unit, f"lower end of the {level} % interval of {name}"),
@@ -105,7 +105,7 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
 
 
 def _of_posterior(statistic: Statistic, name: str, release: Release) -> Iterator[ColumnFacts]:
-    found, unit = release.estimates[statistic].posterior, statistic.unit(release.display_unit)
+    found, unit = release.estimates[statistic].posterior, statistic.unit(release.request.display_unit)
     for each, text in POSTERIOR_SPEEDS.items():
         if each in found:
             yield ColumnFacts(f"{name}_{each}", unit, text)

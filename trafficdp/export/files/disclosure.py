@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
@@ -16,18 +16,17 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.export.files.registry import registry_record
-from trafficdp.mechanisms.protocol import Statement
+from trafficdp.mechanisms.protocol import ASSUMPTIONS, Statement
 from trafficdp.model import (
     NO_CATALOGUE_ENTRY,
-    Assumption,
     CatalogueEntry,
     ContributionBound,
     Grid,
+    MapRequest,
     Mosaic,
     NeighbouringRelation,
     Selection,
     SlotKind,
-    SpeedUnit,
     Statistic,
     StudyArea,
     from_json,
@@ -214,16 +213,14 @@ LIBRARY = f"opendp {version('opendp')}"
 
 @dataclass(frozen=True)
 class Noise:
-    """How the numbers were made. ``statements`` are in ``unit``, the bound's, to the statistic's power.
+    """How the numbers were made. ``statements`` are in the bound's unit, to the statistic's power.
 
     ``tolerance`` weighs a statistic against the others when noise is shared out; ``skill`` is how much is
     said beside one city-wide average. Both may lack statistics.
     """
 
-    unit: SpeedUnit
-    display_unit: SpeedUnit
+    request: MapRequest
     statements: Mapping[Statistic, Statement]
-    interval_level: float
     noise: NoiseStated
     tuning_data: str
     tolerance: Mapping[Statistic, float] = field(default_factory=dict)
@@ -236,11 +233,11 @@ class Noise:
 
     def _stated(self, statistic: Statistic, statement: Statement) -> MechanismStated:
         both = vars(statement).keys() & MechanismStated.__dataclass_fields__.keys()
-        low, high = scales_stated(statistic, statement.noise_scale, self.unit, self.display_unit)
+        low, high = scales_stated(statistic, statement.noise_scale, self.request)
         stated: dict[str, Any] = {name: getattr(statement, name) for name in both} | {
-            "statistic": statistic.column(self.display_unit),
+            "statistic": statistic.column(self.request.display_unit),
             "description": statistic.description,
-            "unit": statistic.unit(self.display_unit),
+            "unit": statistic.unit(self.request.display_unit),
             "noise_scale_min": low,
             "noise_scale_max": high,
             "tolerance": self.tolerance.get(statistic),
@@ -254,28 +251,23 @@ class Noise:
         """Return the largest bias of every statistic over all data, in display units, rounded up."""
         return tuple(
             WorstBias(
-                statistic=statistic.column(self.display_unit),
-                unit=statistic.unit(self.display_unit),
-                bias=_outward(each.worst_case_bias, _factor(statistic, self.unit, self.display_unit)),
+                statistic=statistic.column(self.request.display_unit),
+                unit=statistic.unit(self.request.display_unit),
+                bias=_outward(each.worst_case_bias, self.request.factor(statistic)),
             )
             for statistic, each in self.statements.items()
         )
 
 
 def scales_stated(
-    statistic: Statistic, noise_scale: npt.NDArray[np.float64], unit: SpeedUnit, display_unit: SpeedUnit
+    statistic: Statistic, noise_scale: npt.NDArray[np.float64], request: MapRequest
 ) -> tuple[float | None, float | None]:
     """Return the smallest and largest scale above 0 in display units, as published; None without any."""
     noisy = noise_scale[noise_scale > 0]
     if not len(noisy):
         return None, None
-    factor = _factor(statistic, unit, display_unit)
+    factor = request.factor(statistic)
     return _outward(float(noisy.min()), factor), _outward(float(noisy.max()), factor)
-
-
-def _factor(statistic: Statistic, unit: SpeedUnit, display_unit: SpeedUnit) -> float:
-    factor: Fraction = unit.factor_to(display_unit)
-    return float(factor**statistic.power)
 
 
 def _outward(value: float, factor: float) -> float:
@@ -305,7 +297,6 @@ class Charge:
     """
 
     relation: NeighbouringRelation
-    assumptions: Sequence[Assumption]
     loss: Loss
     sum_before: Loss
     budget: BudgetPolicy
@@ -332,11 +323,10 @@ def disclosure(
     charge: Charge,
     noise: Noise,
     verdict: Verdict,
-    publish_counts: bool,
     catalogue: CatalogueEntry = NO_CATALOGUE_ENTRY,
 ) -> Disclosure:
     """Return the field groups of the manifest that are fixed at charge time."""
-    relation = charge.relation
+    relation, request = charge.relation, noise.request
     after = charge.sum_before.pico + charge.loss.pico
     statements = noise.statements.values()
     groups = Disclosure(
@@ -351,7 +341,7 @@ def disclosure(
             protected=PROTECTED[relation],
             not_protected=tuple(NOT_PROTECTED[relation]),
         ),
-        bounds=bounds if publish_counts else replace(bounds, records_per_vehicle_in_a_bin=None),
+        bounds=bounds if request.publish_counts else replace(bounds, records_per_vehicle_in_a_bin=None),
         guarantee=guarantee_group(relation, charge.loss, after, charge.budget),
         mechanisms=noise.stated(),
         accounting=LossAccount(
@@ -365,7 +355,7 @@ def disclosure(
         ),
         post_processing=(*(each.post_processing for each in statements), ROUNDING),
         uncertainty=Uncertainty(
-            interval_level=noise.interval_level,
+            interval_level=request.interval_level,
             interval_kind=INTERVAL_KINDS[
                 max((str(each.interval_kind) for each in statements), key=[*INTERVAL_KINDS].index)
             ],
@@ -374,7 +364,7 @@ def disclosure(
         ),
         honesty=Honesty(
             assumptions=tuple(
-                StatedAssumption(code=each.code, text=each.text) for each in charge.assumptions
+                StatedAssumption(code=each.code, text=each.text) for each in ASSUMPTIONS[relation]
             ),
             tuning_data=noise.tuning_data,
             forced=verdict.forced,
@@ -384,7 +374,7 @@ def disclosure(
                 value=verdict.value,
             ),
             idealised_mechanisms=any(each.idealised for each in statements),
-            publish_counts=publish_counts,
+            publish_counts=request.publish_counts,
             counts_revealed=COUNTS_REVEALED[relation],
             weaknesses=weaknesses(charge.budget, charge.vehicles),
         ),
@@ -411,13 +401,7 @@ def bounds_of(
 
 
 def coverage_of(
-    grid: Grid,
-    bound: ContributionBound,
-    display_unit: SpeedUnit,
-    place: str,
-    relation: NeighbouringRelation,
-    min_vehicles: int,
-    bins: BinNumbers,
+    grid: Grid, request: MapRequest, place: str, relation: NeighbouringRelation, bins: BinNumbers
 ) -> Coverage:
     """Return where and when, and how many ``bins`` get which status."""
     kinds = (grid.slot_kind, *(() if grid.mosaic is None else grid.mosaic.longer))
@@ -427,7 +411,7 @@ def coverage_of(
         study_area=_outline(grid.area),
         study_area_sha256=grid.area.hash,
         resolution=grid.resolution,
-        mosaic=None if grid.mosaic is None else _mosaic(grid, grid.mosaic, bound, display_unit),
+        mosaic=None if grid.mosaic is None else _mosaic(grid, grid.mosaic, request),
         period=DeclaredPeriod(
             first=grid.period.first.isoformat(),
             last=grid.period.last.isoformat(),
@@ -439,7 +423,7 @@ def coverage_of(
         ),
         selection=None if grid.selection.everything else _selection(grid.selection),
         bin_list=BIN_LIST[relation],
-        min_vehicles=min_vehicles,
+        min_vehicles=request.min_vehicles,
         bins=bins,
         zones=None
         if grid.zones is None
@@ -487,17 +471,15 @@ def _outline(area: StudyArea) -> Polygon | MultiPolygon:
     return from_json(kind, geometry)
 
 
-def _mosaic(
-    grid: Grid, mosaic: Mosaic, bound: ContributionBound, display_unit: SpeedUnit
-) -> SeveralResolutions:
+def _mosaic(grid: Grid, mosaic: Mosaic, request: MapRequest) -> SeveralResolutions:
     return SeveralResolutions(
         resolutions=tuple(mosaic.resolutions),
         published_bins=tuple(
             BinsOfLevel(resolution=resolution, slot_kind=kind.value, bins=bins)
             for (resolution, kind), bins in mosaic.bins_per_level(grid.slot_kind).items()
         ),
-        max_half_width=exact_text(mosaic.half_width * bound.unit.factor_to(display_unit)),
-        unit=display_unit.label,
+        max_half_width=exact_text(mosaic.half_width * request.bound.unit.factor_to(request.display_unit)),
+        unit=request.display_unit.label,
         in_words=MOSAIC,
     )
 

@@ -115,13 +115,13 @@ def metadata(release: Release) -> dict[str, object]:
             "privacy_unit": disclosed.unit.privacy_unit,
             "neighbouring_relation": disclosed.unit.neighbouring_relation,
         },
-        "interval_level": release.interval_level,
+        "interval_level": release.request.interval_level,
         "interval_kind": disclosed.uncertainty.interval_kind,
-        "min_vehicles": release.min_vehicles,
+        "min_vehicles": release.request.min_vehicles,
         "statistics": {
-            statistic.column(release.display_unit): {
+            statistic.column(release.request.display_unit): {
                 "description": statistic.description,
-                "unit": statistic.unit(release.display_unit),
+                "unit": statistic.unit(release.request.display_unit),
                 "interval_kind": release.interval_kind(statistic).value,
             }
             for statistic in published_statistics(release)

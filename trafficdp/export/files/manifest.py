@@ -171,12 +171,12 @@ def _check_release(manifest: Manifest, release: Release) -> None:
         "$.coverage.zones": (coverage.zones and coverage.zones.sha256)
         == (release.grid.zones and release.grid.zones.sha256),
         "$.coverage.slot_kind": coverage.slot_kind == release.grid.slot_kind.value,
-        "$.coverage.min_vehicles": coverage.min_vehicles == release.min_vehicles,
+        "$.coverage.min_vehicles": coverage.min_vehicles == release.request.min_vehicles,
         "$.coverage.bins": coverage.bins == bin_numbers(release.status),
-        "$.uncertainty.interval_level": manifest.uncertainty.interval_level == release.interval_level,
+        "$.uncertainty.interval_level": manifest.uncertainty.interval_level == release.request.interval_level,
         "$.honesty.publish_counts": manifest.honesty.publish_counts == (release.vehicles is not None),
         "$.mechanisms": [each.statistic for each in manifest.mechanisms]
-        == [each.column(release.display_unit) for each in published_statistics(release)],
+        == [each.column(release.request.display_unit) for each in published_statistics(release)],
     }
     for path, agrees in same.items():
         if not agrees:

@@ -53,7 +53,7 @@ def has_posterior(table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit) ->
 
 def level_read(release: Release, statistic: Statistic) -> float:
     """Return the level of the interval that is read first."""
-    return READ_LEVEL if release.estimates[statistic].posterior else release.interval_level
+    return READ_LEVEL if release.estimates[statistic].posterior else release.request.interval_level
 
 
 def _shown(

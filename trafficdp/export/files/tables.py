@@ -146,7 +146,7 @@ def with_styles(package: bytes, release: Release, layer: str, moment: str) -> by
             connection.execute(_TABLE)
             connection.execute(_CONTENTS, (moment,))
             for number, statistic in enumerate(published_statistics(release)):
-                column = statistic.column(release.display_unit)
+                column = statistic.column(release.request.display_unit)
                 style, described = qml(release, statistic), statistic.description
                 row = (layer, "geom", column, style, number == 0, described, moment)
                 connection.execute(_ROW, row)
@@ -157,8 +157,8 @@ def with_styles(package: bytes, release: Release, layer: str, moment: str) -> by
 
 def rules_of(release: Release, statistic: Statistic) -> tuple[Rule, ...]:
     """Return the rules of a statistic; every cell meets exactly one of them."""
-    unit, column = release.display_unit, statistic.column(release.display_unit)
-    breaks = shown_breaks(statistic, release.bound, unit)
+    unit, column = release.request.display_unit, statistic.column(release.request.display_unit)
+    breaks = shown_breaks(statistic, release.request.bound, unit)
     level = level_read(release, statistic)
     value, low, high = (
         f'sqrt("{column}{end}")' if statistic.power == 2 else f'"{column}{end}"'

@@ -424,7 +424,7 @@ def _shown_columns(
     release: Release, table: pd.DataFrame, statistic: Statistic
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Every number that the page has of ``statistic``, by name, (G,) each."""
-    unit = release.display_unit
+    unit = release.request.display_unit
     found = dict(zip(("value", "low", "high"), shown_numbers(table, statistic, unit), strict=True))
     if release.estimates[statistic].posterior:
         outer = shown_outer(table, statistic, unit)
@@ -436,7 +436,7 @@ def _shown_columns(
 
 def _columns(release: Release, statistic: Statistic) -> dict[str, str]:
     """The published column of every number that the page has of ``statistic``, by its name on the page."""
-    column, stem = statistic.column(release.display_unit), statistic.stem
+    column, stem = statistic.column(release.request.display_unit), statistic.stem
     if not release.estimates[statistic].posterior:
         return {"value": column, "low": f"{column}_low", "high": f"{column}_high"}
     ends = {"low": READ_ENDS[0], "high": READ_ENDS[1], "outer_low": ENDS[0], "outer_high": ENDS[1]}
@@ -445,8 +445,10 @@ def _columns(release: Release, statistic: Statistic) -> dict[str, str]:
 
 
 def _statistic_view(release: Release, number: int, statistic: Statistic) -> StatisticView:
-    unit, kind = release.display_unit, release.interval_kind(statistic)
-    breaks, widths = (find(statistic, release.bound, unit) for find in (shown_breaks, shown_width_breaks))
+    unit, kind = release.request.display_unit, release.interval_kind(statistic)
+    breaks, widths = (
+        find(statistic, release.request.bound, unit) for find in (shown_breaks, shown_width_breaks)
+    )
     level, posterior = level_read(release, statistic), bool(release.estimates[statistic].posterior)
     sure = "" if kind is IntervalKind.CALIBRATED else "at least "
     return StatisticView(
@@ -457,11 +459,11 @@ def _statistic_view(release: Release, number: int, statistic: Statistic) -> Stat
         brief=_BRIEF[statistic],
         unit=unit.label,
         root=statistic.power == 2,
-        most=shown_largest(statistic, release.bound, unit),
+        most=shown_largest(statistic, release.request.bound, unit),
         limits=hatch_limits(breaks),
         level=f"{100 * level:.6g}",
         often=f"{sure}{times_in(level)}",
-        rest=times_in(release.interval_level) if posterior else "",
+        rest=times_in(release.request.interval_level) if posterior else "",
         posterior=posterior,
         kind=kind.value,
         calibration=release.calibration(statistic),
@@ -483,7 +485,7 @@ def _plain_rows(release: Release, table: pd.DataFrame, view: StatisticView) -> l
     """Return the lines of the table that is there without JavaScript: the first slot, the first statistic."""
     statistic = published_statistics(release)[view.number]
     rows = np.flatnonzero(release.slot == release.slot.min())[:MOST_PLAIN_ROWS]
-    numbers = np.column_stack(shown_numbers(table, statistic, release.display_unit))[rows]
+    numbers = np.column_stack(shown_numbers(table, statistic, release.request.display_unit))[rows]
     lines, spelled = [], release.grid.spelled(release.cell)
     for row, (value, low, high) in zip(rows.tolist(), numbers.tolist(), strict=True):
         read = read_number(value, low, high, view.most)

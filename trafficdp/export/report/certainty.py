@@ -228,17 +228,17 @@ def average_half_width(laws: Sequence[NoiseLaw], error: float) -> float:
 
 
 def _lattice_law(release: Release, statistic: Statistic) -> LatticeLaw:
-    estimate, factor = release.estimates[statistic], release.factor(statistic)
+    estimate, factor = release.estimates[statistic], release.request.factor(statistic)
     scale = np.nan_to_num(np.asarray(estimate.noise[_LATTICE], dtype=np.float64))
     noisy = scale > 0
     step = np.where(noisy, estimate.noise_scale * factor / np.where(noisy, scale, 1.0), 0.0)
-    bias = np.full(len(scale), rounding_bias(statistic, release.bound) * factor)
+    bias = np.full(len(scale), rounding_bias(statistic, release.request.bound) * factor)
     return LatticeLaw(np.where(noisy, scale, 0.0), step, bias)
 
 
 def _moments_law(release: Release, statistic: Statistic) -> MomentsLaw:
-    estimate, factor = release.estimates[statistic], release.factor(statistic)
-    upper, step = float(release.bound.upper), float(release.bound.step)
+    estimate, factor = release.estimates[statistic], release.request.factor(statistic)
+    upper, step = float(release.request.bound.upper), float(release.request.bound.step)
     # a variance without its mean carries the mean's scale
     of_mean = estimate.noise if _LATTICE in estimate.noise else release.estimates[Statistic.MEAN].noise
     mean, scale = (
@@ -252,7 +252,7 @@ def _moments_law(release: Release, statistic: Statistic) -> MomentsLaw:
     product = np.ldexp(np.full(len(scale), step), -shift)
     both = two_noises_mean(upper * mean, product * scale)
     one = np.where(noisy, estimate.noise_scale * factor / np.where(noisy, both, 1.0), 0.0)
-    bias = np.where(noisy, rounding_bias(statistic, release.bound) * factor, 0.0)
+    bias = np.where(noisy, rounding_bias(statistic, release.request.bound) * factor, 0.0)
     return MomentsLaw(
         LatticeLaw(np.where(noisy, mean, 0.0), one * upper, none),
         LatticeLaw(np.where(noisy, scale, 0.0), one * product, none),
@@ -262,17 +262,22 @@ def _moments_law(release: Release, statistic: Statistic) -> MomentsLaw:
 
 
 def _moment_block_law(release: Release, statistic: Statistic) -> MomentBlockLaw:
-    noise, unit = release.estimates[statistic].noise, release.bound.unit.factor_to(release.display_unit)
+    noise, unit = (
+        release.estimates[statistic].noise,
+        release.request.bound.unit.factor_to(release.request.display_unit),
+    )
     mean = _block_law(release, Statistic.MEAN)
     block, width, shift = (np.asarray(noise[name], dtype=np.int64) for name in _PRODUCT_BLOCKS)
     noisy = block >= 0
     mean_shift = np.asarray(release.estimates[Statistic.MEAN].noise["shift"], dtype=np.int64)
     # a step of the mean is 2^-shift q/N, of the average of products 2^-shift q^2/N
-    step = np.where(noisy, np.ldexp(mean.step, mean_shift - shift) * float(release.bound.step * unit), 0.0)
-    upper = float(release.bound.upper * unit)
+    step = np.where(
+        noisy, np.ldexp(mean.step, mean_shift - shift) * float(release.request.bound.step * unit), 0.0
+    )
+    upper = float(release.request.bound.upper * unit)
     first = np.where(noisy, upper * mean.step * mean.width, 0.0)
     second = step * width
-    bias = rounding_bias(statistic, release.bound) * release.factor(statistic)
+    bias = rounding_bias(statistic, release.request.bound) * release.request.factor(statistic)
     floored = np.where(shift < 0, step / 2, 0.0) + np.where(mean_shift < 0, upper * mean.step / 2, 0.0)
     return MomentBlockLaw(
         mean.size,
@@ -294,10 +299,10 @@ def _block_law(release: Release, statistic: Statistic) -> BlockLaw:
     width = np.where(noisy, np.asarray(estimate.noise["half_width"], dtype=np.int64), 1)
     scale = np.where(noisy, np.asarray(estimate.noise["block_scale"], dtype=np.float64), 1.0)
     # the published noise scale is the expected absolute noise, a s (d + 1)/2 lattice steps
-    factor = release.factor(statistic)
+    factor = release.request.factor(statistic)
     step = np.where(noisy, estimate.noise_scale * factor / (width * scale * (size + 1) / 2), 0.0)
     floored = np.asarray(estimate.noise["shift"], dtype=np.int64) < 0
-    bias = rounding_bias(statistic, release.bound) * factor + np.where(floored, step / 2, 0.0)
+    bias = rounding_bias(statistic, release.request.bound) * factor + np.where(floored, step / 2, 0.0)
     return BlockLaw(block, width, size, scale, step, bias)
 
 
@@ -383,10 +388,10 @@ class CityChances:
 def city_chances(release: Release, statistic: Statistic) -> CityChances | None:
     """Return the chances of all compared bins; None without a posterior, or without bins."""
     estimate, rows = release.estimates[statistic], compared_rows(release, statistic)
-    found, factor = estimate.posterior, release.factor(statistic)
+    found, factor = estimate.posterior, release.request.factor(statistic)
     if not found or not len(rows):
         return None
-    digits = decimals(release.display_unit)
+    digits = decimals(release.request.display_unit)
     low, high = (found[name][rows] * factor for name in ("low_80", "high_80"))
     value = estimate.value[rows] * factor
     likely = Certain(rows, value, outward_down(low, digits), outward_up(high, digits))
@@ -403,14 +408,14 @@ def simultaneous(release: Release, statistic: Statistic, error: float) -> Certai
     law, rows = law_of(release, statistic), compared_rows(release, statistic)
     if law is None and not is_calibrated(release, statistic):
         return None
-    estimate, factor = release.estimates[statistic], release.factor(statistic)
+    estimate, factor = release.estimates[statistic], release.request.factor(statistic)
     value, low, high = (each[rows] * factor for each in (estimate.value, estimate.low, estimate.high))
     wider = np.zeros(len(rows))
     if law is not None:
-        law, own = law.at(rows), 1 - release.interval_level
+        law, own = law.at(rows), 1 - release.request.interval_level
         wider = np.maximum(law.half_width(min(error, own)) - law.half_width(own), 0.0)
-    largest = statistic.largest(release.bound.upper) * factor
-    digits = decimals(release.display_unit)
+    largest = statistic.largest(release.request.bound.upper) * factor
+    digits = decimals(release.request.display_unit)
     return Certain(
         rows,
         as_shown(value, statistic),
@@ -430,7 +435,7 @@ def average(release: Release, statistic: Statistic, certain: Certain, error: flo
     law = law.at(certain.rows)
     lowest, highest = unclamped(release, statistic, certain.rows)
     half = average_half_width([law], error)
-    digits, power = decimals(release.display_unit), statistic.power
+    digits, power = decimals(release.request.display_unit), statistic.power
     low = np.maximum(lowest.mean() - half, (certain.low**power).mean())
     high = np.minimum(highest.mean() + half, (certain.high**power).mean())
     return Interval(
@@ -442,8 +447,8 @@ def average(release: Release, statistic: Statistic, certain: Certain, error: flo
 
 def unclamped(release: Release, statistic: Statistic, rows: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return bounds of the estimates before they were clamped, display unit; infinite where unknown."""
-    estimate, factor = release.estimates[statistic], release.factor(statistic)
-    value, upper = estimate.value[rows], float(release.bound.upper)
+    estimate, factor = release.estimates[statistic], release.request.factor(statistic)
+    value, upper = estimate.value[rows], float(release.request.bound.upper)
     limit = np.full(len(rows), statistic.largest(upper))
     mean = release.estimates.get(Statistic.MEAN)
     if statistic is Statistic.VARIANCE and mean is not None:

@@ -117,7 +117,7 @@ def changes(
     if not len(rows):
         return None
     law, old_law = law_of(release, statistic), law_of(earlier, statistic)
-    factor = statistic.factor(earlier.display_unit, release.display_unit)
+    factor = statistic.factor(earlier.request.display_unit, release.request.display_unit)
     if law is None or old_law is None:
         calibrated = is_calibrated(release, statistic) and is_calibrated(earlier, statistic)
         return _of_calibrated((release, rows), (earlier, old_rows), statistic, factor) if calibrated else None
@@ -127,15 +127,15 @@ def changes(
     single = error * (1 - _SHARE_OF_DIFFERENCE) / 2
     own, others = law.half_width(single), old.half_width(single)
     half = difference_half_width(law, old, error * _SHARE_OF_DIFFERENCE)
-    to_unit = release.factor(statistic)
-    reach = statistic.largest(release.bound.upper) * to_unit
+    to_unit = release.request.factor(statistic)
+    reach = statistic.largest(release.request.bound.upper) * to_unit
     ends = np.maximum(low - own, 0.0), np.minimum(high + own, reach)
     old_ends = np.maximum(old_low - others, 0.0), np.minimum(old_high + others, reach)
     lowest = np.maximum(low - old_high - half, ends[0] - old_ends[1])
     highest = np.minimum(high - old_low + half, ends[1] - old_ends[0])
     values = _values(release, statistic, rows), _values(earlier, statistic, old_rows) * factor
     value = as_shown(values[0], statistic) - as_shown(values[1], statistic)
-    digits = decimals(release.display_unit)
+    digits = decimals(release.request.display_unit)
     if statistic.power == 2:
         both = np.sqrt(ends[1]) + np.sqrt(old_ends[1])
         lowest = np.maximum(_root(lowest, both), np.sqrt(ends[0]) - np.sqrt(old_ends[1]))
@@ -164,11 +164,11 @@ def _of_calibrated(
     """Changes by calibrated intervals: from the lower end of one less the upper end of the other."""
     ends = []
     for (release, rows), own in ((later, 1.0), (earlier, factor)):
-        estimate, unit = release.estimates[statistic], release.factor(statistic) * own
+        estimate, unit = release.estimates[statistic], release.request.factor(statistic) * own
         numbers = (each[rows] * unit for each in (estimate.value, estimate.low, estimate.high))
         ends.append([as_shown(each, statistic) for each in numbers])
     (value, low, high), (old_value, old_low, old_high) = ends
-    digits = decimals(later[0].display_unit)
+    digits = decimals(later[0].request.display_unit)
     lowest, highest = outward_down(low - old_high, digits), outward_up(high - old_low, digits)
     return Changes(later[1], value - old_value, lowest, highest, None)
 
@@ -180,7 +180,7 @@ def _root(least: FloatArray, both: FloatArray) -> FloatArray:
 
 def _facts(release: Release) -> dict[str, tuple[object, object]]:
     """Return what both releases must share, by name: what is compared, and how it is said."""
-    grid, bound = release.grid, release.bound
+    grid, bound = release.grid, release.request.bound
     west, south, east, north = grid.area.geometry.bounds
     box = f"the area within [{west:g}, {south:g}, {east:g}, {north:g}]"
     plain = {
@@ -188,7 +188,7 @@ def _facts(release: Release) -> dict[str, tuple[object, object]]:
         "day parts": [part.name for part in grid.day_parts] if grid.slot_kind is SlotKind.DAY_PART else None,
         "longer slots": None if grid.mosaic is None else sorted(grid.mosaic.longer),
         "time zone": grid.period.time_zone,
-        "display unit": release.display_unit.label,
+        "display unit": release.request.display_unit.label,
         "speed bound": f"{float(bound.upper * bound.unit.metres_per_second):.6g} m/s",
     }
     return {
@@ -206,5 +206,5 @@ def _keys(release: Release, rows: IntArray) -> pd.MultiIndex:
 
 
 def _values(release: Release, statistic: Statistic, rows: IntArray) -> FloatArray:
-    factor = release.factor(statistic)
+    factor = release.request.factor(statistic)
     return release.estimates[statistic].value[rows] * factor

@@ -85,7 +85,7 @@ def findings(release: Release, earlier: Release | None) -> Findings:
     compared = {each: len(compared_rows(release, each)) for each in statistics}
     averages = sum(number > 0 for number in compared.values()) + (common > 0)
     intervals = sum(compared.values()) + common
-    page = 1 - release.interval_level
+    page = 1 - release.request.interval_level
     of_average = page * _SHARE_OF_AVERAGE
     of_interval = (page - averages * of_average) / max(intervals, 1)
     found = []
@@ -265,7 +265,7 @@ class Lists:
     def _row(self, statistic: Statistic, certain: Certain, at: int, name: str, others: int = 0) -> Row:
         """Return a number with no digit that its interval does not carry, and the interval."""
         found = _interval(certain, at)
-        largest = shown_largest(statistic, self.release.bound, self.release.display_unit)
+        largest = shown_largest(statistic, self.release.request.bound, self.release.request.display_unit)
         read = read_number(found.value, found.low, found.high, largest)
         where = self._where(int(certain.rows[at]))
         ends = (read.low, read.high) if read.low else None

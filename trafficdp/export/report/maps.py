@@ -89,11 +89,11 @@ class Atlas:
 
     def letters(self, statistic: Statistic, slot: int) -> npt.NDArray[np.str_]:
         """Return the look of every cell at ``slot``, shape (C,): classes of the published numbers."""
-        release, unit = self.release, self.release.display_unit
+        release, unit = self.release, self.release.request.display_unit
         rows = np.flatnonzero(release.slot == slot)
         value, low, high = (each[rows] for each in shown_numbers(self.table, statistic, unit))
         status = self.table[f"{statistic.stem}_status"].to_numpy(dtype=object)[rows]
-        breaks = shown_breaks(statistic, release.bound, unit)
+        breaks = shown_breaks(statistic, release.request.bound, unit)
         letters = np.full(len(self.paths), ABSENT)
         letters[self.position[rows]] = letters_of(value, low, high, status, breaks)
         return letters
@@ -140,7 +140,7 @@ def slot_shown(release: Release, statistic: Statistic) -> int:
 
 def legend(release: Release, statistic: Statistic, several: bool) -> tuple[LegendLine, ...]:
     """Return the legend of the maps of ``statistic``: fixed classes, then what has no class."""
-    unit, bound = release.display_unit, release.bound
+    unit, bound = release.request.display_unit, release.request.bound
     limits = classes_in_words(shown_breaks(statistic, bound, unit))
     return (
         *(LegendLine(swatch(letter), "class", text) for letter, text in zip(PLAIN, limits, strict=True)),

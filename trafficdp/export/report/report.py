@@ -109,7 +109,7 @@ def _over_time(
     found, apart = extreme_times(numbers[1], numbers[2]), None
     if found is not None:
         lowest, highest, gap = found
-        digit = 10 ** decimals(release.display_unit)
+        digit = 10 ** decimals(release.request.display_unit)
         apart = Apart(labels[lowest], labels[highest], float(np.floor(gap * digit + 1e-6) / digit))
     value, low, high = numbers
     drawn = panel([short_label(each) for each in labels], (value, low, high), top)
@@ -142,7 +142,7 @@ class Contents:
 
     def page(self) -> Page:
         """Return the whole page."""
-        release, atlas, unit = self.release, self.atlas, self.release.display_unit
+        release, atlas, unit = self.release, self.atlas, self.release.request.display_unit
         first, *rest = self.found.statistics
         cells = drawn_cells(release, first, atlas) if atlas.several else ()
         marks = self.lists.marks(first, cells)
@@ -152,7 +152,7 @@ class Contents:
             created=on_city_clocks(release.created_at, release.grid.period.time_zone),
             several=atlas.several,
             digits=decimals(unit),
-            bound=float(release.bound.upper * release.bound.unit.factor_to(unit)),
+            bound=float(release.request.bound.upper * release.request.bound.unit.factor_to(unit)),
             level_read=level_read(release, first.statistic),
             calibrated=is_calibrated(release, first.statistic),
             main=self._section(first, marks),

@@ -40,7 +40,7 @@ def test_a_release_of_a_saved_plan_draws_its_very_calibrated(saved, file, comman
     specification = specification_of(saved, "r0001")
     facts = SavedPlan(file.read_text()).facts
     assert specification.calibrated == facts["calibrated"]
-    assert specification.min_vehicles == 3
+    assert specification.request.min_vehicles == 3
     assert command("verify", "r0001").code == 0
     ledger = command("--json", "ledger").json
     assert ledger["entries"][1]["epsilon"] == "5"

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from trafficdp.export.files.disclosure import Noise
 from trafficdp.mechanisms.protocol import Statement
-from trafficdp.model import SpeedUnit, Statistic
+from trafficdp.model import ContributionBound, MapRequest, SpeedUnit, Statistic
 from trafficdp.privacy.disclosure import NoiseStated
 
 MS, KMH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.KILOMETRES_PER_HOUR
@@ -15,7 +17,8 @@ def noise_of(statistic, scale, display_unit=MS, bias=0.05):
     texts = ("mechanism", "citation", "sensitivity", "distribution", "sampler", "interval_basis")
     words = dict.fromkeys((*texts, "post_processing"), "words")
     statement = Statement(noise_scale=np.array(scale), worst_case_bias=bias, share=None, **words)
-    return Noise(MS, display_unit, {statistic: statement}, 0.95, NoiseStated(kind="laplace"), "none")
+    request = MapRequest(ContributionBound(Fraction(30), Fraction(1, 10), MS), 5, 0.95, display_unit)
+    return Noise(request, {statistic: statement}, NoiseStated(kind="laplace"), "none")
 
 
 def stated(*arguments):

@@ -165,7 +165,7 @@ def test_the_disclosure_of_another_release_is_refused(city, rush_hours):
     with pytest.raises(DataError, match=r"identity\.release"):
         build_manifest(replace(city, id="R0002"), FILES)
     with pytest.raises(DataError, match=r"interval_level"):
-        build_manifest(replace(city, interval_level=0.9), FILES)
+        build_manifest(replace(city, request=replace(city.request, interval_level=0.9)), FILES)
 
 
 def test_building_leaves_the_release_as_it_was(city):

@@ -27,7 +27,7 @@ def test_every_statistic_has_a_style_and_the_first_is_the_default(rush_hours, pa
         "select f_table_name, f_geometry_column, styleName, useAsDefault, update_time"
         " from layer_styles order by id"
     ).fetchall()
-    names = [each.column(rush_hours.display_unit) for each in published_statistics(rush_hours)]
+    names = [each.column(rush_hours.request.display_unit) for each in published_statistics(rush_hours)]
     assert rows == [
         ("trafficdp", "geom", name, number == 0, "2016-12-01T09:30:00.000Z")
         for number, name in enumerate(names)
@@ -52,12 +52,12 @@ def test_every_cell_meets_one_rule_and_has_the_look_of_the_map(number, rush_hour
         for (fid,) in package.execute(f"select fid from trafficdp where {rule.filter}"):
             assert fid not in found
             found[fid] = rule
-    table, unit = published_frame(rush_hours), rush_hours.display_unit
+    table, unit = published_frame(rush_hours), rush_hours.request.display_unit
     column = statistic.column(unit)
     value, low, high = (
         table[column + end].to_numpy() ** (1 / statistic.power) for end in ("", "_low", "_high")
     )
-    breaks = shown_breaks(statistic, rush_hours.bound, unit)
+    breaks = shown_breaks(statistic, rush_hours.request.bound, unit)
     number = np.searchsorted(breaks, value, side="right")
     wide = high - low > np.array(hatch_limits(breaks))[number]
     status = table[f"{statistic.stem}_status"]

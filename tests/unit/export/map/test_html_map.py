@@ -73,7 +73,7 @@ def test_the_page_carries_the_published_numbers(rush_hours):
         rows = table[table["slot"] == slot]
         assert names[columns[f"cell_{place}"]].tolist() == list(rows["hex_id"])
         for number, statistic in enumerate(rush_hours.estimates):
-            shown = shown_numbers(rows, statistic, rush_hours.display_unit)
+            shown = shown_numbers(rows, statistic, rush_hours.request.display_unit)
             for name, expected in zip(("value", "low", "high"), shown, strict=True):
                 np.testing.assert_array_equal(columns[f"{name}_{place}_{number}"], expected)
 

@@ -55,16 +55,16 @@ def middles(release):
 
 def rows_of(release, statistic, slot):
     table = published_frame(release).iloc[np.flatnonzero(release.slot == slot)]
-    numbers = shown_numbers(table, statistic, release.display_unit)
+    numbers = shown_numbers(table, statistic, release.request.display_unit)
     return (*numbers, table[f"{statistic.stem}_status"].to_numpy(dtype=object))
 
 
 def letters_now(release, statistic, slot):
     """The class of every cell with a bin in the slot, by the rules of the map, without the page."""
-    unit = release.display_unit
+    unit = release.request.display_unit
     return letters_of(
         *rows_of(release, statistic, slot),
-        shown_breaks(statistic, release.bound, unit),
+        shown_breaks(statistic, release.request.bound, unit),
     )
 
 
@@ -110,7 +110,7 @@ def test_every_cell_is_painted_in_the_colour_of_its_class_and_of_its_intervals_w
     page.page.select_option("#show", "certainty")
     value, low, high, _ = rows_of(city, Statistic.MEAN, 0)
     _, down, up = as_read(*(np.nan_to_num(each) for each in (value, low, high)))
-    breaks = shown_width_breaks(Statistic.MEAN, city.bound, city.display_unit)
+    breaks = shown_width_breaks(Statistic.MEAN, city.request.bound, city.request.display_unit)
     classes = np.searchsorted(breaks, up - down + 1e-9, side="right")
     letters = np.where(np.isnan(low), "w", np.array(list(WIDTHS))[classes])
     assert len(set(letters)) > 3
@@ -158,7 +158,7 @@ def test_the_box_says_between_which_numbers_how_often_and_how_likely(pooled, dra
     cell = int(np.flatnonzero(known & table["speed_mean_slower_chance"].between(0.6, 0.8))[0])
     row = table.iloc[cell]
     page.point_at(middles(pooled)[cell])
-    most = shown_largest(Statistic.MEAN, pooled.bound, pooled.display_unit)
+    most = shown_largest(Statistic.MEAN, pooled.request.bound, pooled.request.display_unit)
     read = read_number(*row[["speed_mean_kmh", "speed_mean_kmh_low_80", "speed_mean_kmh_high_80"]], most)
     card = page.text("#card")
     line = f"etween {read.low} and {read.high} km/h, most likely {read.value}"
@@ -216,7 +216,7 @@ def test_the_page_writes_and_colours_numbers_by_one_rule(statistic, unit, chromi
 def test_a_number_in_the_box_lies_in_the_class_of_its_colour(pooled, drawn):
     """What is written is read back from the page, and looked up in the legend."""
     page = drawn(pooled)
-    breaks = np.array(shown_breaks(Statistic.MEAN, pooled.bound, pooled.display_unit))
+    breaks = np.array(shown_breaks(Statistic.MEAN, pooled.request.bound, pooled.request.display_unit))
     letters, seen = letters_now(pooled, Statistic.MEAN, 0), 0
     for cell, place in enumerate(middles(pooled)):
         page.point_at(place)
@@ -237,8 +237,8 @@ def test_hovering_tells_mean_interval_variance_and_public_counts(calendar, drawn
     page.point_at(middles(calendar)[cell])
     card, numbers = page.text("#card"), {}
     for statistic in (Statistic.MEAN, Statistic.VARIANCE):
-        largest = shown_largest(statistic, calendar.bound, calendar.display_unit)
-        value, low, high = shown_numbers(row.to_frame().T, statistic, calendar.display_unit)
+        largest = shown_largest(statistic, calendar.request.bound, calendar.request.display_unit)
+        value, low, high = shown_numbers(row.to_frame().T, statistic, calendar.request.display_unit)
         numbers[statistic] = read_number(value[0], low[0], high[0], largest)
     mean, deviation = numbers[Statistic.MEAN], numbers[Statistic.VARIANCE]
     assert f"Between {mean.low} and {mean.high} km/h, most likely {mean.value}" in card

@@ -60,7 +60,8 @@ class _World:
 
         self.bound = bound
         cells = h3.grid_disk(h3.latlng_to_cell(30.27, -97.74, 7), 2)[:BINS]
-        self.base = replace(make_release(cells, statistics=BOTH), bound=bound, interval_level=1 - ERROR)
+        base = make_release(cells, statistics=BOTH)
+        self.base = replace(base, request=replace(base.request, bound=bound, interval_level=1 - ERROR))
         self.rest = np.random.default_rng(7)
         centres = [1, 2, 10, 25, 26, 40, 58, 60]
         self.values = [
@@ -342,7 +343,7 @@ def test_ends_are_rounded_outward_and_never_to_minus_zero():
 def test_deviations_are_the_roots_of_what_variances_say(world):
     draw = world.laplace_release(SimulatedNoise(16), world.contributions, 0.02)
     estimate = draw.estimates[VARIANCE]
-    factor = float(draw.bound.unit.factor_to(draw.display_unit))
+    factor = float(draw.request.bound.unit.factor_to(draw.request.display_unit))
     ends = (np.sqrt(each) * factor for each in (estimate.low, estimate.value, estimate.high))
     low, value, high = (each[simultaneous(draw, VARIANCE, ERROR).rows] for each in ends)
     certain = simultaneous(draw, VARIANCE, ERROR)

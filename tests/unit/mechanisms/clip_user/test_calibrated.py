@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from small_city import map_request
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import PrivacyMeter
@@ -44,7 +45,7 @@ chosen = st.sampled_from([(MEAN,), (VEHICLE_MEAN,), (MEAN, VARIANCE), OF_MAPS])
 
 def request_for(bound, epsilon, statistics):
     tolerance = {s: TOLERANCE[s] for s in statistics}
-    return Request(PureDP.of(epsilon), bound, tolerance, 1, 0.95, "clip_user")
+    return Request(PureDP.of(epsilon), map_request(bound), tolerance, "clip_user")
 
 
 def values_of(contributions):

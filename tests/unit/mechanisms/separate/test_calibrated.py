@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from small_city import map_request
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism
@@ -153,10 +154,8 @@ def test_an_allocation_costs_what_is_asked_and_never_more_and_treats_statistics_
     for text in ("0.000003", "0.7", "1", "12.345678901", "123456.789012345678"):
         request = Request(
             loss=ZCDP.of(text),
-            bound=bound,
+            map=map_request(bound, 2),
             tolerance={MEAN: 1.0, VARIANCE: 65.0},
-            min_vehicles=2,
-            interval_level=0.95,
             mechanism={MEAN: "gaussian_twin", VARIANCE: "gaussian_twin"},
         )
         found = allocate(counts, request)
