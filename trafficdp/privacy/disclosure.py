@@ -275,7 +275,7 @@ CONCENTRATED = "rho-zero-concentrated differential privacy (zCDP), user level"
 INTERVAL_KINDS = {
     "guaranteed": "per bin, two-sided, of the sample statistic of the clipped speeds",
     "ranks": "per bin, two-sided: between which vehicles' own mean speeds, by rank, the number lies",
-    "calibrated": "calibrated: by trials, told in calibration; not guaranteed",
+    "calibrated": "calibrated: tested by trials (see calibration), not guaranteed",
 }
 SPEEDS = ("reported", "derived", "mixed")
 

@@ -380,7 +380,9 @@ def why(plan: Plan, ways: tuple[Way, ...]) -> str:
     fleet = plan.allocation.request.fleet
     near = min(ways, key=lambda way: float(way.skills[fleet].error.mean()))
     own = next(way for way in ways if way.loss.kind is plan.loss.kind)
-    enough = "says enough to be released" if near.skills[fleet].enough else "would be refused all the same"
+    enough = (
+        "is accurate enough to be released" if near.skills[fleet].enough else "would be refused all the same"
+    )
     return (
         f"this store draws {own.name}, as its first file has fixed for life; with {fleet:,} vehicles "
         f"{near.name}, makes the nearest map, which {enough}"

@@ -139,9 +139,9 @@ def _guess(relation: NeighbouringRelation, epsilon: float, delta: float) -> str:
     wrong = (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
     right = "practically always" if wrong < _PRACTICALLY_NEVER else f"{_percent(wrong)} % of the time"
     return (
-        f"Say somebody has two guesses about {accounts}, and both are equally likely. Whoever sees "
-        f"everything that this release publishes, and chooses as well as can be, is right at most {right}; "
-        "whoever sees nothing of it, 50 %"
+        f"Suppose that somebody has two equally likely guesses about {accounts}, and chooses one. Without "
+        "this release the choice is right 50 % of the time; with everything that it publishes, at most "
+        f"{right}"
     )
 
 
