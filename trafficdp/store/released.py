@@ -352,27 +352,22 @@ def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
     """
     with store_failures("reading released.duckdb", RELEASED_NAME):
         with _attached(folder / RELEASED_NAME, "READ_ONLY") as connection:
-            about = run(
-                connection,
-                "SELECT * REPLACE (epoch_us(created_at) AS created_at) FROM releases WHERE release_id = ?",
-                [release.id],
-            )
             stored = {
                 "cells": "SELECT * FROM cells WHERE release_id = ? ORDER BY cell, slot",
                 "quantiles": "SELECT * FROM quantiles WHERE release_id = ? ORDER BY cell, slot, quantile",
             }
             held = {table: query(connection, asked, [release.id]) for table, asked in stored.items()}
-    row = _release_row(release, epsilon, withdrawn=False)
-    row[1] = (release.created_at - _EPOCH) // timedelta(microseconds=1)
-    expected = _tables(release)
-    return [list(found) for found in about] == [row] and all(
-        _holds(rows, expected[table]) if table in expected else not len(rows) for table, rows in held.items()
-    )
+            expected = _tables(release)
+            return _is_listed(connection, release, epsilon) and all(
+                _holds(rows, expected[table]) if table in expected else not len(rows)
+                for table, rows in held.items()
+            )
 
 
 def publications_match(folder: Path, publications: Sequence[Publication]) -> bool:
     """Return whether `released.duckdb` holds exactly these publications of one stream, number by number."""
-    name = publications[0].release.id
+    newest = publications[-1]
+    name = newest.release.id
     with store_failures("reading released.duckdb", RELEASED_NAME):
         with _attached(folder / RELEASED_NAME, "READ_ONLY") as connection:
             listed = run(
@@ -385,7 +380,25 @@ def publications_match(folder: Path, publications: Sequence[Publication]) -> boo
                 (each.number, (each.as_of - _EPOCH) // timedelta(microseconds=1), each.sequence)
                 for each in publications
             ]
-            return listed == expected and all(_publication_matches(connection, each) for each in publications)
+            numbers = run(connection, "SELECT DISTINCT publication FROM cells WHERE release_id = ?", [name])
+            return (
+                listed == expected
+                and {number for (number,) in numbers} <= {each.number for each in publications}
+                and _is_listed(connection, newest.release, newest.epsilon)
+                and all(_publication_matches(connection, each) for each in publications)
+            )
+
+
+def _is_listed(connection: duckdb.DuckDBPyConnection, release: Release, epsilon: Decimal) -> bool:
+    """Whether the row in releases says what it must of a ``release`` that is not withdrawn."""
+    about = run(
+        connection,
+        "SELECT * REPLACE (epoch_us(created_at) AS created_at) FROM releases WHERE release_id = ?",
+        [release.id],
+    )
+    row = _release_row(release, epsilon, withdrawn=False)
+    row[1] = (release.created_at - _EPOCH) // timedelta(microseconds=1)
+    return [list(found) for found in about] == [row]
 
 
 def _publication_matches(connection: duckdb.DuckDBPyConnection, publication: Publication) -> bool:
@@ -394,16 +407,18 @@ def _publication_matches(connection: duckdb.DuckDBPyConnection, publication: Pub
         "SELECT * FROM cells WHERE release_id = ? AND publication = ? ORDER BY cell, slot",
         [publication.release.id, publication.number],
     )
-    return _holds(stored, _cells_table(publication.release))
+    return _holds(stored, _cells_table(publication.release), publication.number)
 
 
-def _holds(stored: pa.Table, expected: pa.Table) -> bool:
-    """Whether ``stored`` has the rows of ``expected``, and beside them nothing but a publication's number."""
+def _holds(stored: pa.Table, expected: pa.Table, publication: int | None = None) -> bool:
+    """Whether ``stored`` has the rows of ``expected``, and beside them nothing but the ``publication``."""
 
     def same(name: str) -> bool:
         column = stored.column(name)
+        if name == "publication":
+            return set(column.to_pylist()) <= {publication}
         if name not in expected.column_names:
-            return name == "publication" or bool(column.null_count == len(column))
+            return bool(column.null_count == len(column))
         return bool(column.equals(expected.column(name).cast(column.type)))
 
     return stored.num_rows == expected.num_rows and all(map(same, stored.column_names))

@@ -220,6 +220,22 @@ def test_a_tampered_vault_does_not_verify(played, statement):
     assert bool(failed) == bool(TAMPERED[statement])
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE releases SET epsilon = 1",
+        "UPDATE releases SET disclosure = replace(disclosure::VARCHAR, 'Small', 'Large')",
+        "UPDATE cells SET publication = NULL WHERE publication = 1",
+        "INSERT INTO cells SELECT * REPLACE (99 AS publication) FROM cells WHERE publication = 1",
+        "UPDATE publications SET as_of = as_of + INTERVAL 1 SECOND WHERE number = 2",
+    ],
+)
+def test_what_released_says_of_a_stream_is_verified_row_by_row(played, statement):
+    played.sql(statement, database="released")
+    failed = [check.name for check in played.open().verify("s0001") if not check.passed]
+    assert failed == ["released.duckdb holds the same publications"]
+
+
 def test_noise_of_nodes_that_is_not_what_was_charged_does_not_verify(quiet):
     checks = quiet.open().verify("s0001")
     # few nodes are kept, enough to find that there is no noise at all

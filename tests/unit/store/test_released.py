@@ -237,6 +237,7 @@ ALTERED = [
     "INSERT INTO cells SELECT * FROM cells LIMIT 1",
     "ALTER TABLE cells ADD COLUMN speed_mean_mph DOUBLE DEFAULT 1",
     "UPDATE cells SET slot_kind = 'hour_of_day'",
+    "UPDATE cells SET publication = 1 WHERE cell = (SELECT max(cell) FROM cells)",
     "UPDATE releases SET epsilon = 1",
     "UPDATE releases SET status = 'withdrawn'",
     "UPDATE releases SET ledger_head = repeat('0', 64)",
