@@ -1,6 +1,6 @@
 """How a release is checked, and anyone's check of a map of a declared grid, without the store.
 
-The checks of releases and streams (``release.verification``, ``live.verification``) share how a check runs,
+The checks of releases and streams (``release.verification``, ``stream_verification``) share how a check runs,
 and how files and rows are compared.
 
 Where nothing about a vehicle is public, all that is published follows from the noisy answers in
@@ -28,11 +28,14 @@ import pyarrow.parquet as pq
 import shapely
 
 from trafficdp._durable import read_regular
-from trafficdp.binning.places import declared_bins
+from trafficdp.binning.places import declared_bins, shapes_of, slot_facts_of
 from trafficdp.context.read import read_zones
 from trafficdp.errors import TrafficdpError, UsageError, VerificationError
 from trafficdp.export.files.catalogue import CATALOGUE_FILES, stated_files
+from trafficdp.export.files.columns import INSTANTS
+from trafficdp.export.files.geojson import feature_ids, features_of, rounded_shapes
 from trafficdp.export.files.manifest import Manifest, validate_manifest
+from trafficdp.export.files.tables import csv_of
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
 from trafficdp.mechanisms.protocol import CalibratedMechanism, PublicFacts, Recomputable
 from trafficdp.mechanisms.publish import bin_status
@@ -57,7 +60,7 @@ from trafficdp.model import (
     parse_speed_unit,
 )
 from trafficdp.privacy.disclosure import CityZones, MultiPolygon, Polygon, Selected
-from trafficdp.privacy.estimate import NOISE_COLUMNS
+from trafficdp.privacy.estimate import NOISE_COLUMNS, Estimate
 from trafficdp.privacy.release import DECIMALS, outward_down, outward_up, statistic_columns
 
 if TYPE_CHECKING:
@@ -157,6 +160,9 @@ def noise_columns(published: pd.DataFrame) -> dict[Statistic, dict[str, npt.NDAr
 
 
 CELLS = "cells.parquet"
+CSV, GEOJSON = "cells.csv", "map.geojson"
+_OF_BINS = ("hex_id", "resolution", "slot", "slot_kind", "slot_label", "slot_start", "slot_end", "geometry")
+_CLOSE_DEGREES = 1e-9
 CLOSE = 0.001 + 1e-9
 """How far a published number may lie from the recomputed one, in the display unit: the last digit."""
 COUNTED = ("vehicles", "records")
@@ -230,6 +236,7 @@ class _Published:
         yield "the noise costs what the manifest says", self._cost
         yield "what was asked about follows from the answers before", self._fed_back
         yield "every number follows from the measurements", self._numbers
+        yield f"{CSV} and {GEOJSON} say what {CELLS} says", self._texts
 
     @cached_property
     def _manifest(self) -> Manifest:
@@ -331,14 +338,45 @@ class _Published:
     def _bins(self) -> str | None:
         counts = self._public.counts
         wrong = set() if rows_are_of(self._measurements, self._grid, counts) else {MEASUREMENTS}
-        listed = self._cells.metadata.num_rows == counts.bins and "slot" in self._cells.schema_arrow.names
-        if not listed or not all(self._are_of(rows, part) for rows, part in self._parts("hex_id", "slot")):
+        listed = self._cells.metadata.num_rows == counts.bins and {*_OF_BINS} <= {
+            *self._cells.schema_arrow.names
+        }
+        if not listed or not all(self._are_of(rows, part) for rows, part in self._parts(*_OF_BINS)):
             wrong.add(CELLS)
+        if self._manifest.coverage.study_area_sha256 != self._grid.area.hash:
+            wrong.add(MANIFEST)
         return f"other rows in {', '.join(sorted(wrong))}" if wrong else None
 
     def _are_of(self, rows: slice, part: pd.DataFrame) -> bool:
-        counts, cells = self._public.counts, self._grid.read_spelled(part["hex_id"])
-        return np.array_equal(cells, counts.cell[rows]) and np.array_equal(part["slot"], counts.slot[rows])
+        """Whether place and time of a part of the table are those of the bins ``rows``."""
+        grid, counts = self._grid, self._public.counts
+        cell, slot = counts.cell[rows], counts.slot[rows]
+        cells = grid.read_spelled(part["hex_id"])
+        if not np.array_equal(cells, cell) or not np.array_equal(part["slot"], slot):
+            return False
+        said, kind = self._slots_said(slot), grid.slot_kind.value
+        shapes = shapely.from_wkb(part["geometry"].to_numpy())
+        zones = grid.zones is not None
+        return (
+            bool(np.all(part["slot_kind"] == kind) and np.all(part["slot_label"] == said["slot_label"]))
+            and all(np.array_equal(_us(part[name]), _us(said[name])) for name in INSTANTS)
+            and bool(np.all(part["resolution"].isna() if zones else part["resolution"] == grid.resolution))
+            and bool(np.all(shapely.equals_exact(shapes, shapes_of(cell, grid.zones), _CLOSE_DEGREES)))
+        )
+
+    def _slots_said(self, slot: npt.NDArray[np.int64]) -> pd.DataFrame:
+        """What the published table says of slots beside their kind, as text."""
+        import pandas as pd
+
+        different, place = np.unique(slot, return_inverse=True)
+        facts = slot_facts_of(self._grid, different)
+        said = {
+            f"slot_{name}": pd.Series(
+                [getattr(facts[each], name) for each in different.tolist()], dtype="str"
+            )
+            for name in ("label", "start", "end")
+        }
+        return pd.DataFrame(said).take(place).reset_index(drop=True)
 
     def _cost(self) -> str | None:
         lost, stated = self._calibrated.event().loss, self._manifest.guarantee.loss
@@ -364,24 +402,70 @@ class _Published:
         found = self._recomputable.recomputed(self._columns)
         noise = found[Statistic.MEAN].noise
         likely = {name: np.rint(noise[name]) for name in noise.keys() & {*COUNTED}}
-        for estimate in found.values():
+        every = np.ones(self._public.counts.bins, dtype=np.bool_)
+        likely["status"] = bin_status(every, [estimate.status for estimate in found.values()])
+        kinds = {each.statistic: each.interval_kind for each in self._manifest.mechanisms}
+        for statistic, estimate in found.items():
             columns = statistic_columns(estimate, self._request)
             likely |= {name: np.asarray(values) for name, values in columns.items()}
-        every = np.ones(self._public.counts.bins, dtype=np.bool_)
-        likely["status"] = bin_status(every, [each.status for each in found.values()])
+            likely[f"{statistic.stem}_interval_kind"] = np.full(
+                len(every), kinds[statistic.column(self._request.display_unit)]
+            )
         wrong = {
             name
             for rows, part in self._parts(*likely)
             for name, values in likely.items()
             if not _same(name, part[name], values[rows])
         }
+        wrong |= {f"{name} of {MEASUREMENTS}" for name in self._measured_otherwise(found)}
         return f"other numbers in {', '.join(sorted(wrong))}" if wrong else None
+
+    def _measured_otherwise(self, found: Mapping[Statistic, Estimate]) -> Iterator[str]:
+        """Yield the columns of measurements that are not read alike: an answer stands in every row of it."""
+        for statistic, estimate in found.items():
+            status = self._measurements[f"{statistic.stem}_status"].to_numpy().astype(str)
+            if not np.array_equal(status, estimate.status.astype(str)):
+                yield f"{statistic.stem}_status"
+            for name, values in self._columns[statistic].items():
+                if name in estimate.noise and not np.allclose(values, estimate.noise[name], rtol=1e-9):
+                    yield f"{statistic.stem}_{name}"
+
+    def _texts(self) -> str | None:
+        """Compare the published table with what is written of it as text, where there is any."""
+        listed = {each.name for each in self._manifest.files}
+        if not {CSV, GEOJSON} & listed:
+            return None
+        table = self._cells.read().to_pandas().drop(columns=["geometry", "bbox"])
+        table[[*INSTANTS]] = self._slots_said(self._public.counts.slot)[[*INSTANTS]]
+        same = {CSV: read_regular(self._folder / CSV) == csv_of(table), GEOJSON: self._is_geojson_of(table)}
+        wrong = [name for name, found in same.items() if not found]
+        return f"other numbers in {', '.join(wrong)}" if wrong else None
+
+    def _is_geojson_of(self, table: pd.DataFrame) -> bool:
+        head, *lines = read_regular(self._folder / GEOJSON).decode("utf-8").split("\n")
+        names = json.loads(lines[0].removesuffix(","))["properties"]
+        numbers = {name for name in table if table[name].dtype == np.float64}
+        if not numbers <= {*names} | {*COUNTED}:
+            return False
+        table["reason"] = table["status"].map(json.loads(head + "]}")["trafficdp"]["reasons"])
+        cells, position = np.unique(self._public.counts.cell, return_inverse=True)
+        rounded = rounded_shapes(shapes_of(cells, self._grid.zones))
+        features = features_of(table[[*names]], feature_ids(self._grid, table), rounded, position)
+        return lines == [*",\n".join(features).split("\n"), "]}", ""]
+
+
+def _us(instants: pd.Series) -> npt.NDArray[np.int64]:
+    """Return microseconds since 1970 UTC, of what is missing the least number."""
+    import pandas as pd
+
+    us = pd.to_datetime(instants, utc=True).dt.tz_localize(None).to_numpy().astype("datetime64[us]")
+    return np.asarray(us.astype(np.int64))
 
 
 def _same(name: str, there: pd.Series, likely: npt.NDArray[Any]) -> bool:
     """Whether what is published in column ``name`` is ``likely``, but for last digits."""
     if name in COUNTED:
         return np.allclose(there.to_numpy(np.float64), likely, atol=1)
-    if name.endswith("status"):
+    if name.endswith(("status", "_interval_kind")):
         return np.array_equal(there.to_numpy().astype(str), likely.astype(str))
     return np.allclose(there.to_numpy(), likely, rtol=1e-9, atol=CLOSE, equal_nan=True)

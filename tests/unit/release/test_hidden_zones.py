@@ -101,7 +101,7 @@ def test_it_verifies_with_the_store_and_without(zoned, tmp_path):
     away = tmp_path / "away"
     shutil.copytree(zoned.done.folder, away)
     for public in (verify_public(away), verify_public(away, zoned.zones)):
-        assert len(public) == 6
+        assert len(public) == 7
         assert all(check.passed for check in public), public
 
 

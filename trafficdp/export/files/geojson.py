@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from trafficdp.binning.cells import bounding_box
 from trafficdp.export.files.columns import column_facts, published_statistics, reasons
 from trafficdp.export.files.disclosure import rfc3339
 from trafficdp.export.files.tables import texts_of, unique_polygons
-from trafficdp.model import SlotKind
+from trafficdp.model import Grid, SlotKind
 from trafficdp.privacy.release import Release, published_frame
 
 if TYPE_CHECKING:
@@ -39,15 +40,8 @@ def geojson_bytes(release: Release) -> bytes:
     """Return the GeoJSON text of ``release`` in UTF-8, one feature a line."""
     polygons, position = unique_polygons(release)
     rounded = rounded_shapes(polygons)
-    shapes = [geometry_members(shape) for shape in rounded]
     table = geojson_properties(release)
-    ids = feature_ids(release, table)
-    columns = [texts_of(table[name], partial(_member, f"{dump(name)}:")) for name in table.columns]
-    rows = map(",".join, zip(*columns, strict=True))
-    features = (
-        f'{{"type":"Feature","id":"{identifier}",{shapes[place]},"properties":{{{row}}}}}'
-        for identifier, place, row in zip(ids, position.tolist(), rows, strict=True)
-    )
+    features = features_of(table, feature_ids(release.grid, table), rounded, position)
     head = [
         '"type":"FeatureCollection"',
         *([f'"bbox":{dump(bounding_box(rounded))}'] if len(rounded) else []),
@@ -64,9 +58,25 @@ def geojson_bytes(release: Release) -> bytes:
     return text.getvalue()
 
 
-def feature_ids(release: Release, table: pd.DataFrame) -> list[str]:
+def features_of(
+    table: pd.DataFrame,
+    ids: Sequence[str],
+    rounded: npt.NDArray[np.object_],
+    position: npt.NDArray[np.int64],
+) -> Iterator[str]:
+    """Yield the text of every feature: the row of ``table``, with the shape ``rounded[position]``."""
+    shapes = [geometry_members(shape) for shape in rounded]
+    columns = [texts_of(table[name], partial(_member, f"{dump(name)}:")) for name in table.columns]
+    rows = map(",".join, zip(*columns, strict=True))
+    return (
+        f'{{"type":"Feature","id":"{identifier}",{shapes[place]},"properties":{{{row}}}}}'
+        for identifier, place, row in zip(ids, position.tolist(), rows, strict=True)
+    )
+
+
+def feature_ids(grid: Grid, table: pd.DataFrame) -> list[str]:
     """Return the unique id of every feature: the cell, or "cell/slot" unless there is one slot only."""
-    if release.grid.slot_kind is SlotKind.WHOLE_PERIOD:
+    if grid.slot_kind is SlotKind.WHOLE_PERIOD:
         return [str(cell) for cell in table["hex_id"]]
     return [f"{cell}/{slot}" for cell, slot in zip(table["hex_id"], table["slot"], strict=True)]
 

@@ -266,7 +266,11 @@ _QUOTED = re.compile(r'[,"\r\n]')
 
 def csv_bytes(release: Release) -> bytes:
     """Return the CSV of ``release``."""
-    table = published_frame(release)
+    return csv_of(published_frame(release))
+
+
+def csv_of(table: pd.DataFrame) -> bytes:
+    """Return the CSV of a published ``table``."""
     columns = [texts_of(table[name], _cell) for name in table.columns]
     rows = map(",".join, zip(*columns, strict=True))
     return "\r\n".join([",".join(map(_cell, table.columns)), *rows, ""]).encode()
