@@ -36,6 +36,7 @@ from trafficdp.export.files.columns import INSTANTS
 from trafficdp.export.files.geojson import feature_ids, features_of, rounded_shapes
 from trafficdp.export.files.manifest import Manifest, validate_manifest
 from trafficdp.export.files.tables import csv_of
+from trafficdp.export.map.html_map import number_columns, unpack
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
 from trafficdp.mechanisms.protocol import CalibratedMechanism, PublicFacts, Recomputable
 from trafficdp.mechanisms.publish import bin_status
@@ -160,7 +161,7 @@ def noise_columns(published: pd.DataFrame) -> dict[Statistic, dict[str, npt.NDAr
 
 
 CELLS = "cells.parquet"
-CSV, GEOJSON = "cells.csv", "map.geojson"
+CSV, GEOJSON, PAGE = "cells.csv", "map.geojson", "map.html"
 _OF_BINS = ("hex_id", "resolution", "slot", "slot_kind", "slot_label", "slot_start", "slot_end", "geometry")
 _CLOSE_DEGREES = 1e-9
 CLOSE = 0.001 + 1e-9
@@ -236,7 +237,7 @@ class _Published:
         yield "the noise costs what the manifest says", self._cost
         yield "what was asked about follows from the answers before", self._fed_back
         yield "every number follows from the measurements", self._numbers
-        yield f"{CSV} and {GEOJSON} say what {CELLS} says", self._texts
+        yield f"{CSV}, {GEOJSON} and {PAGE} say what {CELLS} says", self._texts
 
     @cached_property
     def _manifest(self) -> Manifest:
@@ -433,11 +434,15 @@ class _Published:
     def _texts(self) -> str | None:
         """Compare the published table with what is written of it as text, where there is any."""
         listed = {each.name for each in self._manifest.files}
-        if not {CSV, GEOJSON} & listed:
+        if not {CSV, GEOJSON, PAGE} & listed:
             return None
         table = self._cells.read().to_pandas().drop(columns=["geometry", "bbox"])
         table[[*INSTANTS]] = self._slots_said(self._public.counts.slot)[[*INSTANTS]]
-        same = {CSV: read_regular(self._folder / CSV) == csv_of(table), GEOJSON: self._is_geojson_of(table)}
+        same = {
+            CSV: read_regular(self._folder / CSV) == csv_of(table),
+            GEOJSON: self._is_geojson_of(table),
+            PAGE: self._is_page_of(table),
+        }
         wrong = [name for name, found in same.items() if not found]
         return f"other numbers in {', '.join(wrong)}" if wrong else None
 
@@ -452,6 +457,19 @@ class _Published:
         rounded = rounded_shapes(shapes_of(cells, self._grid.zones))
         features = features_of(table[[*names]], feature_ids(self._grid, table), rounded, position)
         return lines == [*",\n".join(features).split("\n"), "]}", ""]
+
+    def _is_page_of(self, table: pd.DataFrame) -> bool:
+        """Whether the page shows the numbers of ``table``; not what it says beside them."""
+        counts, unit = self._public.counts, self._request.display_unit
+        cells, position = np.unique(counts.cell, return_inverse=True)
+        statistics = [each for each in Statistic if each in self._calibrated.statistics]
+        likely = number_columns(table, counts.slot, position, statistics, unit)
+        likely |= {"h3_high": ("u4", cells >> np.uint64(32)), "h3_low": ("u4", cells & np.uint64(2**32 - 1))}
+        there = unpack(read_regular(self._folder / PAGE))
+        return all(
+            name in there and np.array_equal(there[name], values, equal_nan=kind == "f8")
+            for name, (kind, values) in likely.items()
+        )
 
 
 def _us(instants: pd.Series) -> npt.NDArray[np.int64]:

@@ -30,6 +30,7 @@ from trafficdp.errors import (
 )
 from trafficdp.export import write
 from trafficdp.export.files.manifest import validate_manifest
+from trafficdp.export.map import html_map
 from trafficdp.mechanisms.pooling import add_remove_calibrated, add_remove_map
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.planner.allocate import allocate
@@ -214,6 +215,9 @@ def test_every_column_of_both_tables_is_recomputed(hidden, tmp_path):
         pq.write_table(sound, away / name)
 
 
+ALSO = "cells.csv, map.geojson and map.html say what cells.parquet says"
+
+
 @pytest.mark.parametrize("name", ["cells.csv", "map.geojson"])
 def test_the_tables_in_text_say_the_same_numbers(hidden, tmp_path, name):
     away = tmp_path / "away"
@@ -221,8 +225,26 @@ def test_the_tables_in_text_say_the_same_numbers(hidden, tmp_path, name):
     sound = (away / name).read_bytes()
     numbers = re.findall(rb"\d+\.\d{3}", sound)
     (away / name).write_bytes(sound.replace(numbers[-1], b"99.999"))
-    failed = {check.name for check in verify_public(away) if not check.passed}
-    assert "cells.csv and map.geojson say what cells.parquet says" in failed
+    assert {check.name: check.found for check in verify_public(away)}[ALSO] == f"other numbers in {name}"
+
+
+@pytest.mark.parametrize(
+    "column", ["value_0_0", "low_0_0", "outer_high_0_0", "faster_0_0", "status_0_1", "h3_low"]
+)
+def test_the_page_shows_the_same_numbers(hidden, tmp_path, monkeypatch, column):
+    away = tmp_path / "away"
+    shutil.copytree(hidden.released_map.folder, away)
+    sound = html_map.pack
+
+    def other(columns):
+        kind, numbers = columns[column]
+        changed = np.array(numbers)
+        changed[-1] += 1
+        return sound({**columns, column: (kind, changed)})
+
+    monkeypatch.setattr(html_map, "pack", other)
+    (away / "map.html").write_bytes(html_map.html_bytes(hidden.released_map.release))
+    assert {check.name: check.found for check in verify_public(away)}[ALSO] == "other numbers in map.html"
 
 
 def test_the_published_table_is_compared_part_by_part(hidden, tmp_path, monkeypatch):

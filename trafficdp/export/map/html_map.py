@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -39,6 +41,7 @@ from trafficdp.export.files.disclosure import on_city_clocks
 from trafficdp.export.files.shown import (
     ENDS,
     READ_ENDS,
+    has_posterior,
     level_read,
     read_number,
     shown_breaks,
@@ -50,7 +53,7 @@ from trafficdp.export.files.shown import (
 from trafficdp.export.files.tables import unique_polygons
 from trafficdp.export.map.drawing import Drawing, Rings, east_of, outlines_shown
 from trafficdp.export.map.templating import fill_template
-from trafficdp.model import QUANTILES, ContextKind, ContextLayer, Statistic, StudyArea
+from trafficdp.model import QUANTILES, ContextKind, ContextLayer, SpeedUnit, Statistic, StudyArea
 from trafficdp.privacy.estimate import BinStatus, IntervalKind
 from trafficdp.privacy.release import Release, published_frame
 
@@ -326,7 +329,9 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         | {"places": lines_of_text(release.place[np.unique(position, return_index=True)[1]])}
         | area_columns(release.grid.area, drawing.cut)
         | context_columns(release.grid.context, drawing.cut)
-        | _numbers(release, slots, table, position)
+        | number_columns(
+            table, release.slot, position, published_statistics(release), release.request.display_unit
+        )
     )
     number = "H3" if release.grid.zones is None else "Number"
     looks = {letter: asdict(look) for letter, look in LOOKS.items()}
@@ -393,26 +398,32 @@ def _shapes(
     }
 
 
-def _numbers(
-    release: Release, slots: list[int], table: pd.DataFrame, position: npt.NDArray[np.int64]
+def number_columns(
+    table: pd.DataFrame,
+    slot: npt.NDArray[np.int64],
+    position: npt.NDArray[np.int64],
+    statistics: Sequence[Statistic],
+    unit: SpeedUnit,
 ) -> dict[str, Column]:
-    """The columns of every slot: ``cell_s``, counts where they are public, and every statistic's numbers."""
+    """Return the columns of every slot: ``cell_s``, counts if public, and the numbers of ``statistics``.
+
+    ``table`` is the published one, ``position`` which of the different cells a row has.
+    """
     import pandas as pd
 
     statuses = [status.value for status in BinStatus]
     codes = {
-        each: pd.Index(statuses).get_indexer(pd.Index(table[f"{each.stem}_status"]))
-        for each in published_statistics(release)
+        each: pd.Index(statuses).get_indexer(pd.Index(table[f"{each.stem}_status"])) for each in statistics
     }
     columns: dict[str, Column] = {}
-    shown = {each: _shown_columns(release, table, each) for each in published_statistics(release)}
-    for place, slot in enumerate(slots):
-        rows = np.flatnonzero(release.slot == slot)
+    shown = {each: _shown_columns(table, each, unit) for each in statistics}
+    counts = [name for name in ("vehicles", "records") if not table[name].isna().all()]
+    for place, number_of_slot in enumerate(np.unique(slot)):
+        rows = np.flatnonzero(slot == number_of_slot)
         columns[f"cell_{place}"] = ("u4", position[rows])
-        for name, counts in (("vehicles", release.vehicles), ("records", release.records)):
-            if counts is not None:
-                columns[f"{name}_{place}"] = ("u4", counts[rows])
-        for number, statistic in enumerate(published_statistics(release)):
+        for name in counts:
+            columns[f"{name}_{place}"] = ("u4", table[name].to_numpy(np.int64)[rows])
+        for number, statistic in enumerate(statistics):
             stem = f"_{place}_{number}"
             for name, numbers in shown[statistic].items():
                 columns[name + stem] = thousandths(numbers[rows])
@@ -420,24 +431,43 @@ def _numbers(
     return columns
 
 
+_SCRIPTS = re.compile(
+    rb'id="data">(.*?)</script>\s*<script type="text/plain" id="numbers">(.*?)</script>', re.S
+)
+
+
+def unpack(page: bytes) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns that ``pack`` put into a page; raise ValueError where there are none."""
+    found = _SCRIPTS.search(page)
+    if found is None:
+        raise ValueError("this is no page of a map")
+    packed, start = zlib.decompress(base64.b64decode(found[2])), 0
+    columns = {}
+    for part in json.loads(found[1])["parts"]:
+        kind, length = TYPES[part["type"]], int(part["length"])
+        piece = np.frombuffer(packed[start : start + length * kind.itemsize], np.uint8)
+        start += len(piece)
+        columns[str(part["name"])] = np.frombuffer(piece.reshape(kind.itemsize, length).T.tobytes(), kind)
+    return columns
+
+
 def _shown_columns(
-    release: Release, table: pd.DataFrame, statistic: Statistic
+    table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Every number that the page has of ``statistic``, by name, (G,) each."""
-    unit = release.request.display_unit
     found = dict(zip(("value", "low", "high"), shown_numbers(table, statistic, unit), strict=True))
-    if release.estimates[statistic].posterior:
+    if has_posterior(table, statistic, unit):
         outer = shown_outer(table, statistic, unit)
         found |= dict(zip(("outer_low", "outer_high"), outer, strict=True))
-        names = _columns(release, statistic)
+        names = _columns(statistic, unit, posterior=True)
         found |= {each: table[names[each]].to_numpy(dtype=np.float64) for each in _CHANCES}
     return found
 
 
-def _columns(release: Release, statistic: Statistic) -> dict[str, str]:
+def _columns(statistic: Statistic, unit: SpeedUnit, *, posterior: bool) -> dict[str, str]:
     """The published column of every number that the page has of ``statistic``, by its name on the page."""
-    column, stem = statistic.column(release.request.display_unit), statistic.stem
-    if not release.estimates[statistic].posterior:
+    column, stem = statistic.column(unit), statistic.stem
+    if not posterior:
         return {"value": column, "low": f"{column}_low", "high": f"{column}_high"}
     ends = {"low": READ_ENDS[0], "high": READ_ENDS[1], "outer_low": ENDS[0], "outer_high": ENDS[1]}
     chances = {each: f"{stem}_{each}_chance" for each in _CHANCES}
@@ -453,7 +483,7 @@ def _statistic_view(release: Release, number: int, statistic: Statistic) -> Stat
     sure = "" if kind is IntervalKind.CALIBRATED else "at least "
     return StatisticView(
         number=number,
-        columns=_columns(release, statistic),
+        columns=_columns(statistic, unit, posterior=posterior),
         stem=statistic.stem,
         label=_LABELS[statistic],
         brief=_BRIEF[statistic],
