@@ -87,12 +87,10 @@ def facts_of(folder: Path) -> Facts:
             (found["ingests"],) = ask("SELECT count(*) FROM ingests")[0]
             (found["undone"],) = ask("SELECT count(undone_at) FROM ingests")[0]
             (found["records"],) = ask("SELECT count(*) FROM fixes")[0]
-            found["accounts"] = {
-                str(sequence): digest(sorted(map(str, rows)))
-                for sequence, rows in ask(
-                    "SELECT sequence, list((vehicle_id, loss_pico)) FROM vehicle_charges GROUP BY ALL"
-                )
-            }
+            charges = ask(
+                "SELECT sequence, vehicle_id, sum(loss_pico)::BIGINT FROM vehicle_charges GROUP BY ALL"
+            )
+            found["accounts"] = {f"{sequence} {vehicle}": loss for sequence, vehicle, loss in charges}
             values = "SELECT release_id, list((part, number, md5(piece))) FROM release_pieces "
             values += "WHERE part <> 'allocation' GROUP BY ALL"
             found["values"] = {str(name): digest(sorted(map(str, rows))) for name, rows in ask(values)}

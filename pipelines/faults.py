@@ -183,7 +183,7 @@ class Bench:
                 meets = writes or call.number in READS or call.number in SYNCS
             else:
                 meets = kind == "too many open files" and call.name == "openat"
-            if meets:
+            if meets and call.path.name != COMMANDS[name].stdin:
                 yield Case(
                     name, kind, place, f"{call.name} {call.path.name}".replace(_head(call.path), "head")
                 )

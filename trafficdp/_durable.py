@@ -19,7 +19,8 @@ from trafficdp.errors import StoreFullError, StoreReadOnlyError, StoreUnavailabl
 FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 WRONG_PATH = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
-"""What the operating system says of a disk, of a right and of a name."""
+MACHINE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO}
+"""What is said of a disk, of a right, of a name, and of the machine: then no file is to blame."""
 
 
 def sync_folder(folder: Path) -> None:
@@ -102,7 +103,11 @@ def from_os_error(error: OSError, what: str) -> StoreUnavailableError:
         )
     said = error.strerror or type(error).__name__
     return StoreUnavailableError(
-        f"{what} failed", got=said if error.filename is None else f"{error.filename} ({said})"
+        f"{what} failed",
+        got=said if error.filename is None else f"{error.filename} ({said})",
+        todo="see whether the disk is sound, then run it again"
+        if error.errno not in MACHINE - {errno.EIO}
+        else "let it have more (ulimit -n: files; memory), or end what else runs, and run it again",
     )
 
 

@@ -27,7 +27,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from trafficdp._durable import FULL, READ_ONLY, WRONG_PATH, from_os_error
+from trafficdp._durable import FULL, MACHINE, READ_ONLY, WRONG_PATH, from_os_error
 from trafficdp.cli.words.options import Output, abandon_standard_output
 from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.store.store_files import DEFAULT_WAIT
@@ -39,7 +39,7 @@ _COMPLETING = "_TRAFFICDP_COMPLETE"
 """What a shell sets that asks how a half-typed line may go on."""
 
 _WRONG_PATH = WRONG_PATH | {errno.EEXIST, errno.EINVAL}
-_DISK = FULL | READ_ONLY | {errno.EIO}
+_DISK = FULL | READ_ONLY | MACHINE
 COMMANDS = {
     "init": "Write a commented configuration; make store and key.",
     "suggest": "Print a [[source]] for files that you have.",

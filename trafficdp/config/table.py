@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchema
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
-from trafficdp._durable import read_regular
+from trafficdp._durable import MACHINE, from_os_error, read_regular
 from trafficdp.errors import ConfigError, UsageError, did_you_mean
 from trafficdp.model import parse_speed_unit, zone_of
 from trafficdp.privacy.loss import Loss, PureDP
@@ -47,7 +47,8 @@ _UNREADABLE: dict[type[Exception], tuple[str, str | None]] = {
 def read_text(path: Path, *, what: str, todo: str, largest: int = LARGEST_FILE) -> str:
     """Return the UTF-8 text of a file (a byte order mark is dropped).
 
-    Raises ConfigError if there is none, or if it has more than ``largest`` bytes.
+    Raises ConfigError if there is none, or if it has more than ``largest`` bytes, and StoreUnavailableError
+    where the machine fails.
     """
     try:
         content = read_regular(path, largest + 1)
@@ -57,6 +58,8 @@ def read_text(path: Path, *, what: str, todo: str, largest: int = LARGEST_FILE) 
             )
         return content.decode("utf-8-sig")
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in MACHINE:
+            raise from_os_error(error, f"reading {what}") from error
         reason = f"cannot be read ({getattr(error, 'strerror', None) or 'no such path'})", None
         is_so, expected = _UNREADABLE.get(type(error), reason)
         raise ConfigError(f"{what} {is_so}", got=path, expected=expected, todo=todo) from error

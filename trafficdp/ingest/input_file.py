@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
-from trafficdp.errors import DataError
+from trafficdp._durable import MACHINE, from_os_error
+from trafficdp.errors import DataError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -277,8 +278,10 @@ class InputFile:
             self._progress(position - self._told)
             self._told = position
 
-    def unreadable(self, error: Exception) -> DataError:
-        """Return the error for a file that the system does not let us read."""
+    def unreadable(self, error: Exception) -> DataError | StoreUnavailableError:
+        """Return the error for a file that the system does not let us read; of the machine, if that fails."""
+        if isinstance(error, OSError) and error.errno in MACHINE:
+            return from_os_error(error, f"reading {self.name}")
         return DataError(f"cannot read {self.path.name}", got=getattr(error, "strerror", None) or "an error")
 
     def not_text(self, encoding: str = "utf-8") -> DataError:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trafficdp._durable import open_regular
+from trafficdp._durable import MACHINE, from_os_error, open_regular
 from trafficdp.errors import DataError, StoreKeyError
 from trafficdp.ingest.times import Records, Times
 from trafficdp.store.store_files import Spill
@@ -199,6 +199,8 @@ class VehicleKey:
                 raise StoreKeyError(
                     f"the key {path} is not a plain file", todo="put back the key the store was made with"
                 ) from error
+            if error.errno in MACHINE:
+                raise from_os_error(error, "reading the key") from error
             raise StoreKeyError(
                 f"cannot read the key {path}",
                 got=error.strerror,

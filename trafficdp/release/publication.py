@@ -13,7 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
-from trafficdp._durable import make_folder, read_regular, sync_folder
+from trafficdp._durable import MACHINE, from_os_error, make_folder, read_regular, sync_folder
 from trafficdp.errors import StoreDamagedError, VerificationError
 from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.write import MANIFEST, write_release
@@ -143,7 +143,8 @@ def manifests(store: Path, but: Collection[str] = ()) -> dict[str, dict[str, obj
     """
     found: dict[str, dict[str, object]] = {}
     folder = store / RELEASES
-    there = os.listdir(folder) if folder.is_dir() else []
+    with store_failures("looking for releases"):
+        there = os.listdir(folder) if folder.is_dir() else []
     for name in sorted({*there}.difference(but)):
         path = folder / name / MANIFEST
         if name.startswith(".") or not path.exists():
@@ -151,6 +152,8 @@ def manifests(store: Path, but: Collection[str] = ()) -> dict[str, dict[str, obj
         try:
             manifest = json.loads(read_regular(path).decode("utf-8"))
         except (OSError, ValueError, RecursionError) as error:
+            if isinstance(error, OSError) and error.errno in MACHINE:
+                raise from_os_error(error, "reading a manifest") from error
             raise _unreadable(path) from error
         if not isinstance(manifest, dict):
             raise _unreadable(path)

@@ -340,6 +340,8 @@ def explained(error: BaseException) -> dict[str, str]:
 def _why_closed(error: Exception) -> str:
     if "lock" in str(error).lower() and isinstance(error, duckdb.IOException):
         return "another program has the released database open for writing; close it and try again"
+    if any(said in str(error).lower() for said in ("input/output error", "too many open files")):
+        return "the machine does not let it be read; see whether the disk is sound, and run it again"
     return "this is not a released database, or it is damaged"
 
 

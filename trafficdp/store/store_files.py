@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp._durable import (
+    MACHINE,
     from_os_error,
     make_folder,
     open_regular,
@@ -129,6 +130,8 @@ class Head:
                 todo="restore it from where the key is backed up",
             ) from error
         except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            if isinstance(error, OSError) and error.errno in MACHINE:
+                raise from_os_error(error, "reading the ledger's head beside the key") from error
             raise StoreDamagedError(
                 "the ledger's head beside the key cannot be read",
                 got=str(self.path),
@@ -353,6 +356,12 @@ def _holder(descriptor: int) -> str:
 
 _FULL = ("no space left", "file too large", "disk full", "could not write", "failed to write", "out of disk")
 _READ_ONLY = ("read-only", "permission denied", "not permitted")
+_MACHINE = {
+    "too many open files": errno.EMFILE,
+    "cannot allocate memory": errno.ENOMEM,
+    "input/output error": errno.EIO,
+    "fsync failed": errno.EIO,
+}
 _BUSY = ("could not set lock", "conflicting lock")
 _DAMAGED = ("corrupt", "checksum")
 _UNREADABLE = (
@@ -386,12 +395,17 @@ def store_failures(what: str, database: str = "vault.duckdb") -> Iterator[None]:
 def from_duckdb(error: duckdb.Error, what: str, database: str) -> StoreUnavailableError:
     """Return the error that says what DuckDB could not do with the file ``database``."""
     text = str(error).lower()
+    for said, number in _MACHINE.items():
+        if said in text:
+            return from_os_error(OSError(number, said.capitalize(), database), what)
     if any(part in text for part in _BUSY):
         return StoreBusyError(
             f"{what} failed: another program has the database open", todo="close it and try again"
         )
     if any(part in text for part in _FULL):
         return StoreFullError(f"{what} failed: the disk is full", todo="free some space and run it again")
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return from_os_error(OSError(errno.ENOMEM, "Out of memory", database), what)
     if any(part in text for part in _READ_ONLY):
         return StoreReadOnlyError(f"{what} failed: no permission to write", todo="make the store writable")
     if any(part in text for part in _OTHER_VERSION):

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trafficdp._durable import FULL, READ_ONLY, WRONG_PATH, write_whole
-from trafficdp.errors import StoreFullError, StoreReadOnlyError, StoreUnavailableError, UsageError
+from trafficdp._durable import FULL, READ_ONLY, WRONG_PATH, from_os_error, write_whole
+from trafficdp.errors import StoreFullError, StoreReadOnlyError, UsageError
 
 
 @contextmanager
@@ -36,9 +36,7 @@ def disk_errors(path: Path) -> Iterator[None]:
                 got=f"a path that does not exist or is not a folder: {path.parent}",
                 expected="a file name in an existing folder",
             ) from error
-        raise StoreUnavailableError(
-            f"cannot write {name}", got=error.strerror or "an error of the disk"
-        ) from error
+        raise from_os_error(error, f"writing {name}") from error
 
 
 def replace_file(path: Path, content: bytes) -> None:

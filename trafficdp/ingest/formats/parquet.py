@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 import shapely
 
+from trafficdp._durable import MACHINE
 from trafficdp.errors import DataError
 from trafficdp.ingest.formats.csv_files import UTF8, check_columns, declared_columns
 from trafficdp.ingest.input_file import InputFile, Named
@@ -196,6 +197,8 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
             if rows != total:
                 raise _damaged(file)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno in MACHINE:
+            raise file.unreadable(error) from error
         # Arrow's own text may quote values
         raise _damaged(file, type(error).__name__) from None
 
