@@ -102,6 +102,7 @@ def facts_of(folder: Path) -> Facts:
     found["published"] = {
         str(path.relative_to(store)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted((store / "releases").glob("r*/*"))
+        if path.is_file()
     }
     found["names"] = sorted(
         str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name != ".lock"

@@ -18,6 +18,8 @@ from trafficdp.errors import StoreFullError, StoreReadOnlyError, StoreUnavailabl
 
 FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
+DEFAULT_WAIT = 60.0
+"""Seconds to wait for another process that has the store."""
 WRONG_PATH = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 MACHINE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO}
 """What is said of a disk, of a right, of a name, and of the machine: then no file is to blame."""

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trafficdp._durable import DEFAULT_WAIT
 from trafficdp.config.file import load_config
 from trafficdp.config.map import with_mechanism
 from trafficdp.config.settings import Config
@@ -49,7 +50,6 @@ from trafficdp.release.streaming import LiveStream, newest_release
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.analyst import DEFAULT_TIMEOUT, AnalystSession
 from trafficdp.store.released import RELEASED_NAME
-from trafficdp.store.store_files import DEFAULT_WAIT
 
 if TYPE_CHECKING:
     from trafficdp.query.answer import Answered, Explanation

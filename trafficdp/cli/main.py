@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import cache
 from importlib import import_module
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -27,10 +26,9 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from trafficdp._durable import FULL, MACHINE, READ_ONLY, WRONG_PATH, from_os_error
+from trafficdp._durable import DEFAULT_WAIT, FULL, MACHINE, READ_ONLY, WRONG_PATH, from_os_error
 from trafficdp.cli.words.options import Output, abandon_standard_output
 from trafficdp.errors import TrafficdpError, UsageError
-from trafficdp.store.store_files import DEFAULT_WAIT
 
 INTERRUPTED = 130
 BUG = 1
@@ -83,6 +81,8 @@ _MODULES = {
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         print(f"trafficdp {version('trafficdp')}")
         raise typer.Exit
 

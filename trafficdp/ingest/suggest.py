@@ -6,6 +6,7 @@ import csv
 import itertools
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -240,7 +241,10 @@ def _of_csv(file: InputFile) -> Suggestion:
     if not lines:
         raise DataError(f"{file.name} is empty", got="no first line")
     delimiter = max(",;\t|", key=lines[0].count)
-    names, *rows = [fields for line in lines if (fields := _fields(line.rstrip("\r"), delimiter))]
+    found = [fields for line in lines if (fields := _fields(line.rstrip("\r"), delimiter))]
+    if not found:
+        raise DataError(f"{file.name} is not CSV", got="no line with fields", expected="a header line")
+    names, *rows = found
     if any(_VALUE.fullmatch(name.strip()) for name in names):
         raise DataError(
             f"{file.name} begins with a record, not with the names of its columns",
@@ -429,7 +433,8 @@ def _number(keys: Mapping[str, object], name: str) -> float | None:
     value = keys.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    # an integer may be beyond every float
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < sys.float_info.max:
         raise ConfigError(f"{name} of the IUDX configuration is not a number", got=repr(value))
     return value
 

@@ -7,9 +7,10 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
+from trafficdp._durable import DEFAULT_WAIT
 from trafficdp.config.settings import Config
 from trafficdp.errors import StoreUnavailableError, UsageError
-from trafficdp.store.store_files import DEFAULT_WAIT, LOCK_NAME, Head, store_failures, store_lock
+from trafficdp.store.store_files import LOCK_NAME, Head, store_failures, store_lock
 from trafficdp.store.vault import VAULT_NAME, Vault, database_in, remove_unfinished, unfinished
 
 

@@ -194,7 +194,7 @@ def like_release(path: Path) -> CityModel:
         error = np.array([row[f"{name}_expected_error"] for row in shown], dtype=np.float64) * unit
         if len(mean) < 2:
             raise ValueError("too few")
-    except (ValueError, TypeError, LookupError, StopIteration, RecursionError):
+    except (ValueError, TypeError, LookupError, OverflowError, StopIteration, RecursionError):
         raise DataError(
             f"{path.name} is no released map that a city can be made like",
             expected="the map.geojson of a release, with means of two hexagons at least",

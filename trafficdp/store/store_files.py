@@ -266,8 +266,6 @@ class Spill:
 
 LOCK_NAME = ".lock"
 POLL_SECONDS = 0.05
-DEFAULT_WAIT = 60.0
-"""Seconds to wait for another process."""
 
 
 @contextmanager

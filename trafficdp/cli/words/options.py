@@ -27,14 +27,14 @@ from rich.console import Console
 
 from trafficdp._durable import from_os_error
 from trafficdp.errors import TrafficdpError, UsageError
-from trafficdp.model import SlotKind
-from trafficdp.privacy.loss import ZCDP, Loss, PureDP
 
 if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.table import Table
 
     from trafficdp.config.settings import Config
+    from trafficdp.model import SlotKind
+    from trafficdp.privacy.loss import Loss
 
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 GAP = 3
@@ -373,6 +373,8 @@ def loss_asked(epsilon: str | None, rho: str | None) -> Loss | None:
     """Return what --epsilon or --rho asks for, None for neither; raise UsageError for both."""
     if epsilon is not None and rho is not None:
         raise UsageError("--epsilon and --rho are two kinds of loss", todo="give that of the store")
+    from trafficdp.privacy.loss import ZCDP, PureDP
+
     if rho is not None:
         return ZCDP.of(rho)
     return None if epsilon is None else PureDP.of(epsilon)
@@ -413,9 +415,12 @@ class MapOptions:
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Let a command that takes a dataclass take its fields as options of its own."""
+    # not at the top: help that is not of maps does without
+    from trafficdp.model import SlotKind
+
     context, *own = inspect.signature(command, eval_str=True).parameters.values()
     options = next(each for each in own if is_dataclass(each.annotation))
-    hints = get_type_hints(options.annotation, include_extras=True)
+    hints = get_type_hints(options.annotation, localns={"SlotKind": SlotKind}, include_extras=True)
     shared = [
         inspect.Parameter(each.name, KEYWORD, default=each.default, annotation=hints[each.name])
         for each in fields(options.annotation)
