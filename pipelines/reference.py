@@ -294,18 +294,18 @@ TYPING = "exclude_type_checking_imports"
 
 
 def architecture() -> str:
-    """Return the page of rooms and walls, from the contracts that `make check` enforces."""
+    """Return the page of packages and walls, from the contracts that `make check` enforces."""
     linter = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     layers = next(each for each in linter["contracts"] if each["type"] == "layers")
     walls = [each for each in linter["contracts"] if each["type"] == "forbidden"]
     rows = [[_room(name) for name in layer.split("|")] for layer in layers["layers"]]
     lines = [
         "# Architecture",
-        WRITTEN.format(source="the contracts in `pyproject.toml` and the first line of each room"),
-        "Imports point down only: a room may import what lies below it, never what lies above or beside it. "
-        "`make check` refuses everything else."
+        WRITTEN.format(source="the contracts in `pyproject.toml` and the first line of each package"),
+        "Imports point down only: a package may import what lies below it, never what lies above or beside "
+        "it. `make check` refuses everything else."
         + (
-            " Rooms in one box may import each other."
+            " Packages in one box may import each other."
             if any(":" in each for each in layers["layers"])
             else ""
         )
@@ -320,7 +320,7 @@ def architecture() -> str:
         through = "" if wall.get("allow_indirect_imports") else ", nor what imports them"
         lines += [f"**{wall['name']}**: {sources} may not import {targets}{through}."]
     described = [_described(name) for row in rows for box in row for name in box.split(" : ")]
-    lines.append("\n".join(["| room | what is in it |", "|---|---|", *described]))
+    lines.append("\n".join(["| package | what is in it |", "|---|---|", *described]))
     return _page(lines)
 
 

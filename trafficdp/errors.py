@@ -1,4 +1,4 @@
-"""The whole family of errors, and the checks of arguments. Messages say what, got, expected and what to do.
+"""All errors with their exit codes, and checks of arguments. Messages say what, got, expected, what to do.
 
 A message never carries a sensitive value: no plate or its hash, no coordinate, no speed of a record.
 Counts of rows and names of columns, files and settings may appear.

@@ -1,10 +1,10 @@
-"""A second opinion before a charge.
+"""A second computation of what a release costs, which shares no code with the first.
 
 Exact losses against charges: fractions, added up a vehicle and compared without rounding.
 
 A second opinion before a charge: every vehicle's loss from the steps alone, in fractions.
 
-Nothing here shares code with the waist's own prices (``measurement``): moves are Python integers, scales the
+Nothing here shares code with the prices of the measurement layer: moves are Python integers, scales the
 exact fractions that their floats are, and a loss is compared with its charge without rounding.
 
 ============  =========================================================================================

@@ -1,4 +1,4 @@
-"""What is sensitive: records as they enter the vault, and the values that a release works on."""
+"""The types that hold people's values: records, contributions and the inputs of a release."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ class SensitiveInputs:
             self.contributions.select(keep), lambda: self.read_samples().select(keep), self.recorded
         )
 
-    def silenced(self) -> SensitiveInputs:
+    def zeroed(self) -> SensitiveInputs:
         """Return values that are all 0, for the same counts: to rehearse what is not to be seen."""
         known = self.contributions
         nothing = np.zeros_like(known.total)

@@ -1,4 +1,4 @@
-"""The whole tool in Python: open a city's store, ingest, plan, release, verify.
+"""The tool in Python: open a city's store, ingest, plan, release, verify.
 
 >>> import trafficdp
 >>> city = trafficdp.open("data/sample/trafficdp.toml", store="city.store", create=True)

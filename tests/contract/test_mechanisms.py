@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import trafficdp.mechanisms as room
-from trafficdp.audit.lower_bound import Told
+from trafficdp.audit.lower_bound import ReplayedDraws
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.mechanisms.protocol import ClaimedNoise, ClaimedScores, claims_of, event_of, unenforced
@@ -236,7 +236,7 @@ def test_estimates_lie_in_the_range_of_the_statistic(mechanism, statistic, city)
             assert np.all((found >= 0) & (found <= statistic.largest(UPPER)))
 
 
-class Heard(Told):
+class Heard(ReplayedDraws):
     """Noise that tells its laws; with what was ``said``, the same answers again."""
 
     def __init__(self, said=()):

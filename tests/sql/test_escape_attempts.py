@@ -275,7 +275,7 @@ BEHIND_THE_FIRST_WALL = textwrap.dedent(
     worker = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(worker)
     connection = worker.open_released(sys.argv[2])
-    worker.close_the_doors()
+    worker.restrict_process()
     outcomes = {}
     for sql in json.loads(sys.argv[3]):
         try:

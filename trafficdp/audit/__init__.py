@@ -1,1 +1,1 @@
-"""Evidence: neighbouring data, empirical lower bounds of epsilon, mechanisms wrong on purpose."""
+"""Audits by draws: lower bounds of epsilon on neighbouring data, and mechanisms with deliberate mistakes."""

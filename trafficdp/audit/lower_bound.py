@@ -84,22 +84,22 @@ class Likelihoods:
         )
 
     def _ratio(self, pair: Neighbours, samples: Samples, times: int, source: NoiseSource) -> FloatArray:
-        drawn = Told(source, times)
+        drawn = ReplayedDraws(source, times)
         self._run(samples, times, drawn)
-        again = Told(source, times, drawn.said)
+        again = ReplayedDraws(source, times, drawn.said)
         self._run(pair.right if samples is pair.left else pair.left, times, again)
         # equal ratios that were added up in another order are one number, so that no event parts them
         more = np.clip(again.surprise - drawn.surprise, -CERTAIN, CERTAIN).round(9)
         return more if samples is pair.left else -more
 
-    def _run(self, samples: Samples, times: int, measure: Told) -> None:
+    def _run(self, samples: Samples, times: int, measure: ReplayedDraws) -> None:
         each = self._mechanism.kind is LossKind.PURE
         many = samples if times == 1 else repeated(samples, times, apart=not each)
         loss = np.full(many.counts.bins, self._loss) if each else np.array(self._loss)
         self._mechanism.estimate(many, self._statistic, loss, measure)
 
 
-class Told(SimulatedNoise):
+class ReplayedDraws(SimulatedNoise):
     """What ``source`` draws for ``times`` bins side by side, or once more what was ``said``.
 
     ``surprise`` (times,) is -ln P of it, but for what depends on the law alone where every law is the same on

@@ -16,7 +16,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.audit.lower_bound import Draws, Told
+from trafficdp.audit.lower_bound import Draws, ReplayedDraws
 from trafficdp.audit.neighbours import Neighbours, one_bin
 from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
 from trafficdp.measurement.measure import PrivacyMeter
@@ -62,7 +62,7 @@ SEPARATELY: Mapping[LossKind, Mapping[Statistic, str]] = {
 
 
 @dataclass(frozen=True)
-class Executed:
+class AuditedRelease:
     """A release that claims ``claim`` (epsilon, at ``delta``) for the vehicle that moves."""
 
     name: str
@@ -72,7 +72,7 @@ class Executed:
     delta: float = 0.0
 
 
-def executed(bound: ContributionBound, loss: PureDP, delta: float) -> tuple[Executed, ...]:
+def audited_releases(bound: ContributionBound, loss: PureDP, delta: float) -> tuple[AuditedRelease, ...]:
     """Return releases at ``loss``: by every accounting, with a mechanism a statistic, in rho, of a stream.
 
     And of a declared grid of which nothing is public: there a vehicle is in the data or not. And of quantiles
@@ -107,19 +107,19 @@ def _request(
     return Request(loss, MapRequest(bound, 1, 0.95, bound.unit), tolerance, accounting, mechanism)
 
 
-def _release(name: str, request: Request, delta: float) -> Executed:
+def _release(name: str, request: Request, delta: float) -> AuditedRelease:
     bound = request.map.bound
     sides = city(bound, 0), city(bound, bound.steps)
     pairs = [Neighbours("a vehicle in two hexagons, at 0 or at U", *sides)]
     allocation = allocate(sides[0].counts, request)
     pico = int(allocation.event.loss_per_user[0])
     if request.kind is LossKind.PURE:
-        return Executed(name, pico / PICO, transcripts(allocation.calibrated, pairs), pairs)
+        return AuditedRelease(name, pico / PICO, transcripts(allocation.calibrated, pairs), pairs)
     claim = float(zcdp_to_approx(ZCDP(pico), delta).epsilon)
-    return Executed(name, claim, transcripts(allocation.calibrated, pairs), pairs, delta)
+    return AuditedRelease(name, claim, transcripts(allocation.calibrated, pairs), pairs, delta)
 
 
-def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) -> Executed:
+def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) -> AuditedRelease:
     whole = city(bound, bound.steps)
     counts, there = whole.counts, whole.counts.user_index > 0
     others = Counts(
@@ -147,10 +147,10 @@ def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) ->
     calibrated = JOINT_MECHANISMS[ADD_REMOVE_POOLED].calibrate(public, loss, wanted)
     claim = float(gaussian_to_approx(loss, delta).epsilon) if isinstance(loss, ZCDP) else loss.pico / PICO
     draws = transcripts(calibrated, pairs, declared)
-    return Executed(name, claim, draws, pairs, delta if isinstance(loss, ZCDP) else 0.0)
+    return AuditedRelease(name, claim, draws, pairs, delta if isinstance(loss, ZCDP) else 0.0)
 
 
-def stream(bound: ContributionBound, loss: PureDP) -> Executed:
+def stream(bound: ContributionBound, loss: PureDP) -> AuditedRelease:
     """Return a stream that publishes once: as many bins as draws, in each a vehicle with two records."""
     allowance = Allowance(loss, bound.steps, 3, 1, records_per_vehicle=2, squares=True)
     scale = np.array([allowance.mean_scale, allowance.square_scale])
@@ -171,10 +171,10 @@ def stream(bound: ContributionBound, loss: PureDP) -> Executed:
         near, far = (np.abs(drawn - sums) for sums in beneath)
         return np.asarray(((far - near) / scale).sum(axis=1))
 
-    return Executed("release_stream", float(allowance.loss(2).epsilon), outputs, pairs)
+    return AuditedRelease("release_stream", float(allowance.loss(2).epsilon), outputs, pairs)
 
 
-def by_rank(name: str, bound: ContributionBound, loss: Loss, delta: float) -> Executed:
+def by_rank(name: str, bound: ContributionBound, loss: Loss, delta: float) -> AuditedRelease:
     """Return an answer of a quantile over vehicles, by the likelihood ratio of what is selected.
 
     All vehicles but the first stand just above 0. When the first goes from 0 to U, what lies below gets rarer
@@ -186,7 +186,7 @@ def by_rank(name: str, bound: ContributionBound, loss: Loss, delta: float) -> Ex
         pairs.append(Neighbours(f"one of {users} vehicles moves from 0 to U, the others stand at 1", *sides))
     wanted = Wanted((Statistic.VEHICLE_P15,), DEFAULT_FLEET, apart=False, counts=0)
 
-    def run(samples: Samples, told: Told, times: int) -> CalibratedMechanism:
+    def run(samples: Samples, told: ReplayedDraws, times: int) -> CalibratedMechanism:
         copies = repeated(samples, times, apart=True)
         asked = JOINT_MECHANISMS[BY_RANK].calibrate(PublicFacts(copies.counts, bound), loss, wanted)
         values = SensitiveInputs(copies.contributions(), lambda: copies)
@@ -195,18 +195,18 @@ def by_rank(name: str, bound: ContributionBound, loss: Loss, delta: float) -> Ex
 
     def outputs(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
         pair = next(each for each in pairs if samples is each.left or samples is each.right)
-        left, drawn = samples is pair.left, Told(source, times)
+        left, drawn = samples is pair.left, ReplayedDraws(source, times)
         run(samples, drawn, times)
-        again = Told(source, times, drawn.said)
+        again = ReplayedDraws(source, times, drawn.said)
         run(pair.right if left else pair.left, again, times)
         # equal ratios are one number, so that no event parts them
         more = (again.surprise - drawn.surprise).round(9)
         return more if left else -more
 
-    pico = run(pairs[0].left, Told(Silent(0), 1), 1).event().loss.pico
+    pico = run(pairs[0].left, ReplayedDraws(NoiselessSource(0), 1), 1).event().loss.pico
     if isinstance(loss, ZCDP):
-        return Executed(name, float(zcdp_to_approx(ZCDP(pico), delta).epsilon), outputs, pairs, delta)
-    return Executed(name, pico / PICO, outputs, pairs)
+        return AuditedRelease(name, float(zcdp_to_approx(ZCDP(pico), delta).epsilon), outputs, pairs, delta)
+    return AuditedRelease(name, pico / PICO, outputs, pairs)
 
 
 def _pair_of(samples: Samples) -> IntArray:
@@ -241,7 +241,7 @@ def transcripts(
     promise = calibrated.event()
 
     def beneath(samples: Samples, said: Transcript | None) -> Transcript:
-        kept = Transcript(Silent(0), promise.loss_per_user, promise.kind)
+        kept = Transcript(NoiselessSource(0), promise.loss_per_user, promise.kind)
         if declared is None:
             values = SensitiveInputs(samples.contributions(), lambda: samples)
         else:
@@ -311,7 +311,7 @@ class Transcript(PrivacyMeter):
         return self.said.pop(0) if self.said else self.drawn[-1]
 
 
-class Silent(SimulatedNoise):
+class NoiselessSource(SimulatedNoise):
     """No noise, so that what is drawn is what lies beneath."""
 
     def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:

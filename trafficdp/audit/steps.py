@@ -21,7 +21,7 @@ import numpy.typing as npt
 from trafficdp.audit.lower_bound import (
     CERTAIN,
     LowerBound,
-    Told,
+    ReplayedDraws,
     distinguish,
     promised,
 )
@@ -58,7 +58,7 @@ class NoiseRequest:
     verb: str
     given: tuple[npt.NDArray[np.generic], ...]
 
-    def ask(self, told: Told, times: int) -> None:
+    def ask(self, told: ReplayedDraws, times: int) -> None:
         """Ask so many times."""
         if self.verb != "choose":
             sums, scale = (np.repeat(each, times) for each in self.given)
@@ -70,7 +70,7 @@ class NoiseRequest:
         told.uniform_below(many[told.choose(np.tile(cost, times), many, ends, np.repeat(scale, times))[0]])
 
 
-class Listening(Told):
+class RecordedDraws(ReplayedDraws):
     """Draws of ``source``, or what was ``said``; ``asked`` is what every step asked for."""
 
     def __init__(self, source: NoiseSource, said: Sequence[IntArray] = ()) -> None:
@@ -158,9 +158,9 @@ def _questions(
     noise: NoiseSource,
 ) -> tuple[list[NoiseRequest], list[NoiseRequest]]:
     """What the steps ask on both data sets, given the answers on the first."""
-    drawn = Listening(noise)
+    drawn = RecordedDraws(noise)
     mechanism.estimate(sides[0], statistic, _given(mechanism, loss), drawn)
-    again = Listening(noise, drawn.said)
+    again = RecordedDraws(noise, drawn.said)
     mechanism.estimate(sides[1], statistic, _given(mechanism, loss), again)
     return drawn.asked, again.asked
 
@@ -170,9 +170,9 @@ def _ratios(two: tuple[NoiseRequest, NoiseRequest], times: int, noise: NoiseSour
     parts = []
     for done in range(0, times, AT_ONCE):
         now = min(AT_ONCE, times - done)
-        drawn = Told(noise, now)
+        drawn = ReplayedDraws(noise, now)
         two[0].ask(drawn, now)
-        again = Told(noise, now, drawn.said)
+        again = ReplayedDraws(noise, now, drawn.said)
         two[1].ask(again, now)
         parts.append(np.clip(again.surprise - drawn.surprise, -CERTAIN, CERTAIN).round(9))
     return np.concatenate(parts)

@@ -1,1 +1,1 @@
-"""Exact sensitivities: what one vehicle can move."""
+"""Exact sensitivities: how far one vehicle can move a statistic."""

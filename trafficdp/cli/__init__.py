@@ -1,1 +1,1 @@
-"""The only room that prints: one command a file, and the words they share."""
+"""The command line: one command a file. The only package that prints."""

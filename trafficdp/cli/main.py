@@ -236,7 +236,7 @@ def _failed(error: Exception, output: Output) -> int:
         traceback.print_exception(error)
     # the text of a foreign exception may quote a value, so only its place is named
     place = traceback.extract_tb(error.__traceback__)[-1]
-    # with its room, as files of several rooms may have one name
+    # with its package, as files of several packages may have one name
     file = "/".join(Path(place.filename).parts[-2:])
     output.error(
         f"this is a bug in trafficdp: {type(error).__name__} at {file}:{place.lineno}; "

@@ -1,1 +1,1 @@
-"""The configuration file, one table a file."""
+"""The configuration file trafficdp.toml: one table a file."""

@@ -1,4 +1,4 @@
-"""The configuration file (TOML) as typed, frozen objects. No other room parses configuration.
+"""The configuration file (TOML) as typed, frozen objects. No other package parses configuration.
 
 Nothing that decides the guarantee or the meaning of a number is defaulted: neighbouring relation, study
 area, period, units of speed, speed bound, resolution, budget and time zone must be chosen.

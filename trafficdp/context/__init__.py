@@ -1,1 +1,1 @@
-"""Public layers around a map: read from files, simplified, and the names that they give to hexagons."""
+"""Public map layers (streets, rivers, places), and the names that they give to hexagons."""

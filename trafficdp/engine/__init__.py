@@ -1,1 +1,1 @@
-"""Records to sums per vehicle and hexagon, sorted in buckets, in exact integers."""
+"""Sums of speeds per vehicle, hexagon and slot, computed from records by DuckDB or Spark."""

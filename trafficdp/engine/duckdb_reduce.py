@@ -33,7 +33,7 @@ from trafficdp.engine.packed import Layout, Record, Sums, packed_sums, put_toget
 from trafficdp.errors import DataError
 from trafficdp.model import NOWHERE, Clip, ContributionBound, Counts, Grid, SlotKind
 from trafficdp.sensitive import Contributions, Samples
-from trafficdp.store.contribution_cache import Kept, cache_key
+from trafficdp.store.contribution_cache import CachedContributions, cache_key
 from trafficdp.store.store_files import in_memory, registered, store_failures
 from trafficdp.store.vault_fixes import imported_rows, is_imported
 
@@ -258,7 +258,7 @@ def reduce_fixes(
     grid: Grid,
     bound: ContributionBound,
     up_to_ingest: int,
-    known: Kept | None = None,
+    known: CachedContributions | None = None,
 ) -> Contributions:
     """Return what each vehicle contributes to each bin of ``grid``, over the vault's table ``fixes``.
 
@@ -294,7 +294,7 @@ def reduce_fixes(
     return _merged(finest, grid, known)
 
 
-def _merged(finest: Contributions, grid: Grid, known: Kept | None) -> Contributions:
+def _merged(finest: Contributions, grid: Grid, known: CachedContributions | None) -> Contributions:
     """Return the finest bins put together by the grid's mosaic, and with what is ``known``."""
     found = finest
     if grid.mosaic is not None:

@@ -1,1 +1,1 @@
-"""A release as files, as a map and as a report to show; cannot name records."""
+"""Files, map page and report of a release. Cannot import what holds people's values."""

@@ -1,1 +1,1 @@
-"""Reading a city's files, one convention a file: cleaning, pseudonyms, the unit check."""
+"""Readers of a city's files, cleaning, pseudonyms and the unit check."""

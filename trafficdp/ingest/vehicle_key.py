@@ -24,7 +24,7 @@ from trafficdp.errors import DataError, StoreKeyError
 from trafficdp.ingest.times import Records, Times
 from trafficdp.store.store_files import Spill
 
-# Vehicle identifiers at the door: normalised, then replaced by a keyed HMAC.
+# Vehicle identifiers as they are read: normalised, then replaced by a keyed HMAC.
 #
 # The key lies outside the store. Whoever holds the store alone cannot try plates against the pseudonyms,
 # and two spellings of one plate ("gj-05 bx 3983", "GJ05BX3983") become one privacy unit, not two.

@@ -1,1 +1,1 @@
-"""What a mechanism promises, which there are, how one is frozen and read back; one folder a family."""
+"""The mechanisms, their common interface and their registry; one folder a family."""

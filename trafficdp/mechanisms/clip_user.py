@@ -206,7 +206,7 @@ LEFT_OUT = {
 
 
 @dataclass(frozen=True)
-class Suppressing:
+class SuppressionRule:
     """Which pairs are left out: those of Clip-User at ``epsilon_per_bin`` (0: none).
 
     ``left_out`` holds their positions once they are known and frozen; None: to be found from the counts.
@@ -234,7 +234,7 @@ class CalibratedSuppression:
 
     public: PublicFacts
     noise: CalibratedLaplace
-    suppressing: Suppressing
+    suppressing: SuppressionRule
 
     kind = KIND
     composition = COMPOSITION
@@ -320,7 +320,7 @@ class CalibratedSuppression:
         """Return the calibrated mechanism that ``to_facts`` wrote."""
         left_out = facts["left_out"]
         frozen = None if left_out is None else np.array(left_out, dtype=np.int64)
-        suppressing = Suppressing(float(facts["epsilon_per_bin"]), frozen)
+        suppressing = SuppressionRule(float(facts["epsilon_per_bin"]), frozen)
         return cls(public, CalibratedLaplace.from_facts(facts, public), suppressing)
 
     @classmethod
@@ -332,15 +332,15 @@ class CalibratedSuppression:
             raise UsageError(
                 "unknown rule of leaving out", got=str(facts.get("rule"))[:40], expected=str(RULE)
             )
-        suppressing = Suppressing(float(facts["epsilon_per_bin"]))
+        suppressing = SuppressionRule(float(facts["epsilon_per_bin"]))
         return cls(public, CalibratedLaplace.from_published({}, columns, public), suppressing)
 
-    def _by(self, statistic: Statistic) -> Imputed:
+    def _by(self, statistic: Statistic) -> ImputedNumber:
         return imputed(statistic, self.public.counts, self.of_kept.public.counts, self.public.bound)
 
 
 @dataclass(frozen=True)
-class Imputed:
+class ImputedNumber:
     """A bin's number from that of its kept records: share * kept + offset, off by ``bias``; shape (G,)."""
 
     share: FloatArray
@@ -352,20 +352,20 @@ class Imputed:
         return np.minimum(kept * self.share + self.bias, statistic.largest(bound.upper))
 
 
-def imputed(statistic: Statistic, counts: Counts, rest: Counts, bound: ContributionBound) -> Imputed:
+def imputed(statistic: Statistic, counts: Counts, rest: Counts, bound: ContributionBound) -> ImputedNumber:
     """Return how the statistic of all of ``counts`` is estimated from that of ``rest``, its kept pairs."""
     upper = float(bound.upper)
     if statistic is Statistic.VARIANCE:
         dropped = counts.samples_per_bin - rest.samples_per_bin
         bias = dropped_variance_bias(dropped, counts.samples_per_bin, upper)
-        return Imputed(np.ones(counts.bins), np.zeros(counts.bins), bias)
+        return ImputedNumber(np.ones(counts.bins), np.zeros(counts.bins), bias)
     share = (
         rest.samples_per_bin / counts.samples_per_bin
         if statistic is Statistic.MEAN
         else rest.users_per_bin / counts.users_per_bin
     )
     centre = (1 - share) * upper / 2
-    return Imputed(share, centre, centre)
+    return ImputedNumber(share, centre, centre)
 
 
 def kept_counts(counts: Counts, kept: BoolArray) -> Counts:
@@ -380,7 +380,7 @@ def kept_counts(counts: Counts, kept: BoolArray) -> Counts:
     )
 
 
-def _of_all(kept: Estimate, by: Imputed, bound: ContributionBound) -> Estimate:
+def _of_all(kept: Estimate, by: ImputedNumber, bound: ContributionBound) -> Estimate:
     """The estimate of all records from ``kept``, that of the kept ones."""
     value = kept.value * by.share + by.offset
     low, high = (end * by.share + by.offset for end in (kept.low, kept.high))
@@ -415,9 +415,9 @@ CLOSE = 1e-12
 class _Candidate:
     """One suppression: the epsilon a bin it was found at, the pairs left out, what stays."""
 
-    suppressing: Suppressing
+    suppressing: SuppressionRule
     rest: Counts
-    by: Mapping[Statistic, Imputed]
+    by: Mapping[Statistic, ImputedNumber]
 
 
 @dataclass(frozen=True)
@@ -473,7 +473,7 @@ class SuppressionAccounting:
     def _candidate(self, epsilon: float, kept: npt.NDArray[np.bool_]) -> _Candidate:
         rest = kept_counts(self.counts, kept)
         by = {each: imputed(each, self.counts, rest, self.bound) for each in self.tolerance}
-        return _Candidate(Suppressing(epsilon, np.flatnonzero(~kept).astype(np.int64)), rest, by)
+        return _Candidate(SuppressionRule(epsilon, np.flatnonzero(~kept).astype(np.int64)), rest, by)
 
     def _noise(self, candidate: _Candidate, error: float) -> LaplaceNoise:
         """Noise of the kept statistics that leaves published numbers off by E t, bias included."""

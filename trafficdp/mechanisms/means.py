@@ -66,7 +66,7 @@ def laplace_scale(sensitivity: FloatArray | IntArray, epsilon: FloatArray) -> Fl
     return group_scales(_scale(sensitivity, epsilon, HEADROOM))
 
 
-def dearest_scale(sensitivity: FloatArray | IntArray, epsilon: FloatArray) -> FloatArray:
+def most_expensive_scale(sensitivity: FloatArray | IntArray, epsilon: FloatArray) -> FloatArray:
     """Return scales whose price no ``laplace_scale`` of another sensitivity exceeds, rounding included.
 
     For charges that are known before the sensitivities that noise will be drawn for. Errors as there.
@@ -179,10 +179,13 @@ def noisy_sum(
     *,
     dearest: bool = False,
 ) -> NoisySum:
-    """Return the sum of ``of`` with the noise of ``epsilon``, (G,); ``dearest`` as in ``dearest_scale``."""
+    """Return the sum of ``of`` with the noise of ``epsilon``, (G,).
+
+    ``dearest``: as in ``most_expensive_scale``.
+    """
     begin, most = np.zeros(of.support.coordinates) if start is None else start, largest_move(of)
     drawn = laplace_scale(most, epsilon)
-    return NoisySum(of, dearest_scale(most, epsilon) if dearest else drawn, drawn, unit, bias, begin)
+    return NoisySum(of, most_expensive_scale(most, epsilon) if dearest else drawn, drawn, unit, bias, begin)
 
 
 def largest_move(of: Box | ClaimedSums) -> IntArray:

@@ -405,7 +405,7 @@ def unenforced(
 
 
 def claims_of(steps: Sequence[Priced]) -> list[Any]:
-    """Return what of ``steps`` the waist does not enforce: whatever is neither of its sets nor its choice."""
+    """Return the ``steps`` that no set or choice of the measurement layer enforces."""
     parts = [step.of if isinstance(step, Step) else step for step in steps]
     return [each for each in parts if not isinstance(each, (*ENFORCED, Ranks))]
 

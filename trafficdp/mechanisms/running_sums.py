@@ -29,7 +29,7 @@ from trafficdp.noise.tail import clamped_sum_error, half_width_of_sum
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PureDP
 from trafficdp.stream.horizon import Horizon
-from trafficdp.stream.service import MEAN, SQUARE, Allowance, Closed, Stream
+from trafficdp.stream.service import MEAN, SQUARE, Allowance, ClosedStep, Stream
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -134,12 +134,12 @@ class RunningSums:
             post_processing=POST_PROCESSING[statistic],
         )
 
-    def estimates(self, closed: Closed, *, interval_level: float) -> dict[Statistic, Estimate]:
+    def estimates(self, closed: ClosedStep, *, interval_level: float) -> dict[Statistic, Estimate]:
         """Return the estimates over all bins of ``closed``."""
         makers = {Statistic.MEAN: self._mean, Statistic.VARIANCE: self._variance}
         return {each: makers[each](closed, interval_level) for each in Statistic if each in self.statistics}
 
-    def _mean(self, closed: Closed, level: float) -> Estimate:
+    def _mean(self, closed: ClosedStep, level: float) -> Estimate:
         upper, step, scale = float(self.bound.upper), float(self.bound.step), self.allowance.mean_scale
         records = closed.records.astype(np.float64)
         bias = publish.rounding_bias(Statistic.MEAN, self.bound)
@@ -152,7 +152,7 @@ class RunningSums:
         )
         return publish.estimate(Statistic.MEAN, drawn, self.bound)
 
-    def _variance(self, closed: Closed, level: float) -> Estimate:
+    def _variance(self, closed: ClosedStep, level: float) -> Estimate:
         bound, allowance = self.bound, self.allowance
         steps, square = float(bound.steps), float(bound.step) ** 2
         records = closed.records.astype(np.float64)
@@ -190,17 +190,17 @@ class RunningSums:
         )
 
 
-def _half_width(scale: int, closed: Closed, level: float) -> FloatArray:
+def _half_width(scale: int, closed: ClosedStep, level: float) -> FloatArray:
     return half_width_of_sum(np.full(len(closed.records), float(scale)), closed.terms, level)
 
 
-def _sum_error(scale: int, closed: Closed, max_value: float) -> FloatArray:
+def _sum_error(scale: int, closed: ClosedStep, max_value: float) -> FloatArray:
     """The expected error of a noisy sum over N, in steps, clamped to [0, max_value]; rounding included."""
     records = closed.records.astype(np.float64)
     noise = clamped_sum_error(scale / records, closed.terms, max_value)
     return np.minimum(noise + closed.terms / records, max_value)
 
 
-def _noise_columns(scale: int, closed: Closed) -> dict[str, npt.NDArray[np.generic]]:
+def _noise_columns(scale: int, closed: ClosedStep) -> dict[str, npt.NDArray[np.generic]]:
     """The columns that price a vehicle again: every node's scale, and how many draws the number carries."""
     return {"lattice_scale": np.full(len(closed.records), float(scale)), "noise_terms": closed.terms}

@@ -1,1 +1,1 @@
-"""The only door to randomness."""
+"""Exact samplers of noise, and the only source of randomness."""

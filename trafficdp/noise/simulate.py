@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 Generator = np.random.Generator
-"""What draws: named here, because only this room may name NumPy's."""
+"""What draws: named here, because only this package may name NumPy's."""
 
 
 def generator(seed: int | tuple[int, ...]) -> Generator:

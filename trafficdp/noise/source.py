@@ -53,21 +53,21 @@ class SecureNoise:
 
 
 class _Sums(Protocol):
-    """A step of the waist (``measurement``), which draws by itself."""
+    """A step of the measurement layer, which draws by itself."""
 
     def draw(self, source: NoiseSource, values: MeasureInput) -> IntArray:
         """Return the noisy sums."""
 
 
 class _Ranks(Protocol):
-    """A selection of the waist."""
+    """A selection of the measurement layer."""
 
     def draw(self, source: NoiseSource, values: npt.NDArray[Any]) -> IntArray:
         """Return the chosen numbers."""
 
 
 class _Scores(Protocol):
-    """A claimed choice of the waist."""
+    """A claimed choice of the measurement layer."""
 
     @property
     def scale(self) -> FloatArray:
@@ -77,7 +77,7 @@ class _Scores(Protocol):
 class SimulatedNoise:
     """Seeded NumPy noise: fast, repeatable, never for a release.
 
-    It has the verbs of the waist (``measurement.sets.Measure``) and meters nothing. What ``SecureNoise``
+    It has the methods of ``measurement.sets.Measure`` and meters nothing. What ``SecureNoise``
     refuses it refuses too, and draws a hundred times as fast.
     """
 

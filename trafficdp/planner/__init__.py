@@ -1,1 +1,1 @@
-"""Accountings, allocation of noise, refusal, searches for epsilon and map; cannot name records."""
+"""From public facts to an allocation of noise, its errors, and suggestions. Cannot import people's values."""

@@ -75,7 +75,7 @@ MARGIN = 1 / 500
 
 
 @dataclass(frozen=True)
-class Wish:
+class AdaptiveRequest:
     """What is asked of the map. ``half_width`` is of the mean's interval, in the unit of the speed bound.
 
     ``tolerance`` as in Request: other statistics get noise in proportion. ``detail`` see the module.
@@ -116,7 +116,7 @@ class AdaptivePartition:
         return np.bincount(self.level[self.published], minlength=levels).astype(np.int64)
 
 
-def adapt(fine: Counts, coarser: Sequence[Level], wish: Wish) -> AdaptivePartition:
+def adapt(fine: Counts, coarser: Sequence[Level], wish: AdaptiveRequest) -> AdaptivePartition:
     """Return the partition for ``wish``: finest bins ``fine``, and (cell, slot) of each on coarser levels.
 
     ``coarser`` goes from the second finest level up; each must be a function of the one below.
@@ -133,12 +133,12 @@ class PricedBins:
     ``loss`` are, a level, the losses of its pairs at the noise of the half width.
     """
 
-    wish: Wish
+    wish: AdaptiveRequest
     pool: _CandidateBins
     loss: list[FloatArray]
 
     @classmethod
-    def of(cls, fine: Counts, coarser: Sequence[Level], wish: Wish) -> PricedBins:
+    def of(cls, fine: Counts, coarser: Sequence[Level], wish: AdaptiveRequest) -> PricedBins:
         """Price the bins of all levels; see ``adapt``, which raises the same."""
         scale = largest_scale(wish)
         integer_between(1, 10**9, min_vehicles=wish.map.min_vehicles)
@@ -163,7 +163,7 @@ class PricedBins:
         return _partition(self.pool, self.pool.counts[0], published, packing)
 
 
-def largest_scale(wish: Wish) -> float:
+def largest_scale(wish: AdaptiveRequest) -> float:
     """Return the Laplace scale b of the mean (its unit) whose published half width is at most as asked.
 
     The half width of the lattice noise of scale B = b N/q is at most B ln(1/a) + 1/2 steps, because
@@ -264,7 +264,7 @@ def _forest(priced: PricedBins, epsilon: float) -> tuple[Forest, IntArray]:
     )
 
 
-def _losses(counts: Counts, wish: Wish, scale: float) -> FloatArray:
+def _losses(counts: Counts, wish: AdaptiveRequest, scale: float) -> FloatArray:
     """What each pair costs its user at the noise of the width, other statistics in proportion."""
     allowed = {s: scale * t / wish.tolerance[Statistic.MEAN] for s, t in wish.tolerance.items()}
     return LaplaceNoise.within(counts, wish.map.bound, allowed).pair_loss()
@@ -365,7 +365,7 @@ def choose_mosaic(grid: Grid, fine: Counts, settings: AdaptiveSettings, request:
     """
     _check(request)
     width = float(settings.half_width - settings.rounding)
-    wish = Wish(request.map, request.tolerance, float(request.loss.exact), width, settings.detail)
+    wish = AdaptiveRequest(request.map, request.tolerance, float(request.loss.exact), width, settings.detail)
     kinds = (grid.slot_kind, *settings.longer)
     found = [
         _along(grid, fine, settings, request, wish, levels_of(settings.resolutions, kinds, cells_first))
@@ -404,7 +404,7 @@ def _along(
     fine: Counts,
     settings: AdaptiveSettings,
     request: Request,
-    wish: Wish,
+    wish: AdaptiveRequest,
     levels: tuple[tuple[int, SlotKind], ...],
 ) -> tuple[AdaptivePartition, float] | None:
     """The best partition of these levels that fits, and the bound at epsilon; None when nothing fits."""

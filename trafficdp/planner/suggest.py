@@ -335,7 +335,7 @@ FARTHEST = 100.0
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class DataNeeded:
     """``vehicles`` (a factor) and ``days`` (in all) at which ``needed`` would fall to ``allowed``.
 
     ``half_days`` and ``half_needed`` are what ``days`` was foretold from: None in a period of one day, or
@@ -351,7 +351,7 @@ class Growth:
     days: int | None
 
 
-def growth(grid: Grid, needed: Loss, allowed: Loss, needed_on: Callable[[Grid], Loss | None]) -> Growth:
+def growth(grid: Grid, needed: Loss, allowed: Loss, needed_on: Callable[[Grid], Loss | None]) -> DataNeeded:
     """Return how far the counts would have to grow for ``allowed`` to do what takes ``needed`` now.
 
     ``needed_on`` gives the loss that the same map needs on another grid (here: on fewer days), None
@@ -360,7 +360,7 @@ def growth(grid: Grid, needed: Loss, allowed: Loss, needed_on: Callable[[Grid], 
     days = (grid.period.last - grid.period.first).days + 1
     half = None if days < 2 else (days + 1) // 2
     half_needed = None if half is None else needed_on(_first_days(grid, half))
-    return Growth(
+    return DataNeeded(
         needed=needed,
         allowed=allowed,
         vehicles=(needed.pico / allowed.pico) ** (1 if needed.kind is LossKind.PURE else 1 / 2),

@@ -1,1 +1,1 @@
-"""Loss and how it adds up, events, ledger arithmetic, release."""
+"""Privacy loss and how it adds up, privacy events, budgets, the ledger, and the type Release."""

@@ -1,1 +1,1 @@
-"""Priced questions in SQL: what records are asked is read narrowly, DuckDB arranges the answer."""
+"""Priced questions in SQL: the parser, the plan of what is measured, and the answer."""

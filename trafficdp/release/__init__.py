@@ -1,1 +1,1 @@
-"""The one entry point of a map or a stream: plan, charge, draw, publish, recover, check against the vault."""
+"""The one entry point for maps, answers and streams: plan, charge, draw, publish, recover, verify."""

@@ -55,13 +55,13 @@ from trafficdp.store.vault_fixes import DataVersion, is_imported, require_reduce
 # What a rehearsal reads in place of records: nothing.
 
 
-def silenced(contributions: Contributions, relation: NeighbouringRelation) -> SensitiveInputs:
+def zeroed(contributions: Contributions, relation: NeighbouringRelation) -> SensitiveInputs:
     """Return speeds of 0 for the same counts.
 
     Where nothing about a vehicle is public, who was where is not read either: one record stands for all.
     Steps, noise and map are as large as they will be, for these are public.
     """
-    silent = SensitiveInputs(contributions, unread).silenced()
+    silent = SensitiveInputs(contributions, unread).zeroed()
     if not relation.hides_presence:
         return silent
     counts = contributions.counts
@@ -82,7 +82,7 @@ def unread() -> NoReturn:
     raise TypeError("a rehearsal reads no value")
 
 
-# The one door: takes values, gives a release. Charge first, noise second, files last.
+# The one entry point: takes values, gives a release. Charge first, noise second, files last.
 #
 # 1. Transaction 1 commits the charge: ledger entry, every vehicle's account, the frozen Specification.
 # 2. Transaction 2 commits the noisy values. They are drawn once; a committed value is never redrawn.
@@ -361,7 +361,7 @@ class Curator:
             self._metered(self._paid(stored.sequence, everything.contributions.vehicle), SecureNoise())
         )
         ledger = LedgerReference(charge.sequence, charge.head_hash)
-        release = carry_out(specification, everything, measure, ledger)
+        release = execute_release(specification, everything, measure, ledger)
         reached("values drawn")
         facts, bins = encode(release)
         with self.vault.transaction("committing the noisy values"):
@@ -413,15 +413,15 @@ class Curator:
         self, specification: Specification, contributions: Contributions, loss: npt.NDArray[np.int64]
     ) -> None:
         """Raise before the charge what would fail after it: the specification on speeds that are all 0."""
-        silent = silenced(contributions, self.relation)
+        silent = zeroed(contributions, self.relation)
         if is_imported(self.vault.connection):
             silent = replace(silent, read_samples=none_there)
         measure = self._metered(loss, SimulatedNoise(0))
-        release = carry_out(specification, silent, measure, LedgerReference(1, GENESIS))
+        release = execute_release(specification, silent, measure, LedgerReference(1, GENESIS))
         build_manifest(release, {MANIFEST: FileFacts(MANIFEST, GENESIS, 1, ())})
 
 
-def carry_out(
+def execute_release(
     specification: Specification, everything: SensitiveInputs, measure: Measure, ledger: LedgerReference
 ) -> Release:
     """Return the release of ``specification`` over all bins of ``everything``, with the noise of ``measure``.

@@ -21,9 +21,9 @@ from trafficdp.sensitive import MeasureInput
 
 # What was measured, kept; and measured again from what was kept, with what lies between: the noise.
 #
-# ``Recorded`` keeps every answer of the waist as it was drawn, before anything was made of it. ``Replayed``
-# gives the same answers to the same mechanism, computes the exact sums anew, and so knows every draw and what
-# every choice was among: whether they are of the laws that were charged is asked by ``residuals``. Answers
+# ``Recorded`` keeps every answer of the measurement layer as it was drawn. ``Replayed`` gives the
+# same answers to the same mechanism, computes the exact sums anew, and so knows every draw and what every
+# choice was among: whether they are of the laws that were charged is asked by ``residuals``. Answers
 # are noisy and paid for, exact sums are not: what is kept may be kept wherever the release is, and
 # ``Replayed`` may exist only beside the vault.
 
@@ -158,15 +158,16 @@ class Replayed:
 # One draw is a coordinate of Laplace or Gaussian noise, or a block of block noise; one choice is that of a
 # coordinate, given all that was drawn before.
 #
-# **Power.** Laplace noise of f times its scale puts the first sum near f times its law: ``found_with(n, f)``
-# is the probability that this alone is found, so a lower bound. Halved noise is found with probability 0.99
-# from 180 draws on, noise of 0.9 times its scale from 7,083. Gaussian and block noise show it in fewer draws.
+# **Power.** Laplace noise of f times its scale puts the first sum near f times its law:
+# ``detection_probability(n, f)`` is the probability that this alone is found, so a lower bound. Halved noise
+# is found with probability 0.99 from 180 draws on, noise of 0.9 times its scale from 7,083. Gaussian and
+# block noise show it in fewer draws.
 # The cost of a choice among numbers that lie close, over its scale, is of nearly the exponential law, like
 # Laplace noise: the same numbers hold. Where few numbers can be chosen, one of them is chosen at any scale,
 # and nothing is found; which it is depends on the values, and is not told.
 #
 # Noise without an exact sampler follows from uniform numbers, and so does which of many equal candidates is
-# taken. Where they are uniform on one half only, ``half_found_with`` says how probably that is found: with
+# taken. ``uniform_detection_probability`` is the probability that uniform numbers on one half only are found:
 # 0.99 from 196 on. That floats round what is made of them is not tested.
 
 
@@ -223,7 +224,7 @@ def _uniform(random: Generator, many: int) -> FloatArray:
     return (uniform_below(random, np.full(many, 2**53)).astype(np.float64) + 0.5) / 2.0**53
 
 
-def found_with(draws: int, factor: float) -> float:
+def detection_probability(draws: int, factor: float) -> float:
     """Return at least how probably Laplace noise of ``factor`` times its scale is found in ``draws``."""
     if not draws:
         return 0.0
@@ -231,14 +232,14 @@ def found_with(draws: int, factor: float) -> float:
     return float(gammainc(draws, few / factor) if factor < 1 else gammaincc(draws, much / factor))
 
 
-def half_found_with(numbers: int) -> float:
+def uniform_detection_probability(numbers: int) -> float:
     """Return at least how probably ``numbers`` are found that are uniform on a half of their range."""
     if not numbers:
         return 0.0
     return float(gammaincc(numbers, max(gammainccinv(numbers, _TAIL) - numbers * np.log(2), 0.0)))
 
 
-def in_words(probability: float) -> str:
+def probability_text(probability: float) -> str:
     """Return what is at most ``probability``, in two decimals."""
     return f"{math.floor(100 * probability) / 100:.2f}"
 

@@ -25,7 +25,7 @@ from trafficdp.planner.allocate import kept_bins
 from trafficdp.planner.allocation import Allocation, Reach, assess_utility, precision, uninformative_error
 from trafficdp.planner.request import AdaptiveSettings, Affordable, MapOption, Request
 from trafficdp.planner.suggest import (
-    Growth,
+    DataNeeded,
     Maps,
     affordable,
     finest,
@@ -444,7 +444,7 @@ class Planning:
             todo="; ".join(ways) or "gather more vehicles",
         )
 
-    def _growth_of_refused(self, grid: Grid, request: Request, epsilon: float) -> Growth | None:
+    def _growth_of_refused(self, grid: Grid, request: Request, epsilon: float) -> DataNeeded | None:
         """How far the counts would have to grow for the refused map, which needs ``epsilon``, to pass."""
 
         def needed_on(candidate: Grid) -> Loss | None:

@@ -23,7 +23,7 @@ from trafficdp.model import EVERYTHING, HOURS_A_WEEK, Counts, Grid, SlotKind, Sp
 from trafficdp.planner.allocation import Allocation, Precision, Reach, UtilityVerdict, median_noisy
 from trafficdp.planner.choose import Choice, choose
 from trafficdp.planner.request import AdaptiveMap, Affordable, MapOption, Suggestions
-from trafficdp.planner.suggest import Growth
+from trafficdp.planner.suggest import DataNeeded
 from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP
 from trafficdp.privacy.release import Release, published_frame
@@ -158,7 +158,7 @@ class Answer:
     every_loss: Loss | None
     options: tuple[MapOption, ...]
     chosen: MapOption | None
-    growth_of_configured: Growth | None
+    growth_of_configured: DataNeeded | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class Plan:
     grid: Grid
     precision: Precision
     affordable: Affordable
-    growth: Growth | None = None
+    growth: DataNeeded | None = None
     answer: Answer | None = None
     asked: Loss | None = None
     adaptive: AdaptiveMap | None = None

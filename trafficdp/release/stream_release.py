@@ -46,7 +46,7 @@ from trafficdp.release.specification import (
 )
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.stream.horizon import MINUTE_US, Horizon
-from trafficdp.stream.service import Closed, Stream
+from trafficdp.stream.service import ClosedStep, Stream
 
 BOUNDING = (
     "speeds are clipped to the range, never dropped; a vehicle's records count until its account is used up"
@@ -261,14 +261,14 @@ def same_stream(one: Specification, other: Specification) -> bool:
 
 
 def publication_of(
-    specification: Specification, closed: Closed, number: int, ledger: LedgerReference, data_version: str
+    specification: Specification, closed: ClosedStep, number: int, ledger: LedgerReference, data_version: str
 ) -> Release:
     """Return the release after a closed step. ``data_version`` names the records that it was made from."""
     sums, order = sums_of(specification), np.lexsort((closed.slot, closed.cell))
     keep = closed.vehicles[order] >= specification.request.min_vehicles
     names = ("cell", "slot", "records", "vehicles", "sums", "terms")
     columns = {name: getattr(closed, name)[order] for name in names}
-    kept = Closed(closed.step, {}, **{name: values[keep] for name, values in columns.items()})
+    kept = ClosedStep(closed.step, {}, **{name: values[keep] for name, values in columns.items()})
     estimates = sums.estimates(kept, interval_level=specification.request.interval_level)
     upper, frozen = float(specification.request.bound.upper), specification.disclosure
     shares = [(each.high - each.low) / each.statistic.largest(upper) for each in estimates.values()]
@@ -317,7 +317,7 @@ def rehearse(specification: Specification) -> None:
     """Raise before the charge what would fail after it: a publication of two records of speed 0."""
     sums, grid = sums_of(specification), specification.grid
     one = np.ones(1, dtype=np.int64)
-    closed = Closed(
+    closed = ClosedStep(
         step=0,
         journal={},
         cell=_SOME_CELL * one,

@@ -27,7 +27,7 @@ from trafficdp.privacy.ledger import GENESIS, LedgerRow
 from trafficdp.privacy.loss import PICO, decimal_text
 from trafficdp.privacy.release import Release
 from trafficdp.release.curator import Curator
-from trafficdp.release.drawn_noise import found_with, in_words, plausible
+from trafficdp.release.drawn_noise import detection_probability, plausible, probability_text
 from trafficdp.release.intake import forgotten_since
 from trafficdp.release.publication import published
 from trafficdp.release.recomputation import (
@@ -240,7 +240,9 @@ class _ExaminedStream(Examined):
         except (TrafficdpError, *UNREADABLE):
             # the check itself says so
             nodes = 0
-        return f"half as much is noticed with probability {in_words(found_with(nodes, 0.5))}"
+        return (
+            f"half as much is noticed with probability {probability_text(detection_probability(nodes, 0.5))}"
+        )
 
     def _law(self) -> str | None:
         if self._stream is None:

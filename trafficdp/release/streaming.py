@@ -61,7 +61,7 @@ from trafficdp.release.stream_release import (
 )
 from trafficdp.store import released, vault_ledger, vault_releases
 from trafficdp.store.store_files import store_failures
-from trafficdp.stream.service import FATES, Batch, Closed, Stream
+from trafficdp.stream.service import FATES, Batch, ClosedStep, Stream
 
 BOUNDARIES = ("charged", "batch taken", "batch committed", "head written", "files placed")
 """The named instants of a stream, in order. Tests die at each of them."""
@@ -327,7 +327,7 @@ class LiveStream:
     def _commit(
         self,
         curator: Curator,
-        closings: Sequence[Closed],
+        closings: Sequence[ClosedStep],
         file: vault_releases.FileProgress | None,
         *,
         ended: bool = False,
@@ -359,7 +359,7 @@ class LiveStream:
             curator.head.write(entry)
             reached("head written")
 
-    def _add_publication(self, curator: Curator, closed: Closed) -> LedgerRow:
+    def _add_publication(self, curator: Curator, closed: ClosedStep) -> LedgerRow:
         state, vault = self._state, curator.vault
         name = state.specification.release_id
         vault_releases.add_counts(vault, name, closed.step, closed.journal)

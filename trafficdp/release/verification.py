@@ -26,15 +26,15 @@ from trafficdp.privacy.estimate import NOISE_COLUMNS
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash
 from trafficdp.privacy.loss import LossKind, decimal_text
 from trafficdp.privacy.release import LedgerReference, Release, encode, same_arrays
-from trafficdp.release.curator import Curator, carry_out
+from trafficdp.release.curator import Curator, execute_release
 from trafficdp.release.drawn_noise import (
     Replayed,
     choices_of,
+    detection_probability,
     draws_of,
-    found_with,
-    half_found_with,
-    in_words,
     plausible,
+    probability_text,
+    uniform_detection_probability,
 )
 from trafficdp.release.intake import forgotten_since
 from trafficdp.release.publication import epsilon_of, folder_of, ledger_reference
@@ -291,7 +291,7 @@ class _ExaminedRelease(Examined):
         values = replace(values, recorded=self._recorded)
         again = Replayed(vault_releases.measured_of(self._curator.vault, self._stored.release_id))
         ledger = LedgerReference(self._charge.sequence, self._charge.head_hash)
-        return again, carry_out(self._specification, values, again, ledger)
+        return again, execute_release(self._specification, values, again, ledger)
 
     def _power(self) -> str:
         """What the test of the law can find in so few, or so many, numbers."""
@@ -302,8 +302,12 @@ class _ExaminedRelease(Examined):
             again = None
         draws, choices = (draws_of(again.noise), choices_of(again.chosen)) if again else (0, 0)
         numbers = sum(len(number) for _, number in again.uniform) if again else 0
-        found = [found_with(draws, 0.5), found_with(choices, 0.5), half_found_with(numbers)]
-        said = [in_words(each) for each in found]
+        found = [
+            detection_probability(draws, 0.5),
+            detection_probability(choices, 0.5),
+            uniform_detection_probability(numbers),
+        ]
+        said = [probability_text(each) for each in found]
         close = f", of choices among many close numbers with {said[1]}" if choices else ""
         idle = f", of uniform numbers with {said[2]}" if numbers else ""
         return f"half as much is noticed with probability {said[0]}{close}{idle}"

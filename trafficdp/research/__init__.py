@@ -1,1 +1,1 @@
-"""Papers' algorithms that no release executes, comparisons of accountings, certificates of the best."""
+"""Algorithms of the papers that no release executes, and comparisons of accountings."""

@@ -1,1 +1,1 @@
-"""Cities that are made: records as a feed would send them, speeds for public counts, and their truth."""
+"""Simulated cities: their records, their true means, and simulated speeds for public counts."""

@@ -1,1 +1,1 @@
-"""Vault, ledger, released database, lock; the SQL."""
+"""The store on disk: records and ledger (vault.duckdb), released maps (released.duckdb), locks, SQL."""

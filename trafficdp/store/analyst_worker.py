@@ -179,7 +179,7 @@ def _time_zone(connection: duckdb.DuckDBPyConnection) -> str:
     return "UTC" if known is None else str(known[0])
 
 
-def close_the_doors() -> None:
+def restrict_process() -> None:
     """Take this process's right to open files, to write to any and to grow without bound, for good."""
     for what, limit in (
         (resource.RLIMIT_CORE, 0),
@@ -355,7 +355,7 @@ def serve(path: str, seconds: float, files: dict[str, str]) -> None:
         answered = explained(error) if own else {"kind": "closed", "message": _why_closed(error)}
         output.send(b"X", json.dumps(answered).encode())
         return
-    close_the_doors()
+    restrict_process()
     output.send(b"R")
     while head := asked.read(9):
         content = asked.read(int.from_bytes(head[1:], "big"))

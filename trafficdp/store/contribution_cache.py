@@ -31,7 +31,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True, repr=False)
-class Kept:
+class CachedContributions:
     """What vehicles contribute by the files 1 to ``up_to_ingest``."""
 
     contributions: Contributions
@@ -49,7 +49,7 @@ def cache_key(grid: Grid, bound: ContributionBound) -> str:
     return hashlib.sha256(canonical(facts).encode()).hexdigest()
 
 
-def load(vault: Vault, grid: Grid, bound: ContributionBound, up_to_ingest: int) -> Kept | None:
+def load(vault: Vault, grid: Grid, bound: ContributionBound, up_to_ingest: int) -> CachedContributions | None:
     """Return what is kept of the files up to ``up_to_ingest`` or of fewer, None when there is nothing.
 
     What is there out of order is passed over.
@@ -74,7 +74,7 @@ def load(vault: Vault, grid: Grid, bound: ContributionBound, up_to_ingest: int) 
         start += len(batch)
     if not _rising(columns["cell"], columns["slot"], columns["vehicle_id"]):
         return None
-    return Kept(
+    return CachedContributions(
         Contributions.from_rows(
             cell=columns["cell"],
             slot=columns["slot"],

@@ -349,7 +349,7 @@ def _holder(descriptor: int) -> str:
         return "held by another process"
 
 
-# The door to DuckDB: connections, SQL in files beside this one, and failures in our words and exit codes.
+# DuckDB: connections, SQL in files beside this one, and failures in our words and exit codes.
 
 
 _FULL = ("no space left", "file too large", "disk full", "could not write", "failed to write", "out of disk")

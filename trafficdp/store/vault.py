@@ -52,7 +52,7 @@ _KEPT = {
 class Vault:
     """An open vault. Use it under ``store_lock`` and as a context manager.
 
-    ``connection`` is DuckDB's, for ``engine`` and the vault's own rooms only.
+    ``connection`` is DuckDB's, for ``engine`` and the vault's own modules only.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:

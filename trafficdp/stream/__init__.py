@@ -1,1 +1,1 @@
-"""Running sums under continual release: trees of noise, accounts, which records count."""
+"""Running sums under continual release: trees of noisy nodes, and the account of every vehicle."""

@@ -308,7 +308,7 @@ class Batch:
 
 
 @dataclass(frozen=True, repr=False)
-class Closed:
+class ClosedStep:
     """What a closed step leaves: its counts (``journal``), and the noisy sums of all bins so far.
 
     ``journal``: cell, slot, vehicle (the vault's), records and position, one row a (bin, vehicle) of the
@@ -403,7 +403,7 @@ class Stream:
         clock = np.array([max(self.clock_us, self.horizon.origin_us)], dtype=np.int64)
         return self.closed < int(self.horizon.over(clock)[0])
 
-    def close(self, noise: NoiseSource) -> Closed | None:
+    def close(self, noise: NoiseSource) -> ClosedStep | None:
         """Close the next step: add it to the sums and draw the noise that they need.
 
         None when nothing was accepted in it: then nothing new is to be said.
@@ -435,7 +435,7 @@ class Stream:
             "position": position[which],
         }
         known = self.records > 0
-        return Closed(
+        return ClosedStep(
             step=step,
             journal=journal,
             cell=cell[known],

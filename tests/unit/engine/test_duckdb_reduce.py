@@ -37,7 +37,7 @@ from trafficdp.model import (
     UnitPeriod,
 )
 from trafficdp.sensitive import Contributions
-from trafficdp.store.contribution_cache import Kept
+from trafficdp.store.contribution_cache import CachedContributions
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PERIOD = Period(date(2016, 11, 24), date(2016, 11, 25), "America/Chicago")
@@ -213,7 +213,7 @@ def test_keys_that_are_sorted_in_buckets_on_disk_give_the_same(
 def test_what_is_known_of_the_first_files_is_put_together_with_the_rest(one_vault, rows, until, kind) -> None:
     grid, bound = grid_of(kind), bound_of()
     insert(one_vault, rows)
-    known = Kept(reduce_fixes(one_vault, grid, bound, until), until)
+    known = CachedContributions(reduce_fixes(one_vault, grid, bound, until), until)
     found = arrays_of(reduce_fixes(one_vault, grid, bound, 3, known))
     whole = arrays_of(reduce_fixes(one_vault, grid, bound, 3))
     assert all(np.array_equal(*p) and p[0].dtype == p[1].dtype for p in zip(found, whole, strict=True))
@@ -325,7 +325,7 @@ def test_sums_of_later_files_are_added_and_never_leave_64_bits(vault) -> None:
         counts = replace(one.counts, count=np.array([fixes]))
         squares = np.array([fixes * bound.steps**2])
         earlier = replace(one, counts=counts, total=squares // bound.steps, total_of_squares=squares)
-        return reduce_fixes(vault, grid, bound, 2, Kept(earlier, 1))
+        return reduce_fixes(vault, grid, bound, 2, CachedContributions(earlier, 1))
 
     for fixes in (most - 1, most):
         found = after(fixes)

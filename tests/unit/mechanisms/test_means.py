@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.means import FINER, Weighting, dearest_scale, weighting
+from trafficdp.mechanisms.means import FINER, Weighting, most_expensive_scale, weighting
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive import Samples
@@ -54,4 +54,4 @@ def test_clipped_sums_begin_where_the_interval_does(counts_of, bound_of):
 
 def test_noise_that_cannot_be_drawn_is_refused():
     with pytest.raises(UsageError, match="drawn exactly"):
-        dearest_scale(np.array([10**6]), np.array([1e-12]))
+        most_expensive_scale(np.array([10**6]), np.array([1e-12]))

@@ -11,7 +11,7 @@ from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import PureDP
 from trafficdp.stream.horizon import Horizon
-from trafficdp.stream.service import Allowance, Closed
+from trafficdp.stream.service import Allowance, ClosedStep
 
 BOUND = ContributionBound(Fraction(30), Fraction(1), SpeedUnit.METRES_PER_SECOND)
 BOTH = (Statistic.MEAN, Statistic.VARIANCE)
@@ -30,7 +30,7 @@ def closed(values, terms, noise=None):
     whole = np.full(bins, values.shape[1])
     nothing = np.zeros(bins, dtype=np.int64)
     sums = sums if noise is None else sums + noise
-    return Closed(0, {}, np.arange(bins), nothing, whole, np.full(bins, 9), sums, np.full(bins, terms))
+    return ClosedStep(0, {}, np.arange(bins), nothing, whole, np.full(bins, 9), sums, np.full(bins, terms))
 
 
 def estimated(subject, epsilon="1000000", level=0.9):

@@ -15,7 +15,7 @@ from small_city import map_request
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
-from trafficdp.planner.adaptive import Wish, adapt, largest_scale
+from trafficdp.planner.adaptive import AdaptiveRequest, adapt, largest_scale
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 BOUND = ContributionBound(Fraction(60), Fraction(1), SpeedUnit.KILOMETRES_PER_HOUR)
@@ -23,7 +23,7 @@ BOUND = ContributionBound(Fraction(60), Fraction(1), SpeedUnit.KILOMETRES_PER_HO
 
 @pytest.fixture
 def wish():
-    return Wish(map_request(BOUND), {MEAN: 1.0}, epsilon=4.0, half_width=40.0)
+    return AdaptiveRequest(map_request(BOUND), {MEAN: 1.0}, epsilon=4.0, half_width=40.0)
 
 
 def city(seed, counts_of, bins=8, users=5):
@@ -105,7 +105,7 @@ def test_tiny_cities_get_nearly_the_best_partition_there_is(counts_of, wish, cit
 @settings(max_examples=15)
 def test_every_finest_bin_lies_in_exactly_one_bin(seed, width, least, counts_of, bound_of):
     fine, coarser = city(seed, counts_of)
-    wish = Wish(bound_of(60), {MEAN: 1.0}, 4.0, least, width, 0.95)
+    wish = AdaptiveRequest(bound_of(60), {MEAN: 1.0}, 4.0, least, width, 0.95)
     found = adapt(fine, coarser, wish)
     assert found.bin_of.shape == (fine.bins,)
     assert np.array_equal(np.unique(found.bin_of), np.arange(len(found.cell)))
@@ -129,7 +129,7 @@ def test_every_finest_bin_lies_in_exactly_one_bin(seed, width, least, counts_of,
 def test_published_intervals_are_no_wider_than_asked(seed, width, level, counts_of, bound_of):
     fine, coarser = city(seed, counts_of)
     bound = bound_of(60)
-    found = adapt(fine, coarser, Wish(bound, {MEAN: 1.0, VARIANCE: 60.0}, 50.0, 1, width, level))
+    found = adapt(fine, coarser, AdaptiveRequest(bound, {MEAN: 1.0, VARIANCE: 60.0}, 50.0, 1, width, level))
     counts = merged(fine, found.bin_of).select(found.published)
     if not counts.bins:
         return
@@ -144,7 +144,7 @@ def test_published_intervals_are_no_wider_than_asked(seed, width, level, counts_
 @settings(max_examples=4)
 def test_numbering_of_vehicles_and_names_of_cells_change_nothing(seed, counts_of, bound_of):
     fine, coarser = city(seed, counts_of)
-    wish = Wish(bound_of(60), {MEAN: 1.0}, 4.0, 1, 40.0, 0.95)
+    wish = AdaptiveRequest(bound_of(60), {MEAN: 1.0}, 4.0, 1, 40.0, 0.95)
     found = adapt(fine, coarser, wish)
     random = np.random.default_rng(seed)
     user, place = random.permutation(fine.users), random.permutation(fine.bins)
@@ -167,7 +167,7 @@ def test_more_epsilon_is_worth_no_less_in_tiny_cities(counts_of, bound_of, citie
 
 def check_worth(seed, counts_of, bound_of):
     fine, coarser = city(seed, counts_of)
-    wish = Wish(bound_of(60), {MEAN: 1.0}, 2.0, 1, 40.0, 0.95)
+    wish = AdaptiveRequest(bound_of(60), {MEAN: 1.0}, 2.0, 1, 40.0, 0.95)
     values = [adapt(fine, coarser, replace(wish, epsilon=epsilon)).value for epsilon in (1.0, 2.0, 4.0, 9.0)]
     assert values == sorted(values)
 

@@ -152,16 +152,16 @@ def test_the_door_itself_refuses_what_the_budget_does_not_allow(filled, small_ci
 @pytest.mark.parametrize("accounting", ["equal", "blocks"])
 def test_nothing_is_measured_twice_for_one_charge(filled, small_city, monkeypatch, accounting):
     """The meter stops at the charge, in the rehearsal before it and in the draw behind it."""
-    carry_out = curator.carry_out
+    execute_release = curator.execute_release
 
     def twice(*given):
-        carry_out(*given)
-        return carry_out(*given)
+        execute_release(*given)
+        return execute_release(*given)
 
     words = "cost a vehicle more than it was charged"
     workspace, before = filled.open(accounting=accounting), filled.dump()
     with monkeypatch.context() as patch:
-        patch.setattr(curator, "carry_out", twice)
+        patch.setattr(curator, "execute_release", twice)
         with pytest.raises(AllocationError, match=words):
             workspace.release(again=True, force=True)
         assert filled.dump() == before

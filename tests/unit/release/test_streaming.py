@@ -23,7 +23,7 @@ from trafficdp.release import streaming
 from trafficdp.release.feeds import digest_of
 from trafficdp.release.stream_release import publication_of, sums_of
 from trafficdp.release.streaming import follow_folder, follow_lines, replay_files
-from trafficdp.stream.service import Closed
+from trafficdp.stream.service import ClosedStep
 
 pytestmark = pytest.mark.usefixtures("two_cities")
 
@@ -152,7 +152,7 @@ def test_bins_of_too_few_vehicles_are_withheld(prepared, small_city):
     two, levels = np.arange(2), sums_of(specification).stream().bank.levels
     vehicles = np.array([specification.request.min_vehicles - 1, specification.request.min_vehicles])
     cells = np.array([0x8928308280FFFFF, 0x89283082807FFFF])
-    closed = Closed(
+    closed = ClosedStep(
         0, {}, np.sort(cells), 0 * two, two + 9, vehicles, np.zeros((2, levels), dtype=np.int64), two + 1
     )
     release = publication_of(specification, closed, 1, LedgerReference(1, GENESIS), "any")

@@ -11,7 +11,7 @@ import typer
 
 from trafficdp.audit.lower_bound import LowerBound, audit_draws, audit_mechanism, measures, whole
 from trafficdp.audit.neighbours import ranked_neighbours
-from trafficdp.audit.releases import Executed, executed
+from trafficdp.audit.releases import AuditedRelease, audited_releases
 from trafficdp.audit.wrong import Mistake, mistakes
 from trafficdp.cli.words.facts import MechanismName
 from trafficdp.cli.words.options import Output, Settings
@@ -34,7 +34,7 @@ MOST_WHOLE_RUNS = 4_000
 """What looks at all vehicles together runs once a draw."""
 OF_CHOICES = 4
 """So many times as many draws of what chooses: that which tells most is seldom chosen."""
-Claimant = Mechanism | Mistake | Executed
+Claimant = Mechanism | Mistake | AuditedRelease
 VERDICTS = {
     "keeps": ("keeps", "the draws do not refute the claim"),
     "refuted": ("REFUTED", "the draws refute the claim: a bug"),
@@ -125,7 +125,7 @@ def _name(claimant: Claimant) -> str:
 
 
 def _chosen(name: str | None, everything: bool, epsilon: float) -> list[Claimant]:
-    releases = executed(BOUND, PureDP.of(epsilon), DELTA)
+    releases = audited_releases(BOUND, PureDP.of(epsilon), DELTA)
     everyone: list[Claimant] = [*MECHANISMS, *mistakes(BOUND), *releases]
     known = {_name(one): one for one in everyone}
     if everything and name is None:
@@ -166,7 +166,7 @@ def _finding(
 def _findings(
     claimant: Claimant, epsilon: float, noise: NoiseSource, draws: int, confidence: float
 ) -> list[FindingFacts]:
-    if isinstance(claimant, Mistake | Executed):
+    if isinstance(claimant, Mistake | AuditedRelease):
         mistake, delta = isinstance(claimant, Mistake), claimant.delta
         drawn = claimant.wrong if isinstance(claimant, Mistake) else claimant.draws
         found = audit_draws(drawn, claimant.pairs, noise, draws=draws, confidence=confidence, delta=delta)

@@ -174,9 +174,9 @@ def compare(
     with settings.output.spinner("comparing from public facts"):
         plan = workspace.plan(loss_asked(epsilon, rho), suggestions=False)
         if plan.allocation.fleets:
-            ways = ways_of(plan)
-            settings.output.result(as_json(facts_of_anyone(plan, ways)))
-            show_ways(settings.output, plan, ways)
+            ways = noise_options(plan)
+            settings.output.result(as_json(facts_for_declared_grid(plan, ways)))
+            show_noise_options(settings.output, plan, ways)
             return
         found = comparison(plan, seed)
     settings.output.result(as_json(comparison_facts(found)))
@@ -221,7 +221,7 @@ def comparison_facts(found: Comparison) -> ComparisonFacts:
     )
 
 
-def facts_of_anyone(plan: Plan, ways: tuple[Way, ...]) -> ComparisonFacts:
+def facts_for_declared_grid(plan: Plan, ways: tuple[NoiseOption, ...]) -> ComparisonFacts:
     """Return them as plain values."""
     request = plan.allocation.request
     factor = float(request.map.bound.unit.factor_to(plan.display_unit))
@@ -298,7 +298,7 @@ def show(output: Output, found: Comparison) -> None:
     )
     output.say(
         "idealised: no exact sampler, so it is never chosen. unenforced: how far one vehicle moves it is a "
-        "theorem's claim, not brought into a set by the waist. Nothing was spent."
+        "theorem's claim, not enforced in code. Nothing was spent."
     )
 
 
@@ -345,7 +345,7 @@ USUAL_DELTA = "0.000001"
 
 
 @dataclass(frozen=True)
-class Way:
+class NoiseOption:
     """The map by noise of the kind of ``loss``; ``skills`` by the size of the fleet.
 
     All ways keep to one epsilon; that of rho at ``delta``.
@@ -361,7 +361,7 @@ class Way:
         return "Laplace noise, no delta" if self.delta is None else f"Gaussian noise, delta {self.delta}"
 
 
-def ways_of(plan: Plan) -> tuple[Way, ...]:
+def noise_options(plan: Plan) -> tuple[NoiseOption, ...]:
     """Return the ways to make the map of ``plan``, of which nothing is public; nothing is looked at."""
     allocation, known = plan.allocation, plan.in_epsilon
     epsilon = PureDP((allocation.request.loss if known is None else known.epsilon).pico)
@@ -371,11 +371,11 @@ def ways_of(plan: Plan) -> tuple[Way, ...]:
     for each, at in ((rho, delta), (epsilon, None)):
         made = allocate(allocation.counts, replace(allocation.request, loss=each), allocation.hour)
         skills = {made.request.fleet: made.skill[Statistic.MEAN], **made.fleets}
-        found.append(Way(each, at, dict(sorted(skills.items()))))
+        found.append(NoiseOption(each, at, dict(sorted(skills.items()))))
     return tuple(found)
 
 
-def why(plan: Plan, ways: tuple[Way, ...]) -> str:
+def why(plan: Plan, ways: tuple[NoiseOption, ...]) -> str:
     """Return which way this store goes, and which would be the nearest to the truth."""
     fleet = plan.allocation.request.fleet
     near = min(ways, key=lambda way: float(way.skills[fleet].error.mean()))
@@ -389,7 +389,7 @@ def why(plan: Plan, ways: tuple[Way, ...]) -> str:
     )
 
 
-def show_ways(output: Output, plan: Plan, ways: tuple[Way, ...]) -> None:
+def show_noise_options(output: Output, plan: Plan, ways: tuple[NoiseOption, ...]) -> None:
     """Print them for people."""
     request, unit = plan.allocation.request, plan.display_unit.label
     factor = float(request.map.bound.unit.factor_to(plan.display_unit))

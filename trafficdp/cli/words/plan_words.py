@@ -11,7 +11,7 @@ from trafficdp.mechanisms.simulated_cities import MOST_WORSE, percent
 from trafficdp.model import SlotKind, Statistic, as_json
 from trafficdp.planner.allocation import Reach
 from trafficdp.planner.request import MapOption
-from trafficdp.planner.suggest import Growth
+from trafficdp.planner.suggest import DataNeeded
 from trafficdp.privacy.estimate import RefusalRule
 from trafficdp.privacy.loss import Loss
 from trafficdp.release.results import Answer, InEpsilon, Plan
@@ -353,7 +353,7 @@ def _show_verdict(output: Output, result: Plan) -> None:
         _show_growth(output, "This map", result.growth, _quantity(result))
 
 
-def _show_growth(output: Output, what: str, found: Growth, quantity: str) -> None:
+def _show_growth(output: Output, what: str, found: DataNeeded, quantity: str) -> None:
     times = max(found.vehicles, 1.1)
     output.say(
         f"{what} needs {quantity} {found.needed}; it has {quantity} {found.allowed}. That is enough with "
@@ -501,7 +501,7 @@ def _accounting_facts(
     }
 
 
-def _growth_facts(found: Growth | None) -> dict[str, object] | None:
+def _growth_facts(found: DataNeeded | None) -> dict[str, object] | None:
     if found is None:
         return None
     return {

@@ -338,7 +338,7 @@ def _block_law(release: Release, statistic: Statistic) -> BlockLaw:
 
 
 @dataclass(frozen=True)
-class Certain:
+class SimultaneousIntervals:
     """Numbers of the bins ``rows`` (positions in the release) with simultaneous intervals, as shown."""
 
     rows: IntArray
@@ -379,7 +379,7 @@ class CityChances:
     are the chances to be so by a fifth of ``city``.
     """
 
-    likely: Certain
+    likely: SimultaneousIntervals
     city: float
     slower: FloatArray
     faster: FloatArray
@@ -394,12 +394,12 @@ def city_chances(release: Release, statistic: Statistic) -> CityChances | None:
     digits = decimals(release.request.display_unit)
     low, high = (found[name][rows] * factor for name in ("low_80", "high_80"))
     value = estimate.value[rows] * factor
-    likely = Certain(rows, value, outward_down(low, digits), outward_up(high, digits))
+    likely = SimultaneousIntervals(rows, value, outward_down(low, digits), outward_up(high, digits))
     city = float(found["city"][rows[0]]) * factor
     return CityChances(likely, city, found["slower_chance"][rows], found["faster_chance"][rows])
 
 
-def simultaneous(release: Release, statistic: Statistic, error: float) -> Certain | None:
+def simultaneous(release: Release, statistic: Statistic, error: float) -> SimultaneousIntervals | None:
     """Return the intervals of all compared bins, each missing its truth with at most ``error``.
 
     None when the release does not say how its noise is distributed. ``error`` must not exceed that of the
@@ -416,7 +416,7 @@ def simultaneous(release: Release, statistic: Statistic, error: float) -> Certai
         wider = np.maximum(law.half_width(min(error, own)) - law.half_width(own), 0.0)
     largest = statistic.largest(release.request.bound.upper) * factor
     digits = decimals(release.request.display_unit)
-    return Certain(
+    return SimultaneousIntervals(
         rows,
         as_shown(value, statistic),
         outward_down(as_shown(low - wider, statistic), digits),
@@ -424,7 +424,9 @@ def simultaneous(release: Release, statistic: Statistic, error: float) -> Certai
     )
 
 
-def average(release: Release, statistic: Statistic, certain: Certain, error: float) -> Interval | None:
+def average(
+    release: Release, statistic: Statistic, certain: SimultaneousIntervals, error: float
+) -> Interval | None:
     """Return the average over the compared bins, each counting once, as shown; it misses with ``error``.
 
     ... beyond the error of ``certain``, on whose intervals it may fall back. None without bins or law.

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from trafficdp.export.files.columns import published_statistics
 from trafficdp.export.files.shown import read_number, shown_largest
 from trafficdp.export.report.certainty import (
-    Certain,
     CityChances,
     Interval,
+    SimultaneousIntervals,
     average,
     city_chances,
     compared_rows,
@@ -20,7 +20,7 @@ from trafficdp.export.report.certainty import (
 )
 from trafficdp.export.report.change import Changes, changes, common_rows, refuse_incomparable
 from trafficdp.export.report.maps import Atlas, Marks, slot_shown
-from trafficdp.export.report.page import CityComparison, Listed, Order, Row, Standing
+from trafficdp.export.report.page import CityComparison, ListedRows, Order, RankedBin, Row
 from trafficdp.model import Statistic
 from trafficdp.privacy.release import Release
 
@@ -49,7 +49,7 @@ class StatisticFindings:
     """
 
     statistic: Statistic
-    certain: Certain | None
+    certain: SimultaneousIntervals | None
     order: Order | None
     average: Interval | None
     chances: CityChances | None = None
@@ -152,10 +152,10 @@ def changed_rows(low: FloatArray, high: FloatArray) -> tuple[IntArray, IntArray]
     return fell[np.argsort(high[fell], kind="stable")], rose[np.argsort(-low[rose], kind="stable")]
 
 
-def _standings(told: IntArray, otherwise: IntArray, end: FloatArray) -> tuple[Standing, ...]:
+def _standings(told: IntArray, otherwise: IntArray, end: FloatArray) -> tuple[RankedBin, ...]:
     listed = np.flatnonzero(told > otherwise)
     order = np.lexsort((end[listed], -told[listed]))
-    return tuple(Standing(int(row), int(told[row])) for row in listed[order])
+    return tuple(RankedBin(int(row), int(told[row])) for row in listed[order])
 
 
 # The lists of a report, and the marks by which they are found on the map.
@@ -165,7 +165,7 @@ LONGEST_NAMES = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12")
 
 
 @dataclass(frozen=True)
-class Lists:
+class ListBuilder:
     """Makes the lists of a release from what was found in it."""
 
     atlas: Atlas
@@ -192,7 +192,7 @@ class Lists:
                 marks[int(self.atlas.position[row])] = (name, dark)
         return marks
 
-    def told(self, each: StatisticFindings) -> tuple[Listed, ...]:
+    def told(self, each: StatisticFindings) -> tuple[ListedRows, ...]:
         """Return the lists of those told to be below and above others; none where no two are told apart.
 
         Where there is a posterior the slowest and the fastest, with their chances.
@@ -203,7 +203,7 @@ class Lists:
         if certain is None or each.order is None or each.order.silent:
             return ()
         return tuple(
-            Listed(
+            ListedRows(
                 tuple(
                     self._row(each.statistic, certain, one.position, name, one.others)
                     for one, name in zip(standings, names, strict=False)
@@ -214,10 +214,10 @@ class Lists:
             for standings, names, below in _told(each)
         )
 
-    def _ranked(self, each: StatisticFindings, chances: CityChances) -> tuple[Listed, ...]:
+    def _ranked(self, each: StatisticFindings, chances: CityChances) -> tuple[ListedRows, ...]:
         compared = len(chances.slower)
         return tuple(
-            Listed(
+            ListedRows(
                 tuple(
                     replace(
                         self._row(each.statistic, chances.likely, at, name),
@@ -232,7 +232,7 @@ class Lists:
             if positions
         )
 
-    def all_of(self, each: StatisticFindings) -> Listed | None:
+    def all_of(self, each: StatisticFindings) -> ListedRows | None:
         """Return all numbers from north to south, where they are few and none can be told apart."""
         certain, few = each.certain, self._few(each)
         if certain is None or not few:
@@ -240,15 +240,15 @@ class Lists:
         rows = [
             self._row(each.statistic, certain, at, name) for at, name in zip(few, LONGEST_NAMES, strict=False)
         ]
-        return Listed(tuple(rows), len(rows))
+        return ListedRows(tuple(rows), len(rows))
 
-    def changed(self, changes: Changes, positions: IntArray, fell: bool) -> Listed:
+    def changed(self, changes: Changes, positions: IntArray, fell: bool) -> ListedRows:
         """Return the list of the first of ``positions`` in ``changes``, which fell or rose."""
         rows = [
             Row("", *self._where(int(changes.rows[at])), "", _interval(changes, at))
             for at in positions[:LONGEST_LIST].tolist()
         ]
-        return Listed(tuple(rows), len(positions), fell)
+        return ListedRows(tuple(rows), len(positions), fell)
 
     def _few(self, each: StatisticFindings) -> list[int]:
         """Return the positions of the compared bins from north to south, where all of them are listed."""
@@ -262,7 +262,9 @@ class Lists:
         found: list[int] = np.argsort(self.atlas.centres.y[self.atlas.position[rows]]).tolist()
         return found
 
-    def _row(self, statistic: Statistic, certain: Certain, at: int, name: str, others: int = 0) -> Row:
+    def _row(
+        self, statistic: Statistic, certain: SimultaneousIntervals, at: int, name: str, others: int = 0
+    ) -> Row:
         """Return a number with no digit that its interval does not carry, and the interval."""
         found = _interval(certain, at)
         largest = shown_largest(statistic, self.release.request.bound, self.release.request.display_unit)
@@ -278,7 +280,7 @@ class Lists:
         return str(release.place[row]), release.slots[int(release.slot[row])].label, cell
 
 
-def _told(each: StatisticFindings) -> list[tuple[tuple[Standing, ...], str, bool]]:
+def _told(each: StatisticFindings) -> list[tuple[tuple[RankedBin, ...], str, bool]]:
     if each.order is None:
         return []
     return [(each.order.low, "12345", True), (each.order.high, "ABCDE", False)]
@@ -293,5 +295,5 @@ def _positions(each: StatisticFindings) -> list[tuple[list[int], str, bool]]:
     return [(own, *of) for own, of in zip(found, (("12345", True), ("ABCDE", False)), strict=False)]
 
 
-def _interval(of: Certain | Changes, at: int) -> Interval:
+def _interval(of: SimultaneousIntervals | Changes, at: int) -> Interval:
     return Interval(float(of.value[at]), float(of.low[at]), float(of.high[at]))

@@ -85,7 +85,7 @@ def _y(number: float, top: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RankedBin:
     """One compared bin: its position among the compared, and how many others it is told apart from."""
 
     position: int
@@ -101,8 +101,8 @@ class Order:
     """
 
     compared: int
-    low: tuple[Standing, ...]
-    high: tuple[Standing, ...]
+    low: tuple[RankedBin, ...]
+    high: tuple[RankedBin, ...]
     low_half: int
     high_half: int
 
@@ -165,7 +165,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedRows:
     """The first ``rows`` of a list of ``told``; ``below``: of what is below others, or fell."""
 
     rows: tuple[Row, ...]
@@ -187,8 +187,8 @@ class Section:
     order: Order | None
     figure: Figure | None
     legend: tuple[LegendLine, ...]
-    all: Listed | None
-    lists: tuple[Listed, ...]
+    all: ListedRows | None
+    lists: tuple[ListedRows, ...]
     city: CityComparison | None = None
 
 
@@ -207,11 +207,11 @@ class Change:
     rose: int = 0
     average: Interval | None = None
     figure: Figure | None = None
-    lists: tuple[Listed, ...] = ()
+    lists: tuple[ListedRows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class TimeDifference:
     """Two times of one place whose intervals are apart, by at least ``gap`` > 0."""
 
     lowest: str
@@ -225,7 +225,7 @@ class PlaceOverTime:
 
     mark: str
     place: str
-    apart: Apart | None
+    apart: TimeDifference | None
     drawn: Panel
 
 

@@ -15,11 +15,11 @@ from trafficdp.export.files.disclosure import bin_numbers, on_city_clocks
 from trafficdp.export.files.file import replace_file, require_folder_of
 from trafficdp.export.files.shown import level_read
 from trafficdp.export.map.templating import fill_template
-from trafficdp.export.report.certainty import Certain, decimals, is_calibrated
+from trafficdp.export.report.certainty import SimultaneousIntervals, decimals, is_calibrated
 from trafficdp.export.report.change import common_rows
 from trafficdp.export.report.findings import (
     Findings,
-    Lists,
+    ListBuilder,
     StatisticFindings,
     changed_rows,
     extreme_times,
@@ -31,12 +31,12 @@ from trafficdp.export.report.page import (
     LEFT,
     RIGHT,
     WIDTH,
-    Apart,
     Change,
     Page,
     PlaceOverTime,
     Section,
     SlotsSection,
+    TimeDifference,
     nice_top,
     panel,
 )
@@ -99,7 +99,7 @@ def short_label(label: str) -> str:
 
 
 def _over_time(
-    release: Release, certain: Certain, atlas: Atlas, cell: int, mark: str, top: float
+    release: Release, certain: SimultaneousIntervals, atlas: Atlas, cell: int, mark: str, top: float
 ) -> PlaceOverTime:
     numbers = np.full((3, len(atlas.slots)), np.nan)
     mine = np.flatnonzero(atlas.position[certain.rows] == cell)
@@ -110,7 +110,7 @@ def _over_time(
     if found is not None:
         lowest, highest, gap = found
         digit = 10 ** decimals(release.request.display_unit)
-        apart = Apart(labels[lowest], labels[highest], float(np.floor(gap * digit + 1e-6) / digit))
+        apart = TimeDifference(labels[lowest], labels[highest], float(np.floor(gap * digit + 1e-6) / digit))
     value, low, high = numbers
     drawn = panel([short_label(each) for each in labels], (value, low, high), top)
     return PlaceOverTime(mark, str(release.place[certain.rows[mine[0]]]), apart, drawn)
@@ -127,7 +127,7 @@ class Contents:
     earlier: Release | None
     found: Findings
     atlas: Atlas
-    lists: Lists
+    lists: ListBuilder
 
     @classmethod
     def of(cls, release: Release, earlier: Release | None) -> Contents:
@@ -138,7 +138,7 @@ class Contents:
         if not release.bins:
             raise DataError("the release has no bins, so there is nothing to report")
         found, atlas = findings(release, earlier), Atlas.of(release)
-        return cls(release, earlier, found, atlas, Lists(atlas))
+        return cls(release, earlier, found, atlas, ListBuilder(atlas))
 
     def page(self) -> Page:
         """Return the whole page."""

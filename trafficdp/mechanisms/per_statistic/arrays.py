@@ -372,7 +372,7 @@ class Levy(Projected):
             for part in (np.minimum(first + i, last), np.maximum(last - i, first)):
                 low, high = partition.interval(part, self.halves)
                 moved = lattice.moves(np.where(partition.parts > 1, high - low, lattice.top))
-                # whole steps upward, but for 2^-50 of them: ``dearest_scale`` has room for more
+                # whole steps upward, but for 2^-50 of them: ``most_expensive_scale`` has room for more
                 per_step = (most / _largest(lattice, moved))[index]
                 dearest = np.maximum(dearest, np.ceil(moved * per_step * (1 - 2.0**-50)).astype(np.int64))
         return dearest

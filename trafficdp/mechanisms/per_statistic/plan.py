@@ -18,8 +18,8 @@ and (1/L) sum_l z[l] + c is exactly the vector of bin means. Centring visitors o
 4. Sum of s z_l clipped to C, plus discrete Gaussian noise for l2 sensitivity B = max_l min(2 C, B_l).
 
 Theorem (REPLACE_USER_VALUES). rho-zCDP for every vehicle: all four read of a vehicle nothing but its own
-numbers, in sets of the waist whose sensitivities are those above (``measurement.sets``). A vehicle
-with G_l bins pays (rho_c + rho_v) G_l/G_1 and at most the rest.
+numbers, in sets of the measurement layer whose sensitivities are those above (``measurement.sets``). A
+vehicle with G_l bins pays (rho_c + rho_v) G_l/G_1 and at most the rest.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 What all of them measure of a matrix x (shape (n, d)), a user a row: quantiles of columns, clipped sums.
 
-Entries are all that a user has, so that a row is a vector of the waist: one number a column and user
-(``measurement.sets``), whether it lies below a threshold (a box), or the whole row, clipped (a ball).
+Entries are all that a user has, so that a row is a vector of the measurement layer: one number a column and
+user (``measurement.sets``), whether it lies below a threshold (a box), or the whole row, clipped (a ball).
 
 PLAN: the private mean of n vectors with noise shaped to each coordinate's spread.
 

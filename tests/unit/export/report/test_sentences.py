@@ -23,7 +23,7 @@ import trafficdp.export
 from trafficdp.export.map import templating
 from trafficdp.export.map.templating import said
 from trafficdp.export.report.certainty import Interval
-from trafficdp.export.report.page import Apart, CityComparison, LegendLine, Order, Standing
+from trafficdp.export.report.page import CityComparison, LegendLine, Order, RankedBin, TimeDifference
 from trafficdp.model import OF_MAPS, Period, Statistic
 from trafficdp.privacy.disclosure import BinNumbers
 from trafficdp.privacy.release import LedgerReference
@@ -36,7 +36,7 @@ MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 MEDIAN_AND_P85 = Statistic.VEHICLE_MEDIAN, Statistic.VEHICLE_P85
 EARLIER = "release r0001 of 3 to 5 March 2026"
 CHANGED = ("fell", "rose", "unsure", "absent")
-ONE, TWO = (Standing(0, 3),), (Standing(0, 3), Standing(1, 2))
+ONE, TWO = (RankedBin(0, 3),), (RankedBin(0, 3), RankedBin(1, 2))
 
 
 def numbers(total, released, withheld, uninformative, constant):
@@ -102,7 +102,7 @@ CASES = {
     "none_told": [("slower", False), ("more varied", True)],
     "times_intro": [(MEAN, 6, 80.0, "km/h"), (MEAN, 1, 60.0, "mph")],
     "too_many_times": [()],
-    "times_told": [(MEAN, Apart("08:00-09:00", "03:00-04:00", 3.2), "km/h", 1)],
+    "times_told": [(MEAN, TimeDifference("08:00-09:00", "03:00-04:00", 3.2), "km/h", 1)],
     "times_not_told": [()],
     "change_counts": [
         (MEAN, False, EARLIER, 47, 0, 0),

@@ -17,8 +17,8 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.mechanisms.clip_user import (
     CalibratedSuppression,
-    Suppressing,
     SuppressionAccounting,
+    SuppressionRule,
     imputed,
     kept_counts,
 )
@@ -126,7 +126,7 @@ def calibrated_without(left_out, counts, bound, scale):
     rest = kept_counts(counts, kept)
     scales = np.full(rest.bins, scale)
     noise = LaplaceNoise(rest, bound, OF_MAPS, scales, np.ones(rest.bins), scales)
-    suppressing = Suppressing(1.0, np.array(left_out))
+    suppressing = SuppressionRule(1.0, np.array(left_out))
     return CalibratedSuppression(PublicFacts(counts, bound), CalibratedLaplace.of(noise), suppressing)
 
 
@@ -214,6 +214,6 @@ def test_pairs_that_do_not_fit_the_counts_are_refused(counts_of, bound_of):
     calibrated = calibrated_without([0], counts, bound, 5.0)
     for wrong in ([7], [-1], [0, 1]):
         with pytest.raises(UsageError, match="not pairs of these bins"):
-            replace(calibrated, suppressing=Suppressing(1.0, np.array(wrong))).event()
+            replace(calibrated, suppressing=SuppressionRule(1.0, np.array(wrong))).event()
     with pytest.raises(UsageError, match="unknown rule"):
         CalibratedSuppression.from_published({"rule": 1, "epsilon_per_bin": 1.0}, {}, calibrated.public)

@@ -14,11 +14,11 @@ from trafficdp.release.drawn_noise import (
     Recorded,
     Replayed,
     choices_of,
+    detection_probability,
     draws_of,
-    found_with,
-    half_found_with,
     in_words,
     plausible,
+    uniform_detection_probability,
 )
 
 
@@ -116,9 +116,13 @@ def test_the_power_is_what_is_said(pages, factor, half, nearly_always):
         assert f"| noise half as large | {half} numbers | {nearly_always} |" in pages.guide("store")
     if factor == 2.0:
         assert f"| a choice at twice its scale | {half} choices | {nearly_always} |" in pages.guide("store")
-    assert found_with(half, factor) >= 0.5 > found_with(half - 1, factor)
-    assert found_with(nearly_always, factor) >= 0.99 > found_with(nearly_always - 1, factor)
-    assert found_with(0, factor) == 0
+    assert detection_probability(half, factor) >= 0.5 > detection_probability(half - 1, factor)
+    assert (
+        detection_probability(nearly_always, factor)
+        >= 0.99
+        > detection_probability(nearly_always - 1, factor)
+    )
+    assert detection_probability(0, factor) == 0
     assert [in_words(each) for each in (0.999, 0.5, 0.0)] == ["0.99", "0.50", "0.00"]
 
 
@@ -135,7 +139,7 @@ def test_the_power_is_not_less_than_is_said(name, runs):
             Block(numbers([3] * 420), numbers(np.repeat(np.arange(140), 3)), 4e3),
         ),
     }[name]
-    said = found_with(140, 0.5)
+    said = detection_probability(140, 0.5)
     found = sum(not plausible([(law, drawn(wrong, SecureNoise()))]) for _ in range(runs))
     assert found >= runs * said - 6 * (runs * said * (1 - said)) ** 0.5
 
@@ -201,7 +205,7 @@ def test_ranks_of_choices_are_uniform_so_that_the_false_alarm_is_what_is_promise
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_the_power_of_choices_among_close_numbers_is_about_what_is_said(factor):
     """Of 100 releases of 110 choices, within 6 deviations and 0.1 of what is said for exponential costs."""
-    said = found_with(110, factor)
+    said = detection_probability(110, factor)
     found = sum(not plausible([], chosen(110, Wrong(seed, factor))) for seed in range(100)) / 100
     assert abs(found - said) < 6 * (said * (1 - said) / 100) ** 0.5 + 0.1
 
@@ -246,10 +250,14 @@ def test_uniform_numbers_out_of_range_are_found_and_the_ends_are_not():
 def test_the_power_of_uniform_numbers_is_what_is_said(pages):
     half, nearly_always = 126, 196
     assert f"range only | {half} numbers | {nearly_always} |" in pages.guide("store")
-    assert half_found_with(half) >= 0.5 > half_found_with(half - 1)
-    assert half_found_with(nearly_always) >= 0.99 > half_found_with(nearly_always - 1)
-    assert half_found_with(0) == 0 < half_found_with(9) < 1e-6
-    said, range_ = half_found_with(140), np.full(140, 2**53)
+    assert uniform_detection_probability(half) >= 0.5 > uniform_detection_probability(half - 1)
+    assert (
+        uniform_detection_probability(nearly_always)
+        >= 0.99
+        > uniform_detection_probability(nearly_always - 1)
+    )
+    assert uniform_detection_probability(0) == 0 < uniform_detection_probability(9) < 1e-6
+    said, range_ = uniform_detection_probability(140), np.full(140, 2**53)
     found = sum(
         not plausible([], [], uniform(range_, SecureNoise().uniform_below(range_ // 2))) for _ in range(200)
     )
