@@ -76,7 +76,7 @@ def value_of_the_best(fine, coarser, wish):
         counts = counts.select(counts.cell < len(chosen))
         if counts.users_per_bin.min() < wish.map.min_vehicles:
             continue
-        loss = LaplaceNoise.within(counts, wish.bound, {MEAN: scale}).loss()
+        loss = LaplaceNoise.within(counts, wish.map.bound, {MEAN: scale}).loss()
         if loss.max() * (1 + 2e-7) <= wish.epsilon:
             worth = [1 + wish.detail * (len(coarser) - level) for level, _ in chosen]
             best = max(best, float(np.dot(worth, counts.samples_per_bin)))
@@ -105,7 +105,7 @@ def test_tiny_cities_get_nearly_the_best_partition_there_is(counts_of, wish, cit
 @settings(max_examples=15)
 def test_every_finest_bin_lies_in_exactly_one_bin(seed, width, least, counts_of, bound_of):
     fine, coarser = city(seed, counts_of)
-    wish = AdaptiveRequest(bound_of(60), {MEAN: 1.0}, 4.0, least, width, 0.95)
+    wish = AdaptiveRequest(map_request(bound_of(60), least), {MEAN: 1.0}, 4.0, width)
     found = adapt(fine, coarser, wish)
     assert found.bin_of.shape == (fine.bins,)
     assert np.array_equal(np.unique(found.bin_of), np.arange(len(found.cell)))
@@ -129,7 +129,9 @@ def test_every_finest_bin_lies_in_exactly_one_bin(seed, width, least, counts_of,
 def test_published_intervals_are_no_wider_than_asked(seed, width, level, counts_of, bound_of):
     fine, coarser = city(seed, counts_of)
     bound = bound_of(60)
-    found = adapt(fine, coarser, AdaptiveRequest(bound, {MEAN: 1.0, VARIANCE: 60.0}, 50.0, 1, width, level))
+    found = adapt(
+        fine, coarser, AdaptiveRequest(map_request(bound, 1, level), {MEAN: 1.0, VARIANCE: 60.0}, 50.0, width)
+    )
     counts = merged(fine, found.bin_of).select(found.published)
     if not counts.bins:
         return
@@ -144,7 +146,7 @@ def test_published_intervals_are_no_wider_than_asked(seed, width, level, counts_
 @settings(max_examples=4)
 def test_numbering_of_vehicles_and_names_of_cells_change_nothing(seed, counts_of, bound_of):
     fine, coarser = city(seed, counts_of)
-    wish = AdaptiveRequest(bound_of(60), {MEAN: 1.0}, 4.0, 1, 40.0, 0.95)
+    wish = AdaptiveRequest(map_request(bound_of(60)), {MEAN: 1.0}, 4.0, 40.0)
     found = adapt(fine, coarser, wish)
     random = np.random.default_rng(seed)
     user, place = random.permutation(fine.users), random.permutation(fine.bins)
@@ -167,7 +169,7 @@ def test_more_epsilon_is_worth_no_less_in_tiny_cities(counts_of, bound_of, citie
 
 def check_worth(seed, counts_of, bound_of):
     fine, coarser = city(seed, counts_of)
-    wish = AdaptiveRequest(bound_of(60), {MEAN: 1.0}, 2.0, 1, 40.0, 0.95)
+    wish = AdaptiveRequest(map_request(bound_of(60)), {MEAN: 1.0}, 2.0, 40.0)
     values = [adapt(fine, coarser, replace(wish, epsilon=epsilon)).value for epsilon in (1.0, 2.0, 4.0, 9.0)]
     assert values == sorted(values)
 
