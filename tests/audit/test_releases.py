@@ -11,7 +11,7 @@ import pytest
 from trafficdp.audit import releases
 from trafficdp.audit.lower_bound import audit_draws
 from trafficdp.audit.neighbours import Neighbours, one_bin
-from trafficdp.audit.releases import CELLS, RECORDS, city, executed, many, surprise
+from trafficdp.audit.releases import CELLS, RECORDS, audited_releases, city, many, surprise
 from trafficdp.binning.cells import parents_of
 from trafficdp.cli.commands.audit import BOUND, DELTA
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
@@ -25,7 +25,7 @@ from trafficdp.privacy.loss import LossKind, PureDP
 from trafficdp.sensitive import SensitiveInputs
 
 CERTAIN = 1 - 1e-9
-RELEASES = executed(BOUND, PureDP.of(1), DELTA)
+RELEASES = audited_releases(BOUND, PureDP.of(1), DELTA)
 
 
 class Quieter(SimulatedNoise):

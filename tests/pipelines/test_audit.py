@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trafficdp.audit.releases import executed
+from trafficdp.audit.releases import audited_releases
 from trafficdp.audit.wrong import mistakes
 from trafficdp.cli.commands.audit import BOUND, DELTA, slug
 from trafficdp.mechanisms.registry import MECHANISMS
@@ -31,7 +31,7 @@ def test_every_mechanism_and_mistake_has_its_row(script):
     found = rows(script.TABLE.read_text(encoding="utf-8"))
     everyone = [(m.name, s.value) for m in MECHANISMS for s in m.statistics]
     everyone += [(slug(mistake.name), "") for mistake in mistakes(BOUND)]
-    releases = executed(BOUND, PureDP.of(1), DELTA)
+    releases = audited_releases(BOUND, PureDP.of(1), DELTA)
     everyone += [(release.name, "") for release in releases]
     assert [(row[0], row[1]) for row in found] == everyone
     for name, statistic, claimed, _, least, _, verdict in found:

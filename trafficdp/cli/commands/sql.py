@@ -144,8 +144,10 @@ def _typed(output: Output) -> Iterator[str]:
 TABLE = "table"
 MOST_SHOWN = 1000
 """Rows that a table on the screen has."""
-PROSE = 40
+PROSE = 32
 """Only a column with a longer text than this is folded: names stay whole."""
+WIDEST = 120
+"""Letters of a line where there is no terminal."""
 NAMES = 2
 """So many leading columns of texts say what a row is."""
 
@@ -370,7 +372,7 @@ class _Asked:
             )
 
     def _fitting(self, rows: pa.Table, columns: dict[str, list[str]]) -> list[str]:
-        """Return the columns that the terminal has room for; all, where there is none.
+        """Return the columns that the terminal, or a line of WIDEST letters, has room for.
 
         First come what a row is called, in the leading texts, and numbers, those of the right before others.
         """
@@ -379,8 +381,8 @@ class _Asked:
             name: min(_longest([name, *texts]), max(PROSE, longest_word([name, *texts])))
             for name, texts in columns.items()
         }
-        room = self.output.columns
-        if room is None or sum(widths.values()) + GAP * len(names) <= room:
+        room = self.output.columns or WIDEST
+        if sum(widths.values()) + GAP * len(names) <= room:
             return names
         texts = list(takewhile(lambda name: not _numeric(rows, name), names))
         numbers = [name for name in reversed(names) if _numeric(rows, name)]

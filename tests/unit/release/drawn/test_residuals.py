@@ -16,8 +16,8 @@ from trafficdp.release.drawn_noise import (
     choices_of,
     detection_probability,
     draws_of,
-    in_words,
     plausible,
+    probability_text,
     uniform_detection_probability,
 )
 
@@ -123,7 +123,7 @@ def test_the_power_is_what_is_said(pages, factor, half, nearly_always):
         > detection_probability(nearly_always - 1, factor)
     )
     assert detection_probability(0, factor) == 0
-    assert [in_words(each) for each in (0.999, 0.5, 0.0)] == ["0.99", "0.50", "0.00"]
+    assert [probability_text(each) for each in (0.999, 0.5, 0.0)] == ["0.99", "0.50", "0.00"]
 
 
 @pytest.mark.slow
