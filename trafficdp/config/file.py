@@ -18,16 +18,18 @@ from pydantic import Field, PlainValidator, ValidationInfo, create_model
 
 from trafficdp.config import table as t
 from trafficdp.config.area import NAMED
-from trafficdp.config.map import CONTEXT, Map
+from trafficdp.config.map import CONTEXT, KNOWLEDGE, Map
 from trafficdp.config.settings import PUBLISH, City, Config
 from trafficdp.config.source import SOURCE
 from trafficdp.config.stream import StreamSettings
 from trafficdp.config.table import parse_toml, read_text
 from trafficdp.model import (
+    MOST_SOURCES,
     NO_CATALOGUE_ENTRY,
     CatalogueEntry,
     ContextFile,
     Grid,
+    KnowledgeSource,
     NeighbouringRelation,
     Period,
     SourceDeclaration,
@@ -193,6 +195,9 @@ class Document(Paths):
     analysts: tuple[AnalystTable, ...] = ()
     areas: tuple[Annotated[tuple[str, StudyArea], NAMED], ...] = ()
     context: tuple[Annotated[ContextFile, CONTEXT], ...] = ()
+    knowledge: Annotated[
+        tuple[Annotated[KnowledgeSource, KNOWLEDGE], ...], Field(max_length=MOST_SOURCES)
+    ] = ()
 
     def config(self) -> Config:
         """Return the configuration; raise Refused for what does not go together."""
@@ -220,6 +225,7 @@ class Document(Paths):
             areas=dict(self.areas),
             context=self.context if self.map.tiles is None else (*self.context, self.map.tiles),
             stream=self.stream,
+            knowledge=self.knowledge,
             accept_weak_promise=privacy.accept_weak_promise,
             catalogue=self.publish,
         )

@@ -1,4 +1,4 @@
-"""The tables ``[map]`` and ``[[context]]``: what is released, and what is drawn around it."""
+"""The tables ``[map]``, ``[[knowledge]]``, ``[[context]]``: what is released, and beside what."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from trafficdp.model import (
     ContextKind,
     ContributionBound,
     DayPart,
+    KnowledgeSource,
     MapRequest,
     SlotKind,
     SpeedUnit,
@@ -61,6 +62,16 @@ class Context(t.Table):
     kind: Annotated[ContextKind, t.choice(each for each in ContextKind if each is not ContextKind.TILES)]
     name: Annotated[str | None, t.text("the name of a column with names")] = None
     attribution: Annotated[str, t.text("who made the layer, as its licence wants it to be said")]
+
+
+class KnowledgeTable(t.Table):
+    """A public source of speeds, from which maps start."""
+
+    release: Annotated[str, t.text('"newest", or the name of an earlier release such as "r0001"')]
+
+
+KNOWLEDGE = t.Built(KnowledgeTable, lambda each: KnowledgeSource(each.release))
+"""A source that is still to be read."""
 
 
 _TILES = re.compile(r"https://[\w.-]+(:\d+)?/[\w.~%/{}?=&@-]*", re.ASCII)

@@ -22,6 +22,7 @@ from trafficdp.model import (
     ContextFile,
     ContributionBound,
     Grid,
+    KnowledgeSource,
     MapRequest,
     NeighbouringRelation,
     SlotKind,
@@ -158,8 +159,8 @@ class Config:
     ``store`` and ``key_file`` are already relative to the configuration file's folder; None: not set.
     ``policy`` is the whole of [budget], ``budget`` its total alone.
     ``analysts`` may ask priced questions; ``areas`` are places that these may name. ``context`` names the
-    public layers that are drawn with a map. ``accept_weak_promise``: see ``check_promise``. ``catalogue`` is
-    what portals are told.
+    public layers that are drawn with a map, ``knowledge`` the sources of speeds that it starts from.
+    ``accept_weak_promise``: see ``check_promise``. ``catalogue`` is what portals are told.
     """
 
     city: City
@@ -175,6 +176,7 @@ class Config:
     areas: Mapping[str, StudyArea] = field(default_factory=dict)
     stream: StreamSettings | None = None
     context: tuple[ContextFile, ...] = ()
+    knowledge: tuple[KnowledgeSource, ...] = ()
     accept_weak_promise: bool = False
     catalogue: CatalogueEntry = NO_CATALOGUE_ENTRY
 

@@ -22,6 +22,8 @@ from trafficdp.model import (
     VEHICLE_NOT_TRIP,
     ContributionBound,
     Counts,
+    Knowledge,
+    KnownSpeeds,
     NeighbouringRelation,
     Statistic,
 )
@@ -160,12 +162,13 @@ class PublicFacts:
     """What is public under ``relation``: the speed bound, and records of every vehicle in every bin.
 
     Under ADD_OR_REMOVE_USER ``counts`` are those of ``Counts.of_anyone``: the declared grid, and one vehicle
-    that could be anywhere in it.
+    that could be anywhere in it. ``known`` speeds of its bins come from public sources (None: from none).
     """
 
     counts: Counts
     bound: ContributionBound
     relation: NeighbouringRelation = NeighbouringRelation.REPLACE_USER_VALUES
+    known: KnownSpeeds | None = None
 
     @property
     def both(self) -> tuple[Counts, ContributionBound]:
@@ -304,6 +307,18 @@ class CalibratedIntervals(Protocol):
     @property
     def trials(self) -> Mapping[Statistic, Calibration]:
         """Return how often they held, of every statistic that has such intervals."""
+
+
+@runtime_checkable
+class FromKnownSpeeds(Protocol):
+    """A map that starts from the ``known`` speeds of its public facts."""
+
+    @property
+    def known(self) -> tuple[Knowledge, ...]:
+        """Return the sources that it starts from."""
+
+    def without_known(self) -> CalibratedMechanism:
+        """Return the same from none: so it is tried in simulated cities, of which nothing is known."""
 
 
 @runtime_checkable

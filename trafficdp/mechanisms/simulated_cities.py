@@ -22,7 +22,7 @@ from trafficdp.mechanisms.pooling.add_remove_map import (
 )
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat
 from trafficdp.mechanisms.pooling.posterior import LEVELS, Posterior
-from trafficdp.mechanisms.protocol import CalibratedMechanism, Mechanism
+from trafficdp.mechanisms.protocol import CalibratedMechanism, FromKnownSpeeds, Mechanism
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic, number_pairs
 from trafficdp.noise.source import SimulatedNoise
@@ -474,6 +474,7 @@ def skills_of(
     MOST_DRAWS, as all bins of all cities need to be estimated TRIED times; one where bins are MANY_BINS, or
     ``once`` is enough. What is found of a map does not depend on the others.
     """
+    maps = [each.without_known() if isinstance(each, FromKnownSpeeds) else each for each in maps]
     found: list[dict[Statistic, list[tuple[float, int]]]] = [
         {each: [] for each in one.statistics} for one in maps
     ]

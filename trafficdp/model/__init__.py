@@ -3,8 +3,8 @@
 Only the rooms that stand right on it name its files: what the guarantee rests on is seen at a glance. What a
 file is: ``grid`` says where and when, and crosses them; ``slot`` what a time of day is. ``counts`` says who
 has how many records in which bin; ``speed`` what a speed may be and what is asked of it; ``privacy_unit`` who
-is protected and what is assumed. ``context`` is what a city declares beside; ``json_codec`` writes any of
-them.
+is protected and what is assumed. ``known_speeds`` is what is known of speeds before. ``context`` is what a
+city declares beside; ``json_codec`` writes any of them.
 """
 
 from trafficdp.model.context import (
@@ -37,6 +37,14 @@ from trafficdp.model.grid import (
     zone_of,
 )
 from trafficdp.model.json_codec import Says, Text, as_json, from_json, hinted
+from trafficdp.model.known_speeds import (
+    MOST_SOURCES,
+    NEWEST,
+    Knowledge,
+    KnowledgeSource,
+    KnownSpeeds,
+    PlaceSpeeds,
+)
 from trafficdp.model.privacy_unit import (
     COUNTS_PUBLIC,
     DECLARED_BOUNDS,
@@ -77,6 +85,8 @@ __all__ = [
     "FORMATS",
     "HOURS_A_WEEK",
     "LONGER",
+    "MOST_SOURCES",
+    "NEWEST",
     "NOTHING_PUBLIC",
     "NOWHERE",
     "NO_CATALOGUE_ENTRY",
@@ -99,11 +109,15 @@ __all__ = [
     "DayPart",
     "Dialect",
     "Grid",
+    "Knowledge",
+    "KnowledgeSource",
+    "KnownSpeeds",
     "MapRequest",
     "Mosaic",
     "NeighbouringRelation",
     "Period",
     "Place",
+    "PlaceSpeeds",
     "Says",
     "Selection",
     "SlotKind",

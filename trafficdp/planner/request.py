@@ -17,9 +17,11 @@ from trafficdp.model import (
     QUANTILES,
     Counts,
     Grid,
+    KnownSpeeds,
     MapRequest,
     Mosaic,
     NeighbouringRelation,
+    PlaceSpeeds,
     SlotKind,
     Statistic,
 )
@@ -43,9 +45,10 @@ class Request:
     that the baseline executes; "best" takes the one with the smallest worst noise. With ``simulate``
     mechanisms are compared in simulated cities too, else by their worst expected errors alone.
     ``allow_idealised`` lets a named mechanism without an exact sampler through; "auto" never takes one.
-    ``answer``: to a question, not a map. Under the relation ADD_OR_REMOVE_USER ``fleet`` is how many vehicles
-    are expected, as ``fleet_by`` says, ``apart`` whether slots are measured apart, ``counts`` what counts of
-    vehicles and records are given, per cent, and ``zone_km2`` how large a zone is on average.
+    ``answer``: to a question, not a map. ``known`` are speeds that public sources know before. Under the
+    relation ADD_OR_REMOVE_USER ``fleet`` is how many vehicles are expected, as ``fleet_by`` says, ``apart``
+    whether slots are measured apart, ``counts`` what counts of vehicles and records are given, per cent, and
+    ``zone_km2`` how large a zone is on average.
     """
 
     loss: Loss
@@ -62,6 +65,7 @@ class Request:
     counts: int = 0
     zone_km2: float | None = None
     answer: bool = False
+    known: tuple[PlaceSpeeds, ...] = ()
 
     @property
     def named(self) -> set[str]:
@@ -85,7 +89,8 @@ class Request:
 
     def facts(self, counts: Counts) -> PublicFacts:
         """Return what is public beside ``counts``, of the bins that are released."""
-        return PublicFacts(counts, self.map.bound, self.relation)
+        known = KnownSpeeds.of(self.known, counts.cell, counts.slot)
+        return PublicFacts(counts, self.map.bound, self.relation, known)
 
     def mechanism_of(self, statistic: Statistic) -> str:
         """Return what ``statistic`` is to be released by: a name of the registry, or "auto"."""

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from trafficdp.errors import one_of
 from trafficdp.model.context import NO_CATALOGUE_ENTRY, CatalogueEntry, ContextKind
 from trafficdp.model.json_codec import Says, Text
+from trafficdp.model.known_speeds import Knowledge
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed import SpeedUnit
@@ -28,15 +29,8 @@ Loss = Annotated[
     str,
     Says({"pattern": r"^(0|[1-9][0-9]*)(\.[0-9]{1,12})?$", "description": "decimal number, exact to 1e-12"}),
 ]
-Exact = Annotated[
-    str,
-    Says(
-        {
-            "pattern": r"^(0|[1-9][0-9]*)((\.[0-9]{1,12})|(/[1-9][0-9]*))?$",
-            "description": "decimal number or ratio, exact",
-        }
-    ),
-]
+_EXACT = r"^(0|[1-9][0-9]*)((\.[0-9]{1,12})|(/[1-9][0-9]*))?$"
+Exact = Annotated[str, Says({"pattern": _EXACT, "description": "decimal number or ratio, exact"})]
 Day = Annotated[str, Says({"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"})]
 Moment = Annotated[
     str, Says({"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[+-][0-9]{2}:[0-9]{2}$"})
@@ -246,7 +240,7 @@ class NoiseStated:
     ``epsilon_per_bin`` the epsilon a bin at which it does (0: nowhere). ``mechanisms`` and ``settings`` are
     those of every statistic. A map of one piece has its ``statistics`` and the ``pico`` 10^-12 of
     ``loss_kind`` that it is given; one of which nothing is public says whether slots are measured ``apart``,
-    and what ``counts`` have of the total, per cent.
+    and what ``counts`` have of the total, per cent. ``known``: public sources of speeds that it started from.
     """
 
     kind: Annotated[str, Says({"enum": [*_KINDS, "stream"]})]
@@ -267,6 +261,7 @@ class NoiseStated:
     statistics: tuple[Text, ...] | None = None
     apart: bool | None = None
     counts: Number | None = None
+    known: tuple[Knowledge, ...] | None = None
     stream: StreamStated | None = None
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.model.known_speeds import MOST_SOURCES
 from trafficdp.model.speed import Statistic
 
 # Columns that a published statistic carries so that anyone with the counts can price it again.
@@ -31,6 +32,7 @@ class NoiseColumn:
 
 ROUNDS = 6
 """The most rounds of residuals that a map of a declared grid has."""
+KNOWN_COLUMNS = tuple(f"known_{each}" for each in range(1, MOST_SOURCES + 1))
 NOISE_COLUMNS = {
     column.name: column
     for column in (
@@ -58,6 +60,10 @@ NOISE_COLUMNS = {
         NoiseColumn("city_centre", "speed bound's unit", "speed of the city, by these two"),
         NoiseColumn("city_reach", "speed bound's unit", "what a vehicle's first residuals are clipped to"),
         NoiseColumn("city_power", None, "power of a vehicle's numbers of records in its weights"),
+        *(
+            NoiseColumn(name, None, f"speed in the hexagon by source {each} of knowledge, in its own unit")
+            for each, name in enumerate(KNOWN_COLUMNS, 1)
+        ),
         NoiseColumn("weight", "grains", "noisy weight of the hexagon", 0),
         *(
             column

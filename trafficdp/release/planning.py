@@ -40,6 +40,7 @@ from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, rounded_up
 from trafficdp.privacy.release import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
 from trafficdp.release.curator import Curator
+from trafficdp.release.knowledge import known_speeds
 from trafficdp.release.results import Answer, InEpsilon, Plan, PlanQuestion, fleet_released, share_of_fleet
 from trafficdp.sensitive import Contributions
 from trafficdp.store import store_files, vault_ledger
@@ -277,6 +278,7 @@ class Planning:
         request = self._config.request(loss)
         if question.half_width is not None:
             request = request.with_proved_intervals()
+        request = replace(request, known=known_speeds(self._curator, self._config, grid, self._version))
         if not request.relation.hides_presence:
             return request
         request = replace(request, zone_km2=zone_km2(grid))

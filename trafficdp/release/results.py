@@ -218,6 +218,11 @@ class Plan:
         return {each: own.stated(self.shown(1.0, each)) for each, own in self.allocation.skill.items()}
 
     @property
+    def quantity(self) -> str:
+        """What losses are counted in."""
+        return self.allocation.request.kind.quantity
+
+    @property
     def unit(self) -> str:
         """The unit in which errors of the main statistic are shown."""
         return self.allocation.request.main.unit(self.display_unit)

@@ -19,7 +19,7 @@ from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import MANIFEST, MEASUREMENTS, MECHANISM
 from trafficdp.mechanisms.registry import calibrated_from_published
-from trafficdp.model import Statistic, as_json, from_json
+from trafficdp.model import KnownSpeeds, Statistic, as_json, from_json
 from trafficdp.privacy.budget import KIND, Promise, changes_in
 from trafficdp.privacy.disclosure import Guarantee
 from trafficdp.privacy.estimate import NOISE_COLUMNS
@@ -37,6 +37,7 @@ from trafficdp.release.drawn_noise import (
     uniform_detection_probability,
 )
 from trafficdp.release.intake import forgotten_since
+from trafficdp.release.knowledge import speeds_of
 from trafficdp.release.publication import epsilon_of, folder_of, ledger_reference
 from trafficdp.release.recomputation import (
     PORTALS,
@@ -163,6 +164,8 @@ class _ExaminedRelease(Examined):
         yield "the published scales cost no vehicle more than it was charged", self._losses
         yield "the manifest's epsilon is the largest recomputed loss", self._epsilon
         yield "released.duckdb holds the same release", self._released
+        if "known" in self._specification.calibrated:
+            yield "speeds that were known before are those of the sources that are named", self._known
         yield "every number follows from what was measured", self._follows
         yield f"the noise has the distribution that was charged ({self._power()})", self._law
 
@@ -322,6 +325,18 @@ class _ExaminedRelease(Examined):
         if committed is None or not again.over or json.dumps(facts, allow_nan=False) != committed[0]:
             return "other numbers than were measured"
         return None if same_arrays(bins, committed[1]) else "other numbers than were measured"
+
+    def _known(self) -> str | None:
+        pinned = self._specification
+        known = KnownSpeeds.from_facts(pinned.calibrated["known"])
+        if self._manifest()["noise"]["known"] != as_json(known.sources):
+            return "other sources in the manifest"
+        for source, speed in zip(known.sources, known.speed, strict=True):
+            if not vault_releases.release_named(self._curator.vault, source.release).withdrawn:
+                found = speeds_of(self._curator, source.release).at(pinned.cell, pinned.slot)
+                if not np.array_equal(found, speed, equal_nan=True):
+                    return f"other speeds than release {source.release} has"
+        return None
 
     def _law(self) -> str | None:
         forgotten = self._forgotten()

@@ -69,6 +69,15 @@ def test_tiles_come_from_one_server_by_https(url, refusal, minimal):
     assert f'such as "{URL}"' in said
 
 
+def test_knowledge_is_of_releases_and_of_a_few_at_most(load, refusal, minimal, document_text):
+    one, text = '[[knowledge]]\nrelease = "{}"\n', document_text(minimal)
+    assert load(minimal).knowledge == ()
+    found = load(text + one.format("newest") + one.format("r0003")).knowledge
+    assert [each.release for each in found] == ["newest", "r0003"]
+    assert "knowledge" in refusal(text + one.format("newest") * 5)
+    assert "[[knowledge]]" in refusal(text + one.format(""))
+
+
 def test_tiles_need_an_attribution_and_are_no_context_file(refusal, minimal, document_text, tmp_path):
     (tmp_path / "streets.gpkg").touch()
     assert "kind is not valid" in refusal(document_text(minimal) + LAYER.replace("roads", "tiles"))

@@ -46,7 +46,7 @@ def show(output: Output, result: Plan, facts: dict[str, object]) -> None:
 
 
 def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
-    unit, quantity = result.unit, _quantity(result)
+    unit, quantity = result.unit, result.quantity
     which = "the median bin" if answer.reach is Reach.MEDIAN else "every bin"
     asked = f"{result.shown(answer.half_width):.4g} {unit}"
     if answer.chosen is None:
@@ -171,6 +171,8 @@ def one_slot(asked: SlotKind, noun: str) -> str:
 
 def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> None:
     allocation = result.allocation
+    for text in allocation.known_in_words():
+        output.say(text)
     if result.slot_not_measured is not None:
         output.say(
             f"{one_slot(result.slot_not_measured, result.grid.noun)} Priced questions measure times: "
@@ -264,7 +266,7 @@ def _show_fleets(output: Output, result: Plan) -> None:
 
 def _show_price(output: Output, result: Plan) -> None:
     loss, left, able = result.allocation.loss, result.budget_left, result.affordable
-    quantity = _quantity(result)
+    quantity = result.quantity
     hidden = result.allocation.request.relation.hides_presence
     output.say(
         f"All vehicles share one budget. The release costs {quantity} {loss}; the budget has {left} left."
@@ -294,7 +296,7 @@ def _show_price(output: Output, result: Plan) -> None:
 
 
 def _show_shortage(output: Output, result: Plan) -> None:
-    able, quantity = result.affordable, _quantity(result)
+    able, quantity = result.affordable, result.quantity
     refused = "`trafficdp release` would refuse it, with exit code 3."
     if result.allocation.request.relation.hides_presence:
         output.say(
@@ -350,7 +352,7 @@ def _show_verdict(output: Output, result: Plan) -> None:
         if needed is not None and needed > float(left.exact):
             output.say(f"(Epsilon {needed:.3g} is more than is left: epsilon {left}.)")
     if result.growth is not None:
-        _show_growth(output, "This map", result.growth, _quantity(result))
+        _show_growth(output, "This map", result.growth, result.quantity)
 
 
 def _show_growth(output: Output, what: str, found: DataNeeded, quantity: str) -> None:
@@ -384,10 +386,6 @@ def _name(result: Plan) -> str:
 def _bin(result: Plan) -> str:
     """Return what a number of the map is for: its place, or a bin where there are several slots."""
     return result.grid.noun if result.grid.slot_kind is SlotKind.WHOLE_PERIOD else "bin"
-
-
-def _quantity(result: Plan) -> str:
-    return result.allocation.request.kind.quantity
 
 
 # A plan as plain JSON values: plan.schema.json.
@@ -448,6 +446,7 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
         "budget_left": str(result.budget_left),
         "left_after": str(result.left_after),
         "earlier": result.earlier,
+        "known": as_json(allocation.known),
         "affordable": {
             "vehicles_charged": None if hidden else able.paying,
             "vehicles_short": None if hidden else able.short,

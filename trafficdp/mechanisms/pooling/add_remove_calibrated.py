@@ -38,6 +38,7 @@ from trafficdp.mechanisms.pooling.whole import (
     JointMechanism,
     calibration,
     estimate_without_scale,
+    known_columns,
 )
 from trafficdp.mechanisms.protocol import (
     ADD_REMOVE_POOLED,
@@ -102,6 +103,7 @@ class CalibratedAddRemove(JointMechanism):
     intervals: ClassVar[str] = BY_POSTERIOR
     estimable: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN, Statistic.VARIANCE)
     trials: ClassVar[Mapping[Statistic, Calibration]] = {Statistic.MEAN: calibration(0.968, 0.91, 0.878)}
+    from_known: ClassVar[bool] = True
 
     @classmethod
     def calibrate(cls, facts: PublicFacts, loss: Loss, wanted: Wanted) -> Self:
@@ -135,11 +137,11 @@ class CalibratedAddRemove(JointMechanism):
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
     ) -> dict[Statistic, Estimate]:
         """Ask, and return the map: one row a place that was asked about, be it a bin or a hexagon."""
-        return self._published(measure_all(self.design, values.everything(), measure))
+        return self._published(measure_all(self.design, values.everything(), measure, self.public.known))
 
     def fed_back(self, columns: Columns) -> bool:
         """Return whether what was asked follows from the answers before."""
-        return fed_back(self.design, answers_of(columns))
+        return fed_back(self.design, answers_of(columns), self.public.known)
 
     def recomputed(self, columns: Columns) -> dict[Statistic, Estimate]:
         """Return the estimates that the published ``columns`` make."""
@@ -154,7 +156,7 @@ class CalibratedAddRemove(JointMechanism):
         """The estimates that ``answers`` make: a function of them and of public facts alone."""
         design = self.design
         found = add_remove_map(design, answers)
-        columns = columns_of(answers)
+        columns = {**columns_of(answers), **known_columns(self.public.known)}
         if answers.counts is not None:
             for name, numbers in counted(design, answers.counts, CALIBRATED_LEVEL).items():
                 both = {"": numbers.value, "_low": numbers.low, "_high": numbers.high}

@@ -99,6 +99,11 @@ class AddRemoveDesign(MeasurementPlan):
         return at * len(self.apart) + when, there & (self.apart[when] == slot)
 
     @cached_property
+    def cell(self) -> IntArray:
+        """The number of the place of each of H, without its slot."""
+        return np.repeat(np.arange(len(self.places)), max(1, len(self.apart)))
+
+    @cached_property
     def family(self) -> IntArray:
         """The number of the H3 parent of each place, in its slot, shape (H,).
 

@@ -10,6 +10,7 @@ the usual length of a vehicle's vector; G = 1 where there is no such place. G is
 
 **Centres.** Where many drive it is slow. A place is expected at mu = c b W+^-0.2, cut to c/1.5..1.5 c; b is
 such that sum W+ mu = c sum W+ over the same places, but for that cut; mu = c where there is no such place.
+Speeds that are known before move it (``posterior.known_centre``).
 
 **Map.** With V = G W+, y and k the means of the answers Y_i and maps K_i so far, weighed by 1/s_i^2, s_i the
 noise of round i, and s the noise of y, the answers say o = y + V (k - mu), about V (theta - mu). Places are
@@ -74,11 +75,12 @@ from trafficdp.mechanisms.pooling.posterior import (
     Places,
     Posterior,
     fitted_weights,
+    known_centre,
     log_noise,
     posterior,
     speed_of,
 )
-from trafficdp.model import number_pairs
+from trafficdp.model import KnownSpeeds, number_pairs
 from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive import Contributions, VectorEntries
 
@@ -107,9 +109,7 @@ LIFT, LIFTED_FROM = 0.4, 1 / 2
 """The power of 1/W+ in the lift; the noise sds of weight from which a place counts in its scale."""
 SLOPE, FARTHEST = 0.2, 1.5
 """The power of 1/W+ in the centre of a place; how many times slower or faster than the city it can be."""
-LEAST_FLEET = 20.0
-POINTS = 24
-CALIBRATED_LEVEL = 0.95
+LEAST_FLEET, POINTS, CALIBRATED_LEVEL = 20.0, 24, 0.95
 LEAST_LOG = -30.0
 """Weights whose likelihood is less than exp of this over the likeliest are left out."""
 AT_ONCE = 1 << 15
@@ -198,7 +198,9 @@ def estimate_fleet(design: AddRemoveDesign, fleet: IntArray) -> FleetEstimate:
     )
 
 
-def weighed(design: AddRemoveDesign, city: FleetEstimate, weight: IntArray) -> WeightEstimates:
+def weighed(
+    design: AddRemoveDesign, city: FleetEstimate, weight: IntArray, known: KnownSpeeds | None = None
+) -> WeightEstimates:
     """Return what the answers ``weight`` (H,) say; W+ = E[x | x + N(0, sd^2) = W, x >= 0]."""
     sd = design.sd(1, 1.0)
     z = np.maximum(weight / (GRAINS * sd), -6.0)
@@ -213,7 +215,8 @@ def weighed(design: AddRemoveDesign, city: FleetEstimate, weight: IntArray) -> W
         return np.asarray(scale ** (1 / moment) * likely**-power)
 
     lift, slower = falling(LIFT, 2), np.clip(falling(SLOPE, 1), 1 / FARTHEST, FARTHEST)
-    return WeightEstimates(weight / GRAINS, likely, lift, lift * likely, city.centre * slower)
+    centre = known_centre(known, city.centre * slower, likely, design.cell, design.upper)
+    return WeightEstimates(weight / GRAINS, likely, lift, lift * likely, centre)
 
 
 def summarise_rounds(
@@ -285,7 +288,7 @@ def _posterior(design: AddRemoveDesign, answers: Answers, summary: RoundSummary)
         place=np.arange(many),
         shift=nothing,
         sd=np.full(many, TARGET_SD),
-        map=_map_of(design, summary),
+        map=map_of(design, summary),
     )
     flat = OneNumber(answers.city.centre, known.sigma, bins.sd)
     found = posterior(known, bins, flat, upper)
@@ -334,7 +337,7 @@ def _likelihood(
     return log_likelihood
 
 
-def fed_back(design: AddRemoveDesign, answers: Answers) -> bool:
+def fed_back(design: AddRemoveDesign, answers: Answers, known: KnownSpeeds | None = None) -> bool:
     """Return whether city and maps are what the answers before them make, but for last digits."""
     city, found = estimate_fleet(design, answers.fleet), answers.city
     names = ("vehicles", "centre", "reach", "power")
@@ -342,7 +345,7 @@ def fed_back(design: AddRemoveDesign, answers: Answers) -> bool:
     if answers.counts is not None:
         reach = reach_of(design, answers.counts.lengths, found.vehicles)
         same &= np.allclose(reach, answers.counts.reach, rtol=1e-9)
-    places = weighed(design, found, answers.weight)
+    places = weighed(design, found, answers.weight, known)
     newest = places.centre
     places = replace(places, centre=answers.maps[0])
     for each, around in enumerate(answers.maps, 1):
@@ -352,12 +355,8 @@ def fed_back(design: AddRemoveDesign, answers: Answers) -> bool:
     return bool(same)
 
 
-def map_of(design: AddRemoveDesign, answers: Answers) -> FloatArray:
-    """Return the map of means, shape (H,)."""
-    return _map_of(design, summarise_all_rounds(design, answers))
-
-
-def _map_of(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
+def map_of(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
+    """Return the map of means after all rounds, shape (H,)."""
     return _refined(design, summary) if design.pure else next_map(design, summary)
 
 
@@ -463,11 +462,8 @@ def reach_of(design: AddRemoveDesign, lengths: IntArray, vehicles: float) -> Flo
 def usual_error(design: AddRemoveDesign) -> dict[str, float]:
     """Return how far the noise of a usual fleet puts both counts of a place off: known before it is asked."""
     reach = 2.0 ** (np.array(PRIORS) + 1)
-    numbered = zip(COUNTED, reach.tolist(), (1, 2), strict=True)
-    return {
-        name: float(np.sqrt(2 / np.pi)) * design.sd(design.of_counts + each, own)
-        for name, own, each in numbered
-    }
+    both = (design.sd(design.of_counts + each, own) for each, own in enumerate(reach.tolist(), 1))
+    return {name: float(np.sqrt(2 / np.pi)) * sd for name, sd in zip(COUNTED, both, strict=True)}
 
 
 def counted(design: AddRemoveDesign, answers: CountAnswers, level: float) -> dict[str, Counted]:
@@ -489,7 +485,12 @@ def counted(design: AddRemoveDesign, answers: CountAnswers, level: float) -> dic
     return found
 
 
-def measure_all(design: AddRemoveDesign, contributions: Contributions, measure: Measure) -> Answers:
+def measure_all(
+    design: AddRemoveDesign,
+    contributions: Contributions,
+    measure: Measure,
+    known: KnownSpeeds | None = None,
+) -> Answers:
     """Ask all, and return the answers. Records elsewhere count as none."""
     counts = contributions.counts
     user, place, records, speed = _by_place(design, contributions)
@@ -502,7 +503,7 @@ def measure_all(design: AddRemoveDesign, contributions: Contributions, measure: 
     many = design.size
     weight = measure.measure(design.step(1, many, 1.0), VectorEntries(user, place, own_weight))
 
-    places = weighed(design, city, weight)
+    places = weighed(design, city, weight, known)
     residual, maps = np.zeros((design.rounds, many), dtype=np.int64), np.zeros((design.rounds, many))
     for each in range(design.rounds):
         summary = summarise_rounds(design, city, places, residual[:each], maps[:each]) if each else None
@@ -545,7 +546,7 @@ def _asked_spread(
     sizes = (counts.count, contributions.total, contributions.total_of_squares)
     records, total, squares = (np.bincount(entry, each[there], len(user)) for each in sizes)
     own = np.unique(user)
-    found = map_of(design, answers)
+    found = map_of(design, summarise_all_rounds(design, answers))
     about = (squares * unit - 2 * found[place] * total) * unit / records + found[place] ** 2
     relative = about / likely_variance(design, city, found)[place]
     share = records / _by_user(user, records, counts.users)[user]

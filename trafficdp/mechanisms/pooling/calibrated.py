@@ -71,6 +71,7 @@ class CalibratedPooling(JointMechanism):
         **dict.fromkeys((Statistic.MEAN, Statistic.VEHICLE_MEAN), calibration(0.959, 0.78, 0.917)),
         Statistic.VARIANCE: calibration(0.98, None, None),
     }
+    from_known: ClassVar[bool] = True
 
     @property
     def design(self) -> Design:
@@ -87,7 +88,7 @@ class CalibratedPooling(JointMechanism):
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
     ) -> dict[Statistic, Estimate]:
         """Ask, and return the map; ``interval_level`` moves nothing: the intervals are calibrated at 95 %."""
-        found = pooled(self.design, values.contributions, measure)
+        found = pooled(self.design, values.contributions, measure, self.public.known)
         estimates = {each: self.of_posterior(each, own, self.column()) for each, own in found.means.items()}
         if found.variance is not None:
             variance, high = found.variance

@@ -49,13 +49,14 @@ from trafficdp.mechanisms.pooling.posterior import (
     OneNumber,
     Places,
     Posterior,
+    known_centre,
     lambda_of,
     lambda_sd,
     log_laplace_normal,
     posterior,
     speed_of,
 )
-from trafficdp.model import Statistic
+from trafficdp.model import KnownSpeeds, Statistic
 
 if TYPE_CHECKING:
     from trafficdp.sensitive import Contributions
@@ -123,12 +124,18 @@ class Cells:
         return cls(level, before, nothing, nothing, nothing)
 
 
-def pooled(design: Design, contributions: Contributions, measure: Measure) -> PooledEstimates:
-    """Ask and return the map. The numbers are functions of counts and of what ``measure`` gives back."""
+def pooled(
+    design: Design, contributions: Contributions, measure: Measure, known: KnownSpeeds | None = None
+) -> PooledEstimates:
+    """Ask and return the map.
+
+    The numbers are functions of counts, of ``known`` speeds and of what ``measure`` gives back.
+    """
     counts, upper = design.counts, design.upper
     x = contributions.total * float(design.bound.step) / counts.count
     centre, doubt = _centre(design, x, measure)
     base, beta, slope_variance = _base(design, x, centre, doubt, measure)
+    base = known_centre(known, base, counts.users_per_bin.astype(np.float64), design.cells.place, upper)
     unit = max((centre + beta[0]) / (LEVEL * upper), LEAST_UNIT)
     around = design.dwell**2 @ slope_variance
     mean, told = _levels(design, x, base, unit, measure)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -24,9 +24,9 @@ from trafficdp.mechanisms.protocol import (
     loss_of,
 )
 from trafficdp.mechanisms.publish import rounding_bias, status_of
-from trafficdp.model import NeighbouringRelation, Statistic
+from trafficdp.model import Knowledge, KnownSpeeds, NeighbouringRelation, Statistic, as_json
 from trafficdp.privacy.disclosure import Calibration
-from trafficdp.privacy.estimate import BinStatus, Estimate, IntervalKind
+from trafficdp.privacy.estimate import KNOWN_COLUMNS, BinStatus, Estimate, IntervalKind
 from trafficdp.privacy.loss import PICO, Loss, LossKind, PrivacyEvent
 
 FloatArray = npt.NDArray[np.float64]
@@ -89,6 +89,8 @@ class JointMechanism:
     intervals: ClassVar[str]
     variance_intervals: ClassVar[str] = "the whole range of the statistic"
     trials: ClassVar[Mapping[Statistic, Calibration]] = {}
+    from_known: ClassVar[bool] = False
+    """Whether known speeds are what it starts from."""
 
     @classmethod
     def calibrate(cls, facts: PublicFacts, loss: Loss, wanted: Wanted) -> Self:
@@ -102,7 +104,17 @@ class JointMechanism:
                 got=facts.relation.value,
                 expected=cls.relation.value,
             )
+        facts = facts if cls.from_known else replace(facts, known=None)
         return cls(facts, wanted.statistics, loss.kind, loss.chargeable.pico)
+
+    @property
+    def known(self) -> tuple[Knowledge, ...]:
+        """The sources of speeds that the map starts from."""
+        return () if self.public.known is None else self.public.known.sources
+
+    def without_known(self) -> Self:
+        """Return the same from none."""
+        return replace(self, public=replace(self.public, known=None))
 
     def steps(self) -> tuple[Priced, ...]:
         """Return what is asked, at its dearest."""
@@ -146,8 +158,11 @@ class JointMechanism:
         return estimate_without_scale(Statistic.VARIANCE, (value, low, high, error), status, self.column())
 
     def column(self) -> dict[str, FloatArray]:
-        """Return what is published of the noise of every bin: the whole loss."""
-        return {self.loss_kind.quantity: np.full(self.public.counts.bins, self.pico / PICO)}
+        """Return what is published of every bin beside its numbers: the whole loss, and what was known."""
+        return {
+            self.loss_kind.quantity: np.full(self.public.counts.bins, self.pico / PICO),
+            **known_columns(self.public.known),
+        }
 
     def statement(self, statistic: Statistic) -> Statement:
         """Return what the manifest says."""
@@ -170,27 +185,42 @@ class JointMechanism:
 
     def to_facts(self) -> dict[str, Any]:
         """Return all of it as JSON values."""
-        return {
+        known = self.public.known
+        facts = {
             "kind": self.kind,
             "loss_kind": self.loss_kind.value,
             "pico": self.pico,
             "statistics": [each.value for each in self.statistics],
         }
+        return facts if known is None else {**facts, "known": known.to_facts()}
 
     def published_facts(self) -> dict[str, Any]:
-        """Return the same: the manifest carries the whole."""
-        return self.to_facts()
+        """Return the same without the speeds that were known: they are columns."""
+        facts, known = self.to_facts(), self.public.known
+        if known is not None:
+            facts["known"] = as_json(known.sources)
+        return facts
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> Self:
         """Return what ``to_facts`` wrote."""
         statistics = tuple(Statistic(each) for each in facts["statistics"])
-        return cls(public, statistics, LossKind(facts["loss_kind"]), int(facts["pico"]))
+        known = KnownSpeeds.from_facts(facts["known"]) if facts.get("known") else None
+        return cls(replace(public, known=known), statistics, LossKind(facts["loss_kind"]), int(facts["pico"]))
 
     @classmethod
     def from_published(cls, facts: Mapping[str, Any], columns: Columns, public: PublicFacts) -> Self:
-        """Return the same from a manifest: its facts are the whole."""
-        return cls.from_facts(facts, public)
+        """Return the same from a manifest: its facts are the whole, but for the columns of known speeds."""
+        if not facts.get("known"):
+            return cls.from_facts(facts, public)
+        own = columns[Statistic(facts["statistics"][0])]
+        speed = [own[name].tolist() for name in KNOWN_COLUMNS[: len(facts["known"])]]
+        return cls.from_facts({**facts, "known": {"sources": facts["known"], "speed": speed}}, public)
+
+
+def known_columns(known: KnownSpeeds | None) -> dict[str, FloatArray]:
+    """Return the columns that are published of ``known`` speeds."""
+    return {} if known is None else dict(zip(KNOWN_COLUMNS, known.speed, strict=False))
 
 
 def estimate_without_scale(

@@ -13,6 +13,8 @@ from trafficdp.measurement.sets import AddRemoveBall
 from trafficdp.mechanisms.pooling import add_remove_map as maps
 from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import FleetEstimate, add_remove_map, measure_all
+from trafficdp.mechanisms.pooling.posterior import known_centre
+from trafficdp.model import Knowledge, KnownSpeeds
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.pricing import check_steps
 from trafficdp.privacy.conversion import LEAST_SD
@@ -352,7 +354,9 @@ def test_the_refined_map_is_the_posterior_mean(bound_of):
         off = residual[i] - lift[i] * w[:, None] * about
         law = law * np.exp(-(off**2) / (2 * spread[:, None])) / np.sqrt(spread[:, None])
         exact = np.clip((law * theta).sum() / law.sum(), 0, 30)
-        assert maps.map_of(design, answers)[i] == pytest.approx(exact, abs=1e-3)
+        assert maps.map_of(design, maps.summarise_all_rounds(design, answers))[i] == pytest.approx(
+            exact, abs=1e-3
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -465,3 +469,29 @@ def test_answers_are_frozen_with_the_numbers_fed_back(bound_of):
         expected = maps.next_map(design, maps.summarise_all_rounds(design, before))
         np.testing.assert_array_equal(answers.maps[each], expected)
     assert replace(answers).city == maps.estimate_fleet(design, answers.fleet)
+
+
+def known(speed):
+    """What one source says of every bin."""
+    source = Knowledge(release="r0001", sha256="0" * 64, share=0.6)
+    return KnownSpeeds((source,), np.atleast_2d(np.asarray(speed, dtype=np.float64)))
+
+
+@pytest.mark.parametrize("kind", list(LossKind))
+def test_nothing_public_the_map_starts_there_and_telling_a_vehicle_costs_no_more(bound_of, kind):
+    data = town(bound_of(30, step="0.1"), users=9)
+    design = AddRemoveDesign(PLACES, data.bound, kind, TOTAL[kind], False)
+    speeds = known(np.linspace(1.0, 9.0, len(PLACES)))
+    first = Recorded(SimulatedNoise(3))
+    answers = maps.measure_all(design, data, first, speeds)
+    plain = maps.weighed(design, answers.city, answers.weight)
+    started = known_centre(speeds, plain.centre, plain.likely, np.arange(design.size), design.upper)
+    np.testing.assert_allclose(answers.maps[0], started)
+    assert not np.allclose(started, plain.centre)
+    assert maps.fed_back(design, answers, speeds)
+    assert not maps.fed_back(design, answers)
+    assert not maps.fed_back(design, answers, known(np.linspace(9.0, 1.0, len(PLACES))))
+    for user in range(9):
+        again = Recorded(said=first.given)
+        maps.measure_all(design, without(data, user), again, speeds)
+        assert losses(first, again) <= (1 + 1e-9) * TOTAL[kind] / PICO

@@ -70,8 +70,18 @@ def test_in_pure_epsilon_no_place_leans_on_another(bound_of):
         (rng.gamma(0.7, 150.0, shape) * maps.GRAINS).astype(np.int64) for shape in (size, (1, size))
     )
     around, none = np.full((1, size), 8.0), np.zeros(0, dtype=np.int64)
-    before = maps.map_of(design, maps.Answers(np.array([1, 1]), city, weight, residual, around, none))
+    before = maps.map_of(
+        design,
+        maps.summarise_all_rounds(
+            design, maps.Answers(np.array([1, 1]), city, weight, residual, around, none)
+        ),
+    )
     residual[0, 0] *= -1
-    after = maps.map_of(design, maps.Answers(np.array([1, 1]), city, weight, residual, around, none))
+    after = maps.map_of(
+        design,
+        maps.summarise_all_rounds(
+            design, maps.Answers(np.array([1, 1]), city, weight, residual, around, none)
+        ),
+    )
     assert after[0] != before[0]
     np.testing.assert_array_equal(after[1:], before[1:])

@@ -1,0 +1,245 @@
+"""What it brings that maps start from the map before: chains of days in Austin, and in San Francisco.
+
+    TRAFFICDP_REAL_DATA=FOLDER python pipelines/knowledge.py
+
+writes data/accuracy/knowledge.md (every map) and a section of docs/guides/knowledge.md. FOLDER is that of
+pipelines/austin.py and pipelines/cities.py. Speeds are looked at to know the truth: this evaluates maps and
+is no private release. Noise is simulated.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+import trafficdp
+from capmetro import DAYS, config_of, files_of, page, samples_of
+from cities import SAN_FRANCISCO
+from presence import total_of
+from trafficdp.binning.places import declared_bins
+from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
+from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_all
+from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
+from trafficdp.mechanisms.protocol import PublicFacts
+from trafficdp.mechanisms.simulated_cities import true_statistic
+from trafficdp.model import Knowledge, KnownSpeeds, NeighbouringRelation, PlaceSpeeds, SlotKind, Statistic
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.loss import LossKind
+from trafficdp.release.knowledge import SHARE_OF_RELEASE
+from trafficdp.sensitive import Samples, SensitiveInputs
+
+FloatArray = npt.NDArray[np.float64]
+Places = npt.NDArray[np.uint64]
+ROOT = Path(__file__).resolve().parents[1]
+INTO, GUIDE = ROOT / "data" / "accuracy" / "knowledge.md", ROOT / "docs" / "guides" / "knowledge.md"
+MARKS = "<!-- written by pipelines/knowledge.py -->\n", "<!-- up to here -->\n"
+AUSTIN = (
+    (
+        ("2015-03-07",),
+        ("2015-03-08",),
+        ("2015-03-18",),
+        ("2015-03-19",),
+        ("2015-06-07",),
+    ),
+    (("2016-02-07",), DAYS, ("2017-03-16",), ("2017-03-21",)),
+)
+TAXI_DAYS = ("2008-05-27", "2008-05-28", "2008-05-29", "2008-05-30")
+MARKED = {"Austin": "tuned", "San Francisco": "other city"}
+RELATIONS = ("counts public", "nothing public")
+SLOTS = SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY
+EPSILONS, RESOLUTIONS, LEAST_VEHICLES, DRAWS = (1, 4), (7, 8), 5, 2
+SOURCE = Knowledge(release="the map before", sha256="0" * 64, share=SHARE_OF_RELEASE)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One map: mean absolute error, expected error over that, share of bins that 95 % intervals hold."""
+
+    error: float
+    said: float
+    held: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The maps after the first of one chain: without knowledge, and each from the map before, on average."""
+
+    place: str
+    relation: str
+    grid: str
+    loss: str
+    alone: Drawn
+    after: Drawn
+
+
+def with_public_counts(
+    samples: Samples, known: KnownSpeeds | None, kind: LossKind, epsilon: int, seed: int
+) -> tuple[Drawn, FloatArray]:
+    """Return one map by partial pooling, and its speeds, of the bins of ``samples``."""
+    data = samples.contributions()
+    total = total_of(kind, epsilon, NeighbouringRelation.REPLACE_USER_VALUES)
+    facts = PublicFacts(data.counts, data.bound, known=known)
+    calibrated = CalibratedPooling(facts, (Statistic.MEAN,), kind, total)
+    values = SensitiveInputs(data, lambda: samples)
+    found = calibrated.run(values, SimulatedNoise(seed), interval_level=0.95)[Statistic.MEAN]
+    ends = found.low, found.high
+    return _drawn(found.value, found.expected_error, ends, true_statistic(data, Statistic.MEAN)), found.value
+
+
+def with_nothing_public(
+    samples: Samples, places: Places, known: KnownSpeeds | None, kind: LossKind, epsilon: int, seed: int
+) -> tuple[Drawn, FloatArray]:
+    """Return one map of all ``places``, and its speeds; errors are those of places that enough visit."""
+    own = samples.contributions()
+    design = AddRemoveDesign(places, own.bound, kind, total_of(kind, epsilon), variance=False)
+    seen = own.counts.users_per_bin >= LEAST_VEHICLES
+    at = design.where(own.counts.cell, own.counts.slot)[0][seen]
+    found = add_remove_map(design, measure_all(design, own, SimulatedNoise(seed), known)).mean
+    low, high = (end[at] for end in found.ends[0.95])
+    truth = true_statistic(own, Statistic.MEAN)[seen]
+    return _drawn(found.value[at], found.error[at], (low, high), truth), found.value
+
+
+def _drawn(
+    value: FloatArray, error: FloatArray, ends: tuple[FloatArray, FloatArray], truth: FloatArray
+) -> Drawn:
+    off = float(np.abs(value - truth).mean())
+    held = (ends[0] <= truth + 1e-9) & (truth <= ends[1] + 1e-9)
+    return Drawn(off, float(error.mean()) / off, float(held.mean()))
+
+
+def chain(
+    maps: Sequence[tuple[Samples, Places]], hidden: bool, kind: LossKind, epsilon: int, informed: bool
+) -> Drawn:
+    """Return the maps after the first, on average, each ``informed`` of the one before or not."""
+    found: list[Drawn] = []
+    for draw in range(DRAWS):
+        before: PlaceSpeeds | None = None
+        for number, (samples, places) in enumerate(maps):
+            counts, seed = samples.counts, 100 * draw + number
+            cell, slot = (
+                (places, np.zeros(len(places), dtype=np.int64)) if hidden else (counts.cell, counts.slot)
+            )
+            known = KnownSpeeds.of([before] if before and informed else [], cell, slot)
+            if hidden:
+                one, speed = with_nothing_public(samples, places, known, kind, epsilon, seed)
+            else:
+                one, speed = with_public_counts(samples, known, kind, epsilon, seed)
+            recurring = len(np.unique(slot)) > 1
+            before = PlaceSpeeds(SOURCE, cell, slot if recurring else None, speed)
+            found += [one] if number else []
+    return Drawn(
+        *(float(np.mean([getattr(each, name) for each in found])) for name in ("error", "said", "held"))
+    )
+
+
+def measured(place: str, cities: Sequence[trafficdp.Workspace]) -> Iterator[Measured]:
+    """Yield every map of a chain of ``cities``, which are one on different days."""
+    for resolution in RESOLUTIONS:
+        for slot in SLOTS:
+            here = [each.with_map(resolution=resolution, slot_kind=slot) for each in cities]
+            whole = [samples_of(each) for each in here]
+            places = [np.unique(declared_bins(each.config.grid)[0]) for each in here]
+            kept = [each.select(each.counts.users_per_bin >= LEAST_VEHICLES) for each in whole]
+            for hidden in (False, True)[: 1 + (slot is SlotKind.WHOLE_PERIOD)]:
+                maps = list(zip(whole if hidden else kept, places, strict=True))
+                for kind in LossKind:
+                    for epsilon in EPSILONS:
+                        alone, after = (chain(maps, hidden, kind, epsilon, each) for each in (False, True))
+                        loss = f"{'pure' if kind is LossKind.PURE else 'zCDP'} {epsilon}"
+                        grid = f"{resolution}, {slot.value.replace('_', ' ')}"
+                        yield Measured(place, RELATIONS[hidden], grid, loss, alone, after)
+
+
+def everything() -> Iterator[Measured]:
+    """Yield every map of every chain."""
+    with tempfile.TemporaryDirectory() as folder:
+        for days in AUSTIN:
+            configs = {each[0]: (config_of, files_of, each) for each in days}
+            cities = []
+            for name, (configured, files, own) in configs.items():
+                place = Path(folder) / name
+                place.mkdir()
+                city = trafficdp.open(configured(own, place), store=place / "store", create=True)
+                city.ingest(files(own))
+                cities.append(city)
+            yield from measured("Austin", cities)
+        cities = []
+        for day in TAXI_DAYS:
+            place, taxis = Path(folder) / day, replace(SAN_FRANCISCO, day=day)
+            place.mkdir()
+            city = trafficdp.open(taxis.config(place), store=place / "store", create=True)
+            city.ingest(taxis.files(place))
+            cities.append(city)
+        yield from measured("San Francisco", cities)
+
+
+def summary(found: Sequence[Measured]) -> Iterator[str]:
+    """Yield the lines of a table, one a city, relation and kind of slot."""
+    yield "| | relation | slots | maps | error alone, m/s | change | least | most | error said | 95 % held |"
+    yield "|---|---|---|---:|---:|---:|---:|---:|---:|---:|"
+    for place, marked in MARKED.items():
+        for relation in RELATIONS:
+            for slot in ("whole period", "hour of day"):
+                own = [
+                    each
+                    for each in found
+                    if (each.place, each.relation) == (place, relation) and each.grid.endswith(slot)
+                ]
+                if own:
+                    change = np.array([each.after.error / each.alone.error - 1 for each in own])
+                    alone = np.mean([each.alone.error for each in own])
+                    said, held = (
+                        np.mean([getattr(each.after, name) for each in own]) for name in ("said", "held")
+                    )
+                    numbers = [f"{100 * each:+.1f} %" for each in (change.mean(), change.min(), change.max())]
+                    yield (
+                        f"| {place}, {marked} | {relation} | {slot} | {len(own)} | {alone:.2f} | "
+                        f"{' | '.join(numbers)} | {said:.2f} | {held:.3f} |"
+                    )
+
+
+def report() -> Iterator[str]:
+    """Yield the lines of the page of every map; write the section."""
+    found = []
+    for each in everything():
+        print(each.place, each.relation, each.grid, each.loss, file=sys.stderr, flush=True)
+        found.append(each)
+    table = list(summary(found))
+    text = GUIDE.read_text(encoding="utf-8")
+    before, rest = text.split(MARKS[0])
+    GUIDE.write_text(
+        before + MARKS[0] + "\n".join(table) + "\n" + MARKS[1] + rest.split(MARKS[1])[1], "utf-8"
+    )
+    yield "# What maps gain from the map before"
+    yield ""
+    yield (
+        f"Written by `make accuracy`: means, {DRAWS} draws of simulated noise, hexagons of at least "
+        f"{LEAST_VEHICLES} vehicles, delta 10^-6 where noise is Gaussian (zCDP). Each map starts "
+        f"{SHARE_OF_RELEASE:g} of the way from the map before in its chain; the first does not count."
+    )
+    yield ""
+    yield from table
+    yield ""
+    yield "| | relation | resolution, slot | loss | error alone | error after | said | 95 % held |"
+    yield "|---|---|---|---|---:|---:|---:|---:|"
+    for each in found:
+        yield (
+            f"| {each.place} | {each.relation} | {each.grid} | {each.loss} | {each.alone.error:.3f} | "
+            f"{each.after.error:.3f} | {each.after.said:.2f} | {each.after.held:.3f} |"
+        )
+
+
+def main() -> int:
+    """Measure and write."""
+    return page("What maps gain from the map before.", INTO, report)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""What public sources say of speeds before a record is read: it moves what maps start from, and no charge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.model.json_codec import Text, as_json, from_json
+
+FloatArray = npt.NDArray[np.float64]
+MOST_SOURCES = 4
+"""Of speeds that are known before, for one map."""
+NEWEST = "newest"
+
+
+@dataclass(frozen=True)
+class KnowledgeSource:
+    """A public source of speeds as the configuration names it: an earlier ``release`` of the store.
+
+    NEWEST is the newest that was made of other records.
+    """
+
+    release: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knowledge:
+    """What a manifest says of one source: an earlier ``release`` of the store.
+
+    ``sha256`` is that of the release's table of cells; ``share`` is how far a map starts from the source's
+    speeds (0..1).
+    """
+
+    release: Text
+    sha256: Text
+    share: float
+
+    @property
+    def in_words(self) -> str:
+        """Return the source as people are told it."""
+        return f"the earlier release {self.release}"
+
+
+@dataclass(frozen=True, eq=False)
+class PlaceSpeeds:
+    """One source: ``speed`` (N,) of hexagons or zones ``cell``, in any unit; 0 or less, or NaN: not known.
+
+    ``slot`` (N,) None: the same in all slots.
+    """
+
+    source: Knowledge
+    cell: npt.NDArray[np.uint64]
+    slot: npt.NDArray[np.int64] | None
+    speed: FloatArray
+
+    def at(self, cell: npt.NDArray[np.uint64], slot: npt.NDArray[np.int64]) -> FloatArray:
+        """Return the speeds of bins (``cell``, ``slot``), NaN where none is known, shape (G,)."""
+        import pandas as pd
+
+        if self.slot is None:
+            own, asked = pd.Index(self.cell), pd.Index(cell)
+        else:
+            own = pd.MultiIndex.from_arrays([self.cell, self.slot])
+            asked = pd.MultiIndex.from_arrays([cell, slot])
+        place = own.get_indexer(asked)
+        found = np.where(place >= 0, self.speed[place], np.nan)
+        return np.where(found > 0, found, np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class KnownSpeeds:
+    """What K ``sources`` say of G bins: ``speed`` (K, G), each in a unit of its own, NaN: not known."""
+
+    sources: tuple[Knowledge, ...]
+    speed: FloatArray
+
+    @classmethod
+    def of(
+        cls, sources: Sequence[PlaceSpeeds], cell: npt.NDArray[np.uint64], slot: npt.NDArray[np.int64]
+    ) -> KnownSpeeds | None:
+        """Return what ``sources`` say of bins; None without a source."""
+        if not sources:
+            return None
+        return cls(
+            tuple(each.source for each in sources), np.array([each.at(cell, slot) for each in sources])
+        )
+
+    def to_facts(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        speed = [[None if np.isnan(each) else each for each in own.tolist()] for own in self.speed]
+        return {"sources": as_json(self.sources), "speed": speed}
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> KnownSpeeds:
+        """Return what ``to_facts`` wrote."""
+        sources = tuple(from_json(Knowledge, each) for each in facts["sources"])
+        return cls(sources, np.array(facts["speed"], dtype=np.float64))

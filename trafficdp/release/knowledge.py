@@ -1,0 +1,107 @@
+"""Speeds that public sources know before a release asks anything: the store's earlier releases.
+
+Nothing here reads a record, so that knowledge costs no privacy: a release is public once it is published, and
+which releases there are is public too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from trafficdp._durable import read_regular
+from trafficdp.config.settings import Config
+from trafficdp.errors import UsageError
+from trafficdp.model import NEWEST, Grid, Knowledge, KnowledgeSource, PlaceSpeeds, SlotKind, Statistic
+from trafficdp.privacy.release import Release
+from trafficdp.release.curator import Curator
+from trafficdp.release.publication import folder_of
+from trafficdp.release.recomputation import CELLS
+from trafficdp.release.specification import Specification
+from trafficdp.store import vault_releases
+from trafficdp.store.vault_fixes import DataVersion
+
+SHARE_OF_RELEASE = 0.6
+"""How far a map starts from an earlier one. Chosen on nine sets of days in Austin, 2015-03-07 to 2017-03-21:
+0.5 and 0.7 are nearly as good."""
+
+
+def known_speeds(
+    curator: Curator, config: Config, grid: Grid, version: DataVersion
+) -> tuple[PlaceSpeeds, ...]:
+    """Return what the sources that ``config`` declares know of a map of ``grid`` of the data ``version``.
+
+    A source that is the newest release says nothing where there is none. Raises UsageError for a release that
+    is not there, not published, or is of other hexagons or slots.
+    """
+    if grid.mosaic is not None or not grid.selection.everything:
+        return ()
+    found = (_of_release(curator, each, grid, version) for each in config.knowledge)
+    return tuple(each for each in found if each is not None)
+
+
+def _of_release(
+    curator: Curator, source: KnowledgeSource, grid: Grid, version: DataVersion
+) -> PlaceSpeeds | None:
+    if source.release == NEWEST:
+        stored = vault_releases.all_releases(curator.vault)
+        names = [each.release_id for each in reversed(stored) if each.published and not each.withdrawn]
+        for name in names:
+            specification = Specification.from_json(vault_releases.allocation_of(curator.vault, name))
+            alike = specification.data_version != version.name and _unlike(specification.grid, grid) is None
+            if alike and _says_something(curator.load(name)):
+                return speeds_of(curator, name)
+        return None
+    stored_one = vault_releases.release_named(curator.vault, str(source.release))
+    if stored_one.withdrawn or not stored_one.published:
+        raise UsageError(
+            "knowledge from a release that is not published",
+            got=str(source.release),
+            todo=f'name another release in [[knowledge]], or "{NEWEST}"',
+        )
+    release = curator.load(stored_one.release_id)
+    unlike = _unlike(release.grid, grid) or (None if _says_something(release) else "mechanism")
+    if unlike is not None:
+        raise UsageError(
+            f"knowledge from a release of another {unlike}",
+            got=release.id,
+            expected="a map of means by partial pooling, of the same hexagons or zones and kind of slot",
+            todo=f'name another release in [[knowledge]], or "{NEWEST}"',
+        )
+    return speeds_of(curator, release.id)
+
+
+def _unlike(other: Grid, grid: Grid) -> str | None:
+    """Return in what two grids differ so that one tells nothing of the other, None where they do not."""
+    if (other.resolution, None if other.zones is None else other.zones.key) != (
+        grid.resolution,
+        None if grid.zones is None else grid.zones.key,
+    ):
+        return "resolution or zones"
+    # slots on the calendar do not come back
+    recurs = grid.slot_kind is SlotKind.WHOLE_PERIOD or grid.slot_kind.recurs
+    if other.mosaic is not None or other.slot_kind is not grid.slot_kind or not recurs:
+        return "kind of slot"
+    if grid.slot_kind is SlotKind.DAY_PART and other.day_parts != grid.day_parts:
+        return "division of the day"
+    return None if other.selection.everything else "selection of records"
+
+
+def _says_something(release: Release) -> bool:
+    """Whether it has a posterior, and not one number for all."""
+    mean = release.estimates.get(Statistic.MEAN)
+    return mean is not None and bool(mean.posterior) and len(np.unique(mean.value[~np.isnan(mean.value)])) > 1
+
+
+def speeds_of(curator: Curator, release_id: str) -> PlaceSpeeds:
+    """Return the speeds of a published release as a source."""
+    release, content = curator.load(release_id), read_regular(folder_of(curator.store, release_id) / CELLS)
+    return PlaceSpeeds(
+        source=Knowledge(
+            release=release.id, sha256=hashlib.sha256(content).hexdigest(), share=SHARE_OF_RELEASE
+        ),
+        cell=release.cell,
+        slot=None if release.grid.slot_kind is SlotKind.WHOLE_PERIOD else release.slot,
+        speed=release.estimates[Statistic.MEAN].value,
+    )
