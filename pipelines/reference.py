@@ -161,7 +161,7 @@ class Reader:
             lines += [f"{key} = {value}" for key, value in document[name].items()]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "trafficdp.toml"
-            for each in (*SAMPLE.parent.glob("*.geojson"), Path("streets.gpkg")):
+            for each in (*SAMPLE.parent.glob("*.geojson"), Path("streets.gpkg"), Path("gtfs.zip")):
                 (Path(folder) / each.name).touch()
             path.write_text("\n".join(lines) + "\n", encoding="utf-8")
             try:

@@ -67,10 +67,31 @@ class Context(t.Table):
 class KnowledgeTable(t.Table):
     """A public source of speeds, from which maps start."""
 
-    release: Annotated[str, t.text('"newest", or the name of an earlier release such as "r0001"')]
+    kind: Annotated[str, t.choice(("release", "timetable"))] = "release"
+    release: Annotated[str | None, t.text('"newest", or the name of an earlier release such as "r0001"')] = (
+        None
+    )
+    path: Annotated[
+        Path | None,
+        PlainValidator(file_beside),
+        Field(description="a .zip of static GTFS beside the configuration"),
+    ] = None
+    licence: Annotated[str | None, t.text("the licence of the file, such as CC-BY-4.0")] = None
+    date: Annotated[t.Day | None, Field(description="the day on which the file was published")] = None
+
+    def source(self) -> KnowledgeSource:
+        """Return the source; raise Refused for keys that do not belong to its kind."""
+        needed = ("release",) if self.kind == "release" else ("path", "licence")
+        for key in needed:
+            if getattr(self, key) is None:
+                raise t.Refused(key, what=t.MISSING)
+        for key in {"release", "path", "licence", "date"} - {*needed, *(["date"] if self.path else [])}:
+            if getattr(self, key) is not None:
+                raise t.Refused(key, expected=f'to be left out: it says nothing of kind = "{self.kind}"')
+        return KnowledgeSource(self.release, self.path, self.licence, self.date)
 
 
-KNOWLEDGE = t.Built(KnowledgeTable, lambda each: KnowledgeSource(each.release))
+KNOWLEDGE = t.Built(KnowledgeTable, KnowledgeTable.source)
 """A source that is still to be read."""
 
 

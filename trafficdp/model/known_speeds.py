@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,30 +21,38 @@ NEWEST = "newest"
 
 @dataclass(frozen=True)
 class KnowledgeSource:
-    """A public source of speeds as the configuration names it: an earlier ``release`` of the store.
+    """A public source of speeds as the configuration names it: an earlier ``release``, or a ``timetable``.
 
-    NEWEST is the newest that was made of other records.
+    NEWEST is the newest release that was made of other records. ``licence`` and ``date`` are those of a file.
     """
 
-    release: str
+    release: str | None = None
+    timetable: Path | None = None
+    licence: str | None = None
+    date: datetime.date | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:
-    """What a manifest says of one source: an earlier ``release`` of the store.
+    """What a manifest says of one source: an earlier ``release`` of the store, or a ``timetable``'s file.
 
-    ``sha256`` is that of the release's table of cells; ``share`` is how far a map starts from the source's
-    speeds (0..1).
+    ``sha256`` is that of the release's table of cells, or of the file; ``share`` is how far a map starts from
+    the source's speeds (0..1), of a timetable at most. ``licence`` and ``date`` are those of the file.
     """
 
-    release: Text
+    release: Text | None = None
+    timetable: Text | None = None
+    licence: Text | None = None
+    date: Text | None = None
     sha256: Text
     share: float
 
     @property
     def in_words(self) -> str:
         """Return the source as people are told it."""
-        return f"the earlier release {self.release}"
+        if self.timetable is None:
+            return f"the earlier release {self.release}"
+        return f"the timetable {self.timetable} ({', '.join(filter(None, (self.date, self.licence)))})"
 
 
 @dataclass(frozen=True, eq=False)

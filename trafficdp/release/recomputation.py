@@ -428,7 +428,9 @@ class _Published:
             if not np.array_equal(status, estimate.status.astype(str)):
                 yield f"{statistic.stem}_status"
             for name, values in self._columns[statistic].items():
-                if name in estimate.noise and not np.allclose(values, estimate.noise[name], rtol=1e-9):
+                # what is not known of a place is NaN
+                again = estimate.noise.get(name)
+                if again is not None and not np.allclose(values, again, rtol=1e-9, equal_nan=True):
                     yield f"{statistic.stem}_{name}"
 
     def _texts(self) -> str | None:

@@ -29,10 +29,11 @@ def test_analysts_have_a_name_and_a_budget(load, minimal, document_text):
 def test_what_the_template_shows_may_be_uncommented(load, minimal, document_text, tmp_path):
     (tmp_path / "streets.gpkg").touch()
     shown = re.findall(r"(?m)^# (\[\[\w+\]\]\n(?:#   \w+ = .*\n)+)", template())
-    assert len(shown) == 3
+    assert len(shown) == 4
     config = load(document_text(minimal) + "".join(shown).replace("#  ", " "))
     assert [analyst.name for analyst in config.analysts] == ["newsroom"]
     assert list(config.areas) == ["centre"]
+    assert [each.release for each in config.knowledge] == ["newest"]
     (layer,) = config.context
     assert (layer.path.name, layer.kind, layer.name) == ("streets.gpkg", ContextKind.ROADS, "name")
 

@@ -74,6 +74,7 @@ from trafficdp.mechanisms.pooling.posterior import (
     OneNumber,
     Places,
     Posterior,
+    SlowTraffic,
     fitted_weights,
     known_centre,
     log_noise,
@@ -91,9 +92,8 @@ RANGES, PRIORS, PRIOR_SDS = (8.0, 20.0), (2.5, 7.0), (1.0, 2.0)
 """Of both lengths, as logarithms to base 2: the largest, what is usual, how sure that is. Round numbers."""
 FIRST_GUESS = 1 / 5
 """Of the centre, in units of U, as all spreads and reaches below are."""
-CENTRE_SD = 1 / 12
+CENTRE_SD, LARGEST_REACH = 1 / 12, 1 / 3
 LEAST_REACH = {LossKind.PURE: 1 / 18, LossKind.ZCDP: 1 / 10}
-LARGEST_REACH = 1 / 3
 PLACE_SD = {LossKind.PURE: 1 / 10, LossKind.ZCDP: 1 / 12}
 FAMILY = 0.3
 """How much of the variance of places is that of their H3 parents."""
@@ -215,7 +215,8 @@ def weighed(
         return np.asarray(scale ** (1 / moment) * likely**-power)
 
     lift, slower = falling(LIFT, 2), np.clip(falling(SLOPE, 1), 1 / FARTHEST, FARTHEST)
-    centre = known_centre(known, city.centre * slower, likely, design.cell, design.upper)
+    many = SlowTraffic(np.log(likely), weight > LIFTED_FROM * sd * GRAINS, used=False)
+    centre = known_centre(known, city.centre * slower, likely, design.cell, design.upper, many)
     return WeightEstimates(weight / GRAINS, likely, lift, lift * likely, centre)
 
 

@@ -49,6 +49,7 @@ from trafficdp.mechanisms.pooling.posterior import (
     OneNumber,
     Places,
     Posterior,
+    SlowTraffic,
     known_centre,
     lambda_of,
     lambda_sd,
@@ -135,7 +136,9 @@ def pooled(
     x = contributions.total * float(design.bound.step) / counts.count
     centre, doubt = _centre(design, x, measure)
     base, beta, slope_variance = _base(design, x, centre, doubt, measure)
-    base = known_centre(known, base, counts.users_per_bin.astype(np.float64), design.cells.place, upper)
+    dwell = SlowTraffic(design.dwell[:, 1], np.ones(counts.bins, dtype=np.bool_), used=True)
+    vehicles = counts.users_per_bin.astype(np.float64)
+    base = known_centre(known, base, vehicles, design.cells.place, upper, dwell)
     unit = max((centre + beta[0]) / (LEVEL * upper), LEAST_UNIT)
     around = design.dwell**2 @ slope_variance
     mean, told = _levels(design, x, base, unit, measure)
