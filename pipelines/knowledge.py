@@ -182,7 +182,8 @@ def everything() -> Iterator[Measured]:
 
 def summary(found: Sequence[Measured]) -> Iterator[str]:
     """Yield the lines of a table, one a city, relation and kind of slot."""
-    yield "| | relation | slots | maps | error alone, m/s | change | least | most | error said | 95 % held |"
+    heads = "slots | maps | error alone, m/s | change | best map | worst map | error said | 95 % held"
+    yield f"| | relation | {heads} |"
     yield "|---|---|---|---:|---:|---:|---:|---:|---:|---:|"
     for place, marked in MARKED.items():
         for relation in RELATIONS:
