@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 import fuzz_targets
 
+# GDAL warns of shapes, which is no error
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 KEPT = Path(__file__).parents[2] / "data" / "fuzz"
 quick = settings(max_examples=20, suppress_health_check=list(HealthCheck))
 

@@ -268,7 +268,13 @@ def _reading(path: Path) -> Iterator[None]:
 
     try:
         yield
-    except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, IndexError) as error:
+    except (
+        pyogrio.errors.DataSourceError,
+        pyogrio.errors.DataLayerError,
+        shapely.errors.ShapelyError,
+        UnicodeDecodeError,
+        IndexError,
+    ) as error:
         raise ConfigError(
             f"{path.name} cannot be read as a map",
             expected="GeoPackage, GeoJSON, Shapefile, FlatGeobuf, an OpenStreetMap extract or static GTFS",
