@@ -26,6 +26,7 @@ from trafficdp.errors import UsageError, integer_between
 from trafficdp.export.files.file import replace_file, require_folder_of
 from trafficdp.export.notebook import card
 from trafficdp.export.report.report import write_report
+from trafficdp.export.site import SiteCity, write_site
 from trafficdp.export.write import GUARANTEED, export
 from trafficdp.ingest.clean import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
@@ -358,6 +359,17 @@ class Workspace:
         earlier = None if against is None else self.map(against).release
         write_report(self.map(release_id).release, Path(path), earlier=earlier)
         return Path(path)
+
+    def site(self, folder: str | Path, *, answers: bool = False) -> list[str]:
+        """Write the site of everything released into ``folder``, for any web server; return what changed.
+
+        ``answers``: also the answers to analysts' questions. See ``export.site``. It is free.
+        """
+        with self._curator("site") as curator:
+            published, withdrawn = results.site_releases(curator, self.store, answers)
+            config = self.config
+            city = SiteCity(config.city.name, config.city.publisher, config.catalogue)
+            return write_site(Path(folder), city, published, withdrawn)
 
     def withdraw(self, release_id: str) -> None:
         """Take a release back. Its files and rows go; its charge stays: budget never comes back."""

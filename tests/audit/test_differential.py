@@ -145,6 +145,7 @@ def story(world):
     assert world.command("report", "r0002", "report.html", "--against", "r0001") == 0
     for number, format in enumerate(FORMATS):
         assert world.command("export", "r0001", f"out{number}.{format}", "--to", format) == 0
+    assert world.command("site", "site", "--answers") == 0
     world.verify("r0001", "r0003", "s0001")
     for asked in ("status", "ledger", "releases"):
         assert world.both(asked) == 0

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,7 +17,11 @@ from trafficdp.config.settings import Config
 from trafficdp.context.read import check_context, read_context
 from trafficdp.errors import DataError, UsageError
 from trafficdp.export import notebook
+from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.files.tables import to_geodataframe
+from trafficdp.export.report.report import report_html
+from trafficdp.export.site import PublishedRelease
+from trafficdp.export.write import MOST_BINS_OF_TEXT
 from trafficdp.ingest.clean import Extents, FileReport
 from trafficdp.mechanisms.simulated_cities import SEED, SimulatedCities, TriedElsewhere
 from trafficdp.model import EVERYTHING, HOURS_A_WEEK, Counts, Grid, SlotKind, SpeedUnit, Statistic
@@ -28,7 +33,7 @@ from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP
 from trafficdp.privacy.release import Release, published_frame
 from trafficdp.release.curator import Curator
-from trafficdp.release.publication import folder_of
+from trafficdp.release.publication import folder_of, manifests
 from trafficdp.release.specification import ReleaseContext, Specification, same_question, source_facts
 from trafficdp.sensitive import Contributions
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
@@ -349,6 +354,39 @@ class ReleaseSummary:
     loss: Loss
     created_at: str
     folder: Path
+
+
+def site_releases(curator: Curator, store: Path, answers: bool) -> tuple[list[PublishedRelease], list[str]]:
+    """Return the published releases of ``store``, the newest first, and the names of withdrawn ones.
+
+    ``answers``: answers to analysts' questions too.
+    """
+    stored = vault_releases.all_releases(curator.vault)
+    withdrawn = [each.release_id for each in stored if each.withdrawn]
+    documents = manifests(store)
+    there = [each for each in stored if each.published and not each.withdrawn]
+    found = [validate_manifest(documents[each.release_id]) for each in reversed(there)]
+    names = {each.release_id for each in there}
+    published = []
+    for manifest in found:
+        if answers or manifest.identity.question is None:
+            name, previous = manifest.identity.release, manifest.catalogue.previous
+            against = previous if previous in names else None
+            report = partial(_report_of, curator, name, against)
+            published.append(PublishedRelease(manifest, folder_of(store, name), report, against))
+    return published, withdrawn
+
+
+def _report_of(curator: Curator, release_id: str, against: str | None) -> bytes | None:
+    """Return the report of a release; None for one without bins, or with too many for a page."""
+    release = curator.load(release_id)
+    if not 0 < release.bins <= MOST_BINS_OF_TEXT:
+        return None
+    try:
+        return report_html(release, None if against is None else curator.load(against))
+    except UsageError:
+        # the map before it is of another kind
+        return report_html(release)
 
 
 def version_to_plan(vault: Vault, config: Config) -> vault_fixes.DataVersion:

@@ -36,7 +36,7 @@ from trafficdp.errors import (
 COMMANDS = [
     *("init", "ingest", "status", "plan", "release", "releases"),
     *("withdraw", "export", "report", "ledger", "verify", "demo", "compare", "audit", "sql", "stream"),
-    *("doctor", "simulate", "forget"),
+    *("doctor", "simulate", "forget", "site"),
 ]
 
 

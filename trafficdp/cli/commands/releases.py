@@ -1,4 +1,4 @@
-"""The commands on what was released: `release`, `releases`, `withdraw`, `verify`, `export`, `report`."""
+"""Commands on what is released: `release`, `releases`, `withdraw`, `verify`, `export`, `report`, `site`."""
 
 from __future__ import annotations
 
@@ -337,3 +337,27 @@ def report(
     settings.output.result(
         {"release": release, "against": against, "file": str(out), "bytes": out.stat().st_size}
     )
+
+
+# `trafficdp site`: everything that was released, for any web server.
+
+
+def site(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="Folder to write; that of an earlier call is brought up.")],
+    answers: Annotated[
+        bool, typer.Option("--answers", help="Also the answers to analysts' questions.")
+    ] = False,
+) -> None:
+    """Write a web site of all releases: maps, reports, files, promises and a catalogue for portals.
+
+    Any web server shows the folder, and a browser without one. Called again, it writes only what is new;
+    withdrawn releases go, and their addresses say so. This costs no budget.
+    """
+    from trafficdp.workspace import open_workspace
+
+    settings: Settings = context.obj
+    with settings.output.spinner("writing the site"):
+        changed = open_workspace(**settings.opening()).site(folder, answers=answers)
+    settings.output.say(f"{len(changed)} files changed; open {shorten(folder / 'index.html')}")
+    settings.output.result({"folder": str(folder), "changed": changed})

@@ -197,6 +197,39 @@ def dataset(facts: Disclosure, files: Sequence[FileFacts]) -> dict[str, Json]:
     return {"@context": _CONTEXT, **dataset_node(facts, files, _base(facts.catalogue), "./")}
 
 
+def catalogue(
+    city: str,
+    publisher: str,
+    entry: CatalogueEntry,
+    releases: Sequence[tuple[Disclosure, Sequence[FileFacts]]],
+) -> dict[str, Json]:
+    """Return the catalogue of a site: the datasets of ``releases``, the newest first, and their files."""
+    node: dict[str, Json] = {
+        "@context": _CONTEXT,
+        "@id": _base(entry) or "./",
+        "@type": "dcat:Catalog",
+        "dct:title": _in_english(f"Traffic speeds of {city}"),
+        "dct:description": _in_english(
+            f"Maps of traffic speed, published by {publisher}. Every number carries noise that protects "
+            "vehicles; the manifest of each map says how."
+        ),
+        "dct:publisher": {"@type": "foaf:Agent", "foaf:name": publisher},
+        "dcat:dataset": [
+            dataset_node(facts, files, _base(facts.catalogue) or "./", "") for facts, files in releases
+        ],
+    }
+    if releases:
+        newest = releases[0][0].identity.created_at
+        node["dct:modified"] = {"@type": "xsd:dateTime", "@value": newest}
+    if entry.language is not None:
+        node["dct:language"] = _language(entry.language)
+    if entry.licence is not None:
+        node["dct:license"] = {"@id": licence_address(entry.licence), "@type": "dct:LicenseDocument"}
+    if entry.landing_page is not None:
+        node["foaf:homepage"] = {"@id": entry.landing_page, "@type": "foaf:Document"}
+    return node
+
+
 def _base(entry: CatalogueEntry) -> str | None:
     """Return the address above those of releases, with a slash at its end; None without a landing page."""
     return None if entry.landing_page is None else f"{entry.landing_page.rstrip('/')}/"
