@@ -17,25 +17,32 @@ from trafficdp.config.table import exact_number
 from trafficdp.model import (
     FORMATS,
     OPERATOR_FIELDS,
+    PAIRS,
     Dialect,
     SourceDeclaration,
     SpeedUnit,
     UnitPeriod,
     is_line_encoding,
+    start_of_seconds,
 )
 from trafficdp.privacy.ledger import canonical
 
 UNIT_BY_SPECIFICATION = ("gtfs_rt", "gtfs_rt_csv", "tides", "mds", "siri")
 """Formats whose specification says metres a second."""
-_WITH_OPERATOR = ("csv", "parquet", "json", "gtfs_rt", "gtfs_rt_csv")
-_WORDS_FOR_TIME = ("iso8601", "epoch_s", "epoch_ms")
+_WITH_OPERATOR = ("csv", "parquet", "json", "xml", "gtfs_rt", "gtfs_rt_csv")
+_WITH_PAIRS = ("csv", "json", "xml")
+_WORDS_FOR_TIME = ("iso8601", "epoch_s", "epoch_ms", "epoch_us")
 _DIRECTIVES = set("aAbBcdfGHIjmMpSuUVwWxXyYzZ%")
 _UNITS = '"m/s", "km/h", "mph", or a list such as [{ unit = "mph", to = "2015-12-31" }, ...]'
-_TIMES = '"iso8601", "epoch_s", "epoch_ms" or a strptime pattern such as "%d/%m/%Y %H:%M:%S"'
+_TIMES = (
+    '"iso8601", "epoch_s", "epoch_ms", "epoch_us", "seconds since 2026-03-02T06:00:00+01:00" or a strptime '
+    'pattern such as "%d/%m/%Y %H:%M:%S"'
+)
 _EXAMPLE = (
     'columns = { vehicle = "...", time = "...", latitude = "...", longitude = "...", speed = "..." }, '
     "the names in your files"
 )
+_PLACES = {"latitude", "longitude", "geometry"}
 _COLUMN = t.text("the name of a column in your files")
 
 
@@ -48,6 +55,8 @@ def _file(value: object) -> str | None:
 
 def _time_format(value: object) -> str | None:
     word = t.line(value)
+    if start_of_seconds(word or "") is not None:
+        return word
     directives = {*re.findall(r"%(.?)", word or "")}
     return word if word in _WORDS_FOR_TIME or (directives and directives <= _DIRECTIVES) else None
 
@@ -99,6 +108,8 @@ class Columns(t.Table):
     speed: Annotated[str | None, _COLUMN] = None
     geometry: Annotated[str | None, _COLUMN] = None
     operator: Annotated[str | None, _COLUMN] = None
+    longitude_latitude: Annotated[str | None, _COLUMN] = None
+    latitude_longitude: Annotated[str | None, _COLUMN] = None
 
 
 class Unit(t.Table):
@@ -153,6 +164,7 @@ class Source(t.Table):
     operator_separator: Annotated[
         str, t.Reads(lambda value: "" if value == "" else t.line(value), 'text such as ":"')
     ] = ""
+    header: Annotated[bool, t.SWITCH] = True
     delimiter: Annotated[str, t.Reads(_byte, 'what separates fields, such as ";" or "\\t"')] = ","
     quote: Annotated[str, t.Reads(_maybe_byte, 'what surrounds text, such as "\'"; "" for nothing')] = '"'
     decimal: Annotated[str, t.Reads(_mark, 'the decimal mark of numbers, "." or ","')] = "."
@@ -171,6 +183,8 @@ class Source(t.Table):
                 got=f'time_format = "{self.time_format}", which reads no offset',
                 expected='the zone of the clock that wrote the times, such as "America/Chicago"',
             )
+        if self.format == "xml" and not self.records:
+            raise t.Refused("records", what=t.MISSING, expected="the name of the element that is a record")
         if self.units is None and self.format not in UNIT_BY_SPECIFICATION:
             raise t.Refused("speed_unit", what=t.MISSING)
         units = self.units or (UnitPeriod(SpeedUnit.METRES_PER_SECOND),)
@@ -182,10 +196,16 @@ class Source(t.Table):
                 expected="another mark for each",
                 got=f"{dialect.decimal} {dialect.thousands} {dialect.delimiter} {dialect.quote}",
             )
+        if not dialect.header and dialect.encoding == "utf-16":
+            raise t.Refused(
+                "encoding",
+                expected='"utf-16-le" or "utf-16-be" where header = false: no first record may tell which',
+                got=dialect.encoding,
+            )
         return SourceDeclaration(**own, dialect=dialect)
 
     def _columns(self) -> dict[str, str]:
-        free = self.format in ("csv", "parquet", "json")
+        free = self.format in ("csv", "parquet", "json", "xml")
         if self.columns is None and free:
             raise t.Refused("columns", what=t.MISSING)
         columns: dict[str, str] = {} if self.columns is None else self.columns.model_dump(exclude_none=True)
@@ -195,8 +215,16 @@ class Source(t.Table):
                 expected="geometry (parquet only), or latitude and longitude, not both",
                 got=f"format {self.format} with {', '.join(columns)}",
             )
+        pairs = [name for name in PAIRS if name in columns]
+        if pairs and (self.format not in _WITH_PAIRS or len(pairs) > 1 or _PLACES & {*columns}):
+            raise t.Refused(
+                "columns",
+                expected=f"{' or '.join(PAIRS)} ({', '.join(_WITH_PAIRS)} only), or latitude and longitude",
+                got=f"format {self.format} with {', '.join(columns)}",
+            )
         self._check_operator(columns)
-        place = ("geometry",) if "geometry" in columns else ("latitude", "longitude")
+        self._check_positions(columns)
+        place = next(((each,) for each in ("geometry", *pairs) if each in columns), ("latitude", "longitude"))
         speed = ("speed",) if self.missing_speed == "reject" else ()
         missing = [key for key in ("vehicle", "time", *place, *speed) if free and key not in columns]
         if missing:
@@ -208,6 +236,19 @@ class Source(t.Table):
                 "columns", expected="another column for each", got=f"one column for {', '.join(shared)}"
             )
         return columns
+
+    def _check_positions(self, columns: dict[str, str]) -> None:
+        """Raise Refused for a name of a column where the file has none."""
+        if self.header or self.format != "csv":
+            return
+        for ours, name in columns.items():
+            if not re.fullmatch(r"[1-9]\d{0,2}", name):
+                raise t.Refused(
+                    "columns",
+                    ours,
+                    expected='the place of a column, from "1", where header = false',
+                    got=name,
+                )
 
     def _check_operator(self, columns: dict[str, str]) -> None:
         """Raise Refused for an operator that the format does not know."""

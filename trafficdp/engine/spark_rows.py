@@ -32,7 +32,7 @@ from trafficdp.errors import TrafficdpError
 from trafficdp.ingest.clean import Cleaned, clean
 from trafficdp.ingest.formats.parquet import readable, records_of
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.read import Reading
+from trafficdp.ingest.read import Reading, first_bytes_are_a_record
 from trafficdp.ingest.unit_check import UnitCheck
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model import Clip, ContributionBound, Grid, SourceDeclaration
@@ -105,7 +105,12 @@ def rows_of_files(
             for row in range(len(batch)):
                 number, name = batch.column("number")[row].as_py(), batch.column("name")[row].as_py()
                 content = batch.column("content")[row].as_py()
-                held = InputFile(Path(name), held=content, judged=job.judged)
+                held = InputFile(
+                    Path(name),
+                    held=content,
+                    judged=job.judged,
+                    form_by_name=first_bytes_are_a_record(job.source),
+                )
                 reading = Reading(
                     held, job.source, job.grid.area, secret, judged=job.judged, period=job.grid.period
                 )

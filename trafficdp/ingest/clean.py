@@ -18,7 +18,7 @@ from trafficdp.errors import DataError
 from trafficdp.ingest.times import Records, second_showing
 from trafficdp.ingest.unit_check import LintFinding, Timeline, UnitCheck, derived_speed_ms
 from trafficdp.ingest.vehicle_key import VehicleKey, normalise
-from trafficdp.model import Period, SourceDeclaration, SpeedUnit, StudyArea, from_json, zone_of
+from trafficdp.model import PAIRS, Period, SourceDeclaration, SpeedUnit, StudyArea, from_json, zone_of
 from trafficdp.sensitive import Fixes, fixes_schema
 
 # What became of the rows of a file.
@@ -44,7 +44,7 @@ UNREADABLE_SPEED = "unreadable_speed"
 SENTINEL_SPEED = "sentinel_speed"
 DUPLICATE_IN_FILE = "duplicate_in_file"
 
-_POSITION = ("geometry", "latitude", "longitude")
+_POSITION = ("geometry", "latitude", "longitude", *PAIRS)
 
 RULES: Mapping[str, str] = {
     MALFORMED_ROW: "the row has other fields than the header, an open quote, or is no text as declared",

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 _FOREIGN = {
     b"\xfd7zXZ": "packed with xz",
-    b"\x28\xb5\x2f\xfd": "packed with zstd",
     b"BZh": "packed with bzip2",
     b"SQLite f": "a GeoPackage, or another SQLite database",
 }
+_ZSTD = b"\x28\xb5\x2f\xfd"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _CHUNK = 1 << 20
 LARGEST_RATIO = 128
@@ -68,13 +68,34 @@ class _Unpacked(io.RawIOBase):
         return self._count
 
 
+class _Zstd(io.BufferedIOBase):
+    """The bytes of a file that is packed with zstd, unpacked by Arrow."""
+
+    def __init__(self, raw: io.BufferedIOBase) -> None:
+        import pyarrow as pa
+
+        super().__init__()
+        self._stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        try:
+            read: bytes = self._stream.read(len(view))
+        except (OSError, ValueError) as error:
+            # of Arrow: what it reads here are no files
+            raise EOFError(str(error)) from None
+        view[: len(read)] = read
+        return len(read)
+
+
 class InputFile:
     """One file to read. Raises DataError at once when it is missing, a folder or unreadable.
 
     ``progress`` is called with the number of bytes of the file that were read since the last call.
     With ``held`` its bytes are in memory already, and ``path`` is only a name. ``judged`` by its rows it may
     be refused, such as for having none, or for how well they pack, and raises DataError at once when it is
-    empty; else for its format only.
+    empty; else for its format only. Where the first bytes may be a record's (``form_by_name``), only the
+    name says how the file is packed.
     """
 
     in_archive = False
@@ -87,8 +108,9 @@ class InputFile:
         *,
         held: bytes | None = None,
         judged: bool = True,
+        form_by_name: bool = False,
     ) -> None:
-        self.path, self.judged = path, judged
+        self.path, self.judged, self.form_by_name = path, judged, form_by_name
         self._progress = progress
         self._told = 0
         self._raw: BinaryIO | None = None
@@ -125,15 +147,17 @@ class InputFile:
                 f"{path.name} cannot be unpacked", got="an archive within an archive", expected="one archive"
             )
         for magic, name in _FOREIGN.items():
-            if self._head.startswith(magic):
+            if self._begins_as(".", magic):
                 raise DataError(
                     f"{path.name} cannot be read",
                     got=name,
-                    expected="text, Parquet or protobuf, as it is or in gzip or zip",
+                    expected="text, Parquet or protobuf, as it is or in gzip, zstd or zip",
                     todo="convert it with its own tool",
                 )
         if path.suffix.lower() == ".gz" and not self.is_gzip:
             raise DataError(f"{path.name} is not a gzip file, though its name ends with .gz")
+        if path.suffix.lower() == ".zst" and not self.is_zstd:
+            raise DataError(f"{path.name} is not a zstd file, though its name ends with .zst")
 
     @property
     def name(self) -> str:
@@ -143,12 +167,26 @@ class InputFile:
     @property
     def is_gzip(self) -> bool:
         """Whether the bytes are packed with gzip, whatever the name says."""
-        return self._head.startswith(b"\x1f\x8b")
+        return self._begins_as(".gz", b"\x1f\x8b")
+
+    def _begins_as(self, ending: str, *magic: bytes) -> bool:
+        named = not self.form_by_name or self.name.lower().endswith(ending)
+        return named and self._head.startswith(magic)
+
+    @property
+    def is_zstd(self) -> bool:
+        """Whether the bytes are packed with zstd, whatever the name says."""
+        return self._begins_as(".zst", _ZSTD)
+
+    @property
+    def unpacked_name(self) -> str:
+        """The name in small letters, without the ending of what it is packed with."""
+        return self.name.lower().removesuffix(".gz").removesuffix(".zst")
 
     @property
     def is_zip(self) -> bool:
         """Whether the bytes are a zip archive, whose members are the files to read."""
-        return self._head.startswith(_ZIP)
+        return self._begins_as(".zip", *_ZIP)
 
     def members(self) -> Iterator[InputFile]:
         """Yield the files of a zip archive in its order, hidden ones left out; of another file, itself.
@@ -199,7 +237,7 @@ class InputFile:
     @property
     def is_parquet(self) -> bool:
         """Whether the bytes begin like a Parquet file."""
-        return self._head.startswith(b"PAR1")
+        return self._begins_as(".parquet", b"PAR1")
 
     def check_unpacked(self, unpacked: int, packed: int | None = None) -> None:
         """Raise DataError when ``unpacked`` bytes of a judged file are too many for ``packed`` ones.
@@ -227,19 +265,20 @@ class InputFile:
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Open the unpacked bytes, checked as they come; a damaged gzip inside becomes a DataError."""
+        """Open the unpacked bytes, checked as they come; damaged gzip or zstd becomes a DataError."""
         try:
             with self._bytes() as raw:
                 self._raw = raw
-                if self.is_gzip:
-                    with gzip.GzipFile(fileobj=raw) as unpacked:
+                if self.is_gzip or self.is_zstd:
+                    with gzip.GzipFile(fileobj=raw) if self.is_gzip else _Zstd(raw) as unpacked:
                         check = _Unpacked(unpacked, lambda count: self.check_unpacked(count, raw.tell()))
                         yield io.BufferedReader(check, _CHUNK)
                 else:
                     yield raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise DataError(
-                f"{self.name} is a damaged or truncated gzip file", todo="fetch it again from its publisher"
+                f"{self.name} is a damaged or truncated {'zstd' if self.is_zstd else 'gzip'} file",
+                todo="fetch it again from its publisher",
             ) from error
         except OSError as error:
             raise self.unreadable(error) from error
@@ -302,6 +341,7 @@ class _Member(InputFile):
         self._of, self._zip, self._info, self._read = of, archive, info, read
         self.unpacked = 0
         self.path, self.judged, self.size = Path(info.filename), of.judged, info.file_size
+        self.form_by_name = of.form_by_name
         self._progress, self._told, self._raw, self._held = None, 0, None, None
         self._head = b""
         with self.open() as stream:

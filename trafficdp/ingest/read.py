@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trafficdp.errors import ConfigError, DataError, UsageError
 from trafficdp.ingest.clean import COLUMNS, MISSING_SPEED, RULES, Extents, FileReport, clean
-from trafficdp.ingest.formats import csv_files, frame, gtfs_rt, json_files, parquet, siri
+from trafficdp.ingest.formats import csv_files, frame, gtfs_rt, json_files, parquet, siri, xml_files
 from trafficdp.ingest.input_file import InputFile, Named
 from trafficdp.ingest.times import Records
 from trafficdp.ingest.unit_check import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, UnitCheck
@@ -31,6 +31,8 @@ READERS: Mapping[str, Callable[[InputFile, SourceDeclaration], Iterator[Records]
     "mds": json_files.read_mds,
     "iudx": json_files.read_iudx,
     "siri": siri.read,
+    "xml": xml_files.read_xml,
+    "nextbus": xml_files.read_nextbus,
 }
 
 
@@ -91,6 +93,11 @@ def choose_source(
     )
 
 
+def first_bytes_are_a_record(source: SourceDeclaration) -> bool:
+    """Return whether a file of ``source`` begins with a record, which may look like the start of anything."""
+    return source.format == "csv" and not source.dialect.header
+
+
 class Reading:
     """A file or frame that is read as its source declares, in parts that memory holds; nothing is kept.
 
@@ -126,7 +133,11 @@ class Reading:
         self._period = period
         self._file: InputFile | frame.Frame
         if isinstance(given, Path | InputFile):
-            opened = given if isinstance(given, InputFile) else InputFile(given, progress, judged=judged)
+            opened = (
+                given
+                if isinstance(given, InputFile)
+                else InputFile(given, progress, judged=judged, form_by_name=first_bytes_are_a_record(source))
+            )
             self._file = file = opened
             self._blocks = partial(_of_members, reader, file, source)
             if file.is_parquet and source.format != "parquet":
@@ -253,7 +264,8 @@ def require_kept_rows(report: FileReport, source: SourceDeclaration, relation: N
 
 
 def _is_read(name: str, source: SourceDeclaration) -> bool:
-    return ("geometry" in source.columns) == (name == "geometry") or name in ("vehicle", "time", "speed")
+    place = ("geometry",) if "geometry" in source.columns else csv_files.place_columns(source)
+    return name in (*place, "vehicle", "time", "speed")
 
 
 def _digest(file: InputFile, source: SourceDeclaration) -> str:

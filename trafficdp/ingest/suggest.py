@@ -1,4 +1,4 @@
-"""Settings guessed from a file, or taken from an IUDX configuration."""
+"""Settings guessed from a file."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import csv
 import itertools
 import json
 import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
 import pyarrow.parquet
 
-from trafficdp.errors import ConfigError, DataError
-from trafficdp.ingest.formats import gtfs_rt, siri
+from trafficdp.errors import DataError
+from trafficdp.ingest.formats import gtfs_rt
 from trafficdp.ingest.formats.csv_files import Lines, check_columns, read_lines
 from trafficdp.ingest.formats.json_files import first_documents, in_lines, value_at
+from trafficdp.ingest.formats.xml_files import elements, is_xml, local_name
+from trafficdp.ingest.formats.xml_files import value_at as xml_value_at
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import MISSING_NUMBERS
-from trafficdp.model import Dialect, SlotKind, SourceDeclaration, SpeedUnit, UnitPeriod
+from trafficdp.model import PAIRS, Dialect, SourceDeclaration, SpeedUnit, UnitPeriod
 
 # What a file seems to be, from its name, its header and how its first rows are written.
 #
@@ -60,6 +61,7 @@ A column ``id`` may number rows, each of which would then be protected as a vehi
 """
 _UNIT_AT_END = re.compile(r"\s*[\[(].*[\])]\s*$")
 UNITS = {"km/h": r"km[ _/]?h|kph", "mph": r"mph", "m/s": r"m[ _/]s|ms$|mps"}
+_PAIR = r"(?i:\s*(?:point)?\s*[\[({]?\s*)([-+]?\d{1,3}\.\d+)\s*[\s,;]\s*([-+]?\d{1,3}\.\d+)\s*[\])}]?\s*"
 _VALUE = re.compile(
     r"[-+]?[\d.,' ]*\d([eE][-+]?\d+)?|\d{4}-\d\d-\d\d.*|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}.*|\d{1,2}:\d\d.*"
 )
@@ -94,13 +96,13 @@ def suggest(file: InputFile) -> Suggestion:
 
 
 def _of_file(file: InputFile) -> Suggestion:
-    name = file.name.lower().removesuffix(".gz")
+    name = file.unpacked_name
     if name.endswith(".pb") or _is_gtfs_rt(file):
         return _of_gtfs_rt(file)
     if file.is_parquet or name.endswith(".parquet"):
         return _of_parquet(file)
     in_json = name.endswith((".json", ".jsonl", ".ndjson"))
-    if in_json or siri.is_xml(file):
+    if in_json or is_xml(file):
         with file.open() as stream:
             start = stream.read(_START)
         text = start.decode("utf-16" if b"\0" in start[:4] else "utf-8", "replace")
@@ -114,7 +116,7 @@ def _of_file(file: InputFile) -> Suggestion:
             return Suggestion("mds", Dialect(), {}, (), None, True, "m/s")
         if in_json:
             return _of_json(file)
-        raise _xml_of_another_kind(file, text)
+        return _of_xml(file, text)
     return _of_csv(file)
 
 
@@ -226,31 +228,97 @@ def _plain(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _xml_of_another_kind(file: InputFile, text: str) -> DataError:
-    root = re.search(r"<([A-Za-z_][\w.:-]{0,39})", text)
-    return DataError(
-        f"{file.name} is XML of a kind that is not read",
-        got=f"<{root.group(1)}>" if root else None,
-        expected="SIRI vehicle monitoring",
-        todo="convert it to CSV",
-    )
+def _of_xml(file: InputFile, text: str) -> Suggestion:
+    """Look at the first elements that have a place; of names only those are repeated that are declared."""
+    found = list(itertools.islice(_elements_of_records(file), ROWS))
+    root, name = found[0][:2] if found else ("", "")
+    if root == "gpx" and any(each == "trkpt" for _, each, _ in found):
+        name = "trkpt"
+    rows = [values for _, each, values in found if each == name]
+    if not rows:
+        first = re.search(r"<([A-Za-z_][\w.:-]{0,39})", text)
+        raise DataError(
+            f"{file.name} is XML of a kind that is not recognised",
+            got=f"<{first.group(1)}>" if first else None,
+            expected="SIRI vehicle monitoring, GPX, NextBus, SUMO's FCD, or elements with a position",
+            todo='declare it by hand: format = "xml", with paths as columns',
+        )
+    if "secsSinceReport" in {path.lstrip("@") for path in rows[0]}:
+        return Suggestion("nextbus", Dialect(), {}, (), None, True, "km/h")
+    paths: dict[str, str] = {}
+    for path in (path for row in rows for path in row):
+        paths.setdefault(path.rpartition("/")[2].lstrip("@"), path)
+    table = [[row.get(path, "") for path in paths.values()] for row in rows]
+    guessed = _of_columns(file, "xml", Dialect(), [*paths], table)
+    columns = {ours: None if each is None else paths[each] for ours, each in guessed.columns.items()}
+    suggestion = replace(guessed, columns=columns, records=name, header=())
+    if root == "gpx":
+        named = "../../name" if any("../../name" in row for row in rows) else None
+        return replace(suggestion, columns=columns | {"vehicle": named}, speed_unit="m/s")
+    if root == "fcd-export":
+        if any(abs(float(row["@x"])) > 180 or abs(float(row["@y"])) > 90 for row in rows):
+            raise DataError(
+                f"the positions of {file.name} are no degrees",
+                todo="write it with SUMO's option --fcd-output.geo",
+            )
+        return replace(
+            suggestion,
+            columns=columns | {"vehicle": "@id"},
+            speed_unit="m/s",
+            time_format="seconds since CHOOSE",
+            offset=True,
+        )
+    return suggestion
+
+
+def _elements_of_records(file: InputFile) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Yield the root's name, the name and what lies at each path, for elements with a place of their own."""
+    for _, element in elements(file, ["*"], "elements with a position"):
+        own = {f"@{name}": value for name, value in element.attrib.items()}
+        for child in element.iterchildren("*"):
+            own |= _leaf("", child)
+            for inner in child.iterchildren("*"):
+                own |= _leaf(f"{local_name(child)}/", inner)
+                for leaf in inner.iterchildren("*"):
+                    own |= _leaf(f"{local_name(child)}/{local_name(inner)}/", leaf)
+        bare = {path.rpartition("/")[2].lstrip("@") for path in own if "/" not in path}
+        if all(any(re.fullmatch(NAMES[each], name, re.IGNORECASE) for name in bare) for each in _DEGREES):
+            up = ""
+            for around in itertools.islice(element.iterancestors(), _DEPTH):
+                up += "../"
+                own |= {f"{up}@{name}": value for name, value in around.attrib.items()}
+                for child in around.iterchildren("*"):
+                    own |= _leaf(up, child)
+            yield local_name(element.getroottree().getroot()), local_name(element), own
+
+
+_DEGREES = ("latitude", "longitude")
+
+
+def _leaf(above: str, element: object) -> dict[str, str]:
+    """Return the text of an element without elements, by its path."""
+    value = xml_value_at(element, ())
+    return {} if value is None else {f"{above}{local_name(element)}": value}
 
 
 def _of_csv(file: InputFile) -> Suggestion:
     encoding, lines = _decoded(file)
     if not lines:
         raise DataError(f"{file.name} is empty", got="no first line")
-    delimiter = max(",;\t|", key=lines[0].count)
+    delimiter = max(",;\t| ", key=lambda mark: (lines[0].count(mark), mark != " "))
+    if delimiter == " " and any(mark in lines[0] for mark in ",;\t|"):
+        # times have spaces too
+        delimiter = max(",;\t|", key=lines[0].count)
+    if delimiter == " ":
+        lines = [" ".join(line.split()) for line in lines]
     found = [fields for line in lines if (fields := _fields(line.rstrip("\r"), delimiter))]
     if not found:
         raise DataError(f"{file.name} is not CSV", got="no line with fields", expected="a header line")
     names, *rows = found
-    if any(_VALUE.fullmatch(name.strip()) for name in names):
-        raise DataError(
-            f"{file.name} begins with a record, not with the names of its columns",
-            expected="CSV with a header line",
-            todo="write the names of the columns into a first line of their own",
-        )
+    without_names = any(_VALUE.fullmatch(name.strip()) for name in names)
+    if without_names:
+        rows = [names, *rows]
+        names = [str(number) for number in range(1, len(names) + 1)]
     if "vehicle.position.latitude" in names:
         return Suggestion("gtfs_rt_csv", Dialect(encoding=encoding), {}, (), "epoch_s", True, "m/s")
     numbers = [field for row in rows for field in row if re.fullmatch(r"[-+]?[\d.,' ]*\d", field)]
@@ -261,6 +329,7 @@ def _of_csv(file: InputFile) -> Suggestion:
         decimal="," if comma else ".",
         thousands="." if grouped else "",
         encoding=encoding,
+        header=not without_names,
     )
     return _of_columns(file, "csv", dialect, names, rows)
 
@@ -291,17 +360,44 @@ def _of_columns(
         fits = (name for name, said in bare if re.fullmatch(pattern, said, re.IGNORECASE))
         columns[ours] = next((name for name in fits if name not in columns.values()), None)
     check_columns(file, [name for name in columns.values() if name is not None], header)
+    if not dialect.header:
+        columns["time"] = next(
+            (name for name in header if _time_format(_column(rows, int(name) - 1))[0]), None
+        )
+    columns = _with_pair(columns, header, rows)
     speed, time = columns["speed"], columns["time"]
     unit = next(
         (unit for unit, pattern in UNITS.items() if speed and re.search(pattern, speed, re.IGNORECASE)), None
     )
     times, speeds = ([] if name is None else _column(rows, header.index(name)) for name in (time, speed))
     form, offset = (
-        _time_format([each for each in times if each]) if kind in ("csv", "json") else ("iso8601", True)
+        _time_format([each for each in times if each])
+        if kind in ("csv", "json", "xml")
+        else ("iso8601", True)
     )
     stated = sum(each.strip().upper() not in MISSING_NUMBERS for each in speeds)
     missing_speed = "derive" if speed is None or 2 * stated < len(speeds) else "reject"
     return Suggestion(kind, dialect, columns, tuple(header), form, offset, unit, missing_speed)
+
+
+def _with_pair(
+    columns: dict[str, str | None], header: Sequence[str], rows: Sequence[Sequence[str]]
+) -> dict[str, str | None]:
+    """Return ``columns`` with the one that holds both numbers of a position, where no two hold one each."""
+    if columns["latitude"] is not None or columns["longitude"] is not None:
+        return columns
+    for at, name in enumerate(header):
+        texts = [each for each in _column(rows, at) if each.strip()]
+        found = [re.fullmatch(_PAIR, each) for each in texts]
+        if texts and all(found) and name not in columns.values():
+            pairs = [(float(each.group(1)), float(each.group(2))) for each in found if each]
+            latitude_first = re.match(r"lat", name, re.IGNORECASE) or any(
+                abs(second) > 90 for _, second in pairs
+            )
+            pair = "latitude_longitude" if latitude_first else "longitude_latitude"
+            others = (ours for ours in columns if ours not in ("latitude", "longitude"))
+            return {ours: columns[ours] for ours in others} | {pair: name}
+    return columns
 
 
 def _column(rows: Sequence[Sequence[str]], at: int) -> list[str]:
@@ -310,11 +406,15 @@ def _column(rows: Sequence[Sequence[str]], at: int) -> list[str]:
 
 def _time_format(times: Sequence[str]) -> tuple[str | None, bool]:
     """How instants are written, and whether they bear an offset."""
-    for form, pattern in (("epoch_s", r"\d{9,10}(\.\d+)?"), ("epoch_ms", r"\d{12,13}")):
+    for form, pattern in (
+        ("epoch_s", r"\d{9,10}(\.\d+)?"),
+        ("epoch_ms", r"\d{12,13}"),
+        ("epoch_us", r"\d{15,16}"),
+    ):
         if times and all(re.fullmatch(pattern, each) for each in times):
             return form, True
     if times and all(re.match(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", each) for each in times):
-        return "iso8601", all(re.search(r"(Z|[+-]\d\d:?\d\d)$", each) for each in times)
+        return "iso8601", all(re.search(r"(Z|[+-]\d\d(:?\d\d)?)$", each) for each in times)
     found = itertools.product(("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"), (" %H:%M:%S", " %H:%M"))
     fits = [day + clock for day, clock in found if times and all(_fits(each, day + clock) for each in times)]
     # 03/04/2026 may be April or March
@@ -335,13 +435,21 @@ def in_toml(found: Suggestion, name: str, pattern: str) -> str:
     without_speed = "speed" in found.columns and found.columns["speed"] is None
     named = {ours: theirs for ours, theirs in found.columns.items() if theirs is not None or ours != "speed"}
     columns = ", ".join(f"{ours} = {_text(theirs or 'CHOOSE')}" for ours, theirs in named.items())
+    first = next((pair for pair in PAIRS if pair in named), None)
+    other_order = "" if first is None else "  # or " + next(pair for pair in PAIRS if pair != first)
     lines = [
         "[[source]]",
         f"name = {_text(name)}",
         f"format = {_text(found.format)}",
         f"files = [{_text(pattern)}]",
-        *(f"# the columns of the file: {', '.join(found.header)}" for _ in found.header[:1]),
-        *(f"columns = {{ {columns} }}" for _ in [0] * bool(named)),
+        *(
+            f"# the columns of the file: {', '.join(found.header)}"
+            if dialect.header
+            else f'# the file names no columns: they are "1" to "{found.header[-1]}"'
+            for _ in found.header[:1]
+        ),
+        *(f"columns = {{ {columns} }}{other_order}" for _ in [0] * bool(named)),
+        *("header = false" for _ in [0] * (not dialect.header)),
         *(f"records = {_text(found.records)}" for _ in [0] * bool(found.records)),
         *(
             f"{key} = {_text(getattr(dialect, key))}"
@@ -349,7 +457,7 @@ def in_toml(found: Suggestion, name: str, pattern: str) -> str:
             if getattr(dialect, key) != getattr(usual, key)
         ),
     ]
-    if found.format not in ("gtfs_rt", "mds"):
+    if found.format not in ("gtfs_rt", "mds", "nextbus"):
         lines.append(
             f"time_format = {_text(found.time_format or 'CHOOSE')}"
             + ("" if found.time_format else '  # such as "%d/%m/%Y %H:%M:%S"')
@@ -365,7 +473,7 @@ def in_toml(found: Suggestion, name: str, pattern: str) -> str:
         lines.append(f"sentinels = {list(found.sentinels)}  # every speed is 0: none is known")
     if without_speed:
         lines.append('speed_unit = "m/s"')
-    elif found.format in ("csv", "parquet", "json", "iudx"):
+    elif found.format in ("csv", "parquet", "json", "xml", "iudx", "nextbus"):
         unit = found.speed_unit or "CHOOSE"
         lines.append(f"speed_unit = {_text(unit)}  # m/s, km/h or mph: only who made the file knows")
     return "\n".join(lines) + "\n"
@@ -374,150 +482,3 @@ def in_toml(found: Suggestion, name: str, pattern: str) -> str:
 def _text(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")
     return f'"{escaped}"'
-
-
-# The configuration of the IUDX differential privacy pipeline, as our settings.
-#
-# Several of its keys look like ours and mean something else. None is taken over in silence: every key that
-# changed meaning, or has no counterpart, comes back as a message to show to whoever imports it.
-
-
-_SPEED_QUERIES = {"mean": ["mean"]}
-
-
-@dataclass(frozen=True)
-class IudxSettings:
-    """``settings``: our names and plain values, only what can be taken over. ``messages``: one sentence
-    for every key whose meaning changed or that was left out."""
-
-    settings: dict[str, object]
-    messages: list[str]
-
-
-def import_iudx_config(config: Mapping[str, object]) -> IudxSettings:
-    """Translate a configuration of the IUDX pipeline (its JSON file, as a dict).
-
-    Keys may stand at the top or one level down (``spatial_generalize``, ``temporal_generalize``,
-    ``differential_privacy``). Settings returned: ``resolution``, ``slot_kind``, ``speed_bound``,
-    ``statistics`` and ``columns`` (vehicle, time, position, speed). The privacy budget, the speed unit
-    and the neighbouring relation are never taken over: they must be chosen.
-
-    Raises ConfigError when a value is not of its key's type.
-    """
-    keys = _flat(config)
-    settings: dict[str, object] = {}
-    messages: list[str] = []
-    _space(keys, settings)
-    _time(keys, settings, messages)
-    _bounds(keys, settings, messages)
-    _privacy(keys, settings, messages)
-    _columns(keys, settings)
-    messages.append(
-        "The speed unit, the study area, the period and the neighbouring relation are not in an IUDX "
-        "configuration: choose them."
-    )
-    return IudxSettings(settings, messages)
-
-
-def _flat(config: Mapping[str, object]) -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            flat |= {str(inner): item for inner, item in value.items()}
-        else:
-            flat[str(key)] = value
-    return flat
-
-
-def _number(keys: Mapping[str, object], name: str) -> float | None:
-    value = keys.get(name)
-    if value is None:
-        return None
-    # an integer may be beyond every float
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < sys.float_info.max:
-        raise ConfigError(f"{name} of the IUDX configuration is not a number", got=repr(value))
-    return value
-
-
-def _space(keys: Mapping[str, object], settings: dict[str, object]) -> None:
-    resolution = _number(keys, "h3_resolution")
-    if resolution is not None:
-        if resolution not in range(16):
-            raise ConfigError(
-                "h3_resolution of the IUDX configuration is out of range", got=resolution, expected="0 to 15"
-            )
-        settings["resolution"] = int(resolution)
-
-
-def _time(keys: Mapping[str, object], settings: dict[str, object], messages: list[str]) -> None:
-    minutes = _number(keys, "timeslot_resolution")
-    settings["slot_kind"] = SlotKind.HOUR_OF_DAY.value
-    if minutes is not None and minutes != 60:
-        messages.append(
-            f"timeslot_resolution = {minutes:g} minutes has no counterpart: slots are clock hours or longer; "
-            "slot_kind is set to hour_of_day."
-        )
-    start, end = _number(keys, "start_time"), _number(keys, "end_time")
-    if start is not None or end is not None:
-        first, last = 0 if start is None else start, 23 if end is None else end
-        messages.append(
-            f"start_time and end_time are inclusive hours there: {first:g} to {last:g} means until "
-            f"{last:g}:59. Here every hour of the day has a slot of its own; to leave hours out, declare "
-            "day parts, or drop the slots after the release."
-        )
-
-
-def _bounds(keys: Mapping[str, object], settings: dict[str, object], messages: list[str]) -> None:
-    low, high = _number(keys, "global_min_value"), _number(keys, "global_max_value")
-    if high is not None:
-        settings["speed_bound"] = high
-        messages.append(
-            "global_max_value becomes speed_bound: speeds above it are clipped to it, never dropped. It must "
-            "be a round number known beforehand, not the largest speed in the data."
-        )
-    if low:
-        messages.append(
-            f"global_min_value = {low:g} is left out: the lower bound is always 0 here, so noise is "
-            "calibrated to the whole of [0, speed_bound]."
-        )
-
-
-def _privacy(keys: Mapping[str, object], settings: dict[str, object], messages: list[str]) -> None:
-    epsilon = _number(keys, "dp_epsilon")
-    if epsilon is not None:
-        messages.append(
-            f"dp_epsilon = {epsilon:g} is left out: there it holds for each cell alone and is not composed, "
-            "so a vehicle seen in 50 cells loses up to 50 times as much. Here epsilon is the whole loss of a "
-            "vehicle in a release, and the budget that of all releases: choose both."
-        )
-    if "dp_epsilon_step" in keys:
-        messages.append("dp_epsilon_step is left out: plan shows which epsilon would buy which error.")
-    for name in ("filter_event_occurences", "filter_event_occurrences"):
-        least = _number(keys, name)
-        if least is not None:
-            messages.append(
-                f"{name} = {least:g} is left out: there it is an exact filter on vehicles a day, decided by "
-                "the data without noise. Here min_vehicles withholds bins by a count that is declared public."
-            )
-    query = keys.get("dp_query")
-    if query in _SPEED_QUERIES:
-        settings["statistics"] = _SPEED_QUERIES[str(query)]
-        messages.append(
-            "dp_query = mean: the noise there is scaled to the vehicle with most records by a count that is "
-            "treated as public without saying so. Here the relation and its assumptions are chosen and "
-            "printed on every release."
-        )
-    elif query is not None:
-        messages.append(f"dp_query = {query} is left out: means and variances of speed are released here.")
-
-
-def _columns(keys: Mapping[str, object], settings: dict[str, object]) -> None:
-    names = {
-        "vehicle": "filter_attribute",
-        "time": "temporal_attribute",
-        "position": "spatial_attribute",
-        "speed": "dp_output_attribute",
-    }
-    columns = {ours: keys[theirs] for ours, theirs in names.items() if isinstance(keys.get(theirs), str)}
-    if columns:
-        settings["columns"] = columns

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trafficdp.errors import ConfigError
-from trafficdp.model import zone_of
+from trafficdp.model import start_of_seconds, zone_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,7 +107,7 @@ column in them as soon as one is written so, and no time may be read differently
 _NO_TEXTS = ["now", "today"]
 """What pandas reads as the present, whatever the pattern."""
 _DAY_US = 86_400 * 1_000_000
-_EPOCH_UNITS = {"epoch_s": 1_000_000.0, "epoch_ms": 1_000.0}
+_EPOCH_UNITS = {"epoch_s": 1_000_000.0, "epoch_ms": 1_000.0, "epoch_us": 1.0}
 _DATE = r"[0-9]{4}(?:-[0-9]{2}-[0-9]{2}|[0-9]{4})"
 _CLOCK = r"[0-9]{2}:?[0-9]{2}(?::?[0-9]{2}(?:\.[0-9]{1,9})?)?"
 _FAR_YEAR = "^(?:0|1[0-5]|16[0-6]|167[0-7]|226[2-9]|22[7-9]|2[3-9]|[3-9])"
@@ -119,10 +119,11 @@ def text_to_times(text: pa.Array, time_format: str, time_zone: str | None) -> Ti
     """Return the times of a column of text, plain or in a dictionary.
 
     ``time_format``: "iso8601" (date and time of day; offsets may differ from row to row), "epoch_s",
-    "epoch_ms" (fractions allowed, not before 1980), or a strptime pattern. Times without an offset are
-    on the clock of ``time_zone`` (an IANA name) and unreadable if that is None; of an hour that a clock
-    change repeats this is the first, and one that it skips is unreadable. So is an instant outside the years
-    1678 to 2261, and a local time on their first or last day. What a text says depends on no
+    "epoch_ms", "epoch_us" (fractions allowed, not before 1980), "seconds since INSTANT" (an instant with its
+    offset), or a strptime pattern. Times without an
+    offset are on the clock of ``time_zone`` (an IANA name) and unreadable if that is None; of an hour that a
+    clock change repeats this is the first, and one that it skips is unreadable. So is an instant outside the
+    years 1678 to 2261, and a local time on their first or last day. What a text says depends on no
     other text.
 
     Every distinct text is read once. Raises ConfigError for a pattern that strptime does not know or an
@@ -136,7 +137,7 @@ def text_to_times(text: pa.Array, time_format: str, time_zone: str | None) -> Ti
 
 
 def _distinct_to_times(text: pa.Array, time_format: str, time_zone: str | None) -> Times:
-    if time_format in _EPOCH_UNITS:
+    if start_of_seconds(time_format) is not None or time_format in _EPOCH_UNITS:
         return _epoch(text_to_numbers(text)[0], time_format)
     trimmed = pc.utf8_trim_whitespace(text)
     if time_format != "iso8601":
@@ -157,7 +158,7 @@ def _distinct_to_times(text: pa.Array, time_format: str, time_zone: str | None) 
 
 def numeric_to_times(column: pa.Array, time_format: str) -> Times:
     """Return the same for a column of numbers in an epoch format; all unreadable in another format."""
-    if time_format not in _EPOCH_UNITS:
+    if time_format not in _EPOCH_UNITS and start_of_seconds(time_format) is None:
         return _none_readable(len(column))
     return _epoch(numeric_to_numbers(column)[0], time_format)
 
@@ -203,8 +204,13 @@ def _mask(column: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _epoch(numbers: npt.NDArray[np.float64], time_format: str) -> Times:
-    micro = np.rint(np.clip(numbers, -1e15, 1e15) * _EPOCH_UNITS[time_format])
-    readable = (micro >= EARLIEST_EPOCH_US) & (micro < LATEST_US)
+    start = start_of_seconds(time_format)
+    clipped = np.clip(numbers, -1e16, 1e16)
+    if start is None:
+        micro, earliest = np.rint(clipped * _EPOCH_UNITS[time_format]), EARLIEST_EPOCH_US
+    else:
+        micro, earliest = np.rint(clipped * 1e6) + start.timestamp() * 1e6, EARLIEST_US
+    readable = (micro >= earliest) & (micro < LATEST_US)
     none = _none_readable(len(numbers))
     return none._replace(time_us=np.where(readable, micro, 0).astype(np.int64), readable=readable)
 
@@ -235,7 +241,7 @@ def _parse(text: pa.Array, pattern: str) -> pd.DatetimeIndex:
         raise ConfigError(
             "time_format is not a pattern of strptime",
             got=repr(pattern),
-            expected='"iso8601", "epoch_s", "epoch_ms" or a pattern such as "%d/%m/%Y %H:%M:%S"',
+            expected='"iso8601", "epoch_s", "epoch_ms", "epoch_us" or a pattern such as "%d/%m/%Y %H:%M:%S"',
         ) from error
 
 

@@ -61,6 +61,7 @@ from trafficdp.model.speed import (
     FORMATS,
     OF_MAPS,
     OPERATOR_FIELDS,
+    PAIRS,
     QUANTILES,
     UTF16,
     Clip,
@@ -73,6 +74,7 @@ from trafficdp.model.speed import (
     UnitPeriod,
     is_line_encoding,
     parse_speed_unit,
+    start_of_seconds,
 )
 
 __all__ = [
@@ -94,6 +96,7 @@ __all__ = [
     "OF_MAPS",
     "ONE_VEHICLE_ONE_IDENTIFIER",
     "OPERATOR_FIELDS",
+    "PAIRS",
     "QUANTILES",
     "UTF16",
     "VALIDITY_PUBLIC",
@@ -143,5 +146,6 @@ __all__ = [
     "parse_speed_unit",
     "resolution_of",
     "stable_order",
+    "start_of_seconds",
     "zone_of",
 ]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from math import lcm
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -83,9 +83,26 @@ def parse_speed_unit(text: object, *, where: str) -> SpeedUnit:
     return unit
 
 
-FORMATS = ("csv", "parquet", "json", "gtfs_rt", "gtfs_rt_csv", "tides", "mds", "iudx", "siri")
+FORMATS = (
+    *("csv", "parquet", "json", "xml", "gtfs_rt", "gtfs_rt_csv", "tides", "mds", "iudx", "siri", "nextbus"),
+)
 """csv and parquet read gz and GeoParquet too; gtfs_rt is protobuf, gtfs_rt_csv its flattened archive; siri is
 XML or JSON."""
+
+
+_SECONDS_SINCE = "seconds since "
+
+
+@cache
+def start_of_seconds(time_format: str) -> datetime | None:
+    """Return the instant that the format "seconds since INSTANT" counts from, None of any other format."""
+    if not time_format.startswith(_SECONDS_SINCE):
+        return None
+    try:
+        start = datetime.fromisoformat(time_format.removeprefix(_SECONDS_SINCE))
+    except ValueError:
+        return None
+    return None if start.tzinfo is None else start
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +121,8 @@ UTF16 = ("utf-16", "utf-16-le", "utf-16-be")
 class Dialect:
     """How a CSV file is written: the usual form, unless it is declared otherwise.
 
-    ``delimiter`` separates fields, ``quote`` surrounds those that hold one. ``decimal`` is the decimal point
+    Without a ``header`` columns are named by their place, from "1". ``delimiter`` separates fields (of spaces
+    any number is one), ``quote`` surrounds those that hold one. ``decimal`` is the decimal point
     of numbers, ``thousands`` what groups their digits ("" for nothing). ``encoding`` is one of which
     ``is_line_encoding`` is true; a byte-order mark is read whatever it says.
     """
@@ -114,6 +132,7 @@ class Dialect:
     decimal: str = "."
     thousands: str = ""
     encoding: str = "utf-8"
+    header: bool = True
 
 
 def is_line_encoding(name: str) -> bool:
@@ -130,6 +149,13 @@ def is_line_encoding(name: str) -> bool:
         return False
 
 
+PAIRS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "longitude_latitude": ("longitude", "latitude"),
+        "latitude_longitude": ("latitude", "longitude"),
+    }
+)
+"""Columns that hold both numbers of a position as one text, by the order of the two."""
 OPERATOR_FIELDS = (
     "id",
     "vehicle.trip.route_id",
@@ -146,12 +172,14 @@ class SourceDeclaration:
 
     ``files`` are glob patterns over file names (``2015-*.csv.gz``); the first source with a matching pattern
     reads a file. ``columns`` maps our names (``vehicle``, ``time``, ``latitude``, ``longitude``, ``speed``,
-    ``operator``, or ``geometry`` for a WKB point) to the source's. With an ``operator`` a vehicle is its
-    number within it: the text of that column, up to ``operator_separator``. Of JSON, columns are paths into a
-    record such as ``location.0.lat``, and ``records`` is the path to the list of them in the document.
-    ``time_format`` is "iso8601", "epoch_s", "epoch_ms" or a strptime pattern; ``time_zone`` is needed when
-    the times carry no offset. ``sentinels`` are values, in the source's unit, that mean "missing";
-    ``missing_speed`` is "reject" or "derive" (from the vehicle's neighbouring records, flagged).
+    ``operator``, ``geometry`` for points, or one of PAIRS) to the source's. With an ``operator`` a vehicle is
+    its number within it: the text of that column, up to ``operator_separator``. Of JSON, columns are paths
+    into a record such as ``location.0.lat``, and ``records`` is the path to the list of them in the document;
+    of XML paths such as ``../@time`` from an element that is called as ``records`` says.
+    ``time_format`` is "iso8601", "epoch_s", "epoch_ms", "epoch_us", "seconds since INSTANT" or a strptime
+    pattern; ``time_zone`` is needed when the times carry no offset. ``sentinels`` are values, in the source's
+    unit, that mean "missing"; ``missing_speed`` is "reject" or "derive" (from the vehicle's neighbouring
+    records, flagged).
     ``namespace`` keeps apart equal vehicle identifiers of different operators. A file of which a smaller
     share of rows than ``min_kept`` (0 to 1) is kept is refused, where the relation allows that. ``dialect``
     is how CSV files are written.

@@ -539,7 +539,7 @@ def follow_lines(
     tell: Tell,
     warn: Warn,
 ) -> None:
-    """Take lines of CSV as they come from an open file; the first is the header. Returns at its end.
+    """Take lines of CSV as they come from an open file; the first is any header. Returns at its end.
 
     Lines are taken together when there are MOST_LINES of them or LINE_SECONDS have passed. They cannot be
     read again: whoever writes them may repeat what it wrote last after a crash, and it counts once.
@@ -551,7 +551,7 @@ def follow_lines(
         chunk = os.read(descriptor, _CHUNK) if readable else b""
         ended = ended or (bool(readable) and not chunk)
         pending += chunk
-        if not header:
+        if source.dialect.header and not header:
             header, newline, rest = pending.partition(b"\n")
             if not newline:
                 header = b""
@@ -567,7 +567,7 @@ def follow_lines(
             began = time.monotonic()
             if body.strip():
                 number += 1
-                piece = InputFile(Path(f"lines-{number}.csv"), held=header + body)
+                piece = InputFile(Path(f"lines-{number}.csv"), held=header + body, form_by_name=not header)
                 arrival = live.read(piece, live.key.digest(piece.sha256()), source)
                 if arrival.refused is not None:
                     warn(arrival.refused)

@@ -29,7 +29,14 @@ def test_declaration_is_canonical_json_of_what_decides_the_reading(load, minimal
         "namespace": "city",
         "operator_separator": "",
         "records": "",
-        "dialect": {"delimiter": ",", "quote": '"', "decimal": ".", "thousands": "", "encoding": "utf-8"},
+        "dialect": {
+            "delimiter": ",",
+            "quote": '"',
+            "decimal": ".",
+            "thousands": "",
+            "encoding": "utf-8",
+            "header": True,
+        },
     }
     assert text == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
 

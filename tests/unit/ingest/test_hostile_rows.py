@@ -15,12 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from google.transit.gtfs_realtime_pb2 import FeedMessage
+from lxml import etree
 
 from trafficdp.errors import DataError
 from trafficdp.ingest.formats import csv_files
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import READERS, read_file
-from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod, is_line_encoding
+from trafficdp.model import Dialect, SourceDeclaration, SpeedUnit, UnitPeriod, is_line_encoding
 
 FIELDS = ("vehicle", "time", "latitude", "longitude", "speed")
 OTHERS = [
@@ -165,7 +166,10 @@ def declared(reader, kind):
         kind,
         ("*",),
         (UnitPeriod(SpeedUnit.METRES_PER_SECOND),),
-        {"json": PATHS}.get(kind, {ours: ours for ours in FIELDS} if kind in ("csv", "parquet") else {}),
+        {"json": PATHS, "xml": XML_COLUMNS}.get(
+            kind, {ours: ours for ours in FIELDS} if kind in ("csv", "parquet") else {}
+        ),
+        records="record" if kind == "xml" else "",
         time_format="iso8601" if kind == "mds" else "epoch_s",
     )
 
@@ -188,6 +192,44 @@ def test_no_line_changes_another(reader, kind):
     for at, row in enumerate(ROWS):
         given = reader.write(content(placed(text_rows(), victim(*row), at)), name)
         assert of_others(reader, given, source) == expected, row
+
+
+def pair_of(vehicle, time, latitude, longitude, speed):
+    return [vehicle, time, b"POINT(%s %s)" % (longitude, latitude), speed]
+
+
+VARIANTS = {
+    "no header": (lambda row: row, Dialect(header=False), ("1", "2", "3", "4", "5")),
+    "spaces": (lambda row: row, Dialect(delimiter=" "), FIELDS),
+    "tabs without header": (
+        lambda row: row,
+        Dialect(delimiter="\t", header=False),
+        ("1", "2", "3", "4", "5"),
+    ),
+    "pairs": (lambda row: pair_of(*row), Dialect(), ("vehicle", "time", "longitude_latitude", "speed")),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_no_line_changes_another_however_a_table_is_written(reader, variant):
+    made, dialect, names = VARIANTS[variant]
+    ours = ("vehicle", "time", "longitude_latitude", "speed") if variant == "pairs" else FIELDS
+    columns = dict(zip(ours, names, strict=True))
+    source = replace(declared(reader, "csv"), dialect=dialect, columns=columns)
+    mark = dialect.delimiter.encode()
+    first = [mark.join(each.encode() for each in names)] if dialect.header else []
+
+    def kept(rows):
+        content = b"\n".join([*first, *(mark.join(made(row)) for row in rows)]) + b"\n"
+        return of_others(reader, reader.write(content), source)
+
+    expected = kept(text_rows())
+    assert len(expected) == len(OTHERS)
+    for at, row in enumerate(ROWS):
+        assert kept(placed(text_rows(), victim(*row), at)) == expected, row
+    for magic in (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"PAR1", b"BZh", b"SQLite f", b"\xfd7zXZ"):
+        if not first:
+            assert kept([victim(0, "before", magic), *text_rows()]) == expected, magic
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "gb18030", "utf-16", "utf-8-sig", "shift_jis"])
@@ -415,6 +457,8 @@ def without_rows(reader, kind):
         return reader.folder / "day.parquet"
     if kind == "gtfs_rt":
         return reader.write(snapshot([]).SerializeToString(), "day.pb")
+    if kind in BY_ELEMENTS:
+        return reader.write(xml_document(kind, []), "day.xml")
     content, name = BY_LINES[kind]
     return reader.write(content([]).lstrip(b"\n"), name)
 
@@ -459,8 +503,71 @@ def test_marks_that_unicode_calls_line_ends_are_read_within_a_line(reader):
         assert table.report.rows_kept == 1, mark
 
 
+def xml_document(kind, rows):
+    """The rows as elements: of "xml" with the vehicle and its time in elements, of NextBus all attributes."""
+    root = etree.Element("body")
+    for vehicle, time, latitude, longitude, speed in rows:
+        if kind == "xml":
+            around = etree.SubElement(root, "step")
+            record = etree.SubElement(around, "record", at=latitude, lon=longitude, v=speed)
+            etree.SubElement(record, "bus").text, etree.SubElement(record, "time").text = vehicle, time
+        else:
+            given = {"id": vehicle, "secsSinceReport": time, "lat": latitude, "lon": longitude}
+            etree.SubElement(root, "vehicle", **given, speedKmHr=speed)
+    if kind == "nextbus":
+        etree.SubElement(root, "lastTime", time="1606545300000")
+    return etree.tostring(root)
+
+
+XML_COLUMNS = {"vehicle": "bus", "time": "time", "latitude": "@at", "longitude": "@lon", "speed": "@v"}
+BY_ELEMENTS = ("xml", "nextbus")
+
+
+@pytest.mark.parametrize("kind", BY_ELEMENTS)
+def test_no_element_changes_another(reader, kind):
+    source = declared(reader, kind)
+
+    def kept(rows):
+        return of_others(reader, reader.write(xml_document(kind, rows), "day.xml"), source)
+
+    others = [list(map(str, row)) for row in OTHERS]
+    if kind == "nextbus":
+        others = [[row[0], str(1606545300 - int(row[1])), *row[2:]] for row in others]
+    expected = kept(others)
+    assert len(expected) == len(OTHERS)
+    tried = 0
+    for at, row in enumerate(ROWS):
+        try:
+            hostile = [each.decode("utf-8") for each in victim(*row)]
+            found = kept(placed(others, hostile, at))
+        except ValueError:
+            # no text that XML can hold
+            continue
+        tried += 1
+        assert found == expected, row
+    assert tried > 300
+
+
+def test_a_record_within_a_record_is_a_part_of_it(reader):
+    source = declared(reader, "xml")
+    others = xml_document("xml", [list(map(str, row)) for row in OTHERS])
+    expected = of_others(reader, reader.write(others, "day.xml"), source)
+    inner = b"<record at='1' lon='2' v='3'><bus>B2</bus><time>1606545000</time></record>"
+    for hostile in (
+        b"<record><bus>A1</bus>%s</record>" % inner,
+        b"<record><deep>%s%s</deep><bus>A1</bus></record>" % (inner, inner),
+        b"<step time='1'><bus>B2</bus><time>7</time></step>",
+        b"<bus>A1</bus><record/>",
+    ):
+        for content in (
+            others.replace(b"<body>", b"<body>" + hostile),
+            others.replace(b"</step>", b"</step>" + hostile, 1),
+        ):
+            assert of_others(reader, reader.write(content, "day.xml"), source) == expected, hostile
+
+
 def test_every_reader_is_tried_here():
-    assert set(READERS) == {*BY_LINES, "parquet", "gtfs_rt"}
+    assert set(READERS) == {*BY_LINES, *BY_ELEMENTS, "parquet", "gtfs_rt"}
 
 
 def test_a_quote_swallows_no_row_of_a_large_file(reader, monkeypatch):

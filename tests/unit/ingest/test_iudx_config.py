@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trafficdp.errors import ConfigError
-from trafficdp.ingest.suggest import import_iudx_config
+from trafficdp.ingest.iudx_config import import_iudx_config
 
 CONFIG = {
     "spatial_generalize": {

@@ -27,7 +27,7 @@ def iudx_template(path: Path) -> tuple[str, list[str]]:
     What it does not say, or means otherwise, stays open to be chosen. Raises ConfigError when the file is
     not a JSON object, cannot be read, or a value is not of its key's type.
     """
-    from trafficdp.ingest.suggest import import_iudx_config
+    from trafficdp.ingest.iudx_config import import_iudx_config
 
     found = import_iudx_config(_document(path))
     messages = list(found.messages)

@@ -20,7 +20,7 @@ from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.input_file import InputFile, Named
 from trafficdp.ingest.times import Records, TextColumns
 from trafficdp.ingest.vehicle_key import with_operator
-from trafficdp.model import UTF16, Dialect, SourceDeclaration
+from trafficdp.model import PAIRS, UTF16, Dialect, SourceDeclaration
 
 # Lines of a text file. A line stands for itself: whatever bytes it holds, other lines are read alike.
 #
@@ -50,10 +50,10 @@ class Lines(NamedTuple):
 def read_lines(file: InputFile, encoding: str = "utf-8") -> Iterator[Lines]:
     """Yield all lines of ``file`` in blocks.
 
-    A byte-order mark says more than ``encoding``, and is left out.
+    A byte-order mark says more than ``encoding``, unless it may be a record's, and is left out.
     """
     with file.open() as stream:
-        name, chunks = _text(stream, encoding)
+        name, chunks = _text(stream, encoding, marks=not file.form_by_name)
         for block, too_long in _blocks(chunks):
             text, broken = _utf8(block, name), 0
             if not _is_utf8(text):
@@ -102,10 +102,10 @@ def _kept(lines: pa.Array, fits: pa.Array) -> tuple[bytes, int]:
     return kept.buffers()[2].slice(0, size).to_pybytes() if size else b"", len(lines) - len(kept)
 
 
-def _text(stream: BinaryIO, encoding: str) -> tuple[str, Iterator[bytes]]:
+def _text(stream: BinaryIO, encoding: str, *, marks: bool = True) -> tuple[str, Iterator[bytes]]:
     """Return the file in chunks in which line feeds are bytes, and how they are written."""
     start = stream.read(_BLOCK_BYTES)
-    mark = next((mark for mark in _MARKS if start.startswith(mark)), b"")
+    mark = next((mark for mark in _MARKS if marks and start.startswith(mark)), b"")
     name = codecs.lookup(_MARKS.get(mark, encoding)).name
     if name in UTF16:
         return "utf-8", _from_utf16(_read(stream, start), name)
@@ -177,15 +177,20 @@ def read_csv(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     Raises DataError when the file has no rows, is not text in the declared encoding, or lacks a declared
     column, ConfigError when the source does not declare the columns.
     """
-    columns = declared_columns(source, ("vehicle", "time", "latitude", "longitude"))
+    place = place_columns(source)
+    columns = declared_columns(source, ("vehicle", "time", *place))
     dialect = source.dialect
     for table, malformed in read_columns(file, list(columns.values()), dialect=dialect):
+        positions = {ours: column(table, columns[ours]) for ours in place}
+        if len(place) == 1:
+            positions = split_pair(place[0], positions[place[0]])
+        else:
+            positions = {ours: plain_numbers(text, dialect) for ours, text in positions.items()}
         records = Records.from_text(
             TextColumns(
                 vehicle=column(table, columns["vehicle"]),
                 time=column(table, columns["time"]),
-                latitude=plain_numbers(column(table, columns["latitude"]), dialect),
-                longitude=plain_numbers(column(table, columns["longitude"]), dialect),
+                **positions,
                 speed=plain_numbers(column(table, columns["speed"]), dialect) if "speed" in columns else None,
             ),
             time_format=source.time_format,
@@ -195,6 +200,28 @@ def read_csv(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         if "operator" in columns:
             records = with_operator(records, column(table, columns["operator"]), source.operator_separator)
         yield records
+
+
+def place_columns(source: SourceDeclaration) -> tuple[str, ...]:
+    """Return which of PAIRS the source declares, else latitude and longitude."""
+    pair = next((name for name in PAIRS if name in source.columns), None)
+    return ("latitude", "longitude") if pair is None else (pair,)
+
+
+_PAIR = (
+    r"^\s*(?i:point)?\s*[\[({]?\s*(?P<first>[^\s,;()\[\]{}]+)(?:\s*[,;]\s*|\s+)"
+    r"(?P<second>[^\s,;()\[\]{}]+)\s*[\])}]?\s*$"
+)
+"""Two numbers as text, with or without brackets around them: "12.5,41.9", "POINT(12.5 41.9)"."""
+
+
+def split_pair(pair: str, text: pa.Array) -> dict[str, pa.Array]:
+    """Return ``latitude`` and ``longitude`` of texts in the order of ``pair``; null where two are not."""
+    parts = pc.extract_regex(text, _PAIR)
+    return {
+        ours: pc.struct_field(parts, part)
+        for ours, part in zip(PAIRS[pair], ("first", "second"), strict=True)
+    }
 
 
 def declared_columns(source: SourceDeclaration, required: Sequence[str]) -> dict[str, str]:
@@ -239,39 +266,75 @@ def read_columns(
     with a field that begins with a quote and does not end with one, with a carriage return before its end,
     and what ``read_lines`` leaves out. Optional columns are left out where the header has none of that name.
     """
-    found = as_declared(header(file, dialect), [*required, *optional])
+    found = names_of_columns(file, dialect, [*required, *optional])
     wanted = list(dict.fromkeys([*required, *(name for name in optional if name in found)]))
     check_columns(file, required, found, optional)
     well_formed = _well_formed(dialect)
-    in_header, rows, malformed = True, 0, 0
+    in_header, rows, malformed = dialect.header, 0, 0
     for text, no_rows in read_lines(file, dialect.encoding):
         if in_header and text:
             text, in_header = text.partition(b"\n")[2], False
+        text = _single_spaces(text, dialect)
         # a line without quotes and carriage returns is one that fits
         returns = text.count(b"\r") if b"\r" in text else 0
         if (dialect.quote and dialect.quote.encode() in text) or (returns and returns != text.count(b"\r\n")):
             text, odd = matching(text, well_formed)
             no_rows += odd
+        if not dialect.header:
+            text = _first_fields(text, len(found), dialect)
         table, odd = _parsed(text, found, wanted, dialect)
         rows, malformed = rows + table.num_rows, malformed + no_rows + odd
         yield table, no_rows + odd
     if rows == 0 and file.judged:
         raise DataError(
             f"{file.name} has no rows that fit its header" if malformed else f"{file.name} has no rows",
-            got=f"{malformed} that cannot be read" if malformed else "a header only",
+            got=f"{malformed} that cannot be read"
+            if malformed
+            else "a header only"
+            if dialect.header
+            else None,
             expected=f"lines of {len(found)} fields, closed quotes, text in {dialect.encoding.upper()}"
             if malformed
             else None,
         )
 
 
-def _well_formed(dialect: Dialect) -> str:
-    """Return the pattern, over bytes, of a line whose fields end where Arrow ends them."""
+def names_of_columns(file: InputFile, dialect: Dialect, declared: Sequence[str]) -> list[str]:
+    """Return the names in the header as ``declared``; without one, places from "1" to the last declared."""
+    if dialect.header:
+        return as_declared(header(file, dialect), declared)
+    return [str(number) for number in range(1, max(map(int, declared)) + 1)]
+
+
+def _field(dialect: Dialect) -> tuple[str, str]:
+    """Return the patterns, over bytes, of a delimiter and of a field that ends where Arrow ends it."""
     delimiter, quote = (f"\\x{ord(mark):02x}" for mark in (dialect.delimiter, dialect.quote or "\n"))
     plain = rf"[^{delimiter}{quote}\r\n][^{delimiter}\r\n]*"
     quoted = rf"{quote}(?:[^{quote}\r\n]|{quote}{quote})*{quote}"
-    field = rf"(?:{plain}|{quoted})?" if dialect.quote else rf"[^{delimiter}\r\n]*"
+    return delimiter, rf"(?:{plain}|{quoted})?" if dialect.quote else rf"[^{delimiter}\r\n]*"
+
+
+def _well_formed(dialect: Dialect) -> str:
+    """Return the pattern, over bytes, of a line whose fields end where Arrow ends them."""
+    delimiter, field = _field(dialect)
     return rf"\A{field}(?:{delimiter}{field})*\r*\n\z"
+
+
+def _single_spaces(text: bytes, dialect: Dialect) -> bytes:
+    """Return ``text`` with one space for several, and none at either end of a line, where they separate."""
+    if dialect.delimiter != " ":
+        return text
+    return re.sub(rb"(?m)^ +| +(?=\r*$)", b"", re.sub(rb" {2,}", b" ", text))
+
+
+def _first_fields(text: bytes, count: int, dialect: Dialect) -> bytes:
+    """Return the first ``count`` fields of every well-formed line; one that has fewer stays as it is.
+
+    How many fields there are, no line may tell of another.
+    """
+    delimiter, field = (each.encode() for each in _field(dialect))
+    first = field + (delimiter + field) * (count - 1)
+    return re.sub(rb"(?m)^(" + first + rb")" + delimiter + rb"[^\n]*$", rb"\1", text)
 
 
 def _parsed(text: bytes, found: list[str], wanted: list[str], dialect: Dialect) -> tuple[pa.Table, int]:
@@ -301,6 +364,8 @@ def _parsed(text: bytes, found: list[str], wanted: list[str], dialect: Dialect) 
 def header(file: InputFile, dialect: Dialect = Dialect()) -> list[str]:  # noqa: B008  # frozen
     """Return the column names in the first line, without a byte-order mark."""
     line = first_line(file, dialect.encoding)
+    if line is not None and dialect.delimiter == " ":
+        line = re.sub(" +", " ", line.strip(" "))
     if line is None:
         raise DataError(f"{file.name} is empty", got="0 bytes after unpacking")
     if "\r" in line:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from trafficdp.errors import DataError
-from trafficdp.ingest.formats.csv_files import declared_columns, read_lines
+from trafficdp.ingest.formats.csv_files import declared_columns, place_columns, read_lines, split_pair
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import Records, TextColumns
 from trafficdp.ingest.vehicle_key import with_operator
@@ -50,7 +50,7 @@ def json_records(file: InputFile, wrappers: Sequence[str]) -> Iterator[tuple[lis
 
 def in_lines(file: InputFile) -> bool:
     """Return whether ``file`` is to hold a record a line: its name says it."""
-    return file.name.lower().removesuffix(".gz").endswith(LINES)
+    return file.unpacked_name.endswith(LINES)
 
 
 def _lines(file: InputFile) -> Iterator[tuple[list[Any], int]]:
@@ -152,7 +152,8 @@ def read_json(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     In lines the path leads to a record, or a list of them, within each line. Raises DataError for what is no
     JSON, where nothing lies at ``source.records``, and where no record of a judged file has a column.
     """
-    columns = declared_columns(source, ("vehicle", "time", "latitude", "longitude"))
+    place = place_columns(source)
+    columns = declared_columns(source, ("vehicle", "time", *place))
     present, found = [], 0
     blocks = _lines(file) if in_lines(file) else _document(file, None)
     for documents, malformed in blocks:
@@ -174,12 +175,12 @@ def read_json(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         values = {ours: [value_at(row, path) for row in rows] for ours, path in columns.items()}
         present.append({columns[ours]: any(v is not None for v in every) for ours, every in values.items()})
         found += len(rows)
+        positions = {ours: text_column(values[ours]) for ours in place}
         records = Records.from_text(
             TextColumns(
                 vehicle=identifier_column(values["vehicle"]),
                 time=text_column(values["time"]),
-                latitude=text_column(values["latitude"]),
-                longitude=text_column(values["longitude"]),
+                **(split_pair(place[0], positions[place[0]]) if len(place) == 1 else positions),
                 speed=text_column(values["speed"]) if "speed" in values else None,
             ),
             time_format=source.time_format,

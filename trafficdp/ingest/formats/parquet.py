@@ -164,8 +164,8 @@ _LONGITUDE_LATITUDE = "OGC:CRS84"
 def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the records of ``file`` in blocks; columns are named by ``source.columns``.
 
-    The position is ``latitude`` and ``longitude``, or ``geometry``: a column of WKB points. GeoParquet
-    without a reference system means longitude and latitude (OGC:CRS84); another system is converted.
+    The position is ``latitude`` and ``longitude``, or ``geometry``: a column of points, native or WKB.
+    GeoParquet without a reference system means longitude and latitude (OGC:CRS84); another is converted.
     Raises DataError when the file is not Parquet, has no rows, or lacks a column, ConfigError when the
     source does not declare them.
     """
@@ -179,13 +179,16 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         wanted = list(dict.fromkeys(columns.values()))
         check_columns(file, wanted, schema.names)
         for name, column in columns.items():
-            _refuse_nested(file, name, schema.field(column).type)
+            kind = schema.field(column).type
+            if name != "geometry" or not _is_native_point(kind):
+                _refuse_nested(file, name, kind)
         if total == 0 and file.judged:
             raise DataError(f"{file.name} has no rows")
         _refuse_large_pages(file, footer.schema, wanted)
         system = _reference_system(file, schema, columns["geometry"]) if "geometry" in columns else None
         # texts stay in dictionaries until it is known how long they are
-        with pyarrow.parquet.ParquetFile(file.path, metadata=footer, read_dictionary=wanted) as parquet:
+        flat = [name for name in wanted if not pa.types.is_nested(schema.field(name).type)]
+        with pyarrow.parquet.ParquetFile(file.path, metadata=footer, read_dictionary=flat) as parquet:
             rows = unpacked = 0
             for batch in parquet.iter_batches(BATCH_ROWS, columns=wanted):
                 batch = readable(batch)
@@ -236,7 +239,9 @@ def _refuse_nested(file: InputFile, name: str, kind: pa.DataType) -> None:
 
 def _refuse_large_pages(file: InputFile, schema: pyarrow.parquet.ParquetSchema, columns: list[str]) -> None:
     unpacked = 0
-    numbers = [number for number, path in enumerate(schema.names) if path in columns]
+    paths = [schema.column(number).path for number in range(len(schema))]
+    starts = tuple(f"{column}." for column in columns)
+    numbers = [number for number, path in enumerate(paths) if path in columns or path.startswith(starts)]
     with open(file.path, "rb") as stream:
         try:
             for size in unpacked_sizes(stream, numbers):
@@ -401,12 +406,33 @@ def _points(file: Named, column: pa.Array, system: pyproj.CRS | None) -> tuple[F
     kind = column.type
     if pa.types.is_null(kind):
         return np.full(len(column), np.nan), np.full(len(column), np.nan)
+    if _is_native_point(kind):
+        # a part says null itself, and where its point is null
+        x, y = (numeric_to_numbers(pc.struct_field(column, part))[0] for part in ("x", "y"))
+        return _in_degrees(file, x, y, system)
     if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
-        raise _wrong_type(file, "geometry", kind, "points as WKB")
+        raise _wrong_type(file, "geometry", kind, "points, native or as WKB")
     shapes = shapely.from_wkb(column.to_numpy(zero_copy_only=False), on_invalid="ignore")
     is_point = (shapely.get_type_id(shapes) == shapely.GeometryType.POINT) & ~shapely.is_empty(shapes)
     x, y = np.full(len(shapes), np.nan), np.full(len(shapes), np.nan)
     x[is_point], y[is_point] = shapely.get_x(shapes[is_point]), shapely.get_y(shapes[is_point])
+    return _in_degrees(file, x, y, system)
+
+
+def _is_native_point(kind: pa.DataType) -> bool:
+    """Return whether a column holds points as GeoParquet's encoding "point" has them: two or more numbers."""
+    if isinstance(kind, pa.ExtensionType):
+        kind = kind.storage_type
+    parts = [kind.field(number) for number in range(kind.num_fields)] if pa.types.is_struct(kind) else []
+    return {"x", "y"} <= {part.name for part in parts} and all(
+        pa.types.is_floating(part.type) for part in parts
+    )
+
+
+def _in_degrees(
+    file: Named, x: FloatArray, y: FloatArray, system: pyproj.CRS | None
+) -> tuple[FloatArray, FloatArray]:
+    """Return (latitude, longitude) of coordinates in ``system``, NaN where there are none."""
     if system is not None:
         import pyproj
 

@@ -25,6 +25,7 @@ from trafficdp.ingest.formats.json_files import (
     property_value,
     text_column,
 )
+from trafficdp.ingest.formats.xml_files import ROWS, elements, is_xml
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import Records, TextColumns, text_to_numbers
 from trafficdp.ingest.vehicle_key import with_operator
@@ -40,12 +41,6 @@ _PLACE = ("Longitude", "Latitude", "Coordinates")
 _OF_ACTIVITY = ("{*}RecordedAtTime", "{*}MonitoredVehicleJourney")
 _OF_JOURNEY = (*(f"{{*}}{name}" for name in _JOURNEY), "{*}VehicleLocation")
 _OF_PLACE = tuple(f"{{*}}{name}" for name in _PLACE)
-_ROWS = 20_000
-"""Activities that are held at once, as Python objects."""
-_CHUNK = 256 << 10
-_MOST_BETWEEN = 16 << 20
-"""Bytes of XML without an activity; they are held as a tree, which takes several times as much."""
-_PROLOG = 4 << 10
 _DEPTH = 6
 _EPSG = re.compile(r"(?:urn:(?:x-)?ogc:def:crs:)?epsg:(?:[\d.]*:)?(\d{4,6})", re.IGNORECASE)
 
@@ -67,103 +62,22 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         yield _records(rows, source, malformed)
 
 
-def is_xml(file: InputFile) -> bool:
-    """Return whether ``file`` begins as XML does, in any encoding: not as JSON does."""
-    with file.open() as stream:
-        start = stream.read(64)
-    return start.translate(None, b"\0\xef\xbb\xbf\xff\xfe \t\r\n")[:1] == b"<"
-
-
 # XML
-
-
-class _Prolog:
-    """Takes what lies before the first element; what lxml asks of a target."""
-
-    over = False
-
-    def __init__(self, file: InputFile) -> None:
-        self._file = file
-
-    def doctype(self, *_names: object) -> None:
-        """Refuse a document type, and with it every entity, before anything of it is read."""
-        raise DataError(
-            f"{self._file.name} declares a document type",
-            got="<!DOCTYPE",
-            expected="SIRI, which has none: entities are never read",
-        )
-
-    def start(self, _tag: object, _attributes: object) -> None:
-        """Note that the first element began."""
-        self.over = True
-
-    def close(self) -> None:
-        """Do nothing: the file is not at its end."""
-
-
-def _check_prolog(file: InputFile) -> None:
-    from lxml import etree
-
-    prolog = _Prolog(file)
-    parser = etree.XMLParser(
-        target=prolog, resolve_entities=False, no_network=True, load_dtd=False, collect_ids=False
-    )
-    read = 0
-    with file.open() as stream:
-        while not prolog.over and read < _MOST_BETWEEN and (chunk := stream.read(_PROLOG)):
-            try:
-                parser.feed(chunk)
-            except etree.XMLSyntaxError:
-                raise _not_well_formed(file) from None
-            read += len(chunk)
 
 
 def _xml(file: InputFile) -> Iterator[tuple[list[Activity], int]]:
     """Yield the activities of an XML file in blocks; the tree of each is dropped once it was read."""
-    from lxml import etree
-
-    _check_prolog(file)
-    parser = etree.XMLPullParser(
-        events=("end",),
-        tag=("{*}VehicleActivity", "{*}VehicleMonitoringDelivery"),
-        resolve_entities=False,
-        load_dtd=False,
-        no_network=True,
-        huge_tree=False,
-        remove_blank_text=True,
-        remove_comments=True,
-        remove_pis=True,
-        # of one xml:id given twice the file is no worse
-        collect_ids=False,
-    )
     rows: list[Activity] = []
-    delivered, since = False, 0
-    with file.open() as stream:
-        while chunk := stream.read(_CHUNK):
-            try:
-                parser.feed(chunk)
-            except etree.XMLSyntaxError:
-                raise _not_well_formed(file) from None
-            since += len(chunk)
-            for _, element in parser.read_events():
-                since = 0
-                delivered = True
-                if element.tag.endswith("VehicleActivity"):
-                    rows.append(_activity(element))
-                _drop(element)
-            if since > _MOST_BETWEEN:
-                raise DataError(
-                    f"{file.name} holds more than {_MOST_BETWEEN >> 20} MiB without a vehicle activity",
-                    expected="a SIRI vehicle monitoring delivery",
-                )
-            if len(rows) >= _ROWS:
-                yield rows, 0
-                rows = []
-                file.tell_progress()
-    try:
-        parser.close()
-    except etree.XMLSyntaxError:
-        raise _not_well_formed(file) from None
+    delivered = False
+    names = ("VehicleActivity", "VehicleMonitoringDelivery")
+    for _, element in elements(file, names, "a SIRI vehicle monitoring delivery"):
+        delivered = True
+        if element.tag.endswith("VehicleActivity"):
+            rows.append(_activity(element))
+        _drop(element)
+        if len(rows) >= ROWS:
+            yield rows, 0
+            rows = []
     if not delivered and file.judged:
         raise _no_delivery(file, "XML of another kind")
     yield rows, 0
@@ -203,14 +117,6 @@ def _drop(element: etree._Element) -> None:
     parent = element.getparent()
     while parent is not None and element.getprevious() is not None:
         del parent[0]
-
-
-def _not_well_formed(file: InputFile) -> DataError:
-    return DataError(
-        f"{file.name} is not well-formed XML",
-        expected="whole documents",
-        todo="fetch it again, or leave it out",
-    )
 
 
 def _no_delivery(file: InputFile, got: str) -> DataError:

@@ -91,7 +91,7 @@ def test_an_undeclared_column_is_a_config_error(reader):
         (bytes(range(1, 256)) * 40, "lacks the columns|not text in UTF-8"),
         (b"\x00" * 5000, "does not begin with column names"),
         (b"PK\x03\x04rest", "truncated zip archive"),
-        (b"\x28\xb5\x2f\xfdrest", "zstd"),
+        (b"\x28\xb5\x2f\xfdrest", "damaged or truncated zstd file"),
         (b"SQLite format 3\x00", "a GeoPackage"),
         (b"PAR1rest", "is a Parquet file"),
         (b"plate,when,lat,lng,v\nA1,never,21.2,72.8,30\n", "not a single time"),

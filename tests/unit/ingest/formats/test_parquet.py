@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from trafficdp.errors import DataError
 from trafficdp.ingest.formats.parquet import unpacked_sizes
+from trafficdp.ingest.input_file import InputFile
+from trafficdp.ingest.suggest import in_toml, suggest
 
 WHEN = datetime(2020, 11, 28, 6, 30)
 GEOMETRY = {"vehicle": "plate", "time": "when", "geometry": "geometry", "speed": "v"}
@@ -143,6 +145,28 @@ def test_geoparquet_points_end_as_degrees_whatever_their_system(reader, crs):
     points = geopandas.GeoSeries([shapely.Point(72.8, 21.2)], crs="EPSG:4326").to_crs(crs)
     found = facts(reader.file(write_points(reader, points, crs), columns=GEOMETRY))
     assert found[1:3] == pytest.approx([21.2, 72.8], abs=1e-9)
+
+
+@pytest.mark.parametrize("crs", ["OGC:CRS84", "EPSG:3857"])
+def test_native_points_are_read_like_those_in_wkb(reader, crs):
+    points = geopandas.GeoSeries([shapely.Point(72.8, 21.2), None], crs="EPSG:4326").to_crs(crs)
+    frame = geopandas.GeoDataFrame(
+        {"plate": ["A1", "B2"], "when": ["2020-11-28T12:00:00Z"] * 2, "v": [30.0, 40.0]}, geometry=points
+    )
+    for encoding in ("WKB", "geoarrow"):
+        frame.to_parquet(reader.folder / "day.parquet", geometry_encoding=encoding)
+        read = reader.file(reader.folder / "day.parquet", format="parquet", columns=GEOMETRY)
+        assert facts(read)[1:3] == pytest.approx([21.2, 72.8], abs=1e-9)
+        assert read.report.rejected == {"missing_position": 1}
+    kept = in_toml(suggest(InputFile(reader.folder / "day.parquet")), "a", "*.parquet")
+    assert 'geometry = "geometry"' in kept
+
+
+def test_a_struct_that_is_no_point_is_refused(reader):
+    table = pa.table({"plate": ["A1"], "when": [1.0], "v": [3.0], "geometry": [{"x": 1.0, "y": [1.0]}]})
+    pyarrow.parquet.write_table(table, reader.folder / "day.parquet")
+    with pytest.raises(DataError, match=r"the geometry column of .* has the wrong type"):
+        reader.file(reader.folder / "day.parquet", format="parquet", columns=GEOMETRY)
 
 
 def test_geoparquet_without_a_system_is_longitude_and_latitude(reader):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from trafficdp.errors import DataError
-from trafficdp.ingest.formats import siri
+from trafficdp.ingest.formats import siri, xml_files
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.suggest import in_toml, suggest
 from trafficdp.ingest.vehicle_key import vehicle_parts
@@ -297,8 +297,8 @@ def test_what_is_no_delivery_is_refused(reader, content, says):
 
 
 def test_what_holds_no_activity_for_long_is_refused(reader, monkeypatch):
-    monkeypatch.setattr(siri, "_MOST_BETWEEN", 1 << 20)
-    with pytest.raises(DataError, match="without a vehicle activity"):
+    monkeypatch.setattr(xml_files, "MOST_BETWEEN", 1 << 20)
+    with pytest.raises(DataError, match="without a record"):
         read(reader, document("<Other>x</Other>" * 200_000))
 
 
@@ -309,8 +309,8 @@ def test_a_delivery_at_night_has_no_rows_and_is_accepted(reader):
 
 
 def test_activities_are_read_in_blocks_and_none_is_lost(reader, monkeypatch):
-    monkeypatch.setattr(siri, "_ROWS", 7)
-    monkeypatch.setattr(siri, "_CHUNK", 1000)
+    monkeypatch.setattr(siri, "ROWS", 7)
+    monkeypatch.setattr(xml_files, "_CHUNK", 1000)
     content = document(*(activity(vehicle=f"<VehicleRef>{n}</VehicleRef>") for n in range(100)))
     blocks = list(siri.read(InputFile(reader.write(content, "a.xml")), SOURCE))
     assert len(blocks) > 5
@@ -390,5 +390,5 @@ def test_suggest_derives_speeds_where_none_is_stated_and_asks_for_the_clock_only
 @pytest.mark.parametrize("root", ["gpx", "fcd-export", "kml"])
 def test_suggest_names_xml_of_another_kind(tmp_path, root):
     (tmp_path / "a.xml").write_text(f'<?xml version="1.0"?>\n<!-- x -->\n<{root} version="1"><a/></{root}>')
-    with pytest.raises(DataError, match=f"XML of a kind that is not read; got <{root}>"):
+    with pytest.raises(DataError, match=f"XML of a kind that is not recognised; got <{root}>"):
         suggest(InputFile(tmp_path / "a.xml"))

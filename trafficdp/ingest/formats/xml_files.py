@@ -1,0 +1,278 @@
+"""XML as elements, and the conventions that are XML: declared names, NextBus.
+
+Elements are known by their local names, under any namespace or prefix. Nothing outside a file is ever read: a
+document type, and with it every entity, is refused before anything of it is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from trafficdp.errors import ConfigError, DataError
+from trafficdp.ingest.formats.csv_files import declared_columns, place_columns, split_pair
+from trafficdp.ingest.formats.json_files import check_keys, identifier_column, text_column
+from trafficdp.ingest.input_file import InputFile
+from trafficdp.ingest.times import Records, TextColumns, text_to_numbers
+from trafficdp.ingest.vehicle_key import with_operator
+from trafficdp.model import SourceDeclaration
+
+if TYPE_CHECKING:
+    from lxml import etree
+
+ROWS = 20_000
+"""Records that are held at once, as Python objects."""
+MOST_BETWEEN = 16 << 20
+"""Bytes of XML without a record; they are held as a tree, which takes several times as much."""
+_CHUNK = 256 << 10
+_PROLOG = 4 << 10
+
+
+def is_xml(file: InputFile) -> bool:
+    """Return whether ``file`` begins as XML does, in any encoding: not as JSON does."""
+    with file.open() as stream:
+        start = stream.read(64)
+    return start.translate(None, b"\0\xef\xbb\xbf\xff\xfe \t\r\n")[:1] == b"<"
+
+
+class _Prolog:
+    """Takes what lies before the first element; what lxml asks of a target."""
+
+    over = False
+
+    def __init__(self, file: InputFile) -> None:
+        self._file = file
+
+    def doctype(self, *_names: object) -> None:
+        """Refuse a document type, and with it every entity, before anything of it is read."""
+        raise DataError(
+            f"{self._file.name} declares a document type",
+            got="<!DOCTYPE",
+            expected="XML of records, which has none: entities are never read",
+        )
+
+    def start(self, _tag: object, _attributes: object) -> None:
+        """Note that the first element began."""
+        self.over = True
+
+    def close(self) -> None:
+        """Do nothing: the file is not at its end."""
+
+
+def _check_prolog(file: InputFile) -> None:
+    from lxml import etree
+
+    prolog = _Prolog(file)
+    parser = etree.XMLParser(
+        target=prolog, resolve_entities=False, no_network=True, load_dtd=False, collect_ids=False
+    )
+    read = 0
+    with file.open() as stream:
+        while not prolog.over and read < MOST_BETWEEN and (chunk := stream.read(_PROLOG)):
+            try:
+                parser.feed(chunk)
+            except etree.XMLSyntaxError:
+                raise _not_well_formed(file) from None
+            read += len(chunk)
+
+
+def elements(
+    file: InputFile, names: Collection[str], expected: str, *, starts: bool = False
+) -> Iterator[tuple[str, etree._Element]]:
+    """Yield "end" and the element, for every element that has one of ``names``; with ``starts`` "start" too.
+
+    What was read must be dropped by whoever takes it. Raises DataError for XML that is not well-formed,
+    declares a document type, or has over 16 MiB without such an element; ``expected`` is what there should
+    have been.
+    """
+    from lxml import etree
+
+    _check_prolog(file)
+    parser = etree.XMLPullParser(
+        events=("start", "end") if starts else ("end",),
+        tag=tuple(f"{{*}}{name}" for name in names),
+        resolve_entities=False,
+        load_dtd=False,
+        no_network=True,
+        huge_tree=False,
+        remove_blank_text=True,
+        remove_comments=True,
+        remove_pis=True,
+        # of one xml:id given twice the file is no worse
+        collect_ids=False,
+    )
+    since = 0
+    with file.open() as stream:
+        while chunk := stream.read(_CHUNK):
+            try:
+                parser.feed(chunk)
+            except etree.XMLSyntaxError:
+                raise _not_well_formed(file) from None
+            since += len(chunk)
+            for kind, element in parser.read_events():
+                since = 0
+                yield kind, element
+            if since > MOST_BETWEEN:
+                raise DataError(
+                    f"{file.name} holds more than {MOST_BETWEEN >> 20} MiB without a record",
+                    expected=expected,
+                )
+            file.tell_progress()
+    try:
+        parser.close()
+    except etree.XMLSyntaxError:
+        raise _not_well_formed(file) from None
+
+
+def drop_before(node: etree._Element, kept: Collection[str] = ()) -> None:
+    """Free the siblings before an element, but the first of each name ``kept``."""
+    parent, before = node.getparent(), node.getprevious()
+    if before is None or parent is None:
+        return
+    named: dict[str, etree._Element] = {}
+    while before is not None:
+        sibling, before = before, before.getprevious()
+        name = local_name(sibling) if kept else ""
+        if name in kept:
+            # the one before it, if any, is the first of its name
+            sibling, named[name] = named.get(name), sibling
+        if sibling is not None:
+            parent.remove(sibling)
+
+
+def local_name(element: etree._Element) -> str:
+    """Return the name of an element without its namespace."""
+    return str(element.tag).rpartition("}")[2]
+
+
+def _not_well_formed(file: InputFile) -> DataError:
+    return DataError(
+        f"{file.name} is not well-formed XML",
+        expected="whole documents",
+        todo="fetch it again, or leave it out",
+    )
+
+
+# XML with declared names: a record is an element of the name ``records``, a column a path from it, such as
+# ``@lat`` (an attribute), ``extensions/speed`` (an element), ``../@time`` (of the element around it).
+
+
+def read_xml(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
+    """Yield the records of ``file`` in blocks; one within another is a part of it, and no record.
+
+    Raises DataError as ``elements`` does, where a judged file has no record, and where no record of it has a
+    column; ConfigError where the source names no records.
+    """
+    if not source.records:
+        raise ConfigError(f"source {source.name} does not name its records", expected='records = "ELEMENT"')
+    place = place_columns(source)
+    columns = declared_columns(source, ("vehicle", "time", *place))
+    paths = [tuple(path.split("/")) for path in columns.values()]
+    present, found = [], 0
+    for rows in _rows(file, source.records, paths):
+        values = dict(zip(columns, zip(*rows, strict=True) if rows else [()] * len(columns), strict=True))
+        present.append({columns[ours]: any(v is not None for v in every) for ours, every in values.items()})
+        found += len(rows)
+        positions = {ours: text_column(values[ours]) for ours in place}
+        records = Records.from_text(
+            TextColumns(
+                vehicle=identifier_column(values["vehicle"]),
+                time=text_column(values["time"]),
+                **(split_pair(place[0], positions[place[0]]) if len(place) == 1 else positions),
+                speed=text_column(values["speed"]) if "speed" in values else None,
+            ),
+            time_format=source.time_format,
+            time_zone=source.time_zone,
+        )
+        if "operator" in values:
+            operator = identifier_column(values["operator"])
+            records = with_operator(records, operator, source.operator_separator)
+        yield records
+    if not found and file.judged:
+        raise DataError(f"{file.name} has no records", expected=f"elements {source.records}")
+    check_keys(file, present)
+
+
+Path = tuple[str, ...]
+
+
+def _rows(file: InputFile, name: str, paths: Sequence[Path]) -> Iterator[list[tuple[str | None, ...]]]:
+    # what lies beside a record or what is around it
+    kept = {path[path.count("..")] for path in paths if path[0] == ".."}
+    rows: list[tuple[str | None, ...]] = []
+    depth, around = 0, None
+    for kind, element in elements(file, [name], f"elements {name}", starts=True):
+        depth += 1 if kind == "start" else -1
+        if depth:
+            continue
+        rows.append(tuple(value_at(element, path) for path in paths))
+        element.clear()
+        drop_before(element, kept)
+        parent = element.getparent()
+        if parent is not around:
+            around = parent
+            for each in element.iterancestors():
+                drop_before(each, kept)
+        if len(rows) >= ROWS:
+            yield rows
+            rows = []
+    yield rows
+
+
+def value_at(element: etree._Element | None, path: Path) -> str | None:
+    """Return what lies at ``path`` from an element, without spaces around it; None where there is nothing."""
+    for step in path:
+        if element is None:
+            return None
+        if step == "..":
+            element = element.getparent()
+        elif step.startswith("@"):
+            given: str | None = element.get(step[1:])
+            return given
+        else:
+            element = next(element.iterchildren(f"{{*}}{step}"), None)
+    text: str | None = None if element is None else element.text
+    return None if text is None else text.strip() or None
+
+
+# NextBus vehicleLocations (XML): how long ago a vehicle reported, and at the end of the document the time.
+#
+# Specification: NextBus Public XML Feed, "vehicleLocations": ``vehicle`` with ``id``, ``lat``, ``lon``,
+# ``secsSinceReport``, ``speedKmHr``; ``lastTime`` with ``time`` in milliseconds since 1970.
+
+
+_NEXTBUS = tuple(("@" + name,) for name in ("id", "secsSinceReport", "lat", "lon", "speedKmHr"))
+
+
+def read_nextbus(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
+    """Yield the vehicles of ``file``; a document without ``lastTime`` has no times.
+
+    Raises DataError as ``elements`` does, and where a judged file has neither vehicles nor a time.
+    """
+    moment: float | None = None
+    for _, element in elements(file, ["lastTime"], "NextBus XML with lastTime"):
+        # the last of a document counts
+        moment = float(text_to_numbers(pa.array([element.get("time")], pa.string()))[0][0])
+    found = 0
+    for rows in _rows(file, "vehicle", _NEXTBUS):
+        columns = zip(*rows, strict=True) if rows else [()] * len(_NEXTBUS)
+        vehicle, age, latitude, longitude, speed = map(text_column, columns)
+        found += len(rows)
+        time = np.rint((np.nan if moment is None else moment) - 1000 * text_to_numbers(age)[0])
+        within = np.abs(time) < 2**53
+        yield Records.from_text(
+            TextColumns(
+                vehicle=vehicle,
+                time=pa.array(np.where(within, time, 0).astype(np.int64), mask=~within).cast(pa.string()),
+                latitude=latitude,
+                longitude=longitude,
+                speed=speed,
+            ),
+            time_format="epoch_ms",
+            time_zone=None,
+        )
+    if not found and moment is None and file.judged:
+        raise DataError(f"{file.name} has no vehicles", expected="NextBus XML: body/vehicle and lastTime")
