@@ -115,6 +115,11 @@ def in_parquet(reader, column):
     return reader.folder / "day.parquet"
 
 
+def in_xml(reader, element):
+    body = "".join(element % each for each in [*NUMERALS, " 123.0 "])
+    return reader.write(f'<body>{body}<lastTime time="1606545000000"/></body>', "day.xml")
+
+
 MDS = '{"device_id": %s, "timestamp": 1606545000000, "location": {"lat": 21.2, "lng": 72.8, "speed": 3}}'
 IUDX = (
     '{"vehicle_id": {"value": %s}, "observationDateTime": 1606545000, "speed": 3, '
@@ -134,6 +139,12 @@ ONE_VEHICLE = {
     "mds": lambda reader: in_json(reader, MDS),
     "iudx": lambda reader: in_json(reader, IUDX),
     "siri": lambda reader: in_json(reader, SIRI),
+    "xml": lambda reader: in_xml(
+        reader, '<row when="1606545000" lat="21.2" lng="72.8" v="3"><plate>%s</plate></row>'
+    ),
+    "nextbus": lambda reader: in_xml(
+        reader, '<vehicle id="%s" secsSinceReport="0" lat="21.2" lon="72.8" speedKmHr="3"/>'
+    ),
     "gtfs_rt": in_snapshot,
     "parquet": lambda reader: in_parquet(reader, pa.array([123.0, 123.0, None])),
 }
@@ -152,7 +163,16 @@ COLUMNS_OF_NUMBERS = [
 @pytest.mark.parametrize("kind", READERS)
 def test_a_number_is_one_vehicle_in_every_reader_however_it_is_written(reader, kind):
     columns = reader.source.columns if kind in ("csv", "parquet", "json") else {}
-    declared = {"format": kind, "columns": columns, "time_format": "epoch_s"}
+    if kind == "xml":
+        columns = {
+            ours: each if each == "plate" else f"@{each}" for ours, each in reader.source.columns.items()
+        }
+    declared = {
+        "format": kind,
+        "columns": columns,
+        "time_format": "epoch_s",
+        "records": "row" * (kind == "xml"),
+    }
     found = reader.file(ONE_VEHICLE[kind](reader), **declared).fixes.table["vehicle"].unique()
     one = "1/123" if kind == "siri" else "123"
     assert found.to_pylist() == reader.key.pseudonyms([one], "").to_pylist()
