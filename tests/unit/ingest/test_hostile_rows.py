@@ -70,14 +70,13 @@ PIECES = [
     ),
 ]
 PIECES = [piece.encode() if isinstance(piece, str) else piece for piece in PIECES]
-ROWS = [  # (which field it is put into, how, what)
-    (field, how, piece)
-    for piece in PIECES
-    for field, how in (
-        *[(field, "instead") for field in range(len(FIELDS))],
-        *[(0, "before"), (0, "after"), (1, "after"), (4, "after")],
-    )
+PLACES = [
+    *[(field, "instead") for field in range(len(FIELDS))],
+    *[(0, "before"), (0, "after"), (1, "after"), (4, "after")],
 ]
+FORMS = len(PLACES)
+ROWS = [(field, how, piece) for piece in PIECES for field, how in PLACES]
+"""Which field it is put into, how, what."""
 
 
 def victim(field, how, piece):
@@ -91,6 +90,31 @@ def placed(rows, row, at):
     """The rows with that of the victim as the first, in the middle, or as the last."""
     where = (0, 3, len(rows))[at % 3]
     return [*rows[:where], row, *rows[where:]]
+
+
+def among(rows, hostile, at):
+    """The rows with ``hostile`` ones before, between and after them; which stands where turns with ``at``."""
+    turned = [*hostile[at % len(hostile) :], *hostile[: at % len(hostile)]]
+    gaps = [turned[gap :: len(rows) + 1] for gap in range(len(rows) + 1)]
+    return [each for gap, row in zip(gaps, [*rows, None], strict=True) for each in (*gap, row)][:-1]
+
+
+EACH_ALONE = [pytest.param(False, id="together"), pytest.param(True, id="alone", marks=pytest.mark.prove)]
+"""Hostile rows stand together in a file, whatever is put into any field of one; or each in its own."""
+
+
+def hostile_files(rows, alone, row_of=victim):
+    """Yield (rows with hostile ones among them, what they are): of a piece all, or each row alone.
+
+    Each of quotes and line ends alone in either case.
+    """
+    for at, row in enumerate(ROWS):
+        if alone or {*row[2]} <= {*b'"\r\n'}:
+            yield placed(rows, row_of(*row), at), row
+    if not alone:
+        for at, start in enumerate(range(0, len(ROWS), FORMS)):
+            together = ROWS[start : start + FORMS]
+            yield among(rows, [row_of(*row) for row in together], at), together
 
 
 def text_rows():
@@ -183,15 +207,15 @@ def of_others(reader, given, source):
     return [repr(row) for row in read.fixes.table.to_pylist() if row["vehicle"] in others]
 
 
+@pytest.mark.parametrize("alone", EACH_ALONE)
 @pytest.mark.parametrize("kind", BY_LINES)
-def test_no_line_changes_another(reader, kind):
+def test_no_line_changes_another(reader, kind, alone):
     content, name = BY_LINES[kind]
     source = declared(reader, kind)
     expected = of_others(reader, reader.write(content(text_rows()), name), source)
     assert len(expected) == len(OTHERS)
-    for at, row in enumerate(ROWS):
-        given = reader.write(content(placed(text_rows(), victim(*row), at)), name)
-        assert of_others(reader, given, source) == expected, row
+    for rows, hostile in hostile_files(text_rows(), alone):
+        assert of_others(reader, reader.write(content(rows), name), source) == expected, hostile
 
 
 def pair_of(vehicle, time, latitude, longitude, speed):
@@ -210,8 +234,9 @@ VARIANTS = {
 }
 
 
+@pytest.mark.parametrize("alone", EACH_ALONE)
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_no_line_changes_another_however_a_table_is_written(reader, variant):
+def test_no_line_changes_another_however_a_table_is_written(reader, variant, alone):
     made, dialect, names = VARIANTS[variant]
     ours = ("vehicle", "time", "longitude_latitude", "speed") if variant == "pairs" else FIELDS
     columns = dict(zip(ours, names, strict=True))
@@ -225,39 +250,40 @@ def test_no_line_changes_another_however_a_table_is_written(reader, variant):
 
     expected = kept(text_rows())
     assert len(expected) == len(OTHERS)
-    for at, row in enumerate(ROWS):
-        assert kept(placed(text_rows(), victim(*row), at)) == expected, row
+    for rows, hostile in hostile_files(text_rows(), alone):
+        assert kept(rows) == expected, hostile
     for magic in (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"PAR1", b"BZh", b"SQLite f", b"\xfd7zXZ"):
         if not first:
             assert kept([victim(0, "before", magic), *text_rows()]) == expected, magic
 
 
+@pytest.mark.parametrize("alone", EACH_ALONE)
 @pytest.mark.parametrize("encoding", ["cp1252", "gb18030", "utf-16", "utf-8-sig", "shift_jis"])
-def test_no_line_changes_another_in_any_encoding(reader, encoding):
+def test_no_line_changes_another_in_any_encoding(reader, encoding, alone):
     """Text is hostile in the units that an encoding has: a file of UTF-16 has no odd bytes."""
     rows = [[field.replace("é", "a") for field in map(bytes.decode, row)] for row in text_rows()]
     source = replace(declared(reader, "csv"), dialect=replace(reader.source.dialect, encoding=encoding))
     wide = encoding == "utf-16"
 
-    def given(at, row):
+    def given(parts):
         header = ",".join(FIELDS) + "\n"
-        parts = [",".join(each).encode(encoding) for each in rows]
-        if wide:
-            parts = [part[2:] for part in parts]
-        if row is not None:
-            hostile = b",".join(victim(*row))
-            # every pair of bytes is a unit of UTF-16, broken surrogates among them
-            parts = placed(parts, (hostile[: len(hostile) // 2 * 2]) if wide else hostile, at)
         feed = "\n".encode("utf-16-le") if wide else b"\n"
         return reader.write(header.encode(encoding) + feed.join(parts) + feed)
 
-    expected = of_others(reader, given(0, None), source)
-    for at, row in enumerate(ROWS[::3]):
-        assert of_others(reader, given(at, row), source)[:4] == expected[:4], row
+    def hostile_line(*row):
+        line = b",".join(victim(*row))
+        # every pair of bytes is a unit of UTF-16, broken surrogates among them
+        return line[: len(line) // 2 * 2] if wide else line
+
+    others = [",".join(each).encode(encoding)[2 if wide else 0 :] for each in rows]
+    expected = of_others(reader, given(others), source)
+    for parts, hostile in hostile_files(others, alone, hostile_line):
+        assert of_others(reader, given(parts), source)[:4] == expected[:4], hostile
 
 
+@pytest.mark.parametrize("alone", EACH_ALONE)
 @pytest.mark.parametrize("kind", BY_COLUMNS)
-def test_no_row_of_a_table_changes_another(reader, kind):
+def test_no_row_of_a_table_changes_another(reader, kind, alone):
     """Columns of text, in which every row may hold anything; those of numbers hold numbers only."""
     source = declared(reader, "parquet")
 
@@ -272,8 +298,8 @@ def test_no_row_of_a_table_changes_another(reader, kind):
 
     expected = of_others(reader, given(text_rows()), source)
     assert len(expected) == len(OTHERS)
-    for at, row in enumerate(ROWS):
-        assert of_others(reader, given(placed(text_rows(), victim(*row), at)), source) == expected, row
+    for rows, hostile in hostile_files(text_rows(), alone):
+        assert of_others(reader, given(rows), source) == expected, hostile
 
 
 HOSTILE_NUMBERS = [
@@ -409,8 +435,9 @@ def test_no_entity_of_a_snapshot_changes_another(reader):
         assert of_others(reader, given, source) == expected, entity
 
 
+@pytest.mark.parametrize("alone", EACH_ALONE)
 @pytest.mark.parametrize("kind", ["mds", "iudx", "siri", "json"])
-def test_no_value_of_a_json_document_changes_another(reader, kind):
+def test_no_value_of_a_json_document_changes_another(reader, kind, alone):
     """Whatever value JSON can spell: it stands for itself."""
     record = {"mds": mds_record, "iudx": iudx_record, "siri": siri_record, "json": json_record}[kind]
     source = declared(reader, kind)
@@ -425,19 +452,22 @@ def test_no_value_of_a_json_document_changes_another(reader, kind):
     values += [None, True, 10**400, -1, [], {}, [[[[]]]], {"value": {"value": None}}, [1, 2, 3], {"lat": []}]
     for at, value in enumerate(values):
         usual = json.loads(record(*victim(0, "after", b"")))
-        for hostile in ({**usual, key: value} for key in usual):
-            assert of_others(reader, given(placed(others, hostile, at)), source) == expected, hostile
-        assert of_others(reader, given(placed(others, value, at)), source) == expected, value
+        hostile = [value, *({**usual, key: value} for key in usual)]
+        for records in (
+            [placed(others, each, at) for each in hostile] if alone else [among(others, hostile, at)]
+        ):
+            assert of_others(reader, given(records), source) == expected, hostile
 
 
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("kind", ["mds", "iudx", "json"])
-def test_a_document_is_refused_for_its_form_only_and_says_what_to_do(reader, kind):
+def test_a_document_is_refused_for_its_form_only_and_says_what_to_do(reader, kind, every):
     record = {"mds": mds_record, "iudx": iudx_record, "siri": siri_record, "json": json_record}[kind]
     source = declared(reader, kind)
     refused = 0
     others = [record(*row) for row in text_rows()]
     expected = of_others(reader, reader.write(b"[%s]" % b",".join(others), "day.json"), source)
-    for at, row in enumerate(ROWS):
+    for at, row in enumerate(ROWS[::every]):
         content = b"[%s]" % b",".join(placed(others, record(*victim(*row)), at))
         try:
             found = of_others(reader, reader.write(content, "day.json"), source)
@@ -445,7 +475,7 @@ def test_a_document_is_refused_for_its_form_only_and_says_what_to_do(reader, kin
             found = expected
             refused += "one record a line" in str(error)
         assert found == expected, row
-    assert 50 < refused < len(ROWS)
+    assert 50 < every * refused < len(ROWS)
 
 
 def without_rows(reader, kind):
@@ -596,8 +626,8 @@ def test_encodings_in_which_bytes_tell_of_other_lines_cannot_be_declared():
 def test_no_bytes_reach_beyond_their_line(reader, name):
     rng = np.random.default_rng(1)
     tail = b"\nplate,when\n"
-    for _ in range(300):
-        start = rng.integers(32, 256, rng.integers(1, 6)).astype(np.uint8).tobytes()
-        path = reader.write(b"x\n" + start + tail)
-        text = b"".join(block.text for block in csv_files.read_lines(InputFile(path), name))
-        assert text.endswith(tail), start
+    starts = [rng.integers(32, 256, rng.integers(1, 6)).astype(np.uint8).tobytes() for _ in range(300)]
+    path = reader.write(b"x\n" + b"".join(start + tail for start in starts))
+    text = b"".join(block.text for block in csv_files.read_lines(InputFile(path), name))
+    assert text.endswith(tail)
+    assert text.splitlines().count(b"plate,when") == len(starts)
