@@ -56,7 +56,7 @@ def allocate(
     require_together(named)
     hour = None if hour is None else hour[keep]
     if whole := next((name for name in named.values() if name in JOINT_MECHANISMS), None):
-        made = _in_one_piece(whole, keep, kept, request, f"{whole}: it was asked for by name")
+        made = _made(keep, kept, request, _joint(whole, kept, request), f"{whole}: it was asked for by name")
         if isinstance(made.calibrated, TriedElsewhere):
             reason = "nothing about a vehicle is public; errors are of "
             made = replace(made, reason=f"{reason}{request.fleet:,} vehicles in simulated cities")
@@ -65,7 +65,8 @@ def allocate(
         maps = {}
         for name in reversed(JOINT_MECHANISMS):
             with suppress(UsageError):
-                maps[name] = _in_one_piece(name, keep, kept, request, f"{name}: all statistics together")
+                joint = _joint(name, kept, request)
+                maps[name] = _made(keep, kept, request, joint, f"{name}: all statistics together")
         if maps:
             return replace(_least_error(maps, request, hour), hour=hour)
     proved = {each: PROVED[request.kind] if name == AUTO else name for each, name in named.items()}
@@ -124,14 +125,11 @@ def _least_error(maps: Mapping[str, Allocation], request: Request, hour: IntArra
     return replace(taken, reason=f"auto: {taken.reason}; {what}: {numbers}", considered=considered)
 
 
-def _in_one_piece(
-    name: str, keep: npt.NDArray[np.bool_], kept: Counts, request: Request, reason: str
-) -> Allocation:
+def _joint(name: str, kept: Counts, request: Request) -> CalibratedMechanism:
     """All statistics by the map ``name`` of JOINT_MECHANISMS, which is given all of the loss."""
     statistics = tuple(each for each in Statistic if each in request.tolerance)
     wanted = Wanted(statistics, request.fleet, request.apart, request.counts, request.zone_km2)
-    calibrated = JOINT_MECHANISMS[name].calibrate(request.facts(kept), request.loss, wanted)
-    return _made(keep, kept, request, calibrated, reason)
+    return JOINT_MECHANISMS[name].calibrate(request.facts(kept), request.loss, wanted)
 
 
 def _made(
