@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import small_city
 
-PIPELINES = Path(__file__).parents[2] / "pipelines"
+ROOT = Path(__file__).parents[2]
+PIPELINES = ROOT / "pipelines"
 WORK = """
 import errno, json, os, sys
 from pathlib import Path
@@ -87,6 +88,19 @@ def test_a_fault_meets_the_call_that_is_meant(tmp_path):
     assert read_only == [30, everything[:5], {**before, "new": "abcdefghijkl"}]
     # written but not synced; renamed and removed, but the folder was not synced
     assert power == [0, everything, {**before, "new": "abcdef"}]
+
+
+def test_the_guide_shows_the_table_and_every_fault_was_sound():
+    table = (ROOT / "data" / "faults" / "table.md").read_text(encoding="utf-8")
+    assert table in (ROOT / "docs" / "guides" / "store.md").read_text(encoding="utf-8")
+    rows = [
+        row.replace(",", "").split(" | ")[1:]
+        for row in table.replace("cut, names", "cut names").splitlines()[2:]
+    ]
+    numbers = [[int(each.rstrip(" |")) for each in row] for row in rows]
+    assert sum(row[0] for row in numbers) >= 1_000
+    for faults, untouched, refused, killed, sound in numbers:
+        assert faults == sound == untouched + refused + killed
 
 
 @pytest.mark.slow
