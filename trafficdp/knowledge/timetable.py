@@ -198,7 +198,9 @@ def _database(path: Path, folder: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database in memory that knows ``folder``; what DuckDB cannot read is a ConfigError."""
     connection = duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": folder})
     try:
-        connection.execute("SET enable_progress_bar = false")
+        # in a notebook that cannot draw it the bar is off, and to say so again is an error
+        if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
+            connection.execute("SET enable_progress_bar = false")
         connection.execute("SET preserve_insertion_order = false")
         connection.execute("SET VARIABLE folder = $folder", {"folder": folder})
         yield connection

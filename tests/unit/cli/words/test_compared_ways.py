@@ -74,7 +74,7 @@ def test_less_epsilon_is_further_off_and_people_read_why(hidden, compared, comma
         assert one["skill"]["mean"]["expected_error"] < other["skill"]["mean"]["expected_error"]
     assert all(each["refused"] for way in little["maps"] for each in way["fleets"][:2])
     out = command("--store", "city.store", "compare", "--epsilon", "0.05").out
-    for said in ("at epsilon 0.05, by the size of the fleet", "120 (expected)", "refused", "one number, "):
+    for said in ("at epsilon 0.05, by the size of the fleet", "120 (expected)", "refused", "average, "):
         assert said in out
     assert "would be refused all the same" in out
     assert "Nothing in the store was looked at" in out
