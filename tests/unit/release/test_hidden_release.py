@@ -143,10 +143,10 @@ def test_a_large_map_is_written_as_tables_alone(hidden, tmp_path, monkeypatch):
 def test_an_asking_that_nobody_paid_for_is_refused_before_the_charge(hidden, monkeypatch):
     rehearsed = []
 
-    def twice(design, contributions, measure):
+    def twice(design, contributions, measure, known):
         rehearsed.append((design.size, contributions.counts.pairs))
         add_remove_map.measure_fleet(design, contributions, measure)
-        return add_remove_map.measure_all(design, contributions, measure)
+        return add_remove_map.measure_all(design, contributions, measure, known)
 
     monkeypatch.setattr(add_remove_calibrated, "measure_all", twice)
     before = hidden.dump()

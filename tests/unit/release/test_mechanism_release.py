@@ -345,7 +345,7 @@ def test_a_plan_says_which_mechanism_and_why_and_suggests_only_what_would_pass(f
         return " ".join(capsys.readouterr().out.split())
 
     text = told("akmv")
-    assert "Released by akmv." in text
+    assert "Mechanism: akmv." in text
     assert "Why: mean: akmv was asked for by name" in text
     needed = opened(filled, "akmv").plan().suggestions.epsilon
     assert not opened(filled, "akmv").plan(str(needed), suggestions=False).verdict.refused

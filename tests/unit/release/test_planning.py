@@ -43,6 +43,7 @@ class Asked:
     loss: PureDP = ONE
     min_vehicles: int = 5
     kind: LossKind = LossKind.PURE
+    known: tuple = ()
 
     def with_min_vehicles(self, min_vehicles):
         return replace(self, min_vehicles=min_vehicles)
@@ -58,6 +59,7 @@ def planning_of(grid=GRID, fleet=256, adaptive=None, **known):
         map=map_,
         grid=grid,
         bound=None,
+        knowledge=(),
         request=lambda loss: Asked(),
         require_public_counts=lambda what, instead: None,
     )

@@ -378,9 +378,9 @@ def test_calibrated_intervals_put_at_most_one_pair_in_twenty_the_wrong_way_round
     base = make_release([h3.int_to_str(each) for each in cells], statistics=(MEAN,))
     stated = [replace(each, interval_kind="calibrated") for each in base.disclosure.mechanisms]
     base = replace(base, disclosure=replace(base.disclosure, mechanisms=tuple(stated)))
-    calibrated = CalibratedPooling(PublicFacts(counts, base.bound), (MEAN,), LossKind.PURE, 8 * PICO)
+    calibrated = CalibratedPooling(PublicFacts(counts, base.request.bound), (MEAN,), LossKind.PURE, 8 * PICO)
     told, wrong = {}, {}
-    for city in cities_of(counts, base.bound):
+    for city in cities_of(counts, base.request.bound):
         truth = true_statistic(city.values.contributions, MEAN) * 3.6
         apart = np.zeros((len(cells), len(cells)), dtype=int)
         for seed in range(4):
