@@ -76,9 +76,9 @@ def normalise(ids: pa.Array | Sequence[str | None]) -> pa.Array:
 
     ``ids`` is a column of text, Arrow's or any other; the result is a pa.string array of its length.
     Unicode compatibility forms are folded too (full-width digits, dashes of all kinds). A whole number is
-    its digits, however it is written: 123, 123.0, 1.23e+18. Null where the identifier is missing: null, one
-    of MISSING_IDENTIFIERS, a fraction, or from 2^63 written with an exponent. Applying it twice changes
-    nothing. The work is done once for each distinct identifier.
+    its digits, however it is written: 123, 123.0, 1.23e+18; so is one beside slashes. Null where the
+    identifier is missing: null, one of MISSING_IDENTIFIERS, a fraction, or from 2^63 written with an
+    exponent. Applying it twice changes nothing. The work is done once for each distinct identifier.
     """
     text = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids, pa.string())
     encoded = pc.dictionary_encode(pc.cast(text, pa.string()))
@@ -91,7 +91,12 @@ def normalise(ids: pa.Array | Sequence[str | None]) -> pa.Array:
         distinct = pc.utf8_upper(distinct)
         if distinct.equals(before):
             break
-    distinct = _digits_of_large(pc.replace_substring_regex(distinct, _WHOLE, r"\1"))
+    distinct = _whole_numbers(distinct)
+    if pc.any(pc.match_substring(distinct, "/")).as_py():
+        parts = pc.split_pattern(pc.fill_null(distinct, ""), "/")
+        part = parts.flatten()
+        numbers = pa.ListArray.from_arrays(parts.offsets, pc.coalesce(_whole_numbers(part), part))
+        distinct = pc.binary_join(numbers, "/")
     fraction = pc.match_substring_regex(distinct, _FRACTION)
     missing = pc.or_(fraction, pc.is_in(distinct, value_set=pa.array(MISSING_IDENTIFIERS)))
     distinct = pc.if_else(missing, pa.scalar(None, pa.string()), distinct)
@@ -101,10 +106,13 @@ def normalise(ids: pa.Array | Sequence[str | None]) -> pa.Array:
 def of_operators(operators: pa.Array, vehicles: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
     """Return identifiers of vehicles whose number is unique within their operator only, both text (n,).
 
-    An identifier is null where either is missing; the second array says where only the operator is.
+    An identifier is the operator, a slash, the number; a slash of the operator's own is ``\\/``, a backslash
+    two, so that no two pairs share one. It is null where either is missing; the second array says where only
+    the operator is.
     """
     operator, vehicle = normalise(operators), normalise(vehicles)
     no_operator = pc.and_(pc.is_valid(vehicle), pc.is_null(operator)).to_numpy(zero_copy_only=False)
+    operator = pc.replace_substring_regex(operator, r"([\\/])", r"\\\1")
     return pc.binary_join_element_wise(operator, vehicle, "/"), no_operator
 
 
@@ -128,7 +136,9 @@ def _whole(numbers: pa.Array) -> pa.Array:
     return pc.if_else(whole, numbers, pa.scalar(None, pa.float64()))
 
 
-def _digits_of_large(distinct: pa.Array) -> pa.Array:
+def _whole_numbers(distinct: pa.Array) -> pa.Array:
+    """Return whole numbers as their digits, null for those that no 64 bits hold, other texts as they are."""
+    distinct = pc.replace_substring_regex(distinct, _WHOLE, r"\1")
     large = pc.match_substring_regex(distinct, _LARGE)
     if not pc.any(large).as_py():
         return distinct

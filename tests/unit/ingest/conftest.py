@@ -9,7 +9,9 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from vienna import declaring
 
+from trafficdp.config.file import load_config
 from trafficdp.ingest.read import ReadFile, Reading, read_file
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model import Period, SourceDeclaration, SpeedUnit, StudyArea, UnitPeriod
@@ -102,3 +104,17 @@ def stretch() -> Callable[..., list[str]]:
         ]
 
     return rows
+
+
+@pytest.fixture
+def declared_in(tmp_path: Path) -> Callable[[str], SourceDeclaration]:
+    """The one source that tables of a configuration of Surat declare."""
+
+    def load(tables: str) -> SourceDeclaration:
+        config = tmp_path / "trafficdp.toml"
+        area, day = [72.5, 20.9, 73.2, 21.5], "2020-11-28"
+        config.write_text(declaring(tables, "Surat", "Asia/Kolkata", area, day, day))
+        (source,) = load_config(config).sources
+        return source
+
+    return load

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trafficdp.errors import DataError, StoreKeyError
-from trafficdp.ingest.vehicle_key import VehicleKey, identifiers_to_text, normalise
+from trafficdp.ingest.vehicle_key import VehicleKey, identifiers_to_text, normalise, of_operators
 
 
 def test_spellings_of_one_plate_become_one_identifier():
@@ -78,6 +78,34 @@ def test_a_column_of_any_type_of_number_names_the_same_vehicles(kind):
         assert normalise([repr(float(number)) for number in fit]).to_pylist() == [str(n) for n in fit]
         odd = pa.array([2010.5, float("inf"), -1e30, 1e-5, 0.5, float("nan"), None, 3.0], kind)
         assert normalise(identifiers_to_text(odd, where="x")).to_pylist() == [None] * 7 + ["3"]
+
+
+PARTS = st.text(st.sampled_from("A1.0/\\\\ "))
+
+
+@given(st.lists(st.tuples(PARTS, PARTS), min_size=2))
+def test_no_two_numbers_of_operators_share_an_identifier(pairs):
+    operators, vehicles = (pa.array(each) for each in zip(*pairs, strict=True))
+    identifiers, _ = of_operators(operators, vehicles)
+    assert normalise(identifiers).equals(identifiers)
+    parts = zip(normalise(operators).to_pylist(), normalise(vehicles).to_pylist(), strict=True)
+    whole = {each for each in parts if None not in each}
+    assert len(whole) == len(identifiers.drop_null().unique())
+
+
+@pytest.mark.parametrize(
+    ("operator", "vehicle", "told"),
+    [
+        ("RUT", "123", "rut/123.0"),
+        ("18.0", "1.23e+18", "18/1230000000000000000.0"),
+        ("18", 123, "18.0/123"),
+        ("A/B", "C", "A\\/B/C"),
+        ("A", "B/C", "A/B/C"),
+    ],
+)
+def test_an_operators_vehicle_is_known_by_both(operator, vehicle, told):
+    identifiers, _ = of_operators(pa.array([operator]), pa.array([str(vehicle)]))
+    assert normalise([told]).equals(identifiers)
 
 
 def test_what_holds_no_numbers_cannot_hold_identifiers():

@@ -152,8 +152,7 @@ def read_json(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     In lines the path leads to a record, or a list of them, within each line. Raises DataError for what is no
     JSON, where nothing lies at ``source.records``, and where no record of a judged file has a column.
     """
-    place = place_columns(source)
-    columns = declared_columns(source, ("vehicle", "time", *place))
+    columns = declared_columns(source, ("vehicle", "time", *place_columns(source)))
     present, found = [], 0
     blocks = _lines(file) if in_lines(file) else _document(file, None)
     for documents, malformed in blocks:
@@ -175,25 +174,32 @@ def read_json(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         values = {ours: [value_at(row, path) for row in rows] for ours, path in columns.items()}
         present.append({columns[ours]: any(v is not None for v in every) for ours, every in values.items()})
         found += len(rows)
-        positions = {ours: text_column(values[ours]) for ours in place}
-        records = Records.from_text(
-            TextColumns(
-                vehicle=identifier_column(values["vehicle"]),
-                time=text_column(values["time"]),
-                **(split_pair(place[0], positions[place[0]]) if len(place) == 1 else positions),
-                speed=text_column(values["speed"]) if "speed" in values else None,
-            ),
-            time_format=source.time_format,
-            time_zone=source.time_zone,
-            malformed=malformed + len(listed) - len(rows),
-        )
-        if "operator" in values:
-            operator = identifier_column(values["operator"])
-            records = with_operator(records, operator, source.operator_separator)
-        yield records
+        yield declared_records(source, values, malformed + len(listed) - len(rows))
     if not found and file.judged:
         raise DataError(f"{file.name} has no records", expected="JSON objects or lists")
     check_keys(file, present)
+
+
+def declared_records(
+    source: SourceDeclaration, values: Mapping[str, Sequence[object]], malformed: int = 0
+) -> Records:
+    """Return the records of what lies in the declared columns, ``values`` by our names."""
+    place = place_columns(source)
+    positions = {ours: text_column(values[ours]) for ours in place}
+    records = Records.from_text(
+        TextColumns(
+            vehicle=identifier_column(values["vehicle"]),
+            time=text_column(values["time"]),
+            **(split_pair(place[0], positions[place[0]]) if len(place) == 1 else positions),
+            speed=text_column(values["speed"]) if "speed" in values else None,
+        ),
+        time_format=source.time_format,
+        time_zone=source.time_zone,
+        malformed=malformed,
+    )
+    if "operator" not in values:
+        return records
+    return with_operator(records, identifier_column(values["operator"]), source.operator_separator)
 
 
 def value_at(value: object, path: str) -> object:

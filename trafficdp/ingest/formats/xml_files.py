@@ -13,11 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from trafficdp.errors import ConfigError, DataError
-from trafficdp.ingest.formats.csv_files import declared_columns, place_columns, split_pair
-from trafficdp.ingest.formats.json_files import check_keys, identifier_column, text_column
+from trafficdp.ingest.formats.csv_files import declared_columns, place_columns
+from trafficdp.ingest.formats.json_files import check_keys, declared_records, text_column
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import Records, TextColumns, text_to_numbers
-from trafficdp.ingest.vehicle_key import with_operator
 from trafficdp.model import SourceDeclaration
 
 if TYPE_CHECKING:
@@ -168,29 +167,14 @@ def read_xml(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """
     if not source.records:
         raise ConfigError(f"source {source.name} does not name its records", expected='records = "ELEMENT"')
-    place = place_columns(source)
-    columns = declared_columns(source, ("vehicle", "time", *place))
+    columns = declared_columns(source, ("vehicle", "time", *place_columns(source)))
     paths = [tuple(path.split("/")) for path in columns.values()]
     present, found = [], 0
     for rows in _rows(file, source.records, paths):
         values = dict(zip(columns, zip(*rows, strict=True) if rows else [()] * len(columns), strict=True))
         present.append({columns[ours]: any(v is not None for v in every) for ours, every in values.items()})
         found += len(rows)
-        positions = {ours: text_column(values[ours]) for ours in place}
-        records = Records.from_text(
-            TextColumns(
-                vehicle=identifier_column(values["vehicle"]),
-                time=text_column(values["time"]),
-                **(split_pair(place[0], positions[place[0]]) if len(place) == 1 else positions),
-                speed=text_column(values["speed"]) if "speed" in values else None,
-            ),
-            time_format=source.time_format,
-            time_zone=source.time_zone,
-        )
-        if "operator" in values:
-            operator = identifier_column(values["operator"])
-            records = with_operator(records, operator, source.operator_separator)
-        yield records
+        yield declared_records(source, values)
     if not found and file.judged:
         raise DataError(f"{file.name} has no records", expected=f"elements {source.records}")
     check_keys(file, present)

@@ -5,44 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
-from vienna import configuration
+from vienna import configuration, declaring
 
-CONFIG = """\
-[city]
-name = "@name"
-publisher = "City of @name"
-time_zone = "@zone"
-study_area = { bbox = @area }
-period = { from = "@first", to = "@last" }
-
-[privacy]
-relation = "replace_user_values"
-
-[budget]
-epsilon_per_vehicle = 8
-
-[map]
-resolution = 7
-speed_bound = 30
-speed_unit = "m/s"
-
-[[source]]
-"""
-
-
-def configured(name, zone, area, first, last, source):
-    """The configuration of a city that reads ``source``."""
-    given = {"name": name, "zone": zone, "area": area, "first": first, "last": last}
-    return re.sub("@([a-z]+)", lambda found: str(given[found[1]]), CONFIG) + source
-
-
-AUSTIN = configured(
-    "Austin",
-    "America/Chicago",
-    [-98.2, 29.9, -97.3, 30.8],
-    "2015-03-07",
-    "2017-03-21",
+AUSTIN = declaring(
     """\
+[[source]]
 name = "capmetro"
 format = "csv"
 files = ["20??-??-??.csv.gz"]
@@ -55,18 +22,24 @@ latitude = "latitude"
 longitude = "longitude"
 speed = "speed"
 """,
+    "Austin",
+    "America/Chicago",
+    [-98.2, 29.9, -97.3, 30.8],
+    "2015-03-07",
+    "2017-03-21",
 )
-WASHINGTON = configured(
+WASHINGTON = declaring(
+    """\
+[[source]]
+name = "wmata"
+format = "gtfs_rt_csv"
+files = ["vehicle_positions_*.csv.gz"]
+""",
     "Washington",
     "America/New_York",
     [-77.3, 38.7, -76.8, 39.1],
     "2026-02-16",
     "2026-02-16",
-    """\
-name = "wmata"
-format = "gtfs_rt_csv"
-files = ["vehicle_positions_*.csv.gz"]
-""",
 )
 KEPT = {
     "2015-03-07.csv.gz": (44_564, 44_425, {"duplicate_in_file": 139}),

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from trafficdp.cli.main import run
-from trafficdp.config.file import load_config
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.formats import csv_files
 from trafficdp.ingest.input_file import InputFile
@@ -23,22 +22,6 @@ GERMAN = (
     "M-Ö 18;31.01.2026 23:59:02;48,138;11,576;50\n"
     '"M;19";31.01.2026 23:59:03;48,139;11,577;3.5\n'
 )
-CITY = """
-[city]
-name = "Munich"
-publisher = "City of Munich"
-time_zone = "Europe/Berlin"
-study_area = { bbox = [11.3, 48.0, 11.8, 48.3] }
-period = { from = 2026-01-31, to = 2026-01-31 }
-[privacy]
-relation = "replace_user_values"
-[budget]
-epsilon_per_vehicle = 8
-[map]
-resolution = 7
-speed_bound = 30
-speed_unit = "m/s"
-"""
 EUROPE = Dialect(delimiter=";", decimal=",", thousands=".", encoding="cp1252")
 
 
@@ -101,7 +84,7 @@ def test_errors_say_what_to_type_next(tmp_path):
     assert json.dumps("\t") in str(error.value)
 
 
-def test_a_file_in_cp1252_needs_what_is_suggested_and_two_choices(tmp_path):
+def test_a_file_in_cp1252_needs_what_is_suggested_and_two_choices(tmp_path, declared_in):
     path = tmp_path / "buses.csv"
     path.write_bytes(GERMAN.encode("cp1252"))
     text = in_toml(suggest(InputFile(path)), "buses", "*.csv")
@@ -115,9 +98,7 @@ def test_a_file_in_cp1252_needs_what_is_suggested_and_two_choices(tmp_path):
     assert "48,137" not in text
     assert "M-" not in text
     chosen = text.replace('"CHOOSE"', '"Europe/Berlin"')
-    config = tmp_path / "trafficdp.toml"
-    config.write_text(CITY + chosen)
-    (source,) = load_config(config).sources
+    source = declared_in(chosen)
     assert source.dialect == EUROPE
     assert dict(source.columns) == COLUMNS
     (records,) = csv_files.read_csv(InputFile(path), source)
@@ -176,12 +157,10 @@ def test_what_may_number_rows_is_no_vehicle_and_flattened_gtfs_realtime_needs_no
         ('decimal = ","\nthousands = ","', "another mark"),
     ],
 )
-def test_what_is_no_dialect_is_refused(tmp_path, line, wanted):
-    config = tmp_path / "trafficdp.toml"
+def test_what_is_no_dialect_is_refused(tmp_path, declared_in, line, wanted):
     text = in_toml_of(tmp_path) + line + "\n"
-    config.write_text(CITY + text)
     with pytest.raises(ConfigError, match=wanted):
-        load_config(config)
+        declared_in(text)
 
 
 def in_toml_of(folder):
@@ -260,14 +239,12 @@ def test_a_repeated_column_is_refused_by_suggest_too(tmp_path):
         suggest(InputFile(path))
 
 
-def test_a_table_without_speeds_derives_them(tmp_path):
+def test_a_table_without_speeds_derives_them(tmp_path, declared_in):
     path = tmp_path / "a.csv"
     for content in ("bus,time,lat,lon\n1,2026-01-31T10:00:00Z,1.5,2.5\n",):
         path.write_text(content)
         text = in_toml(suggest(InputFile(path)), "a", "*.csv")
-        config = tmp_path / "trafficdp.toml"
-        config.write_text(CITY + text)
-        (source,) = load_config(config).sources
+        source = declared_in(text)
         assert source.missing_speed == "derive"
         assert "speed" not in source.columns
     rows = ["1,2026-01-31T10:00:00Z,1.5,2.5,", "1,2026-01-31T10:00:00Z,1.5,2.5,NA"] * 2

@@ -3,7 +3,6 @@
 import pyarrow as pa
 import pytest
 
-from trafficdp.config.file import load_config
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.suggest import in_toml, suggest
@@ -11,22 +10,6 @@ from trafficdp.model import Dialect
 
 NUMBERED = {"vehicle": "1", "time": "2", "latitude": "3", "longitude": "4", "speed": "5"}
 ROW = "A1,2020-11-28T12:00:00Z,21.2,72.8,30"
-CITY = """
-[city]
-name = "Surat"
-publisher = "Surat"
-time_zone = "Asia/Kolkata"
-study_area = { bbox = [72.5, 20.9, 73.2, 21.5] }
-period = { from = 2020-11-28, to = 2020-11-28 }
-[privacy]
-relation = "replace_user_values"
-[budget]
-epsilon_per_vehicle = 8
-[map]
-resolution = 7
-speed_bound = 30
-speed_unit = "m/s"
-"""
 
 
 def facts(read):
@@ -147,12 +130,11 @@ def test_a_file_without_names_needs_only_the_meaning_of_its_columns(tmp_path, li
     assert not [field for field in line.split(",") if len(field) > 3 and field in text]
 
 
-def test_what_is_suggested_loads_and_reads(tmp_path):
+def test_what_is_suggested_loads_and_reads(tmp_path, declared_in):
     rows = "7;2020-11-28 12:00:00+00;POINT(72.8 21.2)\n7;2020-11-28 12:01:00+00;POINT(72.801 21.2)\n"
     (tmp_path / "day.txt").write_text(rows)
     text = in_toml(suggest(InputFile(tmp_path / "day.txt")), "buses", "*.txt").replace("CHOOSE", "1")
-    (tmp_path / "trafficdp.toml").write_text(CITY + text)
-    (source,) = load_config(tmp_path / "trafficdp.toml").sources
+    source = declared_in(text)
     assert dict(source.columns) == {"vehicle": "1", "time": "2", "longitude_latitude": "3"}
     assert source.dialect == Dialect(delimiter=";", header=False)
 
@@ -170,8 +152,7 @@ def test_what_is_suggested_loads_and_reads(tmp_path):
          'latitude = "3", longitude = "4", speed = "5" }', "no first record may tell"),
     ],
 )  # fmt: skip
-def test_declarations_that_mean_nothing_are_refused(tmp_path, lines, message):
+def test_declarations_that_mean_nothing_are_refused(declared_in, lines, message):
     source = f'[[source]]\nname = "buses"\nfiles = ["*"]\nspeed_unit = "km/h"\n{lines}\n'
-    (tmp_path / "trafficdp.toml").write_text(CITY + source)
     with pytest.raises(ConfigError, match=message):
-        load_config(tmp_path / "trafficdp.toml")
+        declared_in(source)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from trafficdp.config.file import load_config
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.formats import xml_files
 from trafficdp.ingest.input_file import InputFile
@@ -39,26 +38,10 @@ NEXTBUS = """<?xml version="1.0" encoding="utf-8" ?>
 <vehicle id="1235" routeTag="N" lat="21.2" lon="72.9" secsSinceReport="0" heading="218" speedKmHr="0"/>
 <vehicle id="1236" lat="21.2" lon="72.8"/>
 <lastTime time="1606564812000"/></body>"""
-CITY = """
-[city]
-name = "Surat"
-publisher = "Surat"
-time_zone = "Asia/Kolkata"
-study_area = { bbox = [72.5, 20.9, 73.2, 21.5] }
-period = { from = 2020-11-28, to = 2020-11-28 }
-[privacy]
-relation = "replace_user_values"
-[budget]
-epsilon_per_vehicle = 8
-[map]
-resolution = 7
-speed_bound = 30
-speed_unit = "m/s"
-"""
 
 
 @pytest.fixture
-def from_suggestion(reader):
+def from_suggestion(reader, declared_in):
     """Reads a file by what is suggested of it; ``chosen`` stands for CHOOSE."""
 
     def read(content, name, chosen=None):
@@ -66,8 +49,7 @@ def from_suggestion(reader):
         text = in_toml(suggest(InputFile(path)), "buses", "*")
         if chosen is None:
             assert "CHOOSE" not in text
-        (reader.folder / "trafficdp.toml").write_text(CITY + text.replace("CHOOSE", chosen or ""))
-        (source,) = load_config(reader.folder / "trafficdp.toml").sources
+        source = declared_in(text.replace("CHOOSE", chosen or ""))
         return reader.file(
             path,
             **{
@@ -191,11 +173,10 @@ def test_xml_without_positions_is_not_recognised(reader):
         ('records = "trkpt"\ntime_format = "seconds since noon"', "time_format"),
     ],
 )
-def test_a_declaration_that_lacks_something_is_refused(tmp_path, lines, message):
+def test_a_declaration_that_lacks_something_is_refused(declared_in, lines, message):
     source = '[[source]]\nname = "b"\nfiles = ["*"]\nformat = "xml"\nspeed_unit = "m/s"\n'
     columns = (
         'columns = { vehicle = "@id", time = "time", latitude = "@lat", longitude = "@lon", speed = "@v" }\n'
     )
-    (tmp_path / "trafficdp.toml").write_text(f"{CITY}{source}{columns}{lines}\n")
     with pytest.raises(ConfigError, match=message):
-        load_config(tmp_path / "trafficdp.toml")
+        declared_in(f"{source}{columns}{lines}\n")
