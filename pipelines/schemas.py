@@ -1,6 +1,6 @@
 """The JSON Schema of a dataclass, by its type hints, as ``model.json_codec`` reads and writes it.
 
-`make docs` writes them (reference.py). A description is the docstring; ``Says``, and ``SAYS`` of a
+`make docs` writes them (reference.py). A description is the docstring; ``Schema``, and ``SCHEMA`` of a
 class, are added as they stand.
 """
 
@@ -46,7 +46,7 @@ def _dataclass(kind: Hint, found: dict[str, Any]) -> dict[str, Any]:
                 field.name: _schema(_without_none(hint) if field.default is None else hint, found)
                 for field, hint in hinted(kind)
             },
-            **getattr(kind, "SAYS", {}),
+            **getattr(kind, "SCHEMA", {}),
         )
     return {"$ref": f"#/$defs/{kind.__name__}"}
 

@@ -23,7 +23,7 @@ from trafficdp.export.files.shown import (
 from trafficdp.export.files.tables import CRS, unique_polygons
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.export.map.templating import fill_template, said
-from trafficdp.export.report.maps import Atlas, legend, slot_shown
+from trafficdp.export.report.maps import ReportMaps, legend, slot_shown
 from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import Release, published_frame
@@ -89,7 +89,7 @@ def release_card(release: Release) -> str:
         return card(title, (), sentences=sentences)
     statistic = published_statistics(release)[0]
     slot = slot_shown(release, statistic)
-    atlas, unit = Atlas.of(release), release.request.display_unit
+    atlas, unit = ReportMaps.of(release), release.request.display_unit
     level = f"{100 * level_read(release, statistic):g}"
     when = f", {release.slots[slot].label}" if atlas.several else ""
     value = said("value_and_unit", statistic, unit.label)

@@ -326,7 +326,7 @@ class PerStatisticMechanism:
         for statistic in self.statistics:
             loss = self.parts[statistic].loss
             value = self.mechanisms[statistic].estimate(samples, statistic, loss, measure)
-            drawn = publish.Drawn(
+            drawn = publish.NoisyStatistic(
                 value=_zero_where_constant(value, statistic, counts),
                 half_width=halves[statistic],
                 noise_scale=self._noise_scale(statistic),

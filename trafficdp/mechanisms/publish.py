@@ -35,7 +35,7 @@ USELESS = 0.125
 
 
 @dataclass(frozen=True)
-class Drawn:
+class NoisyStatistic:
     """One statistic as it was drawn, and what counts say of it: arrays of shape (G,), in its unit.
 
     ``half_width`` reaches from ``value`` over noise and bias; ``expected_error`` is 0 exactly where the
@@ -143,7 +143,7 @@ def bin_status(keep: npt.NDArray[np.bool_], statuses: Sequence[StatusArray]) -> 
 
 def estimate(
     statistic: Statistic,
-    drawn: Drawn,
+    drawn: NoisyStatistic,
     bound: ContributionBound,
     mean: Estimate | None = None,
 ) -> Estimate:

@@ -143,7 +143,7 @@ class RunningSums:
         upper, step, scale = float(self.bound.upper), float(self.bound.step), self.allowance.mean_scale
         records = closed.records.astype(np.float64)
         bias = publish.rounding_bias(Statistic.MEAN, self.bound)
-        drawn = publish.Drawn(
+        drawn = publish.NoisyStatistic(
             value=closed.sums[:, MEAN] * step / records,
             half_width=_half_width(scale, closed, level) * step / records + bias,
             noise_scale=scale * step / records,

@@ -270,7 +270,7 @@ class Skill:
 
 
 @runtime_checkable
-class TriedElsewhere(Protocol):
+class SimulatesOwnCity(Protocol):
     """A calibrated mechanism that is tried in a city of its own: no counts are public to simulate one by."""
 
     def skill(self, fleet: int | None = None) -> Skill:

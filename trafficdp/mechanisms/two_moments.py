@@ -65,7 +65,7 @@ from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.known_error import KnownTerms, NoiseTerm
 from trafficdp.mechanisms.protocol import Mechanism, sensitivity_of
-from trafficdp.mechanisms.publish import Drawn, estimate, largest_variance, rounding_bias
+from trafficdp.mechanisms.publish import NoisyStatistic, estimate, largest_variance, rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import ZCDP, LossKind
@@ -121,7 +121,7 @@ def variance_estimate(
 ) -> Estimate:
     """Return the variances from released means and noisy averages ``products`` of x (U - x), shape (G,)."""
     limit = largest_variance(mean.value, float(bound.upper))
-    drawn = Drawn(
+    drawn = NoisyStatistic(
         value=np.where(noise.varies, limit - products, 0.0),
         half_width=half_width,
         noise_scale=noise.scale,

@@ -36,7 +36,7 @@ from trafficdp.model.grid import (
     resolution_of,
     zone_of,
 )
-from trafficdp.model.json_codec import Says, Text, as_json, from_json, hinted
+from trafficdp.model.json_codec import Schema, Text, as_json, from_json, hinted
 from trafficdp.model.known_speeds import (
     MOST_SOURCES,
     NEWEST,
@@ -121,7 +121,7 @@ __all__ = [
     "Period",
     "Place",
     "PlaceSpeeds",
-    "Says",
+    "Schema",
     "Selection",
     "SlotKind",
     "SourceDeclaration",

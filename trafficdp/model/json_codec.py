@@ -21,14 +21,14 @@ Json: TypeAlias = Any
 Hint: TypeAlias = Any
 
 
-class Says(dict[str, Any]):
-    """What a JSON Schema says of an ``Annotated`` type beyond the type itself."""
+class Schema(dict[str, Any]):
+    """Keywords of a JSON Schema for an ``Annotated`` type, beyond the type itself."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(repr(self))
 
 
-Text = Annotated[str, Says({"pattern": r"^(?!\s*[Uu][Nn][Kk][Nn][Oo][Ww][Nn]\s*$)[\s\S]*\S"})]
+Text = Annotated[str, Schema({"pattern": r"^(?!\s*[Uu][Nn][Kk][Nn][Oo][Ww][Nn]\s*$)[\s\S]*\S"})]
 """A text that says something."""
 
 

@@ -27,7 +27,7 @@ from trafficdp.mechanisms.registry import (
     require_releasable,
     require_together,
 )
-from trafficdp.mechanisms.simulated_cities import SimulatedCities, TriedElsewhere, cities_of, skills_of
+from trafficdp.mechanisms.simulated_cities import SimulatedCities, SimulatesOwnCity, cities_of, skills_of
 from trafficdp.model import Counts, Statistic
 from trafficdp.planner.allocation import Allocation, assess_utility
 from trafficdp.planner.choose import SIMULATED_ERROR_TOLERANCE, fit_mechanisms
@@ -57,7 +57,7 @@ def allocate(
     hour = None if hour is None else hour[keep]
     if whole := next((name for name in named.values() if name in JOINT_MECHANISMS), None):
         made = _made(keep, kept, request, _joint(whole, kept, request), f"{whole}: it was asked for by name")
-        if isinstance(made.calibrated, TriedElsewhere):
+        if isinstance(made.calibrated, SimulatesOwnCity):
             reason = "nothing about a vehicle is public; errors are of "
             made = replace(made, reason=f"{reason}{request.fleet:,} vehicles in simulated cities")
         return replace(made, hour=hour)

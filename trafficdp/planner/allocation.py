@@ -37,8 +37,8 @@ from trafficdp.mechanisms.simulated_cities import (
     LEAST_SKILL,
     MOST_WORSE,
     SimulatedCity,
+    SimulatesOwnCity,
     Skill,
-    TriedElsewhere,
     cities_of,
     percent,
     skills_of,
@@ -199,7 +199,7 @@ class Allocation:
         if self.tried is not None:
             return self.tried
         own = self.calibrated
-        if isinstance(own, TriedElsewhere):
+        if isinstance(own, SimulatesOwnCity):
             return {Statistic.MEAN: own.skill()}
         cities = self.cities or cities_of(self.counts, self.request.map.bound, self.hour)
         return skills_of([own], self.request.loss, cities, once=self.once)[0]
@@ -208,7 +208,7 @@ class Allocation:
     def fleets(self) -> Mapping[int, Skill]:
         """The skill of means with fleets of other sizes, where nothing about a vehicle is public."""
         own = self.calibrated
-        if not isinstance(own, TriedElsewhere):
+        if not isinstance(own, SimulatesOwnCity):
             return {}
         return {n: own.skill(n) for n in FLEETS}
 
@@ -216,7 +216,7 @@ class Allocation:
     def count_errors(self) -> Mapping[str, float]:
         """How far noise puts counts off where nothing is public and they are asked for; a fleet as usual."""
         own = self.calibrated
-        return own.count_errors() if isinstance(own, TriedElsewhere) else {}
+        return own.count_errors() if isinstance(own, SimulatesOwnCity) else {}
 
     @property
     def known(self) -> tuple[Knowledge, ...]:

@@ -3,7 +3,7 @@
 Where and when it holds (``Coverage``), how its noise was drawn (``NoiseStated``: with the counts, every loss
 follows), and all else (``Disclosure``). Models: Census 2020 noisy measurements, Google mobility, Wikimedia;
 NIST SP 800-226; the OpenDP deployments registry. Nothing here depends on a value: all of it is known before
-the noise is drawn. JSON and back by ``model.json_codec``; ``Says`` is what the JSON Schema says beyond the
+the noise is drawn. JSON and back by ``model.json_codec``; ``Schema`` is what the JSON Schema says beyond the
 type.
 """
 
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from trafficdp.errors import one_of
 from trafficdp.model.context import NO_CATALOGUE_ENTRY, CatalogueEntry, ContextKind
-from trafficdp.model.json_codec import Says, Text
+from trafficdp.model.json_codec import Schema, Text
 from trafficdp.model.known_speeds import Knowledge
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.slot import SlotKind
@@ -24,45 +24,47 @@ from trafficdp.privacy.loss import LossKind
 
 _LABELS = [unit.label for unit in SpeedUnit]
 # what the JSON Schema says of a text or number that is used in several places
-Sha256 = Annotated[str, Says({"pattern": "^[0-9a-f]{64}$"})]
+Sha256 = Annotated[str, Schema({"pattern": "^[0-9a-f]{64}$"})]
 Loss = Annotated[
     str,
-    Says({"pattern": r"^(0|[1-9][0-9]*)(\.[0-9]{1,12})?$", "description": "decimal number, exact to 1e-12"}),
+    Schema(
+        {"pattern": r"^(0|[1-9][0-9]*)(\.[0-9]{1,12})?$", "description": "decimal number, exact to 1e-12"}
+    ),
 ]
 _EXACT = r"^(0|[1-9][0-9]*)((\.[0-9]{1,12})|(/[1-9][0-9]*))?$"
-Exact = Annotated[str, Says({"pattern": _EXACT, "description": "decimal number or ratio, exact"})]
-Day = Annotated[str, Says({"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"})]
+Exact = Annotated[str, Schema({"pattern": _EXACT, "description": "decimal number or ratio, exact"})]
+Day = Annotated[str, Schema({"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"})]
 Moment = Annotated[
-    str, Says({"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[+-][0-9]{2}:[0-9]{2}$"})
+    str, Schema({"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[+-][0-9]{2}:[0-9]{2}$"})
 ]
-Slots = Annotated[str, Says({"enum": [kind.value for kind in SlotKind]})]
-UnitLabel = Annotated[str, Says({"enum": _LABELS})]
-StatisticUnit = Annotated[str, Says({"enum": [*_LABELS, *(f"({label})²" for label in _LABELS)]})]
+Slots = Annotated[str, Schema({"enum": [kind.value for kind in SlotKind]})]
+UnitLabel = Annotated[str, Schema({"enum": _LABELS})]
+StatisticUnit = Annotated[str, Schema({"enum": [*_LABELS, *(f"({label})²" for label in _LABELS)]})]
 Column = Annotated[
     str,
-    Says(
+    Schema(
         {
             "pattern": r"^speed_(mean|vehicle_(mean|median|p[0-9]{2}))_(ms|kmh|mph)$"
             r"|^speed_variance_(ms|kmh|mph)2$"
         }
     ),
 ]
-Counted = Annotated[int, Says({"minimum": 1})]
-Number = Annotated[int, Says({"minimum": 0})]
-Hour = Annotated[int, Says({"minimum": 0, "maximum": 24})]
-Resolution = Annotated[int, Says({"minimum": 0, "maximum": 15})]
-Positive = Annotated[float, Says({"exclusiveMinimum": 0})]
-Ring = Annotated[tuple[tuple[float, float], ...], Says({"minItems": 4})]
-Rings = Annotated[tuple[Ring, ...], Says({"minItems": 1})]
-Texts = Annotated[tuple[Text, ...], Says({"minItems": 1})]
-SettingName = Annotated[str, Says({"pattern": "^[a-z][a-z0-9_]{0,63}$"})]
+Counted = Annotated[int, Schema({"minimum": 1})]
+Number = Annotated[int, Schema({"minimum": 0})]
+Hour = Annotated[int, Schema({"minimum": 0, "maximum": 24})]
+Resolution = Annotated[int, Schema({"minimum": 0, "maximum": 15})]
+Positive = Annotated[float, Schema({"exclusiveMinimum": 0})]
+Ring = Annotated[tuple[tuple[float, float], ...], Schema({"minItems": 4})]
+Rings = Annotated[tuple[Ring, ...], Schema({"minItems": 1})]
+Texts = Annotated[tuple[Text, ...], Schema({"minItems": 1})]
+SettingName = Annotated[str, Schema({"pattern": "^[a-z][a-z0-9_]{0,63}$"})]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Polygon:
     """A GeoJSON polygon, (longitude, latitude)."""
 
-    type: Annotated[str, Says({"const": "Polygon"})]
+    type: Annotated[str, Schema({"const": "Polygon"})]
     coordinates: Rings
 
 
@@ -70,8 +72,8 @@ class Polygon:
 class MultiPolygon:
     """Several GeoJSON polygons."""
 
-    type: Annotated[str, Says({"const": "MultiPolygon"})]
-    coordinates: Annotated[tuple[Rings, ...], Says({"minItems": 1})]
+    type: Annotated[str, Schema({"const": "MultiPolygon"})]
+    coordinates: Annotated[tuple[Rings, ...], Schema({"minItems": 1})]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,13 +109,13 @@ class Selected:
 
     in_words: Text
     hours_of_week: Annotated[
-        tuple[Annotated[int, Says({"minimum": 0, "maximum": 167})], ...] | None,
-        Says({"minItems": 1, "uniqueItems": True}),
+        tuple[Annotated[int, Schema({"minimum": 0, "maximum": 167})], ...] | None,
+        Schema({"minItems": 1, "uniqueItems": True}),
     ]
-    places: tuple[Annotated[tuple[SelectedPlace, ...], Says({"minItems": 1})], ...]
+    places: tuple[Annotated[tuple[SelectedPlace, ...], Schema({"minItems": 1})], ...]
     cells: Annotated[
-        tuple[Annotated[str, Says({"pattern": "^[0-9a-f]{1,16}$"})], ...] | None,
-        Says({"minItems": 1, "uniqueItems": True}),
+        tuple[Annotated[str, Schema({"pattern": "^[0-9a-f]{1,16}$"})], ...] | None,
+        Schema({"minItems": 1, "uniqueItems": True}),
     ]
 
 
@@ -130,8 +132,8 @@ class BinsOfLevel:
 class SeveralResolutions:
     """The resolutions of a map of several, how many bins of each are published, and what was asked."""
 
-    resolutions: Annotated[tuple[Resolution, ...], Says({"minItems": 1, "uniqueItems": True})]
-    published_bins: Annotated[tuple[BinsOfLevel, ...], Says({"minItems": 1})]
+    resolutions: Annotated[tuple[Resolution, ...], Schema({"minItems": 1, "uniqueItems": True})]
+    published_bins: Annotated[tuple[BinsOfLevel, ...], Schema({"minItems": 1})]
     max_half_width: Text
     unit: Text
     in_words: Text
@@ -141,7 +143,7 @@ class SeveralResolutions:
 class PublicLayer:
     """A file of a public map that is drawn around the numbers and names hexagons."""
 
-    kind: Annotated[str, Says({"enum": [kind.value for kind in ContextKind]})]
+    kind: Annotated[str, Schema({"enum": [kind.value for kind in ContextKind]})]
     file: Text
     sha256: Sha256
     attribution: Text
@@ -243,20 +245,20 @@ class NoiseStated:
     and what ``counts`` have of the total, per cent. ``known``: public sources of speeds that it started from.
     """
 
-    kind: Annotated[str, Says({"enum": [*_KINDS, "stream"]})]
+    kind: Annotated[str, Schema({"enum": [*_KINDS, "stream"]})]
     rule: Counted | None = None
-    epsilon_per_bin: Annotated[float | None, Says({"minimum": 0})] = None
-    mechanisms: Mapping[Annotated[str, Says({"enum": ["mean", "variance", "vehicle_mean"]})], Text] | None = (
-        None
-    )
+    epsilon_per_bin: Annotated[float | None, Schema({"minimum": 0})] = None
+    mechanisms: (
+        Mapping[Annotated[str, Schema({"enum": ["mean", "variance", "vehicle_mean"]})], Text] | None
+    ) = None
     settings: (
         Mapping[
-            Annotated[str, Says({"enum": ["mean", "variance", "vehicle_mean"]})],
-            Annotated[tuple[Setting, ...], Says({"maxItems": 32})],
+            Annotated[str, Schema({"enum": ["mean", "variance", "vehicle_mean"]})],
+            Annotated[tuple[Setting, ...], Schema({"maxItems": 32})],
         ]
         | None
     ) = None
-    loss_kind: Annotated[str | None, Says({"enum": [each.value for each in LossKind]})] = None
+    loss_kind: Annotated[str | None, Schema({"enum": [each.value for each in LossKind]})] = None
     pico: Counted | None = None
     statistics: tuple[Text, ...] | None = None
     apart: bool | None = None
@@ -281,7 +283,7 @@ class Software:
 
     name: Text
     version: Text
-    commit: Annotated[str | None, Says({"pattern": "^[0-9a-f]{7,64}$"})] = None
+    commit: Annotated[str | None, Schema({"pattern": "^[0-9a-f]{7,64}$"})] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,9 +316,9 @@ class RecordSource:
 
     name: Text
     format: Text
-    units: Annotated[tuple[DeclaredUnit, ...], Says({"minItems": 1})]
+    units: Annotated[tuple[DeclaredUnit, ...], Schema({"minItems": 1})]
     cleaning: Texts
-    speed: Annotated[str, Says({"enum": list(SPEEDS)})]
+    speed: Annotated[str, Schema({"enum": list(SPEEDS)})]
 
     def __post_init__(self) -> None:
         one_of(SPEEDS, speed=self.speed)
@@ -326,7 +328,7 @@ class RecordSource:
 class Data:
     """What the release was made from; ``data_version`` is the random name of the records."""
 
-    sources: Annotated[tuple[RecordSource, ...], Says({"minItems": 1})]
+    sources: Annotated[tuple[RecordSource, ...], Schema({"minItems": 1})]
     data_version: Text
 
 
@@ -334,10 +336,10 @@ class Data:
 class PrivacyUnit:
     """Who is protected, and from what."""
 
-    privacy_unit: Annotated[str, Says({"const": "vehicle"})]
+    privacy_unit: Annotated[str, Schema({"const": "vehicle"})]
     identified_by: Text
     period: Text
-    neighbouring_relation: Annotated[str, Says({"enum": [each.value for each in NeighbouringRelation]})]
+    neighbouring_relation: Annotated[str, Schema({"enum": [each.value for each in NeighbouringRelation]})]
     protected: Text
     not_protected: Texts
 
@@ -346,7 +348,7 @@ class PrivacyUnit:
 class Bounds:
     """How values and contributions are bounded; None says nothing."""
 
-    clip_low: Annotated[str, Says({"const": "0"})]
+    clip_low: Annotated[str, Schema({"const": "0"})]
     clip_high: Exact
     clip_unit: UnitLabel
     step: Exact
@@ -363,7 +365,7 @@ class Guarantee:
     ``epsilon_of_sum`` are stated in zCDP alone.
     """
 
-    definition: Annotated[str, Says({"enum": [PURE, CONCENTRATED]})]
+    definition: Annotated[str, Schema({"enum": [PURE, CONCENTRATED]})]
     epsilon: Loss
     sum_of_maxima: Loss
     budget_per_vehicle: Loss
@@ -371,7 +373,7 @@ class Guarantee:
     rho: Loss | None = None
     delta: Annotated[
         str | None,
-        Says(
+        Schema(
             {
                 "pattern": "^[0-9.]+([eE]-?[0-9]+)?$",
                 "description": "decimal number below 1, perhaps with an exponent",
@@ -412,15 +414,15 @@ class SkillStated:
     ``skill``: 1 - their ratio, reached in 19 of 20 draws or on average; ``chance_worse``: share of draws.
     """
 
-    expected_error: Annotated[float, Says({"minimum": 0})]
-    flat_error: Annotated[float, Says({"minimum": 0})]
-    skill: Annotated[float, Says({"maximum": 1})]
-    skill_19_in_20: Annotated[float, Says({"maximum": 1})]
-    chance_worse: Annotated[float, Says({"minimum": 0, "maximum": 1})]
+    expected_error: Annotated[float, Schema({"minimum": 0})]
+    flat_error: Annotated[float, Schema({"minimum": 0})]
+    skill: Annotated[float, Schema({"maximum": 1})]
+    skill_19_in_20: Annotated[float, Schema({"maximum": 1})]
+    chance_worse: Annotated[float, Schema({"minimum": 0, "maximum": 1})]
     in_words: Text
 
 
-Share = Annotated[float, Says({"minimum": 0, "maximum": 1})]
+Share = Annotated[float, Schema({"minimum": 0, "maximum": 1})]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -454,10 +456,10 @@ class MechanismStated:
     sampler: Text
     library: Text
     tolerance: Positive | None
-    share: Annotated[float | None, Says({"minimum": 0, "maximum": 1})]
+    share: Annotated[float | None, Schema({"minimum": 0, "maximum": 1})]
     citation: Text | None
     interval_basis: Text
-    interval_kind: Annotated[str, Says({"enum": list(INTERVAL_KINDS)})]
+    interval_kind: Annotated[str, Schema({"enum": list(INTERVAL_KINDS)})]
     idealised: bool
     unenforced: Text | None = None
     calibration: Calibration | None = None
@@ -494,7 +496,7 @@ class BudgetChange:
     entry: Counted
     at: Moment
     reason: Text
-    changed: Annotated[tuple[ChangedFact, ...], Says({"minItems": 1})]
+    changed: Annotated[tuple[ChangedFact, ...], Schema({"minItems": 1})]
 
     @property
     def in_words(self) -> str:
@@ -525,17 +527,17 @@ class WorstBias:
 
     statistic: Column
     unit: StatisticUnit
-    bias: Annotated[float, Says({"minimum": 0})]
+    bias: Annotated[float, Schema({"minimum": 0})]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Uncertainty:
     """What the intervals hold."""
 
-    interval_level: Annotated[float, Says({"exclusiveMinimum": 0, "exclusiveMaximum": 1})]
-    interval_kind: Annotated[str, Says({"enum": list(INTERVAL_KINDS.values())})]
-    worst_case_bias: Annotated[tuple[WorstBias, ...], Says({"minItems": 1})]
-    simultaneous: Annotated[bool, Says({"const": False})]
+    interval_level: Annotated[float, Schema({"exclusiveMinimum": 0, "exclusiveMaximum": 1})]
+    interval_kind: Annotated[str, Schema({"enum": list(INTERVAL_KINDS.values())})]
+    worst_case_bias: Annotated[tuple[WorstBias, ...], Schema({"minItems": 1})]
+    simultaneous: Annotated[bool, Schema({"const": False})]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -551,8 +553,8 @@ class Refusal:
     """The rule of refusal: threshold and the expected error, both as shares of what the rule names."""
 
     rule: Text
-    threshold: Annotated[float, Says({"exclusiveMinimum": 0, "maximum": 1})]
-    value: Annotated[float, Says({"minimum": 0})]
+    threshold: Annotated[float, Schema({"exclusiveMinimum": 0, "maximum": 1})]
+    value: Annotated[float, Schema({"minimum": 0})]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -562,7 +564,7 @@ class Honesty:
     ``forced`` means released although it would be refused; ``weaknesses`` say why the promise is weak.
     """
 
-    assumptions: Annotated[tuple[StatedAssumption, ...], Says({"minItems": 1})]
+    assumptions: Annotated[tuple[StatedAssumption, ...], Schema({"minItems": 1})]
     tuning_data: Text
     forced: bool
     refusal: Refusal
@@ -582,7 +584,7 @@ class Disclosure:
     unit: PrivacyUnit
     bounds: Bounds
     guarantee: Guarantee
-    mechanisms: Annotated[tuple[MechanismStated, ...], Says({"minItems": 1})]
+    mechanisms: Annotated[tuple[MechanismStated, ...], Schema({"minItems": 1})]
     accounting: LossAccount
     post_processing: Texts
     uncertainty: Uncertainty
@@ -590,6 +592,6 @@ class Disclosure:
     noise: NoiseStated
     registry: Annotated[
         Mapping[str, Any],
-        Says({"description": "What follows for the deployments registry: registry.schema.json."}),
+        Schema({"description": "What follows for the deployments registry: registry.schema.json."}),
     ]
     catalogue: CatalogueEntry = NO_CATALOGUE_ENTRY

@@ -18,7 +18,7 @@ from trafficdp.binning.slots import hours_of_day
 from trafficdp.config.settings import Config
 from trafficdp.errors import DataError, UninformativeReleaseError, UsageError, positive
 from trafficdp.mechanisms.registry import calibrated_from_facts
-from trafficdp.mechanisms.simulated_cities import TriedElsewhere
+from trafficdp.mechanisms.simulated_cities import SimulatesOwnCity
 from trafficdp.model import LONGER, OFFSET, Counts, Grid, Statistic
 from trafficdp.planner.adaptive import allocate_on, choose_mosaic
 from trafficdp.planner.allocate import kept_bins
@@ -150,7 +150,7 @@ class SavedPlan:
         grid = self.grid
         keep, kept = kept_bins(counts, frozen.map.min_vehicles, grid.may_publish(counts.cell, counts.slot))
         calibrated = calibrated_from_facts(facts["calibrated"], frozen.facts(kept))
-        if isinstance(calibrated, TriedElsewhere):
+        if isinstance(calibrated, SimulatesOwnCity):
             # what is expected of the fleet is not frozen: nothing that is asked rests on it
             calibrated = calibrated.expecting(request.fleet, request.zone_km2)
         event = calibrated.event()

@@ -23,7 +23,7 @@ from trafficdp.export.report.report import report_html
 from trafficdp.export.site import PublishedRelease
 from trafficdp.export.write import MOST_BINS_OF_TEXT
 from trafficdp.ingest.clean import Extents, FileReport
-from trafficdp.mechanisms.simulated_cities import SEED, SimulatedCities, TriedElsewhere
+from trafficdp.mechanisms.simulated_cities import SEED, SimulatedCities, SimulatesOwnCity
 from trafficdp.model import EVERYTHING, HOURS_A_WEEK, Counts, Grid, SlotKind, SpeedUnit, Statistic
 from trafficdp.planner.allocation import Allocation, Precision, Reach, UtilityVerdict, median_noisy
 from trafficdp.planner.choose import Choice, choose
@@ -270,7 +270,7 @@ class Plan:
         Raises UsageError where nothing about a vehicle is public: there is one map there, and no choice.
         """
         request, counts = self.allocation.request, self.allocation.counts
-        if isinstance(self.allocation.calibrated, TriedElsewhere):
+        if isinstance(self.allocation.calibrated, SimulatesOwnCity):
             raise UsageError("there is one map where nothing about a vehicle is public, and no choice")
         tries = SimulatedCities(counts, request.map.bound, seed)
         return tuple(

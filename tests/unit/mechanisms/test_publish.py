@@ -9,7 +9,7 @@ from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.laplace.calibrated import calibrated_for
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism
 from trafficdp.mechanisms.protocol import PublicFacts
-from trafficdp.mechanisms.publish import Drawn
+from trafficdp.mechanisms.publish import NoisyStatistic
 from trafficdp.model import OF_MAPS, Statistic
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
@@ -17,7 +17,7 @@ MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEH
 
 def drawn(values, half_width=1.0):
     number = np.array(values, dtype=float)
-    return Drawn(
+    return NoisyStatistic(
         value=number,
         half_width=np.full(len(number), half_width),
         noise_scale=np.ones(len(number)),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 
 from trafficdp.errors import DataError
-from trafficdp.model import Says, as_json, from_json
+from trafficdp.model import Schema, as_json, from_json
 
 
 class Colour(StrEnum):
@@ -19,7 +19,7 @@ class Colour(StrEnum):
 @dataclass(frozen=True, kw_only=True)
 class Inner:
     number: float
-    text: Annotated[str, Says({"pattern": "x"})] | None
+    text: Annotated[str, Schema({"pattern": "x"})] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,4 +82,4 @@ def test_what_does_not_fit_is_named_by_its_path_without_its_value(changed, path)
 
 
 def test_what_a_schema_says_can_be_a_part_of_a_union():
-    assert Annotated[str, Says({"enum": ["a"]})] | None == Annotated[str, Says({"enum": ["a"]})] | None
+    assert Annotated[str, Schema({"enum": ["a"]})] | None == Annotated[str, Schema({"enum": ["a"]})] | None

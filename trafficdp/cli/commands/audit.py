@@ -19,7 +19,7 @@ from trafficdp.errors import UsageError, VerificationError, did_you_mean, in_ran
 from trafficdp.measurement.sets import Ranks
 from trafficdp.mechanisms.protocol import ClaimedScores, Mechanism
 from trafficdp.mechanisms.registry import MECHANISMS
-from trafficdp.model import ContributionBound, Says, SpeedUnit, Statistic, as_json
+from trafficdp.model import ContributionBound, Schema, SpeedUnit, Statistic, as_json
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.conversion import pure_to_zcdp, zcdp_to_approx
@@ -52,7 +52,7 @@ class FindingFacts:
     ``lower_bound``: epsilon is at least this, with the ``confidence``, by so many ``draws`` on each of the
     two simulated data sets ``pair``, at the ``event`` whose probabilities differ most."""
 
-    SAYS: ClassVar = Says(
+    SCHEMA: ClassVar = Schema(
         {
             "if": {"properties": {"wrong_on_purpose": {"const": True}}},
             "then": {"properties": {"verdict": {"enum": MISTAKEN}, "statistic": {"type": "null"}}},
@@ -62,13 +62,13 @@ class FindingFacts:
 
     name: MechanismName
     statistic: Statistic | None
-    claim: Annotated[float, Says(minimum=0)]
-    delta: Annotated[float, Says(minimum=0, exclusiveMaximum=1)]
-    lower_bound: Annotated[float, Says(minimum=0)]
-    draws: Annotated[int, Says(minimum=1)]
-    confidence: Annotated[float, Says(exclusiveMinimum=0, exclusiveMaximum=1)]
+    claim: Annotated[float, Schema(minimum=0)]
+    delta: Annotated[float, Schema(minimum=0, exclusiveMaximum=1)]
+    lower_bound: Annotated[float, Schema(minimum=0)]
+    draws: Annotated[int, Schema(minimum=1)]
+    confidence: Annotated[float, Schema(exclusiveMinimum=0, exclusiveMaximum=1)]
     wrong_on_purpose: bool
-    verdict: Annotated[str, Says(enum=[*CLAIMED, *MISTAKEN])]
+    verdict: Annotated[str, Schema(enum=[*CLAIMED, *MISTAKEN])]
     pair: str
     event: str
 
@@ -77,7 +77,7 @@ class FindingFacts:
 class AuditFacts:
     """Every object is closed: a property that is not named here is an error."""
 
-    findings: Annotated[tuple[FindingFacts, ...], Says(minItems=1)]
+    findings: Annotated[tuple[FindingFacts, ...], Schema(minItems=1)]
 
 
 def audit(

@@ -17,7 +17,7 @@ from trafficdp.cli.words.facts import LossText, MechanismName, Size, Words, loss
 from trafficdp.cli.words.options import EpsilonOption, Output, RhoOption, Settings, loss_asked
 from trafficdp.mechanisms.protocol import AUTO
 from trafficdp.mechanisms.simulated_cities import REFERENCE_SEED, SEED, Skill, percent
-from trafficdp.model import ContributionBound, Counts, Says, SpeedUnit, Statistic, as_json
+from trafficdp.model import ContributionBound, Counts, Schema, SpeedUnit, Statistic, as_json
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.choose import Choice, Offer, Split, constant_error
@@ -59,7 +59,7 @@ class OfferFacts:
     expected error, worst case over speeds, from public counts. ``simulated_error``: mean over bins of the
     absolute error in the worse of two simulated cities. ``unavailable``: why it cannot do it here."""
 
-    SAYS: ClassVar = Says(
+    SCHEMA: ClassVar = Schema(
         {
             "if": {"properties": {"unavailable": {"type": "null"}}},
             "then": {
@@ -98,8 +98,8 @@ class ChoiceFacts:
     statistic: Statistic
     auto: MechanismName
     reason: Words
-    constant_error: Annotated[float, Says(exclusiveMinimum=0)]
-    mechanisms: Annotated[tuple[OfferFacts, ...], Says(minItems=1)]
+    constant_error: Annotated[float, Schema(exclusiveMinimum=0)]
+    mechanisms: Annotated[tuple[OfferFacts, ...], Schema(minItems=1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ class CostsFacts:
 class FleetFacts:
     """How much a map says of so many vehicles; ``refused``: too little to be released."""
 
-    vehicles: Annotated[int, Says(minimum=1)]
+    vehicles: Annotated[int, Schema(minimum=1)]
     skill: SkillStated
     refused: bool
 
@@ -147,11 +147,11 @@ class ComparisonFacts:
     epsilon: LossText | None
     rho: LossText | None
     unit: SpeedUnit
-    bins: Annotated[int, Says(minimum=1)]
-    bins_withheld: Annotated[int, Says(minimum=0)]
-    seed: Annotated[int, Says(minimum=0)]
+    bins: Annotated[int, Schema(minimum=1)]
+    bins_withheld: Annotated[int, Schema(minimum=0)]
+    seed: Annotated[int, Schema(minimum=0)]
     auto: Words
-    maps: Annotated[tuple[MapFacts, ...], Says(minItems=2)]
+    maps: Annotated[tuple[MapFacts, ...], Schema(minItems=2)]
     statistics: tuple[ChoiceFacts, ...]
 
 

@@ -9,7 +9,7 @@ import typer
 
 from trafficdp.cli.words.facts import LossText, Words
 from trafficdp.cli.words.options import Settings, minute, on_clocks
-from trafficdp.model import Says, as_json
+from trafficdp.model import Schema, as_json
 from trafficdp.privacy.disclosure import BudgetChange
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import LossKind, decimal_text
@@ -32,7 +32,7 @@ KINDS = [
 class WindowFacts:
     """The ceiling of the present year or month."""
 
-    window: Annotated[str, Says(pattern="^in [0-9]{4}(-[0-9]{2})?$")]
+    window: Annotated[str, Schema(pattern="^in [0-9]{4}(-[0-9]{2})?$")]
     budget: LossText
     largest_spent: LossText
 
@@ -42,7 +42,7 @@ class AnalystFacts:
     """One analyst: how many questions were charged, the most that a vehicle lost, the sum of the largest."""
 
     name: Words
-    charges: Annotated[int, Says(minimum=1)]
+    charges: Annotated[int, Schema(minimum=1)]
     largest_spent: LossText
     sum_of_maxima: LossText
 
@@ -53,7 +53,7 @@ class EntryFacts:
     quantity. ``analyst``: who asked; null for the curator's own releases. ``release``: null where the
     store promised something, or vehicles were forgotten."""
 
-    SAYS: ClassVar = Says(
+    SCHEMA: ClassVar = Schema(
         {
             "if": {"properties": {"kind": {"enum": ["charge", "stream"]}}},
             "then": {"properties": {"epsilon": {"type": "string"}}},
@@ -61,13 +61,13 @@ class EntryFacts:
         }
     )
 
-    sequence: Annotated[int, Says(minimum=1)]
-    kind: Annotated[str, Says(enum=KINDS)]
+    sequence: Annotated[int, Schema(minimum=1)]
+    kind: Annotated[str, Schema(enum=KINDS)]
     release: Words | None
-    at: Annotated[str, Says(format="date-time", pattern=AT)]
+    at: Annotated[str, Schema(format="date-time", pattern=AT)]
     epsilon: LossText | None
     analyst: Words | None
-    head_hash: Annotated[str, Says(pattern="^[0-9a-f]{64}$")]
+    head_hash: Annotated[str, Schema(pattern="^[0-9a-f]{64}$")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class LedgerFacts:
     budget_per_vehicle: LossText
     largest_spent: LossText
     sum_of_maxima: LossText
-    quantity: Annotated[str, Says(enum=[kind.quantity for kind in LossKind])]
+    quantity: Annotated[str, Schema(enum=[kind.quantity for kind in LossKind])]
     delta: Words | None
     windows: tuple[WindowFacts, ...]
     analysts: tuple[AnalystFacts, ...]

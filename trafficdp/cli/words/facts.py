@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from trafficdp.model import Says
+from trafficdp.model import Schema
 from trafficdp.privacy.loss import Loss, LossKind
 
-LossText = Annotated[str, Says(pattern=r"^[0-9]+(\.[0-9]+)?$", description="exact decimal text")]
-MechanismName = Annotated[str, Says(pattern="^[a-z0-9_]+$")]
-Size = Annotated[float, Says(minimum=0)]
-Words = Annotated[str, Says(minLength=1)]
+LossText = Annotated[str, Schema(pattern=r"^[0-9]+(\.[0-9]+)?$", description="exact decimal text")]
+MechanismName = Annotated[str, Schema(pattern="^[a-z0-9_]+$")]
+Size = Annotated[float, Schema(minimum=0)]
+Words = Annotated[str, Schema(minLength=1)]
 
 
 def loss_facts(loss: Loss) -> dict[str, str | None]:

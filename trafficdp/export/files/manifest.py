@@ -19,7 +19,7 @@ from trafficdp.errors import DataError
 from trafficdp.export.files.columns import FileFacts, published_statistics
 from trafficdp.export.files.disclosure import bin_numbers, conversion_holds, rfc3339
 from trafficdp.export.files.registry import registry_record
-from trafficdp.model import NeighbouringRelation, Says, as_json, from_json
+from trafficdp.model import NeighbouringRelation, Schema, as_json, from_json
 from trafficdp.privacy.budget import BudgetPolicy, weaknesses
 from trafficdp.privacy.disclosure import Counted, Disclosure, LossAccount, Sha256
 from trafficdp.privacy.loss import ZCDP, PureDP
@@ -28,7 +28,7 @@ from trafficdp.privacy.release import Release
 if TYPE_CHECKING:
     import jsonschema
 
-Schema: TypeAlias = Any
+SchemaNode: TypeAlias = Any
 VERSION = 1
 MANY = 10**301
 """More vehicles than one divided by any delta."""
@@ -47,8 +47,8 @@ class Manifest(Disclosure):
     """What is said with a private map: the disclosure, the place in the ledger, and the files."""
 
     accounting: LedgerAccounting
-    manifest_version: Annotated[int, Says({"const": VERSION})]
-    files: Annotated[tuple[FileFacts, ...], Says({"minItems": 1})]
+    manifest_version: Annotated[int, Schema({"const": VERSION})]
+    files: Annotated[tuple[FileFacts, ...], Schema({"minItems": 1})]
 
 
 def build_manifest(release: Release, files: Mapping[str, FileFacts]) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def _validator() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(_spelt_out(schema, schema["$defs"]))
 
 
-def _spelt_out(schema: Schema, named: Mapping[str, Schema]) -> Schema:
+def _spelt_out(schema: SchemaNode, named: Mapping[str, SchemaNode]) -> SchemaNode:
     """Return ``schema`` with what its references name in their place: to follow each takes as long again."""
     if isinstance(schema, list):
         return [_spelt_out(each, named) for each in schema]

@@ -19,7 +19,7 @@ from trafficdp.export.report.certainty import (
     simultaneous,
 )
 from trafficdp.export.report.change import Changes, changes, common_rows, refuse_incomparable
-from trafficdp.export.report.maps import Atlas, Marks, slot_shown
+from trafficdp.export.report.maps import Marks, ReportMaps, slot_shown
 from trafficdp.export.report.page import CityComparison, ListedRows, Order, RankedBin, Row
 from trafficdp.model import Statistic
 from trafficdp.privacy.release import Release
@@ -168,7 +168,7 @@ LONGEST_NAMES = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12")
 class ListBuilder:
     """Makes the lists of a release from what was found in it."""
 
-    atlas: Atlas
+    atlas: ReportMaps
 
     @property
     def release(self) -> Release:

@@ -50,7 +50,7 @@ CHANGE_LEGEND = tuple(
 
 
 @dataclass(frozen=True)
-class Atlas:
+class ReportMaps:
     """The cells of a release, ready to be drawn again and again.
 
     ``position`` says for every bin which cell it is in; ``slots`` are the different slots, in order.
@@ -66,7 +66,7 @@ class Atlas:
     table: pd.DataFrame
 
     @classmethod
-    def of(cls, release: Release) -> Atlas:
+    def of(cls, release: Release) -> ReportMaps:
         """Return the atlas of ``release``, which has at least one bin."""
         polygons, position = unique_polygons(release)
         hexagons = release.grid.zones is None

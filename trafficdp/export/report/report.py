@@ -25,7 +25,7 @@ from trafficdp.export.report.findings import (
     extreme_times,
     findings,
 )
-from trafficdp.export.report.maps import CHANGE_LEGEND, Atlas, Marks, legend, slot_shown
+from trafficdp.export.report.maps import CHANGE_LEGEND, Marks, ReportMaps, legend, slot_shown
 from trafficdp.export.report.page import (
     HEIGHT,
     LEFT,
@@ -56,7 +56,7 @@ MOST_SHAPES = 60_000
 """Cells times slots up to which every slot gets a small map."""
 
 
-def drawn_cells(release: Release, each: StatisticFindings, atlas: Atlas) -> tuple[int, ...]:
+def drawn_cells(release: Release, each: StatisticFindings, atlas: ReportMaps) -> tuple[int, ...]:
     """Return the cells that get a diagram: those with most compared slots, then with least noise.
 
     Both are public before any number is drawn. A cell needs two compared slots.
@@ -73,7 +73,7 @@ def drawn_cells(release: Release, each: StatisticFindings, atlas: Atlas) -> tupl
 
 
 def times_of(
-    release: Release, each: StatisticFindings, atlas: Atlas, drawn: Sequence[tuple[int, str]]
+    release: Release, each: StatisticFindings, atlas: ReportMaps, drawn: Sequence[tuple[int, str]]
 ) -> SlotsSection | None:
     """Return the part on time slots; ``drawn`` are ``drawn_cells`` with their marks on the map.
 
@@ -99,7 +99,7 @@ def short_label(label: str) -> str:
 
 
 def _over_time(
-    release: Release, certain: SimultaneousIntervals, atlas: Atlas, cell: int, mark: str, top: float
+    release: Release, certain: SimultaneousIntervals, atlas: ReportMaps, cell: int, mark: str, top: float
 ) -> PlaceOverTime:
     numbers = np.full((3, len(atlas.slots)), np.nan)
     mine = np.flatnonzero(atlas.position[certain.rows] == cell)
@@ -126,7 +126,7 @@ class Contents:
     release: Release
     earlier: Release | None
     found: Findings
-    atlas: Atlas
+    atlas: ReportMaps
     lists: ListBuilder
 
     @classmethod
@@ -137,7 +137,7 @@ class Contents:
         """
         if not release.bins:
             raise DataError("the release has no bins, so there is nothing to report")
-        found, atlas = findings(release, earlier), Atlas.of(release)
+        found, atlas = findings(release, earlier), ReportMaps.of(release)
         return cls(release, earlier, found, atlas, ListBuilder(atlas))
 
     def page(self) -> Page:

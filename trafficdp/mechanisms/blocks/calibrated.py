@@ -60,7 +60,7 @@ from trafficdp.mechanisms.protocol import (
     event,
     loss_of,
 )
-from trafficdp.mechanisms.publish import Drawn, estimate, largest_variance
+from trafficdp.mechanisms.publish import NoisyStatistic, estimate, largest_variance
 from trafficdp.model import ContributionBound, Counts, Statistic, largest_two, number_pairs
 from trafficdp.noise.block import SAMPLER, pair_mean
 from trafficdp.privacy.estimate import Estimate
@@ -152,7 +152,7 @@ class CalibratedBlocks:
                 mean = found[Statistic.MEAN]
                 value = np.where(law.error > 0, largest_variance(mean.value, float(bound.upper)) - value, 0.0)
                 columns = {f"product_{name}": columns[name] for name in COLUMNS}
-            drawn = Drawn(value, law.half_width, law.scale, law.error, columns)
+            drawn = NoisyStatistic(value, law.half_width, law.scale, law.error, columns)
             found[statistic] = estimate(statistic, drawn, bound, mean)
         return found
 

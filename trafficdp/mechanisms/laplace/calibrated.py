@@ -325,7 +325,7 @@ class CalibratedLaplace:
                     self._columns(statistic),
                 )
                 continue
-            drawn = publish.Drawn(
+            drawn = publish.NoisyStatistic(
                 value=value,
                 half_width=half,
                 noise_scale=self.noise_scale(statistic),

@@ -68,7 +68,7 @@ class Scaling(StrEnum):
 
 
 @dataclass(frozen=True)
-class Parts:
+class RhoShares:
     """Whole 10^-12 of rho: a bin for ``centre`` and ``spread``, once for ``clipping`` and ``noise``."""
 
     centre: int
@@ -98,7 +98,7 @@ class PlanMechanism:
         stem = {Scaling.PRIVATE: "plan", Scaling.PUBLIC: "plan_public_scaling"}
         return stem.get(self.scaling, "plan_without_scaling") + ("" if self.power == 2 else f"_l{self.power}")
 
-    def parts(self, counts: Counts, loss: FloatArray) -> Parts:
+    def parts(self, counts: Counts, loss: FloatArray) -> RhoShares:
         """Return what each step may cost a vehicle; raise UsageError for a rho that cannot be shared out."""
         total, most = ZCDP.of(float(loss)).pico, int(counts.bins_per_user.max(initial=1))
         private = self.scaling is Scaling.PRIVATE
@@ -106,7 +106,7 @@ class PlanMechanism:
         centre, spread = centre // most, spread // most
         if not (centre and clipping and (spread or not private)):
             raise UsageError("no noise fits the rho", got=f"rho={float(loss):g}", todo="ask for a larger one")
-        return Parts(centre, spread, clipping, total - clipping - most * (centre + spread))
+        return RhoShares(centre, spread, clipping, total - clipping - most * (centre + spread))
 
     def steps(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
@@ -174,7 +174,7 @@ class PlanMechanism:
 
 
 def _clipped_sums(
-    counts: Counts, y: FloatArray, below: FloatArray, above: FloatArray, parts: Parts, measure: Measure
+    counts: Counts, y: FloatArray, below: FloatArray, above: FloatArray, parts: RhoShares, measure: Measure
 ) -> FloatArray:
     """The noisy sums (G,) of clipped vectors ``y`` (P,), whose entries lie in -``below`` m .. ``above`` m."""
     present = counts.bins_per_user > 0
