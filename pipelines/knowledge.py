@@ -28,10 +28,17 @@ from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_
 from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.simulated_cities import true_statistic
-from trafficdp.model import Knowledge, KnownSpeeds, NeighbouringRelation, PlaceSpeeds, SlotKind, Statistic
+from trafficdp.model import (
+    Knowledge,
+    KnowledgeKind,
+    KnownSpeeds,
+    NeighbouringRelation,
+    PlaceSpeeds,
+    SlotKind,
+    Statistic,
+)
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
-from trafficdp.release.knowledge import SHARE_OF_RELEASE
 from trafficdp.sensitive import Samples, SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
@@ -54,7 +61,13 @@ MARKED = {"Austin": "tuned", "San Francisco": "other city"}
 RELATIONS = ("counts public", "nothing public")
 SLOTS = SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY
 EPSILONS, RESOLUTIONS, LEAST_VEHICLES, DRAWS = (1, 4), (7, 8), 5, 2
-SOURCE = Knowledge(release="the map before", sha256="0" * 64, share=SHARE_OF_RELEASE)
+KIND = KnowledgeKind.RELEASE
+SOURCE = Knowledge(
+    kind=KIND,
+    name="the map before",
+    sha256="0" * 64,
+    share=KIND.share(NeighbouringRelation.REPLACE_USER_VALUES),
+)
 
 
 @dataclass(frozen=True)
@@ -223,7 +236,7 @@ def report() -> Iterator[str]:
     yield (
         f"Written by `make accuracy`: means, {DRAWS} draws of simulated noise, hexagons of at least "
         f"{LEAST_VEHICLES} vehicles, delta 10^-6 where noise is Gaussian (zCDP). Each map starts "
-        f"{SHARE_OF_RELEASE:g} of the way from the map before in its chain; the first does not count."
+        f"{SOURCE.share:g} of the way from the map before in its chain; the first does not count."
     )
     yield ""
     yield from table

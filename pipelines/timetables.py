@@ -32,10 +32,9 @@ from trafficdp.mechanisms.pooling.design import Design
 from trafficdp.mechanisms.pooling.estimates import pooled
 from trafficdp.mechanisms.pooling.posterior import LEVELS
 from trafficdp.mechanisms.simulated_cities import true_statistic
-from trafficdp.model import Grid, Knowledge, KnownSpeeds, NeighbouringRelation, Statistic
+from trafficdp.model import Grid, Knowledge, KnowledgeKind, KnownSpeeds, NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
-from trafficdp.release.knowledge import SHARE_OF_TIMETABLE
 
 FloatArray = npt.NDArray[np.float64]
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,6 +51,7 @@ TUNED: dict[tuple[str, ...], str] = {
 }
 HELD_OUT: dict[tuple[str, ...], str] = {("2015-06-07",): EARLY, ("2016-02-07",): CHECK_2016}
 RESOLUTION, DRAWS = 7, 4
+KIND = KnowledgeKind.TIMETABLE
 COUNTS_PUBLIC = NeighbouringRelation.REPLACE_USER_VALUES
 NOTHING_PUBLIC = NeighbouringRelation.ADD_OR_REMOVE_USER
 WEEK = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -162,7 +162,7 @@ def measured(group: str, days: tuple[str, ...], timetable: str) -> Iterator[Meas
     for relation, (said, drawing) in RELATIONS.items():
         cells = counts.cell[seen] if relation is COUNTS_PUBLIC else here.places
         speed = np.round(table.traffic(grid, cells, np.zeros(len(cells), dtype=np.int64))[0], 2)
-        source = Knowledge(timetable=timetable, sha256=table.sha256, share=SHARE_OF_TIMETABLE[relation])
+        source = Knowledge(kind=KIND, name=timetable, sha256=table.sha256, share=KIND.share(relation))
         for kind in LossKind:
             for epsilon in EPSILONS:
                 draw, scores = drawing(here, kind, epsilon), []

@@ -24,6 +24,7 @@ from trafficdp.model import (
     ContextKind,
     ContributionBound,
     DayPart,
+    KnowledgeKind,
     KnowledgeSource,
     MapRequest,
     SlotKind,
@@ -67,7 +68,7 @@ class Context(t.Table):
 class KnowledgeTable(t.Table):
     """A public source of speeds, from which maps start."""
 
-    kind: Annotated[str, t.choice(("release", "timetable"))] = "release"
+    kind: Annotated[KnowledgeKind, t.choice(KnowledgeKind)] = KnowledgeKind.RELEASE
     release: Annotated[str | None, t.text('"newest", or the name of an earlier release such as "r0001"')] = (
         None
     )
@@ -81,14 +82,14 @@ class KnowledgeTable(t.Table):
 
     def source(self) -> KnowledgeSource:
         """Return the source; raise Refused for keys that do not belong to its kind."""
-        needed = ("release",) if self.kind == "release" else ("path", "licence")
+        needed = ("release",) if self.kind is KnowledgeKind.RELEASE else ("path", "licence")
         for key in needed:
             if getattr(self, key) is None:
                 raise t.Refused(key, what=t.MISSING)
         for key in {"release", "path", "licence", "date"} - {*needed, *(["date"] if self.path else [])}:
             if getattr(self, key) is not None:
                 raise t.Refused(key, expected=f'to be left out: it says nothing of kind = "{self.kind}"')
-        return KnowledgeSource(self.release, self.path, self.licence, self.date)
+        return KnowledgeSource(self.kind, self.release, self.path, self.licence, self.date)
 
 
 KNOWLEDGE = t.Built(KnowledgeTable, KnowledgeTable.source)

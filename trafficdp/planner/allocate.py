@@ -19,6 +19,7 @@ from trafficdp.mechanisms.protocol import (
     PROVED,
     Accounting,
     CalibratedMechanism,
+    PublicFacts,
     Wanted,
 )
 from trafficdp.mechanisms.registry import (
@@ -52,11 +53,12 @@ def allocate(
     Raises UsageError when no bin has ``min_vehicles`` vehicles, or no noise fits the loss.
     """
     keep, kept = kept_bins(counts, request.map.min_vehicles)
+    facts = request.facts(kept)
     named = {statistic: request.mechanism_of(statistic) for statistic in request.tolerance}
     require_together(named)
     hour = None if hour is None else hour[keep]
     if whole := next((name for name in named.values() if name in JOINT_MECHANISMS), None):
-        made = _made(keep, kept, request, _joint(whole, kept, request), f"{whole}: it was asked for by name")
+        made = _made(keep, kept, request, _joint(whole, facts, request), f"{whole}: it was asked for by name")
         if isinstance(made.calibrated, SimulatesOwnCity):
             reason = "nothing about a vehicle is public; errors are of "
             made = replace(made, reason=f"{reason}{request.fleet:,} vehicles in simulated cities")
@@ -65,7 +67,7 @@ def allocate(
         maps = {}
         for name in reversed(JOINT_MECHANISMS):
             with suppress(UsageError):
-                joint = _joint(name, kept, request)
+                joint = _joint(name, facts, request)
                 maps[name] = _made(keep, kept, request, joint, f"{name}: all statistics together")
         if maps:
             return replace(_least_error(maps, request, hour), hour=hour)
@@ -76,7 +78,7 @@ def allocate(
         require_releasable(name, statistic, request.kind, allow_idealised=request.allow_idealised)
     tries = SimulatedCities(kept, request.map.bound) if request.simulate else None
     parts, reason = fit_mechanisms(kept, replace(request, mechanism=proved), tries)
-    calibrated = PerStatisticMechanism.calibrate(request.facts(kept), request.loss, parts)
+    calibrated = PerStatisticMechanism.calibrate(facts, request.loss, parts)
     return replace(_made(keep, kept, request, calibrated, reason), hour=hour)
 
 
@@ -125,11 +127,11 @@ def _least_error(maps: Mapping[str, Allocation], request: Request, hour: IntArra
     return replace(taken, reason=f"auto: {taken.reason}; {what}: {numbers}", considered=considered)
 
 
-def _joint(name: str, kept: Counts, request: Request) -> CalibratedMechanism:
+def _joint(name: str, facts: PublicFacts, request: Request) -> CalibratedMechanism:
     """All statistics by the map ``name`` of JOINT_MECHANISMS, which is given all of the loss."""
     statistics = tuple(each for each in Statistic if each in request.tolerance)
     wanted = Wanted(statistics, request.fleet, request.apart, request.counts, request.zone_km2)
-    return JOINT_MECHANISMS[name].calibrate(request.facts(kept), request.loss, wanted)
+    return JOINT_MECHANISMS[name].calibrate(facts, request.loss, wanted)
 
 
 def _made(

@@ -43,17 +43,20 @@ from trafficdp.mechanisms.simulated_cities import (
     percent,
     skills_of,
 )
-from trafficdp.model import ContributionBound, Counts, Knowledge, MapRequest, Statistic
+from trafficdp.model import ContributionBound, Counts, Knowledge, KnowledgeKind, MapRequest, Statistic
 from trafficdp.planner.request import Request
 from trafficdp.privacy.estimate import RefusalRule
 from trafficdp.privacy.loss import Loss, LossKind, PrivacyEvent
 
 WORSE_ONCE = 0.3
 """With one draw a city, so few that more than this share is further off may be chance."""
-EARLIER_MAP_BRINGS = "13 % off the errors of maps of a whole period in San Francisco and 4 to 7 % in Austin"
-"""On average, by relation, of taxis and of buses: docs/guides/knowledge.md."""
-TIMETABLE_BRINGS = "5 to 6 % off the errors of maps of a whole period in Austin"
-"""By relation, on average over days of buses that chose nothing: docs/guides/knowledge.md."""
+KNOWLEDGE_BRINGS = {
+    KnowledgeKind.RELEASE: "13 % off the errors of maps of a whole period in San Francisco and 4 to 7 % in "
+    "Austin",
+    KnowledgeKind.TIMETABLE: "5 to 6 % off the errors of maps of a whole period in Austin",
+}
+"""On average, by relation, of taxis and of buses; of a timetable over days that chose nothing:
+docs/guides/knowledge.md."""
 LEAST_BINS = 2
 """A map of one bin is no more accurate than one city-wide average: it is that number."""
 
@@ -226,10 +229,9 @@ class Allocation:
     def known_in_words(self) -> Iterator[str]:
         """Yield what people are told of each of these sources."""
         for each in self.known:
-            brings = EARLIER_MAP_BRINGS if each.timetable is None else TIMETABLE_BRINGS
             yield (
-                f"The map starts from {each.in_words}, at no cost: that took {brings}. Errors that are "
-                "foretold leave it out."
+                f"The map starts from {each.in_words}, at no cost: that took {KNOWLEDGE_BRINGS[each.kind]}. "
+                "Errors that are foretold leave it out."
             )
 
     @cached_property

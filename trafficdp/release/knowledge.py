@@ -22,6 +22,7 @@ from trafficdp.model import (
     NEWEST,
     Grid,
     Knowledge,
+    KnowledgeKind,
     KnowledgeSource,
     NeighbouringRelation,
     PlaceSpeeds,
@@ -39,15 +40,6 @@ from trafficdp.store.vault_fixes import DataVersion
 if TYPE_CHECKING:
     from trafficdp.knowledge.timetable import Timetable
 
-SHARE_OF_RELEASE = 0.6
-"""How far a map starts from an earlier one. Chosen on nine sets of days in Austin, 2015-03-07 to 2017-03-21:
-0.5 and 0.7 are nearly as good."""
-SHARE_OF_TIMETABLE = {
-    NeighbouringRelation.REPLACE_USER_VALUES: 0.6,
-    NeighbouringRelation.ADD_OR_REMOVE_USER: 1.0,
-}
-"""How far a map starts from a timetable that agrees with the traffic. Chosen on eight sets of those days."""
-
 
 def known_speeds(
     curator: Curator, config: Config, grid: Grid, version: DataVersion
@@ -61,7 +53,7 @@ def known_speeds(
         return ()
     found = (
         _of_release(curator, each, grid, version)
-        if each.timetable is None
+        if each.kind is KnowledgeKind.RELEASE
         else _of_timetable(each, config.relation, grid)
         for each in config.knowledge
     )
@@ -69,7 +61,7 @@ def known_speeds(
 
 
 def _of_timetable(source: KnowledgeSource, relation: NeighbouringRelation, grid: Grid) -> PlaceSpeeds:
-    path = Path(str(source.timetable))
+    path = Path(str(source.path))
     about = path.stat() if path.exists() else None
     timetable = _timetable(path, replace(grid, context=()), about and (about.st_mtime_ns, about.st_size))
     place, slots = np.unique(timetable.place), declared_slots(grid)
@@ -77,11 +69,12 @@ def _of_timetable(source: KnowledgeSource, relation: NeighbouringRelation, grid:
     speed, _ = timetable.traffic(grid, cell, slot)
     return PlaceSpeeds(
         source=Knowledge(
-            timetable=timetable.file,
+            kind=source.kind,
+            name=timetable.file,
             licence=source.licence,
             date=None if source.date is None else source.date.isoformat(),
             sha256=timetable.sha256,
-            share=SHARE_OF_TIMETABLE[relation],
+            share=source.kind.share(relation),
         ),
         cell=cell,
         slot=slot,
@@ -107,8 +100,8 @@ def _of_release(
         for name in names:
             specification = Specification.from_json(vault_releases.allocation_of(curator.vault, name))
             alike = specification.data_version != version.name and _unlike(specification.grid, grid) is None
-            if alike and _says_something(curator.load(name)):
-                return speeds_of(curator, name)
+            if alike and _says_something(release := curator.load(name)):
+                return speeds_of(curator, release)
         return None
     stored_one = vault_releases.release_named(curator.vault, str(source.release))
     if stored_one.withdrawn or not stored_one.published:
@@ -126,7 +119,7 @@ def _of_release(
             expected="a map of means by partial pooling, of the same hexagons or zones and kind of slot",
             todo=f'name another release in [[knowledge]], or "{NEWEST}"',
         )
-    return speeds_of(curator, release.id)
+    return speeds_of(curator, release)
 
 
 def _unlike(other: Grid, grid: Grid) -> str | None:
@@ -151,12 +144,15 @@ def _says_something(release: Release) -> bool:
     return mean is not None and bool(mean.posterior) and len(np.unique(mean.value[~np.isnan(mean.value)])) > 1
 
 
-def speeds_of(curator: Curator, release_id: str) -> PlaceSpeeds:
-    """Return the speeds of a published release as a source."""
-    release, content = curator.load(release_id), read_regular(folder_of(curator.store, release_id) / CELLS)
+def speeds_of(curator: Curator, release: Release) -> PlaceSpeeds:
+    """Return the speeds of the published ``release`` as a source."""
+    content, kind = read_regular(folder_of(curator.store, release.id) / CELLS), KnowledgeKind.RELEASE
     return PlaceSpeeds(
         source=Knowledge(
-            release=release.id, sha256=hashlib.sha256(content).hexdigest(), share=SHARE_OF_RELEASE
+            kind=kind,
+            name=release.id,
+            sha256=hashlib.sha256(content).hexdigest(),
+            share=kind.share(curator.relation),
         ),
         cell=release.cell,
         slot=None if release.grid.slot_kind is SlotKind.WHOLE_PERIOD else release.slot,

@@ -324,7 +324,7 @@ def build_specification(
     ``spent_before`` is the sum of the maxima of all charges before this one, in 10^-12 of their kind.
     """
     request, calibrated = allocation.request, allocation.calibrated
-    known = request.facts(counts).of_vehicles
+    known = None if request.relation.hides_presence else counts
     verdict = assess_utility(allocation)
     # of one number for the city, of the range, of the vehicles
     limit = LIMITS[verdict.rule]

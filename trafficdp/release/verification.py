@@ -19,7 +19,7 @@ from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import MANIFEST, MEASUREMENTS, MECHANISM
 from trafficdp.mechanisms.registry import calibrated_from_published
-from trafficdp.model import KnownSpeeds, Statistic, as_json, from_json
+from trafficdp.model import KnowledgeKind, KnownSpeeds, Statistic, as_json, from_json
 from trafficdp.privacy.budget import KIND, Promise, changes_in
 from trafficdp.privacy.disclosure import Guarantee
 from trafficdp.privacy.estimate import NOISE_COLUMNS
@@ -332,12 +332,13 @@ class _ExaminedRelease(Examined):
         if self._manifest()["noise"]["known"] != as_json(known.sources):
             return "other sources in the manifest"
         for source, speed in zip(known.sources, known.speed, strict=True):
-            name = source.release
-            # a timetable is not the store's: its speeds are those that were charged, and its hash names it
-            if name and not vault_releases.release_named(self._curator.vault, name).withdrawn:
-                found = speeds_of(self._curator, name).at(pinned.cell, pinned.slot)
-                if not np.array_equal(found, speed, equal_nan=True):
-                    return f"other speeds than release {source.release} has"
+            # a file is not the store's: its speeds are those that were charged, and its hash names it
+            if source.kind is not KnowledgeKind.RELEASE:
+                continue
+            if not vault_releases.release_named(self._curator.vault, source.name).withdrawn:
+                found = speeds_of(self._curator, self._curator.load(source.name))
+                if not np.array_equal(found.at(pinned.cell, pinned.slot), speed, equal_nan=True):
+                    return f"other speeds than release {source.name} has"
         return None
 
     def _law(self) -> str | None:

@@ -15,7 +15,7 @@ def text(minimal, document_text, tmp_path):
 
 def test_a_timetable_has_a_file_a_licence_and_perhaps_a_date(load, text):
     (plain,) = load(text + TABLE).knowledge
-    assert (plain.release, plain.timetable.name, plain.licence, plain.date) == (
+    assert (plain.release, plain.path.name, plain.licence, plain.date) == (
         None,
         "gtfs.zip",
         "CC-BY-4.0",

@@ -43,9 +43,9 @@ def months(request, small_city, tmp_path_factory):
 def test_the_second_map_starts_from_the_first_and_says_so(months, tmp_path):
     first, second = (each.release.disclosure.noise.known for each in (months.first, months.second))
     assert not first
-    assert [each.release for each in second] == ["r0001"]
+    assert [each.name for each in second] == ["r0001"]
     manifest = json.loads((months.second.folder / "manifest.json").read_text(encoding="utf-8"))
-    assert manifest["noise"]["known"][0]["release"] == "r0001"
+    assert manifest["noise"]["known"][0]["name"] == "r0001"
     noise, earlier = (each.release.estimates[Statistic.MEAN] for each in (months.second, months.first))
     here, there = (
         pd.MultiIndex.from_arrays([each.release.cell, each.release.slot])
@@ -66,7 +66,7 @@ def test_it_costs_nothing_and_the_same_question_stays_free(months):
     assert months.workspace.release(2, force=True).id == "r0002"
     planned = months.workspace.plan(2)
     assert planned.earlier == "r0002"
-    assert [each.release for each in planned.allocation.known] == ["r0001"]
+    assert [each.name for each in planned.allocation.known] == ["r0001"]
 
 
 def test_everything_is_verified(months):
@@ -81,8 +81,8 @@ def test_verify_finds_speeds_that_are_not_those_of_the_source(months, monkeypatc
 
     honest = verification.speeds_of
 
-    def other(curator, name):
-        found = honest(curator, name)
+    def other(curator, release):
+        found = honest(curator, release)
         return type(found)(found.source, found.cell, found.slot, found.speed * 1.01)
 
     monkeypatch.setattr(verification, "speeds_of", other)
@@ -97,7 +97,7 @@ def test_a_release_that_cannot_be_known_is_named(months):
             with pytest.raises(UsageError, match=said):
                 workspace.plan(2)
         else:
-            assert workspace.plan(2).allocation.known[0].release == release
+            assert workspace.plan(2).allocation.known[0].name == release
     other = know(months, "r0001").with_map(resolution=8)
     with pytest.raises(UsageError, match="another resolution or zones"):
         other.plan(2)

@@ -67,7 +67,8 @@ def test_the_manifest_names_the_file(city):
     (source,) = manifest["noise"]["known"]
     assert source.pop("share") in (0.6, 1.0)
     assert source == {
-        "timetable": "gtfs.zip",
+        "kind": "timetable",
+        "name": "gtfs.zip",
         "licence": "CC-BY-4.0",
         "date": "2026-02-28",
         "sha256": hashlib.sha256(city.file.read_bytes()).hexdigest(),

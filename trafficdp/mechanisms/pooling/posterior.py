@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr
 
-from trafficdp.model import KnownSpeeds
+from trafficdp.model import KnowledgeKind, KnownSpeeds
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -160,30 +160,63 @@ def known_centre(
     """Return where bins are expected by ``known`` speeds, source by source, instead of at ``centre`` (G,).
 
     A source's speeds are multiplied by what brings their mean, weighed by ``weight`` (G,), to that of the
-    centres of the same bins. Lambda of a bin then moves by the source's share of how far the source lies from
-    the centres in its ``place`` (G,), on average by weight, and no speed becomes more than FARTHEST_KNOWN
-    times slower or faster. All of it is public or noisy: it costs nothing.
-
-    A timetable may be of another time, or of other traffic: its share is cut by how well it agrees with
-    ``slow`` (``_agreement``). Lambda of a bin then moves by how far the source's own lies from its mean, or,
-    where centres use the sign already, from its regression on it.
+    centres of the same bins. Lambda of a bin then moves by the source's share of what ``MOVES`` says of its
+    kind, and no speed becomes more than FARTHEST_KNOWN times slower or faster. All of it is public or noisy:
+    it costs nothing.
     """
     for source, speed in [] if known is None else zip(known.sources, known.speed, strict=True):
         there = np.flatnonzero(~np.isnan(speed))
         if len(there):
-            mass, at, before = weight[there], place[there], lambda_of(centre, upper)
-            own = speed[there] * (mass @ centre[there]) / (mass @ speed[there])
-            size = int(place.max()) + 1
-            if source.timetable is None:
-                away = np.bincount(at, mass * (lambda_of(own, upper) - before[there]), size)
-                apart = (source.share * away / np.maximum(np.bincount(at, mass, size), 1e-300))[place]
-            else:
-                apart = np.zeros(len(centre))
-                if slow is not None:
-                    apart[there] = source.share * _beside(slow, lambda_of(own, upper), there, mass, at)
-            moved = speed_of(before + apart, upper)
+            mass, before = weight[there], lambda_of(centre, upper)
+            own = lambda_of(speed[there] * (mass @ centre[there]) / (mass @ speed[there]), upper)
+            moves = MOVES[source.kind](own, before, there, mass, place, slow)
+            moved = speed_of(before + source.share * moves, upper)
             centre = np.clip(moved, centre / FARTHEST_KNOWN, centre * FARTHEST_KNOWN)
     return np.minimum(centre, upper)
+
+
+def _of_places(
+    own: FloatArray,
+    before: FloatArray,
+    there: IntArray,
+    mass: FloatArray,
+    place: IntArray,
+    _: SlowTraffic | None,
+) -> FloatArray:
+    """How far ``own`` (n,), of lambda in the bins ``there``, lies from ``before`` (G,) in the place of a bin.
+
+    On average by ``mass`` (n,): all slots of a place move alike. A map of the same places is believed.
+    """
+    at, size = place[there], int(place.max()) + 1
+    away = np.bincount(at, mass * (own - before[there]), size)
+    return np.asarray((away / np.maximum(np.bincount(at, mass, size), 1e-300))[place])
+
+
+def _as_far_as_it_agrees(
+    own: FloatArray,
+    before: FloatArray,
+    there: IntArray,
+    mass: FloatArray,
+    place: IntArray,
+    slow: SlowTraffic | None,
+) -> FloatArray:
+    """How far ``own`` (n,), of lambda in the bins ``there``, lies from what ``slow`` makes likely, each bin.
+
+    What a file says may be of another time, or of other traffic: it is cut by how well it agrees with
+    ``slow`` (``_agreement``). It counts from its mean or, where centres use the sign already, from its
+    regression on it.
+    """
+    moves = np.zeros(len(before))
+    if slow is not None:
+        moves[there] = _beside(slow, own, there, mass, place[there])
+    return moves
+
+
+MOVES = {
+    KnowledgeKind.RELEASE: _of_places,
+    KnowledgeKind.TIMETABLE: _as_far_as_it_agrees,
+}
+"""How far each kind of source would move bins by what it says, of lambda."""
 
 
 def _beside(

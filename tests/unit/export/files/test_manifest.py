@@ -225,10 +225,10 @@ def test_every_object_of_the_schema_is_closed_and_every_text_is_bounded():
                 "context",
                 "zones",
             }
-            # a source of knowledge is a release, or a file with what is said of files
+            # of files, sources of knowledge say more
             optional |= {"known"}
             if "share" in schema["properties"] and "sha256" in schema["properties"]:
-                optional |= {"release", "timetable", "licence", "date"}
+                optional |= {"licence", "date"}
             assert set(schema["required"]) >= set(schema["properties"]) - optional
         if schema.get("type") == "string":
             assert schema.keys() & {"pattern", "enum", "const"}

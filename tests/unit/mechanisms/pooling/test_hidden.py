@@ -14,7 +14,7 @@ from trafficdp.mechanisms.pooling import add_remove_map as maps
 from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import FleetEstimate, add_remove_map, measure_all
 from trafficdp.mechanisms.pooling.posterior import known_centre
-from trafficdp.model import Knowledge, KnownSpeeds
+from trafficdp.model import Knowledge, KnowledgeKind, KnownSpeeds
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.pricing import check_steps
 from trafficdp.privacy.conversion import LEAST_SD
@@ -473,7 +473,7 @@ def test_answers_are_frozen_with_the_numbers_fed_back(bound_of):
 
 def known(speed):
     """What one source says of every bin."""
-    source = Knowledge(release="r0001", sha256="0" * 64, share=0.6)
+    source = Knowledge(kind=KnowledgeKind.RELEASE, name="r0001", sha256="0" * 64, share=0.6)
     return KnownSpeeds((source,), np.atleast_2d(np.asarray(speed, dtype=np.float64)))
 
 

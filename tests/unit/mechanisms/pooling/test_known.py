@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from trafficdp.mechanisms.pooling.posterior import known_centre, lambda_of
-from trafficdp.model import Knowledge, KnownSpeeds, PlaceSpeeds
+from trafficdp.model import Knowledge, KnowledgeKind, KnownSpeeds, PlaceSpeeds
 
 U = 30.0
 
 
 def source(share, name="r0001"):
-    return Knowledge(release=name, sha256="0" * 64, share=share)
+    return Knowledge(kind=KnowledgeKind.RELEASE, name=name, sha256="0" * 64, share=share)
 
 
 def known(speed, share=0.6):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trafficdp.mechanisms.pooling.posterior import BELIEVED, SlowTraffic, known_centre, lambda_of
-from trafficdp.model import Knowledge, KnownSpeeds
+from trafficdp.model import Knowledge, KnowledgeKind, KnownSpeeds
 
 U, MANY = 30.0, 60
 ALIKE = np.full(MANY, 6.0)
@@ -16,7 +16,9 @@ SPEED = 6 * np.exp(-0.4 * SIGN + BENT)
 
 def moved(speed, sign=SIGN, used=False, share=1.0, place=None, tells=None, centre=ALIKE):
     """How far the start moves in lambda."""
-    source = Knowledge(timetable="gtfs.zip", licence="CC0", sha256="0" * 64, share=share)
+    source = Knowledge(
+        kind=KnowledgeKind.TIMETABLE, name="gtfs.zip", licence="CC0", sha256="0" * 64, share=share
+    )
     slow = SlowTraffic(sign, np.ones(len(sign), dtype=bool) if tells is None else tells, used)
     known = KnownSpeeds((source,), np.asarray(speed, dtype=np.float64)[None])
     places = np.arange(len(sign)) if place is None else place

@@ -19,7 +19,7 @@ from trafficdp.mechanisms.pooling.estimates import expected_error, flat_error, p
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.registry import calibrated_from_facts, calibrated_from_published
 from trafficdp.mechanisms.simulated_cities import cities_of, skills_of, true_statistic
-from trafficdp.model import Counts, Knowledge, KnownSpeeds, NeighbouringRelation, Statistic
+from trafficdp.model import Counts, Knowledge, KnowledgeKind, KnownSpeeds, NeighbouringRelation, Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.pricing import check_steps
 from trafficdp.privacy.loss import CHARGE_STEP, PICO, LossKind, PureDP
@@ -386,7 +386,7 @@ def test_rounds_in_rho_ask_within_narrower_bounds_and_count_by_their_noise(bound
 
 def known(speed):
     """What one source says of every bin."""
-    source = Knowledge(release="r0001", sha256="0" * 64, share=0.6)
+    source = Knowledge(kind=KnowledgeKind.RELEASE, name="r0001", sha256="0" * 64, share=0.6)
     return KnownSpeeds((source,), np.atleast_2d(np.asarray(speed, dtype=np.float64)))
 
 
