@@ -1,4 +1,4 @@
-"""Make data/sample: three daily feed files of a simulated city, as a city would send them.
+"""Make data/sample: three daily feed files of a simulated city, as a city would send them, and its timetable.
 
 The 217 buses of data/itms_counts (the same number of fixes a bus, the same speeds altogether, hence the
 published pooled mean and variance) drive over 17 H3 cells of resolution 7 laid over Surat, India: a slow
@@ -7,16 +7,19 @@ record is synthetic; plates begin with XX, which no Indian state uses.
 
     python data/make_sample.py [OUT_DIR]
 
-writes ``positions-2026-03-03.csv.gz`` and the two days after it. The files carry the flaws of real feeds:
-plates spelt in several ways, fixes sent twice, zero coordinates, missing speeds, a sentinel, a fix outside
-the city, a missing plate. Arithmetic is on integers and scatter comes from SHA-256 (see make_itms_counts);
-H3 is asked for cell centres only, which are rounded to a millionth of a degree, and to check the result.
+writes ``positions-2026-03-03.csv.gz`` and the two days after it, and ``timetable.zip``. The feeds carry the
+flaws of real feeds: plates spelt in several ways, fixes sent twice, zero coordinates, missing speeds, a
+sentinel, a fix outside the city, a missing plate. Arithmetic is on integers and scatter comes from SHA-256
+(see make_itms_counts); H3 is asked for cell centres only, which are rounded to a millionth of a degree, and
+to check the result.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import sys
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +30,8 @@ DAYS = ("2026-03-03", "2026-03-04", "2026-03-05")
 BURST = 6  # fixes a bus sends while it crosses a cell; then it is silent for some minutes
 ROAD = 180_000  # length of road in a cell that buses are seen on, in cm; fits in the cell in any direction
 SENTINEL = 25_500  # what a broken speed sensor sends, in 0.01 km/h
+STOP = 70_000  # from the middle of a place to its two stops, in cm
+UNPUNCTUAL = 30  # by so much per cent at most a place's planned time is off its usual speed
 HEADER = "license_plate,observationDateTime,latitude,longitude,speed"
 
 
@@ -177,12 +182,65 @@ def drive(
             place = PLACES[name]
             for fix in range(size):
                 on_road, beside = towards * (first + along[fix]), choose(f"beside {label}", 16_000) - 8_000
-                east = (on_road * place.east - beside * place.north) // 1000
-                north = (on_road * place.north + beside * place.east) // 1000
-                latitude, longitude = (round(degrees * 1_000_000) for degrees in centre[name])
-                position = latitude + north * 100_000 // 1_111_951, longitude + east * 100_000 // 1_036_739
+                position = position_in(place, centre[name], on_road, beside)
                 fixes.append((Fix(bus, day, second[fix], *position, place=name), speeds[bus, number, fix]))
     return fixes
+
+
+def position_in(place: Place, centre: tuple[float, float], on_road: int, beside: int) -> tuple[int, int]:
+    """Return latitude and longitude, in millionths of a degree, so many cm along the road and beside it."""
+    east = (on_road * place.east - beside * place.north) // 1000
+    north = (on_road * place.north + beside * place.east) // 1000
+    latitude, longitude = (round(degrees * 1_000_000) for degrees in centre)
+    return latitude + north * 100_000 // 1_111_951, longitude + east * 100_000 // 1_036_739
+
+
+def timetable() -> dict[str, list[str]]:
+    """Return the tables of the operator's static GTFS: every line, both ways, every 20 minutes of every day.
+
+    A bus calls at both ends of a place's road. Between them it is meant to be as fast as is usual there, give
+    or take UNPUNCTUAL per cent; on the way to the next place, as fast as in both. Records are not looked at.
+    """
+    stops = ["stop_id,stop_name,stop_lat,stop_lon"]
+    planned, stop = {}, {}
+    for number, (name, place) in enumerate(PLACES.items()):
+        planned[name] = place.speed * (100 - UNPUNCTUAL + choose(f"planned {name}", 2 * UNPUNCTUAL + 1))
+        for end, side in ((-STOP, "A"), (STOP, "B")):
+            position = position_in(place, h3.cell_to_latlng(place.cell), end, 0)
+            stop[name, side] = f"{number}{side}", position
+            stops.append(f"{number}{side},{name.capitalize()} {side},{','.join(map(degrees, position))}")
+    routes = ["route_id,agency_id,route_short_name,route_type"]
+    trips, often = ["route_id,service_id,trip_id"], ["trip_id,start_time,end_time,headway_secs"]
+    times = ["trip_id,arrival_time,departure_time,stop_id,stop_sequence"]
+    for number, names in enumerate(LINES, start=1):
+        routes.append(f"{number},sample,{number},3")
+        there = [(name, side) for name in names for side in "AB"]
+        for direction, calls in (("out", there), ("back", there[::-1])):
+            trip, second = f"{number}-{direction}", 6 * 3600
+            trips.append(f"{number},daily,{trip}")
+            often.append(f"{trip},06:00:00,22:00:00,1200")
+            for order, call in enumerate(calls):
+                before = calls[max(order - 1, 0)]
+                north, east = (a - b for a, b in zip(stop[call][1], stop[before][1], strict=True))
+                metres = math.isqrt((north * 1_111_951) ** 2 + (east * 1_036_739) ** 2) // 10_000_000
+                second += metres * 720 // (planned[call[0]] + planned[before[0]])
+                clock = f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+                times.append(f"{trip},{clock},{clock},{stop[call][0]},{order}")
+    return {
+        "agency.txt": [
+            "agency_id,agency_name,agency_url,agency_timezone",
+            "sample,Sample City Transport (simulated),https://example.org,Asia/Kolkata",
+        ],
+        "stops.txt": stops,
+        "routes.txt": routes,
+        "trips.txt": trips,
+        "stop_times.txt": times,
+        "frequencies.txt": often,
+        "calendar.txt": [
+            "service_id,monday,tuesday,wednesday,thursday,friday,saturday,sunday,start_date,end_date",
+            "daily,1,1,1,1,1,1,1,20260101,20261231",
+        ],
+    }
 
 
 def check(fixes: list[tuple[Fix, int]]) -> None:
@@ -255,13 +313,18 @@ def rows_of_day(day: int, fixes: list[tuple[Fix, int]]) -> list[str]:
 
 
 def main(out: Path) -> None:
-    """Write the three daily files into ``out``."""
+    """Write the three daily files and the timetable into ``out``."""
     out.mkdir(parents=True, exist_ok=True)
     bursts = bursts_of_buses()
     fixes = drive(bursts, assign_speeds(bursts))
     check(fixes)
     for day, date in enumerate(DAYS):
         (out / f"positions-{date}.csv.gz").write_bytes(gzip_bytes([HEADER, *rows_of_day(day, fixes)]))
+    with zipfile.ZipFile(out / "timetable.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, lines in timetable().items():
+            packed = zipfile.ZipInfo(name)
+            packed.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(packed, "".join(f"{line}\n" for line in lines))
 
 
 if __name__ == "__main__":

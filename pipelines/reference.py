@@ -137,6 +137,8 @@ class Reader:
         document = {
             each.name: {name: setting.value for name, setting in each.keys.items()}
             for each in sections(SAMPLE.read_text(encoding="utf-8"))
+            # the template's source of speeds is of another kind
+            if each.name != "knowledge"
         }
         if key in SEVERAL:
             document["map"] |= self._values("map", SEVERAL) | {"resolution": "7", "slot": '"hour_of_day"'}
@@ -161,7 +163,7 @@ class Reader:
             lines += [f"{key} = {value}" for key, value in document[name].items()]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "trafficdp.toml"
-            for each in (*SAMPLE.parent.glob("*.geojson"), Path("streets.gpkg"), Path("gtfs.zip")):
+            for each in (*SAMPLE.parent.iterdir(), Path("streets.gpkg"), Path("gtfs.zip")):
                 (Path(folder) / each.name).touch()
             path.write_text("\n".join(lines) + "\n", encoding="utf-8")
             try:

@@ -17,7 +17,7 @@ SAMPLE = Path(trafficdp.__file__).parents[1] / "data" / "sample"
 @pytest.fixture(scope="module")
 def city(tmp_path_factory):
     folder = tmp_path_factory.mktemp("city")
-    for each in (SAMPLE / "trafficdp.toml", *SAMPLE.glob("*.geojson")):
+    for each in (SAMPLE / "trafficdp.toml", *SAMPLE.glob("*.geojson"), *SAMPLE.glob("*.zip")):
         shutil.copy(each, folder)
     city = trafficdp.open(folder / "trafficdp.toml", create=True)
     city.ingest(sorted(SAMPLE.glob("*.csv.gz")))

@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import tomllib
+import zipfile
 import zlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -40,6 +41,13 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
+def unpacked(path: Path) -> list[bytes]:
+    if path.suffix == ".gz":
+        return [gzip.decompress(path.read_bytes())]
+    with zipfile.ZipFile(path) as archive:
+        return [each.filename.encode() + archive.read(each) for each in archive.infolist()]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "folder"), [("make_itms_counts.py", "itms_counts"), ("make_sample.py", "sample")]
@@ -49,11 +57,11 @@ def test_generator_makes_the_committed_bytes(script: str, folder: str, tmp_path:
         [sys.executable, DATA / script, tmp_path], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    committed = sorted((DATA / folder).glob("*.csv.gz"))
+    committed = sorted([*(DATA / folder).glob("*.csv.gz"), *(DATA / folder).glob("*.zip")])
     assert [file.name for file in committed] == sorted(file.name for file in tmp_path.iterdir())
     for file in committed:
         made = tmp_path / file.name
-        assert gzip.decompress(made.read_bytes()) == gzip.decompress(file.read_bytes())
+        assert unpacked(made) == unpacked(file)
         if "ng" not in zlib.ZLIB_RUNTIME_VERSION:  # zlib-ng compresses otherwise
             assert made.read_bytes() == file.read_bytes()
 
@@ -73,6 +81,8 @@ def test_committed_files_hold_no_time_and_stay_small() -> None:
     files = [*DATA.glob("itms_counts/*.gz"), *DATA.glob("sample/*.gz")]
     assert len(files) == 5
     assert all(file.read_bytes()[4:8] == bytes(4) for file in files)
+    with zipfile.ZipFile(DATA / "sample" / "timetable.zip") as archive:
+        assert {each.date_time for each in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
     assert sum(file.stat().st_size for file in files) < 1_000_000
 
 

@@ -61,7 +61,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_the_sample_city(wheel):
         if each.is_file() and "__pycache__" not in each.parts
     }
     sample = {f"trafficdp/sample/{each.name}" for each in (ROOT / "data" / "sample").iterdir()}
-    assert len(sample) == 8
+    assert len(sample) == 9
     assert (package | sample) - held == set()
     assert all(each.startswith(("trafficdp/", "trafficdp-")) for each in held)
 

@@ -113,8 +113,8 @@ def nothing_public(tmp_path_factory):
         assert old in text
         text = text.replace(old, new)
     (folder / "trafficdp.toml").write_text(text, encoding="utf-8")
-    for layer in SAMPLE.glob("*.geojson"):
-        shutil.copy(layer, folder)
+    for each in (*SAMPLE.glob("*.geojson"), *SAMPLE.glob("*.zip")):
+        shutil.copy(each, folder)
     city = trafficdp.open(folder / "trafficdp.toml", store=folder / "store", create=True)
     city.ingest(sorted(SAMPLE.glob("*.csv.gz")))
     return city

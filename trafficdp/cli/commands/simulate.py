@@ -92,7 +92,7 @@ def demo(
         )
     with disk_errors(into / "trafficdp.toml"):
         into.mkdir(parents=True)
-        for each in (SAMPLE / "trafficdp.toml", *SAMPLE.glob("*.geojson")):
+        for each in (SAMPLE / "trafficdp.toml", *SAMPLE.glob("*.geojson"), *SAMPLE.glob("*.zip")):
             shutil.copy(each, into / each.name)
     city = open_workspace(into / "trafficdp.toml", create=True, wait=settings.wait)
     done = city.ingest(sorted(SAMPLE.glob("*.csv.gz")))
