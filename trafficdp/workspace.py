@@ -38,6 +38,7 @@ from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import Loss
 from trafficdp.release import results, verification
 from trafficdp.release.curator import Curator, opened
+from trafficdp.release.earlier import earlier_release
 from trafficdp.release.intake import Cluster, Forgotten, Intake, Progress, forget, of_little, undo
 from trafficdp.release.planning import LookedAt, Planning, refusal
 from trafficdp.release.publication import folder_of
@@ -204,7 +205,7 @@ class Workspace:
         with self._curator("plan") as curator:
             plan = self._planning(curator, looked_at).plan(asked, question)[0]
             version = vault_fixes.data_version(curator.vault)
-            earlier = results.earlier_release(curator, version, plan.grid, plan.allocation)
+            earlier = earlier_release(curator, version, plan.grid, plan.allocation)
             return replace(plan, earlier=earlier)
 
     def counts(self, grid: Grid | None = None) -> Counts:
@@ -249,7 +250,7 @@ class Workspace:
             question = PlanQuestion(within_budget=within_budget, suggestions=not force, saved=plan)
             planned, counts = self._planning(curator).plan(self.config.wish(loss), question)
             version = vault_fixes.data_version(curator.vault)
-            earlier = results.earlier_release(curator, version, planned.grid, planned.allocation)
+            earlier = earlier_release(curator, version, planned.grid, planned.allocation)
             if earlier is not None and (earlier in finished or not again):
                 found, folder = curator.load(earlier), folder_of(self.store, earlier)
                 return ReleasedMap(found, folder, planned.budget_left, earlier=earlier not in finished)

@@ -1,9 +1,11 @@
 """A store that grows: what its last day and its last release cost beside the first.
 
-    python tests/benchmarks/bench_store.py [--days D --every E] [--releases N]
+    python tests/benchmarks/bench_store.py [--days D --every E] [--releases N] [--questions N] [--copies N]
 
 * days: a file a day of a simulated city, ingested and, every so many days, released;
-* releases: one map again and again, each charged, of the same records.
+* releases: one map again and again, each charged, of the same records;
+* questions: an analyst's priced questions, no two alike, of the same records;
+* copies: the same in a store that was filled up with copies of its last release, as if N had been made.
 
 Processor seconds in one process, after imports and one release of another store that is not counted.
 """
@@ -11,21 +13,34 @@ Processor seconds in one process, after imports and one release of another store
 from __future__ import annotations
 
 import argparse
+import hashlib
+import os
+import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 from table import keep
 
 import trafficdp
+from trafficdp.noise.protocol import new_token
+from trafficdp.privacy.ledger import append
+from trafficdp.store import vault_ledger, vault_releases
+from trafficdp.store.released import RELEASED_NAME
+from trafficdp.store.store_files import Head, attached, registered, run
+from trafficdp.store.vault import Vault
 
 VEHICLES, RESOLUTION, SEED = 300, 6, 1
 AT = (1, 10, 100, 1000)
 AROUND = 5
 """Releases whose median is told."""
+ANALYST = '\n[[analysts]]\nname = "newsroom"\nepsilon_per_vehicle = 50000\n'
+QUESTION = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1.{:04}, force = TRUE) hour, AVG(speed) "
+QUESTION += "FROM records GROUP BY hour"
 
 
 def city(folder: Path, days: int) -> tuple[Path, list[Path]]:
@@ -33,9 +48,8 @@ def city(folder: Path, days: int) -> tuple[Path, list[Path]]:
     made = trafficdp.simulate(folder, vehicles=VEHICLES, days=days, seed=SEED, resolution=RESOLUTION)
     text = made.config.read_text(encoding="utf-8")
     text = text.replace("[privacy]", "[privacy]\naccept_weak_promise = true")
-    made.config.write_text(
-        text.replace("epsilon_per_vehicle = 20", "epsilon_per_vehicle = 100000"), encoding="utf-8"
-    )
+    text = text.replace("epsilon_per_vehicle = 20", "epsilon_per_vehicle = 100000")
+    made.config.write_text(text + ANALYST, encoding="utf-8")
     return made.config, list(made.feeds)
 
 
@@ -119,6 +133,123 @@ def releases_of_a_store(folder: Path, many: int) -> None:
     )
 
 
+def questions_of_a_store(folder: Path, many: int, copies: int) -> None:
+    """Ask ``many`` questions, then some more where ``copies`` were asked; print and keep what they cost."""
+    config, files = city(folder, 3)
+    store = folder / "store"
+    trafficdp.open(config, store=store, create=True).ingest(files)
+    seconds: list[float] = []
+
+    def ask() -> None:
+        text = QUESTION.format(len(seconds))
+        trafficdp.open(config, store=store).ask(text, analyst=ANALYST.split('"')[1])
+
+    for number in range(1, many + 1):
+        seconds.append(seconds_of(ask))
+        if number in AT or number % 50 == 0:
+            print(f"question {number:>5} {statistics.median(seconds[-AROUND:]):.3f}", flush=True)
+    found = {at: seconds[max(0, at - AROUND) : at] for at in AT if AROUND < at <= many}
+    if copies > many:
+        fill_up(store, folder / "store.key", copies)
+        ask()  # what is found by an index is put into it
+        for _ in range(AROUND):
+            seconds.append(seconds_of(ask))
+        found[copies] = seconds[-AROUND:]
+        print(f"question {copies:>5} {statistics.median(seconds[-AROUND:]):.3f}", flush=True)
+    first = statistics.median(found[min(found)])
+    rows = [
+        [
+            f"{at:,}",
+            *(f"{each:.2f}" for each in (statistics.median(own), max(own), statistics.median(own) / first)),
+        ]
+        for at, own in found.items()
+    ]
+    keep(
+        "Questions of one store",
+        f"An analyst's priced questions, no two alike, to the records of {VEHICLES} vehicles: median and "
+        f"largest seconds of {AROUND} up to the one that is named, and the median beside the first line's."
+        + (f" To the last line the store was filled up with copies of question {many:,}." if copies else ""),
+        ["question", "seconds", "largest", "ratio"],
+        rows,
+    )
+
+
+def fill_up(store: Path, key: Path, many: int) -> None:
+    """Make ``many`` releases of those of ``store``: the missing ones are copies of the last."""
+    with Vault.open(store) as vault:
+        there = vault_releases.all_releases(vault)
+        last = there[-1]
+        names = [f"r{number:04d}" for number in range(len(there) + 1, many + 1)]
+        charges = _copy_in_vault(vault, last, names)
+        Head.beside(key, vault.store_id).write(vault_ledger.last(vault))
+    for name in names:
+        folder = store / "releases" / last.release_id
+        shutil.copytree(folder, folder.with_name(name), copy_function=os.link)
+    with attached(store / RELEASED_NAME, "released", "READ_WRITE") as connection:
+        with registered(connection, "copies", pa.table({"name": names, "charge": charges})):
+            for table in ("releases", "cells"):
+                entry = ", charge AS ledger_sequence" if table == "releases" else ""
+                run(
+                    connection,
+                    f"INSERT INTO {table} BY NAME SELECT {table}.* REPLACE (name AS release_id{entry}) "
+                    f"FROM {table}, copies WHERE release_id = ?",
+                    [last.release_id],
+                )
+        run(connection, "CHECKPOINT released")
+
+
+def _copy_in_vault(vault: Vault, last: vault_releases.StoredRelease, names: Sequence[str]) -> list[int]:
+    """Write copies of ``last`` under ``names`` and return the numbers of their charges."""
+    ledger = vault_ledger.rows(vault)
+    both = [row.facts for row in ledger if row.facts.get("release") == last.release_id]
+    frozen = vault_releases.allocation_of(vault, last.release_id)
+    row, entries, charges, specifications = ledger[-1], [], [], []
+    for name in names:
+        specifications.append(frozen.replace(f'"{last.release_id}"', f'"{name}"'))
+        digest = hashlib.sha256(specifications[-1].encode()).hexdigest()
+        for facts in both:
+            own = {**facts, "release": name}
+            if facts["kind"] == "charge":
+                own["specification_sha256"] = digest
+            row = append(
+                row, {each: own[each] for each in own if each not in ("nonce", "sequence")}, new_token()
+            )
+            entries.append(row)
+            charges += [row.sequence] if facts["kind"] == "charge" else []
+    copies = pa.table({"name": names, "charge": charges})
+    columns = ("sequence", "entry", "head_hash")
+    added = pa.table({each: [getattr(row, each) for row in entries] for each in columns})
+    cut = vault_releases.PIECE
+    pieces = [
+        (name, number, text[start : start + cut].encode())
+        for name, text in zip(names, specifications, strict=True)
+        for number, start in enumerate(range(0, len(text), cut), 1)
+    ]
+    frozen_pieces = pa.table(dict(zip(("name", "number", "piece"), zip(*pieces, strict=True), strict=True)))
+    with vault.transaction("copying a release"), registered(vault.connection, "copies", copies):
+        with registered(vault.connection, "added", added):
+            run(vault.connection, "INSERT INTO ledger FROM added")
+        run(vault.connection, "INSERT INTO releases SELECT name, charge, true, true, false FROM copies")
+        run(
+            vault.connection,
+            "INSERT INTO vehicle_charges SELECT charge, vehicle_id, loss_pico FROM vehicle_charges, copies "
+            "WHERE sequence = ? ORDER BY charge, vehicle_id",
+            [last.sequence],
+        )
+        run(
+            vault.connection,
+            "INSERT INTO release_pieces SELECT name, part, number, piece FROM release_pieces, copies "
+            "WHERE release_id = ? AND part <> 'allocation' ORDER BY name, part, number",
+            [last.release_id],
+        )
+        with registered(vault.connection, "frozen", frozen_pieces):
+            run(
+                vault.connection,
+                "INSERT INTO release_pieces SELECT name, 'allocation', number, piece FROM frozen",
+            )
+    return charges
+
+
 def main() -> None:
     """Read the command line and print the tables."""
     parser = argparse.ArgumentParser(
@@ -127,11 +258,15 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--every", type=int, default=7, help="days from release to release")
     parser.add_argument("--releases", type=int, default=1000)
+    parser.add_argument("--questions", type=int, default=1000)
+    parser.add_argument("--copies", type=int, default=10_000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         warm(Path(temporary) / "warm")
         if options.releases:
             releases_of_a_store(Path(temporary) / "releases", options.releases)
+        if options.questions:
+            questions_of_a_store(Path(temporary) / "questions", options.questions, options.copies)
         if options.days:
             days_of_a_store(Path(temporary) / "days", options.days, options.every)
 

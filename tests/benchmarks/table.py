@@ -14,6 +14,7 @@ ORDER = (
     "Hottest functions",
     "Planner",
     "Releases of one store",
+    "Questions of one store",
     "Days of one store",
     "Peers",
     "Timetables",

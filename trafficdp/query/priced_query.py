@@ -40,6 +40,7 @@ from trafficdp.query.question import Question, read_question
 from trafficdp.query.statement import PricedStatement, read_statement
 from trafficdp.release import results
 from trafficdp.release.curator import Curator
+from trafficdp.release.earlier import earlier_release
 from trafficdp.release.results import Plan, Planner, PlanQuestion
 from trafficdp.release.specification import ReleaseContext, build_specification
 from trafficdp.store import vault_fixes, vault_ledger
@@ -315,7 +316,7 @@ class _Measurement:
             _require_bins(planning.contributions().counts, there)
         wish = PlanQuestion(suggestions=not question.options.force)
         plan, counts = planning.plan(question.options.epsilon, wish)
-        earlier = results.earlier_release(curator, version, there.grid, plan.allocation)
+        earlier = earlier_release(curator, version, there.grid, plan.allocation)
         return cls(question, config.promise, there, planning, context, counts, plan, earlier)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ from trafficdp.planner.allocation import Allocation, assess_utility, uninformati
 from trafficdp.pricing import check_steps
 from trafficdp.privacy.budget import Analyst, Promise, checked_reason
 from trafficdp.privacy.disclosure import ChangedFact
-from trafficdp.privacy.ledger import GENESIS, accounts_hash
+from trafficdp.privacy.ledger import GENESIS, LedgerRow, accounts_hash
 from trafficdp.privacy.release import LedgerReference, Release, decode, encode
 from trafficdp.release.drawn_noise import Recorded
 from trafficdp.release.publication import (
@@ -171,15 +171,13 @@ class Curator:
         was checked when the head was written is not checked again, unless ``whole``: a thousandth release
         costs what the first did.
         """
-        entries = vault_ledger.Entries(self.vault)
+        entries: Sequence[LedgerRow] = vault_ledger.Entries(self.vault)
         remembered = self.head.checked(entries)
         checked = 0 if whole else remembered
-        vault_ledger.check_accounts(self.vault, vault_ledger.rows(self.vault, checked), checked)
-        known = {
-            each.release_id
-            for each in vault_releases.all_releases(self.vault)
-            if each.published and each.sequence <= checked
-        }
+        unchecked = vault_ledger.rows(self.vault, checked)
+        vault_ledger.check_accounts(self.vault, unchecked, checked)
+        entries = unchecked if whole else entries
+        known = vault_releases.published_up_to(self.vault, checked)
         for name, manifest in manifests(self.store, known).items():
             sequence, head_hash = ledger_reference(manifest)
             require_head(entries, sequence, head_hash, f"the manifest of release {name}")
@@ -224,7 +222,7 @@ class Curator:
                     "the release and the budget count in different kinds of loss",
                     expected=f"a release in {policy.kind.quantity}",
                 )
-            number = len(vault_releases.all_releases(self.vault)) + 1
+            number = vault_releases.number_charged(self.vault) + 1
             before = vault_ledger.totals(self.vault)
             specification = build_specification(f"r{number:04d}", before.sum_of_maxima)
             vault_ledger.require_budget(self.vault, vehicle, loss, policy, specification.created_at)
@@ -265,15 +263,14 @@ class Curator:
         """
         sweep(self.store)
         self.head.sweep()
-        stored_releases = vault_releases.all_releases(self.vault)
-        unfinished = [each for each in stored_releases if not each.finished]
+        unfinished = vault_releases.unfinished_releases(self.vault)
         if unfinished:
             self.check_not_behind()
         # before anything else can be seen of a charge, it is remembered outside the store
         self.remember()
         for stored in unfinished:
             self._finish(stored)
-        withdrawn = [each.release_id for each in stored_releases if each.withdrawn]
+        withdrawn = vault_releases.withdrawn_releases(self.vault)
         if any(folder_of(self.store, name).exists() for name in withdrawn):
             self.tidy()
         return [each.release_id for each in unfinished]
@@ -318,9 +315,8 @@ class Curator:
         """
         rebuild_released(self.store, self.vault)
         reached("cells removed")
-        for stored in vault_releases.all_releases(self.vault):
-            if stored.withdrawn:
-                remove_files(self.store, stored.release_id)
+        for name in vault_releases.withdrawn_releases(self.vault):
+            remove_files(self.store, name)
         reached("files removed")
 
     def specification_of(self, release_id: str) -> Specification:
@@ -343,8 +339,10 @@ class Curator:
         release = self.load(stored.release_id)
         files = place_files(self.store, release)
         reached("files placed")
+        facts = self.specification_of(release.id).index_facts
         with self.vault.transaction("noting the publication"):
             vault_releases.mark_published(self.vault, release.id)
+            vault_releases.add_to_index(self.vault, [facts])
             entry = vault_ledger.add_entry(self.vault, _publication_entry(release, files))
             add_to_released(self.store, self.vault, release)
             reached("released swapped")

@@ -31,6 +31,7 @@ from trafficdp.model import (
 )
 from trafficdp.privacy.release import Release
 from trafficdp.release.curator import Curator
+from trafficdp.release.earlier import published
 from trafficdp.release.publication import folder_of
 from trafficdp.release.recomputation import CELLS
 from trafficdp.release.specification import Specification
@@ -95,9 +96,7 @@ def _of_release(
     curator: Curator, source: KnowledgeSource, grid: Grid, version: DataVersion
 ) -> PlaceSpeeds | None:
     if source.release == NEWEST:
-        stored = vault_releases.all_releases(curator.vault)
-        names = [each.release_id for each in reversed(stored) if each.published and not each.withdrawn]
-        for name in names:
+        for name in published(curator.vault, not_of_data=version.name, of_everything=True):
             specification = Specification.from_json(vault_releases.allocation_of(curator.vault, name))
             alike = specification.data_version != version.name and _unlike(specification.grid, grid) is None
             if alike and _says_something(release := curator.load(name)):

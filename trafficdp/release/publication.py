@@ -80,9 +80,9 @@ def sweep(store: Path) -> None:
         released.sweep(store)
         store_files.sweep_plans(store)
         if folder.is_dir():
-            for leftover in folder.iterdir():
-                if leftover.name.startswith(".") and leftover.suffix in (".new", ".old"):
-                    shutil.rmtree(leftover)
+            for name in os.listdir(folder):
+                if name.startswith(".") and Path(name).suffix in (".new", ".old"):
+                    shutil.rmtree(folder / name)
 
 
 def rebuild_released(store: Path, vault: Vault) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -33,8 +32,9 @@ from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP
 from trafficdp.privacy.release import Release, published_frame
 from trafficdp.release.curator import Curator
+from trafficdp.release.earlier import previous_map
 from trafficdp.release.publication import folder_of, manifests
-from trafficdp.release.specification import ReleaseContext, Specification, same_question, source_facts
+from trafficdp.release.specification import ReleaseContext, source_facts
 from trafficdp.sensitive import Contributions
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.vault import Vault
@@ -446,51 +446,6 @@ def context_of(
         budget_changes=vault_ledger.promise_changes(vault),
         catalogue=replace(config.catalogue, previous=previous_map(vault, grid)),
     )
-
-
-def previous_map(vault: Vault, grid: Grid) -> str | None:
-    """Return the newest published map of the study area of ``grid``; None without one, and of an answer.
-
-    Which releases there are is public.
-    """
-    if not grid.selection.everything:
-        return None
-    # specifications are long: a search for their words
-    area = f'"study_area_sha256":"{grid.area.hash}"'
-    for stored in reversed(vault_releases.all_releases(vault)):
-        if stored.published and not stored.withdrawn:
-            frozen = vault_releases.allocation_of(vault, stored.release_id)
-            if area in frozen and '"question":' not in frozen:
-                return stored.release_id
-    return None
-
-
-def earlier_release(
-    curator: Curator, version: vault_fixes.DataVersion, grid: Grid, allocation: Allocation
-) -> str | None:
-    """Return the newest published release of ``allocation`` on ``grid`` and this data, None without one."""
-    # specifications are long: a search for their words first
-    words = f'"resolution":{json.dumps(grid.resolution)},', f'"slot_kind":"{grid.slot_kind.value}"'
-    for stored in vault_releases.published_of(curator.vault, version.name):
-        frozen = vault_releases.allocation_of(curator.vault, stored.release_id)
-        if not all(each in frozen for each in words):
-            continue
-        specification = Specification.from_json(frozen)
-        if specification.data_version == version.name and same_question(specification, grid, allocation):
-            return stored.release_id
-    return None
-
-
-def fleet_released(curator: Curator) -> tuple[str, int] | None:
-    """Return the newest release that counted the whole fleet, and its number; None where none did."""
-    for stored in reversed(vault_releases.all_releases(curator.vault)):
-        if stored.withdrawn or not stored.published:
-            continue
-        release = curator.load(stored.release_id)
-        mean = release.estimates.get(Statistic.MEAN)
-        if mean is not None and "city_vehicles" in mean.noise and release.grid.selection.everything:
-            return release.id, max(1, round(float(mean.noise["city_vehicles"][0])))
-    return None
 
 
 HEXAGONS_OF_A_VEHICLE = 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -68,6 +69,7 @@ from trafficdp.privacy.release import (
     request_to_facts,
 )
 from trafficdp.store.vault_fixes import DataVersion
+from trafficdp.store.vault_releases import IndexedRelease
 
 
 def source_facts(declaration: str, name: str, speed: str) -> RecordSource:
@@ -211,6 +213,18 @@ class Specification:
     def public(self, counts: Counts) -> PublicFacts:
         """Return what is public beside ``counts``."""
         return PublicFacts(counts, self.request.bound, self._relation)
+
+    @property
+    def index_facts(self) -> IndexedRelease:
+        """By what the release is found among many."""
+        return IndexedRelease(
+            release_id=self.release_id,
+            data_version=self.data_version,
+            numbers_sha256=numbers_digest(self.grid, self.request, self.cell, self.slot, self.calibrated),
+            area_sha256=self.grid.area.hash,
+            of_question=self.disclosure.identity.question is not None,
+            of_everything=self.grid.selection.everything,
+        )
 
     @property
     def _relation(self) -> NeighbouringRelation:
@@ -423,6 +437,26 @@ def same_question(specification: Specification, grid: Grid, allocation: Allocati
         and np.array_equal(specification.slot, kept.slot)
         and specification.calibrated == allocation.calibrated.to_facts()
     )
+
+
+def numbers_digest(
+    grid: Grid,
+    request: MapRequest,
+    cell: npt.NDArray[np.uint64],
+    slot: npt.NDArray[np.int64],
+    calibrated: Mapping[str, Any],
+) -> str:
+    """Return SHA-256 over what ``same_question`` compares: equal where that holds."""
+    facts = {
+        "grid": grid.key,
+        **request_to_facts(request),
+        "publish_counts": request.publish_counts,
+        "calibrated": calibrated,
+    }
+    digest = hashlib.sha256(canonical(facts).encode())
+    digest.update(cell.astype("<u8").tobytes())
+    digest.update(slot.astype("<i8").tobytes())
+    return digest.hexdigest()
 
 
 def _foreseen_bins(allocation: Allocation) -> BinNumbers:

@@ -18,6 +18,7 @@ from trafficdp.errors import (
     StoreVersionError,
     UsageError,
 )
+from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.store.store_files import (
     attached,
     connect,
@@ -59,6 +60,8 @@ class Vault:
         self.connection = connection
         self.path = path
         self._facts: dict[str, str] | None = None
+        self.promises: list[LedgerRow] | None = None
+        """The entries of the ledger that promise, once read: ``vault_ledger`` forgets them when it writes."""
 
     @classmethod
     def create(
@@ -185,7 +188,7 @@ class Vault:
                 raise
 
     def _roll_back(self) -> None:
-        self._facts = None
+        self._facts = self.promises = None
         try:
             self.connection.rollback()
         except duckdb.Error:
@@ -248,8 +251,9 @@ def _copy_without(connection: duckdb.DuckDBPyConnection, path: Path, without: Se
         for (name,) in run(connection, "SELECT table_name FROM duckdb_tables() WHERE database_name = 'whole'")
     }
     run(connection, script("tables/vault"))
-    if "streams" in there:
-        run(connection, script("tables/stream"))
+    for table, made in (("streams", "stream"), ("release_index", "release_index")):
+        if table in there:
+            run(connection, script(f"tables/{made}"))
     import pyarrow as pa
 
     numbers = pa.table({"vehicle_id": pa.array(without, pa.int32())})

@@ -24,7 +24,7 @@ from trafficdp.privacy.budget import (
     check_windows,
 )
 from trafficdp.privacy.disclosure import BudgetChange
-from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, check_chain
+from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, canonical, check_chain
 from trafficdp.privacy.loss import LOSSES, Loss
 from trafficdp.store.store_files import number, query, registered, run
 from trafficdp.store.vault import Vault
@@ -79,15 +79,16 @@ _CHARGES = """WITH charges AS (
 ) """
 
 
-def charges(vault: Vault) -> list[LedgerRow]:
-    """Return the entries that charge vehicles, in order, not checked."""
-    return _rows(vault, _CHARGES + "FROM charges SELECT sequence, entry, head_hash ORDER BY sequence")
-
-
-def entries_of(vault: Vault, kind: str) -> list[LedgerRow]:
-    """Return the entries of one ``kind``, in order, not checked."""
-    found = "SELECT sequence, entry, head_hash FROM ledger WHERE contains(entry, ?) ORDER BY sequence"
-    return _rows(vault, found, [f'"kind":"{kind}"'])
+def _promises(vault: Vault) -> list[LedgerRow]:
+    """Return the entries that promise, in order; raise StoreDamagedError where the newest was altered."""
+    if vault.promises is None:
+        found = "SELECT sequence, entry, head_hash FROM ledger WHERE contains(entry, ?) ORDER BY sequence"
+        rows = _rows(vault, found, [f'"kind":"{KIND}"'])
+        for row in rows[-1:]:
+            check_chain([row], Entries(vault)[row.sequence - 2] if row.sequence > 1 else None)
+        # nobody else writes while it is open
+        vault.promises = rows
+    return vault.promises
 
 
 def _rows(vault: Vault, statement: str, parameters: Sequence[object] = ()) -> list[LedgerRow]:
@@ -103,6 +104,7 @@ def last(vault: Vault) -> LedgerRow | None:
 
 def add_entry(vault: Vault, facts: Mapping[str, object]) -> LedgerRow:
     """Append an entry (inside the caller's transaction) and return its row."""
+    vault.promises = None
     row = append(last(vault), facts, new_token())
     run(vault.connection, "INSERT INTO ledger VALUES (?, ?, ?)", [row.sequence, row.entry, row.head_hash])
     return row
@@ -111,7 +113,7 @@ def add_entry(vault: Vault, facts: Mapping[str, object]) -> LedgerRow:
 # of the charges that are named, of all where none is
 _SPENT = """WITH paid AS (
     FROM vehicle_charges
-    WHERE CAST($charges AS BIGINT[]) IS NULL OR list_contains(CAST($charges AS BIGINT[]), sequence)
+    WHERE CAST($charges AS BIGINT[]) IS NULL OR sequence IN (SELECT unnest(CAST($charges AS BIGINT[])))
 ), spent AS (
     SELECT vehicle_id, CAST(sum(loss_pico) AS BIGINT) AS loss_pico FROM paid GROUP BY vehicle_id
 ) """
@@ -271,9 +273,7 @@ def promise_in_force(vault: Vault) -> Promise | None:
 
     Raises StoreDamagedError where its entry was altered, and for a ledger without one.
     """
-    newest = entries_of(vault, KIND)[-1:]
-    for row in newest:
-        check_chain([row], Entries(vault)[row.sequence - 2] if row.sequence > 1 else None)
+    for row in _promises(vault)[-1:]:
         return Promise.from_facts(row.facts)
     if last(vault) is not None:
         raise StoreDamagedError(
@@ -299,7 +299,7 @@ def relation_of(vault: Vault) -> NeighbouringRelation:
 
 def promise_changes(vault: Vault) -> tuple[BudgetChange, ...]:
     """Return how the promise changed, in order."""
-    return changes_in(entries_of(vault, KIND))
+    return changes_in(_promises(vault))
 
 
 def require_promise(vault: Vault, configured: Promise) -> None:
@@ -362,19 +362,22 @@ class AnalystSpending:
     sum_of_maxima: Loss
 
 
-def charges_by_analyst(vault: Vault) -> dict[str, list[int]]:
-    """Return the numbers of the charges that each analyst made, by name; those of nobody are left out."""
+def charges_by_analyst(vault: Vault, name: str | None = None) -> dict[str, list[int]]:
+    """Return the numbers of the charges that each analyst made, by name; those of nobody are left out.
+
+    With ``name`` only those of that analyst.
+    """
+    of = '"analyst":' if name is None else canonical({"analyst": name})[1:-1]
     found: dict[str, list[int]] = {}
-    for row in charges(vault):
-        facts = row.facts
-        if facts["kind"] == "charge" and "analyst" in facts:
-            found.setdefault(str(facts["analyst"]), []).append(row.sequence)
+    made = "FROM charges SELECT sequence, entry ->> 'analyst' WHERE contains(entry, ?) ORDER BY sequence"
+    for sequence, analyst in run(vault.connection, _CHARGES + made, [of]):
+        found.setdefault(str(analyst), []).append(int(sequence))
     return found
 
 
 def left_for_analyst(vault: Vault, vehicle: IntArray, analyst: Analyst) -> IntArray:
     """Return what each vehicle may still lose through ``analyst``, in 10^-12 of its kind, at least 0."""
-    paid = spent(vault, vehicle, charges_by_analyst(vault).get(analyst.name, []))
+    paid = spent(vault, vehicle, charges_by_analyst(vault, analyst.name).get(analyst.name, []))
     return np.maximum(analyst.budget.pico - paid, 0)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -51,19 +51,27 @@ def all_releases(vault: Vault) -> list[StoredRelease]:
     return [StoredRelease(*row) for row in run(vault.connection, _STATES + "ORDER BY sequence")]
 
 
-def published_of(vault: Vault, data_version: str) -> list[StoredRelease]:
-    """Return the releases that are published, newest first, and whose charge names ``data_version``."""
-    charges = run(
-        vault.connection,
-        """SELECT sequence FROM ledger WHERE entry LIKE '%"kind":"charge"%' AND contains(entry, ?)""",
-        [data_version],
-    )
-    charged = {sequence for (sequence,) in charges}
-    return [
-        each
-        for each in reversed(all_releases(vault))
-        if each.sequence in charged and each.published and not each.withdrawn
-    ]
+def number_charged(vault: Vault) -> int:
+    """Return how many releases were ever charged."""
+    return number(vault.connection, "SELECT count(*) FROM releases")
+
+
+def unfinished_releases(vault: Vault) -> list[StoredRelease]:
+    """Return the charged releases that something is left to do of, in the order of charging."""
+    found = run(vault.connection, _STATES + "WHERE NOT (published OR withdrawn) ORDER BY sequence")
+    return [StoredRelease(*row) for row in found]
+
+
+def withdrawn_releases(vault: Vault) -> list[str]:
+    """Return the names of those that were withdrawn, in the order of charging."""
+    found = run(vault.connection, "SELECT release_id FROM releases WHERE withdrawn ORDER BY sequence")
+    return [str(name) for (name,) in found]
+
+
+def published_up_to(vault: Vault, sequence: int) -> set[str]:
+    """Return the names of published releases, withdrawn ones included, charged up to entry ``sequence``."""
+    found = "SELECT release_id FROM releases WHERE published AND sequence <= ?"
+    return {str(name) for (name,) in run(vault.connection, found, [sequence])}
 
 
 def release_named(vault: Vault, release_id: str) -> StoredRelease:
@@ -156,6 +164,54 @@ def _read(vault: Vault, release_id: str, part: str) -> bytes:
     return b"".join(piece for (piece,) in rows)
 
 
+# An index of published releases by public facts of their specifications: a cache.
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedRelease:
+    """What a published release is found by. Whoever finds it so looks at the release itself again."""
+
+    release_id: str
+    data_version: str
+    numbers_sha256: str
+    area_sha256: str
+    of_question: bool
+    of_everything: bool
+
+
+_INDEX = "release_index"
+
+
+def not_indexed(vault: Vault) -> list[str]:
+    """Return the names of published releases that the index does not have, in the order of charging."""
+    if _has_table(vault, _INDEX):
+        found = run(
+            vault.connection,
+            "SELECT release_id FROM releases ANTI JOIN release_index USING (release_id) "
+            "WHERE published ORDER BY sequence",
+        )
+    else:
+        found = run(vault.connection, "SELECT release_id FROM releases WHERE published ORDER BY sequence")
+    return [str(name) for (name,) in found]
+
+
+def add_to_index(vault: Vault, releases: Sequence[IndexedRelease]) -> None:
+    """Write ``releases`` into the index (inside the caller's transaction)."""
+    run(vault.connection, script(f"tables/{_INDEX}"))
+    for each in releases:
+        run(vault.connection, "INSERT INTO release_index VALUES (?, ?, ?, ?, ?, ?)", [*astuple(each)])
+
+
+def indexed(vault: Vault, sought: Mapping[str, object]) -> Iterator[str]:
+    """Yield the releases of the index that are published, not withdrawn and as ``sought``, newest first.
+
+    ``sought``: what columns of the index hold; ``not_of_data``: what ``data_version`` does not.
+    """
+    if _has_table(vault, _INDEX):
+        asked = {**dict.fromkeys((*IndexedRelease.__slots__[1:], "not_of_data")), **sought}
+        yield from (str(name) for (name,) in run(vault.connection, script("statements/find_releases"), asked))
+
+
 # Streams in the vault: charged, kept after every batch, published.
 #
 # All writes happen inside the caller's transaction. The state is two blobs of arrays in DuckDB, not a log of
@@ -206,10 +262,14 @@ class FileProgress:
 
 def has_streams(vault: Vault) -> bool:
     """Return whether the store has ever begun a stream."""
+    return _has_table(vault, "streams")
+
+
+def _has_table(vault: Vault, name: str) -> bool:
     found = number(
         vault.connection,
-        "SELECT count(*) FROM duckdb_tables() "
-        "WHERE table_name = 'streams' AND database_name = current_database()",
+        "SELECT count(*) FROM duckdb_tables() WHERE table_name = ? AND database_name = current_database()",
+        [name],
     )
     return found > 0
 

@@ -20,25 +20,14 @@ from trafficdp.model import (
     StudyArea,
     Zones,
 )
-from trafficdp.release import results
-
-GRID = SimpleNamespace(resolution=7, slot_kind=SimpleNamespace(value="day"))
+from trafficdp.release import earlier, results
 
 
-def stored(name, **facts):
-    return SimpleNamespace(**{"release_id": name, "withdrawn": False, "published": True} | facts)
-
-
-def given(monkeypatch, *releases, text="", specification=None, same=True):
-    """A vault that holds ``releases``, each with the same frozen ``specification``."""
-    vault = SimpleNamespace(
-        all_releases=lambda _: releases,
-        published_of=lambda *_: releases[::-1],
-        allocation_of=lambda *_: text,
-    )
-    monkeypatch.setattr(results, "vault_releases", vault)
-    monkeypatch.setattr(results, "Specification", SimpleNamespace(from_json=lambda _: specification))
-    monkeypatch.setattr(results, "same_question", lambda *_: same)
+def given(monkeypatch, *names, same=True):
+    """A vault whose index finds the releases ``names``, the newest first."""
+    monkeypatch.setattr(earlier, "published", lambda *_, **sought: iter(names[::-1]))
+    monkeypatch.setattr(earlier, "numbers_digest", lambda *_: "")
+    monkeypatch.setattr(earlier, "same_question", lambda *_: same)
 
 
 @pytest.mark.parametrize(
@@ -49,24 +38,28 @@ def given(monkeypatch, *releases, text="", specification=None, same=True):
         ({"data_version": "i2"}, True),
     ],
 )
-def test_an_earlier_release_answers_only_the_same_question_on_the_same_data(monkeypatch, other, same):
-    frozen = {"data_version": "i1"}
-    text = 'i1 "resolution":7, "slot_kind":"day"'
-    specification = SimpleNamespace(**frozen | other)
-    given(monkeypatch, stored("r1"), stored("r2"), text=text, specification=specification, same=same)
-    found = results.earlier_release(SimpleNamespace(vault=None), SimpleNamespace(name="i1"), GRID, None)
+def test_what_the_index_finds_answers_only_the_same_question_on_the_same_data(monkeypatch, other, same):
+    specification = SimpleNamespace(**{"data_version": "i1"} | other)
+    given(monkeypatch, "r1", "r2", same=same)
+    curator = SimpleNamespace(vault=None, specification_of=lambda _: specification)
+    asked = SimpleNamespace(
+        request=SimpleNamespace(map=None),
+        counts=SimpleNamespace(cell=None, slot=None),
+        calibrated=SimpleNamespace(to_facts=dict),
+    )
+    found = earlier.earlier_release(curator, SimpleNamespace(name="i1"), None, asked)
     assert found == (None if other or not same else "r2")
 
 
 @pytest.mark.parametrize(("noisy", "fleet"), [(-3.0, 1), (1.4, 1), (2.6, 3)])
 def test_a_released_fleet_is_a_whole_number_of_at_least_one(monkeypatch, noisy, fleet):
-    given(monkeypatch, stored("r1"), stored("r2", withdrawn=True))
+    given(monkeypatch, "r1")
     mean = SimpleNamespace(noise={"city_vehicles": np.array([noisy])})
     grid = SimpleNamespace(selection=EVERYTHING)
     curator = SimpleNamespace(
         vault=None, load=lambda name: SimpleNamespace(id=name, estimates={Statistic.MEAN: mean}, grid=grid)
     )
-    assert results.fleet_released(curator) == ("r1", fleet)
+    assert earlier.fleet_released(curator) == ("r1", fleet)
 
 
 def test_half_of_the_hours_of_a_week_see_nearly_a_whole_fleet():

@@ -59,13 +59,3 @@ def test_a_committed_value_is_never_drawn_again(released):
     assert released.dump() == before
     with Vault.open(released.store) as vault:
         assert problems(vault) == []
-
-
-def test_releases_of_a_version_of_the_data_are_found_by_their_charge(released):
-    with Vault.open(released.store) as vault:
-        (name,) = vault.connection.execute("SELECT data_version FROM ingests").fetchone()
-        assert [each.release_id for each in vault_releases.published_of(vault, name)] == ["r0001"]
-        assert vault_releases.published_of(vault, "another") == []
-        with vault.transaction("a test"):
-            vault_releases.mark_withdrawn(vault, "r0001")
-        assert vault_releases.published_of(vault, name) == []
