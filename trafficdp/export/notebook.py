@@ -12,6 +12,7 @@ import numpy as np
 from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.classes import COLOURS, WIDTH_COLOURS
 from trafficdp.export.files.columns import published_statistics
+from trafficdp.export.files.language import ENGLISH
 from trafficdp.export.files.shown import (
     level_read,
     read_number,
@@ -64,7 +65,9 @@ def card(
 ) -> str:
     """Return HTML for a notebook: a title, perhaps a map, a table and sentences."""
     values: dict[str, object] = {"figure": None} | picture
-    return fill_template("card.html", title=title, rows=rows, columns=columns, sentences=sentences, **values)
+    return fill_template(
+        "card.html", ENGLISH, title=title, rows=rows, columns=columns, sentences=sentences, **values
+    )
 
 
 def release_in_short(release: Release) -> str:

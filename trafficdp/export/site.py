@@ -26,6 +26,7 @@ from trafficdp.export.files.catalogue import (
     title_of,
 )
 from trafficdp.export.files.file import disk_errors, replace_file
+from trafficdp.export.files.language import ENGLISH
 from trafficdp.export.files.manifest import Manifest
 from trafficdp.export.map.templating import fill_template
 from trafficdp.export.write import MANIFEST
@@ -171,7 +172,7 @@ def _size(count: int) -> str:
 
 def _page(city: SiteCity, kind: str, **values: object) -> bytes:
     blank = {"row": None, "newer": None, "rows": (), "newest": None, "withdrawn": (), "name": ""}
-    return fill_template("site.html", city=city, kind=kind, **{**blank, **values}).encode()
+    return fill_template("site.html", ENGLISH, city=city, kind=kind, **{**blank, **values}).encode()
 
 
 def _feed(city: SiteCity, address: str, rows: Sequence[_Row]) -> bytes:

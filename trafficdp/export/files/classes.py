@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.export.files.language import ENGLISH, Language
 from trafficdp.model import ContributionBound, SpeedUnit, Statistic
 from trafficdp.privacy.estimate import BinStatus
 
@@ -50,10 +51,12 @@ def breaks_of(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -
     return tuple(float(format(largest * step / len(COLOURS), ".3g")) for step in range(1, len(COLOURS)))
 
 
-def classes_in_words(breaks: Sequence[float]) -> list[str]:
+def classes_in_words(breaks: Sequence[float], language: Language = ENGLISH) -> list[str]:
     """Return what the classes between ``breaks`` are called, from the lowest."""
-    between = [f"{low:g} to {high:g}" for low, high in pairwise(breaks)]
-    return [f"under {breaks[0]:g}", *between, f"{breaks[-1]:g} and more"]
+    limits = [language.number(f"{each:g}") for each in breaks]
+    between = [language.gettext("{first} to {last}", first=low, last=high) for low, high in pairwise(limits)]
+    first = language.gettext("under {limit}", limit=limits[0])
+    return [first, *between, language.gettext("{limit} and more", limit=limits[-1])]
 
 
 def ink_on(letter: str) -> str:
@@ -131,3 +134,13 @@ CHANCES = "hijklmo"
 CHANCE_BREAKS = (6, 8, 10)
 """In ten, as chances are read, where 10 is more than 19 in 20. What reads 5 in 10 or less has no colour."""
 CHANCE_WORDS = ("6 or 7 in 10", "8 or 9 in 10", "more than 19 in 20")
+
+
+def chances_in_words(language: Language = ENGLISH) -> list[str]:
+    """Return what the classes of CHANCES are called."""
+    chances = [language.gettext(each) for each in CHANCE_WORDS]
+    return [
+        *(language.gettext("slower: {chance}", chance=each) for each in reversed(chances)),
+        language.gettext("neither is more likely than not"),
+        *(language.gettext("faster: {chance}", chance=each) for each in chances),
+    ]

@@ -23,7 +23,6 @@ from trafficdp.export.files.classes import (
     ABSENT,
     CHANCE_BREAKS,
     CHANCE_COLOURS,
-    CHANCE_WORDS,
     CHANCES,
     COLOURS,
     HATCHED,
@@ -32,12 +31,14 @@ from trafficdp.export.files.classes import (
     WIDTH_COLOURS,
     WIDTHS,
     WITHHELD,
+    chances_in_words,
     classes_in_words,
     hatch_limits,
     ink_on,
 )
 from trafficdp.export.files.columns import published_statistics, reasons, withheld_because
 from trafficdp.export.files.disclosure import on_city_clocks
+from trafficdp.export.files.language import PLACES, Language
 from trafficdp.export.files.shown import (
     ENDS,
     READ_ENDS,
@@ -53,7 +54,7 @@ from trafficdp.export.files.shown import (
 from trafficdp.export.files.tables import unique_polygons
 from trafficdp.export.map.drawing import Drawing, Rings, east_of, outlines_shown
 from trafficdp.export.map.templating import fill_template
-from trafficdp.model import QUANTILES, ContextKind, ContextLayer, SpeedUnit, Statistic, StudyArea
+from trafficdp.model import ContextKind, ContextLayer, SpeedUnit, Statistic, StudyArea
 from trafficdp.privacy.estimate import BinStatus, IntervalKind
 from trafficdp.privacy.release import Release, published_frame
 
@@ -241,21 +242,6 @@ _OF_SCRIPT = (
     *("columns", "stem", "brief", "unit", "root", "most", "limits", "often", "rest", "breaks", "widths"),
     "posterior",
 )
-_BRIEF = {each: each.words.capitalize() for each in QUANTILES} | {
-    Statistic.MEAN: "Mean",
-    Statistic.VARIANCE: "Standard deviation",
-    Statistic.VEHICLE_MEAN: "Mean by vehicle",
-}
-_CHANCE_TEXTS = (
-    *(f"slower: {each}" for each in reversed(CHANCE_WORDS)),
-    "neither is more likely than not",
-    *(f"faster: {each}" for each in CHANCE_WORDS),
-)
-_LABELS = {each: f"{each.words.capitalize()} (their mean speeds)" for each in QUANTILES} | {
-    Statistic.MEAN: "Mean speed (over GPS records)",
-    Statistic.VARIANCE: "How much speeds differ (standard deviation, over GPS records)",
-    Statistic.VEHICLE_MEAN: "Mean speed (every vehicle weighs the same)",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +271,6 @@ class StatisticView:
     root: bool
     most: float
     limits: tuple[float, ...]
-    level: str
     often: str
     rest: str
     posterior: bool
@@ -316,34 +301,42 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
     """
     if not release.bins:
         raise DataError("the release has no bins, so there is nothing to draw")
+    language = Language.of(release.disclosure.catalogue.language)
     polygons, position = unique_polygons(release)
     polygons = polygons if release.grid.zones is None else outlines_shown(polygons)
     drawing = Drawing.of(polygons, hexagons=release.grid.zones is None)
     table = published_frame(release)
     views = [
-        _statistic_view(release, number, each) for number, each in enumerate(published_statistics(release))
+        _statistic_view(release, number, each, language)
+        for number, each in enumerate(published_statistics(release))
     ]
     slots = [int(slot) for slot in np.unique(release.slot)]
+    places = release.place[np.unique(position, return_index=True)[1]].tolist()
     parts, numbers = pack(
         _shapes(drawing, polygons, np.unique(release.cell))
-        | {"places": lines_of_text(release.place[np.unique(position, return_index=True)[1]])}
+        | {"places": lines_of_text(language.translated(each, PLACES) for each in places)}
         | area_columns(release.grid.area, drawing.cut)
         | context_columns(release.grid.context, drawing.cut)
         | number_columns(
             table, release.slot, position, published_statistics(release), release.request.display_unit
         )
     )
-    number = "H3" if release.grid.zones is None else "Number"
+    number = "H3" if release.grid.zones is None else language.gettext("Number")
     looks = {letter: asdict(look) for letter, look in LOOKS.items()}
     data: dict[str, Any] = {
         "noun": release.grid.noun,
         "number": number,
         "statuses": [status.value for status in BinStatus],
-        "reasons": [reasons(release)[status.value] for status in BinStatus],
-        "slots": [release.slots[slot].label for slot in slots],
+        "told": [language.translated(status.value) for status in BinStatus],
+        "reasons": [
+            None if each is None else language.translated(each)
+            for each in (reasons(release)[status.value] for status in BinStatus)
+        ],
+        "slots": [language.translated(release.slots[slot].label) for slot in slots],
         "looks": looks,
         "statistics": [{name: getattr(view, name) for name in _OF_SCRIPT} for view in views],
         "chances": CHANCE_BREAKS,
+        "point": language.number("."),
         "parts": [asdict(part) for part in parts],
         "projection": {
             "west": drawing.west,
@@ -363,15 +356,17 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         data["tiles"] = tiles.url
     text = fill_template(
         "map.html",
-        noun=release.grid.noun,
+        language,
+        noun=language.gettext(release.grid.noun),
+        nouns=language.gettext(f"{release.grid.noun}s"),
         number=number,
-        withheld=withheld_because(release),
+        withheld=language.translated(withheld_because(release)),
         groups=release.disclosure,
-        made=on_city_clocks(release.created_at, release.grid.period.time_zone),
+        made=language.dates(on_city_clocks(release.created_at, release.grid.period.time_zone)),
         library=LIBRARY,
         sources=sources(release.grid.context),
         tiles=tiles,
-        plain=_plain_rows(release, table, views[0]),
+        plain=_plain_rows(release, table, views[0], language),
         statistics=views,
         slots=data["slots"],
         looks=looks,
@@ -474,44 +469,61 @@ def _columns(statistic: Statistic, unit: SpeedUnit, *, posterior: bool) -> dict[
     return {"value": column} | {name: column + end for name, end in ends.items()} | chances
 
 
-def _statistic_view(release: Release, number: int, statistic: Statistic) -> StatisticView:
+def _labels(statistic: Statistic, language: Language) -> tuple[str, str]:
+    """What a statistic is called, at length and in brief."""
+    if statistic is Statistic.MEAN:
+        return language.gettext("Mean speed (over GPS records)"), language.gettext("Mean")
+    if statistic is Statistic.VARIANCE:
+        label = language.gettext("How much speeds differ (standard deviation, over GPS records)")
+        return label, language.gettext("Standard deviation")
+    if statistic is Statistic.VEHICLE_MEAN:
+        label = language.gettext("Mean speed (every vehicle weighs the same)")
+        return label, language.gettext("Mean by vehicle")
+    brief = language.translated(statistic.words)
+    brief = brief[0].upper() + brief[1:]
+    return language.gettext("{quantile} (their mean speeds)", quantile=brief), brief
+
+
+def _statistic_view(release: Release, number: int, statistic: Statistic, language: Language) -> StatisticView:
     unit, kind = release.request.display_unit, release.interval_kind(statistic)
     breaks, widths = (
         find(statistic, release.request.bound, unit) for find in (shown_breaks, shown_width_breaks)
     )
     level, posterior = level_read(release, statistic), bool(release.estimates[statistic].posterior)
-    sure = "" if kind is IntervalKind.CALIBRATED else "at least "
+    label, brief = _labels(statistic, language)
+    often = times_in(level, language)
     return StatisticView(
         number=number,
         columns=_columns(statistic, unit, posterior=posterior),
         stem=statistic.stem,
-        label=_LABELS[statistic],
-        brief=_BRIEF[statistic],
+        label=label,
+        brief=brief,
         unit=unit.label,
         root=statistic.power == 2,
         most=shown_largest(statistic, release.request.bound, unit),
         limits=hatch_limits(breaks),
-        level=f"{100 * level:.6g}",
-        often=f"{sure}{times_in(level)}",
-        rest=times_in(release.request.interval_level) if posterior else "",
+        often=often if kind is IntervalKind.CALIBRATED else language.gettext("at least {often}", often=often),
+        rest=times_in(release.request.interval_level, language) if posterior else "",
         posterior=posterior,
         kind=kind.value,
         calibration=release.calibration(statistic),
         breaks=breaks,
         widths=widths,
-        classes=_legend(PLAIN, classes_in_words(breaks)),
-        width_classes=_legend(WIDTHS, classes_in_words(widths)),
-        chance_classes=_legend(CHANCES, _CHANCE_TEXTS),
+        classes=_legend(PLAIN, classes_in_words(breaks, language)),
+        width_classes=_legend(WIDTHS, classes_in_words(widths, language)),
+        chance_classes=_legend(CHANCES, chances_in_words(language)),
     )
 
 
-def times_in(level: float) -> str:
+def times_in(level: float, language: Language) -> str:
     """Return a chance as people say it: "4 times in 5"."""
     found = Fraction(level).limit_denominator(1000)
-    return f"{found.numerator} times in {found.denominator}"
+    return language.gettext("{times} times in {all}", times=found.numerator, all=found.denominator)
 
 
-def _plain_rows(release: Release, table: pd.DataFrame, view: StatisticView) -> list[dict[str, str]]:
+def _plain_rows(
+    release: Release, table: pd.DataFrame, view: StatisticView, language: Language
+) -> list[dict[str, str]]:
     """Return the lines of the table that is there without JavaScript: the first slot, the first statistic."""
     statistic = published_statistics(release)[view.number]
     rows = np.flatnonzero(release.slot == release.slot.min())[:MOST_PLAIN_ROWS]
@@ -519,12 +531,14 @@ def _plain_rows(release: Release, table: pd.DataFrame, view: StatisticView) -> l
     lines, spelled = [], release.grid.spelled(release.cell)
     for row, (value, low, high) in zip(rows.tolist(), numbers.tolist(), strict=True):
         read = read_number(value, low, high, view.most)
+        ends = {"low": language.number(read.low), "high": language.number(read.high), "unit": view.unit}
+        said = language.translated(read.value)
         lines.append(
             {
-                "place": str(release.place[row]),
-                "value": f"{read.value} {view.unit}" if read.low else read.value,
-                "interval": f"{read.low} and {read.high} {view.unit}" if read.low else "",
-                "status": str(release.status[row]),
+                "place": language.translated(str(release.place[row]), PLACES),
+                "value": f"{said} {view.unit}" if read.low else said,
+                "interval": language.gettext("{low} and {high} {unit}", **ends) if read.low else "",
+                "status": language.translated(str(release.status[row])),
                 "hex_id": spelled[row],
             }
         )

@@ -133,42 +133,49 @@
   function summarise() {
     var counts = data.statuses.map(function () { return 0; });
     columns["status_" + slot() + "_" + statistic()].forEach(function (status) { counts[status] += 1; });
-    var parts = data.statuses.map(function (status, code) { return counts[code] + " " + status; });
-    document.getElementById("summary").textContent = rows[slot()].size + " " + data.noun + "s: " + parts.filter(function (part) {
-      return part.charAt(0) !== "0";
-    }).join(", ") + ".";
+    var parts = data.told.map(function (status, code) { return counts[code] + " " + status; });
+    parts = parts.filter(function (part) { return part.charAt(0) !== "0"; }).join(", ");
+    document.getElementById("summary").textContent = fill({{ _("{number} {nouns}: {parts}.") | tojson }}, { number: rows[slot()].size, nouns: {{ nouns | tojson }}, parts: parts });
+  }
+
+  // a message with facts in its holes
+  function fill(message, facts) {
+    return message.replace(/\{(\w+)\}/g, function (hole, name) { return facts[name]; });
   }
 
   function words(cell, which) {
     var one = told(cell, which), each = data.statistics[which];
-    if (!one) { return { line: "no record", status: "no record in this time slot" }; }
+    if (!one) { return { line: {{ _("no record") | tojson }}, status: {{ _("no record in this time slot") | tojson }} }; }
     var reason = data.reasons[one.status];
-    var status = data.statuses[one.status] + (reason ? ": " + reason : "");
-    if (one.value === null) { return { line: "withheld", status: status, reason: status }; }
+    var status = reason ? fill({{ _("{status}: {reason}") | tojson }}, { status: data.told[one.status], reason: reason }) : data.told[one.status];
+    if (one.value === null) { return { line: {{ _("withheld") | tojson }}, status: status, reason: status }; }
     var read = rounded(one, each.most);
-    if (!read) { return { line: "unknown: anything is possible", value: "unknown", status: status, reason: reason && status }; }
-    var between = read.low + " and " + read.high + " " + each.unit;
+    if (!read) { return { line: {{ _("unknown: anything is possible") | tojson }}, value: {{ _("unknown") | tojson }}, status: status, reason: reason && status }; }
+    var found = { low: read.low, high: read.high, value: read.value, unit: each.unit };
+    var line = useless(one) ? {{ _("between {low} and {high} {unit}") | tojson }} : {{ _("between {low} and {high} {unit}, most likely {value}") | tojson }};
     return {
-      line: read.low === read.high ? read.value + " " + each.unit : "between " + between + (useless(one) ? "" : ", most likely " + read.value),
-      value: read.value + " " + each.unit, between: between, read: read, status: status, reason: reason && status
+      line: read.low === read.high ? read.value + " " + each.unit : fill(line, found), value: read.value + " " + each.unit,
+      between: fill({{ _("{low} and {high} {unit}") | tojson }}, found), read: read, status: status, reason: reason && status
     };
   }
 
   // how often the truth lies in the interval that was just read, and in the wider one
   function sure(own, each) {
     if (!own.read || own.read.low === own.read.high) { return ""; }
-    var wider = each.rest && "; " + each.rest + " between " + own.read.outerLow + " and " + own.read.outerHigh;
-    return each.often + " it is between these" + wider;
+    var line = each.rest ? {{ _("{often} it is between these; {rest} between {low} and {high}") | tojson }} : {{ _("{often} it is between these") | tojson }};
+    return fill(line, { often: each.often, rest: each.rest, low: own.read.outerLow, high: own.read.outerHigh });
   }
 
   // what is likely of it beside the city, the likeliest first; nothing where little is known
   function beside(one, each) {
     if (!one || one.value === null || !each.posterior || useless(one)) { return ""; }
     return [
-      [one.slower, "slower than the city by a fifth"], [one.faster, "faster than the city by a fifth"],
-      [Math.round(1000 * (1 - one.slower - one.faster)) / 1000, "within a fifth of the city"]
+      [one.slower, {{ _("{chance} that it is slower than the city by a fifth") | tojson }}],
+      [one.faster, {{ _("{chance} that it is faster than the city by a fifth") | tojson }}],
+      [Math.round(1000 * (1 - one.slower - one.faster)) / 1000, {{ _("{chance} that it is within a fifth of the city") | tojson }}]
     ].filter(function (pair) { return tenths(pair[0]); }).sort(function (pair, other) { return other[0] - pair[0]; }).map(function (pair) {
-      return (tenths(pair[0]) > 9 ? "more than 19 in 20" : tenths(pair[0]) + " in 10") + " that it is " + pair[1];
+      var chance = tenths(pair[0]) > 9 ? {{ _("more than 19 in 20") | tojson }} : {{ _("{number} in 10") | tojson }};
+      return fill(pair[1], { chance: fill(chance, { number: tenths(pair[0]) }) });
     }).join(", ");
   }
 
@@ -188,16 +195,18 @@
   function describe(cell) {
     if (cell < 0) { return; }
     var which = statistic(), own = words(cell, which), lines = document.createElement("dl"), one = told(cell, which);
-    var each = data.statistics[which], facts = [["How sure", sure(own, each)], ["Compared", beside(one, each)], ["Status", own.reason]];
+    var each = data.statistics[which], facts = [
+      [{{ _("How sure") | tojson }}, sure(own, each)], [{{ _("Compared") | tojson }}, beside(one, each)], [{{ _("Status") | tojson }}, own.reason]
+    ];
     data.statistics.forEach(function (other, number) {
       var said = words(cell, number);
       if (number !== which && said.between) { facts.push([other.brief, said.line]); }
     });
-    ["vehicles", "records"].forEach(function (name) {
-      var counts = columns[name + "_" + slot()];
-      if (one && counts) { facts.push([name.charAt(0).toUpperCase() + name.slice(1), String(counts[one.row])]); }
+    [["vehicles", {{ _("Vehicles") | tojson }}], ["records", {{ _("Records") | tojson }}]].forEach(function (pair) {
+      var counts = columns[pair[0] + "_" + slot()];
+      if (one && counts) { facts.push([pair[1], String(counts[one.row])]); }
     });
-    facts.push(["Time slot", slotRange ? data.slots[slot()] : ""], [data.number, names[cell]]);
+    facts.push([{{ _("Time slot") | tojson }}, slotRange ? data.slots[slot()] : ""], [data.number, names[cell]]);
     facts.forEach(function (pair) {
       if (pair[1]) { lines.append(element("dt", pair[0]), element("dd", pair[1])); }
     });
@@ -274,7 +283,7 @@
   function find() {
     var wanted = search.value.trim().toLowerCase(), all = matches(search.value);
     var best = all.find(function (each) { return each.name.toLowerCase() === wanted; }) || all[0];
-    document.getElementById("summary").textContent = best || !wanted ? "" : "Nothing here is called “" + search.value.trim() + "”.";
+    document.getElementById("summary").textContent = best || !wanted ? "" : fill({{ _("Nothing here is called “{name}”.") | tojson }}, { name: search.value.trim() });
     if (!best) { return; }
     if (best.cell === undefined) {
       map.fitBounds(best.bounds.pad(0.3), { animate: false, maxZoom: map.getMinZoom() + 3 });
@@ -336,7 +345,7 @@
     window.clearInterval(timer);
     timer = on ? window.setInterval(function () { turn(1); }, calm.matches ? 2500 : 1000) : 0;
     playButton.setAttribute("aria-pressed", String(on));
-    playButton.textContent = on ? "Pause" : "Play";
+    playButton.textContent = on ? {{ _("Pause") | tojson }} : {{ _("Play") | tojson }};
   }
 
   function save() {
@@ -395,7 +404,7 @@
 {% endif %}
 
   if (!window.DecompressionStream) {
-    card.replaceChildren(element("p", "This browser is too old for the map (before 2023). All numbers are in cells.csv."));
+    card.replaceChildren(element("p", {{ _("This browser is too old for the map (before 2023). All numbers are in cells.csv.") | tojson }}));
     return;
   }
   unpack(data.parts, document.getElementById("numbers").textContent).then(function (unpacked) {

@@ -86,7 +86,7 @@
   function rounded(one, most) {
     if (one.low <= 0 && one.high >= most) { return null; }
     var read = asRead(one), unit = Math.pow(10, read.digits);
-    function text(number) { return number.toFixed(read.digits); }
+    function text(number) { return number.toFixed(read.digits).replace(".", data.point); }
     return {
       value: text(read.value), low: text(read.low), high: text(read.high),
       outerLow: one.outer_low === undefined ? "" : text(Math.floor(one.outer_low * unit + 1e-6) / unit),

@@ -42,6 +42,6 @@
           start(fromFeatures(collection.features), collection.features.map(fromGeometry));
           document.documentElement.dataset.reloads = Number(document.documentElement.dataset.reloads || 0) + 1;
         }
-      ).catch(function () { document.getElementById("summary").textContent = "The newest numbers could not be read."; });
+      ).catch(function () { document.getElementById("summary").textContent = {{ _("The newest numbers could not be read.") | tojson }}; });
     }, data.live * 1000);
   }

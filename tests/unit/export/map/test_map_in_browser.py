@@ -196,7 +196,7 @@ def test_the_page_writes_and_colours_numbers_by_one_rule(statistic, unit, chromi
     page.add_script_tag(content=files("trafficdp.export").joinpath("templates/map_data.js").read_text())
     found = page.evaluate(
         """([value, low, high, breaks, limits]) => {
-        window.data = {statuses: ["released"], chances: []};
+        window.data = {statuses: ["released"], chances: [], point: "."};
         return value.map((each, i) => {
           const one = {value: each, low: low[i], high: high[i], status: 0}, read = rounded(one, 1e9);
           return [read.value, read.low, read.high, look({breaks, limits}, one, "value")]; }); }""",
