@@ -472,19 +472,15 @@ def _nothing_to_take_back(patch):
     patch.setattr(vault_fixes, "undo", leaking)
 
 
+@pytest.mark.prove(cheap="test_a_leak_is_seen")
 @pytest.mark.parametrize(
     "leak",
     [
         _named_by_its_bytes,
-        *(
-            pytest.param(leak, marks=pytest.mark.prove)
-            for leak in (
-                _forgotten_if_known,
-                partial(_forgotten_if_known, renamed=False),
-                _refused_for_its_rows,
-                _nothing_to_take_back,
-            )
-        ),
+        _forgotten_if_known,
+        partial(_forgotten_if_known, renamed=False),
+        _refused_for_its_rows,
+        _nothing_to_take_back,
     ],
 )
 def test_an_act_that_tells_is_seen(two_worlds, monkeypatch, leak):
