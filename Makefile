@@ -75,6 +75,7 @@ accuracy: $(VENV)/.ready $(VENV)-peers/.ready
 	$(RUN)/python pipelines/reliability.py
 	$(RUN)/python pipelines/knowledge.py
 	$(RUN)/python pipelines/timetables.py
+	$(RUN)/python pipelines/typical_speeds.py
 	$(RUN)/python pipelines/beside.py --peers $(VENV)-peers/bin/python
 
 # What draws prove of every epsilon that is claimed; mistakes made on purpose must be caught.

@@ -65,6 +65,20 @@ class Context(t.Table):
     attribution: Annotated[str, t.text("who made the layer, as its licence wants it to be said")]
 
 
+def _classes(value: object) -> tuple[tuple[str, float], ...] | None:
+    found = {name: exact_number(each) for name, each in value.items()} if isinstance(value, dict) else {}
+    fits = found and all(each is not None and each > 0 for each in found.values())
+    return tuple((name, float(each or 0)) for name, each in found.items()) if fits else None
+
+
+_KEYS = {
+    KnowledgeKind.RELEASE: (("release",), ()),
+    KnowledgeKind.TIMETABLE: (("path", "licence"), ("date",)),
+    KnowledgeKind.SPEEDS: (("path", "licence", "column"), ("date", "speed_unit", "classes")),
+}
+"""What a source of each kind needs, and what it may have besides."""
+
+
 class KnowledgeTable(t.Table):
     """A public source of speeds, from which maps start."""
 
@@ -75,21 +89,27 @@ class KnowledgeTable(t.Table):
     path: Annotated[
         Path | None,
         PlainValidator(file_beside),
-        Field(description="a .zip of static GTFS beside the configuration"),
+        Field(description="a file beside the configuration: a .zip of static GTFS, or roads with speeds"),
+    ] = None
+    column: Annotated[str | None, t.text("the name of a column with speeds, or with classes of road")] = None
+    speed_unit: Annotated[SpeedUnit | None, t.UNIT] = None
+    classes: Annotated[
+        tuple[tuple[str, float], ...] | None,
+        t.Reads(_classes, "a speed above 0 for every class of road, such as { motorway = 100, street = 30 }"),
     ] = None
     licence: Annotated[str | None, t.text("the licence of the file, such as CC-BY-4.0")] = None
     date: Annotated[t.Day | None, Field(description="the day on which the file was published")] = None
 
     def source(self) -> KnowledgeSource:
         """Return the source; raise Refused for keys that do not belong to its kind."""
-        needed = ("release",) if self.kind is KnowledgeKind.RELEASE else ("path", "licence")
+        needed, further = _KEYS[self.kind]
         for key in needed:
             if getattr(self, key) is None:
                 raise t.Refused(key, what=t.MISSING)
-        for key in {"release", "path", "licence", "date"} - {*needed, *(["date"] if self.path else [])}:
-            if getattr(self, key) is not None:
+        for key in KnowledgeTable.model_fields:
+            if key not in ("kind", *needed, *further) and getattr(self, key) is not None:
                 raise t.Refused(key, expected=f'to be left out: it says nothing of kind = "{self.kind}"')
-        return KnowledgeSource(self.kind, self.release, self.path, self.licence, self.date)
+        return KnowledgeSource(**dict(self))
 
 
 KNOWLEDGE = t.Built(KnowledgeTable, KnowledgeTable.source)

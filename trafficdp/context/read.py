@@ -201,7 +201,7 @@ def check_context(files: Sequence[ContextFile]) -> None:
     for file in files:
         if isinstance(file.path, Path) and _is_tables(file.path):
             with _reading(file.path):
-                for table, _ in _wanted(file, file.path):
+                for table, _ in _wanted(file.kind, file.path):
                     _column(file.path, file.name, pyogrio.read_info(file.path, layer=table))
 
 
@@ -232,33 +232,35 @@ def _read(file: ContextFile, path: Path | str, area: StudyArea) -> ContextLayer:
     return ContextLayer(file.kind, path.name, digest, file.attribution, tuple(names), tuple(shapes))
 
 
-def read_table(path: Path, name: str | None) -> tuple[Shapes, Names]:
+def read_table(path: Path, name: str | None, area: StudyArea | None = None) -> tuple[Shapes, Names]:
     """Return the shapes of the first layer of ``path`` in degrees, and what its column ``name`` calls each.
 
-    All of them in the file's order; what has no shape is None. Raises as ``read_context``.
+    All of them in the file's order, or those near ``area``; what has no shape is None. Of an OpenStreetMap
+    extract these are its roads. Raises as ``read_context``.
     """
-    import pyogrio
-
     if not path.exists():
         raise ConfigError(f"the file {path.name} does not exist", got=str(path), todo="correct its name")
     with _reading(path):
-        return _read_table(path, name, None, pyogrio.list_layers(path)[0, 0], None)
+        ((table, where),) = _wanted(ContextKind.ROADS, path)
+        return _read_table(path, name, area, table, where)
 
 
 def _read_tables(file: ContextFile, path: Path, area: StudyArea) -> tuple[Shapes, Names]:
     with _reading(path):
-        tables = [_read_table(path, file.name, area, table, where) for table, where in _wanted(file, path)]
+        tables = [
+            _read_table(path, file.name, area, table, where) for table, where in _wanted(file.kind, path)
+        ]
     shapes, names = (np.concatenate(each) for each in zip(*tables, strict=True))
     there = ~shapely.is_missing(shapes)
     return shapes[there], names[there]
 
 
-def _wanted(file: ContextFile, path: Path) -> tuple[tuple[str, str | None], ...]:
+def _wanted(kind: ContextKind, path: Path) -> tuple[tuple[str, str | None], ...]:
     """The tables of ``path`` that are of the kind, with a condition on their rows."""
     import pyogrio
 
     if path.name.lower().endswith(".osm.pbf"):
-        return _OPENSTREETMAP[file.kind]
+        return _OPENSTREETMAP[kind]
     return ((pyogrio.list_layers(path)[0, 0], None),)
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from trafficdp.model.json_codec import Text, as_json, from_json
 from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.model.speed import SpeedUnit
 
 FloatArray = npt.NDArray[np.float64]
 MOST_SOURCES = 4
@@ -26,11 +27,12 @@ class KnowledgeKind(StrEnum):
 
     RELEASE = "release"
     TIMETABLE = "timetable"
+    SPEEDS = "speeds"
 
     @property
     def noun(self) -> str:
         """What people are told that it is."""
-        return {KnowledgeKind.RELEASE: "earlier release"}.get(self, self.value)
+        return _NOUNS[self]
 
     def share(self, relation: NeighbouringRelation) -> float:
         """Return how far a map starts from its speeds, 0 to 1; of a file at most.
@@ -42,11 +44,20 @@ class KnowledgeKind(StrEnum):
         return 1.0 if relation.hides_presence else 0.6
 
 
+_NOUNS = {
+    KnowledgeKind.RELEASE: "earlier release",
+    KnowledgeKind.TIMETABLE: "timetable",
+    KnowledgeKind.SPEEDS: "typical speeds of",
+}
+
+
 @dataclass(frozen=True)
 class KnowledgeSource:
     """A public source of speeds as the configuration names it: a ``release``, or a file at ``path``.
 
     NEWEST is the newest release that was made of other records. ``licence`` and ``date`` are those of a file.
+    Of typical speeds, ``column`` holds a speed in ``speed_unit`` (None: each says its own), or one of the
+    ``classes`` of road, of which each has a speed (None: those of OpenStreetMap).
     """
 
     kind: KnowledgeKind
@@ -54,6 +65,9 @@ class KnowledgeSource:
     path: Path | None = None
     licence: str | None = None
     date: datetime.date | None = None
+    column: str | None = None
+    speed_unit: SpeedUnit | None = None
+    classes: tuple[tuple[str, float], ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
-"""Speeds that public sources know before a release asks anything: earlier releases, and timetables.
+"""Speeds that public sources know before a release asks: earlier releases, timetables, typical speeds.
 
 Nothing here reads a record, so that knowledge costs no privacy: a release is public once it is published, and
-which releases there are is public too. A timetable is a file that anybody may have.
+which releases there are is public too. The others are files that anybody may have.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import hashlib
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from trafficdp._durable import read_regular
 from trafficdp.binning.places import declared_slots
@@ -38,8 +38,9 @@ from trafficdp.release.specification import Specification
 from trafficdp.store import vault_releases
 from trafficdp.store.vault_fixes import DataVersion
 
-if TYPE_CHECKING:
-    from trafficdp.knowledge.timetable import Timetable
+CellArray = npt.NDArray[np.uint64]
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
 
 
 def known_speeds(
@@ -55,26 +56,25 @@ def known_speeds(
     found = (
         _of_release(curator, each, grid, version)
         if each.kind is KnowledgeKind.RELEASE
-        else _of_timetable(each, config.relation, grid)
+        else _of_file(each, config.relation, grid)
         for each in config.knowledge
     )
     return tuple(each for each in found if each is not None)
 
 
-def _of_timetable(source: KnowledgeSource, relation: NeighbouringRelation, grid: Grid) -> PlaceSpeeds:
+def _of_file(source: KnowledgeSource, relation: NeighbouringRelation, grid: Grid) -> PlaceSpeeds:
     path = Path(str(source.path))
     about = path.stat() if path.exists() else None
-    timetable = _timetable(path, replace(grid, context=()), about and (about.st_mtime_ns, about.st_size))
-    place, slots = np.unique(timetable.place), declared_slots(grid)
-    cell, slot = np.repeat(place, len(slots)), np.tile(slots, len(place))
-    speed, _ = timetable.traffic(grid, cell, slot)
+    sha256, cell, slot, speed = _read(
+        source, replace(grid, context=()), about and (about.st_mtime_ns, about.st_size)
+    )
     return PlaceSpeeds(
         source=Knowledge(
             kind=source.kind,
-            name=timetable.file,
+            name=path.name,
             licence=source.licence,
             date=None if source.date is None else source.date.isoformat(),
-            sha256=timetable.sha256,
+            sha256=sha256,
             share=source.kind.share(relation),
         ),
         cell=cell,
@@ -84,12 +84,25 @@ def _of_timetable(source: KnowledgeSource, relation: NeighbouringRelation, grid:
 
 
 @lru_cache(maxsize=4)
-def _timetable(path: Path, grid: Grid, about: object) -> Timetable:
-    """The timetable at ``path``; ``about`` is another once the file is."""
+def _read(
+    source: KnowledgeSource, grid: Grid, about: object
+) -> tuple[str, CellArray, IntArray | None, FloatArray]:
+    """The SHA-256 of the file of ``source``, bins and their speeds; ``about`` is another once the file is.
+
+    Slots None: the same in all of them.
+    """
     # what reads tables takes a moment to load
+    if source.kind is KnowledgeKind.SPEEDS:
+        from trafficdp.knowledge.typical_speeds import read_typical_speeds
+
+        sha256, place, speed = read_typical_speeds(source, grid)
+        return sha256, place, None, speed
     from trafficdp.knowledge.timetable import read_timetable
 
-    return read_timetable(path, grid)
+    timetable = read_timetable(Path(str(source.path)), grid)
+    place, slots = np.unique(timetable.place), declared_slots(grid)
+    cell, slot = np.repeat(place, len(slots)), np.tile(slots, len(place))
+    return timetable.sha256, cell, slot, timetable.traffic(grid, cell, slot)[0]
 
 
 def _of_release(

@@ -8,6 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
+from trafficdp.binning.cells import cell_text
 from trafficdp.errors import ConfigError
 from trafficdp.model import Statistic
 from trafficdp.release.recomputation import verify_public
@@ -97,6 +98,24 @@ def test_it_is_verified_with_and_without_the_store(city, tmp_path):
         return
     away = shutil.copytree(city.released.folder, tmp_path / "away")
     assert not [each for each in verify_public(away) if not each.passed]
+
+
+def test_typical_speeds_are_known_in_the_same_way(city):
+    before = city.config.read_text(encoding="utf-8")
+    cells = np.unique(city.released.release.cell)
+    rows = "".join(f"{cell},{10 + number}\n" for number, cell in enumerate(cell_text(cells)))
+    (city.folder / "limits.csv").write_text(f"hex_id,limit\n{rows}", encoding="utf-8")
+    table = KNOWLEDGE.replace("timetable", "speeds").replace("gtfs.zip", "limits.csv")
+    text = before.replace(KNOWLEDGE, f'{table}column = "limit"\nspeed_unit = "km/h"\n')
+    city.config.write_text(text, encoding="utf-8")
+    allocation = city.open().plan(2).allocation
+    city.config.write_text(before, encoding="utf-8")
+    assert [each.in_words for each in allocation.known] == [
+        "the typical speeds of limits.csv (2026-02-28, CC-BY-4.0)"
+    ]
+    own = allocation.counts.cell
+    expected = np.round((10 + np.searchsorted(cells, own)) / 3.6, 2)
+    np.testing.assert_allclose(allocation.calibrated.public.known.speed[0], expected)
 
 
 def test_the_same_question_stays_free_and_a_file_that_is_gone_is_named(city):

@@ -1,16 +1,22 @@
-"""Timetables move a map's start as far as they agree with where traffic is slow, and no further."""
+"""Files of speeds move a map's start as far as they agree with where traffic is slow, and no further."""
 
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.pooling.posterior import BELIEVED, SlowTraffic, known_centre, lambda_of
+from trafficdp.mechanisms.pooling.posterior import (
+    BELIEVED,
+    USUAL_SPREAD,
+    SlowTraffic,
+    known_centre,
+    lambda_of,
+)
 from trafficdp.model import Knowledge, KnowledgeKind, KnownSpeeds
 
 U, MANY = 30.0, 60
 ALIKE = np.full(MANY, 6.0)
 SIGN = np.linspace(-1.0, 1.0, MANY)
 BENT = np.random.default_rng(0).normal(0.0, 0.4, MANY)
-SPEED = 6 * np.exp(-0.4 * SIGN + BENT)
+SPEED = 6 * np.exp(-0.2 * SIGN + BENT / 2)
 """Slower where the sign says so, and by more than that besides: they correlate by about 0.5."""
 
 
@@ -35,6 +41,14 @@ def test_one_that_agrees_is_followed_in_any_unit():
     there[::7] = np.nan
     assert np.all(moved(there)[::7] == 0)
     assert np.all(moved(there)[1::7] != 0)
+
+
+def test_one_that_spreads_too_far_is_followed_less():
+    """Half of its hexagons are in another unit: of so wide a spread most is error."""
+    own = lambda_of(SPEED * np.where(np.arange(MANY) % 2, 1.0, 3.6), U)
+    found = moved(SPEED * np.where(np.arange(MANY) % 2, 1.0, 3.6))
+    assert found.std() < 0.5 * own.std()
+    assert found.std() <= USUAL_SPREAD
 
 
 def test_one_that_says_the_opposite_is_not_followed():
