@@ -23,10 +23,9 @@ from trafficdp.export.files.catalogue import (
     document_bytes,
     file_title,
     licence_address,
-    title_of,
 )
 from trafficdp.export.files.file import disk_errors, replace_file
-from trafficdp.export.files.language import ENGLISH
+from trafficdp.export.files.language import Language
 from trafficdp.export.files.manifest import Manifest
 from trafficdp.export.map.templating import fill_template
 from trafficdp.export.write import MANIFEST
@@ -38,7 +37,7 @@ LATEST = "latest"
 """The folder of the newest map, at an address that stays."""
 _NAME = re.compile(r"(?:\w[\w.-]*/)?\w[\w.-]*")
 """A file of a site."""
-_ATOM = "http://www.w3.org/2005/Atom"
+_ATOM, _XML = "http://www.w3.org/2005/Atom", "http://www.w3.org/XML/1998/namespace"
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ class _Row:
 
     def __init__(self, facts: Manifest, has_report: bool) -> None:
         self.facts, self.has_report = facts, has_report
-        self.id, self.title = facts.identity.release, title_of(facts)
+        self.id, self.language = facts.identity.release, Language.of(facts.catalogue.language)
         self.is_map = facts.identity.question is None
         self.day = facts.identity.created_at[:10]
         self.distributed = [file for file in facts.files if file.name not in CATALOGUE_FILES]
@@ -171,20 +170,23 @@ def _size(count: int) -> str:
 
 
 def _page(city: SiteCity, kind: str, **values: object) -> bytes:
+    row = values.get("row")
+    language = row.language if isinstance(row, _Row) else Language.of(city.entry.language)
     blank = {"row": None, "newer": None, "rows": (), "newest": None, "withdrawn": (), "name": ""}
-    return fill_template("site.html", ENGLISH, city=city, kind=kind, **{**blank, **values}).encode()
+    return fill_template("site.html", language, city=city, kind=kind, **{**blank, **values}).encode()
 
 
 def _feed(city: SiteCity, address: str, rows: Sequence[_Row]) -> bytes:
     """Return the releases as an Atom feed (RFC 4287): addresses there must be whole."""
     ElementTree.register_namespace("", _ATOM)
-    feed = ElementTree.Element(f"{{{_ATOM}}}feed")
+    language = Language.of(city.entry.language)
+    feed = ElementTree.Element(f"{{{_ATOM}}}feed", {f"{{{_XML}}}lang": language.tag})
 
     def add(parent: ElementTree.Element, name: str, text: str | None = None, **given: str) -> None:
         ElementTree.SubElement(parent, f"{{{_ATOM}}}{name}", given).text = text
 
     add(feed, "id", f"{address}/")
-    add(feed, "title", f"Traffic speeds of {city.name}")
+    add(feed, "title", language.gettext("Traffic speeds of {place}", place=city.name))
     add(feed, "updated", rows[0].facts.identity.created_at)
     author = ElementTree.SubElement(feed, f"{{{_ATOM}}}author")
     add(author, "name", city.publisher)
@@ -193,10 +195,13 @@ def _feed(city: SiteCity, address: str, rows: Sequence[_Row]) -> bytes:
     for row in rows:
         entry = ElementTree.SubElement(feed, f"{{{_ATOM}}}entry")
         add(entry, "id", f"{address}/{row.id}/")
-        add(entry, "title", f"{row.title} ({row.id})")
+        facts, period = {"place": row.facts.coverage.place}, row.facts.coverage.period
+        facts |= {"first": language.dates(period.first), "last": language.dates(period.last)}
+        title = language.gettext("Traffic speeds of {place}, {first} to {last}", **facts)
+        add(entry, "title", f"{title} ({row.id})")
         add(entry, "updated", row.facts.identity.created_at)
         add(entry, "link", rel="alternate", href=f"{address}/{row.id}/{INDEX}")
-        add(entry, "summary", row.facts.guarantee.in_words)
+        add(entry, "summary", language.translated(row.facts.guarantee.in_words))
     ElementTree.indent(feed)
     text: bytes = ElementTree.tostring(feed, encoding="utf-8", xml_declaration=True)
     return text + b"\n"

@@ -14,8 +14,10 @@ from urllib.parse import urljoin, urlsplit
 from xml.etree import ElementTree
 
 import pytest
+from languages import ENGLISH_WORDS, Texts
 
 from trafficdp.errors import StoreDamagedError, UsageError
+from trafficdp.export.files.language import Language
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.files.registry import registry_record
 from trafficdp.export.report.report import report_html
@@ -92,6 +94,22 @@ def test_what_is_in_it_was_released_or_follows_from_it(two, tmp_path):
         assert files.pop(name).read_bytes() == twin.read_bytes()
     pages = {f"{name}/{page}.html" for name in ("r0001", "r0002") for page in ("index", "report")}
     assert {*files} == {"index.html", "catalog.jsonld", "site.json", *pages}
+
+
+@pytest.mark.parametrize("tag", ["de", "es", "fr"])
+def test_pages_are_in_the_language_of_the_city(tag, publish, city, rush_hours, tmp_path):
+    entry = replace(ENTRY, language=tag, landing_page=ADDRESS)
+    there = [publish(rush_hours, "r0002", entry=entry, report=False), publish(city, "r0001", entry=entry)]
+    write_site(tmp_path / "site", replace(CITY, entry=entry), there, ["r0000"])
+    for name in ("index.html", "r0001/index.html", "r0002/index.html", "r0000/index.html"):
+        page = (tmp_path / "site" / name).read_text("utf-8")
+        assert f'<html lang="{tag}">' in page
+        for _, text in Texts(page).found:
+            assert not ENGLISH_WORDS.search(text.replace("City of Austin", "")), text
+    feed = (tmp_path / "site/feed.atom").read_text("utf-8")
+    assert f'xml:lang="{tag}"' in feed
+    titles = Language.of(tag).gettext("Traffic speeds of {place}", place="Austin")
+    assert f"<title>{titles}</title>" in feed
 
 
 def test_sizes_and_hashes_on_the_page_are_those_of_the_files(two, tmp_path):

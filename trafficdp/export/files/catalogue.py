@@ -29,7 +29,7 @@ Json = Any
 _AUTHORITY = "http://publications.europa.eu/resource/authority"
 _KEYWORDS = ("traffic", "speed", "differential privacy")
 """Of every map, after the city's own."""
-_TITLES = {
+TITLES = {
     "cells.csv": "The table: one row a place and time slot",
     "cells.parquet": "The same table with outlines, as GeoParquet",
     "map.geojson": "The same as GeoJSON",
@@ -38,6 +38,7 @@ _TITLES = {
     "mechanism.parquet": "How the noise of every number was drawn",
     "measurements.parquet": "The noisy answers from which every number follows",
 }
+"""What the files of a release are."""
 _MEDIA = {
     "csv": ("text/csv", "CSV"),
     "parquet": ("application/vnd.apache.parquet", "PARQUET"),
@@ -68,7 +69,7 @@ def media_type(name: str) -> str:
 
 def file_title(name: str) -> str:
     """Return what a file of a release is, in a few words."""
-    return _TITLES.get(name, name)
+    return TITLES.get(name, name)
 
 
 def title_of(facts: Disclosure) -> str:

@@ -15,9 +15,10 @@ from datetime import date
 from functools import cache
 from importlib.resources import files
 
-from trafficdp.export.files.disclosure import COUNTS_REVEALED, NOT_PROTECTED, PROTECTED
+from trafficdp.export.files.catalogue import TITLES
+from trafficdp.export.files.disclosure import COUNTS_REVEALED, MOSAIC, NOT_PROTECTED, PROTECTED
 from trafficdp.mechanisms.protocol import ASSUMPTIONS
-from trafficdp.model import DAYS
+from trafficdp.model import DAYS, OF_MAPS, SlotKind
 from trafficdp.privacy.estimate import BinStatus
 
 _FOLDER = files("trafficdp.export").joinpath("languages")
@@ -148,15 +149,21 @@ STATED = (
     *dict.fromkeys(text for texts in NOT_PROTECTED.values() for text in texts),
     *COUNTS_REVEALED.values(),
     *dict.fromkeys(each.text for assumptions in ASSUMPTIONS.values() for each in assumptions),
-    *DAYS,
+    *(*DAYS, *MONTHS, MOSAIC),
+    *TITLES.values(),
     # of grids and slots
-    *("hexagon", "hexagons", "zone", "zones"),
+    *("hexagon", "hexagons", "zone", "zones", "{number} zones of {file}"),
+    *(kind.value.replace("_", " ") for kind in SlotKind),
     *("weekday {hours}", "weekend {hours}"),
+    # of statistics and files
+    *(each.description for each in OF_MAPS),
+    "{quantile} of each vehicle's own mean speed (each vehicle weighs the same)",
+    *("median over vehicles", "{number}th percentile over vehicles"),
+    *("{size} MB", "{size} kB", "{size} bytes"),
     # of statuses, and why a bin has no number
     *(status.value for status in BinStatus),
     "unknown",
     *("6 or 7 in 10", "8 or 9 in 10"),
-    *("median over vehicles", "{number}th percentile over vehicles"),
     "withheld: none",
     "withheld: fewer than {number} vehicles, or no budget for so narrow an interval",
     "withheld: fewer than {number} vehicles",

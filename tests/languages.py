@@ -1,20 +1,26 @@
-"""The messages of pages, as code and templates have them, and catalogues, as they are written."""
+"""Messages as code and templates have them, catalogues as they are written, and texts of pages."""
 
 from __future__ import annotations
 
 import ast
 import json
+import re
+from html.parser import HTMLParser
 from pathlib import Path
 
 from jinja2 import Environment
 from jinja2.ext import extract_from_ast
 
 import trafficdp.export
-from trafficdp.export.files.language import MONTHS, PLACES, STATED, entries
+from trafficdp.export.files.language import PLACES, STATED, entries
 
 EXPORT = Path(trafficdp.export.__file__).parent
 TEMPLATES = sorted(EXPORT.glob("templates/*.*"))
 CATALOGUES = {path.stem: path for path in sorted(EXPORT.glob("languages/*.po"))}
+
+ENGLISH_WORDS = re.compile(
+    r"\b(the|and|with|which|that|between|speeds?|vehicles?|records?|hexagons?|by|of|from|near|north|withheld)\b"
+)
 
 
 def messages():
@@ -35,7 +41,7 @@ def messages():
                 texts = [each.value for each in node.args[:number] if isinstance(each, ast.Constant)]
                 if number and len(texts) == number:
                     found.setdefault(texts[0] if number == 1 else tuple(texts), path.name)
-    for each in (*MONTHS, *STATED, *PLACES):
+    for each in (*STATED, *PLACES):
         found.setdefault(each, "language.py")
     return found
 
@@ -59,3 +65,27 @@ def written(head, texts):
 
 def _quoted(text):
     return json.dumps(text, ensure_ascii=False)
+
+
+class Texts(HTMLParser):
+    """Texts of a page by the element that they are in, and those of attributes that people read."""
+
+    READ = ("title", "aria-label", "alt", "placeholder")
+
+    def __init__(self, page):
+        super().__init__()
+        self.within, self.found = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found += [(tag, value or "") for name, value in attrs if name in self.READ]
+        if tag not in ("meta", "link", "input", "br"):
+            self.within.append(tag)
+
+    def handle_endtag(self, tag):
+        while self.within and self.within.pop() != tag:
+            pass
+
+    def handle_data(self, data):
+        if not {"style", "script"} & {*self.within}:
+            self.found.append((self.within[-1] if self.within else "", data))
