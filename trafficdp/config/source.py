@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from trafficdp.config import table as t
 from trafficdp.config.table import exact_number
 from trafficdp.model import (
+    FILE_NAME,
     FORMATS,
     OPERATOR_FIELDS,
     PAIRS,
@@ -242,7 +243,7 @@ class Source(t.Table):
         if self.header or self.format != "csv":
             return
         for ours, name in columns.items():
-            if not re.fullmatch(r"[1-9]\d{0,2}", name):
+            if (ours, name) != ("vehicle", FILE_NAME) and not re.fullmatch(r"[1-9]\d{0,2}", name):
                 raise t.Refused(
                     "columns",
                     ours,
@@ -253,6 +254,10 @@ class Source(t.Table):
     def _check_operator(self, columns: dict[str, str]) -> None:
         """Raise Refused for an operator that the format does not know."""
         operator = columns.get("operator")
+        if operator is not None and columns.get("vehicle") == FILE_NAME:
+            raise t.Refused(
+                "columns", expected="no operator where a file is named by its vehicle", got=operator
+            )
         if operator is not None and self.format not in _WITH_OPERATOR:
             raise t.Refused(
                 "columns",

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime
 from fractions import Fraction
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
@@ -136,6 +137,21 @@ class Extent:
         west, east = float(longitude.min()), float(longitude.max())
         south, north = float(latitude.min()), float(latitude.max())
         return cls(west, south, east, north, int(time_us.min()), int(time_us.max()))
+
+    def from_to(self, time_zone: str) -> dict[str, str]:
+        """Return how far it reaches, to about a kilometre: an end is the place of one record."""
+        instants = (self.first_us, self.last_us)
+        first, last = (datetime.fromtimestamp(at // 1_000_000, ZoneInfo(time_zone)).date() for at in instants)
+        return {
+            "longitude": span(f"{self.west:.2f}", f"{self.east:.2f}"),
+            "latitude": span(f"{self.south:.2f}", f"{self.north:.2f}"),
+            "days": span(first, last),
+        }
+
+
+def span(first: object, last: object) -> str:
+    """Return from where to where in words."""
+    return f"{first}" if first == last else f"{first} to {last}"
 
 
 @dataclass(frozen=True, slots=True)

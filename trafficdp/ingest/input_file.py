@@ -209,6 +209,12 @@ class InputFile:
                 raise DataError(f"{self.name} is encrypted", expected="an archive that needs no password")
             if not infos and self.judged:
                 raise DataError(f"{self.name} holds no file", expected="files of records")
+            if any(info.filename == "xl/workbook.xml" for info in infos):
+                raise DataError(
+                    f"{self.name} is an Excel workbook",
+                    expected="text, Parquet or protobuf",
+                    todo="save the sheet as CSV",
+                )
             read = packed = 0
             for info in infos:
                 member = _Member(self, archive, info, read)

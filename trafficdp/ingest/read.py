@@ -6,19 +6,31 @@ import fnmatch
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
+
+import numpy as np
+import pyarrow as pa
 
 from trafficdp.errors import ConfigError, DataError, UsageError
-from trafficdp.ingest.clean import COLUMNS, MISSING_SPEED, RULES, Extents, FileReport, clean
+from trafficdp.ingest.clean import (
+    COLUMNS,
+    MISSING_SPEED,
+    OUTSIDE_AREA,
+    OUTSIDE_PERIOD,
+    RULES,
+    Extents,
+    FileReport,
+    clean,
+)
 from trafficdp.ingest.formats import csv_files, frame, gtfs_rt, json_files, parquet, siri, xml_files
 from trafficdp.ingest.input_file import InputFile, Named
 from trafficdp.ingest.times import Records
 from trafficdp.ingest.unit_check import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, UnitCheck
 from trafficdp.ingest.vehicle_key import VehicleKey, vehicle_parts
-from trafficdp.model import NeighbouringRelation, Period, SourceDeclaration, StudyArea
+from trafficdp.model import FILE_NAME, NeighbouringRelation, Period, SourceDeclaration, StudyArea
 from trafficdp.sensitive import Fixes
 
 READERS: Mapping[str, Callable[[InputFile, SourceDeclaration], Iterator[Records]]] = {
@@ -199,6 +211,16 @@ def _of_members(
     source: SourceDeclaration,
 ) -> Iterator[Records]:
     """Yield the records of a file, or of all files of a zip archive; another format in it is refused."""
+    named_by_file = source.columns.get("vehicle") == FILE_NAME
+    if named_by_file:
+        if not file.is_zip:
+            raise DataError(
+                f"the name of {file.name} would be a vehicle's",
+                expected="a zip archive of files named by vehicle; what is read is kept by name",
+                todo="put the files into one archive, and ingest that",
+            )
+        # any column that is there: what it says of vehicles is replaced
+        source = replace(source, columns={**source.columns, "vehicle": source.columns["time"]})
     for member in file.members():
         if member.in_archive and "parquet" in (source.format, "parquet" if member.is_parquet else ""):
             raise DataError(
@@ -206,7 +228,13 @@ def _of_members(
                 expected="Parquet files as they are, or an archive of text files",
                 todo="unpack it",
             )
-        yield from reader(member, source)
+        for records in reader(member, source):
+            yield _of_vehicle(records, PurePath(member.unpacked_name).stem) if named_by_file else records
+
+
+def _of_vehicle(records: Records, name: str) -> Records:
+    number = pa.array(np.zeros(len(records), dtype=np.int32))
+    return replace(records, vehicle=pa.DictionaryArray.from_arrays(number, pa.array([name], pa.string())))
 
 
 class _Met:
@@ -240,11 +268,17 @@ def read_file(
     return ReadFile(fixes, reading.report, reading.digest)
 
 
-def require_kept_rows(report: FileReport, source: SourceDeclaration, relation: NeighbouringRelation) -> None:
+def require_kept_rows(
+    report: FileReport,
+    source: SourceDeclaration,
+    relation: NeighbouringRelation,
+    reach: Mapping[str, str] | None = None,
+) -> None:
     """Raise DataError, naming the commonest reason, when no row is kept or too few for ``source.min_kept``.
 
-    Nothing is looked at, and nothing raised, where ``relation`` forbids that. A file without any row, such
-    as a snapshot in which no vehicle runs, is no error.
+    ``reach``: from where to where rows reach, by "longitude", "latitude" and "days". Nothing
+    is looked at, and nothing raised, where ``relation`` forbids that. A file without any row, such as a
+    snapshot in which no vehicle runs, is no error.
     """
     share = report.share_kept if relation.may_refuse_by_counts else Fraction(1)
     if share > 0 and share >= source.min_kept:
@@ -252,14 +286,28 @@ def require_kept_rows(report: FileReport, source: SourceDeclaration, relation: N
     rule = max(RULES, key=lambda name: report.rejected.get(name, 0))
     names = [source.columns.get(name, name) for name in COLUMNS.get(rule, ()) if _is_read(name, source)]
     where = f", column{'s'[: len(names) > 1]} {', '.join(names)}" if names else ""
+    lie = "; ".join(f"{name} {reach[name]}" for name in _REACH.get(rule, ()) if reach)
     raise DataError(
         f"{'too few rows' if share else 'no row'} of {report.file} can be kept",
-        got=f"{report.rows_kept} of {report.rows_in} rows; most often {rule}{where}: {RULES[rule]}",
+        got=f"{report.rows_kept} of {report.rows_in} rows; most often {rule}{where}: {RULES[rule]}"
+        + (f" (rows lie in {lie})" if lie else ""),
         expected=f"a share of {float(source.min_kept):g} at least (min_kept)" if share else "one at least",
-        todo=f'set missing_speed = "derive" in source {source.name}: speeds are worked out from positions'
-        if rule == MISSING_SPEED and source.missing_speed == "reject"
+        todo=_derive(source)
+        if rule == MISSING_SPEED
         else f"correct the declaration of source {source.name}, such as its columns or decimal, or the study "
         "area, or leave the file out",
+    )
+
+
+_REACH = {OUTSIDE_PERIOD: ("days",), OUTSIDE_AREA: ("longitude", "latitude")}
+
+
+def _derive(source: SourceDeclaration) -> str:
+    if source.missing_speed == "reject":
+        return f'set missing_speed = "derive" in source {source.name}: speeds are worked out from positions'
+    return (
+        "speeds are worked out from a vehicle's positions in one file: where each file is one moment, put "
+        "those of a day into one zip archive"
     )
 
 

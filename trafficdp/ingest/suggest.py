@@ -21,7 +21,7 @@ from trafficdp.ingest.formats.xml_files import elements, is_xml, local_name
 from trafficdp.ingest.formats.xml_files import value_at as xml_value_at
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import MISSING_NUMBERS
-from trafficdp.model import PAIRS, Dialect, SourceDeclaration, SpeedUnit, UnitPeriod
+from trafficdp.model import FILE_NAME, PAIRS, Dialect, SourceDeclaration, SpeedUnit, UnitPeriod
 
 # What a file seems to be, from its name, its header and how its first rows are written.
 #
@@ -66,6 +66,9 @@ _VALUE = re.compile(
     r"[-+]?[\d.,' ]*\d([eE][-+]?\d+)?|\d{4}-\d\d-\d\d.*|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}.*|\d{1,2}:\d\d.*"
 )
 """A number, a date or a time: no name of a column."""
+_IN_DEGREES = r"[-+]?\d{1,3}\.\d{4,}"
+_NORTHERNMOST = 72
+"""Degrees of latitude: no city lies further north."""
 ENCODINGS = ("utf-8", "cp1252")
 
 
@@ -364,7 +367,7 @@ def _of_columns(
         columns["time"] = next(
             (name for name in header if _time_format(_column(rows, int(name) - 1))[0]), None
         )
-    columns = _with_pair(columns, header, rows)
+    columns = _with_pair(_with_degrees(columns, header, rows), header, rows)
     speed, time = columns["speed"], columns["time"]
     unit = next(
         (unit for unit, pattern in UNITS.items() if speed and re.search(pattern, speed, re.IGNORECASE)), None
@@ -378,6 +381,24 @@ def _of_columns(
     stated = sum(each.strip().upper() not in MISSING_NUMBERS for each in speeds)
     missing_speed = "derive" if speed is None or 2 * stated < len(speeds) else "reject"
     return Suggestion(kind, dialect, columns, tuple(header), form, offset, unit, missing_speed)
+
+
+def _with_degrees(
+    columns: dict[str, str | None], header: Sequence[str], rows: Sequence[Sequence[str]]
+) -> dict[str, str | None]:
+    """Return ``columns`` with the two that hold degrees, where only one of these can be the latitude."""
+    if any(columns[each] is not None for each in _DEGREES):
+        return columns
+    degrees = {
+        name: max(abs(float(each)) for each in texts)
+        for at, name in enumerate(header)
+        if (texts := _column(rows, at)) and all(re.fullmatch(_IN_DEGREES, each.strip()) for each in texts)
+    }
+    north = [name for name, largest in degrees.items() if largest <= _NORTHERNMOST]
+    if len(degrees) != 2 or len(north) != 1 or max(degrees.values()) > 180:
+        return columns
+    (east,) = {*degrees} - {*north}
+    return columns | {"latitude": north[0], "longitude": east}
 
 
 def _with_pair(
@@ -448,6 +469,10 @@ def in_toml(found: Suggestion, name: str, pattern: str) -> str:
             else f'# the file names no columns: they are "1" to "{found.header[-1]}"'
             for _ in found.header[:1]
         ),
+        *(
+            f"# the vehicle: a column; or {_text(FILE_NAME)}, where each file of an archive is one vehicle's"
+            for _ in [0] * ("vehicle" in named and named["vehicle"] is None)
+        ),
         *(f"columns = {{ {columns} }}{other_order}" for _ in [0] * bool(named)),
         *("header = false" for _ in [0] * (not dialect.header)),
         *(f"records = {_text(found.records)}" for _ in [0] * bool(found.records)),
@@ -469,6 +494,9 @@ def in_toml(found: Suggestion, name: str, pattern: str) -> str:
             "no column looks like a speed; if one is, name it" if without_speed else "most records state none"
         )
         lines.append(f"missing_speed = {_text(found.missing_speed)}  # from positions: {none}")
+        lines.append(
+            "# positions of one file: where each file is one moment, put a day's into one zip archive"
+        )
     if found.sentinels:
         lines.append(f"sentinels = {list(found.sentinels)}  # every speed is 0: none is known")
     if without_speed:

@@ -59,6 +59,7 @@ from trafficdp.model.privacy_unit import (
 )
 from trafficdp.model.slot import LONGER, OFFSET, SlotKind, kinds_of
 from trafficdp.model.speed import (
+    FILE_NAME,
     FORMATS,
     OF_MAPS,
     OPERATOR_FIELDS,
@@ -85,6 +86,7 @@ __all__ = [
     "DEFAULT_DAY_PARTS",
     "DEFAULT_FLEET",
     "EVERYTHING",
+    "FILE_NAME",
     "FORMATS",
     "HOURS_A_WEEK",
     "LONGER",

@@ -156,6 +156,9 @@ PAIRS: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 """Columns that hold both numbers of a position as one text, by the order of the two."""
+
+FILE_NAME = "file name"
+"""As the column ``vehicle``: every file of a zip archive is of one vehicle, and called as it is."""
 OPERATOR_FIELDS = (
     "id",
     "vehicle.trip.route_id",
@@ -172,8 +175,9 @@ class SourceDeclaration:
 
     ``files`` are glob patterns over file names (``2015-*.csv.gz``); the first source with a matching pattern
     reads a file. ``columns`` maps our names (``vehicle``, ``time``, ``latitude``, ``longitude``, ``speed``,
-    ``operator``, ``geometry`` for points, or one of PAIRS) to the source's. With an ``operator`` a vehicle is
-    its number within it: the text of that column, up to ``operator_separator``. Of JSON, columns are paths
+    ``operator``, ``geometry`` for points, or one of PAIRS) to the source's; ``vehicle`` may be FILE_NAME.
+    With an ``operator`` a vehicle is its number within it: the text of that column, up to
+    ``operator_separator``. Of JSON, columns are paths
     into a record such as ``location.0.lat``, and ``records`` is the path to the list of them in the document;
     of XML paths such as ``../@time`` from an element that is called as ``records`` says.
     ``time_format`` is "iso8601", "epoch_s", "epoch_ms", "epoch_us", "seconds since INSTANT" or a strptime

@@ -381,7 +381,9 @@ class Intake:
                 if incoming is not None:
                     incoming.add(fixes)
         report, added = reading.report, 0
-        require_kept_rows(report, source, self.config.relation)
+        zone, extent = self.config.grid.period.time_zone, reading.extents.readable
+        reach = None if extent is None else extent.from_to(zone)
+        require_kept_rows(report, source, self.config.relation, reach)
         if incoming is not None:
             facts = vault_fixes.FileDetails(
                 name=report.file,

@@ -9,11 +9,11 @@ import zipfile
 import pytest
 from google.transit.gtfs_realtime_pb2 import FeedMessage
 
-from trafficdp.errors import DataError
+from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest import input_file
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import Reading
-from trafficdp.ingest.suggest import suggest
+from trafficdp.ingest.suggest import in_toml, suggest
 from trafficdp.model import SpeedUnit, UnitPeriod
 
 METRES = (UnitPeriod(SpeedUnit.METRES_PER_SECOND),)
@@ -127,3 +127,42 @@ def test_speeds_are_derived_across_the_snapshots_of_an_archive(reader):
     result = reader.file(path, format="gtfs_rt", columns={}, missing_speed="derive", units=METRES)
     assert (result.report.rows_kept, result.report.derived) == (3, 3)
     assert all(990 < speed < 1010 for speed in result.fixes.table["speed_centi"].to_pylist())
+
+
+def moving(*minutes):
+    return "".join(f"2020-11-28T12:{minute:02}:00Z;{21 + minute / 100:.4f};72.8000\n" for minute in minutes)
+
+
+@pytest.mark.parametrize("ending", [".txt", ".csv.gz"])
+def test_each_file_of_an_archive_is_one_vehicles(reader, key, declared_in, ending):
+    members = {f"cabs/new_{name}{ending}": moving(0, 1, 2) for name in ("ab", "cd")}
+    if ending.endswith(".gz"):
+        members = {name: gzip.compress(text.encode()) for name, text in members.items()}
+        members = {name.replace(".csv", ""): content for name, content in members.items()}
+    path = archive(reader, members)
+    text = in_toml(suggest(InputFile(path)), "cabs", "*").replace(
+        'vehicle = "CHOOSE"', 'vehicle = "file name"'
+    )
+    assert "CHOOSE" not in text
+    source = declared_in(text)
+    declared = {each: getattr(source, each) for each in ("columns", "dialect", "missing_speed")}
+    result = reader.file(path, **declared)
+    names = result.fixes.table["vehicle"].to_pylist()
+    assert names == [each for each in key.pseudonyms(["new_ab", "NEW_CD"], "").to_pylist() for _ in range(2)]
+    assert result.report.rejected == {"missing_speed": 2}
+    reader.write(moving(0, 1), "new_ab.txt")
+    with pytest.raises(DataError, match=r"the name of new_ab\.txt would be a vehicle's"):
+        reader.file(reader.folder / "new_ab.txt", **declared)
+
+
+def test_a_vehicle_that_its_file_names_has_no_operator(declared_in):
+    lines = '[[source]]\nname = "a"\nfiles = ["*"]\nformat = "csv"\nspeed_unit = "m/s"\ncolumns = { '
+    rest = 'time = "t", latitude = "y", longitude = "x", speed = "v", operator = "o" }\n'
+    with pytest.raises(ConfigError, match="no operator where"):
+        declared_in(f'{lines}vehicle = "file name", {rest}')
+
+
+def test_a_workbook_is_called_one(reader):
+    members = {"[Content_Types].xml": "<Types/>", "xl/workbook.xml": "<workbook/>"}
+    with pytest.raises(DataError, match=r"gps\.csv is an Excel workbook"):
+        suggest(InputFile(archive(reader, members, "gps.csv")))

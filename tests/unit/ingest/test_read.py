@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 
 from trafficdp.errors import ConfigError, DataError
-from trafficdp.ingest.clean import FileReport
+from trafficdp.ingest.clean import Extent, FileReport
 from trafficdp.ingest.read import READERS, choose_source, read_file, require_kept_rows, wrong_unit
 from trafficdp.model import FORMATS, NeighbouringRelation, SourceDeclaration, SpeedUnit, StudyArea, UnitPeriod
 
@@ -160,6 +160,30 @@ def test_a_file_of_which_no_row_is_kept_is_refused_with_the_commonest_reason_and
     assert "most often malformed_row: the row has" in refused(report(malformed_row=1), source)
     points = {"vehicle": "plate", "time": "when", "geometry": "place", "speed": "v"}
     assert "missing_position, column place" in refused(report(missing_position=1), source, columns=points)
+
+
+def test_a_refusal_says_of_which_days_and_places_the_rows_are(source, reader):
+    reach = {"longitude": "1.00 to 2.00", "latitude": "48.10", "days": "2025-09-13"}
+    relation = NeighbouringRelation.REPLACE_USER_VALUES
+    with pytest.raises(DataError, match=r"declares \(rows lie in days 2025-09-13\)"):
+        require_kept_rows(report(outside_period=3, missing_speed=1), source, relation, reach)
+    with pytest.raises(DataError, match=r"\(rows lie in longitude 1.00 to 2.00; latitude 48.10\)"):
+        require_kept_rows(report(outside_area=3), source, relation, reach)
+    with pytest.raises(DataError) as caught:
+        require_kept_rows(report(missing_speed=3), source, relation, reach)
+    assert "lie in" not in str(caught.value)
+    extent = Extent(72.7001, 21, 72.7049, 21.5, 1_606_600_000_000_000, 1_606_600_000_000_000)
+    assert extent.from_to("Asia/Kolkata") == {
+        "longitude": "72.70",
+        "latitude": "21.00 to 21.50",
+        "days": "2020-11-29",
+    }
+
+
+def test_speeds_of_snapshots_are_found_in_an_archive(source):
+    assert 'set missing_speed = "derive"' in refused(report(missing_speed=1), source)
+    said = refused(report(missing_speed=1), source, missing_speed="derive")
+    assert "put those of a day into one zip archive" in said
 
 
 def test_too_few_kept_rows_are_refused_only_below_min_kept(source):

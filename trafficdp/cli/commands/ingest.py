@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
-from zoneinfo import ZoneInfo
 
 import typer
 
@@ -15,7 +13,7 @@ from trafficdp.cli.words.options import Output, Settings
 from trafficdp.engine.reduced import Spark
 from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest import suggest as declarations
-from trafficdp.ingest.clean import RULES, Extent, Extents
+from trafficdp.ingest.clean import RULES, Extent, Extents, span
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import wrong_unit
 from trafficdp.ingest.unit_check import ENOUGH_PAIRS, LintVerdict
@@ -182,29 +180,19 @@ def _show_extents(output: Output, grid: Grid, done: Sequence[IngestedFile]) -> N
         "How far they reach (for the curator's eyes: outside the privacy guarantee)",
         ["", "declared", "rows in", "kept"],
         [
-            ["longitude", _to(west, east), rows_in["longitude"], kept["longitude"]],
-            ["latitude", _to(south, north), rows_in["latitude"], kept["latitude"]],
-            ["from day to day", _to(period.first, period.last), rows_in["days"], kept["days"]],
+            ["longitude", span(west, east), rows_in["longitude"], kept["longitude"]],
+            ["latitude", span(south, north), rows_in["latitude"], kept["latitude"]],
+            ["from day to day", span(period.first, period.last), rows_in["days"], kept["days"]],
             ["number of days", f"{days:,}", "", f"{len(found.days):,}"],
         ],
     )
 
 
 def _reach(extent: Extent | None, time_zone: str) -> dict[str, str]:
-    """Return from where to where rows reach, to about a kilometre: an end is the place of one record."""
+    """Return from where to where rows reach."""
     if extent is None:
         return dict.fromkeys(("longitude", "latitude", "days"), "none")
-    instants = (extent.first_us, extent.last_us)
-    first, last = (datetime.fromtimestamp(each // 1_000_000, ZoneInfo(time_zone)).date() for each in instants)
-    return {
-        "longitude": _to(f"{extent.west:.2f}", f"{extent.east:.2f}"),
-        "latitude": _to(f"{extent.south:.2f}", f"{extent.north:.2f}"),
-        "days": _to(first, last),
-    }
-
-
-def _to(first: object, last: object) -> str:
-    return f"{first}" if first == last else f"{first} to {last}"
+    return extent.from_to(time_zone)
 
 
 def _warn_of_little(output: Output, each: IngestedFile) -> None:

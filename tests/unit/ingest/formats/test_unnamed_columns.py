@@ -109,8 +109,11 @@ def test_zstd_is_unpacked_whatever_the_name_says(reader):
 
 
 REAL = {
-    "366,2008-02-02 15:36:08,116.51172,39.92123": ('time = "2"', 4),
-    "37.75134 -122.39488 0 1213084687": ('delimiter = " "', 3),
+    "366,2008-02-02 15:36:08,116.51172,39.92123": ('longitude = "3" }', 2),
+    "37.75134 -122.39488 0 1213084687": ('latitude = "1", longitude = "2" }\nheader', 1),
+    "1001,26,778,elmdv,42.922295,-78.861984,1596128083,2044,": ('latitude = "5", longitude = "6"', 1),
+    # Warsaw and Yemen are there, Antarctica was not asked
+    "1001;2020-11-28T12:00:00Z;52.199538;21.118153": ('latitude = "CHOOSE", longitude = "CHOOSE"', 3),
     "156;2014-02-01 00:00:00.739166+01;POINT(41.8836 12.4877)": (
         'longitude_latitude = "3" }  # or latitude',
         1,
