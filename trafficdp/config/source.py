@@ -30,7 +30,7 @@ from trafficdp.privacy.ledger import canonical
 
 UNIT_BY_SPECIFICATION = ("gtfs_rt", "gtfs_rt_csv", "tides", "mds", "siri")
 """Formats whose specification says metres a second."""
-_WITH_OPERATOR = ("csv", "parquet", "json", "xml", "gtfs_rt", "gtfs_rt_csv")
+_WITH_OPERATOR = ("csv", "parquet", "gpkg", "json", "xml", "gtfs_rt", "gtfs_rt_csv")
 _WITH_PAIRS = ("csv", "json", "xml")
 _WORDS_FOR_TIME = ("iso8601", "epoch_s", "epoch_ms", "epoch_us")
 _DIRECTIVES = set("aAbBcdfGHIjmMpSuUVwWxXyYzZ%")
@@ -206,10 +206,12 @@ class Source(t.Table):
         return SourceDeclaration(**own, dialect=dialect)
 
     def _columns(self) -> dict[str, str]:
-        free = self.format in ("csv", "parquet", "json", "xml")
+        free = self.format in ("csv", "parquet", "gpkg", "json", "xml")
         if self.columns is None and free:
             raise t.Refused("columns", what=t.MISSING)
         columns: dict[str, str] = {} if self.columns is None else self.columns.model_dump(exclude_none=True)
+        if self.format == "gpkg" and {*PAIRS, *_PLACES} & {*columns}:
+            raise t.Refused("columns", expected="no position: a layer has its points", got=", ".join(columns))
         if "geometry" in columns and (self.format != "parquet" or {"latitude", "longitude"} & {*columns}):
             raise t.Refused(
                 "columns",
@@ -227,7 +229,8 @@ class Source(t.Table):
         self._check_positions(columns)
         place = next(((each,) for each in ("geometry", *pairs) if each in columns), ("latitude", "longitude"))
         speed = ("speed",) if self.missing_speed == "reject" else ()
-        missing = [key for key in ("vehicle", "time", *place, *speed) if free and key not in columns]
+        required = ("vehicle", "time", *(() if self.format == "gpkg" else place), *speed)
+        missing = [key for key in required if free and key not in columns]
         if missing:
             raise t.Refused("columns", missing[0], what=t.MISSING)
         names = list(columns.values())

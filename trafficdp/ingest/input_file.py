@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _FOREIGN = {
     b"\xfd7zXZ": "packed with xz",
     b"BZh": "packed with bzip2",
-    b"SQLite f": "a GeoPackage, or another SQLite database",
 }
+_SQLITE = b"SQLite f"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _CHUNK = 1 << 20
@@ -239,6 +239,11 @@ class InputFile:
             got="a damaged or truncated zip archive, or one that is packed in a rare way",
             todo="fetch it again, or unpack it with another tool",
         )
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether the bytes begin like a GeoPackage, or another SQLite database."""
+        return self._begins_as(".gpkg", _SQLITE)
 
     @property
     def is_parquet(self) -> bool:

@@ -25,7 +25,16 @@ from trafficdp.ingest.clean import (
     FileReport,
     clean,
 )
-from trafficdp.ingest.formats import csv_files, frame, gtfs_rt, json_files, parquet, siri, xml_files
+from trafficdp.ingest.formats import (
+    csv_files,
+    frame,
+    geopackage,
+    gtfs_rt,
+    json_files,
+    parquet,
+    siri,
+    xml_files,
+)
 from trafficdp.ingest.input_file import InputFile, Named
 from trafficdp.ingest.times import Records
 from trafficdp.ingest.unit_check import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, UnitCheck
@@ -36,6 +45,7 @@ from trafficdp.sensitive import Fixes
 READERS: Mapping[str, Callable[[InputFile, SourceDeclaration], Iterator[Records]]] = {
     "csv": csv_files.read_csv,
     "parquet": parquet.read,
+    "gpkg": geopackage.read,
     "json": json_files.read_json,
     "gtfs_rt": gtfs_rt.read,
     "gtfs_rt_csv": csv_files.read_gtfs_rt_csv,
@@ -152,11 +162,15 @@ class Reading:
             )
             self._file = file = opened
             self._blocks = partial(_of_members, reader, file, source)
-            if file.is_parquet and source.format != "parquet":
-                raise DataError(
-                    f"{file.name} is a Parquet file",
-                    expected=f"{source.format}, as source {source.name} declares",
-                )
+            for met, form, name in (
+                (file.is_parquet, "parquet", "a Parquet file"),
+                (file.is_sqlite, "gpkg", "a GeoPackage, or another SQLite database"),
+            ):
+                if met and source.format != form:
+                    raise DataError(
+                        f"{file.name} is {name}",
+                        expected=f"{source.format}, as source {source.name} declares",
+                    )
             self.digest = key.digest(_digest(file, source))
         else:
             self._file = held = frame.Frame(given, source, progress, judged=judged)
@@ -312,7 +326,11 @@ def _derive(source: SourceDeclaration) -> str:
 
 
 def _is_read(name: str, source: SourceDeclaration) -> bool:
-    place = ("geometry",) if "geometry" in source.columns else csv_files.place_columns(source)
+    place = (
+        ("geometry",)
+        if "geometry" in source.columns or source.format == "gpkg"
+        else csv_files.place_columns(source)
+    )
     return name in (*place, "vehicle", "time", "speed")
 
 

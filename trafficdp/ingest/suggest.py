@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet
 
 from trafficdp.errors import DataError
-from trafficdp.ingest.formats import gtfs_rt
+from trafficdp.ingest.formats import geopackage, gtfs_rt
 from trafficdp.ingest.formats.csv_files import Lines, check_columns, read_lines
 from trafficdp.ingest.formats.json_files import first_documents, in_lines, value_at
 from trafficdp.ingest.formats.xml_files import elements, is_xml, local_name
@@ -102,6 +102,8 @@ def _of_file(file: InputFile) -> Suggestion:
     name = file.unpacked_name
     if name.endswith(".pb") or _is_gtfs_rt(file):
         return _of_gtfs_rt(file)
+    if file.is_sqlite:
+        return _of_geopackage(file)
     if file.is_parquet or name.endswith(".parquet"):
         return _of_parquet(file)
     in_json = name.endswith((".json", ".jsonl", ".ndjson"))
@@ -161,6 +163,18 @@ def _of_parquet(file: InputFile) -> Suggestion:
     except (pyarrow.ArrowException, OSError, ValueError):
         raise DataError(f"{file.name} cannot be read as Parquet") from None
     return replace(found, columns=columns, time_format=form, offset=offset)
+
+
+def _of_geopackage(file: InputFile) -> Suggestion:
+    """Look at the first rows of the first layer of points."""
+    layers = geopackage.layers(file)
+    if not layers:
+        raise DataError(f"{file.name} has no layer of points")
+    names, values = geopackage.first_rows(file, layers[0], ROWS)
+    rows = [[each or "" for each in row] for row in values]
+    found = _of_columns(file, "gpkg", Dialect(), names, rows)
+    columns = {ours: each for ours, each in found.columns.items() if ours not in (*PAIRS, *_DEGREES)}
+    return replace(found, columns=columns, records=layers[0] if len(layers) > 1 else "")
 
 
 def _of_siri(text: str) -> Suggestion:
@@ -375,7 +389,7 @@ def _of_columns(
     times, speeds = ([] if name is None else _column(rows, header.index(name)) for name in (time, speed))
     form, offset = (
         _time_format([each for each in times if each])
-        if kind in ("csv", "json", "xml")
+        if kind in ("csv", "gpkg", "json", "xml")
         else ("iso8601", True)
     )
     stated = sum(each.strip().upper() not in MISSING_NUMBERS for each in speeds)
@@ -501,7 +515,7 @@ def in_toml(found: Suggestion, name: str, pattern: str) -> str:
         lines.append(f"sentinels = {list(found.sentinels)}  # every speed is 0: none is known")
     if without_speed:
         lines.append('speed_unit = "m/s"')
-    elif found.format in ("csv", "parquet", "json", "xml", "iudx", "nextbus"):
+    elif found.format in ("csv", "parquet", "gpkg", "json", "xml", "iudx", "nextbus"):
         unit = found.speed_unit or "CHOOSE"
         lines.append(f"speed_unit = {_text(unit)}  # m/s, km/h or mph: only who made the file knows")
     return "\n".join(lines) + "\n"

@@ -84,7 +84,20 @@ def parse_speed_unit(text: object, *, where: str) -> SpeedUnit:
 
 
 FORMATS = (
-    *("csv", "parquet", "json", "xml", "gtfs_rt", "gtfs_rt_csv", "tides", "mds", "iudx", "siri", "nextbus"),
+    *(
+        "csv",
+        "parquet",
+        "gpkg",
+        "json",
+        "xml",
+        "gtfs_rt",
+        "gtfs_rt_csv",
+        "tides",
+        "mds",
+        "iudx",
+        "siri",
+        "nextbus",
+    ),
 )
 """csv and parquet read gz and GeoParquet too; gtfs_rt is protobuf, gtfs_rt_csv its flattened archive; siri is
 XML or JSON."""

@@ -89,7 +89,7 @@ def test_every_field_of_a_declaration_is_accounted_for(load, full):
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ({"format": "mds", "columns": {"operator": "provider_id"}}, "operator in csv, parquet, json"),
+        ({"format": "mds", "columns": {"operator": "provider_id"}}, "operator in csv, parquet, gpkg, json"),
         ({"format": "gtfs_rt", "columns": {"operator": "agency"}}, "vehicle.trip.route_id"),
     ],
 )

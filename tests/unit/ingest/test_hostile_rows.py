@@ -190,9 +190,11 @@ def declared(reader, kind):
         kind,
         ("*",),
         (UnitPeriod(SpeedUnit.METRES_PER_SECOND),),
-        {"json": PATHS, "xml": XML_COLUMNS}.get(
-            kind, {ours: ours for ours in FIELDS} if kind in ("csv", "parquet") else {}
-        ),
+        {
+            "json": PATHS,
+            "xml": XML_COLUMNS,
+            "gpkg": {ours: ours for ours in ("vehicle", "time", "speed")},
+        }.get(kind, {ours: ours for ours in FIELDS} if kind in ("csv", "parquet") else {}),
         records="record" if kind == "xml" else "",
         time_format="iso8601" if kind == "mds" else "epoch_s",
     )
@@ -485,6 +487,10 @@ def without_rows(reader, kind):
             pa.table({name: pa.array([], pa.null()) for name in FIELDS}), reader.folder / "day.parquet"
         )
         return reader.folder / "day.parquet"
+    if kind == "gpkg":
+        points = gpd.GeoDataFrame({name: [] for name in FIELDS}, geometry=[], crs=4326)
+        points.to_file(reader.folder / "day.gpkg", layer="day", geometry_type="Point")
+        return reader.folder / "day.gpkg"
     if kind == "gtfs_rt":
         return reader.write(snapshot([]).SerializeToString(), "day.pb")
     if kind in BY_ELEMENTS:
@@ -597,7 +603,8 @@ def test_a_record_within_a_record_is_a_part_of_it(reader):
 
 
 def test_every_reader_is_tried_here():
-    assert set(READERS) == {*BY_LINES, *BY_ELEMENTS, "parquet", "gtfs_rt"}
+    # rows of gpkg: test_geopackage.py
+    assert set(READERS) == {*BY_LINES, *BY_ELEMENTS, "parquet", "gtfs_rt", "gpkg"}
 
 
 def test_a_quote_swallows_no_row_of_a_large_file(reader, monkeypatch):

@@ -5,6 +5,7 @@ import io
 import json
 from decimal import Decimal
 
+import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -115,6 +116,13 @@ def in_parquet(reader, column):
     return reader.folder / "day.parquet"
 
 
+def in_geopackage(reader):
+    rows = {"plate": NUMERALS} | {name: [PLACE[name]] * len(NUMERALS) for name in ("when", "v")}
+    points = gpd.points_from_xy([PLACE["lng"]] * len(NUMERALS), [PLACE["lat"]] * len(NUMERALS))
+    gpd.GeoDataFrame(rows, geometry=points, crs=4326).to_file(reader.folder / "day.gpkg")
+    return reader.folder / "day.gpkg"
+
+
 def in_xml(reader, element):
     body = "".join(element % each for each in [*NUMERALS, " 123.0 "])
     return reader.write(f'<body>{body}<lastTime time="1606545000000"/></body>', "day.xml")
@@ -146,6 +154,7 @@ ONE_VEHICLE = {
         reader, '<vehicle id="%s" secsSinceReport="0" lat="21.2" lon="72.8" speedKmHr="3"/>'
     ),
     "gtfs_rt": in_snapshot,
+    "gpkg": in_geopackage,
     "parquet": lambda reader: in_parquet(reader, pa.array([123.0, 123.0, None])),
 }
 COLUMNS_OF_NUMBERS = [
@@ -162,7 +171,9 @@ COLUMNS_OF_NUMBERS = [
 
 @pytest.mark.parametrize("kind", READERS)
 def test_a_number_is_one_vehicle_in_every_reader_however_it_is_written(reader, kind):
-    columns = reader.source.columns if kind in ("csv", "parquet", "json") else {}
+    columns = reader.source.columns if kind in ("csv", "parquet", "json", "gpkg") else {}
+    if kind == "gpkg":
+        columns = {ours: columns[ours] for ours in ("vehicle", "time", "speed")}
     if kind == "xml":
         columns = {
             ours: each if each == "plate" else f"@{each}" for ours, each in reader.source.columns.items()

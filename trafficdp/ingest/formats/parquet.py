@@ -283,7 +283,7 @@ def records_of(
     """
     times = _times(file, source, batch.column(columns["time"]))
     if "geometry" in columns:
-        latitude, longitude = _points(file, batch.column(columns["geometry"]), system)
+        latitude, longitude = points(file, batch.column(columns["geometry"]), system)
     else:
         latitude = _numbers(file, "latitude", batch.column(columns["latitude"]))[0]
         longitude = _numbers(file, "longitude", batch.column(columns["longitude"]))[0]
@@ -395,12 +395,12 @@ def unless_degrees(system: pyproj.CRS) -> pyproj.CRS | None:
     return None if same else system
 
 
-def _points(file: Named, column: pa.Array, system: pyproj.CRS | None) -> tuple[FloatArray, FloatArray]:
+def points(file: Named, column: pa.Array, system: pyproj.CRS | None) -> tuple[FloatArray, FloatArray]:
     """Return (latitude, longitude) of points in WKB, NaN where there is none."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if pa.types.is_dictionary(column.type):
-        latitude, longitude = _points(file, column.dictionary, system)
+        latitude, longitude = points(file, column.dictionary, system)
         row = _places(column)
         return np.append(latitude, np.nan)[row], np.append(longitude, np.nan)[row]
     kind = column.type

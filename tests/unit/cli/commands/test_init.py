@@ -205,7 +205,9 @@ def test_a_filled_template_works(folder, command, feed):
         '"CHOOSE the largest speed that shall count, such as 30"': "20",
         "CHOOSE m/s, km/h or mph": "m/s",
         "CHOOSE a name, such as buses": "buses",
-        "CHOOSE csv, parquet, json, xml, gtfs_rt, gtfs_rt_csv, tides, mds, iudx, siri or nextbus": "csv",
+        "CHOOSE csv, parquet, gpkg, json, xml, gtfs_rt, gtfs_rt_csv, tides, mds, iudx, siri or nextbus": (
+            "csv"
+        ),
         "CHOOSE a pattern, such as *.csv.gz": "*.csv",
         '"CHOOSE the names of the columns"': (
             '{ vehicle = "bus", time = "at", latitude = "lat", longitude = "lng", speed = "v" }'
