@@ -18,7 +18,6 @@ from trafficdp.errors import ConfigError, DataError, UsageError
 from trafficdp.ingest.clean import (
     COLUMNS,
     MISSING_SPEED,
-    OUTSIDE_AREA,
     OUTSIDE_PERIOD,
     RULES,
     Extents,
@@ -286,13 +285,13 @@ def require_kept_rows(
     report: FileReport,
     source: SourceDeclaration,
     relation: NeighbouringRelation,
-    reach: Mapping[str, str] | None = None,
+    days: str | None = None,
 ) -> None:
     """Raise DataError, naming the commonest reason, when no row is kept or too few for ``source.min_kept``.
 
-    ``reach``: from where to where rows reach, by "longitude", "latitude" and "days". Nothing
-    is looked at, and nothing raised, where ``relation`` forbids that. A file without any row, such as a
-    snapshot in which no vehicle runs, is no error.
+    ``days``: from which day to which its rows are. Nothing is looked at, and nothing raised, where
+    ``relation`` forbids that. A file without any row, such as a snapshot in which no vehicle runs, is no
+    error.
     """
     share = report.share_kept if relation.may_refuse_by_counts else Fraction(1)
     if share > 0 and share >= source.min_kept:
@@ -300,20 +299,16 @@ def require_kept_rows(
     rule = max(RULES, key=lambda name: report.rejected.get(name, 0))
     names = [source.columns.get(name, name) for name in COLUMNS.get(rule, ()) if _is_read(name, source)]
     where = f", column{'s'[: len(names) > 1]} {', '.join(names)}" if names else ""
-    lie = "; ".join(f"{name} {reach[name]}" for name in _REACH.get(rule, ()) if reach)
+    told = f" (the rows are of {days})" if days and rule == OUTSIDE_PERIOD else ""
     raise DataError(
         f"{'too few rows' if share else 'no row'} of {report.file} can be kept",
-        got=f"{report.rows_kept} of {report.rows_in} rows; most often {rule}{where}: {RULES[rule]}"
-        + (f" (rows lie in {lie})" if lie else ""),
+        got=f"{report.rows_kept} of {report.rows_in} rows; most often {rule}{where}: {RULES[rule]}{told}",
         expected=f"a share of {float(source.min_kept):g} at least (min_kept)" if share else "one at least",
         todo=_derive(source)
         if rule == MISSING_SPEED
         else f"correct the declaration of source {source.name}, such as its columns or decimal, or the study "
         "area, or leave the file out",
     )
-
-
-_REACH = {OUTSIDE_PERIOD: ("days",), OUTSIDE_AREA: ("longitude", "latitude")}
 
 
 def _derive(source: SourceDeclaration) -> str:

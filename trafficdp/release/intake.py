@@ -382,8 +382,8 @@ class Intake:
                     incoming.add(fixes)
         report, added = reading.report, 0
         zone, extent = self.config.grid.period.time_zone, reading.extents.readable
-        reach = None if extent is None else extent.from_to(zone)
-        require_kept_rows(report, source, self.config.relation, reach)
+        days = None if extent is None else extent.from_to(zone)["days"]
+        require_kept_rows(report, source, self.config.relation, days)
         if incoming is not None:
             facts = vault_fixes.FileDetails(
                 name=report.file,
