@@ -2,7 +2,10 @@
 
 ``data/data-package.json`` is the profile of Data Package 1.0 that its authors publish
 (https://specs.frictionlessdata.io/schemas/data-package.json), as it is in frictionlessdata/datapackage-py at
-fd3a9af665cc0e5052437904258b063fb565c6e2, datapackage/profiles (MIT).
+fd3a9af665cc0e5052437904258b063fb565c6e2, datapackage/profiles (MIT). ``data/dcat-ap-*.ttl`` are the shapes of
+DCAT-AP 3.0.1, of properties and of classes, that its authors publish
+(https://semiceu.github.io/DCAT-AP/releases/3.0.1/), as they are in SEMICeu/DCAT-AP at
+7c531da7f154794da620fd0e57a3e8afe0286c0f, releases/3.0.1/html/shacl (CC BY 4.0, European Union).
 """
 
 from __future__ import annotations
@@ -49,6 +52,41 @@ def test_a_package_meets_the_published_schema(any_release, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")  # of the packages that frictionless is made of
+def unmet(document):
+    """What the published shapes of DCAT-AP say against a dataset, in words; nothing where it meets them."""
+    pyshacl = pytest.importorskip("pyshacl")
+    import rdflib
+
+    shapes = rdflib.Graph()
+    for name in ("shapes", "range"):
+        shapes.parse(Path(__file__).parent / "data" / f"dcat-ap-{name}.ttl", format="turtle")
+    stated = rdflib.Graph().parse(data=json.dumps(document), format="json-ld")
+    meets, _, words = pyshacl.validate(stated, shacl_graph=shapes)
+    return "" if meets else words
+
+
+@pytest.mark.filterwarnings("ignore:ConjunctiveGraph")
+def test_a_dataset_meets_the_published_shapes(any_release, tmp_path):
+    for number, release in enumerate((any_release, told(any_release))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        _, document = written(release, folder)
+        assert unmet(document) == ""
+
+
+@pytest.mark.filterwarnings("ignore:ConjunctiveGraph")
+def test_the_shapes_refuse_what_is_not_there_or_of_another_kind(city, tmp_path):
+    _, document = written(told(city), tmp_path)
+    for key, wrong in (
+        ("dct:title", None),
+        ("dct:description", None),
+        ("dcat:contactPoint", {"@type": "foaf:Document"}),
+        ("dct:publisher", {"@type": "dcat:Catalog"}),
+    ):
+        changed = {name: value for name, value in document.items() if name != key}
+        assert unmet(changed | ({} if wrong is None else {key: wrong})), key
+
+
 def test_files_and_table_are_what_the_package_says(any_release, tmp_path):
     frictionless = pytest.importorskip("frictionless")
     written(told(any_release), tmp_path)
