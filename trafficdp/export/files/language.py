@@ -19,15 +19,23 @@ from trafficdp.export.files.catalogue import TITLES
 from trafficdp.export.files.disclosure import COUNTS_REVEALED, MOSAIC, NOT_PROTECTED, PROTECTED
 from trafficdp.mechanisms.protocol import ASSUMPTIONS
 from trafficdp.model import DAYS, OF_MAPS, SlotKind
+from trafficdp.privacy.disclosure import CONCENTRATED, INTERVAL_KINDS, PURE
 from trafficdp.privacy.estimate import BinStatus
 
 _FOLDER = files("trafficdp.export").joinpath("languages")
 _FIELD = re.compile(r'^(msgid|msgid_plural|msgstr(?:\[\d\])?) ((?:"(?:[^"\\]|\\.)*"\s*)+)', re.MULTILINE)
 _LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"')
 _HOLE = re.compile(r"\\\{(\w+)\\\}")
-_NUMERIC = ("first", "last", "number")
+_WEEKDAY = "[MTWFS][a-z]+day"
+_HOLES = {
+    **dict.fromkeys(("first", "last", "number"), "[0-9:.-]+"),
+    "hours": "[0-9:-]+(?: and [0-9:-]+)*",
+    "weekday": _WEEKDAY,
+    "weekdays": f"{_WEEKDAY}.*",
+}
+"""What holds in holes of these names; any text in others."""
 _VERBATIM = ("reason", "file", "release", "analyst")
-"""Holes of figures alone, and those in which nothing is translated."""
+"""Holes in which nothing is translated."""
 _DAY = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 _NUMBER = re.compile(r"[\d,]*\.?\d+")
 _TAG = re.compile("[a-z]{2,3}")
@@ -47,12 +55,12 @@ class Language:
         found = _TAG.match((tag or "").lower())
         return ENGLISH if found is None else _read(found[0]) or ENGLISH
 
-    def gettext(self, message: str, **facts: object) -> str:
+    def gettext(self, message: str, /, **facts: object) -> str:
         """Return ``message`` with ``facts`` in its holes."""
         text = self.texts.get(message, (message,))[0]
         return text.format(**facts) if facts else text
 
-    def ngettext(self, one: str, many: str, number: int, **facts: object) -> str:
+    def ngettext(self, one: str, many: str, number: int, /, **facts: object) -> str:
         """Return the form of a message that ``number`` takes, with ``facts`` in its holes."""
         text = self.texts.get(one, (one, many))[self.form_of(number)]
         return text.format(**facts) if facts else text
@@ -133,7 +141,7 @@ def _patterns(messages: tuple[str, ...]) -> list[tuple[re.Pattern[str], str]]:
     """What texts look like that were made from ``messages`` with holes."""
 
     def hole(found: re.Match[str]) -> str:
-        return f"(?P<{found[1]}>{'[0-9:.-]+' if found[1] in _NUMERIC else '.+?'})"
+        return f"(?P<{found[1]}>{_HOLES.get(found[1], '.+?')})"
 
     return [(re.compile(_HOLE.sub(hole, re.escape(each))), each) for each in messages if "{" in each]
 
@@ -159,7 +167,8 @@ STATED = (
     *(each.description for each in OF_MAPS),
     "{quantile} of each vehicle's own mean speed (each vehicle weighs the same)",
     *("median over vehicles", "{number}th percentile over vehicles"),
-    *("{size} MB", "{size} kB", "{size} bytes"),
+    *("under {limit}", "{limit} and more"),
+    *("H3 hexagons of resolution {resolution}", "{size} MB", "{size} kB", "{size} bytes"),
     # of statuses, and why a bin has no number
     *(status.value for status in BinStatus),
     "unknown",
@@ -191,7 +200,9 @@ STATED = (
     "on {day}: {facts}. Reason: {reason}",
     *("budget a vehicle", "budget for all vehicles together", "budget a year", "budget a month"),
     *("budget of analyst {analyst}", "time zone of years and months", "speed bound", "none"),
-    # of intervals without a theorem
+    *(PURE, CONCENTRATED, "rho {rho} (epsilon {epsilon} at delta {delta})", "epsilon {epsilon}"),
+    # of intervals
+    *INTERVAL_KINDS.values(),
     "Tuned on days of buses in Austin, intervals that should hold {level} % of places held {held}; no "
     "theorem stands behind them.",
     "{held} and {other} % on a day of taxis in San Francisco",
@@ -200,9 +211,14 @@ STATED = (
     # of what was known before
     *("the earlier release {release} ({facts})", "the earlier release {release}"),
     *("the timetable {file} ({facts})", "the timetable {file}"),
+    *("the typical speeds of {file} ({facts})", "the typical speeds of {file}"),
     "{fact}; {facts}",
     "{what} from {before} to {after}",
-    "{first} to {last}",
+    # of a selection of records
+    *("within {number} listed hexagons", "within {number} listed hexagon", "within {places}"),
+    *("{place} or {other}", "{when}, {weekdays}", "{weekdays} {hours}"),
+    *("{weekday} and {weekdays}", "{weekday} to {weekdays}"),
+    *("{first} and {last}", "{first} to {last}"),
 )
 """Messages that manifests and tables are made from; of two that could be confused the longer first."""
 PLACES = (

@@ -38,11 +38,11 @@ def _environment(language: Language) -> jinja2.Environment:
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
 
     # a message may hold marks of HTML; what is put into its holes is escaped
-    def gettext(message: str, **facts: object) -> Markup:
+    def gettext(message: str, /, **facts: object) -> Markup:
         text = Markup(language.gettext(message))
         return text.format(**facts) if facts else text
 
-    def ngettext(one: str, many: str, number: int, **facts: object) -> Markup:
+    def ngettext(one: str, many: str, number: int, /, **facts: object) -> Markup:
         text = Markup(language.ngettext(one, many, number))
         return text.format(**facts) if facts else text
 

@@ -13,7 +13,7 @@ import numpy as np
 from trafficdp.errors import DataError, UsageError, one_of
 from trafficdp.export.files.disclosure import bin_numbers, on_city_clocks
 from trafficdp.export.files.file import replace_file, require_folder_of
-from trafficdp.export.files.language import ENGLISH
+from trafficdp.export.files.language import Language
 from trafficdp.export.files.shown import level_read
 from trafficdp.export.map.templating import fill_template
 from trafficdp.export.report.certainty import SimultaneousIntervals, decimals, is_calibrated
@@ -265,7 +265,7 @@ def _page(release: Release, earlier: Release | None, *, paper: bool) -> str:
     contents = Contents.of(release, earlier)
     return fill_template(
         "report.html",
-        ENGLISH,
+        Language.of(release.disclosure.catalogue.language),
         page=contents.page(),
         paper=paper,
         panel={"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": RIGHT},
