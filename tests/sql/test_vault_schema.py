@@ -19,6 +19,8 @@ TABLES = {
         "releases",
     },
     "tables/released": {"releases", "publications", "cells"},
+    "tables/release_index": {"release_index"},
+    "tables/spending": {"spending", "charge_totals"},
     "tables/stream": {"streams", "stream_state", "stream_files", "stream_counts", "stream_publications"},
 }
 

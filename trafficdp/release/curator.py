@@ -248,7 +248,8 @@ class Curator:
                     **({} if analyst is None else {"analyst": analyst.name}),
                 },
             )
-            vault_ledger.add_charges(self.vault, entry.sequence, vehicle, loss)
+            asked_by = None if analyst is None else analyst.name
+            vault_ledger.add_charges(self.vault, entry.sequence, vehicle, loss, asked_by)
             vault_releases.add_charged(self.vault, specification.release_id, entry.sequence, text)
         reached("charged")
         self.head.write(entry)

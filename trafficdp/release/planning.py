@@ -359,9 +359,12 @@ class Planning:
 
     def _in_epsilon(self, loss: Loss) -> InEpsilon | None:
         policy = self._config.policy
+        alone = policy.epsilon(loss)
+        if policy.delta is None or alone is None:
+            return None
         before = type(loss)(vault_ledger.totals(self._curator.vault).sum_of_maxima)
-        alone, of_sum = policy.epsilon(loss), policy.epsilon(before + loss)
-        if policy.delta is None or alone is None or of_sum is None:
+        of_sum = policy.epsilon(before + loss)
+        if of_sum is None:
             return None
         return InEpsilon(policy.delta, alone, of_sum)
 

@@ -88,11 +88,11 @@ def sweep(store: Path) -> None:
 def rebuild_released(store: Path, vault: Vault) -> None:
     """Swap in a `released.duckdb` with exactly the finished releases and publications of the vault."""
     rows = []
-    for stored in _finished(vault):
-        values = vault_releases.values_of(vault, stored.release_id)
+    for name, withdrawn in vault_releases.finished_releases(vault).items():
+        values = vault_releases.values_of(vault, name)
         if values is not None:
             release = decode(json.loads(values[0]), values[1])
-            rows.append((release, epsilon_of(release), stored.withdrawn))
+            rows.append((release, epsilon_of(release), withdrawn))
     publications = [
         published(publication)
         for stream in vault_releases.all_streams(vault)
@@ -103,13 +103,10 @@ def rebuild_released(store: Path, vault: Vault) -> None:
 
 def add_to_released(store: Path, vault: Vault, release: Release) -> None:
     """Swap in a copy of `released.duckdb` that also has ``release``; build it anew where that cannot be."""
-    before = {each.release_id: each.withdrawn for each in _finished(vault) if each.release_id != release.id}
+    before = vault_releases.finished_releases(vault)
+    before.pop(release.id, None)
     if not released.append_release(store, release, epsilon_of(release), before):
         rebuild_released(store, vault)
-
-
-def _finished(vault: Vault) -> list[vault_releases.StoredRelease]:
-    return [each for each in vault_releases.all_releases(vault) if each.drawn and each.finished]
 
 
 def published(stored: vault_releases.StoredPublication) -> released.Publication:

@@ -92,12 +92,12 @@ def append_release(folder: Path, release: Release, epsilon: Decimal, before: Map
     tables = _tables(release)
 
     def add(connection: duckdb.DuckDBPyConnection) -> None:
-        held = run(
+        held = query(
             connection,
             "SELECT release_id, status = 'withdrawn' FROM releases "
             "WHERE release_id NOT IN (SELECT release_id FROM publications)",
         )
-        if dict(held) != before:
+        if dict(zip(*(column.to_pylist() for column in held.columns), strict=True)) != before:
             raise _NotToBeExtended
         _insert_release(connection, release, epsilon, withdrawn=False)
         _insert_tables(connection, tables)

@@ -48,6 +48,8 @@ _KEPT = {
     "stream_state": " WHERE release_id NOT IN (SELECT release_id FROM whole.streams WHERE ended)",
 }
 """What a vault keeps of its tables when vehicles are forgotten; of all others everything."""
+_LATER_TABLES = {"streams": "stream", "release_index": "release_index", "spending": "spending"}
+"""Tables that a vault may have or not, and the scripts that make them and those beside them."""
 
 
 class Vault:
@@ -60,6 +62,7 @@ class Vault:
         self.connection = connection
         self.path = path
         self._facts: dict[str, str] | None = None
+        self._tables: set[str] = set()
         self.promises: list[LedgerRow] | None = None
         """The entries of the ledger that promise, once read: ``vault_ledger`` forgets them when it writes."""
 
@@ -149,6 +152,13 @@ class Vault:
             self._facts = {str(name): str(value) for name, value in found}
         return self._facts.get(key)
 
+    def has_table(self, name: str) -> bool:
+        """Return whether there is a table ``name``, of those that a vault need not have."""
+        if name not in self._tables:
+            # made since, perhaps: never removed
+            self._tables = set(tables(self.connection))
+        return name in self._tables
+
     @property
     def store_id(self) -> str:
         """What tells this store from all others; raise StoreDamagedError when it says nothing."""
@@ -189,6 +199,7 @@ class Vault:
 
     def _roll_back(self) -> None:
         self._facts = self.promises = None
+        self._tables = set()
         try:
             self.connection.rollback()
         except duckdb.Error:
@@ -251,7 +262,7 @@ def _copy_without(connection: duckdb.DuckDBPyConnection, path: Path, without: Se
         for (name,) in run(connection, "SELECT table_name FROM duckdb_tables() WHERE database_name = 'whole'")
     }
     run(connection, script("tables/vault"))
-    for table, made in (("streams", "stream"), ("release_index", "release_index")):
+    for table, made in _LATER_TABLES.items():
         if table in there:
             run(connection, script(f"tables/{made}"))
     import pyarrow as pa
@@ -381,7 +392,11 @@ def vault_looked_at(folder: Path) -> Iterator[Vault]:
 
 def tables(connection: duckdb.DuckDBPyConnection) -> list[str]:
     """Return the names of the tables."""
-    return [name for (name,) in run(connection, "SELECT table_name FROM duckdb_tables() ORDER BY table_name")]
+    found = run(
+        connection,
+        "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database() ORDER BY table_name",
+    )
+    return [name for (name,) in found]
 
 
 def read_through(connection: duckdb.DuckDBPyConnection, table: str) -> None:

@@ -26,7 +26,7 @@ from trafficdp.privacy.budget import (
 from trafficdp.privacy.disclosure import BudgetChange
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, canonical, check_chain
 from trafficdp.privacy.loss import LOSSES, Loss
-from trafficdp.store.store_files import number, query, registered, run
+from trafficdp.store.store_files import number, query, registered, run, script
 from trafficdp.store.vault import Vault
 
 # The ledger in the vault: reading it, and the personal accounts.
@@ -104,7 +104,8 @@ def last(vault: Vault) -> LedgerRow | None:
 
 def add_entry(vault: Vault, facts: Mapping[str, object]) -> LedgerRow:
     """Append an entry (inside the caller's transaction) and return its row."""
-    vault.promises = None
+    if facts["kind"] == KIND:
+        vault.promises = None
     row = append(last(vault), facts, new_token())
     run(vault.connection, "INSERT INTO ledger VALUES (?, ?, ?)", [row.sequence, row.entry, row.head_hash])
     return row
@@ -119,10 +120,21 @@ _SPENT = """WITH paid AS (
 ) """
 
 
-def spent(vault: Vault, vehicle: IntArray, charges: Sequence[int] | None = None) -> IntArray:
-    """Return what each of the given vehicles has spent over all ``charges`` (pico-epsilons; None: all)."""
-    of = {"charges": None if charges is None else list(charges)}
-    table = query(vault.connection, _SPENT + "FROM spent ORDER BY vehicle_id", of)
+def spent(
+    vault: Vault, vehicle: IntArray, charges: Sequence[int] | None = None, analyst: str | None = None
+) -> IntArray:
+    """Return what each of the given vehicles has spent over all ``charges`` (pico-epsilons; None: all).
+
+    With ``analyst`` over all that are made under this name.
+    """
+    if charges is None and _sums_are_kept(vault):
+        kept = "SELECT vehicle_id, loss_pico FROM spending WHERE analyst IS NOT DISTINCT FROM ? ORDER BY ALL"
+        table = query(vault.connection, kept, [analyst])
+    else:
+        if analyst is not None:
+            charges = charges_by_analyst(vault, analyst).get(analyst, [])
+        of = {"charges": None if charges is None else list(charges)}
+        table = query(vault.connection, _SPENT + "FROM spent ORDER BY vehicle_id", of)
     known = table.column("vehicle_id").to_numpy().astype(np.int64)
     losses = table.column("loss_pico").to_numpy().astype(np.int64)
     if not len(known):
@@ -180,11 +192,14 @@ def _instants(vault: Vault) -> dict[int, datetime]:
     return {int(sequence): datetime.fromisoformat(at) for sequence, at in rows}
 
 
-def add_charges(vault: Vault, sequence: int, vehicle: IntArray, loss: IntArray) -> None:
+def add_charges(
+    vault: Vault, sequence: int, vehicle: IntArray, loss: IntArray, analyst: str | None = None
+) -> None:
     """Write what every vehicle pays for the charge ``sequence`` (inside the caller's transaction)."""
     paying = loss > 0
     import pyarrow as pa
 
+    kept = _sums_are_kept(vault)
     charges = pa.table({"vehicle_id": vehicle[paying], "loss_pico": loss[paying]})
     with registered(vault.connection, "incoming_charges", charges):
         run(
@@ -192,6 +207,65 @@ def add_charges(vault: Vault, sequence: int, vehicle: IntArray, loss: IntArray) 
             "INSERT INTO vehicle_charges SELECT $sequence, vehicle_id, loss_pico FROM incoming_charges",
             {"sequence": sequence},
         )
+        if not kept:
+            _add_up(vault)
+        elif len(charges):
+            for asked_by in {None, analyst}:
+                for statement in _ADD:
+                    run(vault.connection, statement, {"analyst": asked_by})
+            run(
+                vault.connection,
+                "INSERT INTO charge_totals "
+                "SELECT $sequence, $analyst, count(*), max(loss_pico) FROM incoming_charges",
+                {"sequence": sequence, "analyst": analyst},
+            )
+
+
+# Sums of the accounts, so that what is left need not be added up from the first charge on. They are written
+# in the transaction of the charge itself, and not read where they count other rows than there are: a version
+# of trafficdp that does not know them may have charged.
+
+_ADD = (
+    """INSERT INTO spending SELECT CAST($analyst AS VARCHAR), vehicle_id, 0
+    FROM incoming_charges AS incoming
+    WHERE vehicle_id NOT IN (SELECT vehicle_id FROM spending WHERE analyst IS NOT DISTINCT FROM $analyst)""",
+    """UPDATE spending SET loss_pico = spending.loss_pico + incoming.loss_pico
+    FROM incoming_charges AS incoming
+    WHERE spending.vehicle_id = incoming.vehicle_id AND spending.analyst IS NOT DISTINCT FROM $analyst""",
+)
+
+
+def _sums_are_kept(vault: Vault) -> bool:
+    if not vault.has_table("spending"):
+        return False
+    counted = "SELECT (SELECT count(*) FROM vehicle_charges) - coalesce(sum(vehicles), 0) FROM charge_totals"
+    return number(vault.connection, counted) == 0
+
+
+def _add_up(vault: Vault) -> None:
+    """Write the sums anew (inside the caller's transaction)."""
+    run(vault.connection, script("tables/spending"))
+    run(vault.connection, "DELETE FROM spending")
+    run(vault.connection, "DELETE FROM charge_totals")
+    run(vault.connection, "INSERT INTO charge_totals " + script("statements/charge_totals"))
+    run(vault.connection, "INSERT INTO spending " + script("statements/spending"))
+
+
+def _check_sums(vault: Vault) -> None:
+    """Raise StoreDamagedError where sums are kept that are not those of the accounts."""
+    if not _sums_are_kept(vault):
+        return
+    merged = "SELECT sequence, any_value(analyst), sum(vehicles), max(largest_pico) FROM charge_totals "
+    both = {"spending": "FROM spending", "charge_totals": merged + "GROUP BY sequence"}
+    for name, kept in both.items():
+        right = script(f"statements/{name}")
+        for one, other in ((kept, right), (right, kept)):
+            wrong = f"SELECT count(*) FROM (FROM ({one}) EXCEPT ALL FROM ({other}))"  # noqa: S608
+            if number(vault.connection, wrong):
+                raise StoreDamagedError(
+                    "the sums of the vehicles' accounts are not those of their charges",
+                    todo="restore the newest complete backup of the store",
+                )
 
 
 def check_accounts(vault: Vault, ledger: Sequence[LedgerRow], after: int = 0) -> None:
@@ -227,6 +301,8 @@ def check_accounts(vault: Vault, ledger: Sequence[LedgerRow], after: int = 0) ->
             "vehicles' accounts name a charge that is not in the ledger",
             todo="restore the newest complete backup of the store",
         )
+    if not after:
+        _check_sums(vault)
 
 
 def charges_of(vault: Vault, sequence: int) -> tuple[IntArray, IntArray]:
@@ -250,8 +326,18 @@ class Totals:
     sum_of_maxima: int
 
 
-def totals(vault: Vault, charges: Sequence[int] | None = None) -> Totals:
-    """Return the spending over all ``charges`` (None: all there are)."""
+def totals(vault: Vault, charges: Sequence[int] | None = None, analyst: str | None = None) -> Totals:
+    """Return the spending over all ``charges`` (None: all there are, with ``analyst`` under this name)."""
+    if charges is None and _sums_are_kept(vault):
+        kept = """SELECT
+            (SELECT coalesce(max(loss_pico), 0) FROM spending WHERE analyst IS NOT DISTINCT FROM $analyst),
+            (SELECT coalesce(CAST(sum(most) AS BIGINT), 0) FROM (
+                SELECT max(largest_pico) AS most FROM charge_totals
+                WHERE $analyst IS NULL OR analyst = $analyst GROUP BY sequence))"""
+        ((largest, maxima),) = run(vault.connection, kept, {"analyst": analyst})
+        return Totals(int(largest), int(maxima))
+    if analyst is not None:
+        charges = charges_by_analyst(vault, analyst).get(analyst, [])
     both = (
         "SELECT (SELECT coalesce(max(loss_pico), 0) FROM spent), (SELECT coalesce(CAST(sum(most) AS BIGINT), "
         "0) FROM (SELECT max(loss_pico) AS most FROM paid GROUP BY sequence))"
@@ -377,7 +463,7 @@ def charges_by_analyst(vault: Vault, name: str | None = None) -> dict[str, list[
 
 def left_for_analyst(vault: Vault, vehicle: IntArray, analyst: Analyst) -> IntArray:
     """Return what each vehicle may still lose through ``analyst``, in 10^-12 of its kind, at least 0."""
-    paid = spent(vault, vehicle, charges_by_analyst(vault, analyst.name).get(analyst.name, []))
+    paid = spent(vault, vehicle, analyst=analyst.name)
     return np.maximum(analyst.budget.pico - paid, 0)
 
 
@@ -404,7 +490,7 @@ def analyst_spending(vault: Vault) -> list[AnalystSpending]:
     found = []
     for name, charges in sorted(charges_by_analyst(vault).items()):
         loss_of = LOSSES[promised_entry(vault).policy.kind]
-        sums = totals(vault, charges)
+        sums = totals(vault, analyst=name)
         largest, maxima = loss_of(sums.largest), loss_of(sums.sum_of_maxima)
         found.append(AnalystSpending(name, len(charges), largest, maxima))
     return found

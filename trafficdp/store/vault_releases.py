@@ -68,10 +68,20 @@ def withdrawn_releases(vault: Vault) -> list[str]:
     return [str(name) for (name,) in found]
 
 
+def finished_releases(vault: Vault) -> dict[str, bool]:
+    """Return the drawn releases that nothing is left to do of, in order, and whether they were withdrawn."""
+    table = query(
+        vault.connection,
+        "SELECT release_id, withdrawn FROM releases "
+        "WHERE drawn AND (published OR withdrawn) ORDER BY sequence",
+    )
+    return dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
 def published_up_to(vault: Vault, sequence: int) -> set[str]:
     """Return the names of published releases, withdrawn ones included, charged up to entry ``sequence``."""
     found = "SELECT release_id FROM releases WHERE published AND sequence <= ?"
-    return {str(name) for (name,) in run(vault.connection, found, [sequence])}
+    return set(query(vault.connection, found, [sequence]).column("release_id").to_pylist())
 
 
 def release_named(vault: Vault, release_id: str) -> StoredRelease:
@@ -184,7 +194,7 @@ _INDEX = "release_index"
 
 def not_indexed(vault: Vault) -> list[str]:
     """Return the names of published releases that the index does not have, in the order of charging."""
-    if _has_table(vault, _INDEX):
+    if vault.has_table(_INDEX):
         found = run(
             vault.connection,
             "SELECT release_id FROM releases ANTI JOIN release_index USING (release_id) "
@@ -207,7 +217,7 @@ def indexed(vault: Vault, sought: Mapping[str, object]) -> Iterator[str]:
 
     ``sought``: what columns of the index hold; ``not_of_data``: what ``data_version`` does not.
     """
-    if _has_table(vault, _INDEX):
+    if vault.has_table(_INDEX):
         asked = {**dict.fromkeys((*IndexedRelease.__slots__[1:], "not_of_data")), **sought}
         yield from (str(name) for (name,) in run(vault.connection, script("statements/find_releases"), asked))
 
@@ -262,16 +272,7 @@ class FileProgress:
 
 def has_streams(vault: Vault) -> bool:
     """Return whether the store has ever begun a stream."""
-    return _has_table(vault, "streams")
-
-
-def _has_table(vault: Vault, name: str) -> bool:
-    found = number(
-        vault.connection,
-        "SELECT count(*) FROM duckdb_tables() WHERE table_name = ? AND database_name = current_database()",
-        [name],
-    )
-    return found > 0
+    return vault.has_table("streams")
 
 
 def make_tables(vault: Vault) -> None:

@@ -23,6 +23,9 @@ TAMPERED = {
     "two vehicles are swapped": "UPDATE vehicle_charges SET vehicle_id = 12 - vehicle_id",
     "a charge is moved to another entry": "UPDATE vehicle_charges SET sequence = 3",
     "an account is added to no charge": "INSERT INTO vehicle_charges VALUES (3, 3, 1)",
+    "a sum of accounts is lowered": f"UPDATE spending SET loss_pico = loss_pico - 1 WHERE vehicle_id = {ONE}",
+    "a sum of accounts is deleted": f"DELETE FROM spending WHERE vehicle_id = {ONE}",
+    "what a charge cost at most is lowered": "UPDATE charge_totals SET largest_pico = largest_pico - 1",
     "an entry is edited": "UPDATE ledger SET entry = replace(entry, 'pico\":8', 'pico\":7')",
     "an entry is deleted": "DELETE FROM ledger WHERE sequence = 2",
     "a hash is edited": "UPDATE ledger SET head_hash = repeat('0', 64) WHERE sequence = 2",
@@ -84,6 +87,76 @@ def test_spending_is_looked_up_for_the_vehicles_asked_in_their_order(released, s
         }
         totals = vault_ledger.totals(vault)
     assert (totals.largest, totals.sum_of_maxima) == (8 * 10**12, 8 * 10**12)
+
+
+UNKNOWN = "INSERT INTO vehicle_charges SELECT sequence, 77, 5 FROM vehicle_charges LIMIT 1"
+WITHOUT_SUMS = {
+    "none are kept": ("DROP TABLE spending", "DROP TABLE charge_totals"),
+    "they were emptied": ("DELETE FROM spending", "DELETE FROM charge_totals"),
+    "a version that does not know them charged": (UNKNOWN,),
+}
+
+
+def spending_of(city):
+    """All that is asked of the sums: every account, by all charges and by each analyst's, and the totals."""
+    vehicles = np.arange(0, 90)
+    with Vault.open(city.store) as vault:
+        return [
+            (
+                vault_ledger.spent(vault, vehicles, analyst=name).tolist(),
+                vault_ledger.totals(vault, analyst=name),
+            )
+            for name in (None, "newsroom", "nobody")
+        ]
+
+
+@pytest.fixture
+def charged(released):
+    """Charges of the curator's and of two analysts'."""
+    losses = {None: 3, "newsroom": 5, "university": 7}
+    with Vault.open(released.store) as vault:
+        for turn in range(2):
+            for name, loss in losses.items():
+                with vault.transaction("a test"):
+                    asked_by = {} if name is None else {"analyst": name}
+                    entry = vault_ledger.add_entry(vault, {"kind": "charge", **asked_by})
+                    paying = np.arange(1 + turn, 6)
+                    vault_ledger.add_charges(vault, entry.sequence, paying, paying * loss, name)
+    return released
+
+
+@pytest.mark.parametrize("what", WITHOUT_SUMS)
+def test_sums_that_are_kept_say_what_adding_up_says(charged, what):
+    before = spending_of(charged)
+    assert [totals.largest for _, totals in before[1:]] == [2 * 5 * 5, 0]
+    assert before[0][1].largest == max(before[0][0]) > 8 * 10**12 - 1
+    assert [totals.sum_of_maxima for _, totals in before] == [8 * 10**12 + 2 * 5 * 15, 2 * 5 * 5, 0]
+    assert before[1][0][:7] == [0, 5, 20, 30, 40, 50, 0]
+    for statement in WITHOUT_SUMS[what]:
+        charged.sql(statement)
+    added_up = spending_of(charged)
+    unknown = 5 if what.startswith("a version") else 0
+    assert added_up[0][0][77] == unknown
+    added_up[0][0][77] -= unknown
+    assert added_up == before
+    # the next charge keeps them again
+    with Vault.open(charged.store) as vault, vault.transaction("a test"):
+        entry = vault_ledger.add_entry(vault, {"kind": "charge", "analyst": "newsroom"})
+        vault_ledger.add_charges(vault, entry.sequence, np.array([1]), np.array([2]), "newsroom")
+    kept = charged.sql("SELECT loss_pico FROM spending WHERE vehicle_id = 1 AND analyst = 'newsroom'")
+    assert kept == [(5 + 2,)]
+    assert spending_of(charged)[1][0][1] == 5 + 2
+    assert charged.sql("SELECT sum(vehicles) FROM charge_totals") == charged.sql(
+        "SELECT count(*) FROM vehicle_charges"
+    )
+
+
+def test_a_charge_that_is_undone_leaves_the_sums_as_they_were(charged):
+    before = spending_of(charged)
+    with Vault.open(charged.store) as vault, suppress(ZeroDivisionError), vault.transaction("a test"):
+        vault_ledger.add_charges(vault, 2, np.array([1, 2]), np.array([9, 9]))
+        raise ZeroDivisionError
+    assert spending_of(charged) == before
 
 
 def test_nothing_is_spent_in_a_new_store(filled):

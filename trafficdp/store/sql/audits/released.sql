@@ -8,6 +8,10 @@ SELECT 'a bin twice in a release' AS problem, count(*) AS found
 FROM (SELECT release_id, publication, cell, slot FROM audited GROUP BY ALL HAVING count(*) > 1)
 HAVING count(*) > 0
 UNION ALL
+SELECT 'a release twice', count(*)
+FROM (SELECT release_id FROM releases GROUP BY ALL HAVING count(*) > 1)
+HAVING count(*) > 0
+UNION ALL
 SELECT 'cells of an unknown or withdrawn release', count(*)
 FROM audited ANTI JOIN (SELECT release_id FROM releases WHERE status = 'published') USING (release_id)
 HAVING count(*) > 0

@@ -1,8 +1,9 @@
 -- The released database: only what anyone may have. Built anew from Release objects, never altered.
 -- Grain and meaning are stated on each table. The speeds themselves are columns of tables/speeds.sql.
 
+-- Without a key: an index would have all of it written anew with every release. An audit looks for names twice.
 CREATE TABLE releases ( -- One row a release, withdrawn ones included (without their cells).
-    release_id      VARCHAR     NOT NULL PRIMARY KEY, -- Name of the release.
+    release_id      VARCHAR     NOT NULL, -- Name of the release.
     created_at      TIMESTAMPTZ NOT NULL, -- When its charge was made.
     status          VARCHAR     NOT NULL, -- published or withdrawn.
     epsilon         DECIMAL(24, 12) NOT NULL, -- Privacy loss of the release: the largest over vehicles. Where disclosure names rho and delta: the epsilon that rho implies at delta.
