@@ -48,12 +48,12 @@ NAMES = {
     "vehicle": r"(vehicle|veh|plate|fleet|medallion|licen[cs]e|kennzeichen|fahrzeug|bus|truck|taxi|device|"
     r"unit|car|matricula|placa|immatriculation)([ _.-]?(id|no|nr|number|label|plate|ref))?|uid|tid|vid|imei",
     "time": r"(time[ _]?stamp|date[ _]?time|time|zeit|zeitstempel|zeitpunkt|uhrzeit|datum|fecha|hora|heure|"
-    r"date|horodatage|observation|observed|recorded|gps)([ _.-]?(at|date[ _]?time|time|utc|stamp))?|"
-    r"ts|t|tst|tsi",
+    r"date|horodatage|data[ _]?hora|observation|observed|recorded|received|reported|gps)"
+    r"([ _.-]?(at|date[ _]?time|time|utc|stamp|received))?|ts|t|tst|tsi",
     "latitude": r"lat(itude)?|breite(ngrad)?|latitud|y",
     "longitude": r"lon(gitude)?|long|lng|l[aä]nge(ngrad)?|longitud|x",
-    "speed": r"(gps[ _.-]?)?(speed|spd|velocity|geschwindigkeit|velocidad|vitesse|tempo|km[ _/]?h|mph|v)"
-    r"([ _.-]?(kmh|km[ _/]?h|mph|m[ _/]?s|ms))?",
+    "speed": r"(gps[ _.-]?)?(speed|spd|velocity|geschwindigkeit|velocidade?|velocit[aà]|vitesse|snelheid|"
+    r"tempo|km[ _/]?h|mph|v)([ _.-]?(kmh|km[ _/]?h|mph|m[ _/]?s|ms))?",
 }
 """What columns are called: the whole name, in any case, but for a unit in brackets at its end.
 
@@ -200,7 +200,7 @@ def _of_json(file: InputFile) -> Suggestion:
     paths = {path.rpartition(".")[2]: path for path in reversed(leaves)}
     named = list(reversed(paths))
     values = [[_plain(value_at(row, paths[name])) for name in named] for row in rows]
-    found = _of_columns(file, "json", Dialect(), named, values)
+    found = _of_columns(file, "json", Dialect(decimal=_decimal(values)), named, values)
     columns = {ours: None if name is None else paths[name] for ours, name in found.columns.items()}
     if not any(columns.values()) or any(re.search(r"(^|\.)\d", path) for path in columns.values() if path):
         raise DataError(
@@ -211,6 +211,11 @@ def _of_json(file: InputFile) -> Suggestion:
     if {*named} >= _HFP:
         return replace(found, columns=columns | {"operator": paths["oper"]}, speed_unit="m/s")
     return replace(found, columns=columns, records=records, header=())
+
+
+def _decimal(rows: Sequence[Sequence[str]]) -> str:
+    """Return the decimal mark of texts: a comma where one is written as degrees are."""
+    return "," if any(re.fullmatch(r"[-+]?\d{1,3},\d{4,}", each) for row in rows for each in row) else "."
 
 
 def _records_in(document: object) -> tuple[str, list[object]]:
@@ -266,7 +271,7 @@ def _of_xml(file: InputFile, text: str) -> Suggestion:
     for path in (path for row in rows for path in row):
         paths.setdefault(path.rpartition("/")[2].lstrip("@"), path)
     table = [[row.get(path, "") for path in paths.values()] for row in rows]
-    guessed = _of_columns(file, "xml", Dialect(), [*paths], table)
+    guessed = _of_columns(file, "xml", Dialect(decimal=_decimal(table)), [*paths], table)
     columns = {ours: None if each is None else paths[each] for ours, each in guessed.columns.items()}
     suggestion = replace(guessed, columns=columns, records=name, header=())
     if root == "gpx":
@@ -332,6 +337,8 @@ def _of_csv(file: InputFile) -> Suggestion:
     if not found:
         raise DataError(f"{file.name} is not CSV", got="no line with fields", expected="a header line")
     names, *rows = found
+    # where files were put one behind another, the names come again
+    rows = [row for row in rows if row != names] or rows
     without_names = any(_VALUE.fullmatch(name.strip()) for name in names)
     if without_names:
         rows = [names, *rows]
@@ -450,7 +457,9 @@ def _time_format(times: Sequence[str]) -> tuple[str | None, bool]:
             return form, True
     if times and all(re.match(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", each) for each in times):
         return "iso8601", all(re.search(r"(Z|[+-]\d\d(:?\d\d)?)$", each) for each in times)
-    found = itertools.product(("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"), (" %H:%M:%S", " %H:%M"))
+    found = itertools.product(
+        ("%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"), (" %H:%M:%S", " %H:%M")
+    )
     fits = [day + clock for day, clock in found if times and all(_fits(each, day + clock) for each in times)]
     # 03/04/2026 may be April or March
     return (fits[0] if len(fits) == 1 else None), False

@@ -10,7 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from trafficdp.errors import DataError
-from trafficdp.ingest.formats.csv_files import declared_columns, place_columns, read_lines, split_pair
+from trafficdp.ingest.formats.csv_files import (
+    declared_columns,
+    place_columns,
+    plain_numbers,
+    read_lines,
+    split_pair,
+)
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import Records, TextColumns
 from trafficdp.ingest.vehicle_key import with_operator
@@ -185,13 +191,14 @@ def declared_records(
 ) -> Records:
     """Return the records of what lies in the declared columns, ``values`` by our names."""
     place = place_columns(source)
-    positions = {ours: text_column(values[ours]) for ours in place}
+    positions = {ours: plain_numbers(text_column(values[ours]), source.dialect) for ours in place}
+    speed = plain_numbers(text_column(values["speed"]), source.dialect) if "speed" in values else None
     records = Records.from_text(
         TextColumns(
             vehicle=identifier_column(values["vehicle"]),
             time=text_column(values["time"]),
             **(split_pair(place[0], positions[place[0]]) if len(place) == 1 else positions),
-            speed=text_column(values["speed"]) if "speed" in values else None,
+            speed=speed,
         ),
         time_format=source.time_format,
         time_zone=source.time_zone,

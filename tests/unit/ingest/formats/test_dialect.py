@@ -125,6 +125,7 @@ def test_a_file_in_cp1252_needs_what_is_suggested_and_two_choices(tmp_path, decl
         ("device,time,latitude,lng,speed_mph", "1,1769853600000,1.5,2.5,3", "epoch_ms", True),
         ("bus,date_time,lat,lon,speed", "1,2026-01-31 10:00:00,1.5,2.5,3", "iso8601", False),
         ("bus,time,lat,lon,speed", "1,03/04/2026 10:00:00,1.5,2.5,3", None, False),
+        ("bus,time,lat,lon,speed", "1,2014/8/3 21:18:46,1.5,2.5,3", "%Y/%m/%d %H:%M:%S", False),
     ],
 )
 def test_names_and_times_are_recognised(tmp_path, header, row, form, offset):
@@ -181,7 +182,14 @@ def test_the_command_prints_lines_that_can_be_pasted(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "odd", ['"M-1;31.01.2026 23:59:01;48,137;11,575;50', "x" * 200_000, "a\u2028b", ";;;;"]
+    "odd",
+    [
+        GERMAN.partition("\n")[0],
+        '"M-1;31.01.2026 23:59:01;48,137;11,575;50',
+        "x" * 200_000,
+        "a\u2028b",
+        ";;;;",
+    ],
 )
 def test_one_odd_line_changes_no_suggestion(tmp_path, odd):
     usual, other = tmp_path / "usual.csv", tmp_path / "odd.csv"
@@ -197,6 +205,7 @@ REAL_HEADERS = {
     "uid,timestamp,lat,lon,speed_kmh": ("uid", "timestamp"),
     "VehicleNumber,DateTime,Latitude,Longitude,Speed_kmh": ("VehicleNumber", "DateTime"),
     "Plate,GPS_Time,LAT,LON,SPEED_KMH": ("Plate", "GPS_Time"),
+    "vehicle_id,time_received,latitude,longitude,speed_kmh": ("vehicle_id", "time_received"),
     "vehicle_ref,recorded_at,latitude,longitude,speed_kmh": ("vehicle_ref", "recorded_at"),
 }
 

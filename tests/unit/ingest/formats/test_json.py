@@ -142,6 +142,34 @@ def test_suggest_finds_the_records_of_warsaw(reader):
     assert 'time_zone = "CHOOSE"' in text
 
 
+def test_numbers_of_rio_have_commas(reader, declared_in):
+    rio = [
+        {
+            "ordem": "A1",
+            "linha": "100",
+            "latitude": f"21,{20000 + n}",
+            "longitude": "72,80000",
+            "velocidade": v,
+        }
+        | {"datahora": f"{NOON + n}000"}
+        for n, v in enumerate(("7,5", "30", "12.5"))
+    ]
+    path = reader.write(json.dumps(rio), "day.json")
+    text = in_toml(suggest(InputFile(path)), "buses", "*")
+    assert 'time = "datahora", latitude = "latitude", longitude = "longitude", speed = "velocidade"' in text
+    assert 'decimal = ","' in text
+    # what "ordem" is, only a person knows, and the unit
+    assert text.count("CHOOSE") == 2
+    text = text.replace('vehicle = "CHOOSE"', 'vehicle = "ordem"').replace("CHOOSE", "m/s")
+    source = declared_in(text)
+    table = reader.file(
+        path,
+        **{each: getattr(source, each) for each in ("format", "columns", "time_format", "dialect", "units")},
+    )
+    assert table.report.rejected == {"unreadable_speed": 1}
+    assert table.fixes.table.column("latitude").to_pylist() == pytest.approx([21.2, 21.20001])
+
+
 def test_suggest_knows_gtfs_realtime_in_json(reader):
     place = {
         "position": {"latitude": 50.9, "longitude": 16.4},
