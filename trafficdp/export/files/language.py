@@ -201,6 +201,7 @@ STATED = (
     *("budget a vehicle", "budget for all vehicles together", "budget a year", "budget a month"),
     *("budget of analyst {analyst}", "time zone of years and months", "speed bound", "none"),
     *(PURE, CONCENTRATED, "rho {rho} (epsilon {epsilon} at delta {delta})", "epsilon {epsilon}"),
+    *("epsilon", "rho"),
     # of intervals
     *INTERVAL_KINDS.values(),
     "Tuned on days of buses in Austin, intervals that should hold {level} % of places held {held}; no "
