@@ -136,6 +136,16 @@ class KnownSpeeds:
             tuple(each.source for each in sources), np.array([each.at(cell, slot) for each in sources])
         )
 
+    @property
+    def scheduled(self) -> FloatArray | None:
+        """The speeds of the first timetable, m/s, shape (G,); None without one."""
+        of_timetables = (
+            own
+            for source, own in zip(self.sources, self.speed, strict=True)
+            if source.kind is KnowledgeKind.TIMETABLE
+        )
+        return next(of_timetables, None)
+
     def to_facts(self) -> dict[str, Any]:
         """Return it as JSON values."""
         speed = [[None if np.isnan(each) else each for each in own.tolist()] for own in self.speed]

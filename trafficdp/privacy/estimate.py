@@ -135,12 +135,17 @@ POSTERIOR_SPEEDS = {
     "low_80": "the same with a chance of 80 %",
     "high_80": "upper end of that interval",
     "city": "the city's speed that the chances compare with, by noisy answers",
+    "scheduled": "scheduled speed by the timetable, ways between stops taken as straight; empty without one",
 }
-POSTERIOR_CHANCES = {
+POSTERIOR_SHARES = {
     "slower_chance": "chance that it is slower than the city's speed by a fifth of that, by the posterior",
     "faster_chance": "chance that it is faster than the city's speed by a fifth of that, by the posterior",
+    "of_scheduled": "the mean over the scheduled speed: below 1 it is slower than the timetable",
+    "of_scheduled_low": "lower end of the 95 % interval of that, by the posterior",
+    "of_scheduled_high": "upper end of that interval",
 }
-"""What a posterior says of a mean beside its value, its interval and its expected error."""
+"""What a posterior says of a mean beside its value, its interval and its expected error; the scheduled speed
+and shares of it where a timetable is known."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,7 @@ class Estimate:
     the truth of the mean absolute error of the noisy number clamped to its range, rounding of
     speeds included; keeping a variance below mean*(U - mean) helps where the mean is good, and can add at
     most U times the expected error of the mean. Where there is a posterior, ``expected_error`` is by it, and
-    ``posterior`` holds what else it says, by the names in POSTERIOR_SPEEDS and POSTERIOR_CHANCES. ``status``
+    ``posterior`` holds what else it says, by the names in POSTERIOR_SPEEDS and POSTERIOR_SHARES. ``status``
     holds BinStatus values.
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
@@ -32,7 +32,7 @@ from trafficdp.model.speed import QUANTILES, ContributionBound, MapRequest, Spee
 from trafficdp.privacy.disclosure import Disclosure, MechanismStated
 from trafficdp.privacy.estimate import (
     NOISE_COLUMNS,
-    POSTERIOR_CHANCES,
+    POSTERIOR_SHARES,
     POSTERIOR_SPEEDS,
     Estimate,
     IntervalKind,
@@ -141,7 +141,7 @@ def published_frame(release: Release) -> pd.DataFrame:
     ``vehicles``, ``records``, then for every statistic, with stem and unit as in ``speed_mean_kmh``: the
     value, ``_low``, ``_high``, ``_noise_scale``, ``_expected_error``, of a quantile ``_rank_low`` and
     ``_rank_high``, where there is a posterior what else it says (POSTERIOR_SPEEDS); and by stem alone its
-    chances (POSTERIOR_CHANCES), ``_status`` and ``_interval_kind``.
+    chances (POSTERIOR_SHARES), ``_status`` and ``_interval_kind``.
 
     Values are rounded to DECIMALS to the nearest, ``_low`` down and ``_high``, ``_noise_scale`` and
     ``_expected_error`` up, so that an interval is never narrowed. Withheld numbers are NaN.
@@ -308,24 +308,21 @@ def statistic_columns(estimate: Estimate, request: MapRequest) -> dict[str, obje
 
 
 def _posterior_columns(estimate: Estimate, name: str, factor: float) -> dict[str, object]:
-    """What else a posterior says: speeds as ends of intervals are, chances to DECIMALS."""
+    """What else a posterior says: ends of intervals outward, all else to DECIMALS."""
     found = estimate.posterior
-    rounding: dict[str, Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]] = {
-        "low": outward_down,
-        "high": outward_up,
-        "city": _rounded,
-    }
+
+    def rounded(each: str, own: float) -> npt.NDArray[np.float64]:
+        ends = {"low": outward_down, "high": outward_up}
+        end = next((ends[part] for part in each.split("_") if part in ends), _rounded)
+        return end(found[each] * own)
+
     speeds: dict[str, object] = {
-        f"{name}_{each}": rounding[each.partition("_")[0]](found[each] * factor)
-        for each in POSTERIOR_SPEEDS
-        if each in found
+        f"{name}_{each}": rounded(each, factor) for each in POSTERIOR_SPEEDS if each in found
     }
-    chances = {
-        f"{estimate.statistic.stem}_{each}": _rounded(found[each])
-        for each in POSTERIOR_CHANCES
-        if each in found
+    shares = {
+        f"{estimate.statistic.stem}_{each}": rounded(each, 1.0) for each in POSTERIOR_SHARES if each in found
     }
-    return speeds | chances
+    return speeds | shares
 
 
 # A release (and a grid) as JSON and Arrow, and back, without losing a bit.
@@ -514,7 +511,7 @@ def _estimate(table: pa.Table, statistic: Statistic) -> Estimate:
             for name in names
             if f"{statistic.value}:{name}" in present
         }
-        for names in (NOISE_COLUMNS, (*POSTERIOR_SPEEDS, *POSTERIOR_CHANCES))
+        for names in (NOISE_COLUMNS, (*POSTERIOR_SPEEDS, *POSTERIOR_SHARES))
     )
     return Estimate(statistic=statistic, noise=noise, posterior=posterior, **arrays)
 

@@ -11,6 +11,7 @@ import pytest
 from trafficdp.binning.cells import cell_text
 from trafficdp.errors import ConfigError
 from trafficdp.model import Statistic
+from trafficdp.privacy.release import published_frame
 from trafficdp.release.recomputation import verify_public
 
 pytestmark = pytest.mark.store
@@ -90,6 +91,26 @@ def test_pages_and_plan_say_so(city, tmp_path):
     city.workspace.city_report(city.released.id, tmp_path / "report.html")
     assert said in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert [each.in_words for each in city.workspace.plan(2).allocation.known] == [said]
+
+
+def test_means_are_compared_with_scheduled_speeds(city, tmp_path):
+    frame = published_frame(city.released.release)
+    scheduled = next(frame[each] for each in frame if each.endswith("_scheduled") and "_of_" not in each)
+    mean = frame[scheduled.name.removesuffix("_scheduled")]
+    there = scheduled.notna() & mean.notna()
+    assert there.sum() >= 4
+    for end in ("", "_low", "_high"):
+        share = frame[f"speed_mean_of_scheduled{end}"]
+        np.testing.assert_allclose(share[there], (frame[f"{mean.name}{end}"] / scheduled)[there], atol=0.01)
+        assert share[~there].isna().all()
+    found = city.workspace.ask(
+        "SELECT speed_mean_of_scheduled AS share FROM latest_cells ORDER BY cell, slot"
+    )
+    np.testing.assert_allclose(found.to_frame()["share"], frame["speed_mean_of_scheduled"], equal_nan=True)
+    city.workspace.city_report(city.released.id, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Against the timetable" in text
+    assert "with a scheduled speed" in text
 
 
 def test_it_is_verified_with_and_without_the_store(city, tmp_path):

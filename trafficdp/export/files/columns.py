@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trafficdp.model import QUANTILES, NeighbouringRelation, Statistic, Text, Zones
 from trafficdp.privacy.disclosure import Counted, Sha256
-from trafficdp.privacy.estimate import NOISE_COLUMNS, POSTERIOR_CHANCES, POSTERIOR_SPEEDS, BinStatus
+from trafficdp.privacy.estimate import NOISE_COLUMNS, POSTERIOR_SHARES, POSTERIOR_SPEEDS, BinStatus
 from trafficdp.privacy.release import Release
 
 INSTANTS = ("slot_start", "slot_end")
@@ -109,7 +109,7 @@ def _of_posterior(statistic: Statistic, name: str, release: Release) -> Iterator
     for each, text in POSTERIOR_SPEEDS.items():
         if each in found:
             yield ColumnFacts(f"{name}_{each}", unit, text)
-    for each, text in POSTERIOR_CHANCES.items():
+    for each, text in POSTERIOR_SHARES.items():
         if each in found:
             yield ColumnFacts(f"{statistic.stem}_{each}", None, text)
 

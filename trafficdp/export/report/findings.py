@@ -20,8 +20,16 @@ from trafficdp.export.report.certainty import (
 )
 from trafficdp.export.report.change import Changes, changes, common_rows, refuse_incomparable
 from trafficdp.export.report.maps import Marks, ReportMaps, slot_shown
-from trafficdp.export.report.page import CityComparison, ListedRows, Order, RankedBin, Row
+from trafficdp.export.report.page import (
+    AgainstTimetable,
+    CityComparison,
+    ListedRows,
+    Order,
+    RankedBin,
+    Row,
+)
 from trafficdp.model import Statistic
+from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import Release
 
 # What a report may claim: order, times of day and changes, from intervals that hold all at once.
@@ -249,6 +257,27 @@ class ListBuilder:
             for at in positions[:LONGEST_LIST].tolist()
         ]
         return ListedRows(tuple(rows), len(positions), fell)
+
+    def against_timetable(self) -> AgainstTimetable | None:
+        """Return where means are slower than scheduled, surest first; None where no timetable is known."""
+        mean = self.release.estimates.get(Statistic.MEAN)
+        if mean is None or "of_scheduled" not in mean.posterior:
+            return None
+        share, low, high = (100 * mean.posterior[f"of_scheduled{end}"] for end in ("", "_low", "_high"))
+        compared = (mean.status == BinStatus.RELEASED.value) & ~np.isnan(share)
+        slower = np.flatnonzero(compared & (high < 100))
+        slower = slower[np.argsort(high[slower], kind="stable")]
+        scheduled = mean.posterior["scheduled"] * self.release.request.factor(Statistic.MEAN)
+        rows = tuple(
+            Row(
+                "",
+                *self._where(at),
+                f"{scheduled[at]:.0f}",
+                Interval(float(share[at]), float(np.floor(low[at])), float(np.ceil(high[at]))),
+            )
+            for at in slower[:LONGEST_LIST].tolist()
+        )
+        return AgainstTimetable(int(compared.sum()), len(slower), int((compared & (low > 100)).sum()), rows)
 
     def _few(self, each: StatisticFindings) -> list[int]:
         """Return the positions of the compared bins from north to south, where all of them are listed."""

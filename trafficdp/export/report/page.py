@@ -211,6 +211,19 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class AgainstTimetable:
+    """Of ``compared`` bins so many are ``slower``, or ``faster``, than scheduled, by their whole intervals.
+
+    ``rows`` lists the first of the slower, with the scheduled speed and per cent of it.
+    """
+
+    compared: int
+    slower: int
+    faster: int
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TimeDifference:
     """Two times of one place whose intervals are apart, by at least ``gap`` > 0."""
 
@@ -255,6 +268,7 @@ class Page:
     level_read: float
     calibrated: bool
     main: Section
+    timetable: AgainstTimetable | None
     times: SlotsSection | None
     others: tuple[Section, ...]
     change: Change | None

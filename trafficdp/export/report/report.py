@@ -157,6 +157,7 @@ class Contents:
             level_read=level_read(release, first.statistic),
             calibrated=is_calibrated(release, first.statistic),
             main=self._section(first, marks),
+            timetable=self.lists.against_timetable(),
             times=times_of(release, first, atlas, drawn) if atlas.several else None,
             others=tuple(self._section(each, self.lists.marks(each, ())) for each in rest),
             change=self._change(),

@@ -148,8 +148,20 @@ class JointMechanism:
             expected_error=found.error + rounding_bias(statistic, self.public.bound),
             status=status.astype(object),
             noise=dict(noise),
-            posterior=found.columns(),
+            posterior=found.columns() | self._against_timetable(found),
         )
+
+    def _against_timetable(self, found: Posterior) -> dict[str, FloatArray]:
+        """The scheduled speeds, and which share of them the means are; nothing without a timetable."""
+        known, unit = self.public.known, self.public.bound.unit
+        if known is None or known.scheduled is None:
+            return {}
+        scheduled = known.scheduled / float(unit.metres_per_second)
+        low, high = found.ends[LEVELS[-1]]
+        shares = {"": found.value, "_low": low, "_high": high}
+        return {"scheduled": scheduled} | {
+            f"of_scheduled{end}": speed / scheduled for end, speed in shares.items()
+        }
 
     def of_variance(self, value: FloatArray, low: FloatArray, high: FloatArray) -> Estimate:
         """Return the estimate of a variance; its status follows from counts."""

@@ -18,7 +18,7 @@ from trafficdp.export.files import tables
 from trafficdp.export.files.columns import INSTANTS
 from trafficdp.export.files.tables import to_geodataframe
 from trafficdp.model import SpeedUnit, Statistic
-from trafficdp.privacy.estimate import POSTERIOR_CHANCES, POSTERIOR_SPEEDS
+from trafficdp.privacy.estimate import POSTERIOR_SHARES, POSTERIOR_SPEEDS
 from trafficdp.privacy.release import published_frame
 
 
@@ -148,7 +148,7 @@ def test_short_names_are_all_different_and_no_longer_than_ten():
             ends = ("low", "high", "noise_scale", "expected_error", "rank_low", "rank_high")
             name = each.column(unit)
             names += [name, *(f"{name}_{end}" for end in (*ends, *POSTERIOR_SPEEDS))]
-            names += [f"{each.stem}_{end}" for end in (*POSTERIOR_CHANCES, "status", "interval_kind")]
+            names += [f"{each.stem}_{end}" for end in (*POSTERIOR_SHARES, "status", "interval_kind")]
         short = [tables.short_name(name) for name in names]
         assert len({each.lower() for each in short}) == len(names)
         assert max(map(len, short)) == 10

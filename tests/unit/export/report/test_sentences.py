@@ -24,7 +24,14 @@ from trafficdp.export.files.language import ENGLISH
 from trafficdp.export.map import templating
 from trafficdp.export.map.templating import said
 from trafficdp.export.report.certainty import Interval
-from trafficdp.export.report.page import CityComparison, LegendLine, Order, RankedBin, TimeDifference
+from trafficdp.export.report.page import (
+    AgainstTimetable,
+    CityComparison,
+    LegendLine,
+    Order,
+    RankedBin,
+    TimeDifference,
+)
 from trafficdp.model import OF_MAPS, Period, Statistic
 from trafficdp.privacy.disclosure import BinNumbers
 from trafficdp.privacy.release import LedgerReference
@@ -105,6 +112,15 @@ CASES = {
     "too_many_times": [()],
     "times_told": [(MEAN, TimeDifference("08:00-09:00", "03:00-04:00", 3.2), "km/h", 1)],
     "times_not_told": [()],
+    "beside_the_timetable": [
+        (False, AgainstTimetable(15, 1, 2, ())),
+        (True, AgainstTimetable(1200, 0, 0, ())),
+    ],
+    "about_the_timetable": [()],
+    "late_caption": [(5, 9), (1, 1)],
+    "scheduled_in": [("km/h",)],
+    "of_scheduled": [()],
+    "none_late": [()],
     "change_counts": [
         (MEAN, False, EARLIER, 47, 0, 0),
         (MEAN, False, EARLIER, 1, 0, 0),

@@ -48,6 +48,9 @@ CREATE TABLE cells ( -- One row a (release, bin), for a stream a (release, publi
     speed_mean_interval_kind          VARCHAR, -- guaranteed (a theorem for every bin) or calibrated (by a posterior); null where there is no interval.
     speed_mean_slower_chance          DOUBLE, -- Chance that it is slower than the city by a fifth, by the posterior; null without one.
     speed_mean_faster_chance          DOUBLE, -- The same of faster.
+    speed_mean_of_scheduled           DOUBLE, -- The mean over the scheduled speed, where a timetable is known; else null.
+    speed_mean_of_scheduled_low       DOUBLE, -- Lower end of the 95 % interval of that.
+    speed_mean_of_scheduled_high      DOUBLE, -- Upper end of that interval.
     speed_mean_epsilon                DOUBLE, -- What its mechanism was given in the bin; null where noise is priced jointly.
     speed_variance_status             VARCHAR, -- released, constant, withheld or uninformative.
     speed_variance_interval_kind      VARCHAR, -- guaranteed (a theorem for every bin) or calibrated (by a posterior); null where there is no interval.
@@ -56,6 +59,9 @@ CREATE TABLE cells ( -- One row a (release, bin), for a stream a (release, publi
     speed_vehicle_mean_interval_kind  VARCHAR, -- guaranteed (a theorem for every bin) or calibrated (by a posterior); null where there is no interval.
     speed_vehicle_mean_slower_chance  DOUBLE, -- Chance that it is slower than the city by a fifth, by the posterior; null without one.
     speed_vehicle_mean_faster_chance  DOUBLE, -- The same of faster.
+    speed_vehicle_mean_of_scheduled   DOUBLE, -- The mean over the scheduled speed, where a timetable is known; else null.
+    speed_vehicle_mean_of_scheduled_low DOUBLE, -- Lower end of the 95 % interval of that.
+    speed_vehicle_mean_of_scheduled_high DOUBLE, -- Upper end of that interval.
     speed_vehicle_mean_epsilon        DOUBLE -- What its mechanism was given in the bin; null where noise is priced jointly.
 );
 

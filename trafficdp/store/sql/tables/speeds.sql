@@ -2,6 +2,7 @@
 -- Written for km/h; run once for every unit that releases of the store are in, with its name for kmh.
 -- The mean itself comes last: what is too narrow for all columns shows the first and the last.
 
+ALTER TABLE cells ADD COLUMN speed_vehicle_mean_kmh_scheduled DOUBLE;
 ALTER TABLE cells ADD COLUMN speed_vehicle_mean_kmh_city DOUBLE;
 ALTER TABLE cells ADD COLUMN speed_vehicle_mean_kmh_high_80 DOUBLE;
 ALTER TABLE cells ADD COLUMN speed_vehicle_mean_kmh_low_80 DOUBLE;
@@ -17,6 +18,7 @@ ALTER TABLE cells ADD COLUMN speed_variance_kmh2_expected_error DOUBLE;
 ALTER TABLE cells ADD COLUMN speed_variance_kmh2_low DOUBLE;
 ALTER TABLE cells ADD COLUMN speed_variance_kmh2_high DOUBLE;
 ALTER TABLE cells ADD COLUMN speed_variance_kmh2 DOUBLE;
+ALTER TABLE cells ADD COLUMN speed_mean_kmh_scheduled DOUBLE;
 ALTER TABLE cells ADD COLUMN speed_mean_kmh_city DOUBLE;
 ALTER TABLE cells ADD COLUMN speed_mean_kmh_high_80 DOUBLE;
 ALTER TABLE cells ADD COLUMN speed_mean_kmh_low_80 DOUBLE;
@@ -29,6 +31,7 @@ ALTER TABLE cells ADD COLUMN speed_mean_kmh_high DOUBLE;
 ALTER TABLE cells ADD COLUMN speed_mean_kmh DOUBLE;
 ALTER TABLE quantiles ADD COLUMN speed_kmh DOUBLE;
 COMMENT ON COLUMN quantiles.speed_kmh IS 'The quantile of the vehicles'' own mean speeds, selected privately.';
+COMMENT ON COLUMN cells.speed_vehicle_mean_kmh_scheduled IS 'The scheduled speed where a timetable is known; else null.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_kmh_city IS 'The city''s speed that the chances compare with; null without a posterior.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_kmh_high_80 IS 'Upper end of that interval.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_kmh_low_80 IS 'Lower end of its interval of 80 % by the posterior; null without one.';
@@ -44,6 +47,7 @@ COMMENT ON COLUMN cells.speed_variance_kmh2_expected_error IS 'Expected absolute
 COMMENT ON COLUMN cells.speed_variance_kmh2_low IS 'Lower end of its interval.';
 COMMENT ON COLUMN cells.speed_variance_kmh2_high IS 'Upper end of its interval.';
 COMMENT ON COLUMN cells.speed_variance_kmh2 IS 'Population variance of speed over records, noisy; null when withheld or not released.';
+COMMENT ON COLUMN cells.speed_mean_kmh_scheduled IS 'The scheduled speed where a timetable is known; else null.';
 COMMENT ON COLUMN cells.speed_mean_kmh_city IS 'The city''s speed that the chances compare with; null without a posterior.';
 COMMENT ON COLUMN cells.speed_mean_kmh_high_80 IS 'Upper end of that interval.';
 COMMENT ON COLUMN cells.speed_mean_kmh_low_80 IS 'Lower end of its interval of 80 % by the posterior; null without one.';
