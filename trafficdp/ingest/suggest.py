@@ -66,7 +66,9 @@ _VALUE = re.compile(
     r"[-+]?[\d.,' ]*\d([eE][-+]?\d+)?|\d{4}-\d\d-\d\d.*|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}.*|\d{1,2}:\d\d.*"
 )
 """A number, a date or a time: no name of a column."""
-_IN_DEGREES = r"[-+]?\d{1,3}\.\d{4,}"
+_IN_DEGREES = r"[-+]?\d{1,3}\.(\d+)"
+_DECIMALS = 4
+"""Of most degrees, at least: zeros at the end may be left out."""
 _NORTHERNMOST = 72
 """Degrees of latitude: no city lies further north."""
 ENCODINGS = ("utf-8", "cp1252")
@@ -410,11 +412,12 @@ def _with_degrees(
     """Return ``columns`` with the two that hold degrees, where only one of these can be the latitude."""
     if any(columns[each] is not None for each in _DEGREES):
         return columns
-    degrees = {
-        name: max(abs(float(each)) for each in texts)
-        for at, name in enumerate(header)
-        if (texts := _column(rows, at)) and all(re.fullmatch(_IN_DEGREES, each.strip()) for each in texts)
-    }
+    degrees = {}
+    for at, name in enumerate(header):
+        texts = [each.strip() for each in _column(rows, at)]
+        found = [number for each in texts if (number := re.fullmatch(_IN_DEGREES, each))]
+        if len(texts) == len(found) < 2 * sum(len(number.group(1)) >= _DECIMALS for number in found):
+            degrees[name] = max(abs(float(each)) for each in texts)
     north = [name for name, largest in degrees.items() if largest <= _NORTHERNMOST]
     if len(degrees) != 2 or len(north) != 1 or max(degrees.values()) > 180:
         return columns

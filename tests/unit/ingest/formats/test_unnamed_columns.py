@@ -133,6 +133,13 @@ def test_a_file_without_names_needs_only_the_meaning_of_its_columns(tmp_path, li
     assert not [field for field in line.split(",") if len(field) > 3 and field in text]
 
 
+def test_a_zero_that_is_left_out_hides_no_degrees(tmp_path):
+    lines = "7 37.75134 -122.39 0.12\n" + "7 37.75134 -122.39488 0.1234\n7 37.7 -122.39488 0.12\n" * 2
+    (tmp_path / "day.txt").write_text(lines)
+    text = in_toml(suggest(InputFile(tmp_path / "day.txt")), "buses", "*.txt")
+    assert 'latitude = "2", longitude = "3"' in text
+
+
 def test_what_is_suggested_loads_and_reads(tmp_path, declared_in):
     rows = "7;2020-11-28 12:00:00+00;POINT(72.8 21.2)\n7;2020-11-28 12:01:00+00;POINT(72.801 21.2)\n"
     (tmp_path / "day.txt").write_text(rows)
