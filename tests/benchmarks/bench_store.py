@@ -107,69 +107,49 @@ def days_of_a_store(folder: Path, days: int, every: int) -> None:
     )
 
 
-def releases_of_a_store(folder: Path, many: int) -> None:
-    """Release the same map ``many`` times; print and keep what it costs on the way."""
+def again_and_again(folder: Path, many: int, copies: int, *, questions: bool) -> None:
+    """Release the same map, or ask other questions, ``many`` times; print and keep what it costs on the way.
+
+    Then some more, where the store was filled up to ``copies``.
+    """
     config, files = city(folder, 3)
     store = folder / "store"
     trafficdp.open(config, store=store, create=True).ingest(files)
-    seconds: list[float] = []
-    for number in range(1, many + 1):
-        seconds.append(
-            seconds_of(lambda: trafficdp.open(config, store=store).release(force=True, again=True))
-        )
-        if number in AT or number % 50 == 0:
-            print(f"release {number:>5} {statistics.median(seconds[-AROUND:]):.2f}", flush=True)
-    rows = []
-    for at in (each for each in AT if each <= many):
-        first = max(0, min(at - AROUND // 2 - 1, many - AROUND))
-        some = seconds[first : first + AROUND]
-        rows.append([f"{at:,}", f"{statistics.median(some):.2f}", f"{max(some):.2f}"])
-    keep(
-        "Releases of one store",
-        f"The same map again and again; median and largest seconds of the {AROUND} releases around the one "
-        "that is named.",
-        ["release", "seconds", "largest"],
-        rows,
-    )
+    noun, seconds = "question" if questions else "release", [0.0]
 
-
-def questions_of_a_store(folder: Path, many: int, copies: int) -> None:
-    """Ask ``many`` questions, then some more where ``copies`` were asked; print and keep what they cost."""
-    config, files = city(folder, 3)
-    store = folder / "store"
-    trafficdp.open(config, store=store, create=True).ingest(files)
-    seconds: list[float] = []
-
-    def ask() -> None:
-        text = QUESTION.format(len(seconds))
-        trafficdp.open(config, store=store).ask(text, analyst=ANALYST.split('"')[1])
+    def once() -> None:
+        workspace = trafficdp.open(config, store=store)
+        if questions:
+            workspace.ask(QUESTION.format(len(seconds)), analyst=ANALYST.split('"')[1])
+        else:
+            workspace.release(force=True, again=True)
 
     for number in range(1, many + 1):
-        seconds.append(seconds_of(ask))
+        seconds.append(seconds_of(once))
         if number in AT or number % 50 == 0:
-            print(f"question {number:>5} {statistics.median(seconds[-AROUND:]):.3f}", flush=True)
-    found = {at: seconds[max(0, at - AROUND) : at] for at in AT if AROUND < at <= many}
+            print(f"{noun} {number:>6} {statistics.median(seconds[-AROUND:]):.3f}", flush=True)
+    found = {at: seconds[at - AROUND + 1 : at + 1] for at in AT if AROUND < at <= many}
     if copies > many:
         fill_up(store, folder / "store.key", copies)
-        ask()  # what is found by an index is put into it
-        for _ in range(AROUND):
-            seconds.append(seconds_of(ask))
+        # sums of the accounts are written again by the first
+        for _ in range(AROUND + 1):
+            seconds.append(seconds_of(once))
         found[copies] = seconds[-AROUND:]
-        print(f"question {copies:>5} {statistics.median(seconds[-AROUND:]):.3f}", flush=True)
+        print(f"{noun} {copies:>6} {statistics.median(found[copies]):.3f}", flush=True)
     first = statistics.median(found[min(found)])
-    rows = [
-        [
-            f"{at:,}",
-            *(f"{each:.2f}" for each in (statistics.median(own), max(own), statistics.median(own) / first)),
-        ]
-        for at, own in found.items()
-    ]
+    rows = []
+    for at, own in found.items():
+        shown = statistics.median(own), max(own), statistics.median(own) / first
+        rows.append([f"{at:,}", *(f"{each:.2f}" for each in shown)])
+    what = "An analyst's priced questions, no two alike" if questions else "The same map again and again"
     keep(
-        "Questions of one store",
-        f"An analyst's priced questions, no two alike, to the records of {VEHICLES} vehicles: median and "
-        f"largest seconds of {AROUND} up to the one that is named, and the median beside the first line's."
-        + (f" To the last line the store was filled up with copies of question {many:,}." if copies else ""),
-        ["question", "seconds", "largest", "ratio"],
+        f"{noun.capitalize()}s of one store",
+        f"{what}, of {VEHICLES} vehicles: median and largest processor seconds of {AROUND} up to the one "
+        "that is named, and the median beside the first line's."
+        + (
+            f" Before the last line the store was filled up with copies of {noun} {many:,}." if copies else ""
+        ),
+        [noun, "seconds", "largest", "ratio"],
         rows,
     )
 
@@ -242,6 +222,12 @@ def _copy_in_vault(vault: Vault, last: vault_releases.StoredRelease, names: Sequ
             "WHERE release_id = ? AND part <> 'allocation' ORDER BY name, part, number",
             [last.release_id],
         )
+        run(
+            vault.connection,
+            "INSERT INTO release_index SELECT release_index.* REPLACE (name AS release_id) "
+            "FROM release_index, copies WHERE release_id = ?",
+            [last.release_id],
+        )
         with registered(vault.connection, "frozen", frozen_pieces):
             run(
                 vault.connection,
@@ -263,10 +249,9 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         warm(Path(temporary) / "warm")
-        if options.releases:
-            releases_of_a_store(Path(temporary) / "releases", options.releases)
-        if options.questions:
-            questions_of_a_store(Path(temporary) / "questions", options.questions, options.copies)
+        for noun, many in (("releases", options.releases), ("questions", options.questions)):
+            if many:
+                again_and_again(Path(temporary) / noun, many, options.copies, questions=noun == "questions")
         if options.days:
             days_of_a_store(Path(temporary) / "days", options.days, options.every)
 
