@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from dataclasses import replace
@@ -10,7 +11,7 @@ from string import Formatter
 
 import pytest
 from jinja2 import Environment, nodes
-from languages import CATALOGUES, ENGLISH_WORDS, TEMPLATES, Texts, messages, read, written
+from languages import CATALOGUES, ENGLISH_WORDS, EXPORT, TEMPLATES, Texts, messages, read, written
 
 from trafficdp.binning.slots import slot_facts
 from trafficdp.export.files.columns import reasons, withheld_because
@@ -123,6 +124,40 @@ def test_a_sentence_that_is_left_is_seen(tmp_path):
     assert found == [["§ vehicles", "Look §", "is far"], ["no record here", "Play"]]
 
 
+MODULES = (
+    "map/html_map.py",
+    "map/drawing.py",
+    "map/templating.py",
+    "site.py",
+    "files/classes.py",
+    "files/shown.py",
+)
+"""What makes pages; that reports have no sentence in Python: ``report/test_sentences.py``."""
+
+
+def unmarked(node):
+    """Sentences in Python that pages may say and no catalogue has; documentation and errors are none."""
+    docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    marked = isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("gettext", "ngettext")
+    if docstring or isinstance(node, ast.Raise):
+        return
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and SENTENCE.search(node.value):
+        yield node.value
+    for each in node.keywords if marked else ast.iter_child_nodes(node):
+        yield from unmarked(each)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_python_has_no_words_outside_of_marks(module):
+    left = {*unmarked(ast.parse((EXPORT / module).read_text(encoding="utf-8")))}
+    assert left - messages().keys() == set()
+
+
+def test_a_sentence_that_is_left_in_python_is_seen():
+    source = 'say(language.gettext("is kept", of="is seen")); "is documented"; f"{n} is far"'
+    assert [*unmarked(ast.parse(source))] == ["is seen", " is far"]
+
+
 def in_language(release, tag):
     disclosed = release.disclosure
     return replace(
@@ -155,7 +190,12 @@ def stated(release):
         each.words for each in Statistic if each.value.startswith("vehicle_") and each.value != "vehicle_mean"
     )
     period = Period(date(2026, 3, 2), date(2026, 3, 8), "Europe/Vienna")
-    for kind, slot in ((SlotKind.WHOLE_PERIOD, 0), (SlotKind.WEEKDAY_WEEKEND_HOUR, 7), (SlotKind.WEEKDAY, 3)):
+    for kind, slot in (
+        (SlotKind.WHOLE_PERIOD, 0),
+        (SlotKind.WEEKDAY_WEEKEND_HOUR, 7),
+        (SlotKind.WEEKDAY, 3),
+        (SlotKind.DAY_PART, 1),
+    ):
         yield slot_facts([slot], kind, period)[slot].label
 
 
@@ -177,6 +217,7 @@ def test_facts_come_with_it():
     assert german.translated("2016-11-24 to 2016-11-27") == "24.11.2016 bis 27.11.2016"
     assert german.translated("Shell Road near Old City (2)", PLACES) == "Shell Road bei Old City (2)"
     assert french.translated("2.1 km north of Harbour", PLACES) == "à 2,1 km au nord de Harbour"
+    assert german.translated("March", PLACES) == "March"
     reason = "on 2026-03-05: delta from 0.1 to 0.2. Reason: moved from here to there; none"
     assert german.translated(reason).endswith("Grund: moved from here to there; none")
 

@@ -18,7 +18,7 @@ from importlib.resources import files
 from trafficdp.export.files.catalogue import TITLES
 from trafficdp.export.files.disclosure import COUNTS_REVEALED, MOSAIC, NOT_PROTECTED, PROTECTED
 from trafficdp.mechanisms.protocol import ASSUMPTIONS
-from trafficdp.model import DAYS, OF_MAPS, SlotKind
+from trafficdp.model import DAYS, DEFAULT_DAY_PARTS, OF_MAPS, SlotKind
 from trafficdp.privacy.disclosure import CONCENTRATED, INTERVAL_KINDS, PURE
 from trafficdp.privacy.estimate import BinStatus
 
@@ -99,9 +99,10 @@ class Language:
         """Return a text that was made from one of the messages ``among`` (else STATED), with its facts."""
         if not self.texts:
             return text
-        if text in self.texts:
+        among = STATED if among is None else among
+        if text in among:
             return self.gettext(text)
-        for pattern, message in _patterns(STATED if among is None else among):
+        for pattern, message in _patterns(among):
             found = pattern.fullmatch(text)
             if found is not None:
                 facts = {
@@ -162,7 +163,8 @@ STATED = (
     # of grids and slots
     *("hexagon", "hexagons", "zone", "zones", "{number} zones of {file}"),
     *(kind.value.replace("_", " ") for kind in SlotKind),
-    *("weekday {hours}", "weekend {hours}"),
+    *("weekday {hours}", "weekend {hours}", "{part} ({hours})"),
+    *(part.name for part in DEFAULT_DAY_PARTS),
     # of statistics and files
     *(each.description for each in OF_MAPS),
     "{quantile} of each vehicle's own mean speed (each vehicle weighs the same)",
