@@ -1,5 +1,6 @@
 """How often intervals hold: what the script computes, and that the guide has its committed table."""
 
+import math
 import re
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import pytest
 from scipy.stats import norm
 
 import reliability
+from trafficdp.mechanisms.pooling.add_remove_calibrated import CalibratedAddRemove
+from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
+from trafficdp.model import Statistic
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -60,6 +64,32 @@ def test_the_guide_has_the_committed_table_with_every_mark(pages):
         own = [each for each in every if (each[0], each[2]) == (group, relation)]
         assert float(row[6]) == pytest.approx(np.mean([float(each[7]) for each in own]), abs=0.002)
         assert float(row[7]) == min(float(each[7]) for each in own)
+
+
+@pytest.mark.parametrize(
+    ("relation", "mechanism"),
+    [(reliability.RELATIONS[0], CalibratedPooling), (reliability.RELATIONS[1], CalibratedAddRemove)],
+)
+def test_what_is_published_with_a_map_is_what_the_committed_table_says(relation, mechanism, pages):
+    said = mechanism.trials[Statistic.MEAN]
+    table = pages.rows(reliability.INTO.read_text(encoding="utf-8").split("## Every map")[0])[2:]
+    rows = {row[2]: row for row in table if row[1] == relation and row[0].strip("*") != "tuned"}
+    (held_out,) = (row for row in table if row[:3] == ["**held out**", relation, "all"])
+    city = rows["San Francisco 2008-05-29"]
+    found = (
+        f"{said.held_on_other_days:.3f}",
+        f"{said.held_on_worst_map:.3f}",
+        f"{said.held_in_other_city:.3f}",
+    )
+    assert found == (held_out[6], held_out[7], city[6])
+    shares = [f"{math.floor(100 * float(each))} %" for each in found]
+    guide = pages.guide("which-mechanism")
+    told = re.search(
+        "other days there held (.*) \\((.*) on the worst map\\), and those of a day of .* taxis (.*?)\\.",
+        guide,
+    )
+    hidden = re.search("Where nothing about a vehicle is public it was (.*), (.*) and (.*?)\\. That", guide)
+    assert shares == [*(told if relation == reliability.RELATIONS[0] else hidden).groups()]
 
 
 def test_no_day_is_both_tuned_on_and_held_out():

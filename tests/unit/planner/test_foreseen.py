@@ -9,12 +9,18 @@ import numpy as np
 import pytest
 
 import trafficdp
+from trafficdp.binning.places import declared_bins
 from trafficdp.export.files.classes import HATCHED, UNINFORMATIVE, letters_of
 from trafficdp.export.files.shown import shown_breaks
+from trafficdp.mechanisms.pooling import add_remove_map as add_remove_map_module
+from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
+from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_all
+from trafficdp.mechanisms.simulated_cities import true_statistic
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.allocation import precision
 from trafficdp.privacy.estimate import BinStatus
+from trafficdp.privacy.loss import PICO, LossKind
 from trafficdp.sensitive import SensitiveInputs
 
 ROOT = Path(__file__).parents[3]
@@ -128,3 +134,39 @@ def test_it_foretells_the_numbers_of_a_map_of_which_nothing_is_public(nothing_pu
     error, half_width = said(allocation.calibrated, values, informative=True)
     assert allocation.errors()[MEAN].mean() == pytest.approx(error, rel=within)
     assert precision(allocation).median == pytest.approx(half_width, rel=within)
+
+
+def held_of_the_sample(city, loss_kind, loss):
+    """(share of means that 80 % intervals hold, share of values at an end of theirs, mean error)."""
+    data = samples_of(city).contributions()
+    seen = data.counts.users_per_bin >= 5
+    truth = true_statistic(data, MEAN)[seen]
+    places = np.unique(declared_bins(city.config.grid)[0])
+    design = AddRemoveDesign(places, data.bound, loss_kind, loss, variance=False)
+    at = design.where(data.counts.cell, data.counts.slot)[0][seen]
+    found = []
+    for seed in range(DRAWS):
+        own = add_remove_map(design, measure_all(design, data, SimulatedNoise(seed))).mean
+        (low, high), value = (end[at] for end in own.ends[0.8]), own.value[at]
+        held, at_an_end = (low <= truth) & (truth <= high), (value <= low) | (value >= high)
+        found.append((held.mean(), at_an_end.mean(), np.abs(value - truth).mean()))
+    return np.mean(found, axis=0)
+
+
+@pytest.mark.parametrize(
+    ("loss_kind", "loss"),
+    [*((LossKind.PURE, each * PICO) for each in (1, 4, 6, 12)), (LossKind.ZCDP, PICO // 4)],
+)
+def test_intervals_of_the_sample_hold_its_means_where_nothing_is_public(nothing_public, loss_kind, loss):
+    """Simulated noise of fixed seeds: a city whose vehicles' residuals are short, and hardly clipped."""
+    held, at_an_end, off = held_of_the_sample(nothing_public, loss_kind, loss)
+    assert held >= 0.75
+    assert at_an_end < 0.35
+    assert off < 3.5
+
+
+def test_residuals_that_are_taken_for_too_long_put_intervals_beyond_the_truth(nothing_public, monkeypatch):
+    monkeypatch.setitem(add_remove_map_module.OTHERS, LossKind.PURE, 1 / 2)
+    held, at_an_end, _ = held_of_the_sample(nothing_public, LossKind.PURE, 6 * PICO)
+    assert held < 0.6
+    assert at_an_end > 0.35

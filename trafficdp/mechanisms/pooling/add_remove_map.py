@@ -23,7 +23,8 @@ integrated out instead (``_refined``).
 
 **Posterior** (``posterior``). Prior: about mu, of spread SPREAD of lambda. Likelihood: every round by itself,
 Y_j = G W A_j(D) D + noise, D the distance from the map that it asked about, A_j the share of it that the clip
-leaves of a vehicle of weight USUAL in the place whose other residuals are as long as c/2. The weight W is
+leaves of a vehicle whose residuals are OTHERS c and ALIKE |D| long together: where that is too long intervals
+lie beyond the truth, where too short they are too narrow, and answers do not tell which. The weight W is
 unknown too, and is integrated out, given at least two such vehicles, over a prior fitted to all noisy
 weights: WEIGHTS points, zero among them, by EM from equal masses (Kiefer and Wolfowitz, 1956). A weight that
 is put in as if it were known makes a posterior falsely sure. The common factor of spreads is decided by
@@ -95,14 +96,14 @@ FIRST_GUESS = 1 / 5
 CENTRE_SD, LARGEST_REACH = 1 / 12, 1 / 3
 LEAST_REACH = {LossKind.PURE: 1 / 18, LossKind.ZCDP: 1 / 10}
 PLACE_SD = {LossKind.PURE: 1 / 10, LossKind.ZCDP: 1 / 12}
-FAMILY = 0.3
-"""How much of the variance of places is that of their H3 parents."""
-RECORD_SD = 1 / 33.5
-"""Of a vehicle's residual about its place, for a weight of 1."""
-SPREAD, TARGET_SD = 1 / 3, 0.12
-"""Of lambda: of places about mu, and of the mean of speeds about the mean by weights."""
+FAMILY, RECORD_SD = 0.3, 1 / 33.5
+"""The share of H3 parents in the variance of places; of a vehicle's residual about its place, of weight 1."""
+SPREAD, TARGET_SD, SCALE_SD = 0.37, 0.12, 0.3
+"""Of lambda: of places about mu, of the mean of speeds about that by weights; of the factor's logarithm."""
 USUAL = {LossKind.PURE: 1 / 16, LossKind.ZCDP: 1 / 4}
 """What a vehicle usually weighs in a place."""
+OTHERS, ALIKE = {LossKind.PURE: 0.24, LossKind.ZCDP: 1 / 2}, 1 / 4
+"""How long a vehicle's residuals are: of the centre, and of a place's distance (fast roads meet others)."""
 NARROWER = 0.8
 """C of a round over that of the one before: the nearer the map, the shorter are residuals."""
 LIFT, LIFTED_FROM = 0.4, 1 / 2
@@ -110,10 +111,8 @@ LIFT, LIFTED_FROM = 0.4, 1 / 2
 SLOPE, FARTHEST = 0.2, 1.5
 """The power of 1/W+ in the centre of a place; how many times slower or faster than the city it can be."""
 LEAST_FLEET, POINTS, CALIBRATED_LEVEL = 20.0, 24, 0.95
-LEAST_LOG = -30.0
-"""Weights whose likelihood is less than exp of this over the likeliest are left out."""
-AT_ONCE = 1 << 15
-"""Places whose weights are integrated out together."""
+LEAST_LOG, AT_ONCE = -30.0, 1 << 15
+"""Weights less likely than exp of this over the likeliest are left out; places integrated out together."""
 
 
 @dataclass(frozen=True)
@@ -284,6 +283,7 @@ def _posterior(design: AddRemoveDesign, answers: Answers, summary: RoundSummary)
         doubt=nothing,
         log_likelihood=_likelihood(design, answers, summary, weight),
         decides=places.weight > most * sd,
+        scale_sd=SCALE_SD,
     )
     bins = Bins(
         place=np.arange(many),
@@ -306,7 +306,7 @@ def _likelihood(
     there = weights[0] >= 2 * usual
     there[-1] = True
     points, log_mass = weights[0][there], np.log(weights[1][there])
-    others = (answers.city.centre / 2) ** norm
+    others = (OTHERS[design.kind] * answers.city.centre) ** norm
     clips = [answers.city.reach_in(each) for each in range(design.rounds)]
     sds = [design.sd(2 + each, clip) for each, clip in enumerate(clips)]
     speeds, places = speed_of(LAMBDA, design.upper), summary.places
@@ -318,7 +318,7 @@ def _likelihood(
         rounds = []
         for each, clip in enumerate(clips):
             away = speeds - answers.maps[each][own, None]
-            length = (others + (usual * np.abs(away)) ** norm) ** (1 / norm)
+            length = (others + (ALIKE * np.abs(away)) ** norm) ** (1 / norm)
             away *= np.mean([np.minimum(1.0, clip / (length * t)) for t in (0.6, 1.0, 1.6)], axis=0)
             rounds.append((away, (answers.residual[each][own] * (clip / GRAINS))[:, None], sds[each]))
         linear = sum(away * (found / sd**2) for away, found, sd in rounds)

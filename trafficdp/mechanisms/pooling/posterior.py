@@ -6,8 +6,8 @@ for: the same answers give the same bits.
 
 **Prior.** The mean of a place is Student (4 degrees of freedom) about the map that there was before places
 were asked about, of spread hypot(a sigma, doubt): sigma is a guess, doubt what is unknown of that map. The
-factor a is common to all places. It has SCALES points and the prior N(0, SCALE_SD^2) of its logarithm, and is
-integrated out by the marginal likelihood of the places that decide it (``Places.decides``).
+factor a is common to all places. It has SCALES points and the prior N(0, ``Places.scale_sd``^2) of its
+logarithm, and is integrated out by the marginal likelihood of the places that decide it (``Places.decides``).
 
 **Likelihood.** Handed over as log densities on the grid (``Places.log_likelihood``). The clip of a vehicle's
 vector belongs into it: far places are clipped more (``estimates``, ``add_remove_map``).
@@ -64,7 +64,8 @@ AT_ONCE = 256
 class Places:
     """P places: ``centre`` (a speed), ``sigma`` and ``doubt`` (of lambda), shape (P,) each.
 
-    ``log_likelihood`` of some of them, by their numbers, is (n, POINTS). ``decides`` (P,): which decide a.
+    ``log_likelihood`` of some of them, by their numbers, is (n, POINTS). ``decides`` (P,): which decide a,
+    of whose logarithm ``scale_sd`` is the deviation before.
     """
 
     centre: FloatArray
@@ -72,6 +73,7 @@ class Places:
     doubt: FloatArray
     log_likelihood: Callable[[IntArray], FloatArray]
     decides: npt.NDArray[np.bool_]
+    scale_sd: float = SCALE_SD
 
 
 @dataclass(frozen=True)
@@ -294,7 +296,7 @@ def posterior(
 
 def _scale_share(places: Places, upper: float) -> FloatArray:
     """The posterior of a on SCALES."""
-    log = -((np.log(SCALES) / SCALE_SD) ** 2) / 2
+    log = -((np.log(SCALES) / places.scale_sd) ** 2) / 2
     deciding = np.flatnonzero(places.decides)
     for start in range(0, len(deciding), AT_ONCE):
         own = deciding[start : start + AT_ONCE]
