@@ -9,10 +9,12 @@ from dataclasses import replace
 from datetime import date
 from string import Formatter
 
+import numpy as np
 import pytest
 from jinja2 import Environment, nodes
 from languages import CATALOGUES, ENGLISH_WORDS, EXPORT, TEMPLATES, Texts, messages, read, written
 
+from trafficdp.binning.cells import polygons_of
 from trafficdp.binning.slots import slot_facts
 from trafficdp.export.files.columns import reasons, withheld_because
 from trafficdp.export.files.disclosure import guarantee_in_words, zcdp_in_words
@@ -20,7 +22,7 @@ from trafficdp.export.files.language import ENGLISH, PLACES, Language
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.export.report.report import report_html
 from trafficdp.mechanisms.pooling.whole import calibration
-from trafficdp.model import Knowledge, KnowledgeKind, NeighbouringRelation, Period, SlotKind, Statistic
+from trafficdp.model import Knowledge, KnowledgeKind, NeighbouringRelation, Period, SlotKind, Statistic, Zones
 from trafficdp.privacy.budget import BudgetPolicy, weaknesses
 from trafficdp.privacy.disclosure import BudgetChange, ChangedFact
 from trafficdp.privacy.loss import ZCDP, PureDP
@@ -302,6 +304,17 @@ def test_the_map_speaks_it_on_every_screen(tag, width, rush_hours, chromium, map
         assert each.evaluate("each => each.scrollWidth <= each.clientWidth + 1"), each.inner_text()
     assert page.complaints == []
     page.page.close()
+
+
+def test_zones_keep_their_own_names(city):
+    names = tuple(f"Mill near Lake {number}" for number in range(1, 62))
+    shapes = tuple(polygons_of(np.unique(city.cell)))
+    grid = replace(city.grid, resolution=None, zones=Zones("zones.gpkg", "a" * 64, names, shapes))
+    place, cell = np.array(names, dtype=object), np.arange(1, 62, dtype=np.uint64)
+    zoned = in_language(replace(city, grid=grid, place=place, cell=cell), "de")
+    assert "Mill near Lake" in report_html(zoned).decode()
+    assert "Mill near Lake" in html_bytes(zoned).decode()
+    assert "Mill bei Lake" not in report_html(zoned).decode() + html_bytes(zoned).decode()
 
 
 # Ease of reading, from 0 (hard) to 100: Flesch, and what others fitted for their languages in the same form.

@@ -311,10 +311,10 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         for number, each in enumerate(published_statistics(release))
     ]
     slots = [int(slot) for slot in np.unique(release.slot)]
-    places = release.place[np.unique(position, return_index=True)[1]].tolist()
+    places = _places(release, np.unique(position, return_index=True)[1], language)
     parts, numbers = pack(
         _shapes(drawing, polygons, np.unique(release.cell))
-        | {"places": lines_of_text(language.translated(each, PLACES) for each in places)}
+        | {"places": lines_of_text(places)}
         | area_columns(release.grid.area, drawing.cut)
         | context_columns(release.grid.context, drawing.cut)
         | number_columns(
@@ -375,6 +375,12 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         numbers=numbers,
     )
     return text.encode()
+
+
+def _places(release: Release, rows: npt.NDArray[np.int64], language: Language) -> list[str]:
+    """The names of hexagons in ``language``; zones have names of their own."""
+    names: list[str] = release.place[rows].tolist()
+    return [language.translated(each, PLACES) for each in names] if release.grid.zones is None else names
 
 
 def _shapes(
@@ -529,13 +535,14 @@ def _plain_rows(
     rows = np.flatnonzero(release.slot == release.slot.min())[:MOST_PLAIN_ROWS]
     numbers = np.column_stack(shown_numbers(table, statistic, release.request.display_unit))[rows]
     lines, spelled = [], release.grid.spelled(release.cell)
-    for row, (value, low, high) in zip(rows.tolist(), numbers.tolist(), strict=True):
+    places = _places(release, rows, language)
+    for row, place, (value, low, high) in zip(rows.tolist(), places, numbers.tolist(), strict=True):
         read = read_number(value, low, high, view.most)
         ends = {"low": language.number(read.low), "high": language.number(read.high), "unit": view.unit}
         said = language.translated(read.value)
         lines.append(
             {
-                "place": language.translated(str(release.place[row]), PLACES),
+                "place": place,
                 "value": f"{said} {view.unit}" if read.low else said,
                 "interval": language.gettext("{low} and {high} {unit}", **ends) if read.low else "",
                 "status": language.translated(str(release.status[row])),
