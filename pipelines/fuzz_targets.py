@@ -5,7 +5,9 @@ A target takes the bytes and a folder of its own. ``seeds`` are where its fuzzin
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -18,7 +20,7 @@ from google.transit.gtfs_realtime_pb2 import FeedMessage
 from trafficdp.cli.words.iudx_template import iudx_template
 from trafficdp.config.file import load_config
 from trafficdp.config.settings import Config
-from trafficdp.context.read import read_zones
+from trafficdp.context.read import is_gtfs, read_gtfs, read_zones
 from trafficdp.errors import TrafficdpError
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.ingest.formats.csv_files import GTFS_RT_COLUMNS, TIDES_COLUMNS
@@ -26,7 +28,8 @@ from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import read_file
 from trafficdp.ingest.suggest import suggest
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.model import SourceDeclaration, SpeedUnit, StudyArea, UnitPeriod
+from trafficdp.knowledge.timetable import read_timetable
+from trafficdp.model import ContextKind, SourceDeclaration, SpeedUnit, StudyArea, UnitPeriod
 from trafficdp.privacy.ledger import GENESIS
 from trafficdp.query.question import read_question
 from trafficdp.query.recognise import is_priced
@@ -42,6 +45,17 @@ SAMPLE = ROOT / "data" / "sample" / "trafficdp.toml"
 FIELDS = ("vehicle", "time", "latitude", "longitude", "speed")
 ROWS = (("A1", 1606545001, 21.2, 72.8, 8.0), ("B2", 1606545061, 21.21, 72.81, 0.0))
 AREA = {"type": "Polygon", "coordinates": [[[72.5, 21.0], [73.0, 21.0], [73.0, 21.5], [72.5, 21.0]]]}
+TABLES = {
+    "stops.txt": "stop_id,stop_name,stop_lat,stop_lon\nA,Gate,21.1,72.8\nB,Fort,21.12,72.8\n",
+    "trips.txt": "route_id,service_id,trip_id\nr,week,day\n",
+    "calendar.txt": "service_id,monday,tuesday,wednesday,thursday,friday,saturday,sunday,"
+    "start_date,end_date\n"
+    "week,1,1,1,1,1,0,0,20260301,20260331\n",
+    "stop_times.txt": "trip_id,arrival_time,departure_time,stop_id,stop_sequence\n"
+    "day,08:00:00,08:00:00,A,1\nday,25:01:00, 8:02:00,B,2\n",
+}
+"""A timetable, static GTFS."""
+SHAPES = "shape_id,shape_pt_sequence,shape_pt_lon,shape_pt_lat\ns,1,72.8,21.1\ns,2,72.8,21.12\n"
 CLAUSE = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) "
 QUESTIONS = (
     CLAUSE + "cell, AVG(speed) FROM records GROUP BY cell",
@@ -129,6 +143,23 @@ def _zones(content: bytes, folder: Path) -> object:
     return read_zones(_file(content, folder, "zones.geojson"), None)
 
 
+def _timetable(content: bytes, folder: Path) -> object:
+    return read_timetable(_file(content, folder, "city.zip"), _config().grid)
+
+
+def _timetable_table(content: bytes, folder: Path, table: str) -> object:
+    return _timetable(_zipped({**TABLES, table: content}), folder)
+
+
+def _gtfs_layer(content: bytes, folder: Path) -> object:
+    path = _file(content, folder, "city.zip")
+    return read_gtfs(path, ContextKind.TRANSIT) if is_gtfs(path) else None
+
+
+def _gtfs_layer_table(content: bytes, folder: Path, table: str) -> object:
+    return _gtfs_layer(_zipped({"stops.txt": TABLES["stops.txt"], table: content}), folder)
+
+
 def _saved_plan(content: bytes, folder: Path) -> object:
     plan = SavedPlan(content.decode("utf-8", "replace"))
     return plan.grid, plan.loss
@@ -183,6 +214,11 @@ TARGETS: Mapping[str, Target] = {
     "study_area": _study_area,
     "area_of_file": _area_of_file,
     "zones": _zones,
+    "gtfs_layer": _gtfs_layer,
+    "gtfs_layer_stops": partial(_gtfs_layer_table, table="stops.txt"),
+    "gtfs_layer_shapes": partial(_gtfs_layer_table, table="shapes.txt"),
+    "timetable": _timetable,
+    **{f"timetable_{each[:-4]}": partial(_timetable_table, table=each) for each in TABLES},
     "saved_plan": _saved_plan,
     "manifest": _manifest,
     "question": _question,
@@ -233,6 +269,14 @@ def _parquet() -> bytes:
     columns = [[row[place] for row in ROWS] for place in range(len(FIELDS))]
     pq.write_table(pa.table(dict(zip(FIELDS, columns, strict=True))), sink, compression="none")
     return bytes(sink.getvalue().to_pybytes())
+
+
+def _zipped(tables: Mapping[str, str | bytes]) -> bytes:
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        for name, content in tables.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+    return written.getvalue()
 
 
 def seeds(name: str) -> list[bytes]:
@@ -306,6 +350,11 @@ def seeds(name: str) -> list[bytes]:
         "study_area": areas,
         "area_of_file": areas,
         "zones": areas,
+        "timetable": [_zipped(TABLES)],
+        "gtfs_layer": [_zipped(TABLES)],
+        "gtfs_layer_stops": [TABLES["stops.txt"].encode()],
+        "gtfs_layer_shapes": [SHAPES.encode()],
+        **{f"timetable_{each[:-4]}": [content.encode()] for each, content in TABLES.items()},
         "question": [each.encode() for each in QUESTIONS],
         "iudx_configuration": [json.dumps(pipeline).encode()],
         "like": [json.dumps(released).encode()],

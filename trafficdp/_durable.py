@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from trafficdp.errors import StoreFullError, StoreReadOnlyError, StoreUnavailableError
+from trafficdp.errors import ConfigError, StoreFullError, StoreReadOnlyError, StoreUnavailableError
 
 # Files that last, and files that are files.
 #
@@ -114,6 +116,20 @@ def from_os_error(error: OSError, what: str) -> StoreUnavailableError:
 
 
 # What folders of the store need besides their files: that only the owner enters and reads them.
+
+
+@contextmanager
+def unpacking(file: str, part: str) -> Iterator[None]:
+    """Raise ConfigError where ``part`` of a .zip, which people know as ``file``, does not unpack."""
+    try:
+        yield
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+        # a place before the beginning of the file, and no fault of the disk
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:
+            raise
+        raise ConfigError(
+            f"{file} is damaged", got=f"{part} that does not unpack", todo="get it anew, as a plain .zip"
+        ) from error
 
 
 def make_folder(path: Path) -> None:

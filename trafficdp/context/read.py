@@ -6,7 +6,7 @@ import hashlib
 import io
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import shapely
 from shapely.geometry.base import BaseGeometry
 
+from trafficdp._durable import unpacking
 from trafficdp.errors import ConfigError
 from trafficdp.model import ContextFile, ContextKind, ContextLayer, StudyArea, Zones
 
@@ -106,13 +107,16 @@ def _coarser(shapes: Shapes, names: Names, tolerance: float) -> tuple[Shapes, Na
 
 _WAYS = ("shape_id", "shape_pt_sequence", "shape_pt_lon", "shape_pt_lat")
 _STOPS = ("stop_name", "stop_lon", "stop_lat")
+_TEXTS = ("stop_name", "shape_id")
 
 
 def is_gtfs(path: Path) -> bool:
     """Return whether ``path`` is meant as static GTFS: a folder, or a .zip with stops.txt."""
     if path.is_dir():
         return True
-    return zipfile.is_zipfile(path) and "stops.txt" in zipfile.ZipFile(path).namelist()
+    with suppress(zipfile.BadZipFile, RuntimeError, ValueError, OSError), zipfile.ZipFile(path) as archive:
+        return "stops.txt" in archive.namelist()
+    return False
 
 
 def read_gtfs(path: Path, kind: ContextKind) -> tuple[Shapes, Names, str]:
@@ -141,7 +145,7 @@ def read_gtfs(path: Path, kind: ContextKind) -> tuple[Shapes, Names, str]:
 def _content(path: Path, name: str) -> bytes:
     if path.is_dir():
         return (path / name).read_bytes() if (path / name).is_file() else b""
-    with zipfile.ZipFile(path) as archive:
+    with unpacking(f"the context layer {path.name}", name), zipfile.ZipFile(path) as archive:
         return archive.read(name) if name in archive.namelist() else b""
 
 
@@ -149,10 +153,10 @@ def _table(content: bytes, path: Path, name: str, columns: tuple[str, ...]) -> p
     import pandas as pd
 
     try:
-        table = pd.read_csv(
-            io.BytesIO(content), dtype={"stop_name": str, "shape_id": str}, encoding="utf-8-sig"
-        )
-        return table[list(columns)]
+        table = pd.read_csv(io.BytesIO(content), dtype=dict.fromkeys(_TEXTS, str), encoding="utf-8-sig")
+        words = table[[each for each in columns if each in _TEXTS]]
+        numbers = table[[each for each in columns if each not in words]].apply(pd.to_numeric, errors="coerce")
+        return words.join(numbers.where(numbers.abs() < 1e9))
     except (ValueError, KeyError) as error:
         raise ConfigError(
             f"the context layer {path.name} is not static GTFS",
@@ -207,13 +211,12 @@ def check_context(files: Sequence[ContextFile]) -> None:
 
 def _is_tables(path: Path) -> bool:
     """Whether GDAL reads it, and it is not static GTFS; raise ConfigError where nothing does."""
-    name = path.name
     if not path.exists():
-        raise ConfigError(f"the context layer {name} does not exist", got=str(path), todo="correct file")
+        raise ConfigError(f"the context layer {path.name} does not exist", got=str(path), todo="correct file")
     if is_gtfs(path):
         return False
-    if not name.lower().endswith(ENDINGS):
-        raise ConfigError(f"the context layer {name} cannot be read", expected=", ".join(ENDINGS))
+    if not path.name.lower().endswith(ENDINGS):
+        raise ConfigError(f"the context layer {path.name} cannot be read", expected=", ".join(ENDINGS))
     return True
 
 

@@ -13,7 +13,6 @@ import hashlib
 import shutil
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from trafficdp._durable import unpacking
 from trafficdp.binning.places import hours_of_week, places_of
 from trafficdp.binning.slots import slots_of
 from trafficdp.errors import ConfigError
@@ -220,7 +220,7 @@ def _unpack(path: Path, into: Path) -> None:
         raise ConfigError(f"the timetable {path.name} does not exist", got=str(path), todo="correct its name")
     if not zipfile.is_zipfile(path):
         raise ConfigError(f"the timetable {path.name} is not static GTFS", expected="a .zip of tables")
-    with zipfile.ZipFile(path) as archive:
+    with unpacking(f"the timetable {path.name}", "tables"), zipfile.ZipFile(path) as archive:
         size = {each.filename: each.file_size for each in archive.infolist()}
         if not OPTIONAL.keys() & {*size} - {"frequencies.txt"}:
             raise _not_gtfs(path, "neither calendar.txt nor calendar_dates.txt")
@@ -231,15 +231,8 @@ def _unpack(path: Path, into: Path) -> None:
         for name, columns in TABLES.items():
             with (into / name).open("wb") as unpacked:
                 if name in size:
-                    try:
-                        with archive.open(name) as packed:
-                            _copy(path, name, packed, unpacked)
-                    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
-                        raise ConfigError(
-                            f"the timetable {path.name} is damaged",
-                            got=f"{name} that does not unpack",
-                            todo="get it anew, as a plain .zip",
-                        ) from error
+                    with unpacking(f"the timetable {path.name}", name), archive.open(name) as packed:
+                        _copy(path, name, packed, unpacked)
                 elif name in OPTIONAL:
                     unpacked.write(",".join(columns).encode() + b"\n")
                 else:
@@ -248,7 +241,10 @@ def _unpack(path: Path, into: Path) -> None:
 
 def _copy(path: Path, name: str, packed: IO[bytes], unpacked: BinaryIO) -> None:
     header = packed.readline(1 << 16).decode("utf-8-sig", "replace")
-    given = [each.strip() for each in next(csv.reader([header]), [])]
+    try:
+        given = [each.strip() for each in next(csv.reader([header]), [])]
+    except csv.Error:
+        raise _not_gtfs(path, f"{name} whose first line is no header of a CSV") from None
     missing = [each for each in TABLES[name] if each not in given]
     if missing:
         raise _not_gtfs(path, f"{name} without the column {missing[0]}")
