@@ -100,6 +100,8 @@ class InputFile:
 
     in_archive = False
     """Whether it is a member of a zip archive, so that no file lies beside it."""
+    called: str | None = None
+    """What messages call it where its own name is a vehicle's."""
 
     def __init__(
         self,
@@ -141,28 +143,28 @@ class InputFile:
     def _refuse_foreign(self) -> None:
         path = self.path
         if self.size == 0 and self.judged:
-            raise DataError(f"{path.name} is empty", got="0 bytes")
+            raise DataError(f"{self.name} is empty", got="0 bytes")
         if self.is_zip and self.in_archive:
             raise DataError(
-                f"{path.name} cannot be unpacked", got="an archive within an archive", expected="one archive"
+                f"{self.name} cannot be unpacked", got="an archive within an archive", expected="one archive"
             )
         for magic, name in _FOREIGN.items():
             if self._begins_as(".", magic):
                 raise DataError(
-                    f"{path.name} cannot be read",
+                    f"{self.name} cannot be read",
                     got=name,
                     expected="text, Parquet or protobuf, as it is or in gzip, zstd or zip",
                     todo="convert it with its own tool",
                 )
         if path.suffix.lower() == ".gz" and not self.is_gzip:
-            raise DataError(f"{path.name} is not a gzip file, though its name ends with .gz")
+            raise DataError(f"{self.name} is not a gzip file, though its name ends with .gz")
         if path.suffix.lower() == ".zst" and not self.is_zstd:
-            raise DataError(f"{path.name} is not a zstd file, though its name ends with .zst")
+            raise DataError(f"{self.name} is not a zstd file, though its name ends with .zst")
 
     @property
     def name(self) -> str:
-        """The file's name without its folder."""
-        return self.path.name
+        """What messages call it: the file's name without its folder."""
+        return self.called or self.path.name
 
     @property
     def is_gzip(self) -> bool:
@@ -170,7 +172,7 @@ class InputFile:
         return self._begins_as(".gz", b"\x1f\x8b")
 
     def _begins_as(self, ending: str, *magic: bytes) -> bool:
-        named = not self.form_by_name or self.name.lower().endswith(ending)
+        named = not self.form_by_name or self.path.name.lower().endswith(ending)
         return named and self._head.startswith(magic)
 
     @property
@@ -181,15 +183,17 @@ class InputFile:
     @property
     def unpacked_name(self) -> str:
         """The name in small letters, without the ending of what it is packed with."""
-        return self.name.lower().removesuffix(".gz").removesuffix(".zst")
+        return self.path.name.lower().removesuffix(".gz").removesuffix(".zst")
 
     @property
     def is_zip(self) -> bool:
         """Whether the bytes are a zip archive, whose members are the files to read."""
         return self._begins_as(".zip", *_ZIP)
 
-    def members(self) -> Iterator[InputFile]:
+    def members(self, *, named_by_vehicle: bool = False) -> Iterator[InputFile]:
         """Yield the files of a zip archive in its order, hidden ones left out; of another file, itself.
+
+        Where they are ``named_by_vehicle`` no message says a name.
 
         Raises DataError where the archive is damaged, encrypted, or holds too many files or, judged, none.
         """
@@ -217,7 +221,9 @@ class InputFile:
                 )
             read = packed = 0
             for info in infos:
-                member = _Member(self, archive, info, read)
+                member = _Member(
+                    self, archive, info, read, f"a file of {self.name}" if named_by_vehicle else None
+                )
                 yield member
                 read, packed = read + member.unpacked, packed + info.compress_size
                 self.tell_progress(min(packed, self.size))
@@ -332,7 +338,7 @@ class InputFile:
         """Return the error for a file that the system does not let us read; of the machine, if that fails."""
         if isinstance(error, OSError) and error.errno in MACHINE:
             return from_os_error(error, f"reading {self.name}")
-        return DataError(f"cannot read {self.path.name}", got=getattr(error, "strerror", None) or "an error")
+        return DataError(f"cannot read {self.name}", got=getattr(error, "strerror", None) or "an error")
 
     def not_text(self, encoding: str = "utf-8") -> DataError:
         """Return the error for what is not text in ``encoding``."""
@@ -348,8 +354,10 @@ class _Member(InputFile):
 
     in_archive = True
 
-    def __init__(self, of: InputFile, archive: zipfile.ZipFile, info: zipfile.ZipInfo, read: int) -> None:
-        self._of, self._zip, self._info, self._read = of, archive, info, read
+    def __init__(
+        self, of: InputFile, archive: zipfile.ZipFile, info: zipfile.ZipInfo, read: int, called: str | None
+    ) -> None:
+        self._of, self._zip, self._info, self._read, self.called = of, archive, info, read, called
         self.unpacked = 0
         self.path, self.judged, self.size = Path(info.filename), of.judged, info.file_size
         self.form_by_name = of.form_by_name

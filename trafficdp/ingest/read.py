@@ -234,7 +234,7 @@ def _of_members(
             )
         # any column that is there: what it says of vehicles is replaced
         source = replace(source, columns={**source.columns, "vehicle": source.columns["time"]})
-    for member in file.members():
+    for member in file.members(named_by_vehicle=named_by_file):
         if member.in_archive and "parquet" in (source.format, "parquet" if member.is_parquet else ""):
             raise DataError(
                 f"{file.name} holds Parquet files in a zip archive",

@@ -14,7 +14,7 @@ from trafficdp.ingest import input_file
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import Reading
 from trafficdp.ingest.suggest import in_toml, suggest
-from trafficdp.model import SpeedUnit, UnitPeriod
+from trafficdp.model import FILE_NAME, SpeedUnit, UnitPeriod
 
 METRES = (UnitPeriod(SpeedUnit.METRES_PER_SECOND),)
 HEADER = "plate,when,lat,lng,v\n"
@@ -153,6 +153,27 @@ def test_each_file_of_an_archive_is_one_vehicles(reader, key, declared_in, endin
     reader.write(moving(0, 1), "new_ab.txt")
     with pytest.raises(DataError, match=r"the name of new_ab\.txt would be a vehicle's"):
         reader.file(reader.folder / "new_ab.txt", **declared)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "a,b\n1,2\n",
+        b"\xff\xfe\x00at",
+        b"PK\x03\x04" + bytes(40),
+        b"PAR1" + bytes(40),
+        b"\x1f\x8b" + bytes(40),
+        "",
+    ],
+    ids=["other columns", "no text", "an archive", "Parquet", "gzip", "empty"],
+)
+def test_no_message_says_the_name_of_a_file_that_is_a_vehicles(reader, content):
+    path = archive(reader, {"W-1234.csv": content})
+    columns = {"vehicle": FILE_NAME, "time": "at", "latitude": "lat", "longitude": "lng", "speed": "v"}
+    with pytest.raises(DataError) as refused:
+        reader.file(path, columns=columns)
+    said = [str(refused.value), repr(vars(refused.value)), repr(refused.value.__cause__)]
+    assert not any("1234" in each for each in said), said
 
 
 def test_a_vehicle_that_its_file_names_has_no_operator(declared_in):
