@@ -81,6 +81,7 @@ RELEASED_PLANTED = {
         cell="cell", speed="NULL", rank=1
     ),
     "a speed in a unit that its release is not in": "UPDATE releases SET speed_unit = 'mph'",
+    "a release twice": "INSERT INTO releases SELECT * FROM releases LIMIT 1",
     "a bin twice in a release": "INSERT INTO cells SELECT * FROM cells LIMIT 1",
     "cells of an unknown or withdrawn release": CELL.format(
         release="r0009", cell=7, status="released", mean=1, low=0, high=2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 
 from trafficdp.cli.words.facts import loss_facts
@@ -446,7 +448,7 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
         "budget_left": str(result.budget_left),
         "left_after": str(result.left_after),
         "earlier": result.earlier,
-        "known": as_json(allocation.known),
+        "known": [asdict(each) for each in allocation.known],
         "affordable": {
             "vehicles_charged": None if hidden else able.paying,
             "vehicles_short": None if hidden else able.short,
