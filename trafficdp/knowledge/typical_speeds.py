@@ -18,7 +18,7 @@ import shapely
 from trafficdp.binning.cells import cells_from_text, polygons_of
 from trafficdp.binning.places import declared_bins, shapes_of
 from trafficdp.context.read import read_table
-from trafficdp.errors import ConfigError
+from trafficdp.errors import ConfigError, DataError
 from trafficdp.model import Grid, KnowledgeSource, SlotKind, SpeedUnit, parse_speed_unit
 
 FloatArray = npt.NDArray[np.float64]
@@ -100,7 +100,14 @@ def _read(path: Path, column: str, grid: Grid) -> tuple[Shapes, Shapes]:
                 f"{path.name} does not say where its speeds are",
                 expected=f"a column {' or '.join(HEXAGONS)} of H3 indices, or a file of shapes",
             )
-        return polygons_of(cells_from_text([*table[hexagons].astype(str)])), texts
+        try:
+            cells = cells_from_text([*table[hexagons].astype(str)])
+        except DataError as error:
+            raise ConfigError(
+                f"the column {hexagons} of {path.name} holds other texts than H3 cells",
+                expected="H3 cell indexes (mode 1), such as 87608b0a5ffffff",
+            ) from error
+        return polygons_of(cells), texts
     return read_table(path, column, grid.area)
 
 

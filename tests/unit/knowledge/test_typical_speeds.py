@@ -12,7 +12,7 @@ import pytest
 import shapely
 
 from trafficdp.binning.cells import cell_text, cells_of, centres_of, polygons_of
-from trafficdp.errors import ConfigError, DataError
+from trafficdp.errors import ConfigError
 from trafficdp.knowledge.typical_speeds import CLASSES, read_typical_speeds
 from trafficdp.model import Grid, KnowledgeKind, KnowledgeSource, Period, SlotKind, SpeedUnit, StudyArea
 
@@ -125,5 +125,6 @@ def test_files_that_are_none_are_named(tmp_path, name, text, said):
     path = tmp_path / name
     if text is not None:
         path.write_text(text)
-    with pytest.raises((ConfigError, DataError), match=said):
+    with pytest.raises(ConfigError, match=said) as refused:
         read_typical_speeds(source(path, unit="kmh"), GRID)
+    assert name in str(refused.value)
