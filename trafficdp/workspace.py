@@ -33,7 +33,7 @@ from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.mechanisms.registry import mechanism_named
 from trafficdp.model import Counts, Grid, SlotKind, Statistic
 from trafficdp.planner.suggest import half_width_of
-from trafficdp.privacy.disclosure import ChangedFact
+from trafficdp.privacy.budget import ChangedFact
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import Loss
 from trafficdp.release import results, verification

@@ -15,7 +15,8 @@ from trafficdp.audit.releases import CELLS, RECORDS, audited_releases, city, man
 from trafficdp.binning.cells import parents_of
 from trafficdp.cli.commands.audit import BOUND, DELTA
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
-from trafficdp.mechanisms.protocol import BY_NAME, PublicFacts
+from trafficdp.mechanisms.names import BY_NAME
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.quantiles import CalibratedQuantiles
 from trafficdp.mechanisms.simulated_cities import repeated
 from trafficdp.model import ContributionBound, Statistic

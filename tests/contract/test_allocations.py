@@ -13,7 +13,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.calibrated import in_blocks
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
-from trafficdp.mechanisms.protocol import ACCOUNTINGS, BY_NAME
+from trafficdp.mechanisms.names import ACCOUNTINGS, BY_NAME
 from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.planner.allocate import BLOCK_GAIN_TOLERANCE, accountings_for, allocate
 from trafficdp.planner.allocation import floor_of_equal_scales

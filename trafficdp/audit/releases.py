@@ -21,14 +21,8 @@ from trafficdp.audit.neighbours import Neighbours, one_bin
 from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import Step
-from trafficdp.mechanisms.protocol import (
-    ADD_REMOVE_POOLED,
-    BY_NAME,
-    BY_RANK,
-    CalibratedMechanism,
-    PublicFacts,
-    Wanted,
-)
+from trafficdp.mechanisms.names import ADD_REMOVE_POOLED, BY_NAME, BY_RANK
+from trafficdp.mechanisms.protocol import CalibratedMechanism, PublicFacts, Wanted
 from trafficdp.mechanisms.registry import JOINT_MECHANISMS
 from trafficdp.mechanisms.simulated_cities import repeated
 from trafficdp.model import (

@@ -69,7 +69,6 @@ _MODULES = {
     "doctor": "store",
     "export": "releases",
     "forget": "store",
-    "init": "store",
     "release": "releases",
     "report": "releases",
     "site": "releases",

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import Field, PlainValidator, ValidationInfo
 
-from trafficdp.config.table import Built, Refused, Table, exact_number, line, naming, read_text, text
+from trafficdp.config.document import exact_number, line, read_text
+from trafficdp.config.table import Built, Refused, Table, naming, text
 from trafficdp.errors import ConfigError
 from trafficdp.model import StudyArea
 

@@ -6,23 +6,23 @@ area, period, units of speed, speed bound, resolution, budget and time zone must
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field, PlainValidator, ValidationInfo, create_model
+from pydantic import Field
 
 from trafficdp.config import table as t
 from trafficdp.config.area import NAMED
+from trafficdp.config.document import PLACES, load_document, places
 from trafficdp.config.map import CONTEXT, KNOWLEDGE, Map
 from trafficdp.config.settings import PUBLISH, City, Config
 from trafficdp.config.source import SOURCE
 from trafficdp.config.stream import StreamSettings
-from trafficdp.config.table import parse_toml, read_text
 from trafficdp.model import (
     MOST_SOURCES,
     NO_CATALOGUE_ENTRY,
@@ -39,21 +39,8 @@ from trafficdp.privacy.budget import Analyst, BudgetPolicy
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import ZCDP, Loss, LossKind, PureDP
 
-
-def _place(value: object, info: ValidationInfo[Path]) -> Path:
-    if (name := t.line(value)) is None or Path(name).name in ("", ".."):
-        raise t.Refused
-    place: Path = info.context / name
-    return place
-
-
 _CEILINGS = ("epsilon_per_vehicle", "epsilon_per_vehicle_a_year", "epsilon_per_vehicle_a_month")
 DELTA = t.number("a number from 10^-12 to below 1, such as 1e-6", lambda delta: 0 < delta < 1)
-Place = Annotated[
-    Path | None,
-    PlainValidator(_place),
-    Field(description="a path with a name of its own, relative to the configuration file"),
-]
 
 
 class Privacy(t.Table):
@@ -127,23 +114,6 @@ class AnalystTable(t.Table):
         return Analyst(self.name, privacy.counted(self.budget))
 
 
-class Paths(t.Table):
-    """What lies above all tables; ``Document`` knows the tables."""
-
-    store: Place = None
-    key_file: Place = None
-
-    def places(self) -> tuple[Path | None, Path | None]:
-        """Return (store, key_file); raise Refused for a key inside the store."""
-        # realpath, unlike Path.resolve, takes a loop of links and an overlong name as they are
-        store, key_file = (each and Path(os.path.realpath(each)) for each in (self.store, self.key_file))
-        if store and key_file and key_file.is_relative_to(store):
-            raise t.Refused(
-                "key_file", expected="a file outside the store", todo="keep the key apart from the store"
-            )
-        return self.store, self.key_file
-
-
 _OF = {
     LossKind.ZCDP: (("budget", "rho_per_vehicle"), ("budget", "delta"), ("privacy", "rho")),
     LossKind.PURE: (
@@ -182,8 +152,8 @@ _OTHERS: Mapping[NeighbouringRelation, Mapping[tuple[str, ...], str]] = {
 """What is of the other relation alone, and what to write instead."""
 
 
-class Document(Paths):
-    """The whole file."""
+class Document(t.Table):
+    """The whole file, below the places that ``document`` reads."""
 
     city: City
     privacy: Privacy
@@ -201,7 +171,6 @@ class Document(Paths):
 
     def config(self) -> Config:
         """Return the configuration; raise Refused for what does not go together."""
-        store, key_file = self.places()
         self._refuse_other_relation()
         t.require_other_names("source", [each.name for each in self.source])
         t.require_other_names("analysts", [each.name.casefold() for each in self.analysts])
@@ -219,8 +188,8 @@ class Document(Paths):
             policy=policy,
             map=self.map.hidden(bound, policy.kind) if hidden else self.map.settings(bound, policy.kind),
             sources=self.source,
-            key_file=key_file,
-            store=store,
+            key_file=None,
+            store=None,
             analysts=tuple(each.analyst(privacy) for each in self.analysts),
             areas=dict(self.areas),
             context=self.context if self.map.tiles is None else (*self.context, self.map.tiles),
@@ -264,17 +233,6 @@ def template() -> str:
     return resources.files("trafficdp.cli").joinpath("templates/trafficdp.toml").read_text(encoding="utf-8")
 
 
-def read_places(path: Path) -> tuple[Path | None, Path | None]:
-    """Return (store, key_file) of a configuration file in which other keys may still be open choices.
-
-    Raises ConfigError for a file that cannot be read, is not TOML, or names a wrong place.
-    """
-    open_: Any = dict.fromkeys(Document.model_fields.keys() - Paths.model_fields.keys(), (object, None))
-    return t.read(
-        create_model("Document", __base__=Paths, **open_), _document(path), path.parent, Paths.places
-    )
-
-
 def load_config(path: Path) -> Config:
     """Read the configuration file at ``path``.
 
@@ -282,11 +240,8 @@ def load_config(path: Path) -> Config:
     not TOML, for keys that are unknown, missing, wrong or still placeholders, and for a GeoJSON study
     area that cannot be read.
     """
-    document = _document(path)
+    document = load_document(path)
     t.refuse_placeholders(document, name=path.name)
-    return t.read(Document, document, path.parent, Document.config)
-
-
-def _document(path: Path) -> dict[str, object]:
-    text = read_text(path, what="the configuration file", todo="run `trafficdp init` or give --config FILE")
-    return parse_toml(text, name=path.name)
+    store, key_file = places(document, path.parent)
+    tables = {key: value for key, value in document.items() if key not in PLACES}
+    return replace(t.read(Document, tables, path.parent, Document.config), store=store, key_file=key_file)

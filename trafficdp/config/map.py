@@ -12,10 +12,10 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationInfo
 
 from trafficdp.config import table as t
+from trafficdp.config.document import exact_number, line
 from trafficdp.config.settings import MapSettings
-from trafficdp.config.table import exact_number
 from trafficdp.errors import did_you_mean
-from trafficdp.mechanisms.protocol import AUTO, BASELINE, BY_NAME, PROVED
+from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, PROVED
 from trafficdp.model import (
     DEFAULT_DAY_PARTS,
     LONGER,
@@ -41,7 +41,7 @@ from trafficdp.privacy.loss import LossKind
 
 def file_beside(value: object, info: ValidationInfo[Path]) -> Path:
     """Return the path of a file that is named relative to the configuration."""
-    name = t.line(value)
+    name = line(value)
     if name is None or "://" in name:
         raise t.Refused
     path: Path = info.context / name
@@ -120,7 +120,7 @@ _TILES = re.compile(r"https://[\w.-]+(:\d+)?/[\w.~%/{}?=&@-]*", re.ASCII)
 
 
 def _address(value: object) -> str | None:
-    address = t.line(value) or ""
+    address = line(value) or ""
     places = sorted(re.findall(r"{.*?}", address))
     return address if _TILES.fullmatch(address) and places == ["{x}", "{y}", "{z}"] else None
 

@@ -13,9 +13,10 @@ from pydantic import Field
 
 from trafficdp.config import table as t
 from trafficdp.config.area import DRAWN
+from trafficdp.config.document import line
 from trafficdp.config.stream import StreamSettings
 from trafficdp.errors import ConfigError, UsageError, one_of
-from trafficdp.mechanisms.protocol import AUTO, BASELINE, BY_NAME
+from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME
 from trafficdp.model import (
     NO_CATALOGUE_ENTRY,
     CatalogueEntry,
@@ -45,7 +46,7 @@ from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, exact_text
 
 def _known(value: object) -> str | None:
     """Return one line of text that a manifest takes: "unknown" says nothing."""
-    return None if str(value).strip().casefold() == "unknown" else t.line(value)
+    return None if str(value).strip().casefold() == "unknown" else line(value)
 
 
 Name = Annotated[str, t.Reads(_known, "a name that may be printed on every map")]
@@ -115,7 +116,7 @@ class MapSettings:
 
     ``statistics`` are in the order of Statistic. ``tolerance`` (for each of them) is the error that
     matters equally for each, in the unit of the speed bound (squared for the variance). ``accounting`` is
-    "best" or one of ``protocol.BY_NAME``. ``mechanism`` names, a statistic, what releases it: "auto" or
+    "best" or one of ``names.BY_NAME``. ``mechanism`` names, a statistic, what releases it: "auto" or
     a name of the registry.
     ``allow_idealised`` is never read from a file: only a command's switch sets it. ``adaptive`` for a map of
     several resolutions. ``answer``, ``fleet``, ``apart`` and ``counts_share``: see planner.request.

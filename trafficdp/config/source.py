@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from trafficdp.config import table as t
-from trafficdp.config.table import exact_number
+from trafficdp.config.document import exact_number, line
 from trafficdp.model import (
     FILE_NAME,
     FORMATS,
@@ -48,14 +48,14 @@ _COLUMN = t.text("the name of a column in your files")
 
 
 def _file(value: object) -> str | None:
-    name = t.line(value)
+    name = line(value)
     if name and "/" in name:
         raise t.Refused(todo="leave the folder out; it is given to `trafficdp ingest`")
     return name
 
 
 def _time_format(value: object) -> str | None:
-    word = t.line(value)
+    word = line(value)
     if start_of_seconds(word or "") is not None:
         return word
     directives = {*re.findall(r"%(.?)", word or "")}
@@ -153,17 +153,17 @@ class Source(t.Table):
     ] = ()
     missing_speed: Annotated[str, t.choice(("reject", "derive"))] = "reject"
     namespace: Annotated[
-        str, t.Reads(lambda value: "" if value == "" else t.line(value), "text without line breaks")
+        str, t.Reads(lambda value: "" if value == "" else line(value), "text without line breaks")
     ] = ""
     min_kept: Annotated[
         Fraction, t.number("a share of rows from 0 to 1, such as 0.9", lambda share: 0 <= share <= 1)
     ] = Fraction(0)
 
     records: Annotated[
-        str, t.Reads(lambda value: "" if value == "" else t.line(value), 'a path such as "result.vehicles"')
+        str, t.Reads(lambda value: "" if value == "" else line(value), 'a path such as "result.vehicles"')
     ] = ""
     operator_separator: Annotated[
-        str, t.Reads(lambda value: "" if value == "" else t.line(value), 'text such as ":"')
+        str, t.Reads(lambda value: "" if value == "" else line(value), 'text such as ":"')
     ] = ""
     header: Annotated[bool, t.SWITCH] = True
     delimiter: Annotated[str, t.Reads(_byte, 'what separates fields, such as ";" or "\\t"')] = ","

@@ -1,15 +1,17 @@
-"""From a file to a TOML document within limits, and its tables; what is said of a wrong one."""
+"""Tables of the configuration as pydantic reads them, and what is said of a wrong one.
+
+A table is a model: pydantic knows which keys there are, which must be given and where each error lies. What
+a key accepts is written beside it, as ``Reads`` or as the ``description`` of its ``Field``; every message
+names ``[table] key`` and says so.
+"""
 
 from __future__ import annotations
 
-import difflib
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
-from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
@@ -18,136 +20,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchema
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
-from trafficdp._durable import MACHINE, from_os_error, read_regular
+from trafficdp.config.document import exact_number, line, printable, shown, unknown_key
 from trafficdp.errors import ConfigError, UsageError, did_you_mean
 from trafficdp.model import parse_speed_unit, zone_of
 from trafficdp.privacy.loss import Loss, PureDP
-
-# From a file to a TOML document within limits, and its values: numbers stay exact.
-
-
-LARGEST = 10**12
-"""Numbers beyond this, or with more than twelve decimals, are taken for mistakes."""
-
-LARGEST_FILE = 256 << 10
-"""Bytes of a configuration file."""
-LONGEST_KEY = 16
-"""Words that dots join to one key; the configuration has four levels."""
-
-_WORD = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
-_TOO_DEEP = re.compile(rf"(?<![A-Za-z0-9_\\-]){_WORD}(?:[ \t]*+\.[ \t]*+{_WORD}){{{LONGEST_KEY},}}")
-
-_UNREADABLE: dict[type[Exception], tuple[str, str | None]] = {
-    FileNotFoundError: ("does not exist", None),
-    IsADirectoryError: ("is a directory", "a file"),
-    UnicodeDecodeError: ("is not UTF-8 text", "UTF-8"),
-}
-
-
-def read_text(path: Path, *, what: str, todo: str, largest: int = LARGEST_FILE) -> str:
-    """Return the UTF-8 text of a file (a byte order mark is dropped).
-
-    Raises ConfigError if there is none, or if it has more than ``largest`` bytes, and StoreUnavailableError
-    where the machine fails.
-    """
-    try:
-        content = read_regular(path, largest + 1)
-        if len(content) > largest:
-            raise ConfigError(
-                f"{what} is too large", got=path, expected=f"at most {largest >> 10:,} KiB", todo=todo
-            )
-        return content.decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno in MACHINE:
-            raise from_os_error(error, f"reading {what}") from error
-        reason = f"cannot be read ({getattr(error, 'strerror', None) or 'no such path'})", None
-        is_so, expected = _UNREADABLE.get(type(error), reason)
-        raise ConfigError(f"{what} {is_so}", got=path, expected=expected, todo=todo) from error
-
-
-def parse_toml(text: str, *, name: str) -> dict[str, object]:
-    """Return the document, decimals as Decimal; raise ConfigError with the line if it is not TOML.
-
-    A key of very many words is refused unread: the parser takes time with the square of their number.
-    """
-    if (found := _TOO_DEEP.search(text)) is not None:
-        line = text.count("\n", 0, found.start()) + 1
-        raise ConfigError(
-            f"{name} is nested too deeply",
-            got=f"more than {LONGEST_KEY} words joined by dots in line {line}",
-            expected="tables as the template has them",
-        )
-    try:
-        return tomllib.loads(text, parse_float=Decimal)
-    except RecursionError as error:
-        raise ConfigError(
-            f"{name} is nested too deeply", expected="tables as the template has them"
-        ) from error
-    except (ValueError, ArithmeticError) as error:
-        raise _not_toml(text, name, error) from error
-
-
-def _not_toml(text: str, name: str, error: Exception) -> ConfigError:
-    """Return the error that says in which line ``text`` is not TOML, and what is most often wrong there."""
-    place = re.search(r"\(at line (\d+), column \d+\)", str(error))
-    line = text.splitlines()[int(place[1]) - 1] if place else ""
-    got = f"line {place[1]}: {shown(line.strip())}" if place else "a number that is too long, or a torn end"
-    if re.search(r"=\s*[-+]?\d+,\d", line):
-        todo = "write decimals with a point (2.5, not 2,5)"
-    else:
-        todo = 'write key = value, with text in "quotes"'
-    return ConfigError(f"{name} is not TOML", got=got, todo=todo)
-
-
-def shown(value: object) -> str:
-    """Return a value as the reader wrote it, cut to 60 characters."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dict):
-        return "a table"
-    if isinstance(value, list):
-        text = f"[{', '.join(map(shown, value[:10]))}]"
-        return text if len(value) <= 10 and len(text) <= 60 else f"a list of {len(value)}"
-    if isinstance(value, int) and abs(value) > LARGEST:
-        return "a number beyond 10^12"
-    text = printable(f'"{value}"' if isinstance(value, str) else str(value))
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def printable(text: str) -> str:
-    """Return the text with ? for what does not print."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
-def exact_number(value: object) -> Fraction | None:
-    """Return a TOML number, or a string that holds a decimal number, exactly; None if it is not one."""
-    if isinstance(value, str):
-        if not (value.isascii() and value.strip("+-.eE0123456789") == "" and len(value) <= 40):
-            return None
-        try:
-            value = Decimal(value)
-        except ArithmeticError:
-            return None
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        return None
-    # a small text may stand for an astronomically large integer: look at the exponent first
-    if isinstance(value, Decimal) and not (value.is_finite() and _short(value)):
-        return None
-    number = Fraction(value)
-    return number if abs(number) <= LARGEST and (number * LARGEST).denominator == 1 else None
-
-
-def _short(value: Decimal) -> bool:
-    _, digits, exponent = value.as_tuple()
-    return isinstance(exponent, int) and abs(exponent) <= 100 and len(digits) <= 100
-
-
-# Tables of the configuration as pydantic reads them, and what is said of a wrong one.
-#
-# A table is a model: pydantic knows which keys there are, which must be given and where each error lies. What
-# a key accepts is written beside it, as ``Reads`` or as the ``description`` of its ``Field``; every message
-# names ``[table] key`` and says so.
-
 
 WRONG, MISSING = " is not valid", " is missing"
 _KINDS = {"missing": MISSING, "model_type": " is not a table"}
@@ -222,11 +98,6 @@ class Built:
 
     def __get_pydantic_core_schema__(self, _: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(self.build, handler.generate_schema(self.table))
-
-
-def line(value: object) -> str | None:
-    """Return one line of text, stripped; None for anything else, and for no text at all."""
-    return value.strip() or None if isinstance(value, str) and value.isprintable() else None
 
 
 def text(expected: str) -> Reads:
@@ -393,12 +264,7 @@ def _wrong(
     place = _where(key, document)
     if kind == "extra_forbidden":
         place = _where((*key[:-1], printable(str(key[-1])[:60])), document)
-        near = difflib.get_close_matches(str(key[-1]), known, n=1, cutoff=0.5)
-        return ConfigError(
-            f"unknown key {place}",
-            expected=near[0] if near else f"one of {', '.join(known)}",
-            todo="correct its spelling, move it to its table, or delete it",
-        )
+        return unknown_key(place, str(key[-1]), known)
     expected = field.description or next((e.expected for e in field.metadata if isinstance(e, Reads)), "")
     if inner is not None:
         expected = expected or f"a table with the keys {', '.join(keys_of(inner))}"

@@ -62,7 +62,8 @@ from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.blocks.partition import in_canonical_order
 from trafficdp.mechanisms.laplace.accountings import fitted
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
-from trafficdp.mechanisms.protocol import CLIP_USER, CalibratedMechanism, Columns, PublicFacts, Statement
+from trafficdp.mechanisms.names import CLIP_USER
+from trafficdp.mechanisms.protocol import CalibratedMechanism, Columns, PublicFacts, Statement
 from trafficdp.mechanisms.publish import interval, status_of
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.estimate import Estimate

@@ -45,32 +45,8 @@ if TYPE_CHECKING:
 # ``run`` without values: what every vehicle loses, what the manifest says, which status a number will have.
 # So nothing of a release but its noisy numbers depends on a value. What either promises, its event, follows
 # from its steps alone (``event_of``): ``event`` holds the parts that are the same for all.
-#
-# Settings and words need no more than this file: the names come first. What mechanisms do loads slowly.
 
 
-AUTO = "auto"
-"""The word for the mechanism that ``planner.choose`` takes."""
-BASELINE = "baseline"
-"""Laplace or block noise that prices all statistics jointly, by an accounting."""
-PROVED = {LossKind.PURE: BASELINE, LossKind.ZCDP: "gaussian_twin"}
-"""What releases a statistic where intervals must be those of a theorem: half widths that are looked for,
-several resolutions, and priced questions."""
-FLAT, POOLED = "flat", "partial_pooling"
-"""Maps of one piece: one number for the city, which is the yardstick of all, and one that leans on it."""
-ADD_REMOVE_POOLED = "add_remove_pooling"
-"""The one map where nothing about a vehicle is public."""
-BY_RANK = "vehicle_quantiles"
-"""Quantiles over vehicles, for answers alone."""
-CLIP_USER = "clip_user"
-ACCOUNTINGS = ("basic", "grid_count", "exact", "equal", "blocks")
-BY_NAME = (*ACCOUNTINGS, CLIP_USER)
-"""What may be asked for by name; clip_user is never the best where a map says something."""
-OTHER_NOISE = {
-    "blocks": "block noise",
-    CLIP_USER: "vehicles left out of bins, noise for the rest",
-}
-"""Accountings whose noise is no plain Laplace noise."""
 FloatArray = npt.NDArray[np.float64]
 RANGE = {LossKind.PURE: (np.nextafter(0.0, 1.0), 1e9), LossKind.ZCDP: (1e-6, 1e6)}
 """What a statistic may be given, an epsilon a bin or a rho: beyond, noise could not be drawn in 64 bits."""

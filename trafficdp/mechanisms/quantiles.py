@@ -35,8 +35,9 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.measurement.sets import Measure, Ranks
 from trafficdp.mechanisms.means import choice_scale, support_of
+from trafficdp.mechanisms.names import BY_RANK
 from trafficdp.mechanisms.pooling.whole import JointMechanism, estimate_without_scale
-from trafficdp.mechanisms.protocol import BY_RANK, Statement, require_statistic
+from trafficdp.mechanisms.protocol import Statement, require_statistic
 from trafficdp.mechanisms.publish import rank_status
 from trafficdp.model import QUANTILES, ContributionBound, Statistic
 from trafficdp.privacy.estimate import Estimate, IntervalKind

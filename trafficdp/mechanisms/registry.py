@@ -10,6 +10,7 @@ from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks, block_accou
 from trafficdp.mechanisms.clip_user import CalibratedSuppression, SuppressionAccounting
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
+from trafficdp.mechanisms.names import CLIP_USER
 from trafficdp.mechanisms.per_statistic_map import (
     MECHANISMS,
     PerStatisticMechanism,
@@ -19,7 +20,7 @@ from trafficdp.mechanisms.per_statistic_map import (
 )
 from trafficdp.mechanisms.pooling.add_remove_calibrated import CalibratedAddRemove
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
-from trafficdp.mechanisms.protocol import CLIP_USER, Accounting, CalibratedMechanism, Columns, PublicFacts
+from trafficdp.mechanisms.protocol import Accounting, CalibratedMechanism, Columns, PublicFacts
 from trafficdp.mechanisms.quantiles import CalibratedQuantiles
 from trafficdp.model import OF_MAPS, ContributionBound, Counts, NeighbouringRelation, Statistic
 from trafficdp.privacy.loss import LossKind

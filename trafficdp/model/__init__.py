@@ -36,7 +36,7 @@ from trafficdp.model.grid import (
     resolution_of,
     zone_of,
 )
-from trafficdp.model.json_codec import Schema, Text, as_json, from_json, hinted
+from trafficdp.model.json_codec import Counted, Moment, Schema, Text, as_json, from_json, hinted
 from trafficdp.model.known_speeds import (
     MOST_SOURCES,
     NEWEST,
@@ -111,6 +111,7 @@ __all__ = [
     "ContextKind",
     "ContextLayer",
     "ContributionBound",
+    "Counted",
     "Counts",
     "DayPart",
     "Dialect",
@@ -120,6 +121,7 @@ __all__ = [
     "KnowledgeSource",
     "KnownSpeeds",
     "MapRequest",
+    "Moment",
     "Mosaic",
     "NeighbouringRelation",
     "Period",

@@ -30,6 +30,10 @@ class Schema(dict[str, Any]):
 
 Text = Annotated[str, Schema({"pattern": r"^(?!\s*[Uu][Nn][Kk][Nn][Oo][Ww][Nn]\s*$)[\s\S]*\S"})]
 """A text that says something."""
+Counted = Annotated[int, Schema({"minimum": 1})]
+Moment = Annotated[
+    str, Schema({"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[+-][0-9]{2}:[0-9]{2}$"})
+]
 
 
 def as_json(value: object) -> Json:

@@ -54,7 +54,7 @@ from trafficdp.errors import (
 )
 from trafficdp.mechanisms.blocks.partition import Items, canonical_order
 from trafficdp.mechanisms.laplace.calibrated import LaplaceNoise
-from trafficdp.mechanisms.protocol import BASELINE
+from trafficdp.mechanisms.names import BASELINE
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import Counts, Grid, MapRequest, Mosaic, SlotKind, Statistic, levels_of
 from trafficdp.noise.secure import MOST_DISTINCT_SCALES

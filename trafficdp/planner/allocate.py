@@ -10,18 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, OTHER_NOISE, PROVED
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism
-from trafficdp.mechanisms.protocol import (
-    AUTO,
-    BASELINE,
-    BY_NAME,
-    OTHER_NOISE,
-    PROVED,
-    Accounting,
-    CalibratedMechanism,
-    PublicFacts,
-    Wanted,
-)
+from trafficdp.mechanisms.protocol import Accounting, CalibratedMechanism, PublicFacts, Wanted
 from trafficdp.mechanisms.registry import (
     JOINT_MECHANISMS,
     all_accountings,

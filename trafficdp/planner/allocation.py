@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UninformativeReleaseError, UsageError
+from trafficdp.mechanisms.names import FLAT
 from trafficdp.mechanisms.protocol import (
-    FLAT,
     Accounting,
     CalibratedIntervals,
     CalibratedMechanism,

@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms.names import AUTO
 from trafficdp.mechanisms.per_statistic_map import (
     StatisticMechanism,
     mechanism_named,
@@ -38,7 +39,7 @@ from trafficdp.mechanisms.per_statistic_map import (
     too_small,
     tried_by_auto,
 )
-from trafficdp.mechanisms.protocol import AUTO, RANGE, Mechanism, event_of, unenforced
+from trafficdp.mechanisms.protocol import RANGE, Mechanism, event_of, unenforced
 from trafficdp.mechanisms.simulated_cities import SimulatedCities
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.planner.request import Request

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
-from trafficdp.mechanisms.protocol import ADD_REMOVE_POOLED, AUTO, BASELINE, BY_RANK, PROVED, PublicFacts
+from trafficdp.mechanisms.names import ADD_REMOVE_POOLED, AUTO, BASELINE, BY_RANK, PROVED
 from trafficdp.model import (
     DEFAULT_FLEET,
     QUANTILES,
@@ -26,6 +27,9 @@ from trafficdp.model import (
     Statistic,
 )
 from trafficdp.privacy.loss import Loss, LossKind
+
+if TYPE_CHECKING:
+    from trafficdp.mechanisms.protocol import PublicFacts
 
 FLEET_DECLARED = "as [map] fleet declares"
 COUNTS_SHARE, COUNTS_ALONE_SHARE = 30, 80
@@ -89,6 +93,9 @@ class Request:
 
     def facts(self, counts: Counts) -> PublicFacts:
         """Return what is public beside ``counts``, of the bins that are released."""
+        # settings are read without what mechanisms do, which loads slowly
+        from trafficdp.mechanisms.protocol import PublicFacts
+
         known = KnownSpeeds.of(self.known, counts.cell, counts.slot)
         return PublicFacts(counts, self.map.bound, self.relation, known)
 

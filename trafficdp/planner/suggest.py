@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from trafficdp.binning.slots import hours_of_day
 from trafficdp.errors import UsageError, positive
+from trafficdp.mechanisms.names import AUTO, POOLED
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism
-from trafficdp.mechanisms.protocol import AUTO, POOLED
 from trafficdp.mechanisms.registry import JOINT_MECHANISMS
 from trafficdp.mechanisms.simulated_cities import SimulatedCity, cities_of
 from trafficdp.model import ContributionBound, Counts, Grid, Period, Statistic, parse_speed_unit

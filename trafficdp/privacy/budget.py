@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from fractions import Fraction
 from itertools import pairwise
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import InsufficientBudgetError, UsageError
 from trafficdp.model.grid import zone_of
+from trafficdp.model.json_codec import Counted, Moment, Schema, Text
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.privacy.conversion import delta_of, rho_to_approx
-from trafficdp.privacy.disclosure import BudgetChange, ChangedFact
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import LOSSES, PICO, ZCDP, Loss, LossKind, PureDP
 
@@ -197,6 +198,31 @@ LONGEST_REASON = 500
 LARGEST_EPSILON = PureDP.of(20)
 LARGEST_DELTA = "0.0001"
 """Beyond these, and beyond a delta of 1 / (number of vehicles), a promise is weak."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedFact:
+    """One fact of a store's promise that was changed, in words."""
+
+    what: Text
+    before: Text
+    after: Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetChange:
+    """A change of what the store promises, as its ledger has it at ``entry``: from what to what, and why."""
+
+    entry: Counted
+    at: Moment
+    reason: Text
+    changed: Annotated[tuple[ChangedFact, ...], Schema({"minItems": 1})]
+
+    @property
+    def in_words(self) -> str:
+        """The change as people read it, without the name of what stands before: "on 2026-03-05: ..."."""
+        facts = "; ".join(f"{each.what} from {each.before} to {each.after}" for each in self.changed)
+        return f"on {self.at[:10]}: {facts}. Reason: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,12 @@ from typing import Annotated, Any
 
 from trafficdp.errors import one_of
 from trafficdp.model.context import NO_CATALOGUE_ENTRY, CatalogueEntry, ContextKind
-from trafficdp.model.json_codec import Schema, Text
+from trafficdp.model.json_codec import Counted, Moment, Schema, Text
 from trafficdp.model.known_speeds import Knowledge
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed import SpeedUnit
+from trafficdp.privacy.budget import BudgetChange
 from trafficdp.privacy.loss import LossKind
 
 _LABELS = [unit.label for unit in SpeedUnit]
@@ -34,9 +35,6 @@ Loss = Annotated[
 _EXACT = r"^(0|[1-9][0-9]*)((\.[0-9]{1,12})|(/[1-9][0-9]*))?$"
 Exact = Annotated[str, Schema({"pattern": _EXACT, "description": "decimal number or ratio, exact"})]
 Day = Annotated[str, Schema({"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"})]
-Moment = Annotated[
-    str, Schema({"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[+-][0-9]{2}:[0-9]{2}$"})
-]
 Slots = Annotated[str, Schema({"enum": [kind.value for kind in SlotKind]})]
 UnitLabel = Annotated[str, Schema({"enum": _LABELS})]
 StatisticUnit = Annotated[str, Schema({"enum": [*_LABELS, *(f"({label})²" for label in _LABELS)]})]
@@ -49,7 +47,6 @@ Column = Annotated[
         }
     ),
 ]
-Counted = Annotated[int, Schema({"minimum": 1})]
 Number = Annotated[int, Schema({"minimum": 0})]
 Hour = Annotated[int, Schema({"minimum": 0, "maximum": 24})]
 Resolution = Annotated[int, Schema({"minimum": 0, "maximum": 15})]
@@ -478,31 +475,6 @@ class PeriodicBudget:
     a_year: Loss | None
     a_month: Loss | None
     time_zone: Text
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChangedFact:
-    """One fact of a store's promise that was changed, in words."""
-
-    what: Text
-    before: Text
-    after: Text
-
-
-@dataclass(frozen=True, kw_only=True)
-class BudgetChange:
-    """A change of what the store promises, as its ledger has it at ``entry``: from what to what, and why."""
-
-    entry: Counted
-    at: Moment
-    reason: Text
-    changed: Annotated[tuple[ChangedFact, ...], Schema({"minItems": 1})]
-
-    @property
-    def in_words(self) -> str:
-        """The change as people read it, without the name of what stands before: "on 2026-03-05: ..."."""
-        facts = "; ".join(f"{each.what} from {each.before} to {each.after}" for each in self.changed)
-        return f"on {self.at[:10]}: {facts}. Reason: {self.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from sqlglot import exp
 from trafficdp.binning.cells import resolution_holding
 from trafficdp.config.settings import Config, MapSettings
 from trafficdp.errors import TrafficdpError
-from trafficdp.mechanisms.protocol import AUTO, BASELINE
+from trafficdp.mechanisms.names import AUTO, BASELINE
 from trafficdp.model import ContributionBound, Grid, MapRequest, SlotKind, Statistic
 from trafficdp.planner.request import COUNTS_ALONE_SHARE, COUNTS_SHARE
 from trafficdp.privacy.loss import PureDP

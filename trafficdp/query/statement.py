@@ -15,7 +15,7 @@ from fractions import Fraction
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from trafficdp.config.table import exact_number
+from trafficdp.config.document import exact_number
 from trafficdp.errors import TrafficdpError
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, PureDP, decimal_text
 from trafficdp.query.dialect import PARSER_FAILS, Priced, RefusedError, shown

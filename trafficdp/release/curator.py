@@ -30,8 +30,7 @@ from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.planner.allocation import Allocation, assess_utility, uninformative_error
 from trafficdp.pricing import check_steps
-from trafficdp.privacy.budget import Analyst, Promise, checked_reason
-from trafficdp.privacy.disclosure import ChangedFact
+from trafficdp.privacy.budget import Analyst, ChangedFact, Promise, checked_reason
 from trafficdp.privacy.ledger import GENESIS, LedgerRow, accounts_hash
 from trafficdp.privacy.release import LedgerReference, Release, decode, encode
 from trafficdp.release.drawn_noise import Recorded

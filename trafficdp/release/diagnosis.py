@@ -17,7 +17,7 @@ from pathlib import Path
 from trafficdp.errors import StoreDamagedError, StoreUnavailableError, TrafficdpError
 from trafficdp.export.write import MANIFEST
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.privacy.disclosure import BudgetChange
+from trafficdp.privacy.budget import BudgetChange
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.release.curator import Curator
 from trafficdp.release.planning import SavedPlan

@@ -44,11 +44,10 @@ from trafficdp.model import (
     from_json,
 )
 from trafficdp.planner.allocation import Allocation, assess_utility
-from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.budget import BudgetChange, BudgetPolicy
 from trafficdp.privacy.disclosure import (
     BinNumbers,
     Bounds,
-    BudgetChange,
     Data,
     DeclaredUnit,
     Disclosure,

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from trafficdp.config.settings import Config
-from trafficdp.privacy.budget import BudgetPolicy, Promise
-from trafficdp.privacy.disclosure import BudgetChange, ChangedFact
+from trafficdp.privacy.budget import BudgetChange, BudgetPolicy, ChangedFact, Promise
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.store_files import store_lock
 from trafficdp.store.vault import Vault, require_vault
 from trafficdp.store.vault_ledger import AnalystSpending
+
+if TYPE_CHECKING:
+    from trafficdp.config.settings import Config
 
 
 @dataclass(frozen=True, slots=True)

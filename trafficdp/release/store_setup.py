@@ -6,12 +6,15 @@ import os
 import uuid
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trafficdp._durable import DEFAULT_WAIT
-from trafficdp.config.settings import Config
 from trafficdp.errors import StoreUnavailableError, UsageError
 from trafficdp.store.store_files import LOCK_NAME, Head, store_failures, store_lock
 from trafficdp.store.vault import VAULT_NAME, Vault, database_in, remove_unfinished, unfinished
+
+if TYPE_CHECKING:
+    from trafficdp.config.settings import Config
 
 
 def store_path(config: Path, given: Path | None, configured: Path | None) -> Path:

@@ -17,13 +17,13 @@ from trafficdp.privacy.budget import (
     FOR_LIFE,
     KIND,
     Analyst,
+    BudgetChange,
     BudgetPolicy,
     Promise,
     Window,
     changes_in,
     check_windows,
 )
-from trafficdp.privacy.disclosure import BudgetChange
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, canonical, check_chain
 from trafficdp.privacy.loss import LOSSES, Loss
 from trafficdp.store.store_files import number, query, registered, run, script

@@ -45,7 +45,7 @@ from recording import (
     text_of,
 )
 
-from trafficdp.mechanisms.protocol import BY_NAME as ACCOUNTINGS
+from trafficdp.mechanisms.names import BY_NAME as ACCOUNTINGS
 from trafficdp.mechanisms.registry import MECHANISMS, mechanisms_of
 from trafficdp.privacy.loss import LossKind
 from trafficdp.research.george_2022.arrivals import Arrivals, prior_plan

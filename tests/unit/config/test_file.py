@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from trafficdp.config.file import load_config, read_places, template
+from trafficdp.config.document import read_places
+from trafficdp.config.file import load_config, template
 from trafficdp.errors import ConfigError
 from trafficdp.model import (
     DEFAULT_DAY_PARTS,

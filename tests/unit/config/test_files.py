@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from trafficdp.config.document import _TOO_DEEP, LARGEST_FILE, parse_toml
 from trafficdp.config.file import load_config
 from trafficdp.config.source import declaration_json
-from trafficdp.config.table import _TOO_DEEP, LARGEST_FILE, parse_toml
 from trafficdp.errors import ConfigError
 from trafficdp.privacy.loss import PureDP
 

@@ -23,8 +23,7 @@ from trafficdp.export.map.html_map import html_bytes
 from trafficdp.export.report.report import report_html
 from trafficdp.mechanisms.pooling.whole import calibration
 from trafficdp.model import Knowledge, KnowledgeKind, NeighbouringRelation, Period, SlotKind, Statistic, Zones
-from trafficdp.privacy.budget import BudgetPolicy, weaknesses
-from trafficdp.privacy.disclosure import BudgetChange, ChangedFact
+from trafficdp.privacy.budget import BudgetChange, BudgetPolicy, ChangedFact, weaknesses
 from trafficdp.privacy.loss import ZCDP, PureDP
 
 LANGUAGES = [*CATALOGUES]

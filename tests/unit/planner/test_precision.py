@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from small_city import map_request
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.protocol import AUTO
+from trafficdp.mechanisms.names import AUTO
 from trafficdp.model import Grid, Period, SlotKind, Statistic, StudyArea
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import Reach, precision

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_city import map_request
 
+from trafficdp.mechanisms.names import AUTO
 from trafficdp.mechanisms.per_statistic_map import mechanisms_of
-from trafficdp.mechanisms.protocol import AUTO
 from trafficdp.mechanisms.simulated_cities import Skill
 from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.planner.allocate import allocate

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from small_city import map_request
 
-from trafficdp.mechanisms.protocol import AUTO, BASELINE
+from trafficdp.mechanisms.names import AUTO, BASELINE
 from trafficdp.model import Statistic
 from trafficdp.planner import suggest as module
 from trafficdp.planner.allocate import allocate

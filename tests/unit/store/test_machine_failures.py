@@ -8,7 +8,7 @@ import pytest
 
 from trafficdp._durable import MACHINE, from_os_error
 from trafficdp.cli.main import run
-from trafficdp.config.table import read_text
+from trafficdp.config.document import read_text
 from trafficdp.errors import StoreDamagedError, StoreFullError, StoreKeyError, StoreUnavailableError
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.vehicle_key import VehicleKey

@@ -10,7 +10,7 @@ import typer
 from trafficdp.cli.words.facts import LossText, Words
 from trafficdp.cli.words.options import Settings, minute, on_clocks
 from trafficdp.model import Schema, as_json
-from trafficdp.privacy.disclosure import BudgetChange
+from trafficdp.privacy.budget import BudgetChange
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import LossKind, decimal_text
 from trafficdp.release.status import Status

@@ -14,7 +14,7 @@ import pyarrow as pa
 import typer
 
 from trafficdp.cli.words.options import GAP, Output, Settings, longest_word, shorten, with_options
-from trafficdp.config.file import read_places
+from trafficdp.config.document import read_places
 from trafficdp.errors import TrafficdpError, UsageError, one_of
 from trafficdp.export.files.query_result import (
     FORMATS,

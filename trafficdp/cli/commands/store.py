@@ -1,133 +1,19 @@
-"""The commands `init`, `status`, `doctor`, `budget` and `forget`."""
+"""The commands `status`, `doctor`, `budget` and `forget`."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.iudx_template import iudx_template, with_line
-from trafficdp.cli.words.options import Output, Settings, YesOption, shorten, somebody_is_there
-from trafficdp.config.file import read_places, template
+from trafficdp.cli.words.options import Output, Settings, YesOption, shorten
+from trafficdp.config.document import read_places
 from trafficdp.errors import StoreDamagedError, UsageError
-from trafficdp.export.files.file import disk_errors
 from trafficdp.release.status import read_budget, read_status
-from trafficdp.release.store_setup import create_store, key_path, store_path
-from trafficdp.store.vault import database_in
-
-# `trafficdp init`: a commented configuration, an empty store, a key outside it.
-
-
-IudxOption = Annotated[
-    Path | None,
-    typer.Option(metavar="<file>", help="Fill in what a configuration (JSON) of the IUDX pipeline says."),
-]
-FleetOption = Annotated[
-    int | None,
-    typer.Option(
-        metavar="<number>",
-        min=1,
-        max=10**9,
-        help="How many vehicles are expected, from a public register; on a terminal it is asked for.",
-    ),
-]
-MOST_ASKED = 3
-"""So often a number is asked for that is none."""
-
-
-def init(context: typer.Context, iudx: IudxOption = None, fleet: FleetOption = None) -> None:
-    """Write a commented configuration (if there is none) and make an empty store and its key."""
-    settings: Settings = context.obj
-    output = settings.output
-    fresh = not _exists(settings.config)
-    configured_store, configured_key = (None, None) if fresh else read_places(settings.config)
-    # the template sets no place of its own but the usual one
-    store = store_path(settings.config, settings.store, configured_store)
-    database_in(store)
-    key = key_path(store, configured_key)
-    if _exists(store / "vault.duckdb"):
-        raise UsageError(
-            "there is a store here already", got=str(store), todo="use it, or name another with --store"
-        )
-    if _exists(store) and not store.is_dir():
-        raise UsageError("the place of the store is not a folder", got=str(store), todo="name another")
-    if (iudx is not None or fleet is not None) and not fresh:
-        raise UsageError(
-            "there is a configuration here already",
-            got=str(settings.config),
-            todo="move it away, or name another with --config",
-        )
-    text, messages = (template(), []) if iudx is None else iudx_template(iudx)
-    if fresh and fleet is None and somebody_is_there():
-        fleet = _fleet_asked()
-    if fleet is not None:
-        text = with_line(text, "fleet", f"fleet = {fleet}")
-    if fresh:
-        with disk_errors(settings.config), settings.config.open("x", encoding="utf-8") as file:
-            file.write(text)
-    made_key = not _exists(key)
-    try:
-        create_store(store, key)
-    except BaseException:
-        # a key is never removed: the next `init` takes it
-        with suppress(OSError):
-            store.rmdir()
-        if fresh:
-            settings.config.unlink(missing_ok=True)
-        raise
-    if fresh:
-        output.say(f"wrote {shorten(settings.config)}: choose what is marked CHOOSE in it")
-    for message in messages:
-        output.say(f"  {message}")
-    output.say(f"made an empty store: {shorten(store)}")
-    output.say(
-        f"made its key: {shorten(key)}" if made_key else f"took the key that was there: {shorten(key)}"
-    )
-    output.say(
-        "  back up the key and the .head file beside it, apart from the store; nothing works without them"
-    )
-    if fresh:
-        output.say("next: fill in the configuration, then `trafficdp ingest --dry-run FILE...`")
-    output.result(
-        {
-            "config": str(settings.config),
-            "store": str(store),
-            "key_file": str(key),
-            "config_written": fresh,
-        }
-        | ({} if iudx is None else {"messages": messages})
-    )
-
-
-def _fleet_asked() -> int | None:
-    """Return how many vehicles a person at a terminal expects, None where it is left open."""
-    for _ in range(MOST_ASKED):
-        answer = typer.prompt(
-            "How many vehicles are expected? (From a public register or timetable, never from the records. "
-            "Enter leaves it open.)",
-            default="",
-            show_default=False,
-            err=True,
-        ).strip()
-        if not answer:
-            return None
-        if answer.isdecimal() and 1 <= int(answer) <= 10**9:
-            return int(answer)
-    raise UsageError(
-        "this is no number of vehicles", got=answer, expected="a whole number from 1 on", todo="give --fleet"
-    )
-
-
-def _exists(path: Path) -> bool:
-    """Whether there is something; a name that cannot be one is a UsageError."""
-    with disk_errors(path):
-        return path.exists()
-
+from trafficdp.release.store_setup import key_path, store_path
 
 # `trafficdp status`: what the store holds.
 
@@ -141,7 +27,8 @@ def status(context: typer.Context) -> None:
     left = max(0, facts.budget.pico - facts.largest_spent.pico)
     output = settings.output
     output.say(f"store            {shorten(facts.store)}")
-    eyes = " (for the curator's eyes)" if config.relation.hides_presence else ""
+    hidden = config.relation.hides_presence
+    eyes = " (for the curator's eyes)" if hidden else ""
     files = f"{facts.files} file{'s'[: facts.files != 1]}"
     output.say(f"records          {facts.records:,} of {facts.vehicles:,} vehicles, from {files}{eyes}")
     if facts.derived:
@@ -151,11 +38,10 @@ def status(context: typer.Context) -> None:
         + (f", {facts.unfinished} unfinished" if facts.unfinished else "")
     )
     quantity = "epsilon" if facts.delta is None else "rho"
-    told = "" if facts.in_epsilon is None else f", which is {facts.in_epsilon}"
-    hidden = config.relation.hides_presence
+    implied = "" if facts.in_epsilon is None else f", which is {facts.in_epsilon}"
     shared = "for all vehicles together; spent:"
     spent_by = shared if hidden else "for each vehicle; the most that one has spent:"
-    output.say(f"budget           {quantity} {facts.budget} {spent_by} {facts.largest_spent}{told}")
+    output.say(f"budget           {quantity} {facts.budget} {spent_by} {facts.largest_spent}{implied}")
     for window in facts.windows:
         output.say(
             f"{'budget ' + window.name:<16} {quantity} {window.ceiling} for each vehicle; the most that one "

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from trafficdp.config.document import read_text
 from trafficdp.config.file import template
-from trafficdp.config.table import read_text
 from trafficdp.errors import ConfigError
 
 KEYS = {

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 
 from trafficdp.cli.words.facts import loss_facts
 from trafficdp.cli.words.options import Output
-from trafficdp.mechanisms.protocol import BASELINE, Accounting
+from trafficdp.mechanisms.names import BASELINE
+from trafficdp.mechanisms.protocol import Accounting
 from trafficdp.mechanisms.simulated_cities import MOST_WORSE, percent
 from trafficdp.model import SlotKind, Statistic, as_json
 from trafficdp.planner.allocation import Reach
@@ -568,22 +570,20 @@ def _option_facts(result: Plan, option: MapOption, chosen: bool) -> dict[str, ob
 def _full_facts(result: Plan, full: FullCurves | None) -> dict[str, object] | None:
     if full is None:
         return None
+    shown = partial(result.shown, statistic=Statistic.MEAN)
     return {
         "statistic": Statistic.MEAN.value,
         "complete": full.complete,
         "curves": [
             {
                 "accounting": curve.name,
-                "points": [
-                    {"worst_error": result.shown(error, Statistic.MEAN), "epsilon": epsilon}
-                    for error, epsilon in curve.points
-                ],
+                "points": [{"worst_error": shown(error), "epsilon": each} for error, each in curve.points],
             }
             for curve in full.curves
         ],
         "proofs": [
             {
-                "worst_error": result.shown(each.error, Statistic.MEAN),
+                "worst_error": shown(each.error),
                 "epsilon_per_bin": each.epsilon_per_bin,
                 "bins_of_the_busiest": each.bins_per_user,
                 "clip_user_bins": each.clip_user_bins,

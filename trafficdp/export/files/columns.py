@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trafficdp.model import QUANTILES, NeighbouringRelation, Statistic, Text, Zones
-from trafficdp.privacy.disclosure import Counted, Sha256
+from trafficdp.model import QUANTILES, Counted, NeighbouringRelation, Statistic, Text, Zones
+from trafficdp.privacy.disclosure import Sha256
 from trafficdp.privacy.estimate import NOISE_COLUMNS, POSTERIOR_SHARES, POSTERIOR_SPEEDS, BinStatus
 from trafficdp.privacy.release import Release
 

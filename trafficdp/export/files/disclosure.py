@@ -31,7 +31,7 @@ from trafficdp.model import (
     StudyArea,
     from_json,
 )
-from trafficdp.privacy.budget import BudgetPolicy, weaknesses
+from trafficdp.privacy.budget import BudgetChange, BudgetPolicy, weaknesses
 from trafficdp.privacy.conversion import rho_to_approx
 from trafficdp.privacy.disclosure import (
     CONCENTRATED,
@@ -40,7 +40,6 @@ from trafficdp.privacy.disclosure import (
     BinNumbers,
     BinsOfLevel,
     Bounds,
-    BudgetChange,
     CityZones,
     Coverage,
     Data,

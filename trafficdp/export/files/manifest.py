@@ -19,9 +19,9 @@ from trafficdp.errors import DataError
 from trafficdp.export.files.columns import FileFacts, published_statistics
 from trafficdp.export.files.disclosure import bin_numbers, conversion_holds, rfc3339
 from trafficdp.export.files.registry import registry_record
-from trafficdp.model import NeighbouringRelation, Schema, as_json, from_json
+from trafficdp.model import Counted, NeighbouringRelation, Schema, as_json, from_json
 from trafficdp.privacy.budget import BudgetPolicy, weaknesses
-from trafficdp.privacy.disclosure import Counted, Disclosure, LossAccount, Sha256
+from trafficdp.privacy.disclosure import Disclosure, LossAccount, Sha256
 from trafficdp.privacy.loss import ZCDP, PureDP
 from trafficdp.privacy.release import Release
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.sets import Measure, Priced
+from trafficdp.mechanisms.names import ADD_REMOVE_POOLED
 from trafficdp.mechanisms.pooling.add_remove_design import RELATION, AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import (
     CALIBRATED_LEVEL,
@@ -40,14 +41,7 @@ from trafficdp.mechanisms.pooling.whole import (
     estimate_without_scale,
     known_columns,
 )
-from trafficdp.mechanisms.protocol import (
-    ADD_REMOVE_POOLED,
-    Columns,
-    PublicFacts,
-    Statement,
-    Wanted,
-    require_statistic,
-)
+from trafficdp.mechanisms.protocol import Columns, PublicFacts, Statement, Wanted, require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.simulated_cities import ReferenceCityShape, Skill, reference_skill
 from trafficdp.model import DEFAULT_FLEET, NeighbouringRelation, Statistic

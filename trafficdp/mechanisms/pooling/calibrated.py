@@ -13,6 +13,7 @@ from scipy.special import ndtri
 
 from trafficdp.measurement.laws import EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.sets import Box, Measure, Moments, Priced, Step, plain
+from trafficdp.mechanisms.names import FLAT, POOLED
 from trafficdp.mechanisms.pooling.design import LEVEL, Design
 from trafficdp.mechanisms.pooling.estimates import (
     VARIANCE_UNIT,
@@ -24,7 +25,7 @@ from trafficdp.mechanisms.pooling.estimates import (
     pooled,
 )
 from trafficdp.mechanisms.pooling.whole import BY_POSTERIOR, JointMechanism, calibration
-from trafficdp.mechanisms.protocol import FLAT, POOLED, require_statistic
+from trafficdp.mechanisms.protocol import require_statistic
 from trafficdp.mechanisms.publish import rounding_bias, status_of
 from trafficdp.model import OF_MAPS, ContributionBound, Counts, Statistic
 from trafficdp.privacy.disclosure import Calibration

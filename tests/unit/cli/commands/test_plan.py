@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 import trafficdp
-from trafficdp.mechanisms.protocol import ACCOUNTINGS
+from trafficdp.mechanisms.names import ACCOUNTINGS
 
 
 def schema(name):

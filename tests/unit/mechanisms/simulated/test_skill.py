@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from trafficdp.mechanisms import simulated_cities as cities_module
+from trafficdp.mechanisms.names import BASELINE
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
-from trafficdp.mechanisms.protocol import BASELINE, PublicFacts, loss_of
+from trafficdp.mechanisms.protocol import PublicFacts, loss_of
 from trafficdp.mechanisms.publish import status_of
 from trafficdp.mechanisms.simulated_cities import Skill, cities_of, skills_of, true_statistic
 from trafficdp.model import Statistic
