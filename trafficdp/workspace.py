@@ -28,7 +28,7 @@ from trafficdp.export.notebook import card
 from trafficdp.export.report.report import write_report
 from trafficdp.export.site import SiteCity, write_site
 from trafficdp.export.write import GUARANTEED, export
-from trafficdp.ingest.clean import FileReport
+from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.mechanisms.registry import mechanism_named
 from trafficdp.model import Counts, Grid, SlotKind, Statistic

@@ -42,7 +42,9 @@ def ingest(vault, number, *rows):
         place = table.column_names.index(name)
         table = table.set_column(place, name, table.column(name).dictionary_encode())
     file.add(Fixes(table.cast(fixes_schema())))
-    return file.finish(FileDetails(f"{number}.csv", str(number), "buses", "{}", "{}"))
+    added = file.finish().get(0, 0)
+    file.note(FileDetails(f"{number}.csv", str(number), "buses", "{}", "{}"), added)
+    return added
 
 
 def numbered(vault):

@@ -11,7 +11,7 @@ import pytest
 from trafficdp.config.source import declaration_json
 from trafficdp.engine.reduced import MANIFEST, PARTS, JobManifest, about
 from trafficdp.errors import DataError, StoreKeyError, UsageError
-from trafficdp.ingest.clean import FileReport
+from trafficdp.ingest.report import FileReport
 from trafficdp.store.contribution_cache import cache_key
 
 ROWS = "SELECT cell, slot, vehicle_id, fixes, total, total_of_squares FROM contributions ORDER BY ALL"

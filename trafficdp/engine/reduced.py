@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from trafficdp.errors import DataError, UsageError
-from trafficdp.ingest.clean import FileReport
+from trafficdp.ingest.report import FileReport
 from trafficdp.model import ContributionBound, Grid
 
 FORMAT = "trafficdp-contributions-1"

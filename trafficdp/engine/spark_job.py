@@ -25,8 +25,8 @@ from pyspark.sql import functions as sql
 from trafficdp.engine.reduced import MANIFEST, PARTS, SAID, JobManifest, SourceFile, about
 from trafficdp.engine.spark_rows import SPARK_ROWS, Facts, Reduction, plain, rows_of_files, rows_of_frame
 from trafficdp.errors import ConfigError, DataError, UsageError
-from trafficdp.ingest.clean import FileReport
 from trafficdp.ingest.formats.csv_files import declared_columns
+from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.unit_check import LintFinding, LintVerdict
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.noise.protocol import new_token

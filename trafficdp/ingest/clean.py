@@ -2,256 +2,47 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from fractions import Fraction
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trafficdp.errors import DataError
+from trafficdp.ingest.report import (
+    AMBIGUOUS_LOCAL_TIME,
+    DUPLICATE_IN_FILE,
+    MISSING_OPERATOR,
+    MISSING_POSITION,
+    MISSING_SPEED,
+    MISSING_VEHICLE,
+    NO_UNIT_DECLARED,
+    OUTSIDE_AREA,
+    OUTSIDE_PERIOD,
+    POSITION_OFF_GLOBE,
+    REPEATED_HOUR,
+    SENTINEL_SPEED,
+    SKIPPED_LOCAL_TIME,
+    SPEED,
+    SPEED_65535,
+    SPEED_MINUS_1,
+    SPEED_TINY,
+    SPEED_ZERO,
+    TWO_PLACES,
+    UNREADABLE_SPEED,
+    UNREADABLE_TIME,
+    ZERO_POSITION,
+    Extent,
+    Extents,
+)
 from trafficdp.ingest.times import Records, second_showing
-from trafficdp.ingest.unit_check import LintFinding, Timeline, UnitCheck, derived_speed_ms
+from trafficdp.ingest.unit_check import Timeline, UnitCheck, derived_speed_ms
 from trafficdp.ingest.vehicle_key import VehicleKey, normalise
-from trafficdp.model import PAIRS, Period, SourceDeclaration, SpeedUnit, StudyArea, from_json, zone_of
+from trafficdp.model import Period, SourceDeclaration, SpeedUnit, StudyArea, zone_of
 from trafficdp.sensitive import Fixes, fixes_schema
-
-# What became of the rows of a file.
-#
-# For the curator's eyes only. Reports, and refusals such as the unit linter's, depend on the records of
-# many vehicles and are not noised: they lie **outside the privacy guarantee** and must not be published.
-
-
-MALFORMED_ROW = "malformed_row"
-MISSING_VEHICLE = "missing_vehicle"
-MISSING_OPERATOR = "missing_operator"
-SKIPPED_LOCAL_TIME = "skipped_local_time"
-UNREADABLE_TIME = "unreadable_time"
-AMBIGUOUS_LOCAL_TIME = "ambiguous_local_time"
-MISSING_POSITION = "missing_position"
-POSITION_OFF_GLOBE = "position_off_globe"
-ZERO_POSITION = "zero_position"
-OUTSIDE_AREA = "outside_area"
-OUTSIDE_PERIOD = "outside_period"
-NO_UNIT_DECLARED = "no_unit_declared"
-MISSING_SPEED = "missing_speed"
-UNREADABLE_SPEED = "unreadable_speed"
-SENTINEL_SPEED = "sentinel_speed"
-DUPLICATE_IN_FILE = "duplicate_in_file"
-
-_POSITION = ("geometry", "latitude", "longitude", *PAIRS)
-
-RULES: Mapping[str, str] = {
-    MALFORMED_ROW: "the row has other fields than the header, an open quote, or is no text as declared",
-    MISSING_VEHICLE: "the vehicle identifier is empty, a fraction, or says that it is missing",
-    MISSING_OPERATOR: "no operator is named, and a vehicle's number is its own within its operator only",
-    SKIPPED_LOCAL_TIME: "the local clock never showed the time: it was put forward",
-    UNREADABLE_TIME: "the time is missing, or not in the declared format",
-    AMBIGUOUS_LOCAL_TIME: "a local hour comes twice, and the vehicle's records do not tell which: send UTC",
-    MISSING_POSITION: "latitude or longitude is missing or not a number",
-    POSITION_OFF_GLOBE: "latitude is beyond 90 or longitude beyond 180 degrees",
-    ZERO_POSITION: "latitude and longitude are both 0: the device had no position",
-    OUTSIDE_AREA: "the position lies outside the declared study area",
-    OUTSIDE_PERIOD: "the day lies outside the period that [city] declares",
-    NO_UNIT_DECLARED: "the source declares no speed unit for the date",
-    MISSING_SPEED: "there is no speed in the row, and none was worked out from positions",
-    UNREADABLE_SPEED: "the speed is not a finite number",
-    SENTINEL_SPEED: "the speed is a declared sentinel, so it is missing",
-    DUPLICATE_IN_FILE: "the same vehicle at the same instant came earlier in the file",
-}
-"""Why a row may be rejected, in the order in which the rules are applied: a row counts under the first."""
-
-COLUMNS: Mapping[str, tuple[str, ...]] = {
-    MISSING_VEHICLE: ("vehicle",),
-    MISSING_OPERATOR: ("vehicle",),
-    SKIPPED_LOCAL_TIME: ("time",),
-    UNREADABLE_TIME: ("time",),
-    AMBIGUOUS_LOCAL_TIME: ("time",),
-    MISSING_POSITION: _POSITION,
-    POSITION_OFF_GLOBE: _POSITION,
-    ZERO_POSITION: _POSITION,
-    OUTSIDE_AREA: _POSITION,
-    OUTSIDE_PERIOD: ("time",),
-    NO_UNIT_DECLARED: ("time",),
-    MISSING_SPEED: ("speed",),
-    UNREADABLE_SPEED: ("speed",),
-    SENTINEL_SPEED: ("speed",),
-    DUPLICATE_IN_FILE: ("vehicle", "time"),
-}
-"""Which columns a rule looks at, by our names; a malformed row is one of all."""
-
-
-HEADER_TIME = "header_time"
-TWO_PLACES = "two_places"
-REPEATED_HOUR = "repeated_hour"
-SPEED = "speed"
-SPEED_ZERO = "speed_zero"
-SPEED_TINY = "speed_tiny"
-SPEED_65535 = "speed_65535"
-SPEED_MINUS_1 = "speed_minus_1"
-
-NOTED: Mapping[str, str] = {
-    REPEATED_HOUR: "a local hour comes twice, and the vehicle's records tell which is meant",
-    HEADER_TIME: "the record states no time, so that of the file's header counts",
-    TWO_PLACES: "the vehicle was over 1 km away at most 10 s before: one identifier may be several vehicles",
-    SPEED: "a speed is reported",
-    SPEED_ZERO: "the reported speed is 0",
-    SPEED_TINY: "the reported speed is not 0, and under a thousandth of the declared unit",
-    SPEED_65535: "the reported speed is 65535, with which some devices say that they know none",
-    SPEED_MINUS_1: "the reported speed is -1, with which some devices say that they know none",
-}
-"""What is counted of the rows of a file beside those that are rejected. For the curator's eyes: shown when a
-file is read, and never written down."""
-
-LITTLE = Fraction(1, 2)
-"""A file of which a smaller share of rows is kept may be declared wrongly."""
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """How far rows reach: degrees, and microseconds since 1970 UTC. An end is that of one record."""
-
-    west: float
-    south: float
-    east: float
-    north: float
-    first_us: int
-    last_us: int
-
-    @classmethod
-    def of(
-        cls,
-        latitude: npt.NDArray[np.float64],
-        longitude: npt.NDArray[np.float64],
-        time_us: npt.NDArray[np.int64],
-    ) -> Extent | None:
-        """Return the extent of rows, None where there is none."""
-        if not len(time_us):
-            return None
-        west, east = float(longitude.min()), float(longitude.max())
-        south, north = float(latitude.min()), float(latitude.max())
-        return cls(west, south, east, north, int(time_us.min()), int(time_us.max()))
-
-    def from_to(self, time_zone: str) -> dict[str, str]:
-        """Return how far it reaches, to about a kilometre: an end is the place of one record."""
-        instants = (self.first_us, self.last_us)
-        first, last = (datetime.fromtimestamp(at // 1_000_000, ZoneInfo(time_zone)).date() for at in instants)
-        return {
-            "longitude": span(f"{self.west:.2f}", f"{self.east:.2f}"),
-            "latitude": span(f"{self.south:.2f}", f"{self.north:.2f}"),
-            "days": span(first, last),
-        }
-
-
-def span(first: object, last: object) -> str:
-    """Return from where to where in words."""
-    return f"{first}" if first == last else f"{first} to {last}"
-
-
-@dataclass(frozen=True, slots=True)
-class Extents:
-    """How far a file reaches. For the curator's eyes: shown when it is read, and never written down.
-
-    ``readable`` is of all rows with a place and a time, ``kept`` of those that were kept; ``days`` are the
-    local days of these. ``exchanged``: rows outside the study area that would lie in it, were their latitude
-    their longitude. ``noted``: how many rows each of NOTED is true of.
-    """
-
-    readable: Extent | None = None
-    kept: Extent | None = None
-    days: frozenset[date] = frozenset()
-    exchanged: int = 0
-    noted: Mapping[str, int] = field(default_factory=dict)
-
-    def __or__(self, other: Extents) -> Extents:
-        """Return how far both reach together."""
-        return Extents(
-            _both(self.readable, other.readable),
-            _both(self.kept, other.kept),
-            self.days | other.days,
-            self.exchanged + other.exchanged,
-            dict(Counter(self.noted) + Counter(other.noted)),
-        )
-
-
-def _both(one: Extent | None, other: Extent | None) -> Extent | None:
-    if one is None or other is None:
-        return one or other
-    return Extent(
-        min(one.west, other.west),
-        min(one.south, other.south),
-        max(one.east, other.east),
-        max(one.north, other.north),
-        min(one.first_us, other.first_us),
-        max(one.last_us, other.last_us),
-    )
-
-
-@dataclass(frozen=True)
-class FileReport:
-    """The count of rows of one file; rows_in = rows_kept + the sum of ``rejected``, always.
-
-    ``file`` is the name without its folder, ``derived`` how many kept rows have a speed derived from two
-    fixes, ``lint`` what the unit linter found for each unit.
-    Outside the privacy guarantee (see the module): never publish it.
-
-    Raises ValueError when the counts do not add up or a rule is unknown (our bug, not the data's).
-    """
-
-    file: str
-    source: str
-    rows_in: int
-    rows_kept: int
-    rejected: Mapping[str, int] = field(default_factory=dict)
-    derived: int = 0
-    lint: tuple[LintFinding, ...] = ()
-
-    def __post_init__(self) -> None:
-        unknown = set(self.rejected) - set(RULES)
-        if unknown:
-            raise ValueError(f"unknown rules: {sorted(unknown)}")
-        if self.rows_in != self.rows_kept + sum(self.rejected.values()):
-            raise ValueError("rows in are not rows kept and rows rejected")
-
-    @property
-    def share_kept(self) -> Fraction:
-        """The share of rows that are kept or repeat one that is, of those in the period; of none, 1."""
-        of = self.rows_in - self.rejected.get(OUTSIDE_PERIOD, 0)
-        return Fraction(self._rows_understood, of) if of else Fraction(1)
-
-    @property
-    def _rows_understood(self) -> int:
-        return self.rows_kept + self.rejected.get(DUPLICATE_IN_FILE, 0)
-
-    @property
-    def kept_little(self) -> bool:
-        """Whether so few rows were kept, of all days, that the file or the period may be declared wrongly."""
-        return self._rows_understood < LITTLE * self.rows_in
-
-    @property
-    def commonest_reason(self) -> str | None:
-        """The rule that rejected most rows, but for repeats; None where none did."""
-        rules = [rule for rule in RULES if self.rejected.get(rule) and rule != DUPLICATE_IN_FILE]
-        return max(rules, key=self.rejected.__getitem__, default=None)
-
-    def to_json(self) -> str:
-        """Return the report as JSON with sorted keys (the same report always gives the same text)."""
-        return json.dumps(asdict(self), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> FileReport:
-        """Return the report that ``to_json`` wrote; raise DataError when ``text`` is not one."""
-        try:
-            return from_json(cls, json.loads(text))
-        except (ValueError, DataError) as error:
-            raise DataError("not an ingest report", expected="JSON written by to_json") from error
-
 
 # The one cleaning stage: foreign records to fixes, by the same rules for every convention.
 #
@@ -280,30 +71,82 @@ _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 
 @dataclass(frozen=True, repr=False)
 class Cleaned:
-    """Fixes that were kept, how many of them have a derived speed, and what every rule rejected.
+    """Fixes that were kept, and of every file what became of its rows.
 
-    ``rows`` (shape (n,)) are the positions of the fixes among the records. ``extents`` are for the curator's
-    eyes.
+    ``rows`` (shape (n,)) are the positions of the fixes among the records. A row that repeats one of an
+    earlier file is kept, and has no fix.
     """
 
     fixes: Fixes
-    rejected: dict[str, int]
-    derived: int
     rows: IntArray
-    extents: Extents
+    files: Sequence[CleanedFile]
+
+    @property
+    def rejected(self) -> dict[str, int]:
+        """How many rows of all files each rule rejected."""
+        return dict(sum((Counter(each.rejected) for each in self.files), Counter[str]()))
+
+
+@dataclass(repr=False)
+class CleanedFile:
+    """How many rows of one file were kept, have a derived speed, and were rejected by every rule."""
+
+    kept: int = 0
+    derived: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    extents: Extents = field(default_factory=Extents)
+
+    def add(self, other: CleanedFile) -> None:
+        """Take the rows of another part of the file."""
+        self.kept += other.kept
+        self.derived += other.derived
+        self.rejected += other.rejected
+        self.extents |= other.extents
+
+
+@dataclass(repr=False)
+class _Files:
+    """Of which of ``number`` files every row is; ``of`` (n,) is not read where there is one."""
+
+    number: int
+    of: npt.NDArray[np.int32]
+
+    def count(self, rows: BoolArray) -> IntArray:
+        """Return how many ``rows``, a choice of all, each file has, shape (number,)."""
+        if self.number == 1:
+            return np.array([np.count_nonzero(rows)])
+        return np.bincount(self.of[rows], minlength=self.number)
+
+    def extents(self, records: Records, rows: IntArray) -> list[Extent | None]:
+        """Return how far the rows at these positions reach, file by file."""
+        found: list[Extent | None] = [None] * self.number
+        for file, own in self.split(rows):
+            found[file] = Extent.of(records.latitude[own], records.longitude[own], records.times.time_us[own])
+        return found
+
+    def split(self, rows: IntArray) -> Iterator[tuple[int, IntArray]]:
+        """Yield every file that has any of the rows at these positions, with its own."""
+        if self.number == 1:
+            yield 0, rows
+            return
+        rows = rows[np.argsort(self.of[rows], kind="stable")]
+        begins = np.flatnonzero(np.diff(self.of[rows], prepend=-1))
+        for own in np.split(rows, begins[1:]) if len(rows) else ():
+            yield int(self.of[own[0]]), own
 
 
 @dataclass(repr=False)
 class _Sieve:
-    """Rows that are still in, and the count of those that each rule took out."""
+    """Rows that are still in, and the count of those of every file that each rule took out."""
 
     kept: BoolArray
-    rejected: dict[str, int] = field(default_factory=dict)
+    files: _Files
+    rejected: dict[str, IntArray] = field(default_factory=dict)
 
     def reject(self, rule: str, bad: BoolArray) -> None:
-        caught = int(np.count_nonzero(self.kept & bad))
-        if caught:
-            self.rejected[rule] = self.rejected.get(rule, 0) + caught
+        caught = self.kept & bad
+        if caught.any():
+            self.rejected[rule] = self.rejected.get(rule, 0) + self.files.count(caught)
         self.kept = self.kept & ~bad
 
 
@@ -316,6 +159,7 @@ def clean(
     period: Period | None = None,
     *,
     whole_vehicles: bool = True,
+    files: int = 1,
 ) -> Cleaned:
     """Apply the rules (report.RULES, in that order) to ``records`` and return what is left.
 
@@ -323,18 +167,21 @@ def clean(
     order of rows is kept. Reported speeds that are kept are shown to ``check``. Of a file in parts, all
     records of a vehicle must be in one, unless ``whole_vehicles`` says that they are not: then no time of a
     repeated hour is kept, for a vehicle's other records decide which is meant.
+
+    Records of several ``files`` are cleaned together: a speed may be derived from a position in another one,
+    and all else is as if each were alone.
     """
     names, vehicle = _vehicles(records)
-    sieve = _Sieve(np.ones(len(records), dtype=np.bool_))
-    if records.malformed:
-        sieve.rejected[MALFORMED_ROW] = records.malformed
+    of = _Files(files, records.numbers_of_files)
+    sieve = _Sieve(np.ones(len(records), dtype=np.bool_), of)
+    in_file = vehicle if files == 1 else np.where(vehicle < 0, vehicle, vehicle * files + of.of)
     no_operator = records.names_no_operator
     sieve.reject(MISSING_VEHICLE, (vehicle < 0) & ~no_operator)
     sieve.reject(MISSING_OPERATOR, no_operator)
     sieve.reject(SKIPPED_LOCAL_TIME, records.times.skipped_hour)
     sieve.reject(OUTSIDE_PERIOD, records.times.far)
     sieve.reject(UNREADABLE_TIME, ~records.times.readable)
-    records, decided = _decide_repeated_hours(sieve, records, source, vehicle, whole_vehicles=whole_vehicles)
+    records, decided = _decide_repeated_hours(sieve, records, source, in_file, whole_vehicles=whole_vehicles)
     readable, exchanged = _reject_positions(sieve, records, area)
     if period is not None:
         first, after = (
@@ -346,22 +193,24 @@ def clean(
     sieve.reject(NO_UNIT_DECLARED, unit < 0)
     rows = np.flatnonzero(sieve.kept)
     timeline = Timeline.of(vehicle[rows], records.times.time_us[rows])
-    noted = Counter(
-        {
-            REPEATED_HOUR: decided,
-            HEADER_TIME: records.header_times,
-            TWO_PLACES: _two_places(records, rows, timeline),
-        }
-    )
+    noted = {REPEATED_HOUR: of.count(decided), TWO_PLACES: of.count(_two_places(records, rows, timeline))}
     speed, derived = _speeds(sieve, records, source, unit, rows, timeline)
     kept = np.flatnonzero(sieve.kept)
     if len(kept) != len(rows):
         rows, timeline = kept, Timeline.of(vehicle[kept], records.times.time_us[kept])
     repeated = np.zeros(len(records), dtype=np.bool_)
     repeated[rows] = timeline.repeats()
-    sieve.reject(DUPLICATE_IN_FILE, repeated)
+    # those of one instant are in the order of the files
+    order = rows[timeline.order]
+    same_file = np.zeros(len(records), dtype=np.bool_)
+    same_file[order[1:]] = np.diff(of.of[order]) == 0
+    sieve.reject(DUPLICATE_IN_FILE, repeated & same_file)
+    noted |= {name: of.count(true) for name, true in _odd_speeds(speed, sieve.kept & ~derived).items()}
+    outcomes = _outcomes(records, sieve, derived, noted, period)
+    for outcome, reach, swapped in zip(outcomes, readable, exchanged, strict=True):
+        outcome.extents = replace(outcome.extents, readable=reach, exchanged=int(swapped))
 
-    rows = np.flatnonzero(sieve.kept)
+    rows = np.flatnonzero(sieve.kept & ~repeated)
     vehicle, unit, speed, derived = vehicle[rows], unit[rows], speed[rows], derived[rows]
     time_us, latitude, longitude = (
         records.times.time_us[rows],
@@ -382,35 +231,62 @@ def clean(
         ),
         pa.array(derived),
     ]
-    fixes = Fixes(pa.Table.from_arrays(columns, schema=fixes_schema()))
-    days = _days(time_us, period.time_zone) if period is not None else frozenset[date]()
-    noted.update(_odd_speeds(speed[~derived]))
-    reach = Extent.of(latitude, longitude, time_us)
-    extents = Extents(readable, reach, days, exchanged, dict(+noted))
-    return Cleaned(fixes, sieve.rejected, int(derived.sum()), rows, extents)
+    return Cleaned(Fixes(pa.Table.from_arrays(columns, schema=fixes_schema())), rows, outcomes)
 
 
-def _two_places(records: Records, rows: IntArray, timeline: Timeline) -> int:
-    """Return how many ``rows`` are over 1 km from where their vehicle was at most 10 s before."""
+def _outcomes(
+    records: Records,
+    sieve: _Sieve,
+    derived: BoolArray,
+    noted: Mapping[str, IntArray],
+    period: Period | None,
+) -> list[CleanedFile]:
+    """Return of every file what became of its rows."""
+    of = sieve.files
+    rows = np.flatnonzero(sieve.kept)
+    kept, worked_out = of.count(sieve.kept), of.count(sieve.kept & derived)
+    reach = of.extents(records, rows)
+    days = [frozenset[date]()] * of.number
+    if period is not None:
+        for file, own in of.split(rows):
+            days[file] = _days(records.times.time_us[own], period.time_zone)
+    return [
+        CleanedFile(
+            int(kept[file]),
+            int(worked_out[file]),
+            +Counter({rule: int(rows[file]) for rule, rows in sieve.rejected.items()}),
+            Extents(
+                kept=reach[file],
+                days=days[file],
+                noted=dict(+Counter({name: int(rows[file]) for name, rows in noted.items()})),
+            ),
+        )
+        for file in range(of.number)
+    ]
+
+
+def _two_places(records: Records, rows: IntArray, timeline: Timeline) -> BoolArray:
+    """Return which records, of those in ``rows``, are over 1 km from where their vehicle was 10 s before."""
     order = rows[timeline.order]
     close = np.flatnonzero(np.diff(timeline.along) <= _AT_ONCE_US)
     before, after = order[close], order[close + 1]
     latitude, longitude = records.latitude, records.longitude
     north = latitude[after] - latitude[before]
     east = (longitude[after] - longitude[before]) * np.cos(np.radians(latitude[before]))
-    return int(np.count_nonzero(north**2 + east**2 > _ONE_PLACE_DEGREES**2))
+    elsewhere = np.zeros(len(records), dtype=np.bool_)
+    elsewhere[after[north**2 + east**2 > _ONE_PLACE_DEGREES**2]] = True
+    return elsewhere
 
 
-def _odd_speeds(speed: FloatArray) -> dict[str, int]:
-    """Return how many of the reported speeds are what devices send that know none, or in a wrong unit."""
-    of = {
-        SPEED: np.ones(len(speed), dtype=np.bool_),
-        SPEED_ZERO: speed == 0,
-        SPEED_TINY: (speed != 0) & (np.abs(speed) < _TINY),
-        SPEED_65535: speed == 65535,
-        SPEED_MINUS_1: speed == -1,
+def _odd_speeds(speed: FloatArray, reported: BoolArray) -> dict[str, BoolArray]:
+    """Return which of the reported speeds are what devices send that know none, or in a wrong unit."""
+    return {
+        SPEED: reported,
+        SPEED_ZERO: reported & (speed == 0),
+        SPEED_TINY: reported & (speed != 0) & (np.abs(speed) < _TINY),
+        SPEED_65535: reported & (speed == 65535),
+        SPEED_MINUS_1: reported & (speed == -1),
     }
-    return {name: int(np.count_nonzero(true)) for name, true in of.items()}
 
 
 def _days(time_us: IntArray, time_zone: str) -> frozenset[date]:
@@ -439,8 +315,8 @@ def _vehicles(records: Records) -> tuple[pa.Array, IntArray]:
 
 def _decide_repeated_hours(
     sieve: _Sieve, records: Records, source: SourceDeclaration, vehicle: IntArray, *, whole_vehicles: bool
-) -> tuple[Records, int]:
-    """Return the records with the instants that times of a repeated hour mean, and how many are told apart.
+) -> tuple[Records, BoolArray]:
+    """Return the records with the instants that times of a repeated hour mean, and which are told apart.
 
     The order of a vehicle's own rows decides where the hour's rows follow one another and their clock goes
     back exactly once, by at least half of what is repeated: what comes after is the second showing. The rows
@@ -451,7 +327,7 @@ def _decide_repeated_hours(
     rows = kept[times.repeated_hour[kept]]
     if not len(rows) or not whole_vehicles or source.time_zone is None:
         sieve.reject(AMBIGUOUS_LOCAL_TIME, times.repeated_hour)
-        return records, 0
+        return records, np.zeros(len(records), dtype=np.bool_)
     kept = kept[np.argsort(vehicle[kept], kind="stable")]
     place = np.flatnonzero(times.repeated_hour[kept])
     rows = kept[place]
@@ -471,21 +347,30 @@ def _decide_repeated_hours(
     unsure = np.zeros(len(records), dtype=np.bool_)
     unsure[rows[~sure]] = True
     sieve.reject(AMBIGUOUS_LOCAL_TIME, unsure)
-    return replace(records, times=times._replace(time_us=time_us)), int(np.count_nonzero(sure))
+    decided = np.zeros(len(records), dtype=np.bool_)
+    decided[rows[sure]] = True
+    return replace(records, times=times._replace(time_us=time_us)), decided
 
 
-def _reject_positions(sieve: _Sieve, records: Records, area: StudyArea) -> tuple[Extent | None, int]:
-    """Return how far the rows with a place and a time reach, and how many lie in the area when exchanged."""
+def _reject_positions(
+    sieve: _Sieve, records: Records, area: StudyArea
+) -> tuple[list[Extent | None], IntArray]:
+    """Return how far the rows with a place and a time reach, and how many lie in the area when exchanged.
+
+    Both file by file.
+    """
     latitude, longitude = records.latitude, records.longitude
     sieve.reject(MISSING_POSITION, np.isnan(latitude) | np.isnan(longitude))
     sieve.reject(POSITION_OFF_GLOBE, (np.abs(latitude) > 90) | (np.abs(longitude) > 180))
     sieve.reject(ZERO_POSITION, (latitude == 0) & (longitude == 0))
     rows = np.flatnonzero(sieve.kept)
-    readable = Extent.of(latitude[rows], longitude[rows], records.times.time_us[rows])
+    readable = sieve.files.extents(records, rows)
     outside = ~area.contains(latitude, longitude)
     sieve.reject(OUTSIDE_AREA, outside)
     rows = rows[outside[rows]]
-    return readable, int(np.count_nonzero(area.contains(longitude[rows], latitude[rows])))
+    exchanged = np.zeros(len(records), dtype=np.bool_)
+    exchanged[rows] = area.contains(longitude[rows], latitude[rows])
+    return readable, sieve.files.count(exchanged)
 
 
 def _units(time_us: IntArray, source: SourceDeclaration) -> IntArray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -12,18 +11,11 @@ from functools import partial
 from pathlib import Path, PurePath
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from trafficdp.errors import ConfigError, DataError, UsageError
-from trafficdp.ingest.clean import (
-    COLUMNS,
-    MISSING_SPEED,
-    OUTSIDE_PERIOD,
-    RULES,
-    Extents,
-    FileReport,
-    clean,
-)
+from trafficdp.ingest.clean import Cleaned, CleanedFile, clean
 from trafficdp.ingest.formats import (
     csv_files,
     frame,
@@ -35,6 +27,16 @@ from trafficdp.ingest.formats import (
     xml_files,
 )
 from trafficdp.ingest.input_file import InputFile, Named
+from trafficdp.ingest.report import (
+    COLUMNS,
+    HEADER_TIME,
+    MALFORMED_ROW,
+    MISSING_SPEED,
+    OUTSIDE_PERIOD,
+    RULES,
+    Extents,
+    FileReport,
+)
 from trafficdp.ingest.times import Records
 from trafficdp.ingest.unit_check import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, UnitCheck
 from trafficdp.ingest.vehicle_key import VehicleKey, vehicle_parts
@@ -175,9 +177,10 @@ class Reading:
             self._file = held = frame.Frame(given, source, progress, judged=judged)
             self._blocks = partial(frame.read, held, source)
             self.digest = key.digest(held.sha256())
+        self._rows = _RowCounts()
         self._report: FileReport | None = None
         self.extents = Extents()
-        """How far the parts that were taken reach. For the curator's eyes."""
+        """How far the rows reach, once all are read. For the curator's eyes."""
 
     @property
     def report(self) -> FileReport:
@@ -186,36 +189,90 @@ class Reading:
             raise ValueError("the file was not read to its end")
         return self._report
 
-    def parts(self, scratch: Path | None = None) -> Iterator[Fixes]:
-        """Yield the fixes, every vehicle's in one part and in the order of the file.
+    @property
+    def name(self) -> str:
+        """The name of the file, without its folder, or what a frame is called."""
+        return self._file.name
 
-        ``scratch``: a folder for rows that memory does not hold; without one all are held.
-        Raises DataError (exit 4) when the file cannot be read as declared or, where it is judged, when not a
-        single time is in the declared format.
-        """
-        file, source, check = self._file, self._source, UnitCheck()
-        met = _Met()
-        rows_kept = derived = 0
-        rejected: Counter[str] = Counter()
-        for records in vehicle_parts(met.watch(self._blocks()), scratch):
-            if met.rows and not met.a_readable_time and file.judged:
-                raise _no_times(file, source)
-            cleaned = clean(records, source, self._area, self._key, check, self._period)
-            self.extents |= cleaned.extents
-            rows_kept += len(cleaned.fixes)
-            derived += cleaned.derived
-            rejected.update(cleaned.rejected)
-            yield cleaned.fixes
+    def parts(self, scratch: Path | None = None) -> Iterator[Fixes]:
+        """Yield the fixes of this file alone; see ``parts_of_files``."""
+        for fixes, _ in parts_of_files([self], scratch):
+            yield fixes
+
+    def blocks(self) -> Iterator[Records]:
+        """Yield the records as they are; count those that are none."""
+        file, rows = self._file, self._rows
+        a_readable_time = False
+        for block in self._blocks():
+            rows.malformed += block.malformed
+            rows.header_times += block.header_times
+            rows.readable += len(block)
+            known = block.times.readable | block.times.skipped_hour | block.times.far
+            a_readable_time = a_readable_time or bool(known.any())
+            yield block
+        if rows.readable and not a_readable_time and file.judged:
+            raise _no_times(file, self._source)
         file.tell_progress(file.size)
+
+    def cleaner(self) -> Callable[..., Cleaned]:
+        """Return what cleans records as this file's, of those that it is read with."""
+        return partial(clean, source=self._source, area=self._area, key=self._key, period=self._period)
+
+    def finish(self, cleaned: CleanedFile, units: tuple[LintFinding, ...], files: int) -> None:
+        """Take what became of the rows, which were read together with those of other ``files``."""
+        rows, self.extents = self._rows, cleaned.extents
+        if rows.header_times:
+            noted = {**self.extents.noted, HEADER_TIME: rows.header_times}
+            self.extents = replace(self.extents, noted=noted)
+        malformed = {MALFORMED_ROW: rows.malformed} if rows.malformed else {}
         self._report = FileReport(
-            file=file.name,
-            source=source.name,
-            rows_in=met.rows + met.malformed,
-            rows_kept=rows_kept,
-            rejected=dict(rejected),
-            derived=derived,
-            lint=check.findings(),
+            file=self.name,
+            source=self._source.name,
+            rows_in=rows.readable + rows.malformed,
+            rows_kept=cleaned.kept,
+            rejected={**malformed, **cleaned.rejected},
+            derived=cleaned.derived,
+            lint=units,
+            files=files,
         )
+
+
+@dataclass
+class _RowCounts:
+    """Rows that came from a file: those that were read, those that were none, those with a header's time."""
+
+    readable: int = 0
+    malformed: int = 0
+    header_times: int = 0
+
+
+def parts_of_files(
+    readings: Sequence[Reading], scratch: Path | None
+) -> Iterator[tuple[Fixes, npt.NDArray[np.int32]]]:
+    """Yield the fixes of files of one source, all of a vehicle in one part, and which file each is of.
+
+    Speeds are derived across all files, and units judged of all. Within a part fixes are in the order of the
+    files. Of those of one vehicle and instant the first is there. ``scratch``: a folder for rows that memory
+    does not hold; without one all are held.
+
+    Raises DataError (exit 4) when a file cannot be read as declared or, where it is judged, when not a single
+    time is in the declared format.
+    """
+    clean_rows, check = readings[0].cleaner(), UnitCheck()
+    outcomes = [CleanedFile() for _ in readings]
+
+    def blocks() -> Iterator[Records]:
+        for number, reading in enumerate(readings):
+            for block in reading.blocks():
+                yield replace(block, file=np.full(len(block), number, dtype=np.int32))
+
+    for records in vehicle_parts(blocks(), scratch):
+        cleaned = clean_rows(records, check=check, files=len(readings))
+        for outcome, part in zip(outcomes, cleaned.files, strict=True):
+            outcome.add(part)
+        yield cleaned.fixes, records.numbers_of_files[cleaned.rows]
+    for reading, outcome in zip(readings, outcomes, strict=True):
+        reading.finish(outcome, check.findings(), len(readings))
 
 
 def _of_members(
@@ -248,22 +305,6 @@ def _of_members(
 def _of_vehicle(records: Records, name: str) -> Records:
     number = pa.array(np.zeros(len(records), dtype=np.int32))
     return replace(records, vehicle=pa.DictionaryArray.from_arrays(number, pa.array([name], pa.string())))
-
-
-class _Met:
-    """What a file has brought so far."""
-
-    rows = malformed = 0
-    a_readable_time = False
-
-    def watch(self, blocks: Iterator[Records]) -> Iterator[Records]:
-        for block in blocks:
-            self.rows += len(block)
-            self.malformed += block.malformed
-            times = block.times
-            known = times.readable | times.skipped_hour | times.far
-            self.a_readable_time = self.a_readable_time or bool(known.any())
-            yield block
 
 
 def read_file(
@@ -315,8 +356,8 @@ def _derive(source: SourceDeclaration) -> str:
     if source.missing_speed == "reject":
         return f'set missing_speed = "derive" in source {source.name}: speeds are worked out from positions'
     return (
-        "speeds are worked out from a vehicle's positions in one file: where each file is one moment, put "
-        "those of a day into one zip archive"
+        "speeds are worked out from a vehicle's positions 2 to 120 s apart in the files of one ingest: where "
+        "each file is one moment, ingest those of a day together"
     )
 
 

@@ -303,6 +303,7 @@ class Records:
     two says ``speed_unreadable``. ``malformed``: rows beside these n that could not be cut into fields.
     ``no_operator``: rows whose vehicle is missing since they name no operator, without which its number says
     nothing; None: none. ``header_times``: how many rows state no time, so that their header's counts.
+    ``file``: the number of the file that each row is of; None: all are of one.
     """
 
     vehicle: pa.DictionaryArray
@@ -314,6 +315,7 @@ class Records:
     malformed: int = 0
     no_operator: BoolArray | None = None
     header_times: int = 0
+    file: npt.NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.speed)
@@ -379,9 +381,15 @@ class Records:
             malformed=sum(part.malformed for part in parts),
             header_times=sum(part.header_times for part in parts),
             no_operator=np.concatenate([none.astype(np.bool_), *(part.names_no_operator for part in parts)]),
+            file=np.concatenate([none.astype(np.int32), *(part.numbers_of_files for part in parts)]),
         )
 
     @property
     def names_no_operator(self) -> BoolArray:
         """``no_operator``, written out where it is None."""
         return np.zeros(len(self), dtype=np.bool_) if self.no_operator is None else self.no_operator
+
+    @property
+    def numbers_of_files(self) -> npt.NDArray[np.int32]:
+        """``file``, written out where it is None."""
+        return np.zeros(len(self), dtype=np.int32) if self.file is None else self.file

@@ -270,9 +270,12 @@ ROWS_AT_ONCE = 1 << 20
 _PART_BITS = 5
 PARTS = 1 << _PART_BITS
 """Into how many parts a larger file is cut; a part of it is held in memory."""
+LARGEST_PART = 2 * ROWS_AT_ONCE
+"""Rows of a part; one with more is cut again, down to a single vehicle."""
 _SPEED_UNREADABLE, _NO_OPERATOR = 1, 2
 _OF_TIMES = {name: 4 << at for at, name in enumerate(Times._fields[1:])}
 """Bits of ``flags``, and of them those that say what a time is."""
+_FLAG_BITS = 8
 _ROW = np.dtype(
     [
         ("time_us", np.int64),
@@ -280,7 +283,8 @@ _ROW = np.dtype(
         ("longitude", np.float64),
         ("speed", np.float64),
         ("vehicle", np.int32),
-        ("flags", np.uint8),
+        # above the bits of flags, the number of the file
+        ("flags", np.uint32),
     ],
     align=True,
 )
@@ -290,8 +294,8 @@ def vehicle_parts(blocks: Iterator[Records], scratch: Path | None) -> Iterator[R
     """Yield the rows of all ``blocks`` in parts, after the last block was read.
 
     Up to ROWS_AT_ONCE rows are one part, in the order of the file, and so are all without a ``scratch``:
-    a folder in which rows may be written meanwhile, in files without a name. Raises OSError where the disk
-    is full.
+    a folder in which rows may be written meanwhile, in files without a name. What a block says of malformed
+    rows and header times is left out. Raises OSError where the disk is full.
     """
     held: list[Records] = []
     rows = 0
@@ -304,7 +308,7 @@ def vehicle_parts(blocks: Iterator[Records], scratch: Path | None) -> Iterator[R
         yield Records.concatenate(held)
         return
     with ExitStack() as opened:
-        parts = _Parts([opened.enter_context(Spill(scratch, _ROW)) for _ in range(PARTS)])
+        parts = _Parts(scratch, _spills(scratch, opened))
         while held:
             parts.append(held.pop(0))
         for block in blocks:
@@ -315,32 +319,25 @@ def vehicle_parts(blocks: Iterator[Records], scratch: Path | None) -> Iterator[R
 class _Parts:
     """Vehicles are numbered 0, 1, 2, ... as they come; number n is vehicle n // PARTS of part n % PARTS."""
 
-    def __init__(self, spills: list[Spill]) -> None:
-        self._spills = spills
+    def __init__(self, scratch: Path, spills: list[Spill]) -> None:
+        self._scratch, self._spills = scratch, spills
         self._number: dict[str, int] = {}
         self._of_spelling: dict[str | None, int] = {None: -1}
-        self._malformed = self._header_times = 0
 
     def append(self, block: Records) -> None:
-        self._malformed += block.malformed
-        self._header_times += block.header_times
         number_of = self._numbers(block.vehicle.dictionary)
         place = pc.fill_null(block.vehicle.indices, -1).to_numpy(zero_copy_only=False)
         number = np.append(number_of, -1)[place]
-        part = (number & (PARTS - 1)).astype(np.uint8)
-        order = np.argsort(part, kind="stable")
         flags = _SPEED_UNREADABLE * block.speed_unreadable.view(
             np.uint8
         ) | _NO_OPERATOR * block.names_no_operator.view(np.uint8)
         for name, bit in _OF_TIMES.items():
             flags |= bit * getattr(block.times, name).view(np.uint8)
         rows = np.empty(len(block), dtype=_ROW)
-        rows["time_us"], rows["speed"] = block.times.time_us[order], block.speed[order]
-        rows["latitude"], rows["longitude"] = block.latitude[order], block.longitude[order]
-        rows["vehicle"], rows["flags"] = (number >> _PART_BITS)[order], flags[order]
-        end = np.cumsum(np.bincount(part, minlength=PARTS))
-        for spill, mine in zip(self._spills, np.split(rows, end[:-1]), strict=True):
-            spill.append(mine)
+        rows["time_us"], rows["speed"] = block.times.time_us, block.speed
+        rows["latitude"], rows["longitude"], rows["vehicle"] = block.latitude, block.longitude, number
+        rows["flags"] = flags | block.numbers_of_files.astype(np.uint32) << _FLAG_BITS
+        _deal(rows, self._spills)
 
     def _numbers(self, identifiers: pa.Array) -> IntArray:
         """Return the number of every identifier, however it is spelt, -1 where it is missing."""
@@ -352,24 +349,49 @@ class _Parts:
         return np.array([self._of_spelling[each] for each in spelt], dtype=np.int64)
 
     def read(self) -> Iterator[Records]:
-        names = list(self._number)
-        for part, spill in enumerate(self._spills):
-            rows = spill.read(0, len(spill))
-            vehicle = rows["vehicle"]
-            yield Records(
-                vehicle=pa.DictionaryArray.from_arrays(
-                    pa.array(np.maximum(vehicle, 0), mask=vehicle < 0),
-                    pa.array(names[part::PARTS], pa.string()),
-                ),
-                times=Times(
-                    np.ascontiguousarray(rows["time_us"]),
-                    *((rows["flags"] & bit).astype(np.bool_) for bit in _OF_TIMES.values()),
-                ),
-                latitude=np.ascontiguousarray(rows["latitude"]),
-                longitude=np.ascontiguousarray(rows["longitude"]),
-                speed=np.ascontiguousarray(rows["speed"]),
-                speed_unreadable=(rows["flags"] & _SPEED_UNREADABLE).astype(np.bool_),
-                malformed=self._malformed if part == 0 else 0,
-                header_times=self._header_times if part == 0 else 0,
-                no_operator=(rows["flags"] & _NO_OPERATOR).astype(np.bool_),
-            )
+        yield from self._parts(self._spills, list(self._number))
+
+    def _parts(self, spills: list[Spill], names: list[str]) -> Iterator[Records]:
+        for part, spill in enumerate(spills):
+            own = names[part::PARTS]
+            if len(spill) <= LARGEST_PART or len(own) <= 1:
+                yield _records(spill.read(0, len(spill)), own)
+                continue
+            with ExitStack() as opened:
+                smaller = _spills(self._scratch, opened)
+                for start in range(0, len(spill), ROWS_AT_ONCE):
+                    _deal(spill.read(start, ROWS_AT_ONCE), smaller)
+                yield from self._parts(smaller, own)
+
+
+def _spills(scratch: Path, opened: ExitStack) -> list[Spill]:
+    return [opened.enter_context(Spill(scratch, _ROW)) for _ in range(PARTS)]
+
+
+def _deal(rows: npt.NDArray[np.void], spills: list[Spill]) -> None:
+    """Write rows to the parts of their vehicles, which have the numbers within a part from there on."""
+    part = (rows["vehicle"] & (PARTS - 1)).astype(np.uint8)
+    rows = rows[np.argsort(part, kind="stable")]
+    rows["vehicle"] >>= _PART_BITS
+    end = np.cumsum(np.bincount(part, minlength=PARTS))
+    for spill, mine in zip(spills, np.split(rows, end[:-1]), strict=True):
+        spill.append(mine)
+
+
+def _records(rows: npt.NDArray[np.void], names: list[str]) -> Records:
+    vehicle, flags = rows["vehicle"], rows["flags"]
+    return Records(
+        vehicle=pa.DictionaryArray.from_arrays(
+            pa.array(np.maximum(vehicle, 0), mask=vehicle < 0), pa.array(names, pa.string())
+        ),
+        times=Times(
+            np.ascontiguousarray(rows["time_us"]),
+            *((flags & bit).astype(np.bool_) for bit in _OF_TIMES.values()),
+        ),
+        latitude=np.ascontiguousarray(rows["latitude"]),
+        longitude=np.ascontiguousarray(rows["longitude"]),
+        speed=np.ascontiguousarray(rows["speed"]),
+        speed_unreadable=(flags & _SPEED_UNREADABLE).astype(np.bool_),
+        no_operator=(flags & _NO_OPERATOR).astype(np.bool_),
+        file=(flags >> _FLAG_BITS).astype(np.int32),
+    )

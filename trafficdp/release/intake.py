@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,8 +16,14 @@ from trafficdp.config.source import declaration_json
 from trafficdp.engine.reduced import JobManifest, Spark, batches, finished_jobs, local_folder
 from trafficdp.engine.spark_rows import Reduction
 from trafficdp.errors import DataError, UsageError
-from trafficdp.ingest.clean import FileReport
-from trafficdp.ingest.read import Reading, choose_source, one_by_one, require_kept_rows
+from trafficdp.ingest.read import (
+    Reading,
+    choose_source,
+    one_by_one,
+    parts_of_files,
+    require_kept_rows,
+)
+from trafficdp.ingest.report import Extents, FileReport, reports_of_little
 from trafficdp.ingest.vehicle_key import VehicleKey, normalise
 from trafficdp.model import SourceDeclaration
 from trafficdp.privacy.ledger import LedgerRow
@@ -289,8 +296,7 @@ def of_little(curator: Curator) -> list[FileReport]:
     """
     _, used = _newest_release(curator)
     here = vault_fixes.ingested_files(curator.vault)
-    reports = [FileReport.from_json(each.report) for each in here if each.ingest_id > used]
-    return [report for report in reports if report.kept_little]
+    return reports_of_little(FileReport.from_json(each.report) for each in here if each.ingest_id > used)
 
 
 def _newest_release(curator: Curator) -> tuple[str, int]:
@@ -333,6 +339,26 @@ Progress = Callable[[Path], AbstractContextManager[Callable[[int], None] | None]
 """Asked for a bar per file, which is told of bytes."""
 
 
+class _Bars(ExitStack):
+    """The bar of the file that is being read; the one before is taken away."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        super().__init__()
+        self._progress, self._path = progress, Path()
+        self._told: Callable[[int], None] | None = None
+
+    def of(self, given: object) -> Callable[[int], None] | None:
+        """Return what is told of bytes; None where nobody looks."""
+        return partial(self._tell, given) if self._progress and isinstance(given, Path) else None
+
+    def _tell(self, path: Path, read: int) -> None:
+        if self._progress and path is not self._path:
+            self.close()
+            self._path, self._told = path, self.enter_context(self._progress(path))
+        if self._told:
+            self._told(read)
+
+
 @dataclass(frozen=True)
 class Intake:
     """One ingest into an open ``vault``; with ``dry_run`` everything is read and checked, nothing written."""
@@ -356,34 +382,61 @@ class Intake:
             if not self.dry_run:
                 vault_ledger.settle_promise(self.vault, self.config.promise, datetime.now(UTC))
             before = vault_fixes.data_version(self.vault).ingest_id
-            chosen = [(each, choose_source(each, self.config.sources, source)) for each in parts]
-            done = [self._one(*each) for each in chosen]
+            chosen = [choose_source(each, self.config.sources, source) for each in parts]
+            together: dict[str | int, list[int]] = {}
+            for place, its in enumerate(chosen):
+                # a speed is derived from positions in any file
+                together.setdefault(its.name if its.missing_speed == "derive" else place, []).append(place)
+            done = dict[int, IngestedFile]()
+            for places in together.values():
+                files = self._read([parts[place] for place in places], chosen[places[0]])
+                done.update(zip(places, files, strict=True))
             if not self.dry_run:
                 audit(self.vault, before)
-            return done
+            return [done[place] for place in range(len(parts))]
 
-    def _one(self, given: object, source: SourceDeclaration) -> IngestedFile:
-        declaration = declaration_json(source)
-        bar = self.progress(given) if self.progress and isinstance(given, Path) else nullcontext(None)
-        with bar as advance:
-            reading = Reading(
-                given,
-                source,
-                self.config.grid.area,
-                self.key,
-                progress=advance,
-                judged=self.config.relation.may_refuse_by_counts,
-                period=self.config.grid.period,
-            )
-            before = vault_fixes.earlier_declarations(self.vault, reading.digest)
-            incoming = None if self.dry_run else vault_fixes.Incoming(self.vault)
-            for fixes in reading.parts(self.vault.spill_folder / "ingest"):
+    def _read(self, given: Sequence[object], source: SourceDeclaration) -> list[IngestedFile]:
+        """Read files of one source together, in the order of their names, whatever that of ``given`` is."""
+        incoming = None if self.dry_run else vault_fixes.Incoming(self.vault)
+        with _Bars(self.progress) as bars:
+            readings = [self._open(each, source, bars) for each in given]
+            order = sorted(range(len(readings)), key=lambda at: (readings[at].name, readings[at].digest))
+            in_order = [readings[at] for at in order]
+            for fixes, file in parts_of_files(in_order, self.vault.spill_folder / "ingest"):
                 if incoming is not None:
-                    incoming.add(fixes)
-        report, added = reading.report, 0
-        zone, extent = self.config.grid.period.time_zone, reading.extents.readable
-        days = None if extent is None else extent.from_to(zone)["days"]
-        require_kept_rows(report, source, self.config.relation, days)
+                    incoming.add(fixes, file)
+        together = FileReport.together([reading.report for reading in readings])
+        require_kept_rows(together, source, self.config.relation, self._days(readings))
+        added = {} if incoming is None else incoming.finish()
+        done = dict[int, IngestedFile]()
+        for number, at in enumerate(order):
+            done[at] = self._note(readings[at], source, incoming, added.get(number, 0))
+        return [done[at] for at in range(len(readings))]
+
+    def _days(self, readings: Sequence[Reading]) -> str | None:
+        """Return from which day to which the rows are; None where there is none."""
+        extents = Extents()
+        for reading in readings:
+            extents |= reading.extents
+        reach = extents.readable
+        return None if reach is None else reach.from_to(self.config.grid.period.time_zone)["days"]
+
+    def _open(self, given: object, source: SourceDeclaration, bars: _Bars) -> Reading:
+        return Reading(
+            given,
+            source,
+            self.config.grid.area,
+            self.key,
+            progress=bars.of(given),
+            judged=self.config.relation.may_refuse_by_counts,
+            period=self.config.grid.period,
+        )
+
+    def _note(
+        self, reading: Reading, source: SourceDeclaration, incoming: vault_fixes.Incoming | None, added: int
+    ) -> IngestedFile:
+        declaration, report = declaration_json(source), reading.report
+        before = vault_fixes.earlier_declarations(self.vault, reading.digest)
         if incoming is not None:
             facts = vault_fixes.FileDetails(
                 name=report.file,
@@ -392,6 +445,6 @@ class Intake:
                 declaration=declaration,
                 report=report.to_json(),
             )
-            added = incoming.finish(facts)
+            incoming.note(facts, added)
         otherwise = bool(before - {declaration})
         return IngestedFile(report, report.file, added, bool(before), otherwise, reading.extents)

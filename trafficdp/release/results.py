@@ -21,7 +21,7 @@ from trafficdp.export.files.tables import to_geodataframe
 from trafficdp.export.report.report import report_html
 from trafficdp.export.site import PublishedRelease
 from trafficdp.export.write import MOST_BINS_OF_TEXT
-from trafficdp.ingest.clean import Extents, FileReport
+from trafficdp.ingest.report import Extents, FileReport
 from trafficdp.mechanisms.simulated_cities import SEED, SimulatedCities, SimulatesOwnCity
 from trafficdp.model import EVERYTHING, HOURS_A_WEEK, Counts, Grid, SlotKind, SpeedUnit, Statistic
 from trafficdp.planner.allocation import Allocation, Precision, Reach, UtilityVerdict, median_noisy

@@ -27,7 +27,7 @@ from trafficdp.export.files.disclosure import (
     disclosure,
     rfc3339,
 )
-from trafficdp.ingest.clean import RULES
+from trafficdp.ingest.report import RULES
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.publish import MOST_SPANNED, bin_status, rank_useless, useless
 from trafficdp.mechanisms.simulated_cities import LEAST_SKILL

@@ -163,23 +163,27 @@ def undo(vault: Vault, ingest_id: int, at: datetime) -> int:
 
 
 class Incoming:
-    """The fixes of one file on their way into the vault, inside the caller's transaction.
+    """The fixes of files on their way into the vault, inside the caller's transaction.
 
-    Give them part by part, each (vehicle, instant) once, then ``finish``. A fix whose (vehicle, instant) an
-    earlier file brought is left out: the earlier one stays.
+    Give them part by part, each (vehicle, instant) once, then ``finish`` and ``note`` every file, in order. A
+    fix whose (vehicle, instant) an earlier ingest brought is left out: the earlier one stays.
     """
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
-        self._previous = data_version(vault)
-        self.ingest_id = self._previous.ingest_id + 1
-        self._rows = 0
+        previous = data_version(vault).ingest_id
+        self.ingest_id = previous + 1
+        self._next_id, self._history = previous + 1, stated_history(vault, previous)
         self._held: list[pa.Table] = []
         self._first_us, self._last_us = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
-    def add(self, fixes: Fixes) -> None:
-        """Take a part of the file. Small parts wait for others: a statement costs as much as many rows."""
-        self._held.append(fixes.table)
+    def add(self, fixes: Fixes, file: npt.NDArray[np.int32] | None = None) -> None:
+        """Take a part, whose fixes are of the files of these numbers, from 0; None: of the first.
+
+        Small parts wait for others: a statement costs as much as many rows.
+        """
+        ingest_id = self.ingest_id + (np.zeros(len(fixes), dtype=np.int32) if file is None else file)
+        self._held.append(fixes.table.append_column("ingest_id", [ingest_id]))
         if sum(map(len, self._held)) >= _ROWS_AT_ONCE:
             self._add_held()
 
@@ -196,44 +200,46 @@ class Incoming:
             )
             rows = pa.RecordBatchReader.from_batches(numbered.schema, numbered.to_batches())
             with registered(self._vault.connection, "incoming_fixes", rows):
-                run(self._vault.connection, script("statements/add_fixes"), {"ingest_id": self.ingest_id})
+                run(self._vault.connection, script("statements/add_fixes"))
             time_us = batch.column("time_us").to_numpy()
-            self._rows += len(batch)
             self._first_us = min(self._first_us, int(time_us.min(initial=self._first_us)))
             self._last_us = max(self._last_us, int(time_us.max(initial=self._last_us)))
 
-    def finish(self, file: FileDetails) -> int:
-        """Note the file; return how many fixes were new."""
+    def finish(self) -> dict[int, int]:
+        """Take the last parts; return how many fixes were new of the files that brought any, by number."""
         self._add_held()
-        ((known,),) = run(
+        run(
             self._vault.connection,
             script("statements/remove_known_fixes"),
             {"ingest_id": self.ingest_id, "first_us": self._first_us, "last_us": self._last_us},
         )
-        added = self._rows - int(known)
-        self.note(file, added)
-        return added
+        rows = run(
+            self._vault.connection,
+            "SELECT ingest_id - ?, count(*) FROM fixes WHERE ingest_id >= ? GROUP BY ingest_id",
+            [self.ingest_id, self.ingest_id],
+        )
+        return dict(rows)
 
     def note(self, file: FileDetails, added: int) -> None:
-        """Note a file that brought ``added`` records. The data as it is then gets a new random name."""
+        """Note the next file, which brought ``added`` records. The data then gets a new random name."""
         name = new_token()
-        stated = stated_history(self._vault, self._previous.ingest_id)
-        history = _next_history(stated, name, file.digest, file.declaration, added)
+        self._history = _next_history(self._history, name, file.digest, file.declaration, added)
         run(
             self._vault.connection,
             "INSERT INTO ingests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
             [
-                self.ingest_id,
+                self._next_id,
                 file.name,
                 file.digest,
                 file.source,
                 file.declaration,
                 file.report,
                 name,
-                history,
+                self._history,
                 datetime.now(UTC),
             ],
         )
+        self._next_id += 1
 
 
 def ingested_files(vault: Vault, up_to_ingest: int | None = None) -> list[FileEntry]:

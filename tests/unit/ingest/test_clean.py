@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trafficdp.ingest.clean import RULES, SATURATION, Extents, clean
+from trafficdp.ingest.clean import SATURATION, clean
 from trafficdp.ingest.read import Reading, require_kept_rows
+from trafficdp.ingest.report import RULES, Extents
 from trafficdp.ingest.times import Records, TextColumns
 from trafficdp.ingest.unit_check import UnitCheck
 from trafficdp.model import NeighbouringRelation, Period, SourceDeclaration, SpeedUnit, UnitPeriod
@@ -250,9 +251,9 @@ row = st.tuples(
 
 
 @pytest.mark.slow
-@given(st.lists(row, min_size=1, max_size=40), st.sampled_from(["reject", "derive"]), st.integers(0, 5))
+@given(st.lists(row, min_size=1, max_size=40), st.sampled_from(["reject", "derive"]))
 @settings(max_examples=150)
-def test_rows_in_are_rows_kept_and_rows_rejected(area, key, rows, missing_speed, malformed):
+def test_rows_in_are_rows_kept_and_rows_rejected(area, key, rows, missing_speed):
     source = SourceDeclaration(
         "city", "csv", ("*",), (UnitPeriod(SpeedUnit.METRES_PER_SECOND),), sentinels=(Decimal(255),)
     )
@@ -262,13 +263,13 @@ def test_rows_in_are_rows_kept_and_rows_rejected(area, key, rows, missing_speed,
         TextColumns(**dict(zip(names, columns, strict=True))),
         time_format="iso8601",
         time_zone=None,
-        malformed=malformed,
     )
     cleaned = clean(records, replace(source, missing_speed=missing_speed), area, key, UnitCheck())
     assert set(cleaned.rejected) <= set(RULES)
     assert all(count > 0 for count in cleaned.rejected.values())
-    assert len(rows) + malformed == len(cleaned.fixes) + sum(cleaned.rejected.values())
-    assert cleaned.derived <= len(cleaned.fixes)
+    (file,) = cleaned.files
+    assert len(rows) == file.kept + sum(file.rejected.values())
+    assert file.derived <= file.kept == len(cleaned.fixes)
     pairs = list(
         zip(*(cleaned.fixes.table.column(c).to_pylist() for c in ("vehicle", "time_us")), strict=True)
     )

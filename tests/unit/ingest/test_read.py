@@ -14,8 +14,8 @@ import pyarrow.parquet
 import pytest
 
 from trafficdp.errors import ConfigError, DataError
-from trafficdp.ingest.clean import Extent, FileReport
 from trafficdp.ingest.read import READERS, choose_source, read_file, require_kept_rows, wrong_unit
+from trafficdp.ingest.report import Extent, FileReport
 from trafficdp.model import FORMATS, NeighbouringRelation, SourceDeclaration, SpeedUnit, StudyArea, UnitPeriod
 
 MS, MPH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.MILES_PER_HOUR
@@ -177,10 +177,10 @@ def test_a_refusal_says_of_which_days_the_rows_are(source):
     }
 
 
-def test_speeds_of_snapshots_are_found_in_an_archive(source):
+def test_speeds_of_snapshots_are_found_in_files_read_together(source):
     assert 'set missing_speed = "derive"' in refused(report(missing_speed=1), source)
     said = refused(report(missing_speed=1), source, missing_speed="derive")
-    assert "put those of a day into one zip archive" in said
+    assert "ingest those of a day together" in said
 
 
 def test_too_few_kept_rows_are_refused_only_below_min_kept(source):

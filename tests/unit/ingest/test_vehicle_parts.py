@@ -43,7 +43,7 @@ def cleaned(parts, source, area, key):
         rows += list(
             zip(*(found.fixes.table.column(n).to_pylist() for n in fixes_schema().names), strict=True)
         )
-        derived += found.derived
+        derived += sum(each.derived for each in found.files)
         for rule, count in found.rejected.items():
             rejected[rule] = rejected.get(rule, 0) + count
     return sorted(rows), rejected, derived, check.findings()

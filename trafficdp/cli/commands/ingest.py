@@ -13,10 +13,10 @@ from trafficdp.cli.words.options import Output, Settings
 from trafficdp.engine.reduced import Spark
 from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest import suggest as declarations
-from trafficdp.ingest.clean import RULES, Extent, Extents, span
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import wrong_unit
-from trafficdp.ingest.unit_check import ENOUGH_PAIRS, LintVerdict
+from trafficdp.ingest.report import RULES, Extent, Extents, FileReport, reports_of_little, span
+from trafficdp.ingest.unit_check import ENOUGH_PAIRS, LintFinding, LintVerdict
 from trafficdp.model import Grid, SourceDeclaration
 from trafficdp.release.results import IngestedFile, UndoneFile
 
@@ -128,9 +128,9 @@ def ingest(
             prose=("meaning",),
         )
     _show_extents(output, workspace.config.grid, done)
+    _warn_of_little(output, done)
+    _warn_about_units(output, [each.report for each in done])
     for each in done:
-        _warn_of_little(output, each)
-        _warn_about_unit(settings, each)
         if each.read_before:
             otherwise = ", under another declaration of its source" if each.declared_otherwise else ""
             output.say(f"{each.file}: read before{otherwise}; the records of then stay as they are")
@@ -195,21 +195,22 @@ def _reach(extent: Extent | None, time_zone: str) -> dict[str, str]:
     return extent.from_to(time_zone)
 
 
-def _warn_of_little(output: Output, each: IngestedFile) -> None:
-    """Say it loudly where little of a file fits what is declared."""
-    report = each.report
-    if not report.kept_little:
-        return
-    reason = report.commonest_reason
-    said = f"WARNING: only {report.rows_kept:,} of {report.rows_in:,} rows of {each.file} were kept"
-    if reason:
-        said += f", most often {reason}: {RULES[reason]}"
-    exchanged = each.extents.exchanged if each.extents else 0
-    if exchanged:
-        said += f"; {exchanged:,} would lie in the study area with latitude and longitude exchanged"
-    output.warn(
-        f"{said}; a map would be charged all the same (for the curator's eyes, outside the guarantee)"
-    )
+def _warn_of_little(output: Output, done: Sequence[IngestedFile]) -> None:
+    """Say it loudly where little of a file, or of a source, fits what is declared."""
+    exchanged = {id(each.report): each.extents.exchanged for each in done if each.extents}
+    for report in reports_of_little(each.report for each in done):
+        reason = report.commonest_reason
+        said = f"WARNING: only {report.rows_kept:,} of {report.rows_in:,} rows of {report.file} were kept"
+        if reason:
+            said += f", most often {reason}: {RULES[reason]}"
+        if exchanged.get(id(report)):
+            said += (
+                f"; {exchanged[id(report)]:,} would lie in the study area with latitude and longitude "
+                "exchanged"
+            )
+        output.warn(
+            f"{said}; a map would be charged all the same (for the curator's eyes, outside the guarantee)"
+        )
 
 
 FEW = 20
@@ -312,13 +313,22 @@ def _show_sources(settings: Settings, sources: Sequence[SourceDeclaration]) -> N
     )
 
 
-def _warn_about_unit(settings: Settings, each: IngestedFile) -> None:
-    for finding in each.report.lint:
+def _warn_about_units(output: Output, reports: Sequence[FileReport]) -> None:
+    """Say where units do not fit: once of files of a source that were judged together."""
+    judged: dict[tuple[str, LintFinding], list[FileReport]] = {}
+    for report in reports:
+        for finding in report.lint:
+            judged.setdefault((report.source if report.files > 1 else report.file, finding), []).append(
+                report
+            )
+    for (_, finding), same in judged.items():
+        name = FileReport.together(same).file
+        undo, what = (same[0].file, "the file") if len(same) == 1 else ("FILE...", "files")
         if finding.verdict is LintVerdict.WRONG:
-            told = wrong_unit(each.file, each.report.source, finding)
-            settings.output.warn(f"{told}; `trafficdp ingest --undo {each.file}` takes the file back")
+            told = wrong_unit(name, same[0].source, finding)
+            output.warn(f"{told}; `trafficdp ingest --undo {undo}` takes {what} back")
         if finding.verdict is LintVerdict.UNSURE:
-            settings.output.warn(
-                f"{each.file}: too few consecutive records to check whether speeds are really in "
+            output.warn(
+                f"{name}: too few consecutive records to check whether speeds are really in "
                 f"{finding.unit.label} ({finding.pairs} pairs; {ENOUGH_PAIRS} are needed)"
             )

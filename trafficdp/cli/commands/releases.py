@@ -21,7 +21,7 @@ from trafficdp.cli.words.options import (
 from trafficdp.cli.words.plan_words import one_slot
 from trafficdp.errors import VerificationError
 from trafficdp.export.write import FORMATS, GUARANTEED, format_of
-from trafficdp.ingest.clean import FileReport
+from trafficdp.ingest.report import FileReport
 from trafficdp.release.intake import FORGOTTEN
 from trafficdp.release.publication import folder_of
 from trafficdp.release.recomputation import verify_public

@@ -1,4 +1,4 @@
--- Adds the rows of incoming_fixes, whose vehicles have numbers.
+-- Adds the rows of incoming_fixes, whose vehicles and files have numbers.
 -- Grain: one row a fix. No (vehicle, instant) is there twice; those of earlier files are removed afterwards.
 INSERT INTO fixes (
     vehicle_id, time_us, latitude, longitude, speed_centi, speed_unit, derived, ingest_id
@@ -11,5 +11,5 @@ SELECT
     incoming.speed_centi,
     CAST(incoming.speed_unit AS VARCHAR),
     incoming.derived,
-    $ingest_id
+    CAST(incoming.ingest_id AS INTEGER)
 FROM incoming_fixes AS incoming;

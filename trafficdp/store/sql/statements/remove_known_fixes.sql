@@ -1,10 +1,10 @@
--- Takes the records of the newest file out again whose (vehicle, instant) an earlier file brought.
+-- Takes the records of the files from $ingest_id on out again whose (vehicle, instant) an earlier file brought.
 -- Grain: one row a record that is removed. Only earlier ones from $first_us to $last_us are looked at: those of
--- other days are passed over by the blocks they lie in. Of the newest file only those of the time of these are:
+-- other days are passed over by the blocks they lie in. Of the new files only those of the time of these are:
 -- of a file a day, the few that came late.
 DELETE FROM fixes
 USING fixes AS old
-WHERE fixes.ingest_id = $ingest_id
+WHERE fixes.ingest_id >= $ingest_id
     AND fixes.time_us BETWEEN (
         SELECT min(time_us) FROM fixes WHERE ingest_id < $ingest_id AND time_us BETWEEN $first_us AND $last_us
     ) AND (

@@ -1,0 +1,277 @@
+"""What became of the rows of a file: the rules of cleaning, how far rows reach, the report."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date, datetime
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import DataError
+from trafficdp.ingest.unit_check import LintFinding
+from trafficdp.model import PAIRS, from_json
+
+# What became of the rows of a file.
+#
+# For the curator's eyes only. Reports, and refusals such as the unit linter's, depend on the records of
+# many vehicles and are not noised: they lie **outside the privacy guarantee** and must not be published.
+
+
+MALFORMED_ROW = "malformed_row"
+MISSING_VEHICLE = "missing_vehicle"
+MISSING_OPERATOR = "missing_operator"
+SKIPPED_LOCAL_TIME = "skipped_local_time"
+UNREADABLE_TIME = "unreadable_time"
+AMBIGUOUS_LOCAL_TIME = "ambiguous_local_time"
+MISSING_POSITION = "missing_position"
+POSITION_OFF_GLOBE = "position_off_globe"
+ZERO_POSITION = "zero_position"
+OUTSIDE_AREA = "outside_area"
+OUTSIDE_PERIOD = "outside_period"
+NO_UNIT_DECLARED = "no_unit_declared"
+MISSING_SPEED = "missing_speed"
+UNREADABLE_SPEED = "unreadable_speed"
+SENTINEL_SPEED = "sentinel_speed"
+DUPLICATE_IN_FILE = "duplicate_in_file"
+
+_POSITION = ("geometry", "latitude", "longitude", *PAIRS)
+
+RULES: Mapping[str, str] = {
+    MALFORMED_ROW: "the row has other fields than the header, an open quote, or is no text as declared",
+    MISSING_VEHICLE: "the vehicle identifier is empty, a fraction, or says that it is missing",
+    MISSING_OPERATOR: "no operator is named, and a vehicle's number is its own within its operator only",
+    SKIPPED_LOCAL_TIME: "the local clock never showed the time: it was put forward",
+    UNREADABLE_TIME: "the time is missing, or not in the declared format",
+    AMBIGUOUS_LOCAL_TIME: "a local hour comes twice, and the vehicle's records do not tell which: send UTC",
+    MISSING_POSITION: "latitude or longitude is missing or not a number",
+    POSITION_OFF_GLOBE: "latitude is beyond 90 or longitude beyond 180 degrees",
+    ZERO_POSITION: "latitude and longitude are both 0: the device had no position",
+    OUTSIDE_AREA: "the position lies outside the declared study area",
+    OUTSIDE_PERIOD: "the day lies outside the period that [city] declares",
+    NO_UNIT_DECLARED: "the source declares no speed unit for the date",
+    MISSING_SPEED: "there is no speed in the row, and none was worked out from positions",
+    UNREADABLE_SPEED: "the speed is not a finite number",
+    SENTINEL_SPEED: "the speed is a declared sentinel, so it is missing",
+    DUPLICATE_IN_FILE: "the same vehicle at the same instant came earlier in the file",
+}
+"""Why a row may be rejected, in the order in which the rules are applied: a row counts under the first."""
+
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    MISSING_VEHICLE: ("vehicle",),
+    MISSING_OPERATOR: ("vehicle",),
+    SKIPPED_LOCAL_TIME: ("time",),
+    UNREADABLE_TIME: ("time",),
+    AMBIGUOUS_LOCAL_TIME: ("time",),
+    MISSING_POSITION: _POSITION,
+    POSITION_OFF_GLOBE: _POSITION,
+    ZERO_POSITION: _POSITION,
+    OUTSIDE_AREA: _POSITION,
+    OUTSIDE_PERIOD: ("time",),
+    NO_UNIT_DECLARED: ("time",),
+    MISSING_SPEED: ("speed",),
+    UNREADABLE_SPEED: ("speed",),
+    SENTINEL_SPEED: ("speed",),
+    DUPLICATE_IN_FILE: ("vehicle", "time"),
+}
+"""Which columns a rule looks at, by our names; a malformed row is one of all."""
+
+
+HEADER_TIME = "header_time"
+TWO_PLACES = "two_places"
+REPEATED_HOUR = "repeated_hour"
+SPEED = "speed"
+SPEED_ZERO = "speed_zero"
+SPEED_TINY = "speed_tiny"
+SPEED_65535 = "speed_65535"
+SPEED_MINUS_1 = "speed_minus_1"
+
+NOTED: Mapping[str, str] = {
+    REPEATED_HOUR: "a local hour comes twice, and the vehicle's records tell which is meant",
+    HEADER_TIME: "the record states no time, so that of the file's header counts",
+    TWO_PLACES: "the vehicle was over 1 km away at most 10 s before: one identifier may be several vehicles",
+    SPEED: "a speed is reported",
+    SPEED_ZERO: "the reported speed is 0",
+    SPEED_TINY: "the reported speed is not 0, and under a thousandth of the declared unit",
+    SPEED_65535: "the reported speed is 65535, with which some devices say that they know none",
+    SPEED_MINUS_1: "the reported speed is -1, with which some devices say that they know none",
+}
+"""What is counted of the rows of a file beside those that are rejected. For the curator's eyes: shown when a
+file is read, and never written down."""
+
+LITTLE = Fraction(1, 2)
+"""A file of which a smaller share of rows is kept may be declared wrongly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How far rows reach: degrees, and microseconds since 1970 UTC. An end is that of one record."""
+
+    west: float
+    south: float
+    east: float
+    north: float
+    first_us: int
+    last_us: int
+
+    @classmethod
+    def of(
+        cls,
+        latitude: npt.NDArray[np.float64],
+        longitude: npt.NDArray[np.float64],
+        time_us: npt.NDArray[np.int64],
+    ) -> Extent | None:
+        """Return the extent of rows, None where there is none."""
+        if not len(time_us):
+            return None
+        west, east = float(longitude.min()), float(longitude.max())
+        south, north = float(latitude.min()), float(latitude.max())
+        return cls(west, south, east, north, int(time_us.min()), int(time_us.max()))
+
+    def from_to(self, time_zone: str) -> dict[str, str]:
+        """Return how far it reaches, to about a kilometre: an end is the place of one record."""
+        instants = (self.first_us, self.last_us)
+        first, last = (datetime.fromtimestamp(at // 1_000_000, ZoneInfo(time_zone)).date() for at in instants)
+        return {
+            "longitude": span(f"{self.west:.2f}", f"{self.east:.2f}"),
+            "latitude": span(f"{self.south:.2f}", f"{self.north:.2f}"),
+            "days": span(first, last),
+        }
+
+
+def span(first: object, last: object) -> str:
+    """Return from where to where in words."""
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """How far a file reaches. For the curator's eyes: shown when it is read, and never written down.
+
+    ``readable`` is of all rows with a place and a time, ``kept`` of those that were kept; ``days`` are the
+    local days of these. ``exchanged``: rows outside the study area that would lie in it, were their latitude
+    their longitude. ``noted``: how many rows each of NOTED is true of.
+    """
+
+    readable: Extent | None = None
+    kept: Extent | None = None
+    days: frozenset[date] = frozenset()
+    exchanged: int = 0
+    noted: Mapping[str, int] = field(default_factory=dict)
+
+    def __or__(self, other: Extents) -> Extents:
+        """Return how far both reach together."""
+        return Extents(
+            _both(self.readable, other.readable),
+            _both(self.kept, other.kept),
+            self.days | other.days,
+            self.exchanged + other.exchanged,
+            dict(Counter(self.noted) + Counter(other.noted)),
+        )
+
+
+def _both(one: Extent | None, other: Extent | None) -> Extent | None:
+    if one is None or other is None:
+        return one or other
+    return Extent(
+        min(one.west, other.west),
+        min(one.south, other.south),
+        max(one.east, other.east),
+        max(one.north, other.north),
+        min(one.first_us, other.first_us),
+        max(one.last_us, other.last_us),
+    )
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """The count of rows of one file; rows_in = rows_kept + the sum of ``rejected``, always.
+
+    ``file`` is the name without its folder, ``derived`` how many kept rows have a speed derived from two
+    fixes, ``lint`` what the unit linter found for each unit of all ``files`` that were read together.
+    Outside the privacy guarantee (see the module): never publish it.
+
+    Raises ValueError when the counts do not add up or a rule is unknown (our bug, not the data's).
+    """
+
+    file: str
+    source: str
+    rows_in: int
+    rows_kept: int
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    derived: int = 0
+    lint: tuple[LintFinding, ...] = ()
+    files: int = 1
+
+    def __post_init__(self) -> None:
+        unknown = set(self.rejected) - set(RULES)
+        if unknown:
+            raise ValueError(f"unknown rules: {sorted(unknown)}")
+        if self.rows_in != self.rows_kept + sum(self.rejected.values()):
+            raise ValueError("rows in are not rows kept and rows rejected")
+
+    @classmethod
+    def together(cls, reports: Sequence[FileReport]) -> FileReport:
+        """Return one report on all files of a source, whose units were judged together."""
+        if len(reports) == 1:
+            return reports[0]
+        rejected = Counter[str]()
+        for each in reports:
+            rejected.update(each.rejected)
+        return cls(
+            file=f"{len(reports):,} files of source {reports[0].source}",
+            source=reports[0].source,
+            rows_in=sum(each.rows_in for each in reports),
+            rows_kept=sum(each.rows_kept for each in reports),
+            rejected=dict(rejected),
+            derived=sum(each.derived for each in reports),
+            lint=reports[0].lint,
+            files=len(reports),
+        )
+
+    @property
+    def share_kept(self) -> Fraction:
+        """The share of rows that are kept or repeat one that is, of those in the period; of none, 1."""
+        of = self.rows_in - self.rejected.get(OUTSIDE_PERIOD, 0)
+        return Fraction(self._rows_understood, of) if of else Fraction(1)
+
+    @property
+    def _rows_understood(self) -> int:
+        return self.rows_kept + self.rejected.get(DUPLICATE_IN_FILE, 0)
+
+    @property
+    def kept_little(self) -> bool:
+        """Whether so few rows were kept, of all days, that the file or the period may be declared wrongly."""
+        return self._rows_understood < LITTLE * self.rows_in
+
+    @property
+    def commonest_reason(self) -> str | None:
+        """The rule that rejected most rows, but for repeats; None where none did."""
+        rules = [rule for rule in RULES if self.rejected.get(rule) and rule != DUPLICATE_IN_FILE]
+        return max(rules, key=self.rejected.__getitem__, default=None)
+
+    def to_json(self) -> str:
+        """Return the report as JSON with sorted keys (the same report always gives the same text)."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> FileReport:
+        """Return the report that ``to_json`` wrote; raise DataError when ``text`` is not one."""
+        try:
+            return from_json(cls, json.loads(text))
+        except (ValueError, DataError) as error:
+            raise DataError("not an ingest report", expected="JSON written by to_json") from error
+
+
+def reports_of_little(reports: Iterable[FileReport]) -> list[FileReport]:
+    """Return those of which little was kept; files that were read together are judged as one."""
+    alone, together = list[FileReport](), dict[str, list[FileReport]]()
+    for each in reports:
+        (alone if each.files == 1 else together.setdefault(each.source, [])).append(each)
+    alone += [FileReport.together(files) for files in together.values()]
+    return [each for each in alone if each.kept_little]
