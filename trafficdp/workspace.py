@@ -378,7 +378,7 @@ class Workspace:
             curator.withdraw(release_id, datetime.now(UTC))
 
     def forget(self, identifiers: Sequence[str]) -> Forgotten:
-        """Take vehicles out of the vault; see ``release.forgetting``. What is published stays."""
+        """Take vehicles out of the vault; see ``release.intake.forget``. What is published stays."""
         namespaces = [each.namespace for each in self.config.sources]
         return forget(self.store, self.key_file, identifiers, namespaces, datetime.now(UTC), wait=self._wait)
 

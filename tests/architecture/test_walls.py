@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -180,3 +181,50 @@ def test_the_hooks_before_a_commit_are_the_checks_of_make_check():
     checks = [line.strip().replace("$(RUN)", ".venv/bin") for line in calibrated.splitlines()]
     assert [hook["entry"] for hook in hooks[0]["hooks"]] == checks
     assert all(hook["language"] == "system" and not hook["pass_filenames"] for hook in hooks[0]["hooks"])
+
+
+FILES = "csv", "geojson", "html", "json", "jsonld", "md", "sql", "store", "toml"
+"""What names of files end with, in prose, that are no modules."""
+
+
+def names_that_are_not_there(text):
+    """What ``text`` says of modules, rooms and classes, as ``file.name``, that nobody defines."""
+    said = (each.split(".") for each in re.findall(r"``((?:\w+\.)+\w+)``", text))
+    pairs = [pair for each in said if each[-1] not in FILES for pair in pairwise(each)]
+    return [".".join(pair) for pair in pairs if pair[0] in DEFINED and pair[1] not in DEFINED[pair[0]]]
+
+
+def defined():
+    """What every module, room and class defines, by its name."""
+    found = {"datetime": {"astimezone"}, "papers": set()}
+    for path in MODULES:
+        *rooms, file = path.relative_to(PACKAGE).with_suffix("").parts
+        for holder in (tree := ast.parse(path.read_text(encoding="utf-8"))), *ast.walk(tree):
+            if isinstance(holder, ast.Module | ast.ClassDef):
+                names = {each for node in ast.walk(holder) for each in named(node)}
+                for name in (*rooms, file) if holder is tree else (holder.name,):
+                    found.setdefault(name, set()).update(names, [*rooms, file] if holder is tree else [])
+    return found
+
+
+def named(node):
+    """The names that ``node`` defines."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+        return [node.id if isinstance(node, ast.Name) else node.attr]
+    return []
+
+
+DEFINED = defined()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_names_that_prose_says_are_there(path):
+    assert names_that_are_not_there(path.read_text(encoding="utf-8")) == []
+
+
+def test_a_name_that_is_not_there_is_seen():
+    assert names_that_are_not_there("``posterior.known_centre``, ``Grid.area``, ``site.json``") == []
+    assert names_that_are_not_there("``posterior.no_such_name``") == ["posterior.no_such_name"]
+    assert names_that_are_not_there("``pooling.no_such_file.name``") == ["pooling.no_such_file"]

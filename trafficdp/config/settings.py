@@ -228,7 +228,7 @@ class Config:
         return Promise(self.policy, bound, self.analysts)
 
     def check_promise(self, vehicles: int | None) -> None:
-        """Raise ConfigError for a promise that is weak (``privacy.promise``) unless that is accepted.
+        """Raise ConfigError for a promise that is weak (``budget.weaknesses``) unless that is accepted.
 
         ``vehicles``: how many there are, as far as this is public.
         """

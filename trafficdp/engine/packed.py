@@ -44,7 +44,7 @@ _SAMPLED = 1021
 
 
 class Record(NamedTuple):
-    """Records with their bins, arrays of shape (n,): the part of ``duckdb_binned.Binned`` that is packed."""
+    """Records with their bins, arrays of shape (n,): the part of ``duckdb_reduce.Binned`` that is packed."""
 
     cell: CellArray
     slot: IntArray

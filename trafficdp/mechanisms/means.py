@@ -198,7 +198,7 @@ def largest_move(of: Box | ClaimedSums) -> IntArray:
 class Means:
     """A mechanism of means in pure epsilon: see Mechanism. Name, citation and ``estimate`` are its own.
 
-    ``enforced`` is False where a step is only claimed (``mechanisms.claims``).
+    ``enforced`` is False where a step is only claimed (``protocol.unenforced``).
     """
 
     kind = LossKind.PURE

@@ -182,7 +182,7 @@ class Statement:
     statistic's part of epsilon, None when priced jointly.
     ``worst_case_bias`` includes that of rounding. ``interval_basis`` says what the intervals rest on, a
     theorem or not (``interval_kind``), ``calibration`` how they did in trials where it is none,
-    ``unenforced`` names the theorem where what one vehicle moves is only claimed (``mechanisms.claims``).
+    ``unenforced`` names the theorem where what one vehicle moves is only claimed (``protocol.unenforced``).
     """
 
     mechanism: str

@@ -49,7 +49,7 @@ def all_accountings(
 
 # All mechanisms by their names, for whoever plans and releases; what was calibrated, read back.
 #
-# ``MECHANISMS`` are those of one statistic (``separate.calibrated``), ``JOINT_MECHANISMS`` maps of one piece,
+# ``MECHANISMS`` are those of one statistic (``per_statistic_map``), ``JOINT_MECHANISMS`` maps of one piece,
 # of either relation.
 
 

@@ -192,7 +192,7 @@ class SimulatedCities:
 # vehicles at loss e are as n at loss e f / n (rho: rho (f / n)^2), and a hexagon of 5 of them is one of 5 n /
 # f.
 #
-# Cities behind the public counts, and what maps say in them (``simulated.skill``).
+# Cities behind the public counts, and what maps say in them (``Skill``).
 #
 # Cities of ``simulation.speeds`` lie behind the same public counts, in several variations, because nobody
 # knows which is the real one; the calibrated mechanism is carried out on each as it would be on the real

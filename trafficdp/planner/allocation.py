@@ -4,8 +4,11 @@ And the public rules against maps that say nothing, by counts and committed simu
 
 **By skill.** A map is refused when it is expected to be less than 10 % more accurate than one private
 number for the whole city, or further off than it in more than one draw in ten: in simulated cities on the
-public counts (``mechanisms.simulated.cities``), or where nothing about a vehicle is public in the reference
-city at the expected size of the fleet (``simulated.reference``). That number itself is never refused.
+public counts (``mechanisms.simulated_cities``), or where nothing about a vehicle is public in the reference
+city at the expected size of the fleet. That number itself is never refused.
+How many numbers are informative decides nothing: on a day of Austin's buses a map that was worse than one
+number had as many as one whose errors were a fifth smaller, and with nothing public maps of 4 % had errors
+that were 19 % smaller. `plan` says how many are expected.
 **By interval.** An answer to a question and a map of one bin have no such number to be compared with. They
 are refused when the interval of the median bin can be the whole range.
 **By rank.** Quantiles are refused when the interval of the median bin spans more than half of its vehicles.

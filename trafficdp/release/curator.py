@@ -459,7 +459,7 @@ def opened(store: Path, key_file: Path, purpose: str, *, wait: float) -> Iterato
 def _require_covered(text: str, counts: Counts, loss: npt.NDArray[np.int64]) -> None:
     """Raise AllocationError unless ``loss`` covers what the frozen specification costs every vehicle.
 
-    A second opinion (``pricing.steps``), from the steps of the frozen calibrated mechanism on all bins.
+    A second opinion (``pricing.check_steps``), from the steps of the frozen calibrated mechanism on all bins.
     """
     specification = Specification.from_json(text)
     kept = counts.select(specification.keeps(counts))

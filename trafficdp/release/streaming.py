@@ -125,7 +125,7 @@ class LiveStream:
     def begin(self) -> Progress:
         """Charge the stream, or go on with the one that is charged; place what was committed before.
 
-        Raises as ``charge.charged_stream``.
+        Raises as ``stream_release.charged_stream``.
         """
         with self._curators("stream") as curator:
             self._open(curator)

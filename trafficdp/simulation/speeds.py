@@ -50,7 +50,7 @@ class SimulatedTruths:
     """Sums of several cities' speeds on the same counts, in whole steps of ``bound.step``.
 
     ``total`` and ``total_of_squares`` have shape (cities, P): one number a (bin, vehicle) pair of
-    ``counts``, as in ``sensitive.values``, but nobody's: speeds of simulated data.
+    ``counts``, as in ``sensitive.Contributions``, but nobody's: speeds of simulated data.
     """
 
     counts: Counts

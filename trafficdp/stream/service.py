@@ -3,9 +3,9 @@
 What a vehicle may lose over the whole horizon of a stream, and what every record costs: whole numbers.
 
 Two running sums are kept of every bin: of x, the clipped speed in steps 0..S (S = U/q), and, when the
-variance is asked for, of y = x (S - x). Every node of their trees (``stream.signed_counter``) carries
+variance is asked for, of y = x (S - x). Every node of their trees (``stream.tree``) carries
 discrete Laplace noise, of scale B for x and S B for y. The second sum is free
-(``papers.george_2022.moments``): if a record changes from x to x', |x - x'|/B + |y - y'|/(S B) <= S/B.
+(``two_moments``): if a record changes from x to x', |x - x'|/B + |y - y'|/(S B) <= S/B.
 
 **Theorem.** Under REPLACE_USER_VALUES let the rule that accepts records depend on counts and times only, and
 let ``touches`` be the sum over the accepted records of vehicle l of the nodes that hold the element (one a

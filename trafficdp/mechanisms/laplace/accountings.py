@@ -19,7 +19,7 @@ its corollary. exact: Theorem A, the loss at scales b is homogeneous of degree -
 error relative to the tolerance, no unsuppressed Laplace noise on these sums does better, because any that is
 within B times the tolerances costs at least A / B.
 
-``blocks.calibrated`` adds an accounting whose noise is not Laplace, ``clip_user.accounting`` one that leaves
+``blocks.calibrated`` adds an accounting whose noise is not Laplace, ``clip_user`` one that leaves
 vehicles out.
 """
 

@@ -4,7 +4,7 @@ Paper 001: "A Huber Loss Minimization Approach to Mean Estimation under User-lev
 (Zhao et al., arXiv 2405.13453). Estimator and weights: ``bounding.huber``;
 smooth sensitivity with its proof: ``bounding.huber``. We depart from the paper in five ways:
 pure-epsilon Student-t noise (``noise.student_t``) instead of Gaussian noise whose quoted constants are not
-sufficient (E17; ``papers.zhao_2024.gaussian_huber`` has the exactly calibrated form); the weighted mean in
+sufficient (E17; ``research.zhao_2024.gaussian_huber`` has the exactly calibrated form); the weighted mean in
 the lemmas (E15); outliers counted against a threshold that does not depend on their number (E16); the least
 S over many k0; and a bin takes Huber only where public numbers say that it pays, else Laplace noise on a
 weighted mean (capped or plain weights, whichever has the smaller ``clean_error``).

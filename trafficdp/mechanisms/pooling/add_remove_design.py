@@ -21,10 +21,10 @@ answers (``add_remove_map``) is free. *Proof.* ``measurement.sets`` and ``measur
 4. *Counts,* if asked for (``add_remove_map.counted``): how long vehicles' vectors are, then these.
 
 A place is a hexagon or a zone, over all slots together, or, ``apart``, in one slot.
-C and p grow with the fleet that the first answer tells of (``add_remove_map.city_of``). Shares are 5, 16 and
-79 %, in pure epsilon 8, 26 and 66 %; before that a variance takes 20 %, and before that counts what they are
-given. Six rounds in rho; one in pure epsilon, where J of them cost sqrt(J) more noise. Constants, in units of
-U where they are speeds, were chosen on days of Austin's buses (2015-03-07, 2016-11-24 to 27, 2017-03-16,
+C and p grow with the fleet that the first answer tells of (``estimate_fleet``). Shares are 5, 16 and 79 %,
+in pure epsilon 8, 26 and 66 %; before that a variance takes 20 %, and before that counts what they are given.
+Six rounds in rho; one in pure epsilon, where J of them cost sqrt(J) more noise. Constants, in units of U
+where they are speeds, were chosen on days of Austin's buses (2015-03-07, 2016-11-24 to 27, 2017-03-16,
 2017-03-21), unpaid: for these days nothing here is unbiased.
 """
 
