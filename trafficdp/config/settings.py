@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,7 +56,20 @@ Name = Annotated[str, t.Reads(_known, "a name that may be printed on every map")
 _ADDRESS = re.compile(r"https?://[^\s/?#\"<>]+[^\s\"<>]*")
 _LICENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
 _EMAIL = re.compile(r"[^\s@<>\"]+@[^\s@<>\"]+\.[^\s@<>\"]+")
-_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
+LANGUAGES = tuple(
+    sorted(
+        [
+            "en",
+            *(
+                each.name.removesuffix(".po")
+                for each in files("trafficdp.export").joinpath("languages").iterdir()
+                if each.name.endswith(".po")
+            ),
+        ]
+    )
+)
+"""What pages can be in."""
+_LANGUAGE = re.compile(rf"({'|'.join(LANGUAGES)})(-[A-Za-z0-9]{{2,8}})*")
 
 
 def _written_as(expected: str, *patterns: re.Pattern[str]) -> t.Reads:
@@ -66,6 +80,11 @@ def _written_as(expected: str, *patterns: re.Pattern[str]) -> t.Reads:
         return found if found and any(each.fullmatch(found) for each in patterns) else None
 
     return t.Reads(parse, expected)
+
+
+_LANGUAGE_TAG = _written_as(
+    f'a language that pages are in ({", ".join(LANGUAGES)}), also with a country, such as "de-AT"', _LANGUAGE
+)
 
 
 class Publish(t.Table):
@@ -86,7 +105,7 @@ class Publish(t.Table):
         Field(description='a list of different words such as ["buses", "open data"]'),
         t.Once,
     ] = ()
-    language: Annotated[str | None, _written_as('a language tag such as "en" or "de-AT"', _LANGUAGE)] = None
+    language: Annotated[str | None, _LANGUAGE_TAG] = None
 
 
 PUBLISH = t.Built(Publish, lambda publish: CatalogueEntry(**dict(publish)))

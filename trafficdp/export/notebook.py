@@ -12,7 +12,7 @@ import numpy as np
 from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.classes import COLOURS, WIDTH_COLOURS
 from trafficdp.export.files.columns import published_statistics
-from trafficdp.export.files.language import ENGLISH
+from trafficdp.export.files.language import ENGLISH, PLACES, Language
 from trafficdp.export.files.shown import (
     level_read,
     read_number,
@@ -61,12 +61,13 @@ def card(
     *,
     columns: Sequence[str] = (),
     sentences: Sequence[str] = (),
+    language: Language = ENGLISH,
     **picture: object,
 ) -> str:
     """Return HTML for a notebook: a title, perhaps a map, a table and sentences."""
     values: dict[str, object] = {"figure": None} | picture
     return fill_template(
-        "card.html", ENGLISH, title=title, rows=rows, columns=columns, sentences=sentences, **values
+        "card.html", language, title=title, rows=rows, columns=columns, sentences=sentences, **values
     )
 
 
@@ -83,19 +84,26 @@ def release_in_short(release: Release) -> str:
 
 
 def release_card(release: Release) -> str:
-    """Return HTML: the map of the first statistic, the first numbers of its slot, and the promise."""
+    """Return HTML: the map of the first statistic, the first numbers of its slot, and the promise.
+
+    In the language of the release.
+    """
     disclosed, period = release.disclosure, release.grid.period
-    days = said("days", period.first, period.last)
-    title = said("title", disclosed.coverage.place) + f", {days} ({release.id})"
-    sentences = (f"Protected: {disclosed.unit.protected}", disclosed.guarantee.in_words)
+    language = Language.of(disclosed.catalogue.language)
+    days = said("days", period.first, period.last, language=language)
+    title = said("title", disclosed.coverage.place, language=language) + f", {days} ({release.id})"
+    sentences = (
+        f"{language.gettext('Protected:')} {language.translated(disclosed.unit.protected)}",
+        language.translated(disclosed.guarantee.in_words),
+    )
     if not release.bins:
-        return card(title, (), sentences=sentences)
+        return card(title, (), sentences=sentences, language=language)
     statistic = published_statistics(release)[0]
     slot = slot_shown(release, statistic)
     atlas, unit = ReportMaps.of(release), release.request.display_unit
-    level = f"{100 * level_read(release, statistic):g}"
-    when = f", {release.slots[slot].label}" if atlas.several else ""
-    value = said("value_and_unit", statistic, unit.label)
+    level = language.number(f"{100 * level_read(release, statistic):g}")
+    when = f", {language.translated(release.slots[slot].label)}" if atlas.several else ""
+    value = said("value_and_unit", statistic, unit.label, language=language)
     rows = np.flatnonzero(release.slot == slot)
     numbers = np.column_stack(shown_numbers(published_frame(release), statistic, unit))
     most = shown_largest(statistic, release.request.bound, unit)
@@ -106,15 +114,28 @@ def release_card(release: Release) -> str:
         )
     ]
     rest = len(rows) - len(read)
-    more = (f"and {rest:,} more: to_frame() has all.",) if rest else ()
+    more = language.gettext(
+        "and {number} more: {call} has all.", number=language.fixed(rest), call="to_frame()"
+    )
     return card(
         title,
         [
-            (release.place[row], each.value, f"{each.low} to {each.high}" if each.low else "")
+            (
+                release.place[row]
+                if release.grid.zones is not None
+                else language.translated(release.place[row], PLACES),
+                language.number(language.gettext(each.value)),
+                language.gettext(
+                    "{first} to {last}", first=language.number(each.low), last=language.number(each.high)
+                )
+                if each.low
+                else "",
+            )
             for row, each in read
         ],
-        columns=("Where", value, f"{level} % interval"),
-        sentences=(*more, *sentences),
+        columns=(language.gettext("Where"), value, language.gettext("{level} % interval", level=level)),
+        sentences=(*([more] if rest else []), *sentences),
+        language=language,
         figure=atlas.figure(statistic, slot, {}, small=False),
         caption=f"{value}{when}.",
         legend=legend(release, statistic, atlas.several),

@@ -20,6 +20,7 @@ from trafficdp.export.files.columns import reasons, withheld_because
 from trafficdp.export.files.disclosure import guarantee_in_words, zcdp_in_words
 from trafficdp.export.files.language import ENGLISH, PLACES, Language
 from trafficdp.export.map.html_map import html_bytes
+from trafficdp.export.notebook import release_card
 from trafficdp.export.report.report import report_html
 from trafficdp.mechanisms.pooling.whole import calibration
 from trafficdp.model import Knowledge, KnowledgeKind, NeighbouringRelation, Period, SlotKind, Statistic, Zones
@@ -269,6 +270,12 @@ def test_a_report_says_nothing_in_english(tag, any_release):
     for _, text in Texts(page).found:
         if "Tuned on" not in text:
             assert not ENGLISH_WORDS.search(text.replace("City of Austin", "")), text
+
+
+@pytest.mark.parametrize("tag", LANGUAGES)
+def test_a_card_of_a_notebook_says_nothing_in_english(tag, any_release):
+    for _, text in Texts(release_card(in_language(any_release, tag))).found:
+        assert not ENGLISH_WORDS.search(text.replace("City of Austin", "")), text
 
 
 @pytest.mark.parametrize("tag", LANGUAGES)
