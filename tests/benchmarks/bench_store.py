@@ -44,11 +44,12 @@ QUESTION += "FROM records GROUP BY hour"
 
 
 def city(folder: Path, days: int) -> tuple[Path, list[Path]]:
-    """Write a simulated city with a budget for many releases; return its configuration and its files."""
+    """Write a simulated city with budgets for many releases; return its configuration and its files."""
     made = trafficdp.simulate(folder, vehicles=VEHICLES, days=days, seed=SEED, resolution=RESOLUTION)
     text = made.config.read_text(encoding="utf-8")
     text = text.replace("[privacy]", "[privacy]\naccept_weak_promise = true")
-    text = text.replace("epsilon_per_vehicle = 20", "epsilon_per_vehicle = 100000")
+    ceilings = "100000\nepsilon_per_vehicle_a_year = 90000\nepsilon_per_vehicle_a_month = 80000"
+    text = text.replace("epsilon_per_vehicle = 20", f"epsilon_per_vehicle = {ceilings}")
     made.config.write_text(text + ANALYST, encoding="utf-8")
     return made.config, list(made.feeds)
 

@@ -20,7 +20,7 @@ TABLES = {
     },
     "tables/released": {"releases", "publications", "cells"},
     "tables/release_index": {"release_index"},
-    "tables/spending": {"spending", "charge_totals"},
+    "tables/spending": {"spending", "charge_totals", "spending_a_month"},
     "tables/stream": {"streams", "stream_state", "stream_files", "stream_counts", "stream_publications"},
 }
 

@@ -45,13 +45,20 @@ IntArray = npt.NDArray[np.int64]
 class Window:
     """A stretch of time in which a vehicle may lose ``ceiling``: instants from ``start`` up to ``end``.
 
-    ``name`` says which in words ("in all", "in 2026", "in 2026-11"); None: open on that side.
+    ``months`` says which: what its months begin with ("2026", "2026-11"), nothing for all time; an end that
+    is None is open. Months are those of ``time_zone``.
     """
 
-    name: str
+    months: str
     ceiling: Loss
     start: datetime | None = None
     end: datetime | None = None
+    time_zone: str = "UTC"
+
+    @property
+    def name(self) -> str:
+        """Which it is in words: "in all", "in 2026", "in 2026-11"."""
+        return f"in {self.months or 'all'}"
 
     def contains(self, instant: datetime) -> bool:
         """Return whether a charge of that instant counts."""
@@ -105,20 +112,20 @@ class BudgetPolicy:
         if at.tzinfo is None:
             raise UsageError("an instant has no offset from UTC", got=at.isoformat())
         local = at.astimezone(zone_of(self.time_zone))
-        found = [Window("in all", self.total)]
+        found = [Window("", self.total)]
         if self.a_year is not None:
             ends = date(local.year, 1, 1), date(local.year + 1, 1, 1)
-            found.append(self._window(f"in {local.year}", self.a_year, *ends))
+            found.append(self._window(f"{local.year}", self.a_year, *ends))
         if self.a_month is not None:
             first = date(local.year, local.month, 1)
             ends = first, date(local.year + local.month // 12, local.month % 12 + 1, 1)
-            found.append(self._window(f"in {first:%Y-%m}", self.a_month, *ends))
+            found.append(self._window(f"{first:%Y-%m}", self.a_month, *ends))
         return tuple(found)
 
-    def _window(self, name: str, ceiling: Loss, first: date, end: date) -> Window:
+    def _window(self, months: str, ceiling: Loss, first: date, end: date) -> Window:
         zone = zone_of(self.time_zone)
         start, stop = (datetime.combine(day, time(), zone).astimezone(UTC) for day in (first, end))
-        return Window(name, ceiling, start, stop)
+        return Window(months, ceiling, start, stop, self.time_zone)
 
     def facts(self) -> dict[str, object]:
         """Return the policy as plain JSON values, losses in 10^-12 of its kind, without what is not set."""
@@ -130,6 +137,11 @@ class BudgetPolicy:
         }
         facts: dict[str, object] = {name: each.pico for name, each in ceilings.items() if each is not None}
         return facts if self.delta is None else {**facts, "delta": self.delta}
+
+
+def month_of(at: datetime, time_zone: str) -> str:
+    """Return the calendar month of an instant as a Window has it: "2026-11"."""
+    return f"{at.astimezone(zone_of(time_zone)):%Y-%m}"
 
 
 def left(windows: Sequence[Window], spent: Sequence[IntArray]) -> IntArray:

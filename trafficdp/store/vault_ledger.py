@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
-from typing import overload
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -23,16 +24,21 @@ from trafficdp.privacy.budget import (
     Window,
     changes_in,
     check_windows,
+    month_of,
 )
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, canonical, check_chain
 from trafficdp.privacy.loss import LOSSES, Loss
 from trafficdp.store.store_files import number, query, registered, run, script
 from trafficdp.store.vault import Vault
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 # The ledger in the vault: reading it, and the personal accounts.
 
 
 IntArray = npt.NDArray[np.int64]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def rows(vault: Vault, after: int = 0) -> list[LedgerRow]:
@@ -135,31 +141,33 @@ def spent(
             charges = charges_by_analyst(vault, analyst).get(analyst, [])
         of = {"charges": None if charges is None else list(charges)}
         table = query(vault.connection, _SPENT + "FROM spent ORDER BY vehicle_id", of)
-    known = table.column("vehicle_id").to_numpy().astype(np.int64)
-    losses = table.column("loss_pico").to_numpy().astype(np.int64)
+    return _of_vehicles(vehicle, table)
+
+
+def spent_in(vault: Vault, vehicle: IntArray, windows: Sequence[Window]) -> list[IntArray]:
+    """Return what each of the given vehicles has spent in each window (pico-epsilons)."""
+    return [
+        spent(vault, vehicle)
+        if not window.months
+        else _of_vehicles(vehicle, query(vault.connection, _SPENT_IN_MONTHS, [window.months]))
+        if _months_are_kept(vault, window.time_zone)
+        else spent(vault, vehicle, _charges_in(vault, window))
+        for window in windows
+    ]
+
+
+def _of_vehicles(vehicle: IntArray, spending: pa.Table) -> IntArray:
+    """Return what each of the given vehicles has in ``spending``, whose vehicles rise."""
+    known = spending.column("vehicle_id").to_numpy().astype(np.int64)
+    losses = spending.column("loss_pico").to_numpy().astype(np.int64)
     if not len(known):
         return np.zeros(len(vehicle), dtype=np.int64)
     place = np.minimum(np.searchsorted(known, vehicle), len(known) - 1)
     return np.where(known[place] == vehicle, losses[place], 0).astype(np.int64)
 
 
-def spent_in(vault: Vault, vehicle: IntArray, windows: Sequence[Window]) -> list[IntArray]:
-    """Return what each of the given vehicles has spent in each window (pico-epsilons)."""
-    instants = _instants(vault) if any(window.start is not None for window in windows) else {}
-    return [
-        spent(vault, vehicle)
-        if window.start is None and window.end is None
-        else spent(vault, vehicle, [sequence for sequence, at in instants.items() if window.contains(at)])
-        for window in windows
-    ]
-
-
 def require_budget(
-    vault: Vault,
-    vehicle: IntArray,
-    loss: IntArray,
-    policy: BudgetPolicy,
-    at: datetime,
+    vault: Vault, vehicle: IntArray, loss: IntArray, policy: BudgetPolicy, at: datetime
 ) -> None:
     """Raise InsufficientBudgetError unless every vehicle may pay ``loss`` at ``at`` under ``policy``.
 
@@ -167,7 +175,7 @@ def require_budget(
     instant before that of a charge in the ledger: a clock that was set back would open an old budget.
     """
     if policy.periodic:
-        newest = max(_instants(vault).values(), default=at)
+        newest = _newest(vault, policy.time_zone, default=at)
         if at < newest:
             raise UsageError(
                 "the clock is behind the ledger, and the budget follows the calendar",
@@ -182,8 +190,14 @@ def require_budget(
 
 def largest_spent_in(vault: Vault, window: Window) -> int:
     """Return the most that any vehicle has spent in ``window`` (pico-epsilons)."""
-    charges = [sequence for sequence, at in _instants(vault).items() if window.contains(at)]
-    return totals(vault, charges).largest
+    if not _months_are_kept(vault, window.time_zone):
+        return totals(vault, _charges_in(vault, window)).largest
+    largest = f"SELECT coalesce(max(loss_pico), 0) FROM ({_SPENT_IN_MONTHS})"  # noqa: S608 - ours
+    return number(vault.connection, largest, [window.months])
+
+
+def _charges_in(vault: Vault, window: Window) -> list[int]:
+    return [sequence for sequence, at in _instants(vault).items() if window.contains(at)]
 
 
 def _instants(vault: Vault) -> dict[int, datetime]:
@@ -199,7 +213,8 @@ def add_charges(
     paying = loss > 0
     import pyarrow as pa
 
-    kept = _sums_are_kept(vault)
+    kept, zone = _sums_are_kept(vault), _calendar(vault)
+    months_kept = zone is not None and _months_are_kept(vault, zone)
     charges = pa.table({"vehicle_id": vehicle[paying], "loss_pico": loss[paying]})
     with registered(vault.connection, "incoming_charges", charges):
         run(
@@ -207,6 +222,13 @@ def add_charges(
             "INSERT INTO vehicle_charges SELECT $sequence, vehicle_id, loss_pico FROM incoming_charges",
             {"sequence": sequence},
         )
+        if zone is not None and not months_kept:
+            _add_up_months(vault, zone)
+        elif zone is not None and len(charges):
+            at = datetime.fromisoformat(str(Entries(vault)[sequence - 1].facts["at"]))
+            of = {"time_zone": zone, "month": month_of(at, zone), "at_us": _microseconds(at)}
+            for statement in _ADD_TO_MONTH:
+                run(vault.connection, statement, of)
         if not kept:
             _add_up(vault)
         elif len(charges):
@@ -251,21 +273,94 @@ def _add_up(vault: Vault) -> None:
     run(vault.connection, "INSERT INTO spending " + script("statements/spending"))
 
 
+# Where ceilings follow the calendar also the sums of every month, in the time zone of the store's promise.
+# They are added up anew when that changes.
+
+_SPENT_IN_MONTHS = """SELECT vehicle_id, CAST(sum(loss_pico) AS BIGINT) AS loss_pico FROM spending_a_month
+    WHERE starts_with(month, ?) GROUP BY vehicle_id ORDER BY vehicle_id"""
+_ADD_TO_MONTH = (
+    """INSERT INTO spending_a_month SELECT $time_zone, $month, vehicle_id, 0, 0, $at_us
+    FROM incoming_charges AS incoming
+    WHERE vehicle_id NOT IN (SELECT vehicle_id FROM spending_a_month WHERE month = $month)""",
+    """UPDATE spending_a_month SET
+        loss_pico = spending_a_month.loss_pico + incoming.loss_pico,
+        charges = charges + 1,
+        newest_us = greatest(newest_us, $at_us)
+    FROM incoming_charges AS incoming
+    WHERE spending_a_month.vehicle_id = incoming.vehicle_id AND month = $month AND time_zone = $time_zone""",
+)
+
+
+def _calendar(vault: Vault) -> str | None:
+    """Return the time zone whose calendar ceilings of the store's promise follow, None where none does."""
+    policies = [Promise.from_facts(row.facts).policy for row in _promises(vault)[-1:]]
+    return next((policy.time_zone for policy in policies if policy.periodic), None)
+
+
+def _months_are_kept(vault: Vault, time_zone: str) -> bool:
+    if not vault.has_table("spending_a_month"):
+        return False
+    counted = """SELECT (SELECT count(*) FROM vehicle_charges) - (
+        SELECT coalesce(sum(charges), 0) FROM spending_a_month WHERE time_zone = ?)"""
+    return number(vault.connection, counted, [time_zone]) == 0
+
+
+def _newest(vault: Vault, time_zone: str, default: datetime) -> datetime:
+    """Return when the newest charge was made."""
+    if not _months_are_kept(vault, time_zone):
+        return max(_instants(vault).values(), default=default)
+    newest_us = number(vault.connection, "SELECT coalesce(max(newest_us), -1) FROM spending_a_month")
+    return default if newest_us < 0 else _EPOCH + timedelta(microseconds=newest_us)
+
+
+def _microseconds(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+@contextmanager
+def _charge_months(vault: Vault, time_zone: str) -> Iterator[None]:
+    """Let statements of the block read when each charge was made, as ``charge_months``."""
+    import pyarrow as pa
+
+    instants = _instants(vault)
+    months = {
+        "sequence": pa.array(instants, pa.int64()),
+        "time_zone": pa.array([time_zone] * len(instants), pa.string()),
+        "month": pa.array([month_of(at, time_zone) for at in instants.values()], pa.string()),
+        "at_us": pa.array(map(_microseconds, instants.values()), pa.int64()),
+    }
+    with registered(vault.connection, "charge_months", pa.table(months)):
+        yield
+
+
+def _add_up_months(vault: Vault, time_zone: str) -> None:
+    """Write the sums of every month anew (inside the caller's transaction)."""
+    run(vault.connection, script("tables/spending"))
+    run(vault.connection, "DELETE FROM spending_a_month")
+    with _charge_months(vault, time_zone):
+        run(vault.connection, "INSERT INTO spending_a_month " + script("statements/spending_a_month"))
+
+
 def _check_sums(vault: Vault) -> None:
     """Raise StoreDamagedError where sums are kept that are not those of the accounts."""
-    if not _sums_are_kept(vault):
-        return
-    merged = "SELECT sequence, any_value(analyst), sum(vehicles), max(largest_pico) FROM charge_totals "
-    both = {"spending": "FROM spending", "charge_totals": merged + "GROUP BY sequence"}
-    for name, kept in both.items():
-        right = script(f"statements/{name}")
-        for one, other in ((kept, right), (right, kept)):
-            wrong = f"SELECT count(*) FROM (FROM ({one}) EXCEPT ALL FROM ({other}))"  # noqa: S608
-            if number(vault.connection, wrong):
-                raise StoreDamagedError(
-                    "the sums of the vehicles' accounts are not those of their charges",
-                    todo="restore the newest complete backup of the store",
-                )
+    zone = _calendar(vault)
+    if zone is not None and _months_are_kept(vault, zone):
+        with _charge_months(vault, zone):
+            _compare(vault, "FROM spending_a_month", script("statements/spending_a_month"))
+    if _sums_are_kept(vault):
+        merged = "SELECT sequence, any_value(analyst), sum(vehicles), max(largest_pico) FROM charge_totals "
+        _compare(vault, "FROM spending", script("statements/spending"))
+        _compare(vault, merged + "GROUP BY sequence", script("statements/charge_totals"))
+
+
+def _compare(vault: Vault, kept: str, right: str) -> None:
+    for one, other in ((kept, right), (right, kept)):
+        wrong = f"SELECT count(*) FROM (FROM ({one}) EXCEPT ALL FROM ({other}))"  # noqa: S608
+        if number(vault.connection, wrong):
+            raise StoreDamagedError(
+                "the sums of the vehicles' accounts are not those of their charges",
+                todo="restore the newest complete backup of the store",
+            )
 
 
 def check_accounts(vault: Vault, ledger: Sequence[LedgerRow], after: int = 0) -> None:

@@ -1,12 +1,16 @@
 """The budget's calendar at charge time, and Tuesday's map that charges only Tuesday's vehicles."""
 
 import json
+from contextlib import suppress
 from datetime import UTC, datetime
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
-from trafficdp.errors import InsufficientBudgetError, UsageError
+from trafficdp.errors import InsufficientBudgetError, StoreDamagedError, UsageError
+from trafficdp.store import vault_ledger
+from trafficdp.store.vault import Vault
 
 PICO = 10**12
 
@@ -108,6 +112,81 @@ def test_a_clock_that_was_set_back_opens_no_old_budget(filled, clock):
     with pytest.raises(UsageError, match="clock is behind the ledger"):
         workspace.release(again=True, force=True)
     assert filled.dump() == before
+
+
+def test_a_clock_set_forward_and_back_refills_no_budget(filled, clock):
+    """What it opens early is spent early: of every year no more than its ceiling, and none twice."""
+    workspace = filled.open(budget=budget(100, year=8))
+    spent = set()
+    for year in (2026, 2028, 2026, 2027, 2028, 2029, 2026, 2028, 2029):
+        clock(f"{year}-06-01T12:00:00+00:00")
+        with suppress(InsufficientBudgetError, UsageError):
+            workspace.release(again=True, force=True)
+            assert year not in spent
+            assert year >= max(spent, default=year)
+            spent.add(year)
+        assert [row.sequence for row in workspace.ledger()] == [*range(1, 1 + len(workspace.ledger()))]
+    assert spent == {2026, 2028, 2029}
+    assert all(check.passed for check in workspace.verify("r0003"))
+
+
+CALENDAR = budget(100, year=60, month=30)
+WITHOUT_SUMS = {
+    "none are kept": "DROP TABLE spending_a_month",
+    "they were emptied": "DELETE FROM spending_a_month",
+    "another charged": "DELETE FROM spending_a_month WHERE month = (SELECT max(month) FROM spending_a_month)",
+    "a calendar of elsewhere": "UPDATE spending_a_month SET time_zone = 'UTC'",
+}
+
+
+def said_in(city, policy):
+    """What is spent and left in the month, the year and in all, at some instants."""
+    with Vault.open(city.store) as vault:
+        found = []
+        for text in ("2026-01-05", "2026-03-31", "2026-04-01", "2027-01-01"):
+            windows = policy.windows(datetime.fromisoformat(text + "T00:00:00+00:00"))
+            spent = vault_ledger.spent_in(vault, np.arange(40), windows)
+            largest = [vault_ledger.largest_spent_in(vault, window) for window in windows[1:]]
+            assert largest == [each.max() for each in spent[1:]]
+            found.append([each.tolist() for each in spent])
+        return found
+
+
+@pytest.mark.parametrize("what", WITHOUT_SUMS)
+def test_sums_of_months_say_what_adding_up_says(filled, clock, what):
+    """March ends in Kolkata when it is still March in UTC."""
+    workspace = filled.open(budget=CALENDAR)
+    for text in ("01-05T12:00", "03-31T18:00", "03-31T19:00", "04-02T01:00"):
+        clock(f"2026-{text}:00+00:00")
+        workspace.release("3", again=True, force=True)
+    policy = workspace.config.policy
+    before = said_in(filled, policy)
+    kept = filled.sql("SELECT month, max(charges) FROM spending_a_month GROUP BY month ORDER BY month")
+    assert kept == [("2026-01", 1), ("2026-03", 1), ("2026-04", 2)]
+    assert max(before[2][2]) == 2 * max(before[1][2]) > 0
+    filled.sql(WITHOUT_SUMS[what])
+    assert said_in(filled, policy) == before
+    # the next charge keeps them again
+    clock("2026-05-02T12:00:00+00:00")
+    workspace.release("3", again=True, force=True)
+    assert filled.sql("SELECT DISTINCT time_zone FROM spending_a_month") == [("Asia/Kolkata",)]
+    assert filled.sql("SELECT sum(charges) FROM spending_a_month") == filled.sql(
+        "SELECT count(*) FROM vehicle_charges"
+    )
+    assert all(check.passed for check in workspace.verify("r0005"))
+
+
+@pytest.mark.parametrize("column", ["loss_pico", "newest_us"])
+def test_a_sum_of_a_month_that_was_altered_is_found(filled, clock, column):
+    workspace = filled.open(budget=CALENDAR)
+    clock("2026-01-05T12:00:00+00:00")
+    workspace.release("3", again=True, force=True)
+    assert all(check.passed for check in workspace.verify("r0001"))
+    filled.sql(f"UPDATE spending_a_month SET {column} = {column} - 1")
+    found = []
+    with suppress(StoreDamagedError):
+        found = workspace.verify("r0001")
+    assert not any(check.passed for check in found[:1])
 
 
 def test_without_a_calendar_the_clock_does_not_matter(filled, clock):
