@@ -87,3 +87,11 @@ def page(about: str, default: Path, report: Callable[[], Iterable[str]]) -> int:
         return error.exit_code
     into.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
     return 0
+
+
+def write_section(guide: Path, script: str, lines: Iterable[str]) -> None:
+    """Put ``lines`` between the marks that ``script`` has in ``guide``."""
+    first, last = f"<!-- written by pipelines/{script}.py -->\n", "<!-- up to here -->\n"
+    before, rest = guide.read_text(encoding="utf-8").split(first)
+    after = rest.split(last, 1)[1]
+    guide.write_text(before + first + "\n".join(lines) + "\n" + last + after, encoding="utf-8")

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 import trafficdp
-from capmetro import DAYS, config_of, files_of, page, samples_of
+from capmetro import DAYS, config_of, files_of, page, samples_of, write_section
 from cities import SAN_FRANCISCO
 from presence import total_of
 from trafficdp.binning.places import declared_bins
@@ -45,7 +45,6 @@ FloatArray = npt.NDArray[np.float64]
 Places = npt.NDArray[np.uint64]
 ROOT = Path(__file__).resolve().parents[1]
 INTO, GUIDE = ROOT / "data" / "accuracy" / "knowledge.md", ROOT / "docs" / "guides" / "knowledge.md"
-MARKS = "<!-- written by pipelines/knowledge.py -->\n", "<!-- up to here -->\n"
 AUSTIN = (
     (
         ("2015-03-07",),
@@ -226,11 +225,7 @@ def report() -> Iterator[str]:
         print(each.place, each.relation, each.grid, each.loss, file=sys.stderr, flush=True)
         found.append(each)
     table = list(summary(found))
-    text = GUIDE.read_text(encoding="utf-8")
-    before, rest = text.split(MARKS[0])
-    GUIDE.write_text(
-        before + MARKS[0] + "\n".join(table) + "\n" + MARKS[1] + rest.split(MARKS[1])[1], "utf-8"
-    )
+    write_section(GUIDE, "knowledge", table)
     yield "# What maps gain from the map before"
     yield ""
     yield (

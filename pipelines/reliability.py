@@ -22,7 +22,7 @@ import numpy.typing as npt
 from PIL import Image
 
 import trafficdp
-from capmetro import DAYS, config_of, files_of, page, samples_of
+from capmetro import DAYS, config_of, files_of, page, samples_of, write_section
 from cities import OTHER_CITIES
 from presence import total_of
 from trafficdp.binning.places import declared_bins
@@ -41,7 +41,6 @@ FloatArray = npt.NDArray[np.float64]
 ROOT = Path(__file__).resolve().parents[1]
 INTO = ROOT / "data" / "accuracy" / "reliability.md"
 GUIDE, PICTURE = ROOT / "docs" / "guides" / "limits.md", ROOT / "docs" / "images" / "reliability.png"
-MARKS = "<!-- written by pipelines/reliability.py -->\n", "<!-- up to here -->\n"
 TUNED = (DAYS, ("2015-03-07",), ("2017-03-16",), ("2017-03-21",))
 HELD_OUT = (("2015-03-08",), ("2015-03-18",), ("2015-03-19",), ("2015-06-07",), ("2016-02-07",))
 GROUPS = ("tuned", "held out", "other city")
@@ -233,10 +232,7 @@ def report() -> Iterator[str]:
         found.append(each)
     diagram(found)
     table = list(summary(found))
-    text = GUIDE.read_text(encoding="utf-8")
-    before, rest = text.split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
-    GUIDE.write_text(before + MARKS[0] + "\n".join(table) + "\n" + MARKS[1] + after, encoding="utf-8")
+    write_section(GUIDE, "reliability", table)
     yield "# How often intervals hold"
     yield ""
     yield (

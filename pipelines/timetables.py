@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from capmetro import DAYS, config_of, files_of, folder, page
+from capmetro import DAYS, config_of, files_of, folder, page, write_section
 from presence import EPSILONS, LEAST_VEHICLES, Days, read, total_of
 from trafficdp.config.file import load_config
 from trafficdp.knowledge.timetable import read_timetable
@@ -39,7 +39,6 @@ from trafficdp.privacy.loss import LossKind
 FloatArray = npt.NDArray[np.float64]
 ROOT = Path(__file__).resolve().parents[1]
 INTO, GUIDE = ROOT / "data" / "accuracy" / "timetables.md", ROOT / "docs" / "guides" / "knowledge.md"
-MARKS = "<!-- written by pipelines/timetables.py -->\n", "<!-- up to here -->\n"
 EARLY, CHECK_2016, LATE = "20150607_20150822", "20160110_20160820", "20160821_20170121"
 """Timetables, by the days that they hold for; for days without one it is the nearest."""
 TUNED: dict[tuple[str, ...], str] = {
@@ -203,10 +202,7 @@ def report() -> Iterator[str]:
             print(group, *days, file=sys.stderr, flush=True)
             found += measured(group, days, timetable)
     table = [*summary(found)]
-    before, rest = GUIDE.read_text(encoding="utf-8").split(MARKS[0])
-    after = rest.split(MARKS[1], 1)[1]
-    text = before + MARKS[0] + "\n".join(table) + "\n" + MARKS[1] + after
-    GUIDE.write_text(text, encoding="utf-8")
+    write_section(GUIDE, "timetables", table)
     yield "# Maps that start from a timetable"
     yield ""
     yield (

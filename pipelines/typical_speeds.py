@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from capmetro import files_of, page
+from capmetro import files_of, page, write_section
 from presence import LEAST_VEHICLES, Days, read
 from timetables import COUNTS_PUBLIC, HELD_OUT, RELATIONS, RESOLUTION, TUNED
 from trafficdp.mechanisms.simulated_cities import true_statistic
@@ -28,7 +28,6 @@ from trafficdp.privacy.loss import LossKind
 FloatArray = npt.NDArray[np.float64]
 ROOT = Path(__file__).resolve().parents[1]
 INTO, GUIDE = ROOT / "data" / "accuracy" / "typical_speeds.md", ROOT / "docs" / "guides" / "knowledge.md"
-MARKS = "<!-- written by pipelines/typical_speeds.py -->\n", "<!-- up to here -->\n"
 KIND, EPSILONS, DRAWS = KnowledgeKind.SPEEDS, (1, 4), 2
 LIMITS, CLASS_SPEEDS = (0.2, 0.5, 0.75, 0.9), np.array([25.0, 30.0, 40.0, 60.0, 90.0])
 """Which shares of hexagons lie below a class, and how fast OpenStreetMap's classes are in km/h."""
@@ -128,9 +127,7 @@ def report() -> Iterator[str]:
             print(group, here.name, file=sys.stderr, flush=True)
             found += measured(group, here, data[number - 1])
     table = [*summary(found)]
-    before, rest = GUIDE.read_text(encoding="utf-8").split(MARKS[0])
-    after = rest.split(MARKS[1], 1)[1]
-    GUIDE.write_text(before + MARKS[0] + "\n".join(table) + "\n" + MARKS[1] + after, encoding="utf-8")
+    write_section(GUIDE, "typical_speeds", table)
     yield "# Maps that start from typical speeds"
     yield ""
     yield (

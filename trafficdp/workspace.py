@@ -49,7 +49,7 @@ from trafficdp.release.status import Status, read_status
 from trafficdp.release.store_setup import make_store, places_of
 from trafficdp.release.stream_verification import verify_stream
 from trafficdp.release.streaming import LiveStream, newest_release
-from trafficdp.store import vault_fixes, vault_ledger, vault_releases
+from trafficdp.store import store_files, vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.analyst import DEFAULT_TIMEOUT, AnalystSession
 from trafficdp.store.released import RELEASED_NAME
 
@@ -199,11 +199,16 @@ class Workspace:
         """
         searched = search_maps is not False
         width, reach = half_width_of(max_half_width, self.config.bound, self.config.map.statistics)
-        question = PlanQuestion(width, reach, searched, within_budget, suggestions, saved, save)
+        question = PlanQuestion(width, reach, searched, within_budget, suggestions, saved)
+        if save is not None:
+            store_files.checked_plan_name(save)
         looked_at = None if isinstance(search_maps, bool) else search_maps
         asked = self.config.wish(loss)
         with self._curator("plan") as curator:
-            plan = self._planning(curator, looked_at).plan(asked, question)[0]
+            planning = self._planning(curator, looked_at)
+            plan = planning.plan(asked, question)[0]
+            if save is not None:
+                planning.save(save, plan)
             version = vault_fixes.data_version(curator.vault)
             earlier = earlier_release(curator, version, plan.grid, plan.allocation)
             return replace(plan, earlier=earlier)

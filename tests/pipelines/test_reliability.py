@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+import capmetro
 import reliability
 from trafficdp.mechanisms.pooling.add_remove_calibrated import CalibratedAddRemove
 from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
@@ -48,8 +49,8 @@ def test_intervals_half_as_wide_hold_less_and_are_half_as_wide():
 
 def test_the_guide_has_the_committed_table_with_every_mark(pages):
     page = reliability.INTO.read_text(encoding="utf-8")
-    _, rest = pages.guide("limits").split(reliability.MARKS[0])
-    table, _ = rest.split(reliability.MARKS[1])
+    _, rest = pages.guide("limits").split("<!-- written by pipelines/reliability.py -->\n")
+    table, _ = rest.split("<!-- up to here -->\n")
     assert table in page
     rows = pages.rows(table)
     assert rows[0] == list(reliability.HEADS)
@@ -64,6 +65,21 @@ def test_the_guide_has_the_committed_table_with_every_mark(pages):
         own = [each for each in every if (each[0], each[2]) == (group, relation)]
         assert float(row[6]) == pytest.approx(np.mean([float(each[7]) for each in own]), abs=0.002)
         assert float(row[7]) == min(float(each[7]) for each in own)
+
+
+@pytest.mark.parametrize("script", ["knowledge", "timetables", "typical_speeds"])
+def test_a_script_writes_between_its_marks_and_nowhere_else(script, tmp_path):
+    text = (ROOT / "docs" / "guides" / "knowledge.md").read_text(encoding="utf-8")
+    guide = tmp_path / "guide.md"
+    guide.write_text(text, encoding="utf-8")
+    capmetro.write_section(guide, script, ["| other |", "|---|"])
+    before, _, rest = text.partition(f"<!-- written by pipelines/{script}.py -->\n")
+    after = rest.partition("<!-- up to here -->\n")[2]
+    found = guide.read_text(encoding="utf-8")
+    assert found.startswith(before)
+    assert found.endswith(after)
+    assert found.removeprefix(before).removesuffix(after).count("| other |\n|---|\n") == 1
+    assert len(found) < len(text)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,13 @@ def allocate(
                 joint = _joint(name, facts, request)
                 maps[name] = _made(keep, kept, request, joint, f"{name}: all statistics together")
         if maps:
-            return replace(_least_error(maps, request, hour), hour=hour)
+            cities = cities_of(kept, request.map.bound, hour)
+            tried = skills_of([each.calibrated for each in maps.values()], request.loss, cities)
+            maps = {
+                name: replace(each, tried=own, hour=hour)
+                for (name, each), own in zip(maps.items(), tried, strict=True)
+            }
+            return _least_error(maps)
     proved = {each: PROVED[request.kind] if name == AUTO else name for each, name in named.items()}
     if {*proved.values()} <= {BASELINE}:
         return replace(_by_accounting(keep, kept, request, thorough=thorough), hour=hour)
@@ -94,19 +100,12 @@ def kept_bins(
     return keep, kept
 
 
-def _least_error(maps: Mapping[str, Allocation], request: Request, hour: IntArray | None) -> Allocation:
-    """Return the map that is nearest to the truth in simulated cities; on a tie the first.
+def _least_error(maps: Mapping[str, Allocation]) -> Allocation:
+    """Return the map that was nearest to the truth in simulated cities; on a tie the first.
 
     By error over that of one number for the city; the statistic that gains least decides. Of those that would
     not be refused, where there are any.
     """
-    counts = next(iter(maps.values())).counts
-    tried = skills_of(
-        [each.calibrated for each in maps.values()],
-        request.loss,
-        cities_of(counts, request.map.bound, hour),
-    )
-    maps = {name: replace(each, tried=own) for (name, each), own in zip(maps.items(), tried, strict=True)}
     score = {name: max(1 - skill.expected for skill in each.skill.values()) for name, each in maps.items()}
     # what would be refused is taken only where all would be
     free = [name for name, each in maps.items() if not assess_utility(each).refused] or list(maps)

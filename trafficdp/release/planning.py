@@ -209,21 +209,6 @@ class Planning:
         Raises UsageError when no record lies in area and period, no bin has ``min_vehicles`` vehicles, no
         loss is named and none is looked for, and UninformativeReleaseError when no map fits.
         """
-        if question.save is not None:
-            store_files.checked_plan_name(question.save)
-        plan, counts = self._asked(loss, question)
-        if question.save is not None:
-            frozen = SavedPlan.of(
-                question.save, plan.allocation, plan.grid, self._version.name, datetime.now(UTC)
-            )
-            store_files.save_plan(self._curator.store, question.save, frozen.text)
-        return plan, counts
-
-    def contributions(self) -> Contributions:
-        """Return those of the configured map, which may have no bins."""
-        return self._all(self._config.grid)
-
-    def _asked(self, loss: Loss | None, question: PlanQuestion) -> tuple[Plan, Counts]:
         if question.saved is not None:
             if loss is not None or question.within_budget:
                 raise UsageError(
@@ -254,6 +239,15 @@ class Planning:
         if self._config.map.adaptive is not None:
             return self._adaptive(request, question, self._config.map.adaptive)
         return self._at(self._config.grid, request, question)
+
+    def save(self, name: str, plan: Plan) -> None:
+        """Keep ``plan`` under ``name``, frozen."""
+        frozen = SavedPlan.of(name, plan.allocation, plan.grid, self._version.name, datetime.now(UTC))
+        store_files.save_plan(self._curator.store, name, frozen.text)
+
+    def contributions(self) -> Contributions:
+        """Return those of the configured map, which may have no bins."""
+        return self._all(self._config.grid)
 
     def _adaptive(
         self, request: Request, question: PlanQuestion, settings: AdaptiveSettings

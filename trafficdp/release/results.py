@@ -135,7 +135,7 @@ class PlanQuestion:
     ``half_width`` (main statistic's unit): intervals of the median bin, or of every bin (``reach``), must
     be that narrow; alone, the least loss is looked for, with ``search_maps`` the finest map at the
     loss there is. ``within_budget``: the largest loss that every vehicle can pay, if that is less.
-    ``saved`` names a plan of the store that is taken as it was frozen; under ``save`` this one is kept.
+    ``saved`` names a plan of the store that is taken as it was frozen.
     """
 
     half_width: float | None = None
@@ -144,7 +144,6 @@ class PlanQuestion:
     within_budget: bool = False
     suggestions: bool = True
     saved: str | None = None
-    save: str | None = None
 
 
 @dataclass(frozen=True)

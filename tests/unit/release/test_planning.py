@@ -85,9 +85,9 @@ def test_a_fleet_is_that_declared_or_released_as_much_of_it_as_is_asked_about(mo
 def test_a_half_width_is_searched_for_but_on_adaptive_maps():
     known = {"_request": lambda *_: Asked(), "_least": lambda *_: "the least"}
     question = PlanQuestion(half_width=2.0)
-    assert planning_of(**known)._asked(None, question) == "the least"
+    assert planning_of(**known).plan(None, question) == "the least"
     with pytest.raises(UsageError, match="adaptive"):
-        planning_of(adaptive=object(), **known)._asked(None, question)
+        planning_of(adaptive=object(), **known).plan(None, question)
 
 
 @pytest.mark.parametrize(("widths", "said"), [((), "gather more vehicles"), ((3.0, 2.5), "narrowest is 2.5")])

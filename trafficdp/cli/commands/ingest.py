@@ -137,7 +137,9 @@ def ingest(
     for source in workspace.config.sources:
         _warn_of_oddities(output, done, source)
     if dry_run:
-        output.say("dry run: nothing was written")
+        output.say("dry run: nothing was written; next: the same without --dry-run")
+    else:
+        output.say("next: `trafficdp plan`")
     time_zone = workspace.config.grid.period.time_zone
     output.result(
         {

@@ -18,7 +18,7 @@
       });
     });
     Object.keys(own).forEach(function (name) {
-      own[name] = /^(cell|status|hex_id)_/.test(name) ? Uint32Array.from(own[name]) : Float64Array.from(own[name]);
+      own[name] = /^(cell|status|h3)_/.test(name) ? Uint32Array.from(own[name]) : Float64Array.from(own[name]);
     });
     own.places = new TextEncoder().encode(features.map(function (feature) { return feature.properties.place; }).join("\n"));
     return own;

@@ -46,7 +46,7 @@ class MeasurementPlan:
     @property
     def norm(self) -> int:
         """Of the vehicles' vectors."""
-        return 1 if self.pure else 2
+        return 1 if self.kind is LossKind.PURE else 2
 
     @property
     def upper(self) -> float:
@@ -284,12 +284,13 @@ class Level(AskingOfCounts):
 
     def noise_sd(self, part: int, each: int = 0) -> float:
         """Return the standard deviation of the noise of round ``each`` for ``part``, in the unit of T."""
-        return self.asked_sd(self.reach_in(each), part)
+        return noise_sd(self.kind, RELATION, part, self.reach_in(each))
 
     @property
     def rounds_sd(self) -> float:
         """The standard deviation of the noise of all rounds together, in the unit of T."""
-        sd = [self.noise_sd(self.part // self.rounds, each) for each in range(self.rounds)]
+        of_one = noise_sd(self.kind, RELATION, self.part // self.rounds, 1.0)
+        sd = [of_one * self.reach_in(each) for each in range(self.rounds)]
         return float(np.sum(np.power(sd, -2.0)) ** -0.5)
 
     def asking(self, low: FloatArray, high: FloatArray, part: int, each: int = 0) -> Step:

@@ -409,7 +409,7 @@ def _error(design: Design, told: Sequence[Cells], unit: float, around: FloatArra
     for cells in told:
         level = cells.level
         square = ((unit * level.cell_sd) ** 2)[level.place] + found
-        left = 1 - cells.pull * _usually_left(level)
+        left = 1 - cells.pull * _usually_left(level) if cells.pull.any() else np.ones(level.size)
         added = cells.pull**2 * (cells.noise + unit**2 * level.sampling)
         found = (left**2)[level.place] * square + added[level.place]
     found = found + around

@@ -165,7 +165,7 @@ class JointMechanism:
 
     def of_variance(self, value: FloatArray, low: FloatArray, high: FloatArray) -> Estimate:
         """Return the estimate of a variance; its status follows from counts."""
-        error = self.expected_errors()[Statistic.VARIANCE]
+        error = self._known_errors[Statistic.VARIANCE]
         status = status_of(error, Statistic.VARIANCE, self.public.bound)
         return estimate_without_scale(Statistic.VARIANCE, (value, low, high, error), status, self.column())
 

@@ -118,8 +118,9 @@ def test_the_table_adds_up_and_a_dry_run_shows_the_mapping(empty, command):
     assert "m/s" in said
     assert said.count("2,400") == 4
     assert "outside the privacy guarantee" in said
-    assert "dry run: nothing was written" in said
+    assert "dry run: nothing was written; next: the same without --dry-run" in said
     assert command("--json", "status").json["records"] == 0
+    assert "next: `trafficdp plan`" in command("ingest", "day1.csv.gz").out
 
 
 def test_a_file_of_which_too_few_rows_are_kept_is_exit_4_and_registered_nowhere(empty, command, refusal):
