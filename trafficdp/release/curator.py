@@ -342,7 +342,7 @@ class Curator:
         facts = self.specification_of(release.id).index_facts
         with self.vault.transaction("noting the publication"):
             vault_releases.mark_published(self.vault, release.id)
-            vault_releases.add_to_index(self.vault, [facts])
+            vault_releases.add_to_index(self.vault, facts)
             entry = vault_ledger.add_entry(self.vault, _publication_entry(release, files))
             add_to_released(self.store, self.vault, release)
             reached("released swapped")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from trafficdp.model import Grid, Statistic
 from trafficdp.planner.allocation import Allocation
 from trafficdp.release.curator import Curator
-from trafficdp.release.specification import Specification, numbers_digest, same_question
+from trafficdp.release.specification import numbers_digest, same_question
 from trafficdp.store import vault_releases
 from trafficdp.store.vault import Vault
 from trafficdp.store.vault_fixes import DataVersion
@@ -19,13 +19,6 @@ from trafficdp.store.vault_fixes import DataVersion
 
 def published(vault: Vault, **sought: object) -> Iterator[str]:
     """Yield the published releases that are as ``sought``, newest first: see ``vault_releases.indexed``."""
-    new = vault_releases.not_indexed(vault)
-    if new:
-        # of a store that was made before there was an index
-        frozen = (Specification.from_json(vault_releases.allocation_of(vault, name)) for name in new)
-        facts = [each.index_facts for each in frozen]
-        with vault.transaction("noting by what releases are found"):
-            vault_releases.add_to_index(vault, facts)
     yield from vault_releases.indexed(vault, sought)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -192,24 +192,10 @@ class IndexedRelease:
 _INDEX = "release_index"
 
 
-def not_indexed(vault: Vault) -> list[str]:
-    """Return the names of published releases that the index does not have, in the order of charging."""
-    if vault.has_table(_INDEX):
-        found = run(
-            vault.connection,
-            "SELECT release_id FROM releases ANTI JOIN release_index USING (release_id) "
-            "WHERE published ORDER BY sequence",
-        )
-    else:
-        found = run(vault.connection, "SELECT release_id FROM releases WHERE published ORDER BY sequence")
-    return [str(name) for (name,) in found]
-
-
-def add_to_index(vault: Vault, releases: Sequence[IndexedRelease]) -> None:
-    """Write ``releases`` into the index (inside the caller's transaction)."""
+def add_to_index(vault: Vault, release: IndexedRelease) -> None:
+    """Write ``release`` into the index (inside the caller's transaction)."""
     run(vault.connection, script(f"tables/{_INDEX}"))
-    for each in releases:
-        run(vault.connection, "INSERT INTO release_index VALUES (?, ?, ?, ?, ?, ?)", [*astuple(each)])
+    run(vault.connection, "INSERT INTO release_index VALUES (?, ?, ?, ?, ?, ?)", [*astuple(release)])
 
 
 def indexed(vault: Vault, sought: Mapping[str, object]) -> Iterator[str]:

@@ -276,7 +276,7 @@ def test_every_sentence_and_label_is_used():
         for pair in each.node.items
     }
     used = set(re.findall(r'said\("(\w+)"', (EXPORT / "notebook.py").read_text(encoding="utf-8")))
-    for page in map(template, ("report.html", "card.html")):
+    for page in map(template, ("report.html", "protection.html", "card.html")):
         for each in page.find_all(nodes.Getattr):
             of = each.node
             if isinstance(of, nodes.Name) and of.name == "say":
