@@ -74,6 +74,7 @@ accuracy: $(VENV)/.ready $(VENV)-peers/.ready
 	$(RUN)/python pipelines/presence.py
 	$(RUN)/python pipelines/reliability.py
 	$(RUN)/python pipelines/knowledge.py
+	$(RUN)/python pipelines/changes.py
 	$(RUN)/python pipelines/timetables.py
 	$(RUN)/python pipelines/typical_speeds.py
 	$(RUN)/python pipelines/beside.py --peers $(VENV)-peers/bin/python

@@ -25,6 +25,7 @@ from trafficdp.engine.reduced import Spark
 from trafficdp.errors import UsageError, integer_between
 from trafficdp.export.files.file import replace_file, require_folder_of
 from trafficdp.export.notebook import card
+from trafficdp.export.report.change_files import ChangeTable
 from trafficdp.export.report.report import write_report
 from trafficdp.export.site import SiteCity, write_site
 from trafficdp.export.write import GUARANTEED, export
@@ -365,6 +366,13 @@ class Workspace:
         earlier = None if against is None else self.map(against).release
         write_report(self.map(release_id).release, Path(path), earlier=earlier)
         return Path(path)
+
+    def changes(self, earlier: str, later: str) -> ChangeTable:
+        """Return what changed from release ``earlier`` to ``later``: a table, and files of it. It is free.
+
+        Raises UsageError for two that do not measure the same thing; see ``export.report.change_files``.
+        """
+        return ChangeTable.of(self.map(later).release, self.map(earlier).release)
 
     def site(self, folder: str | Path, *, answers: bool = False) -> list[str]:
         """Write the site of everything released into ``folder``, for any web server; return what changed.

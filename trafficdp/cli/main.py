@@ -52,6 +52,7 @@ COMMANDS = {
     "forget": "Delete all records of vehicles, for good.",
     "export": "Write a release as one file. It is free.",
     "report": "Write a report: slow and fast areas, changes.",
+    "changes": "Show what changed between two releases.",
     "site": "Write a web site of all releases. It is free.",
     "sql": "Ask the released maps anything in SQL. It is free.",
     "budget": "Show what the store promises, or change it.",
@@ -65,6 +66,7 @@ COMMANDS = {
 """Each is a function of its name in a module of ``commands``; in the order of the help."""
 _MODULES = {
     "budget": "store",
+    "changes": "releases",
     "demo": "simulate",
     "doctor": "store",
     "export": "releases",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import duckdb
 import h3
@@ -11,6 +12,7 @@ import pages
 import pandas as pd
 import pytest
 
+from trafficdp.export.report.change_files import ChangeTable
 from trafficdp.export.write import write_release
 from trafficdp.privacy.release import published_frame
 
@@ -57,13 +59,12 @@ def ask(rush_hours, joined, make_release, tmp_path_factory):
     """``ask(number)``: the rows of a question of the guide, in the folder of a release."""
     folder = tmp_path_factory.mktemp("release")
     write_release(rush_hours, folder)
-    (earlier := folder / "earlier").mkdir()
     cells = sorted(published_frame(rush_hours).hex_id.unique())
     other = make_release(
         cells, slot_kind=rush_hours.grid.slot_kind, slots=dict(rush_hours.slots), first_seed=50
     )
-    write_release(other, earlier)
-    (earlier / "cells.parquet").rename(folder / "earlier.parquet")
+    changed = ChangeTable.of(rush_hours, replace(other, id="R0000"))
+    changed.write(folder / "changes.parquet")
     for name, rows in joined.items():
         rows.to_csv(folder / name, index=False)
     questions = pages.blocks(GUIDE, "sql")
@@ -76,7 +77,7 @@ def ask(rush_hours, joined, make_release, tmp_path_factory):
         with duckdb.connect() as connection:
             return connection.sql(text.replace("cells.parquet", f"cells.{format}")).df()
 
-    answer.earlier = published_frame(other)
+    answer.changed = changed
     return answer
 
 
@@ -148,13 +149,13 @@ def test_8_larger_hexagons(ask, known):
     assert np.allclose(ask(8).speed, expected)
 
 
-def test_9_change(ask, table):
-    both = table.merge(ask.earlier, on=["hex_id", "slot"], suffixes=("", "_before"))
-    fell = both.speed_mean_kmh_high < both.speed_mean_kmh_low_before
-    rose = both.speed_mean_kmh_low > both.speed_mean_kmh_high_before
-    expected = (both.speed_mean_kmh - both.speed_mean_kmh_before)[fell | rose].sort_values()
-    assert len(expected) > 5
-    assert np.allclose(ask(9).change, expected)
+def test_9_change(ask):
+    changed = ask.changed
+    likely = changed.table.iloc[[*changed.slower, *changed.faster]]
+    expected = likely.sort_values(["change_kmh", "hex_id", "slot"])
+    assert 0 < len(expected) < len(changed.table)
+    assert ask(9).hex_id.tolist() == expected.hex_id.tolist()
+    assert np.allclose(ask(9).change_kmh, expected.change_kmh)
 
 
 def test_10_points(ask, joined):

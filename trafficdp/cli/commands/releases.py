@@ -1,4 +1,4 @@
-"""Commands on what is released: `release`, `releases`, `withdraw`, `verify`, `export`, `report`, `site`."""
+"""Commands on what is released, from `release` to `site`."""
 
 from __future__ import annotations
 
@@ -336,6 +336,62 @@ def report(
     settings.output.say(f"wrote {shorten(out)}")
     settings.output.result(
         {"release": release, "against": against, "file": str(out), "bytes": out.stat().st_size}
+    )
+
+
+# `trafficdp changes`: what changed from one release to a later one.
+
+LISTED = 10
+"""Lines of either kind on a terminal; a file has all."""
+
+
+def changes(
+    context: typer.Context,
+    earlier: Annotated[str, typer.Argument(metavar="earlier", help="Name of the earlier release.")],
+    release: Annotated[str, typer.Argument(metavar="later", help="Name of the later release.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="<file>", help="Page (.html), or .csv, .geojson, .parquet, .json."),
+    ] = None,
+) -> None:
+    """Show what became slower or faster between two releases, with its chance. This costs no budget.
+
+    A change is what both maps make likely: part of their difference is noise.
+    """
+    from trafficdp.export.report.change_files import LIKELY
+    from trafficdp.mechanisms.several_maps import CHANGED
+    from trafficdp.workspace import open_workspace
+
+    settings: Settings = context.obj
+    found = open_workspace(**settings.opening()).changes(earlier, release)
+    by, unit = f"{100 * CHANGED:g} %", found.release.request.display_unit
+    if output is not None:
+        found.write(output)
+    for word, rows in (("slower", found.slower), ("faster", found.faster)):
+        if len(rows):
+            first = rows[:LISTED]
+            more = "" if len(first) == len(rows) else f": the first {LISTED} of {len(rows)}"
+            columns = ["where", "when"][: 1 + found.several]
+            columns += ["before", "after", f"change, {unit.label}", "80 % interval", "chance"]
+            title = f"Likely {word} by {by} or more{more}"
+            settings.output.table(title, columns, found.lines(first, word), prose=("where",))
+    settings.output.say(
+        f"Of {len(found.table)} numbers in both, {len(found.slower)} are likely slower by {by} or more and "
+        f"{len(found.faster)} faster: with a chance of at least {100 * LIKELY:g} %. The rest may be noise."
+    )
+    if output is not None:
+        settings.output.say(f"wrote {shorten(output)}")
+    settings.output.result(
+        {
+            "earlier": earlier,
+            "release": release,
+            "unit": unit.label,
+            "changed_by": CHANGED,
+            "slower": len(found.slower),
+            "faster": len(found.faster),
+            "file": None if output is None else str(output),
+            "changes": found.to_json(),
+        }
     )
 
 

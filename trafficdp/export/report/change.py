@@ -36,10 +36,10 @@ from trafficdp.export.report.certainty import (
     compared_rows,
     decimals,
     difference_half_width,
-    is_calibrated,
     law_of,
     unclamped,
 )
+from trafficdp.mechanisms.several_maps import Difference, difference
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.privacy.release import Release, outward_down, outward_up
 
@@ -90,7 +90,7 @@ def refuse_incomparable(release: Release, earlier: Release) -> None:
             "the release to compare with is the later one",
             got=f"{earlier.id} from {earlier.grid.period.first} on",
             expected=f"one that starts no later than {release.grid.period.first}",
-            todo=f"exchange the two: report {earlier.id} --against {release.id}",
+            todo="exchange the two",
         )
 
 
@@ -108,8 +108,8 @@ def changes(
 ) -> Changes | None:
     """Return the changes of all common bins, each missing with at most ``error``, and their average.
 
-    The average misses with at most ``average_error`` beyond that. Calibrated intervals are compared as they
-    are. None when nothing is common or a release does not say how its noise is distributed. Raises what
+    The average misses with at most ``average_error`` beyond that. Where a release does not say how its noise
+    is distributed these are ``likely_changes``, or None. None too when nothing is common. Raises what
     ``refuse_incomparable`` raises.
     """
     refuse_incomparable(release, earlier)
@@ -117,10 +117,15 @@ def changes(
     if not len(rows):
         return None
     law, old_law = law_of(release, statistic), law_of(earlier, statistic)
+    digits = decimals(release.request.display_unit)
     factor = statistic.factor(earlier.request.display_unit, release.request.display_unit)
     if law is None or old_law is None:
-        calibrated = is_calibrated(release, statistic) and is_calibrated(earlier, statistic)
-        return _of_calibrated((release, rows), (earlier, old_rows), statistic, factor) if calibrated else None
+        likely = likely_changes(release, earlier, statistic)
+        if likely is None:
+            return None
+        widest = likely[2].ends[max(likely[2].ends)]
+        low, high = outward_down(widest[0], digits), outward_up(widest[1], digits)
+        return Changes(rows, likely[2].value, low, high, None)
     law, old = law.at(rows), old_law.at(old_rows).times(factor)
     low, high = unclamped(release, statistic, rows)
     old_low, old_high = (each * factor for each in unclamped(earlier, statistic, old_rows))
@@ -135,7 +140,6 @@ def changes(
     highest = np.minimum(high - old_low + half, ends[1] - old_ends[0])
     values = _values(release, statistic, rows), _values(earlier, statistic, old_rows) * factor
     value = as_shown(values[0], statistic) - as_shown(values[1], statistic)
-    digits = decimals(release.request.display_unit)
     if statistic.power == 2:
         both = np.sqrt(ends[1]) + np.sqrt(old_ends[1])
         lowest = np.maximum(_root(lowest, both), np.sqrt(ends[0]) - np.sqrt(old_ends[1]))
@@ -158,19 +162,35 @@ def changes(
     )
 
 
-def _of_calibrated(
-    later: tuple[Release, IntArray], earlier: tuple[Release, IntArray], statistic: Statistic, factor: float
-) -> Changes:
-    """Changes by calibrated intervals: from the lower end of one less the upper end of the other."""
-    ends = []
-    for (release, rows), own in ((later, 1.0), (earlier, factor)):
-        estimate, unit = release.estimates[statistic], release.request.factor(statistic) * own
-        numbers = (each[rows] * unit for each in (estimate.value, estimate.low, estimate.high))
-        ends.append([as_shown(each, statistic) for each in numbers])
-    (value, low, high), (old_value, old_low, old_high) = ends
-    digits = decimals(later[0].request.display_unit)
-    lowest, highest = outward_down(low - old_high, digits), outward_up(high - old_low, digits)
-    return Changes(later[1], value - old_value, lowest, highest, None)
+def likely_changes(
+    release: Release, earlier: Release, statistic: Statistic
+) -> tuple[IntArray, IntArray, Difference] | None:
+    """Return the positions of all common bins in either release, and what both say of their change.
+
+    In the display unit. None when nothing is common, or a release has no intervals that are narrower the less
+    they hold. Raises what ``refuse_incomparable`` raises.
+    """
+    refuse_incomparable(release, earlier)
+    rows, old_rows = common_rows(release, earlier, statistic)
+    ends, old_ends = (_ends(each, statistic, own) for each, own in ((release, rows), (earlier, old_rows)))
+    if not len(rows) or ends is None or old_ends is None:
+        return None
+    upper = float(release.request.bound.upper) * release.request.factor(statistic)
+    whole = release.grid.slot_kind is SlotKind.WHOLE_PERIOD
+    return rows, old_rows, difference(old_ends, ends, upper, slots=not whole)
+
+
+def _ends(release: Release, statistic: Statistic, rows: IntArray) -> tuple[FloatArray, FloatArray] | None:
+    """Both ends of the 80 % intervals of bins."""
+    estimate, factor = release.estimates[statistic], release.request.factor(statistic)
+    if estimate.posterior:
+        return estimate.posterior["low_80"][rows] * factor, estimate.posterior["high_80"][rows] * factor
+    law = None if statistic.power == 2 else law_of(release, statistic)
+    if law is None:
+        return None
+    value, half = estimate.value[rows] * factor, law.at(rows).half_width(0.2)
+    upper = float(release.request.bound.upper) * factor
+    return np.maximum(value - half, 0.0), np.minimum(value + half, upper)
 
 
 def _root(least: FloatArray, both: FloatArray) -> FloatArray:

@@ -102,12 +102,14 @@ class ReportMaps:
         """Return the map of ``statistic`` at ``slot``."""
         return self._drawn(self.letters(statistic, slot), slot, LOOKS, marks, small=small)
 
-    def change_figure(self, rows: IntArray, fell: IntArray, rose: IntArray, slot: int) -> Figure:
+    def change_figure(
+        self, rows: IntArray, fell: IntArray, rose: IntArray, slot: int, *, small: bool = False
+    ) -> Figure:
         """Return the map of changes at ``slot``: bins ``fell`` and ``rose`` among the common ``rows``."""
         letters = np.full(len(self.paths), ABSENT)
         for letter, bins in ((UNSURE, rows), (FELL, fell), (ROSE, rose)):
             letters[self.position[bins[self.release.slot[bins] == slot]]] = letter
-        return self._drawn(letters, slot, CHANGE_LOOKS, {}, small=False)
+        return self._drawn(letters, slot, CHANGE_LOOKS, {}, small=small)
 
     def _drawn(
         self,

@@ -18,6 +18,7 @@ from trafficdp.export.files.classes import COLOURS, HATCHED, PLAIN, ink_on
 from trafficdp.export.files.shown import read_number
 from trafficdp.export.map.drawing import CHANGE_COLOURS, FELL, ROSE, UNSURE, WITHHELD_COLOUR
 from trafficdp.export.map.templating import said
+from trafficdp.export.report.change_files import ChangeTable
 from trafficdp.export.report.findings import changed_rows, findings
 from trafficdp.export.report.page import CityComparison
 from trafficdp.export.report.report import pdf_writer, report_html, report_pdf, write_report
@@ -154,15 +155,20 @@ def test_a_posterior_compares_with_the_city_and_ranks_by_the_ends_of_intervals(p
             assert said("ends", (read.low, read.high)) in table["text"]
 
 
-def test_a_change_of_calibrated_numbers_is_claimed_where_their_intervals_are_apart(pooled):
+def test_a_change_of_calibrated_numbers_is_that_of_the_command_where_its_interval_leaves_out_0(pooled):
     # as it is published, without a law of its noise
     mean = replace(pooled.estimates[Statistic.MEAN], noise={})
     pooled = replace(pooled, estimates={Statistic.MEAN: mean})
+    sharp = {name: mean.value + sign * 0.05 for name, sign in (("low_80", -1), ("high_80", 1))}
+    pooled = replace(pooled, estimates={Statistic.MEAN: replace(mean, posterior=mean.posterior | sharp)})
     moved = np.where(np.arange(pooled.bins) % 2, 25.0, 0.0)
-    was = {name: getattr(mean, name) + moved for name in ("value", "low", "high")}
-    earlier = replace(pooled, id="R0000", estimates={Statistic.MEAN: replace(mean, **was)})
+    was = {name: each + moved for name, each in sharp.items()}
+    before = replace(mean, value=mean.value + moved, posterior=mean.posterior | was)
+    earlier = replace(pooled, id="R0000", estimates={Statistic.MEAN: before})
     rows = np.flatnonzero(mean.status == BinStatus.RELEASED.value)
-    fell = int((mean.high[rows] < was["low"][rows]).sum())
+    table = ChangeTable.of(pooled, earlier).table
+    fell = int((table.change_kmh_high_95 < 0).sum())
+    assert (table.change_kmh_high_95 < 0).tolist() == (moved[rows] > 0).tolist()
     assert 0 < fell < len(rows)
     section = re.search(r'<section aria-labelledby="change">.*?</section>', page_of(pooled, earlier), re.S)[0]
     assert (

@@ -1,0 +1,168 @@
+"""What changed between two releases, as a table, as files and as a page: post-processing, so it is free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import UsageError, one_of
+from trafficdp.export.files.columns import published_statistics
+from trafficdp.export.files.file import replace_file, require_folder_of
+from trafficdp.export.files.language import Language
+from trafficdp.export.files.query_result import json_rows, write_result
+from trafficdp.export.map.templating import fill_template
+from trafficdp.export.report.change import likely_changes
+from trafficdp.export.report.maps import CHANGE_LEGEND, ReportMaps
+from trafficdp.export.report.page import Figure
+from trafficdp.export.report.report import MOST_SHAPES, MOST_SLOTS
+from trafficdp.mechanisms.several_maps import CHANGED
+from trafficdp.model import SlotKind
+from trafficdp.privacy.release import DECIMALS, Release, outward_down, outward_up
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+IntArray = npt.NDArray[np.int64]
+FORMATS = ("html", "csv", "geojson", "parquet", "json")
+"""What changes can be written as: the ending of a file's name."""
+LIKELY = 0.5
+"""A bin counts as slower, or faster, by CHANGED from this chance on: what is less likely may be noise."""
+MOST_LISTED = 200
+
+
+@dataclass(frozen=True, eq=False)
+class ChangeTable:
+    """All bins that have a number in both releases, a row each: ``rows`` says which of ``release``.
+
+    ``table`` has ``hex_id``, ``place``, ``slot``, ``slot_label``, and of the mean speed in the display unit
+    ``before_kmh``, ``after_kmh``, ``change_kmh`` and both ends of its intervals of 80 and 95 %, such as
+    ``change_kmh_low_80``; then ``slower_chance`` and ``faster_chance``, by CHANGED.
+    """
+
+    release: Release
+    earlier: Release
+    rows: IntArray
+    table: pd.DataFrame
+
+    @classmethod
+    def of(cls, release: Release, earlier: Release) -> ChangeTable:
+        """Return what changed. Raises UsageError for releases that cannot be compared."""
+        import pandas as pd
+
+        statistic = published_statistics(release)[0]
+        found = likely_changes(release, earlier, statistic)
+        if found is None:
+            raise UsageError(
+                "the releases have no mean speeds that can be compared",
+                got=f"{earlier.id} and {release.id}",
+                expected="two maps with numbers for the same places, not marked as uninformative",
+            )
+        rows, old_rows, change = found
+        unit, factor = release.request.display_unit.value, release.request.factor(statistic)
+        speeds = {
+            f"before_{unit}": np.round(earlier.estimates[statistic].value[old_rows] * factor, DECIMALS),
+            f"after_{unit}": np.round(release.estimates[statistic].value[rows] * factor, DECIMALS),
+            f"change_{unit}": np.round(change.value, DECIMALS),
+        }
+        for level in (0.8, 0.95):
+            low, high = change.ends[level]
+            for name, end in (("low", outward_down(low)), ("high", outward_up(high))):
+                speeds[f"change_{unit}_{name}_{100 * level:.0f}"] = end
+        columns: dict[str, object] = {
+            "hex_id": release.grid.spelled(release.cell[rows]),
+            "place": release.place[rows],
+            "slot": release.slot[rows],
+            "slot_label": [release.slots[int(each)].label for each in release.slot[rows]],
+            **speeds,
+            "slower_chance": np.round(change.slower, DECIMALS),
+            "faster_chance": np.round(change.faster, DECIMALS),
+        }
+        return cls(release, earlier, rows, pd.DataFrame(columns))
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several time slots."""
+        return self.release.grid.slot_kind is not SlotKind.WHOLE_PERIOD
+
+    @property
+    def slower(self) -> IntArray:
+        """Positions in the table of what is likely slower, the likeliest first."""
+        return self._likely("slower_chance")
+
+    @property
+    def faster(self) -> IntArray:
+        """Positions of what is likely faster."""
+        return self._likely("faster_chance")
+
+    def _likely(self, name: str) -> IntArray:
+        chance = self.table[name].to_numpy()
+        order = np.argsort(-chance, kind="stable")
+        return np.asarray(order[chance[order] >= LIKELY])
+
+    def lines(self, rows: IntArray, word: str) -> list[list[str]]:
+        """Return ``rows`` as they are told of what is ``word``, slower or faster: a line each."""
+        unit = self.release.request.display_unit.value
+        numbers = [f"{name}_{unit}" for name in ("before", "after", "change")]
+        ends = [f"change_{unit}_{end}_80" for end in ("low", "high")]
+        return [
+            [
+                str(row["place"]),
+                *([str(row["slot_label"])] if self.several else []),
+                *(f"{row[name]:.1f}" for name in numbers[:2]),
+                f"{row[numbers[2]]:+.1f}",
+                " to ".join(f"{row[name]:+.1f}" for name in ends),
+                f"{100 * row[f'{word}_chance']:.0f} %",
+            ]
+            for row in self.table.iloc[rows].to_dict("records")
+        ]
+
+    def to_json(self) -> list[dict[str, object]]:
+        """Return all rows as JSON values."""
+        return json_rows(self._arrow())
+
+    def _arrow(self) -> pa.Table:
+        import pyarrow as pa
+
+        return pa.Table.from_pandas(self.table, preserve_index=False).replace_schema_metadata(None)
+
+    def write(self, path: Path) -> None:
+        """Write the table, or the page, to ``path``, by its ending. Raises what ``replace_file`` raises."""
+        format = one_of(FORMATS, format=path.suffix.lower().removeprefix("."))
+        require_folder_of(path)
+        if format == "html":
+            replace_file(path, self.page())
+        else:
+            write_result(self._arrow(), format, path, self.release.grid.zones)
+
+    def page(self) -> bytes:
+        """Return the page: a map of what likely changed, and a list."""
+        release, maps = self.release, ReportMaps.of(self.release)
+        drawable = len(maps.slots) <= MOST_SLOTS and len(maps.slots) * len(maps.paths) <= MOST_SHAPES
+        fell, rose = self.slower, self.faster
+
+        def drawn(slot: int) -> Figure:
+            own = (self.rows, self.rows[fell], self.rows[rose])
+            return maps.change_figure(*own, slot, small=self.several)
+
+        return fill_template(
+            "changes.html",
+            Language.of(release.disclosure.catalogue.language),
+            release=release,
+            earlier=self.earlier,
+            figures=[drawn(slot) for slot in maps.slots] if drawable else [],
+            lists=[
+                (below, self.table.iloc[own[:MOST_LISTED]].to_dict("records"), len(own))
+                for below, own in ((True, fell), (False, rose))
+            ],
+            many=len(self.rows),
+            several=self.several,
+            share=CHANGED,
+            likely=LIKELY,
+            unit=release.request.display_unit,
+            legend_lines=CHANGE_LEGEND,
+        ).encode()
