@@ -10,6 +10,9 @@ vehicles, a Parquet file a day. Two ways:
 * ``trafficdp``: ``ingest``, ``reduce`` (what vehicles contribute) and ``release --force``; and beside them
   ``plan`` of the map, with what would pass were it refused.
 
+Then the same of vehicles that are everywhere (--everywhere): two thirds as many pairs of bin and vehicle as
+records.
+
 Then what many hexagons cost where nothing about a vehicle is public: a release of few vehicles in a large
 study area, over the whole period.
 
@@ -38,6 +41,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import shapely
 from duckdb.func import ARROW
 from h3ronpy.vector import coordinates_to_cells
@@ -48,6 +52,8 @@ from trafficdp.binning.cells import cells_of, polygons_of
 VEHICLES, RESOLUTION, SEED = 20_000, 8, 1
 ROWS_A_VEHICLE = 112
 """A simulated vehicle sends about as many rows a day."""
+MOVED = 0.7
+"""The share of rows that are moved where vehicles are everywhere."""
 FLOOR = """
 CREATE TABLE records AS
 SELECT vehicle, "time", latitude, longitude, speed
@@ -100,6 +106,20 @@ def city(folder: Path, rows: int) -> tuple[Path, int, int]:
         text = text.replace(before, after)
     made.config.write_text(text, encoding="utf-8")
     return made.config, days, vehicles
+
+
+def everywhere(folder: Path) -> None:
+    """Let vehicles of a city be everywhere: most rows take the position of another row of their day."""
+    generator = np.random.default_rng(SEED)
+    for path in feeds(folder):
+        table = pq.read_table(path)
+        moved = np.flatnonzero(generator.random(len(table)) < MOVED)
+        row = np.arange(len(table))
+        row[moved] = generator.permutation(moved)
+        for name in ("latitude", "longitude"):
+            place = table.schema.get_field_index(name)
+            table = table.set_column(place, table.schema.field(name), table.column(name).take(row))
+        pq.write_table(table, path)
 
 
 def declared(folder: Path, hexagons: int) -> None:
@@ -260,11 +280,13 @@ def peak_megabytes() -> float:
     return kilobytes / 1024
 
 
-def many_records(rows: int, into: Path | None) -> list[str]:
+def many_records(rows: int, into: Path | None, prepare: Callable[[Path], None] | None = None) -> list[str]:
     """Print what each step costs and the ratio to the floor; return a row of the table."""
     with tempfile.TemporaryDirectory(dir=into) as temporary:
         folder = Path(temporary) / "city"
         _, days, vehicles = city(folder, rows)
+        if prepare is not None:
+            prepare(folder)
         print(f"{rows:,} rows of {vehicles:,} vehicles, {days} days")
         print(f"{'step':<8} {'result':>12} {'cpu s':>8} {'clock s':>8} {'MB':>7}")
         found = {}
@@ -313,6 +335,7 @@ def main() -> None:
     )
     default = [1_000_000, 10_000_000, 30_000_000, 100_000_000]
     parser.add_argument("--rows", type=int, nargs="*", default=default)
+    parser.add_argument("--everywhere", type=int, nargs="*", default=[10_000_000])
     parser.add_argument("--hexagons", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--profile", type=int, default=1_000_000, help="rows of the profiled city")
     parser.add_argument("--into", type=Path, help="where cities are written; deleted after")
@@ -327,6 +350,10 @@ def main() -> None:
     for each in options.rows:
         rows.append(many_records(each, options.into))
         keep("Records", SAID, columns, rows)
+    rows = []
+    for each in options.everywhere:
+        rows.append(many_records(each, options.into, everywhere))
+        keep("Records of vehicles that are everywhere", SAID_OF_EVERYWHERE, columns, rows)
     columns = ["hexagons", "seconds", "clock", "MB", "files, MB", "released.duckdb, MB"]
     rows = []
     for each in options.hexagons:
@@ -343,6 +370,11 @@ SAID = (
     "day; pairs are (bin, vehicle). Seconds of the processor a step; `floor` is the same cleaning, removal "
     "of repeats, hexagons and sums in plain SQL. `plan` is that of the map, with suggestions were it "
     "refused. Ratio: ingest, reduce and release over the floor. MB: the largest peak of our steps."
+)
+
+SAID_OF_EVERYWHERE = (
+    "The same, where most rows have the position of another row: a vehicle is in most bins once. Nothing is "
+    "summed up before noise, so planning and release have as much to look at as there is."
 )
 
 SAID_OF_HEXAGONS = (

@@ -118,6 +118,8 @@ def noise_sd(kind: LossKind, relation: NeighbouringRelation, part: int, bound: f
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 RELATION = NeighbouringRelation.REPLACE_USER_VALUES
+DISTANCES = np.array([0.0, 1.5, 3.0, 5.0, 8.0, 12.0, 18.0, 26.0]) / 30
+"""Of U: the distances |D| / s for which it is tabled what the bounds leave."""
 RECORD_SD = 1 / 5
 CELL_SD, VEHICLES_SD = 1 / 15, 1 / 30
 """Of U: how far the mean of a cell of 30 vehicles may be from the map so far, and how far the distance of its
@@ -230,6 +232,29 @@ class Level(AskingOfCounts):
     def reach_in(self, each: int) -> float:
         """Return T of round ``each``, from 0 on."""
         return self.reach * NARROWER**each
+
+    @cached_property
+    def left_by_bounds(self) -> tuple[FloatArray, ...]:
+        """``left_by_bound`` of every round."""
+        return tuple(self.left_by_bound(each) for each in range(self.rounds))
+
+    def left_by_bound(self, each: int, distances: FloatArray = DISTANCES) -> FloatArray:
+        """A_j: the share of a place's distance that the bound of round ``each`` leaves, by ``distances``.
+
+        Shape (C, len(distances)), from counts, other places as far off as guessed.
+        """
+        user, place, norm = self.support.user, self.support.coordinate, self.norm
+        less = 0.8 if self.pure else 1.0
+        spread = (RECORD_SD * self.upper) ** 2 / self.records
+        usual = (less * self.weight * np.sqrt(self.cell_sd[place] ** 2 + spread)) ** norm
+        others = np.maximum(np.bincount(user, usual, self.support.users)[user] - usual, 0.0)
+        found, bound = np.empty((self.size, len(distances))), self.reach_in(each)
+        for number, distance in enumerate(distances * self.upper):
+            own = (self.weight * np.sqrt(distance**2 + less**2 * spread)) ** norm
+            length = np.maximum((others + own) ** (1 / norm), 1e-9)
+            kept = sum(np.minimum(1.0, bound / (length * t)) for t in (0.6, 1.0, 1.6)) / 3
+            found[:, number] = np.bincount(place, self.weight * kept, self.size) / self.cell_weight
+        return found
 
     @cached_property
     def weight(self) -> FloatArray:

@@ -9,7 +9,7 @@ answers are averaged, weighed by their noise. That is the map that later rounds 
 about first, of spread SPREAD (vehicles / 30)^-FALL, cut to 0.3..3 times SPREAD; what is unknown of that map,
 by level, slope and the level before, joins it in quadrature. Likelihood: every round by itself, answer_j =
 A_j(|D|) D + noise, D the distance from the map that it asked about, A_j the share of it that the bounds
-leave, others as guessed (``_left_by_clipping``); q_c joins the noise. A slot that no level asks for is moved
+leave, others as guessed (``left_by_bound``); q_c joins the noise. A slot that no level asks for is moved
 with the map from its place, SLOT spreads more, of at least SPREAD each. A mean over vehicles is moved from
 that over records. Last comes N(0, TARGET_SD^2): vehicles differ, and weigh more or less in the answer.
 
@@ -33,6 +33,7 @@ from scipy.special import ndtri
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import Measure
 from trafficdp.mechanisms.pooling.design import (
+    DISTANCES,
     LEAST_UNIT,
     LEVEL,
     RECORD_SD,
@@ -72,8 +73,6 @@ TARGET_SD = 0.1
 """Of lambda: the mean over records about that of vehicles by their weights, whose own means differ."""
 SLOPE_SD = 0.45
 """Of lambda: how far bins lie from one number for the city by what the slope on dwell would say."""
-DISTANCES = np.array([0.0, 1.5, 3.0, 5.0, 8.0, 12.0, 18.0, 26.0]) / 30
-"""Of U: the distances |D| / s for which it is tabled what the bounds leave."""
 REACH = 2.2
 """Posterior deviations of a to the high end of a variance."""
 LEAST_APART = 1 / 30
@@ -224,7 +223,7 @@ def _posterior(
 def _likelihood(cells: Cells, before: FloatArray, unit: float) -> Callable[[IntArray], FloatArray]:
     """How likely the answers of all rounds are at every speed of the grid, for some places."""
     level = cells.level
-    left = [_left_by_clipping(level, each) for each in range(len(cells.rounds))]
+    left = level.left_by_bounds if cells.rounds else ()
     sampling, speeds = unit**2 * level.sampling, speed_of(LAMBDA, level.upper)
 
     def log_likelihood(own: IntArray) -> FloatArray:
@@ -423,28 +422,9 @@ def _error(design: Design, told: Sequence[Cells], unit: float, around: FloatArra
 def _usually_left(level: Level) -> FloatArray:
     """The share of a usual deviation that the bounds of all rounds leave, shape (C,), from counts."""
     share = np.array([level.reach_in(each) ** -2 for each in range(level.rounds)])
-    usual = 1  # of DISTANCES
-    tables = (_left_by_clipping(level, each)[:, usual] for each in range(level.rounds))
+    usual = DISTANCES[1:2]
+    tables = (level.left_by_bound(each, usual)[:, 0] for each in range(level.rounds))
     return np.asarray(sum(part * own for part, own in zip(share / share.sum(), tables, strict=True)))
-
-
-def _left_by_clipping(level: Level, each: int) -> FloatArray:
-    """A_j: the share of a place's distance that the bound of round ``each`` leaves, by DISTANCES.
-
-    Shape (C, len(DISTANCES)), from counts, other places as far off as guessed.
-    """
-    user, place, norm = level.support.user, level.support.coordinate, level.norm
-    less = 0.8 if level.pure else 1.0
-    spread = (RECORD_SD * level.upper) ** 2 / level.records
-    usual = (less * level.weight * np.sqrt(level.cell_sd[place] ** 2 + spread)) ** norm
-    others = np.maximum(np.bincount(user, usual, level.support.users)[user] - usual, 0.0)
-    found, bound = np.empty((level.size, len(DISTANCES))), level.reach_in(each)
-    for number, distance in enumerate(DISTANCES * level.upper):
-        own = (level.weight * np.sqrt(distance**2 + less**2 * spread)) ** norm
-        length = np.maximum((others + own) ** (1 / norm), 1e-9)
-        kept = np.mean([np.minimum(1.0, bound / (length * t)) for t in (0.6, 1.0, 1.6)], axis=0)
-        found[:, number] = np.bincount(place, level.weight * kept, level.size) / level.cell_weight
-    return found
 
 
 def _variance(
