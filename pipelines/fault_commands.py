@@ -209,7 +209,7 @@ def austin(folder: Path) -> None:
     """Make Austin's: a quarter of two days, few and large hexagons, for what is tried is the store."""
     text, days = CONFIG.read_text(encoding="utf-8"), []
     for before, after in (
-        ("epsilon_per_vehicle = 8 ", "epsilon_per_vehicle = 16 "),
+        ("epsilon_per_vehicle = 8 ", "epsilon_per_vehicle_a_year = 16\nepsilon_per_vehicle = 16 "),
         ("resolution = 7", "resolution = 4"),
         ("statistics =", 'mechanism = "baseline"\nstatistics ='),
     ):

@@ -46,12 +46,16 @@ ERRORS = {
     "read-only": errno.EROFS,
 }
 KINDS = (*KILLS, *ERRORS, "second process", "clock", "memory", "damaged file", "older copy")
+_HOUR, _YEAR = timedelta(hours=1), timedelta(days=366)
 CLOCKS = {
-    "an hour back": timedelta(hours=-1),
-    "a year on": timedelta(days=366),
-    "to 1970": datetime(1970, 1, 2, tzinfo=UTC) - datetime.now(UTC),
-    "fifty years on": timedelta(days=365 * 50),
+    "an hour back": (-_HOUR,),
+    "a year on": (_YEAR,),
+    "to 1970": (datetime(1970, 1, 2, tzinfo=UTC) - datetime.now(UTC),),
+    "fifty years on": (50 * _YEAR,),
+    "an hour back and forth": (-_HOUR, _HOUR),
+    "a year on and back": (_YEAR, timedelta()),
 }
+"""How wrong the clock is, one after another, each time that a command asks for it."""
 MEMORY = (0, 4, 16, 32, 64, 96, 128, 192, 256)
 """Megabytes that a command may take beyond what it has when it begins."""
 LOOKING = (("doctor",), ("status",), ("verify", "r0001"), ("sql", "SELECT count(*) FROM cells"), RELEASE)
@@ -282,7 +286,8 @@ def _surroundings(case: Case) -> Iterator[None]:
                 nonlocal asked
                 asked += 1
                 right = datetime.now(tz)  # type: ignore[arg-type]
-                return right + CLOCKS[case.detail] if asked >= case.place else right
+                wrong = CLOCKS[case.detail]
+                return right + wrong[(asked - case.place) % len(wrong)] if asked >= case.place else right
 
         for name, module in [*sys.modules.items()]:
             if name.startswith("trafficdp.") and getattr(module, "datetime", None) is datetime:
