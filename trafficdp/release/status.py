@@ -115,7 +115,6 @@ def read_budget(config: Config, store: Path, *, wait: float) -> BudgetStatus:
 def _status_of(vault: Vault, store: Path, policy: BudgetPolicy, at: datetime) -> Status:
     version = vault_fixes.data_version(vault)
     counts = vault_fixes.count_fixes(vault, version.ingest_id)
-    releases = vault_releases.all_releases(vault)
     spent = vault_ledger.totals(vault)
     loss = type(policy.total)
     return Status(
@@ -125,8 +124,8 @@ def _status_of(vault: Vault, store: Path, policy: BudgetPolicy, at: datetime) ->
         derived=counts.derived,
         files=vault_fixes.number_of_files(vault),
         data_version=version.name,
-        releases=len(releases),
-        unfinished=sum(not each.finished for each in releases),
+        releases=vault_releases.number_charged(vault),
+        unfinished=len(vault_releases.unfinished_releases(vault)),
         largest_spent=loss(spent.largest),
         sum_of_maxima=loss(spent.sum_of_maxima),
         budget=policy.total,

@@ -37,11 +37,6 @@ class StoredRelease:
     published: bool
     withdrawn: bool
 
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is left to do: published, or withdrawn."""
-        return self.published or self.withdrawn
-
 
 _STATES = "SELECT release_id, sequence, drawn, published, withdrawn FROM releases "
 
