@@ -560,7 +560,8 @@ BY_ELEMENTS = ("xml", "nextbus")
 
 
 @pytest.mark.parametrize("kind", BY_ELEMENTS)
-def test_no_element_changes_another(reader, kind):
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.prove)])
+def test_no_element_changes_another(reader, kind, every):
     source = declared(reader, kind)
 
     def kept(rows):
@@ -572,7 +573,7 @@ def test_no_element_changes_another(reader, kind):
     expected = kept(others)
     assert len(expected) == len(OTHERS)
     tried = 0
-    for at, row in enumerate(ROWS):
+    for at, row in enumerate(ROWS[::every]):
         try:
             hostile = [each.decode("utf-8") for each in victim(*row)]
             found = kept(placed(others, hostile, at))
@@ -581,7 +582,7 @@ def test_no_element_changes_another(reader, kind):
             continue
         tried += 1
         assert found == expected, row
-    assert tried > 300
+    assert tried > 300 // every
 
 
 def test_a_record_within_a_record_is_a_part_of_it(reader):
