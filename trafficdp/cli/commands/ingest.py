@@ -108,14 +108,14 @@ def ingest(
         ["file", "source", "rows in", "kept", "rejected", "new"],
         [
             [
-                each.file,
-                each.report.source,
-                each.report.rows_in,
-                each.report.rows_kept,
-                each.report.rows_in - each.report.rows_kept,
-                each.added,
+                report.file,
+                report.source,
+                report.rows_in,
+                report.rows_kept,
+                report.rows_in - report.rows_kept,
+                sum(each.added for each in files),
             ]
-            for each in done
+            for report, files in _in_short(done)
         ],
         prose=("file", "source"),
     )
@@ -130,10 +130,11 @@ def ingest(
     _show_extents(output, workspace.config.grid, done)
     _warn_of_little(output, done)
     _warn_about_units(output, [each.report for each in done])
-    for each in done:
-        if each.read_before:
-            otherwise = ", under another declaration of its source" if each.declared_otherwise else ""
-            output.say(f"{each.file}: read before{otherwise}; the records of then stay as they are")
+    for otherwise in (False, True):
+        before = [each for each in done if each.read_before and each.declared_otherwise == otherwise]
+        for report, _ in _in_short(before):
+            how = ", under another declaration of its source" if otherwise else ""
+            output.say(f"{report.file}: read before{how}; the records of then stay as they are")
     for source in workspace.config.sources:
         _warn_of_oddities(output, done, source)
     if dry_run:
@@ -167,6 +168,14 @@ def ingest(
             ],
         }
     )
+
+
+def _in_short(done: Sequence[IngestedFile]) -> list[tuple[FileReport, list[IngestedFile]]]:
+    """Return reports with their files: where many were read together, one on all that are ``done``."""
+    rows: dict[object, list[IngestedFile]] = {}
+    for number, each in enumerate(done):
+        rows.setdefault(each.report.source if each.report.files > FEW else number, []).append(each)
+    return [(FileReport.together([each.report for each in files]), files) for files in rows.values()]
 
 
 def _show_extents(output: Output, grid: Grid, done: Sequence[IngestedFile]) -> None:

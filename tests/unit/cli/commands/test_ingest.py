@@ -330,3 +330,20 @@ def test_washington_passes_as_it_lies_there(real, city, command):
     assert each["rows_kept"] == each["new"] == 20_777
     assert [(unit["unit"], unit["verdict"]) for unit in each["units"]] == [("ms", "pass")]
     assert command("--json", "status").json["vehicles"] == 31
+
+
+def test_many_files_that_are_read_together_are_one_line(empty, command):
+    """A day of snapshots; which file holds what is in ``--json``."""
+    empty.change('speed_unit = "m/s"\ncol', 'speed_unit = "m/s"\nmissing_speed = "derive"\ncol')
+    names = [
+        empty.write(f"s{at:02}.csv", [f"B1,2026-03-02T06:00:{at:02}+01:00,48.2,16.4{at:02},"])
+        for at in range(0, 60, 2)
+    ]
+    said = command("ingest", *names).out
+    assert "30 files of source buses" in said
+    assert "s02.csv" not in said
+    again = command("ingest", *names).out
+    assert again.count("read before") == 1
+    files = command("--json", "ingest", *names).json["files"]
+    assert [each["file"] for each in files] == names
+    assert [each["rows_kept"] for each in files] == [0] + [1] * 29
