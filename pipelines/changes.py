@@ -27,6 +27,7 @@ from capmetro import config_of, files_of, page, samples_of
 from knowledge import SOURCE
 from presence import total_of
 from trafficdp.binning.places import declared_bins
+from trafficdp.export.report.change_files import LIKELY
 from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_all
 from trafficdp.mechanisms.pooling.design import Design
@@ -252,7 +253,7 @@ def claims(found: pd.DataFrame) -> Iterator[str]:
             there = (said >= low) & (said < high)
             many = int(there.sum())
             cells.append(f"{said[there].mean():.2f}: {true[there].mean():.2f} ({many:,})" if many else "-")
-        share = f"{100 * np.mean((own['slower'] >= 0.5) | (own['faster'] >= 0.5)):.1f} %"
+        share = f"{100 * np.mean((own['slower'] >= LIKELY) | (own['faster'] >= LIKELY)):.1f} %"
         wrong = f"{own['clear'].sum()}, {own['wrong'].sum()}"
         yield f"| {' | '.join([*map(str, names), *cells, share, wrong])} |"
 
@@ -272,8 +273,8 @@ def report() -> Iterator[str]:
         f"1 and 4, pure and Gaussian noise (delta 10^-6), hexagons of at least {LEAST_VEHICLES} vehicles "
         "that are informative in both maps; m/s. The later map starts from nothing, or from the earlier map. "
         f"*Said: true (number)*: the mean chance to be slower, or faster, by {CHANGED:.0%} or more, and how "
-        "often it was so. *Coloured*: how many have such a chance of 0.5 or more. *Clear*: 95 % intervals "
-        "without 0, and how many of these had the wrong sign."
+        f"often it was so. *Coloured*: how many have such a chance of {LIKELY} or more. *Clear*: 95 % "
+        "intervals without 0, and how many of these had the wrong sign."
     )
     yield ""
     yield from tables
