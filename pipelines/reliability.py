@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -45,6 +46,8 @@ TUNED = (DAYS, ("2015-03-07",), ("2017-03-16",), ("2017-03-21",))
 HELD_OUT = (("2015-03-08",), ("2015-03-18",), ("2015-03-19",), ("2015-06-07",), ("2016-02-07",))
 GROUPS = ("tuned", "held out", "other city")
 RELATIONS = ("counts public", "nothing public")
+VARIANCES = ("variance, counts public", "variance, nothing public")
+OF_STATISTICS = {Statistic.MEAN: RELATIONS, Statistic.VARIANCE: VARIANCES}
 EPSILONS, RESOLUTIONS, LEAST_VEHICLES, DRAWS = (1, 4), (7, 8), 5, 4
 CHANCES = np.linspace(0.0, 1.0, 11)
 
@@ -94,54 +97,65 @@ def measured(named: tuple[str, str, str, str, str], truth: FloatArray, draws: Se
     return Measured(*named, tuple(held.tolist()), width, said, np.stack(sums, axis=1))
 
 
-def with_public_counts(samples: Samples, kind: LossKind, epsilon: int) -> tuple[FloatArray, list[Said]]:
+def with_public_counts(
+    samples: Samples, kind: LossKind, epsilon: int, statistic: Statistic
+) -> tuple[FloatArray, list[Said]]:
     """Return the truth of the hexagons, and draws of the map by partial pooling."""
     data = samples.contributions()
     total = total_of(kind, epsilon, NeighbouringRelation.REPLACE_USER_VALUES)
-    calibrated = CalibratedPooling(PublicFacts(data.counts, data.bound), (Statistic.MEAN,), kind, total)
+    calibrated = CalibratedPooling(PublicFacts(data.counts, data.bound), _beside(statistic), kind, total)
     values, draws = SensitiveInputs(data, lambda: samples), []
     for seed in range(DRAWS):
-        found = calibrated.run(values, SimulatedNoise(seed), interval_level=LEVELS[-1])[Statistic.MEAN]
+        found = calibrated.run(values, SimulatedNoise(seed), interval_level=LEVELS[-1])[statistic]
         own = found.posterior
         pairs = (("low_50", "high_50"), ("low_80", "high_80"))
         ends = [(own[low], own[high]) for low, high in pairs] + [(found.low, found.high)]
-        city = float(own["city"][0])
-        draws.append(Said(found.value, found.expected_error, np.array(ends), own["slower_chance"], city))
-    return true_statistic(data, Statistic.MEAN), draws
+        city = float(own.get("city", [0.0])[0])
+        slower = own.get("slower_chance", np.zeros(len(found.value)))
+        draws.append(Said(found.value, found.expected_error, np.array(ends), slower, city))
+    return true_statistic(data, statistic), draws
+
+
+def _beside(statistic: Statistic) -> tuple[Statistic, ...]:
+    """``statistic`` and, before it, the mean that its map leans on."""
+    return tuple(dict.fromkeys((Statistic.MEAN, statistic)))
 
 
 def with_nothing_public(
-    samples: Samples, places: npt.NDArray[np.uint64], kind: LossKind, epsilon: int
+    samples: Samples, places: npt.NDArray[np.uint64], kind: LossKind, epsilon: int, statistic: Statistic
 ) -> tuple[FloatArray, list[Said]]:
     """Return the truth of the hexagons that enough vehicles visit, and draws of the map of all ``places``."""
     own, draws = samples.contributions(), []
-    design = AddRemoveDesign(places, own.bound, kind, total_of(kind, epsilon), variance=False)
+    design = AddRemoveDesign(
+        places, own.bound, kind, total_of(kind, epsilon), statistic is Statistic.VARIANCE
+    )
     seen = own.counts.users_per_bin >= LEAST_VEHICLES
     at = design.where(own.counts.cell, own.counts.slot)[0][seen]
     for seed in range(DRAWS):
-        found = add_remove_map(design, measure_all(design, own, SimulatedNoise(seed))).mean
+        drawn = add_remove_map(design, measure_all(design, own, SimulatedNoise(seed)))
+        found, mean = drawn.variance or drawn.mean, drawn.mean
         ends = np.array([[end[at] for end in found.ends[level]] for level in LEVELS])
-        draws.append(Said(found.value[at], found.error[at], ends, found.slower[at], found.city))
-    return true_statistic(own, Statistic.MEAN)[seen], draws
+        draws.append(Said(found.value[at], found.error[at], ends, mean.slower[at], mean.city))
+    return true_statistic(own, statistic)[seen], draws
 
 
 def maps_of(group: str, name: str, city: trafficdp.Workspace) -> Iterator[Measured]:
-    """Yield every map of one city or day, under both relations."""
+    """Yield every map of one city or day, of means and of variances, under both relations."""
     for resolution in RESOLUTIONS:
         for slot in (SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY):
             here = city.with_map(resolution=resolution, slot_kind=slot)
             whole = samples_of(here)
             kept = whole.select(whole.counts.users_per_bin >= LEAST_VEHICLES)
             grid = f"{resolution}, {slot.value.replace('_', ' ')}"
-            for kind in LossKind:
-                for epsilon in EPSILONS:
-                    loss = f"{'pure' if kind is LossKind.PURE else 'zCDP'} {epsilon}"
-                    named = group, name, RELATIONS[0], grid, loss
-                    yield measured(named, *with_public_counts(kept, kind, epsilon))
+            places = np.unique(declared_bins(here.config.grid)[0])
+            for kind, epsilon in product(LossKind, EPSILONS):
+                loss = f"{'pure' if kind is LossKind.PURE else 'zCDP'} {epsilon}"
+                for statistic, names in OF_STATISTICS.items():
+                    asked = kind, epsilon, statistic
+                    yield measured((group, name, names[0], grid, loss), *with_public_counts(kept, *asked))
                     if slot is SlotKind.WHOLE_PERIOD:
-                        places = np.unique(declared_bins(here.config.grid)[0])
-                        named = group, name, RELATIONS[1], grid, loss
-                        yield measured(named, *with_nothing_public(whole, places, kind, epsilon))
+                        found = with_nothing_public(whole, places, *asked)
+                        yield measured((group, name, names[1], grid, loss), *found)
 
 
 def everything() -> Iterator[Measured]:
@@ -167,7 +181,7 @@ def summary(found: Sequence[Measured]) -> Iterator[str]:
     """Yield the lines of a table, one a set and relation, then one for all sets of a mark."""
     yield f"| {' | '.join(HEADS)} |"
     yield "|---|---|---|" + "---:|" * (len(HEADS) - 3)
-    for relation in RELATIONS:
+    for relation in (*RELATIONS, *VARIANCES):
         for group in GROUPS:
             own = [each for each in found if (each.group, each.relation) == (group, relation)]
             for place in dict.fromkeys(each.place for each in own):
@@ -185,11 +199,11 @@ def _line(group: str, relation: str, place: str, own: Sequence[Measured]) -> str
 
 
 def every_map(found: Sequence[Measured]) -> Iterator[str]:
-    """Yield the lines of a table of every map."""
+    """Yield the lines of a table of every map of means."""
     heads = ("marked", "set", "relation", "resolution, slot", "loss", "50 %", "80 %", "95 %", "width", "said")
     yield f"| {' | '.join(heads)} |"
     yield "|---|---|---|---|---|" + "---:|" * 5
-    for each in found:
+    for each in (each for each in found if each.relation in RELATIONS):
         numbers = [*(f"{share:.3f}" for share in each.held), f"{each.width:.2f}", f"{each.said:.2f}"]
         cells = [each.group, each.place, each.relation, each.grid, each.loss, *numbers]
         yield f"| {' | '.join(cells)} |"
@@ -236,19 +250,19 @@ def report() -> Iterator[str]:
     yield "# How often intervals hold"
     yield ""
     yield (
-        f"Written by `make accuracy`: means, {DRAWS} draws of simulated noise a map, hexagons of at least "
-        f"{LEAST_VEHICLES} vehicles, delta 10^-6 where noise is Gaussian (zCDP). *Width*: the median half "
-        "width of 95 % intervals over that of the narrowest interval that is the same everywhere and holds "
-        "95 %. *Said*: the expected error that is published, over the true one. Where nothing is public and "
-        "noise is pure, answers tell how far places lie from the map times what clipping leaves of that, not "
-        "which of both it is. What it leaves is guessed, for the sample city and Austin's tuning days; in "
-        "San Francisco, where vehicles' residuals are twice as long, it leaves less, and intervals are too "
-        "narrow. Its day was looked at when that was chosen: it is no test of it."
+        f"Written by `make accuracy`: means and variances, {DRAWS} draws of simulated noise a map, hexagons "
+        f"of at least {LEAST_VEHICLES} vehicles, delta 10^-6 where noise is Gaussian (zCDP). *Width*: the "
+        "median half width of 95 % intervals over that of the narrowest interval that is the same everywhere "
+        "and holds 95 %. *Said*: the expected error that is published, over the true one. Where nothing is "
+        "public and noise is pure, answers tell how far places lie from the map times what clipping leaves "
+        "of that, not which of both it is. What it leaves is guessed, for the sample city and Austin's "
+        "tuning days; in San Francisco, where vehicles' residuals are twice as long, it leaves less, and "
+        "intervals are too narrow. Its day was looked at when that was chosen: it is no test of it."
     )
     yield ""
     yield from table
     yield ""
-    yield "## Every map"
+    yield "## Every map of means"
     yield ""
     yield from every_map(found)
 

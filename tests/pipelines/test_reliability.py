@@ -2,6 +2,7 @@
 
 import math
 import re
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -55,11 +56,13 @@ def test_the_guide_has_the_committed_table_with_every_mark(pages):
     rows = pages.rows(table)
     assert rows[0] == list(reliability.HEADS)
     totals = {(row[0].strip("*"), row[1]): row for row in rows if row[2] == "all"}
-    assert totals.keys() == {(group, each) for group in reliability.GROUPS for each in reliability.RELATIONS}
+    means, variances = reliability.RELATIONS, reliability.VARIANCES
+    assert totals.keys() >= {*product(reliability.GROUPS, means), *product(reliability.GROUPS[:2], variances)}
     places = {row[2] for row in rows[2:]} - {"all"}
     days = [f"Austin {each[0]}" for each in (*reliability.TUNED[1:], *reliability.HELD_OUT)]
     assert {*days, "San Francisco 2008-05-29", "Washington 2026-02-16"} < places
-    every = pages.rows(page.split("## Every map")[1])[2:]
+    every = pages.rows(page.split("## Every map of means")[1])[2:]
+    totals = {key: row for key, row in totals.items() if key[1] in reliability.RELATIONS}
     assert len(every) == sum(int(row[3]) for row in totals.values()) == 24 * 11
     for (group, relation), row in totals.items():
         own = [each for each in every if (each[0], each[2]) == (group, relation)]
@@ -88,7 +91,7 @@ def test_a_script_writes_between_its_marks_and_nowhere_else(script, tmp_path):
 )
 def test_what_is_published_with_a_map_is_what_the_committed_table_says(relation, mechanism, pages):
     said = mechanism.trials[Statistic.MEAN]
-    table = pages.rows(reliability.INTO.read_text(encoding="utf-8").split("## Every map")[0])[2:]
+    table = pages.rows(reliability.INTO.read_text(encoding="utf-8").split("## Every map of means")[0])[2:]
     rows = {row[2]: row for row in table if row[1] == relation and row[0].strip("*") != "tuned"}
     (held_out,) = (row for row in table if row[:3] == ["**held out**", relation, "all"])
     city = rows["San Francisco 2008-05-29"]
@@ -106,6 +109,22 @@ def test_what_is_published_with_a_map_is_what_the_committed_table_says(relation,
     )
     hidden = re.search("Where nothing about a vehicle is public it was (.*), (.*) and (.*?)\\. That", guide)
     assert shares == [*(told if relation == reliability.RELATIONS[0] else hidden).groups()]
+
+
+@pytest.mark.parametrize(
+    ("relation", "mechanism"),
+    [*zip(reliability.VARIANCES, (CalibratedPooling, CalibratedAddRemove), strict=True)],
+)
+def test_what_is_published_with_variances_is_what_the_committed_table_says(relation, mechanism, pages):
+    said = mechanism.trials[Statistic.VARIANCE]
+    table = pages.rows(reliability.INTO.read_text(encoding="utf-8").split("## Every map")[0])[2:]
+    rows = {(row[0], row[2]): row for row in table if row[1] == relation}
+    held_out = rows["**held out**", "all"]
+    found = said.held_on_other_days, said.held_on_worst_map
+    assert tuple(f"{each:.3f}" for each in found) == (held_out[6], held_out[7])
+    # in no other city, as far as is told
+    assert said.held_in_other_city is None
+    assert ("other city", "San Francisco 2008-05-29") not in rows
 
 
 def test_no_day_is_both_tuned_on_and_held_out():

@@ -291,7 +291,7 @@ class Allocation:
         size = (self.counts.bins,)
         return {
             each: np.broadcast_to(getattr(self.skill[each], name), size)
-            if self.tried_in_cities(each)
+            if self.tried_in_cities(each) and each in self.skill
             else own
             for each, own in known.items()
         }

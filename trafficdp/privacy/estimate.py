@@ -106,7 +106,7 @@ class BinStatus(StrEnum):
     CONSTANT: the statistic can only be one number (the variance of one record is 0), at no cost.
     WITHHELD: no number, because fewer vehicles than ``min_vehicles`` were seen.
     UNINFORMATIVE: a number whose expected error is more than an eighth of the range; where there is a
-    posterior, one whose 80 % interval is more than nine tenths of that of one city-wide average.
+    posterior of means, one whose 80 % interval is more than nine tenths of that of one city-wide average.
     """
 
     RELEASED = "released"
@@ -129,11 +129,13 @@ class IntervalKind(StrEnum):
     RANKS = "ranks"
 
 
-POSTERIOR_SPEEDS = {
-    "low_50": "lower end of the interval that holds the mean with a chance of 50 %, by the posterior",
+POSTERIOR_ENDS = {
+    "low_50": "lower end of the interval that holds the truth with a chance of 50 %, by the posterior",
     "high_50": "upper end of that interval",
     "low_80": "the same with a chance of 80 %",
     "high_80": "upper end of that interval",
+}
+POSTERIOR_SPEEDS = POSTERIOR_ENDS | {
     "city": "the city's speed that the chances compare with, by noisy answers",
     "scheduled": "scheduled speed by the timetable, ways between stops taken as straight; empty without one",
 }
@@ -145,7 +147,7 @@ POSTERIOR_SHARES = {
     "of_scheduled_high": "upper end of that interval",
 }
 """What a posterior says of a mean beside its value, its interval and its expected error; the scheduled speed
-and shares of it where a timetable is known."""
+and shares of it where a timetable is known. Of a variance only POSTERIOR_ENDS."""
 
 
 @dataclass(frozen=True)

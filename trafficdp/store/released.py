@@ -21,7 +21,7 @@ import pyarrow as pa
 from trafficdp._durable import sync_folder
 from trafficdp.errors import StoreDamagedError
 from trafficdp.model import OF_MAPS, QUANTILES, SpeedUnit, Statistic, as_json
-from trafficdp.privacy.estimate import POSTERIOR_SHARES, POSTERIOR_SPEEDS
+from trafficdp.privacy.estimate import POSTERIOR_ENDS, POSTERIOR_SHARES, POSTERIOR_SPEEDS
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.release import Release, published_frame, quantiles_frame
 from trafficdp.store.store_files import attached, number, query, registered, run, script, store_failures
@@ -288,9 +288,9 @@ def _columns_of(statistic: Statistic, unit: SpeedUnit) -> list[str]:
 
 
 def _posterior_of(statistic: Statistic, unit: SpeedUnit) -> list[str]:
-    """What only a posterior says: of means."""
+    """What only a posterior says."""
     if statistic is Statistic.VARIANCE:
-        return []
+        return [f"{statistic.column(unit)}_{each}" for each in POSTERIOR_ENDS]
     speeds = [f"{statistic.column(unit)}_{each}" for each in POSTERIOR_SPEEDS]
     return [*speeds, *(f"{statistic.stem}_{each}" for each in POSTERIOR_SHARES)]
 

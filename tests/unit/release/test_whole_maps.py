@@ -32,8 +32,7 @@ def test_a_map_of_one_piece_is_charged_published_and_verified(filled, name):
     stated = {each.statistic: each for each in done.release.disclosure.mechanisms}
     assert {each.mechanism for each in stated.values()} == {name}
     kinds = {each.interval_kind for each in stated.values()}
-    # the flat map's intervals of variances are the whole range
-    assert kinds == {"partial_pooling": {"calibrated"}, "flat": {"calibrated", "guaranteed"}}[name]
+    assert kinds == {"calibrated"}
     said = done.release.disclosure.uncertainty.interval_kind
     assert said.startswith("calibrated: ")
     trials = stated["speed_mean_kmh"].calibration

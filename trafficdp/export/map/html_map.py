@@ -240,7 +240,7 @@ MOST_PLAIN_ROWS = 500
 _CHANCES = ("slower", "faster")
 _OF_SCRIPT = (
     *("columns", "stem", "brief", "unit", "root", "most", "limits", "often", "rest", "breaks", "widths"),
-    "posterior",
+    "chances",
 )
 
 
@@ -259,7 +259,7 @@ class StatisticView:
     ``columns`` names, for every number that the page has of it, the published column. ``root``: whether what
     is shown is the root of what they hold. ``often`` says how often the truth lies in the interval that is
     read, ``rest`` in the wider one ("" where there is none), ``calibration`` how intervals without a theorem
-    did.
+    did. ``chances``: whether it is compared with the city.
     """
 
     number: int
@@ -273,7 +273,7 @@ class StatisticView:
     limits: tuple[float, ...]
     often: str
     rest: str
-    posterior: bool
+    chances: bool
     kind: str
     calibration: str
     breaks: tuple[float, ...]
@@ -461,7 +461,7 @@ def _shown_columns(
         outer = shown_outer(table, statistic, unit)
         found |= dict(zip(("outer_low", "outer_high"), outer, strict=True))
         names = _columns(statistic, unit, posterior=True)
-        found |= {each: table[names[each]].to_numpy(dtype=np.float64) for each in _CHANCES}
+        found |= {each: table[names[each]].to_numpy(dtype=np.float64) for each in _CHANCES if each in names}
     return found
 
 
@@ -471,7 +471,7 @@ def _columns(statistic: Statistic, unit: SpeedUnit, *, posterior: bool) -> dict[
     if not posterior:
         return {"value": column, "low": f"{column}_low", "high": f"{column}_high"}
     ends = {"low": READ_ENDS[0], "high": READ_ENDS[1], "outer_low": ENDS[0], "outer_high": ENDS[1]}
-    chances = {each: f"{stem}_{each}_chance" for each in _CHANCES}
+    chances = {} if statistic.power == 2 else {each: f"{stem}_{each}_chance" for each in _CHANCES}
     return {"value": column} | {name: column + end for name, end in ends.items()} | chances
 
 
@@ -510,7 +510,7 @@ def _statistic_view(release: Release, number: int, statistic: Statistic, languag
         limits=hatch_limits(breaks),
         often=often if kind is IntervalKind.CALIBRATED else language.gettext("at least {often}", often=often),
         rest=times_in(release.request.interval_level, language) if posterior else "",
-        posterior=posterior,
+        chances=posterior and statistic.power == 1,
         kind=kind.value,
         calibration=release.calibration(statistic),
         breaks=breaks,

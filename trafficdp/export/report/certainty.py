@@ -389,7 +389,7 @@ def city_chances(release: Release, statistic: Statistic) -> CityChances | None:
     """Return the chances of all compared bins; None without a posterior, or without bins."""
     estimate, rows = release.estimates[statistic], compared_rows(release, statistic)
     found, factor = estimate.posterior, release.request.factor(statistic)
-    if not found or not len(rows):
+    if "slower_chance" not in found or not len(rows):
         return None
     digits = decimals(release.request.display_unit)
     low, high = (found[name][rows] * factor for name in ("low_80", "high_80"))

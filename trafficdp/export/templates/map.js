@@ -109,7 +109,7 @@
   function show() {
     var which = statistic(), slower = showList.querySelector("[value=slower]");
     if (slower) {
-      slower.disabled = !data.statistics[which].posterior;
+      slower.disabled = !data.statistics[which].chances;
       if (slower.disabled && showList.value === "slower") { showList.value = "value"; }
     }
     hexagons.forEach(function (hexagon, cell) {
@@ -168,7 +168,7 @@
 
   // what is likely of it beside the city, the likeliest first; nothing where little is known
   function beside(one, each) {
-    if (!one || one.value === null || !each.posterior || useless(one)) { return ""; }
+    if (!one || one.value === null || !each.chances || useless(one)) { return ""; }
     return [
       [one.slower, {{ _("{chance} that it is slower than the city by a fifth") | tojson }}],
       [one.faster, {{ _("{chance} that it is faster than the city by a fifth") | tojson }}],

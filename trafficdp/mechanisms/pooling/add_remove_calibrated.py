@@ -21,25 +21,27 @@ from trafficdp.mechanisms.pooling.add_remove_design import RELATION, AddRemoveDe
 from trafficdp.mechanisms.pooling.add_remove_map import (
     CALIBRATED_LEVEL,
     COUNTED,
+    FIRST_GUESS,
+    LEAST_FLEET,
     Answers,
     CountAnswers,
     FleetEstimate,
     add_remove_map,
     counted,
     fed_back,
-    likely_variance,
     measure_all,
     summarise_all_rounds,
     target_interval,
     usual_error,
 )
 from trafficdp.mechanisms.pooling.calibrated import CITATION
+from trafficdp.mechanisms.pooling.posterior import VariancePosterior
 from trafficdp.mechanisms.pooling.whole import (
     BY_POSTERIOR,
     JointMechanism,
     calibration,
-    estimate_without_scale,
     known_columns,
+    variance_error,
 )
 from trafficdp.mechanisms.protocol import Columns, PublicFacts, Statement, Wanted, require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
@@ -60,8 +62,6 @@ COUNTS = (
 )
 MOST_RESIZED = 1.5
 """By so much numbers that are expected in the reference city are made more, or fewer, for the study area."""
-VARIANCE_ERROR = 0.4
-"""Expected error of a variance over what the level makes likely."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,10 @@ class CalibratedAddRemove(JointMechanism):
     )
     intervals: ClassVar[str] = BY_POSTERIOR
     estimable: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN, Statistic.VARIANCE)
-    trials: ClassVar[Mapping[Statistic, Calibration]] = {Statistic.MEAN: calibration(0.974, 0.932, 0.865)}
+    trials: ClassVar[Mapping[Statistic, Calibration]] = {
+        Statistic.MEAN: calibration(0.974, 0.932, 0.865),
+        Statistic.VARIANCE: calibration(0.951, 0.873, None),
+    }
     from_known: ClassVar[bool] = True
 
     @classmethod
@@ -158,20 +161,17 @@ class CalibratedAddRemove(JointMechanism):
         mean = self.of_posterior(Statistic.MEAN, found.mean, columns)
         estimates = {Statistic.MEAN: mean}
         if found.variance is not None:
-            ends = np.zeros(design.size), np.full(design.size, design.upper**2 / 4)
-            off = np.minimum(VARIANCE_ERROR * likely_variance(design, answers.city, mean.value), ends[1])
             spread = {"spread": np.full(design.size, answers.spread[0])}
-            estimates[Statistic.VARIANCE] = estimate_without_scale(
-                Statistic.VARIANCE, (found.variance, *ends, off), mean.status.copy(), spread
-            )
+            estimates[Statistic.VARIANCE] = self.of_variance(found.variance, spread, mean.status.copy())
         return estimates
 
     @cached_property
     def _known_errors(self) -> dict[Statistic, FloatArray]:
         """What a fleet of that size leads to expect in the reference city."""
         counts, bound = self.public.both
-        mean = float(self.skill().error.mean()) + rounding_bias(Statistic.MEAN, bound)
-        found = {Statistic.MEAN: mean, Statistic.VARIANCE: VARIANCE_ERROR * float(bound.upper) ** 2 / 30}
+        found = {Statistic.MEAN: float(self.skill().error.mean()) + rounding_bias(Statistic.MEAN, bound)}
+        if self.design.variance:
+            found[Statistic.VARIANCE] = float(variance_error(self._usual_variance, bound)[0])
         return {each: np.full(counts.bins, found[each]) for each in self.statistics}
 
     def skill(self, fleet: int | None = None) -> Skill:
@@ -195,12 +195,19 @@ class CalibratedAddRemove(JointMechanism):
         return usual_error(self.design) if self.counts else {}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return 2.75 expected errors (a normal error's 95 %): intervals themselves follow the answers."""
-        upper = self.public.bound.upper
-        return {
-            each: np.minimum(2.2 * np.sqrt(np.pi / 2) * error, each.largest(upper) / 2)
-            for each, error in self.expected_errors().items()
-        }
+        """Return 2.75 expected errors of means (a normal error's 95 %): intervals follow the answers."""
+        upper, error = float(self.public.bound.upper), self.expected_errors()[Statistic.MEAN]
+        found = {Statistic.MEAN: np.minimum(2.2 * np.sqrt(np.pi / 2) * error, upper / 2)}
+        if self.design.variance:
+            low, high = self._usual_variance.ends[CALIBRATED_LEVEL]
+            found[Statistic.VARIANCE] = np.full(len(error), (high[0] - low[0]) / 2)
+        return {each: found[each] for each in self.statistics}
+
+    @cached_property
+    def _usual_variance(self) -> VariancePosterior:
+        """What is expected of one place, at the usual level."""
+        centre = FIRST_GUESS * self.design.upper
+        return self.design.variances(1.0, max(self.fleet, LEAST_FLEET), centre, np.array([centre]))
 
     def statement(self, statistic: Statistic) -> Statement:
         """Return what the manifest says."""

@@ -41,10 +41,12 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import AddRemoveBall, Step, plain
 from trafficdp.mechanisms.pooling.design import MeasurementPlan, noise_for, noise_sd
+from trafficdp.mechanisms.pooling.posterior import VariancePosterior, variance_posterior
 from trafficdp.model import ContributionBound, NeighbouringRelation
 from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import PICO, LossKind
 
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 RELATION = NeighbouringRelation.ADD_OR_REMOVE_USER
 VARIANCE_SHARE = 20
@@ -58,6 +60,9 @@ MOST_AN_ASKING = GRAINS**2 / (2 * LEAST_SD**2) * (1 - 1e-9)
 """Rho: with more its noise would have less than LEAST_SD grains (``measurement.sets``)."""
 ROUNDS = 6
 """Rounds of residuals with Gaussian noise; with Laplace noise one."""
+VARIANCE_SD, LEAST_VARIANCE, USUAL_VEHICLES = 0.5, 0.1, 10.0
+"""The prior deviation of a, the least it counts as, and how many vehicles a place is taken to have where
+variances are spread about it. The last was chosen on four of the days above."""
 
 
 @dataclass(frozen=True)
@@ -174,3 +179,28 @@ class AddRemoveDesign(MeasurementPlan):
             found.append(self.step(self.of_counts, 2, self.lengths_bound))
             found += [self.step(self.of_counts + each, many, 1.0) for each in (1, 2)]
         return tuple(found)
+
+    def likely_variance(self, centre: float, mean: FloatArray) -> FloatArray:
+        """Return what a map's level makes likely, (U^2/30) (c/(U/5)) clip(mean/c, 0.2, 3)^(1/4), above 0.
+
+        c is the city's ``centre``, at least U/15.
+        """
+        centre = max(centre, self.upper / 15)
+        relative = np.clip(mean / centre, 0.2, 3.0) ** 0.25
+        return np.asarray(self.upper**2 / 30 * (centre / (self.upper / 5)) * relative)
+
+    def variances(self, found: float, vehicles: float, centre: float, mean: FloatArray) -> VariancePosterior:
+        """Return the posterior of a map's variances where a city of ``vehicles`` says ``found``.
+
+        A variance is a times what is likely; a is one number for the city, and has the prior N(1, 1/4).
+        """
+        upper, prior = self.upper, VARIANCE_SD**2
+        noise = (self.sd(2 + self.rounds, 1.0) / vehicles) ** 2
+        city = max(1 + (found - 1) * prior / (prior + noise), LEAST_VARIANCE)
+        return variance_posterior(
+            city * self.likely_variance(centre, mean),
+            float(np.sqrt(prior * noise / (prior + noise))) / city,
+            np.full(len(mean), USUAL_VEHICLES),
+            mean / max(centre, upper / 15),
+            (mean * (upper - mean), upper**2 / 4),
+        )

@@ -40,8 +40,7 @@ weights, and M are independent, whatever lift and maps made of earlier answers. 
 speeds lies near mu*, by how much is as secret as the speeds. Where W <= q_W nothing is known, and it is 0..U.
 It follows from the published answers (``target_interval``), and is no column.
 
-**Variance.** a times what the map's level makes likely, (U^2/30) (c/(U/5)) clip(K/c, 0.2, 3)^(1/4); a is one
-number for the city, the posterior mean under N(1, 1/4).
+**Variance.** ``AddRemoveDesign.variances``: a times what the map's level makes likely, and its posterior.
 
 **Counts.** Numbers of vehicles and of records: two more askings, with a share of their own. A vehicle's
 vector of 1 in every place that it visits, and of its numbers of records there, may be as long as anything. So
@@ -76,6 +75,7 @@ from trafficdp.mechanisms.pooling.posterior import (
     Places,
     Posterior,
     SlowTraffic,
+    VariancePosterior,
     fitted_weights,
     known_centre,
     log_noise,
@@ -175,7 +175,7 @@ class AddRemoveMap:
     """Posterior of the means of H places, and a variance where one is asked for."""
 
     mean: Posterior
-    variance: FloatArray | None
+    variance: VariancePosterior | None
 
 
 def estimate_fleet(design: AddRemoveDesign, fleet: IntArray) -> FleetEstimate:
@@ -412,18 +412,10 @@ def _quantiles(design: AddRemoveDesign, summary: RoundSummary, level: float) -> 
     return float(q * summary.sd), float(q * design.sd(1, 1.0))
 
 
-def likely_variance(design: AddRemoveDesign, city: FleetEstimate, mean: FloatArray) -> FloatArray:
-    """Return what a map's level makes likely, shape (H,), in the squared unit; above 0."""
-    centre, upper = max(city.centre, design.upper / 15), design.upper
-    relative = np.clip(mean / centre, 0.2, 3.0) ** 0.25
-    return np.asarray(upper**2 / 30 * (centre / (upper / 5)) * relative)
-
-
-def _variance(design: AddRemoveDesign, answers: Answers, mean: FloatArray) -> FloatArray:
-    many, prior = answers.city.vehicles, 0.25
-    noise = (design.sd(2 + design.rounds, 1.0) / many) ** 2
-    city = max(1 + float(answers.spread[0]) / GRAINS / many * prior / (prior + noise), 0.0)
-    return np.minimum(city * likely_variance(design, answers.city, mean), mean * (design.upper - mean))
+def _variance(design: AddRemoveDesign, answers: Answers, mean: FloatArray) -> VariancePosterior:
+    fleet = answers.city
+    found = 1 + float(answers.spread[0]) / GRAINS / fleet.vehicles
+    return design.variances(found, fleet.vehicles, fleet.centre, mean)
 
 
 @dataclass(frozen=True)
@@ -549,7 +541,7 @@ def _asked_spread(
     own = np.unique(user)
     found = map_of(design, summarise_all_rounds(design, answers))
     about = (squares * unit - 2 * found[place] * total) * unit / records + found[place] ** 2
-    relative = about / likely_variance(design, city, found)[place]
+    relative = about / design.likely_variance(city.centre, found)[place]
     share = records / _by_user(user, records, counts.users)[user]
     far = np.clip(_by_user(user, share * relative, counts.users)[own] - 1, -1.0, 1.0)
     one = VectorEntries(own, np.zeros(len(own), dtype=np.int64), far)

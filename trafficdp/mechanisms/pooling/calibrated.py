@@ -16,14 +16,16 @@ from trafficdp.measurement.sets import Box, Measure, Moments, Priced, Step, plai
 from trafficdp.mechanisms.names import FLAT, POOLED
 from trafficdp.mechanisms.pooling.design import LEVEL, Design
 from trafficdp.mechanisms.pooling.estimates import (
+    LEAST_VARIANCE,
     VARIANCE_UNIT,
     expected_error,
     flat_error,
     flat_posterior,
     foreseen_half_width,
-    foreseen_variance_reach,
+    foreseen_variance,
     pooled,
 )
+from trafficdp.mechanisms.pooling.posterior import LEVELS, VariancePosterior, variance_posterior
 from trafficdp.mechanisms.pooling.whole import BY_POSTERIOR, JointMechanism, calibration
 from trafficdp.mechanisms.protocol import require_statistic
 from trafficdp.mechanisms.publish import rounding_bias, status_of
@@ -66,11 +68,10 @@ class CalibratedPooling(JointMechanism):
         "a fixed-prior posterior mean of noisy sums over vehicles: the city, its slope on dwell, and cells"
     )
     intervals: ClassVar[str] = BY_POSTERIOR
-    variance_intervals: ClassVar[str] = "from 0 to two and a half times what is found; told in calibration"
     estimable: ClassVar[tuple[Statistic, ...]] = OF_MAPS
     trials: ClassVar[Mapping[Statistic, Calibration]] = {
         **dict.fromkeys((Statistic.MEAN, Statistic.VEHICLE_MEAN), calibration(0.974, 0.882, 0.922)),
-        Statistic.VARIANCE: calibration(0.98, None, None),
+        Statistic.VARIANCE: calibration(0.937, 0.798, None),
     }
     from_known: ClassVar[bool] = True
 
@@ -92,13 +93,14 @@ class CalibratedPooling(JointMechanism):
         found = pooled(self.design, values.contributions, measure, self.public.known)
         estimates = {each: self.of_posterior(each, own, self.column()) for each, own in found.means.items()}
         if found.variance is not None:
-            variance, high = found.variance
-            estimates[Statistic.VARIANCE] = self.of_variance(variance, np.zeros(len(high)), high)
+            estimates[Statistic.VARIANCE] = self.of_variance(found.variance, self.column())
         return {each: estimates[each] for each in self.statistics}
 
     @cached_property
     def _known_errors(self) -> dict[Statistic, FloatArray]:
         own = {each: expected_error(self.design, each) for each in self._means}
+        if self.design.variance:
+            own[Statistic.VARIANCE] = foreseen_variance(self.design).error
         return _errors(own, self.statistics, self.public.bound)
 
     @property
@@ -111,7 +113,8 @@ class CalibratedPooling(JointMechanism):
         design = self.design
         found = {each: foreseen_half_width(design, each, interval_level) for each in self._means}
         if design.variance:
-            found[Statistic.VARIANCE] = np.full(self.public.counts.bins, foreseen_variance_reach(design))
+            low, high = foreseen_variance(design).ends[LEVELS[-1]]
+            found[Statistic.VARIANCE] = (high - low) / 2
         return {each: found[each] for each in self.statistics}
 
 
@@ -136,9 +139,10 @@ class CalibratedFlat(JointMechanism):
         "as far as a posterior says that places usually lie from one number; told in calibration"
     )
     estimable: ClassVar[tuple[Statistic, ...]] = OF_MAPS
-    trials: ClassVar[Mapping[Statistic, Calibration]] = dict.fromkeys(
-        (Statistic.MEAN, Statistic.VEHICLE_MEAN), calibration(0.98, 0.95, 0.74)
-    )
+    trials: ClassVar[Mapping[Statistic, Calibration]] = {
+        **dict.fromkeys((Statistic.MEAN, Statistic.VEHICLE_MEAN), calibration(0.98, 0.95, 0.74)),
+        Statistic.VARIANCE: calibration(0.912, 0.74, None),
+    }
 
     def steps(self) -> tuple[Step, ...]:
         """Return the one sum; where a variance is asked for both, in epsilon together, in rho apart."""
@@ -163,18 +167,16 @@ class CalibratedFlat(JointMechanism):
     def run(
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
     ) -> dict[Statistic, Estimate]:
-        """Measure the city and paint it. Bins are as far off as cities make likely, variances anywhere."""
-        counts, bound = self.public.both
-        value = self.numbers(values, measure)
+        """Measure the city and paint it. Bins are as far off as cities make likely."""
+        bound, value = self.public.bound, self.numbers(values, measure)
         found: dict[Statistic, Estimate] = {}
         for each in self.statistics:
             if each is Statistic.VARIANCE:
-                nothing = np.zeros(counts.bins)
-                largest = np.full(counts.bins, each.largest(bound.upper))
-                found[each] = self.of_variance(np.full(counts.bins, value[each]), nothing, largest)
+                own = self._spread(value[each], value[Statistic.MEAN])
+                found[each] = self.of_variance(own, self.column())
             else:
-                own = flat_posterior(self._design, value[each], self._doubt)
-                one = self.of_posterior(each, own, self.column())
+                mean = flat_posterior(self._design, value[each], self._doubt)
+                one = self.of_posterior(each, mean, self.column())
                 # it is one number for the city, and says so
                 found[each] = replace(one, status=status_of(one.expected_error, each, bound))
         return found
@@ -193,7 +195,7 @@ class CalibratedFlat(JointMechanism):
         noisy = np.concatenate(
             [measure.measure(step, asked) for step, asked in zip(steps, each_asked, strict=True)]
         ).astype(np.float64)
-        noise = np.concatenate([_variance_of(step) for step in steps]) * (unit / many) ** 2
+        noise = self._noise
         mean = float(
             np.clip(_drawn_to(noisy[0] * unit / many, noise[0], LEVEL * upper, upper / 6), 0.0, upper)
         )
@@ -201,22 +203,26 @@ class CalibratedFlat(JointMechanism):
         if self._paired:
             found = mean * (upper - mean) - noisy[1] * unit**2 / many
             likely = VARIANCE_UNIT * upper**2
-            found = _drawn_to(found, noise[1] * unit**2, likely, likely / 2)
-            value[Statistic.VARIANCE] = float(np.clip(found, 0.0, mean * (upper - mean)))
+            found = max(_drawn_to(found, noise[1], likely, likely / 2), LEAST_VARIANCE * likely)
+            value[Statistic.VARIANCE] = min(found, mean * (upper - mean))
         return value
 
     @cached_property
     def _known_errors(self) -> dict[Statistic, FloatArray]:
         # noise, and how far bins lie from the city
         own = dict.fromkeys((Statistic.MEAN, Statistic.VEHICLE_MEAN), flat_error(self._design))
+        if self._paired:
+            own[Statistic.VARIANCE] = self._usual_spread.error
         return _errors(own, self.statistics, self.public.bound)
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return what is expected of means; of a variance the whole range."""
-        counts, upper = self.public.counts, float(self.public.bound.upper)
+        """Return what is expected at the usual level."""
+        upper = float(self.public.bound.upper)
         usual = float(ndtri((1 + interval_level) / 2)) * np.sqrt(np.pi / 2) * flat_error(self._design)
         found = dict.fromkeys((Statistic.MEAN, Statistic.VEHICLE_MEAN), np.minimum(usual, upper))
-        found[Statistic.VARIANCE] = np.full(counts.bins, Statistic.VARIANCE.largest(upper))
+        if self._paired:
+            low, high = self._usual_spread.ends[LEVELS[-1]]
+            found[Statistic.VARIANCE] = (high - low) / 2
         return {each: found[each] for each in self.statistics}
 
     @cached_property
@@ -226,11 +232,34 @@ class CalibratedFlat(JointMechanism):
 
     @property
     def _doubt(self) -> float:
-        """The variance that is left of the one number."""
-        records = float(self.public.counts.count.sum())
-        noise = _variance_of(self.steps()[0])[0] * (float(self.public.bound.step) / records) ** 2
-        prior = (float(self.public.bound.upper) / 6) ** 2
-        return float(prior * noise / (prior + noise))
+        """The variance that is left of the one mean."""
+        return _left(self._noise[0], float(self.public.bound.upper) / 6)
+
+    @property
+    def _noise(self) -> FloatArray:
+        """The variances of noise of the city's numbers."""
+        unit, records = float(self.public.bound.step), float(self.public.counts.count.sum())
+        found = np.concatenate([_variance_of(step) for step in self.steps()]) * (unit / records) ** 2
+        return np.asarray(found * unit ** (2 * np.arange(len(found))))
+
+    def _spread(self, value: float, mean: float) -> VariancePosterior:
+        """The posterior of variances where one ``value`` is known of them, and one ``mean``."""
+        counts, upper = self.public.counts, float(self.public.bound.upper)
+        likely = VARIANCE_UNIT * upper**2
+        return variance_posterior(
+            np.full(counts.bins, value),
+            np.sqrt(_left(self._noise[1], likely / 2)) / max(value, LEAST_VARIANCE * likely),
+            counts.users_per_bin.astype(np.float64),
+            np.ones(counts.bins),
+            (np.full(counts.bins, mean * (upper - mean)), upper**2 / 4),
+            painted=True,
+        )
+
+    @cached_property
+    def _usual_spread(self) -> VariancePosterior:
+        """The same at the usual level."""
+        upper = float(self.public.bound.upper)
+        return self._spread(VARIANCE_UNIT * upper**2, LEVEL * upper)
 
     @cached_property
     def _paired(self) -> bool:
@@ -257,12 +286,16 @@ def _drawn_to(found: float, noise: float, level: float, spread: float) -> float:
     return float(level + (found - level) * spread**2 / (spread**2 + noise))
 
 
+def _left(noise: float, spread: float) -> float:
+    """The posterior variance under a normal prior."""
+    return float(noise * spread**2 / (spread**2 + noise))
+
+
 def _errors(
     own: Mapping[Statistic, FloatArray], statistics: tuple[Statistic, ...], bound: ContributionBound
 ) -> dict[Statistic, FloatArray]:
-    """Expected errors from ``own`` of means; of a variance U times that, at most a quarter of its range."""
-    upper = float(bound.upper)
-    means = {each: np.minimum(error + rounding_bias(each, bound), upper) for each, error in own.items()}
-    if Statistic.VARIANCE in statistics:
-        means[Statistic.VARIANCE] = np.minimum(means[Statistic.MEAN] * upper, upper**2 / 16)
-    return {each: means[each] for each in statistics}
+    """Expected errors from ``own``: rounding of speeds comes on top."""
+    return {
+        each: np.minimum(own[each] + rounding_bias(each, bound), each.largest(bound.upper))
+        for each in statistics
+    }

@@ -16,8 +16,8 @@ that over records. Last comes N(0, TARGET_SD^2): vehicles differ, and weigh more
 **Variance.** r_ug = mean of (x - estimate_g)^2 over a vehicle's records, in units of
 base_g = (U^2/30) lev clip(estimate_g / (lev U/5), 0.2, 3)^(1/4), lev the city's level over U/5. One number a
 for the city, posterior mean under N(1, 1/4): the variance is a base_g. Where data is thick, cells as in C.
-Its interval is 0 to (2.5 a + 2.2 posterior deviations of a) base_g, calibrated: on a motorway all may drive
-alike, so nothing holds from below.
+With the doubt of a it has a posterior by how many vehicles there are and how fast they are
+(``posterior.variance_posterior``).
 """
 
 from __future__ import annotations
@@ -51,12 +51,14 @@ from trafficdp.mechanisms.pooling.posterior import (
     Places,
     Posterior,
     SlowTraffic,
+    VariancePosterior,
     known_centre,
     lambda_of,
     lambda_sd,
     log_laplace_normal,
     posterior,
     speed_of,
+    variance_posterior,
 )
 from trafficdp.model import KnownSpeeds, Statistic
 
@@ -73,25 +75,22 @@ TARGET_SD = 0.1
 """Of lambda: the mean over records about that of vehicles by their weights, whose own means differ."""
 SLOPE_SD = 0.45
 """Of lambda: how far bins lie from one number for the city by what the slope on dwell would say."""
-REACH = 2.2
-"""Posterior deviations of a to the high end of a variance."""
 LEAST_APART = 1 / 30
 """Of U: slots of a cell differ by half of that at least, however many vehicles it has."""
 VARIANCE_UNIT = 1 / 30
 """Of U^2, at the level U/5: 30 (m/s)^2 at 6 m/s."""
-VARIANCE_SPREAD, VARIANCE_WIDE = 0.5, 2.5
-"""The prior deviation of a, and how many times what is found a bin may vary: chosen by looking at 2015-03-07,
-2016-11-24 to -27, 2017-03-16 and -21 in Austin."""
+VARIANCE_SPREAD, LEAST_VARIANCE = 0.5, 0.1
+"""The prior deviation of a, and the least it counts as."""
 VARIANCE_POWER = 4.6 / 30
 """What a unit of relative variance counts for in the cells' vector."""
 
 
 @dataclass(frozen=True)
 class PooledEstimates:
-    """Numbers over G bins: posteriors of the means asked for; a variance and its high end if asked for."""
+    """Posteriors over G bins: of the means, and of the variance if it is asked for."""
 
     means: dict[Statistic, Posterior]
-    variance: tuple[FloatArray, FloatArray] | None
+    variance: VariancePosterior | None
 
 
 @dataclass(frozen=True)
@@ -265,10 +264,10 @@ def foreseen_half_width(design: Design, of: Statistic, level: float) -> FloatArr
     return np.minimum(float(ndtri((1 + level) / 2)) * _foreseen(design, of), design.upper)
 
 
-def foreseen_variance_reach(design: Design) -> float:
-    """Return how far intervals of variances go upwards, at that level."""
-    reach = VARIANCE_WIDE - 1 + REACH * np.sqrt(_variance_doubt(design))
-    return float(min(reach * VARIANCE_UNIT, 1 / 4) * design.upper**2)
+def foreseen_variance(design: Design) -> VariancePosterior:
+    """Return what is expected of variances at that level."""
+    unit = VARIANCE_UNIT * design.upper**2
+    return _variance_posterior(design, np.full(design.counts.bins, LEVEL * design.upper), 1.0, 1.0, unit)
 
 
 def _foreseen(design: Design, of: Statistic) -> FloatArray:
@@ -429,8 +428,8 @@ def _usually_left(level: Level) -> FloatArray:
 
 def _variance(
     design: Design, contributions: Contributions, mean: FloatArray, level: float, measure: Measure
-) -> tuple[FloatArray, FloatArray]:
-    """The variance of every bin, a function of its mean, and its high end; shape (G,) each."""
+) -> VariancePosterior:
+    """The variance of every bin, a function of its mean."""
     counts, upper = design.counts, design.upper
     place, step, part = counts.bin_index, float(design.bound.step), design.variance_parts[0]
     level = max(level, LEAST_UNIT)
@@ -443,11 +442,24 @@ def _variance(
     one = np.bincount(design.row, design.share * own, design.vehicles) - 1
     answer = float(measure.measure(ask, one)[0]) / GRAINS / design.vehicles
     doubt = _variance_doubt(design)
-    city = max(1 + answer * (1 - doubt / VARIANCE_SPREAD**2), 0.0)
+    city = max(1 + answer * (1 - doubt / VARIANCE_SPREAD**2), LEAST_VARIANCE)
     if design.thick:
-        base = base * (1 + _variance_cells(design.variance_cells, own / max(city, 0.1) - 1, measure))
-    found = np.clip(city * base, 0.0, np.minimum(upper**2 / 4, mean * (upper - mean)))
-    return found, np.clip((VARIANCE_WIDE * city + REACH * np.sqrt(doubt)) * base, found, upper**2 / 4)
+        base = base * (1 + _variance_cells(design.variance_cells, own / city - 1, measure))
+    return _variance_posterior(design, mean, level, city, base)
+
+
+def _variance_posterior(
+    design: Design, mean: FloatArray, level: float, city: float, base: FloatArray | float
+) -> VariancePosterior:
+    """The posterior where a is ``city``, and the city's level over U/5 is ``level``."""
+    upper = design.upper
+    return variance_posterior(
+        city * base + np.zeros(len(mean)),
+        float(np.sqrt(_variance_doubt(design)) / city),
+        design.counts.users_per_bin.astype(np.float64),
+        mean / (level * LEVEL * upper),
+        (mean * (upper - mean), upper**2 / 4),
+    )
 
 
 def _variance_doubt(design: Design) -> float:

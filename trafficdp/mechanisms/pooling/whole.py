@@ -13,7 +13,12 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.sets import Priced
-from trafficdp.mechanisms.pooling.posterior import LEVELS, Posterior
+from trafficdp.mechanisms.pooling.posterior import (
+    LEVELS,
+    Posterior,
+    VariancePosterior,
+    inner_ends,
+)
 from trafficdp.mechanisms.protocol import (
     POST_PROCESSING,
     Columns,
@@ -24,7 +29,14 @@ from trafficdp.mechanisms.protocol import (
     loss_of,
 )
 from trafficdp.mechanisms.publish import rounding_bias, status_of
-from trafficdp.model import Knowledge, KnownSpeeds, NeighbouringRelation, Statistic, as_json
+from trafficdp.model import (
+    ContributionBound,
+    Knowledge,
+    KnownSpeeds,
+    NeighbouringRelation,
+    Statistic,
+    as_json,
+)
 from trafficdp.privacy.disclosure import Calibration
 from trafficdp.privacy.estimate import KNOWN_COLUMNS, BinStatus, Estimate, IntervalKind
 from trafficdp.privacy.loss import PICO, Loss, LossKind, PrivacyEvent
@@ -87,7 +99,6 @@ class JointMechanism:
     composition: ClassVar[str]
     distribution: ClassVar[str]
     intervals: ClassVar[str]
-    variance_intervals: ClassVar[str] = "the whole range of the statistic"
     trials: ClassVar[Mapping[Statistic, Calibration]] = {}
     from_known: ClassVar[bool] = False
     """Whether known speeds are what it starts from."""
@@ -163,11 +174,19 @@ class JointMechanism:
             f"of_scheduled{end}": speed / scheduled for end, speed in shares.items()
         }
 
-    def of_variance(self, value: FloatArray, low: FloatArray, high: FloatArray) -> Estimate:
-        """Return the estimate of a variance; its status follows from counts."""
-        error = self._known_errors[Statistic.VARIANCE]
-        status = status_of(error, Statistic.VARIANCE, self.public.bound)
-        return estimate_without_scale(Statistic.VARIANCE, (value, low, high, error), status, self.column())
+    def of_variance(
+        self,
+        found: VariancePosterior,
+        noise: Mapping[str, npt.NDArray[Any]],
+        status: npt.NDArray[np.object_] | None = None,
+    ) -> Estimate:
+        """Return the estimate of a variance: its posterior, and ``status``, or that by its expected error."""
+        error = variance_error(found, self.public.bound)
+        if status is None:
+            status = status_of(error, Statistic.VARIANCE, self.public.bound)
+        numbers = (found.value, *found.ends[LEVELS[-1]], error)
+        one = estimate_without_scale(Statistic.VARIANCE, numbers, status, noise)
+        return replace(one, posterior=inner_ends(found.ends))
 
     def column(self) -> dict[str, FloatArray]:
         """Return what is published of every bin beside its numbers: the whole loss, and what was known."""
@@ -189,7 +208,7 @@ class JointMechanism:
             share=None,
             distribution=self.distribution,
             sampler=SAMPLERS[self.loss_kind],
-            interval_basis=self.variance_intervals if statistic is Statistic.VARIANCE else self.intervals,
+            interval_basis=self.intervals,
             interval_kind=kind,
             calibration=self.trials.get(statistic),
             post_processing=POST_PROCESSING[statistic],
@@ -233,6 +252,12 @@ class JointMechanism:
 def known_columns(known: KnownSpeeds | None) -> dict[str, FloatArray]:
     """Return the columns that are published of ``known`` speeds."""
     return {} if known is None else dict(zip(KNOWN_COLUMNS, known.speed, strict=False))
+
+
+def variance_error(found: VariancePosterior, bound: ContributionBound) -> FloatArray:
+    """Return the expected error that is published: rounding of speeds comes on top."""
+    most = Statistic.VARIANCE.largest(bound.upper)
+    return np.asarray(np.minimum(found.error + rounding_bias(Statistic.VARIANCE, bound), most))
 
 
 def estimate_without_scale(

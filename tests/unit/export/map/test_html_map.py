@@ -86,7 +86,7 @@ def test_the_page_carries_what_a_posterior_says(pooled):
     assert own["outer_low"] == "speed_mean_kmh_low"
     for name, column in own.items():
         np.testing.assert_array_equal(columns[f"{name}_0_0"], table[column], err_msg=name)
-    assert [each["posterior"] for each in statistics] == [True, False, False]
+    assert [each["chances"] for each in statistics] == [True, False, False]
     assert [each["often"] for each in statistics] == ["4 times in 5", *["at least 19 times in 20"] * 2]
     assert not {"slower_0_1", "outer_low_0_1"} & columns.keys()
 
