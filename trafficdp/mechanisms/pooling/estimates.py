@@ -421,9 +421,10 @@ def _error(design: Design, told: Sequence[Cells], unit: float, around: FloatArra
 def _usually_left(level: Level) -> FloatArray:
     """The share of a usual deviation that the bounds of all rounds leave, shape (C,), from counts."""
     share = np.array([level.reach_in(each) ** -2 for each in range(level.rounds)])
-    usual = DISTANCES[1:2]
-    tables = (level.left_by_bound(each, usual)[:, 0] for each in range(level.rounds))
-    return np.asarray(sum(part * own for part, own in zip(share / share.sum(), tables, strict=True)))
+    found = np.zeros(level.size)
+    for each, part in enumerate(share / share.sum()):
+        found += part * level.left_by_bound(each, DISTANCES[1:2])[:, 0]
+    return found
 
 
 def _variance(
