@@ -272,9 +272,9 @@ def report() -> Iterator[str]:
         f"Written by `make accuracy`: means, {DRAWS} draws of simulated noise, resolutions 7 and 8, epsilon "
         f"1 and 4, pure and Gaussian noise (delta 10^-6), hexagons of at least {LEAST_VEHICLES} vehicles "
         "that are informative in both maps; m/s. The later map starts from nothing, or from the earlier map. "
-        f"*Said: true (number)*: the mean chance to be slower, or faster, by {CHANGED:.0%} or more, and how "
-        f"often it was so. *Coloured*: how many have such a chance of {LIKELY} or more. *Clear*: 95 % "
-        "intervals without 0, and how many of these had the wrong sign."
+        f"*Said: true (number)*: the mean chance to be slower, or faster, by {100 * CHANGED:g} % or "
+        f"more, and how often it was so. *Coloured*: how many have such a chance of {LIKELY} or more. "
+        "*Clear*: 95 % intervals without 0, and how many of these had the wrong sign."
     )
     yield ""
     yield from tables
