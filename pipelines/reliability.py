@@ -253,11 +253,9 @@ def report() -> Iterator[str]:
         f"Written by `make accuracy`: means and variances, {DRAWS} draws of simulated noise a map, hexagons "
         f"of at least {LEAST_VEHICLES} vehicles, delta 10^-6 where noise is Gaussian (zCDP). *Width*: the "
         "median half width of 95 % intervals over that of the narrowest interval that is the same everywhere "
-        "and holds 95 %. *Said*: the expected error that is published, over the true one. Where nothing is "
-        "public and noise is pure, answers tell how far places lie from the map times what clipping leaves "
-        "of that, not which of both it is. What it leaves is guessed, for the sample city and Austin's "
-        "tuning days; in San Francisco, where vehicles' residuals are twice as long, it leaves less, and "
-        "intervals are too narrow. Its day was looked at when that was chosen: it is no test of it."
+        "and holds 95 %. *Said*: the expected error that is published, over the true one. San Francisco was "
+        "looked at when it was chosen what clipping leaves of vehicles' answers in pure epsilon with nothing "
+        "public: there it is no test."
     )
     yield ""
     yield from table

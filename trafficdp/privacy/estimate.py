@@ -87,6 +87,9 @@ NOISE_COLUMNS = {
                 NoiseColumn(f"{each}_high", each, f"upper end of the noise about the number of {each}"),
             )
         ),
+        NoiseColumn(
+            "length", "grains", "noisy number that says how far speeds of a vehicle lie from the map", 0
+        ),
         NoiseColumn("spread", "grains", "noisy number that says how much speeds vary in the city", 0),
     )
 }

@@ -17,22 +17,19 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.names import ADD_REMOVE_POOLED
+from trafficdp.mechanisms.pooling.add_remove_counts import COUNTED, CountAnswers, counted, usual_error
 from trafficdp.mechanisms.pooling.add_remove_design import RELATION, AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import (
     CALIBRATED_LEVEL,
-    COUNTED,
     FIRST_GUESS,
     LEAST_FLEET,
     Answers,
-    CountAnswers,
     FleetEstimate,
     add_remove_map,
-    counted,
     fed_back,
     measure_all,
     summarise_all_rounds,
     target_interval,
-    usual_error,
 )
 from trafficdp.mechanisms.pooling.calibrated import CITATION
 from trafficdp.mechanisms.pooling.posterior import VariancePosterior
@@ -179,7 +176,7 @@ class CalibratedAddRemove(JointMechanism):
         (counts, bound), design = self.public.both, self.design
         slots = len(counts.slots) if self.apart else 1
         # the shares of variance and counts are fixed: what is left is that of a smaller loss
-        means = sum(design.parts[: 2 + design.rounds])
+        means = sum(design.parts[: design.of_variance])
         place = ReferenceCityShape.of(counts.cells, slots, self.zone_km2)
         found = reference_skill(place, bound, self.loss_kind, means, self.pico, fleet or self.fleet)
         # the reference city is as large as this one to a fifth; in one beyond its range there are no more
@@ -242,6 +239,8 @@ def columns_of(answers: Answers) -> dict[str, npt.NDArray[Any]]:
     }
     found = {name: np.full(many, value) for name, value in each.items()}
     found["weight"] = answers.weight
+    if len(answers.length):
+        found["length"] = np.full(many, answers.length[0])
     if answers.counts is not None:
         for number, name in enumerate(COUNTED):
             found[f"{name}_length"] = np.full(many, answers.counts.lengths[number])
@@ -272,5 +271,6 @@ def answers_of(columns: Columns) -> Answers:
         residual=np.stack([mean[f"residual_{each}"] for each in range(1, rounds + 1)]).astype(np.int64),
         maps=np.stack([mean[f"map_{each}"] for each in range(1, rounds + 1)]).astype(np.float64),
         spread=np.asarray(spread, dtype=np.int64),
+        length=np.asarray(mean["length"][:1] if "length" in mean else np.zeros(0), dtype=np.int64),
         counts=counts,
     )

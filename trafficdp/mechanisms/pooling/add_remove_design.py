@@ -16,16 +16,19 @@ answers (``add_remove_map``) is free. *Proof.* ``measurement.sets`` and ``measur
 2. *Residuals,* in rounds: G_h w_uh (x_uh - K_h) for the newest map K, clipped to length C as one vector. The
    lift G is larger in places of little weight, and follows from the answers on weights (``add_remove_map``).
    Every round's C is 0.8 of the one before: the better the map, the shorter are residuals, and the noise.
-3. *Variance,* if asked for: the squares of a vehicle's records about the map, over what the map's level makes
+3. *Length of residuals,* in pure epsilon: the logarithm to base 2 of how long the vector of step 2 is before
+   it is clipped, over half of the centre, divided by LONG and cut to -1..1: one number a vehicle. What the
+   clip leaves of a place's distance from the map follows from it; nothing is asked by it.
+4. *Variance,* if asked for: the squares of a vehicle's records about the map, over what the map's level makes
    likely, less 1, cut to -1..1: one number a vehicle.
-4. *Counts,* if asked for (``add_remove_map.counted``): how long vehicles' vectors are, then these.
+5. *Counts,* if asked for (``add_remove_counts``): how long vehicles' vectors are, then these.
 
 A place is a hexagon or a zone, over all slots together, or, ``apart``, in one slot.
 C and p grow with the fleet that the first answer tells of (``estimate_fleet``). Shares are 5, 16 and 79 %,
-in pure epsilon 8, 26 and 66 %; before that a variance takes 20 %, and before that counts what they are given.
-Six rounds in rho; one in pure epsilon, where J of them cost sqrt(J) more noise. Constants, in units of U
-where they are speeds, were chosen on days of Austin's buses (2015-03-07, 2016-11-24 to 27, 2017-03-16,
-2017-03-21), unpaid: for these days nothing here is unbiased.
+in pure epsilon 8, 26 and 63, and 3 % for the length; before that a variance takes 20 %, and before that
+counts what they are given. Six rounds in rho; one in pure epsilon, where J of them cost sqrt(J) more noise.
+Constants, in units of U where they are speeds, were chosen on days of Austin's buses (2015-03-07, 2016-11-24
+to 27, 2017-03-16, 2017-03-21), unpaid: for these days nothing here is unbiased.
 """
 
 from __future__ import annotations
@@ -54,6 +57,8 @@ VARIANCE_SHARE = 20
 FLEET_SHARE = {LossKind.PURE: 8, LossKind.ZCDP: 5}
 """Per cent of what means are given, as are the next."""
 WEIGHT_SHARE = {LossKind.PURE: 26, LossKind.ZCDP: 16}
+LENGTH_SHARE, LONG = 3, 1.5
+"""The share of the length of residuals, and by how many times 2 it can be longer or shorter than c/2."""
 COUNTS_SHARES = 10, 45
 """Per cent of the share of counts: lengths, vehicles; records have the rest."""
 MOST_AN_ASKING = GRAINS**2 / (2 * LEAST_SD**2) * (1 - 1e-9)
@@ -127,23 +132,29 @@ class AddRemoveDesign(MeasurementPlan):
 
     @cached_property
     def parts(self) -> tuple[int, ...]:
-        """Shares of the total, 10^-12: fleet, weights, every round; one for a variance, three for counts."""
+        """Shares of the total, 10^-12: fleet, weights, rounds, length; variance; three for counts."""
         counted = self.total * self.counts // 100
         spread = (self.total - counted) * VARIANCE_SHARE // 100 if self.variance else 0
         means = self.total - spread - counted
         first = [means * share // 100 for share in (FLEET_SHARE[self.kind], WEIGHT_SHARE[self.kind])]
-        left = means - sum(first)
+        length = [means * LENGTH_SHARE // 100] if self.pure else []
+        left = means - sum(first) - sum(length)
         rounds = [left // self.rounds] * (self.rounds - 1)
-        more = [spread] if self.variance else []
+        more = [*length, spread] if self.variance else length
         if self.counts:
             own = [counted * share // 100 for share in COUNTS_SHARES]
             more += [*own, counted - sum(own)]
         return (*first, *rounds, left - sum(rounds), *more)
 
     @property
+    def of_variance(self) -> int:
+        """The number of the asking about a variance; those before are about means."""
+        return 2 + self.rounds + self.pure
+
+    @property
     def of_counts(self) -> int:
         """The number of the first asking about counts."""
-        return 2 + self.rounds + self.variance
+        return self.of_variance + self.variance
 
     @property
     def lengths_bound(self) -> float:
@@ -174,7 +185,7 @@ class AddRemoveDesign(MeasurementPlan):
         many = self.size
         found = [self.step(0, 2, 1.0), self.step(1, many, 1.0)]
         found += [self.step(2 + each, many, self.upper) for each in range(self.rounds)]
-        found += [self.step(2 + self.rounds, 1, 1.0)] if self.variance else []
+        found += [self.step(each, 1, 1.0) for each in range(len(found), self.of_counts)]
         if self.counts:
             found.append(self.step(self.of_counts, 2, self.lengths_bound))
             found += [self.step(self.of_counts + each, many, 1.0) for each in (1, 2)]
@@ -195,7 +206,7 @@ class AddRemoveDesign(MeasurementPlan):
         A variance is a times what is likely; a is one number for the city, and has the prior N(1, 1/4).
         """
         upper, prior = self.upper, VARIANCE_SD**2
-        noise = (self.sd(2 + self.rounds, 1.0) / vehicles) ** 2
+        noise = (self.sd(self.of_variance, 1.0) / vehicles) ** 2
         city = max(1 + (found - 1) * prior / (prior + noise), LEAST_VARIANCE)
         return variance_posterior(
             city * self.likely_variance(centre, mean),

@@ -23,8 +23,9 @@ integrated out instead (``_refined``).
 
 **Posterior** (``posterior``). Prior: about mu, of spread SPREAD of lambda. Likelihood: every round by itself,
 Y_j = G W A_j(D) D + noise, D the distance from the map that it asked about, A_j the share of it that the clip
-leaves of a vehicle whose residuals are OTHERS c and ALIKE |D| long together: where that is too long intervals
-lie beyond the truth, where too short they are too narrow, and answers do not tell which. The weight W is
+leaves of a vehicle whose residuals are about OTHERS L and ALIKE |D| long together. L is how long residuals
+usually are: in pure epsilon by the answer to that, under N(LENGTH, LENGTH_SD^2) before, else c. Where it is
+too long intervals lie beyond the truth, where too short they are too narrow. The weight W is
 unknown too, and is integrated out, given at least two such vehicles, over a prior fitted to all noisy
 weights: WEIGHTS points, zero among them, by EM from equal masses (Kiefer and Wolfowitz, 1956). A weight that
 is put in as if it were known makes a posterior falsely sure. The common factor of spreads is decided by
@@ -41,18 +42,6 @@ speeds lies near mu*, by how much is as secret as the speeds. Where W <= q_W not
 It follows from the published answers (``target_interval``), and is no column.
 
 **Variance.** ``AddRemoveDesign.variances``: a times what the map's level makes likely, and its posterior.
-
-**Counts.** Numbers of vehicles and of records: two more askings, with a share of their own. A vehicle's
-vector of 1 in every place that it visits, and of its numbers of records there, may be as long as anything. So
-first its two lengths are asked for, as logarithms to base 2 over their ranges, cut to 0..1; their means,
-under N(prior, sd^2), say what is usual. Then both vectors are asked for, clipped to twice the usual length
-(``AddRemoveDesign``: what they cost does not depend on it). All bounds follow from noisy answers.
-
-**Theorem (ADD_OR_REMOVE_USER).** As in ``add_remove_design``: every vector is a function of one vehicle's
-records and of answers before. What is guaranteed is about clipped vectors: y +- q sd holds their exact sum
-with the level, every place and store; a vehicle longer than the clip counts as less, so low ends hold for the
-number itself. Published is the posterior mean under an exponential law of the mean that all answers have:
-never below 0, near it where nothing stands out of the noise.
 """
 
 from __future__ import annotations
@@ -67,7 +56,8 @@ from scipy.special import ndtr, ndtri
 
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import Measure
-from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
+from trafficdp.mechanisms.pooling.add_remove_counts import CountAnswers, asked_counts, reach_of
+from trafficdp.mechanisms.pooling.add_remove_design import LONG, AddRemoveDesign
 from trafficdp.mechanisms.pooling.posterior import (
     LAMBDA,
     Bins,
@@ -88,9 +78,6 @@ from trafficdp.sensitive import Contributions, VectorEntries
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-COUNTED = ("vehicles", "records")
-RANGES, PRIORS, PRIOR_SDS = (8.0, 20.0), (2.5, 7.0), (1.0, 2.0)
-"""Of both lengths, as logarithms to base 2: the largest, what is usual, how sure that is. Round numbers."""
 FIRST_GUESS = 1 / 5
 """Of the centre, in units of U, as all spreads and reaches below are."""
 CENTRE_SD, LARGEST_REACH = 1 / 12, 1 / 3
@@ -102,8 +89,10 @@ SPREAD, TARGET_SD, SCALE_SD = 0.37, 0.12, 0.3
 """Of lambda: of places about mu, of the mean of speeds about that by weights; of the factor's logarithm."""
 USUAL = {LossKind.PURE: 1 / 16, LossKind.ZCDP: 1 / 4}
 """What a vehicle usually weighs in a place."""
-OTHERS, ALIKE = {LossKind.PURE: 0.24, LossKind.ZCDP: 1 / 2}, 1 / 4
-"""How long a vehicle's residuals are: of the centre, and of a place's distance (fast roads meet others)."""
+OTHERS, ALIKE = {LossKind.PURE: 0.8, LossKind.ZCDP: 1 / 2}, 1 / 4
+"""How long a vehicle's residuals are: of the usual length, and of a place's distance."""
+LENGTH, LENGTH_SD = -0.5, 0.4
+"""What is known of the answer about the length before: it is a third of the centre, give or take a half."""
 NARROWER = 0.8
 """C of a round over that of the one before: the nearer the map, the shorter are residuals."""
 LIFT, LIFTED_FROM = 0.4, 1 / 2
@@ -133,7 +122,8 @@ class FleetEstimate:
 class Answers:
     """All that was drawn, in grains, and the numbers fed back: with the design they are the whole map.
 
-    ``fleet`` (2,), ``weight`` (H,), ``residual`` (J, H), ``spread`` (1,), or (0,) without a variance.
+    ``fleet`` (2,), ``weight`` (H,), ``residual`` (J, H), ``spread`` (1,), or (0,) without a variance,
+    ``length`` (1,), or (0,) in rho.
     ``maps`` (J, H) are those that were asked about: another machine's exp may differ in the last digit.
     """
 
@@ -143,6 +133,7 @@ class Answers:
     residual: IntArray
     maps: FloatArray
     spread: IntArray
+    length: IntArray
     counts: CountAnswers | None = None
 
 
@@ -186,7 +177,7 @@ def estimate_fleet(design: AddRemoveDesign, fleet: IntArray) -> FleetEstimate:
     many = max(fast + slow, LEAST_FLEET)
     prior, noise = (CENTRE_SD * upper) ** 2, 2 * (guess * sd / many) ** 2
     lean = float(np.clip((fast - slow) / many, -1.0, 1.0))
-    loss = sum(design.parts[: 2 + design.rounds]) / 1e12
+    loss = sum(design.parts[: design.of_variance]) / 1e12
     # how far the fleet carries: 1 at 200 vehicles and a unit of noise
     strength = max(1.0, many * (loss / 1000 if design.pure else np.sqrt(2 * loss) / 200))
     return FleetEstimate(
@@ -306,7 +297,7 @@ def _likelihood(
     there = weights[0] >= 2 * usual
     there[-1] = True
     points, log_mass = weights[0][there], np.log(weights[1][there])
-    others = (OTHERS[design.kind] * answers.city.centre) ** norm
+    others = (OTHERS[design.kind] * usual_length(design, answers)) ** norm
     clips = [answers.city.reach_in(each) for each in range(design.rounds)]
     sds = [design.sd(2 + each, clip) for each, clip in enumerate(clips)]
     speeds, places = speed_of(LAMBDA, design.upper), summary.places
@@ -336,6 +327,16 @@ def _likelihood(
         return np.asarray(most + np.log(sum(np.exp(log - most) for log in logs)))
 
     return log_likelihood
+
+
+def usual_length(design: AddRemoveDesign, answers: Answers) -> float:
+    """Return how long a vehicle's residuals usually are, in the unit of speeds."""
+    if not design.pure:
+        return answers.city.centre
+    noise = design.sd(2 + design.rounds, 1.0) / answers.city.vehicles
+    said = float(answers.length[0]) / GRAINS / answers.city.vehicles
+    found = LENGTH + (np.clip(said, -1.0, 1.0) - LENGTH) * LENGTH_SD**2 / (LENGTH_SD**2 + noise**2)
+    return float(answers.city.centre / 2 * 2.0 ** (LONG * found))
 
 
 def fed_back(design: AddRemoveDesign, answers: Answers, known: KnownSpeeds | None = None) -> bool:
@@ -418,66 +419,6 @@ def _variance(design: AddRemoveDesign, answers: Answers, mean: FloatArray) -> Va
     return design.variances(found, fleet.vehicles, fleet.centre, mean)
 
 
-@dataclass(frozen=True)
-class CountAnswers:
-    """What was drawn, in grains: ``lengths`` (2,), ``counted`` (2, H); ``reach`` (2,): the clips they set."""
-
-    lengths: IntArray
-    reach: FloatArray
-    counted: IntArray
-
-
-@dataclass(frozen=True)
-class Counted:
-    """Numbers over H places with both ends of their interval, and how far off they are expected to be."""
-
-    value: FloatArray
-    low: FloatArray
-    high: FloatArray
-    error: FloatArray
-
-
-def lengths_of(vectors: FloatArray) -> FloatArray:
-    """Return what is asked of vehicles whose two vectors have the lengths ``vectors`` (2, n), in 0..1."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.clip(np.log2(vectors) / np.array(RANGES)[:, None], 0.0, 1.0))
-
-
-def reach_of(design: AddRemoveDesign, lengths: IntArray, vehicles: float) -> FloatArray:
-    """Return the two clips, by the noisy ``lengths`` (2,) and number of ``vehicles``."""
-    ranges, prior, sd = np.array(RANGES), np.array(PRIORS), np.array(PRIOR_SDS)
-    noise = design.sd(design.of_counts, design.lengths_bound) * ranges / vehicles
-    found = lengths / GRAINS * design.lengths_bound * ranges / vehicles
-    usual = prior + np.clip(found - prior, -ranges, ranges) * sd**2 / (sd**2 + noise**2)
-    return np.asarray(2.0 ** np.clip(usual + 1, 0.0, ranges))
-
-
-def usual_error(design: AddRemoveDesign) -> dict[str, float]:
-    """Return how far the noise of a usual fleet puts both counts of a place off: known before it is asked."""
-    reach = 2.0 ** (np.array(PRIORS) + 1)
-    both = (design.sd(design.of_counts + each, own) for each, own in enumerate(reach.tolist(), 1))
-    return {name: float(np.sqrt(2 / np.pi)) * sd for name, sd in zip(COUNTED, both, strict=True)}
-
-
-def counted(design: AddRemoveDesign, answers: CountAnswers, level: float) -> dict[str, Counted]:
-    """Return both counts of every place, from the answers alone."""
-    found = {}
-    tail = -np.log1p(-level) / np.sqrt(2) if design.pure else float(ndtri((1 + level) / 2))
-    for number, name in enumerate(COUNTED):
-        reach = float(answers.reach[number])
-        sd = design.sd(design.of_counts + 1 + number, reach)
-        answer = answers.counted[number] * (reach / GRAINS)
-        mean = max(float(answer.mean()), sd / np.sqrt(len(answer)))
-        z = np.maximum((answer - sd**2 / mean) / sd, -30.0)
-        value = sd * (z + np.exp(-z * z / 2) / np.sqrt(2 * np.pi) / ndtr(z))
-        error = np.minimum(np.sqrt(2 / np.pi) * sd, mean)
-        low, high = np.maximum(answer - tail * sd, 0.0), np.maximum(answer + tail * sd, 0.0)
-        found[name] = Counted(
-            value, np.minimum(low, value), np.maximum(high, value), np.full(len(answer), error)
-        )
-    return found
-
-
 def measure_all(
     design: AddRemoveDesign,
     contributions: Contributions,
@@ -504,30 +445,25 @@ def measure_all(
         off = VectorEntries(user, place, places.lift[place] * own_weight * (speed - maps[each][place]))
         residual[each] = measure.measure(design.step(2 + each, many, city.reach_in(each)), off)
     nothing = np.zeros(0, dtype=np.int64)
-    answers = Answers(fleet, city, weight, residual, maps, nothing)
+    answers = Answers(fleet, city, weight, residual, maps, nothing, nothing)
+    if design.pure:
+        answers = replace(answers, length=_asked_length(design, off, city.centre, measure))
     if design.variance:
         answers = replace(answers, spread=_asked_spread(design, answers, contributions, measure))
     if design.counts:
         vectors = VectorEntries(user, place, np.ones(len(user))), VectorEntries(user, place, records)
-        answers = replace(answers, counts=_asked_counts(design, vectors, city.vehicles, measure))
+        answers = replace(answers, counts=asked_counts(design, vectors, city.vehicles, measure))
     return answers
 
 
-def _asked_counts(
-    design: AddRemoveDesign, vectors: tuple[VectorEntries, VectorEntries], vehicles: float, measure: Measure
-) -> CountAnswers:
-    own, which = np.unique(vectors[0].user, return_inverse=True)
-    size = [np.bincount(which, each.value**design.norm, len(own)) ** (1 / design.norm) for each in vectors]
-    lengths = measure.measure(
-        design.step(design.of_counts, 2, design.lengths_bound),
-        VectorEntries(np.tile(own, 2), np.repeat([0, 1], len(own)), lengths_of(np.stack(size)).ravel()),
-    )
-    reach = reach_of(design, lengths, vehicles)
-    found = [
-        measure.measure(design.step(design.of_counts + 1 + each, design.size, float(reach[each])), vector)
-        for each, vector in enumerate(vectors)
-    ]
-    return CountAnswers(lengths, reach, np.stack(found))
+def _asked_length(design: AddRemoveDesign, off: VectorEntries, centre: float, measure: Measure) -> IntArray:
+    """Ask how long the vectors ``off`` are, of which there is one a vehicle."""
+    own, which = np.unique(off.user, return_inverse=True)
+    size = np.bincount(which, np.abs(off.value), len(own))
+    with np.errstate(divide="ignore"):
+        long = np.clip(np.log2(size / (centre / 2)) / LONG, -1.0, 1.0)
+    one = VectorEntries(own, np.zeros(len(own), dtype=np.int64), long)
+    return measure.measure(design.step(2 + design.rounds, 1, 1.0), one)
 
 
 def _asked_spread(
@@ -545,7 +481,7 @@ def _asked_spread(
     share = records / _by_user(user, records, counts.users)[user]
     far = np.clip(_by_user(user, share * relative, counts.users)[own] - 1, -1.0, 1.0)
     one = VectorEntries(own, np.zeros(len(own), dtype=np.int64), far)
-    return measure.measure(design.step(2 + design.rounds, 1, 1.0), one)
+    return measure.measure(design.step(design.of_variance, 1, 1.0), one)
 
 
 def measure_fleet(design: AddRemoveDesign, contributions: Contributions, measure: Measure) -> IntArray:

@@ -341,6 +341,7 @@ def test_the_refined_map_is_the_posterior_mean(bound_of):
         np.rint(residual * grains).astype(np.int64)[None],
         np.array([[7.0, 9.0, 8.0]]),
         np.zeros(0, np.int64),
+        np.zeros(1, np.int64),
     )
     sd, noise = design.sd(1, 1.0), design.sd(2, city.reach)
     theta, lift = np.linspace(-30, 50, 8001), maps.summarise_all_rounds(design, answers).places.lift
@@ -384,6 +385,47 @@ def test_the_set_of_the_theorem_is_that_set(bound_of, kind):
     assert not np.any(add_remove_map(design, answers).mean.informed[~known])
 
 
+def test_vehicles_are_asked_how_long_their_residuals_are(bound_of):
+    """By hand: the l1 length of each vehicle's residuals about the first map, before it is clipped."""
+    data = town(bound_of(30, step="0.1"))
+    design = AddRemoveDesign(PLACES, data.bound, LossKind.PURE, 4 * PICO, True, counts=10)
+    heard = Recorded(SimulatedNoise(1))
+    answers = measure_all(design, data, heard)
+    places = maps.summarise_all_rounds(design, answers).places
+    counts, found = data.counts, []
+    for vehicle in range(counts.users):
+        own = np.flatnonzero(counts.user_index == vehicle)
+        at, there = design.where(counts.cell[counts.bin_index[own]], counts.slot[counts.bin_index[own]])
+        own, at = own[there], at[there]
+        if len(own):
+            # slots of a place are one
+            at, one = np.unique(at, return_inverse=True)
+            many, total = (np.bincount(one, each[own]) for each in (counts.count, data.total))
+            records, speed = many**answers.city.power, total * float(data.bound.step) / many
+            off = places.lift[at] * records / records.sum() * np.abs(speed - answers.maps[0][at])
+            found.append(np.clip(np.log2(off.sum() / (answers.city.centre / 2)) / 1.5, -1, 1))
+    assert len(found) > 5
+    assert -0.95 < np.mean(found) < 0.95
+    assert heard.sums[3][0] == pytest.approx(sum(found) * GRAINS, abs=len(found))
+    assert design.steps()[3].loss()[0] == design.parts[3] == design.parts[: design.of_variance][-1]
+    assert design.parts[3] == sum(design.parts[:4]) * 3 // 100
+
+
+def test_the_usual_length_is_the_answer_as_far_as_noise_lets_it_be_heard(bound_of):
+    """Of a large fleet it is what vehicles say, of a small one at a small loss what is known before."""
+    nothing = np.zeros(0, np.int64)
+    none = np.zeros((1, len(PLACES)))
+    for vehicles, epsilon, said, expected in ((1e6, 4.0, 0.5, 0.5), (20.0, 0.01, 0.5, -0.5)):
+        design = AddRemoveDesign(PLACES, bound_of(30), LossKind.PURE, int(epsilon * PICO), False)
+        length = np.array([int(said * vehicles * GRAINS)])
+        fleet = maps.FleetEstimate(vehicles, 8.0, 2.0, 0.3)
+        asked = maps.Answers(np.zeros(2, np.int64), fleet, none[0], none, none, nothing, length)
+        assert maps.usual_length(design, asked) == pytest.approx(4.0 * 2 ** (1.5 * expected), rel=0.01)
+    design = AddRemoveDesign(PLACES, bound_of(30), LossKind.ZCDP, PICO, False)
+    assert maps.usual_length(design, asked) == 8.0
+    assert len(design.steps()) == 8
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_target_is_held_as_often_as_the_theorem_says(bound_of, kind):
@@ -396,7 +438,9 @@ def test_the_target_is_held_as_often_as_the_theorem_says(bound_of, kind):
         first = Recorded(SimulatedNoise(seed))
         answers = measure_all(design, data, first)
         low, high = maps.target_interval(design, maps.summarise_all_rounds(design, answers), 0.95)
-        exact = maps.summarise_all_rounds(design, replace(answers, residual=np.stack(first.sums[2:])))
+        exact = maps.summarise_all_rounds(
+            design, replace(answers, residual=np.stack(first.sums[2 : 2 + design.rounds]))
+        )
         target = np.clip(exact.k + exact.y / (exact.places.lift * first.sums[1] / GRAINS), 0, 30)
         held += int(((low - 1e-9 <= target) & (target <= high + 1e-9)).sum())
         shown += len(target)
@@ -445,7 +489,7 @@ def test_what_cannot_be_shared_out_is_refused(bound_of):
         AddRemoveDesign(PLACES, bound, LossKind.PURE, 10, True)
     with pytest.raises(UsageError, match=r"at most 54\.9\d"):
         AddRemoveDesign(PLACES, bound, LossKind.ZCDP, 500 * PICO, False).steps()
-    assert len(AddRemoveDesign(PLACES, bound, LossKind.PURE, 500 * PICO, False).steps()) == 3
+    assert len(AddRemoveDesign(PLACES, bound, LossKind.PURE, 500 * PICO, False).steps()) == 4
 
 
 @pytest.mark.parametrize("rho", [1, 300])

@@ -46,7 +46,7 @@ def test_the_map_is_the_posterior_mean_of_alike_places(bound_of, rounds):
     residual = (rng.normal(0, 20, (rounds, size)) * maps.GRAINS).astype(np.int64)
     asked = rng.uniform(6, 10, (rounds, size))
     none = np.zeros(0, dtype=np.int64)
-    answers = maps.Answers(np.array([1, 1]), city, weight, residual, asked, none)
+    answers = maps.Answers(np.array([1, 1]), city, weight, residual, asked, none, none)
     heard = maps.summarise_all_rounds(design, answers)
     y, k, sd, lifted = heard.y, heard.k, heard.sd, heard.places.lifted
 
@@ -73,14 +73,14 @@ def test_in_pure_epsilon_no_place_leans_on_another(bound_of):
     before = maps.map_of(
         design,
         maps.summarise_all_rounds(
-            design, maps.Answers(np.array([1, 1]), city, weight, residual, around, none)
+            design, maps.Answers(np.array([1, 1]), city, weight, residual, around, none, none)
         ),
     )
     residual[0, 0] *= -1
     after = maps.map_of(
         design,
         maps.summarise_all_rounds(
-            design, maps.Answers(np.array([1, 1]), city, weight, residual, around, none)
+            design, maps.Answers(np.array([1, 1]), city, weight, residual, around, none, none)
         ),
     )
     assert after[0] != before[0]

@@ -1,0 +1,111 @@
+"""Numbers of vehicles and of records of every place, where nothing about a vehicle is public.
+
+Three more askings than means have, with a share of their own. A vehicle's vector of 1 in every place that it
+visits, and that of its numbers of records there, may be as long as anything. So
+first its two lengths are asked for, as logarithms to base 2 over their ranges, cut to 0..1; their means,
+under N(prior, sd^2), say what is usual. Then both vectors are asked for, clipped to twice the usual length
+(``AddRemoveDesign``: what they cost does not depend on it). All bounds follow from noisy answers.
+
+**Theorem (ADD_OR_REMOVE_USER).** As in ``add_remove_design``: every vector is a function of one vehicle's
+records and of answers before. What is guaranteed is about clipped vectors: y +- q sd holds their exact sum
+with the level, every place and store; a vehicle longer than the clip counts as less, so low ends hold for the
+number itself. Published is the posterior mean under an exponential law of the mean that all answers have:
+never below 0, near it where nothing stands out of the noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr, ndtri
+
+from trafficdp.measurement.laws import GRAINS
+from trafficdp.measurement.sets import Measure
+from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
+from trafficdp.sensitive import VectorEntries
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+COUNTED = ("vehicles", "records")
+RANGES, PRIORS, PRIOR_SDS = (8.0, 20.0), (2.5, 7.0), (1.0, 2.0)
+"""Of both lengths, as logarithms to base 2: the largest, what is usual, how sure that is. Round numbers."""
+
+
+@dataclass(frozen=True)
+class CountAnswers:
+    """What was drawn, in grains: ``lengths`` (2,), ``counted`` (2, H); ``reach`` (2,): the clips they set."""
+
+    lengths: IntArray
+    reach: FloatArray
+    counted: IntArray
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Numbers over H places with both ends of their interval, and how far off they are expected to be."""
+
+    value: FloatArray
+    low: FloatArray
+    high: FloatArray
+    error: FloatArray
+
+
+def lengths_of(vectors: FloatArray) -> FloatArray:
+    """Return what is asked of vehicles whose two vectors have the lengths ``vectors`` (2, n), in 0..1."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.clip(np.log2(vectors) / np.array(RANGES)[:, None], 0.0, 1.0))
+
+
+def reach_of(design: AddRemoveDesign, lengths: IntArray, vehicles: float) -> FloatArray:
+    """Return the two clips, by the noisy ``lengths`` (2,) and number of ``vehicles``."""
+    ranges, prior, sd = np.array(RANGES), np.array(PRIORS), np.array(PRIOR_SDS)
+    noise = design.sd(design.of_counts, design.lengths_bound) * ranges / vehicles
+    found = lengths / GRAINS * design.lengths_bound * ranges / vehicles
+    usual = prior + np.clip(found - prior, -ranges, ranges) * sd**2 / (sd**2 + noise**2)
+    return np.asarray(2.0 ** np.clip(usual + 1, 0.0, ranges))
+
+
+def usual_error(design: AddRemoveDesign) -> dict[str, float]:
+    """Return how far the noise of a usual fleet puts both counts of a place off: known before it is asked."""
+    reach = 2.0 ** (np.array(PRIORS) + 1)
+    both = (design.sd(design.of_counts + each, own) for each, own in enumerate(reach.tolist(), 1))
+    return {name: float(np.sqrt(2 / np.pi)) * sd for name, sd in zip(COUNTED, both, strict=True)}
+
+
+def counted(design: AddRemoveDesign, answers: CountAnswers, level: float) -> dict[str, Counted]:
+    """Return both counts of every place, from the answers alone."""
+    found = {}
+    tail = -np.log1p(-level) / np.sqrt(2) if design.pure else float(ndtri((1 + level) / 2))
+    for number, name in enumerate(COUNTED):
+        reach = float(answers.reach[number])
+        sd = design.sd(design.of_counts + 1 + number, reach)
+        answer = answers.counted[number] * (reach / GRAINS)
+        mean = max(float(answer.mean()), sd / np.sqrt(len(answer)))
+        z = np.maximum((answer - sd**2 / mean) / sd, -30.0)
+        value = sd * (z + np.exp(-z * z / 2) / np.sqrt(2 * np.pi) / ndtr(z))
+        error = np.minimum(np.sqrt(2 / np.pi) * sd, mean)
+        low, high = np.maximum(answer - tail * sd, 0.0), np.maximum(answer + tail * sd, 0.0)
+        found[name] = Counted(
+            value, np.minimum(low, value), np.maximum(high, value), np.full(len(answer), error)
+        )
+    return found
+
+
+def asked_counts(
+    design: AddRemoveDesign, vectors: tuple[VectorEntries, VectorEntries], vehicles: float, measure: Measure
+) -> CountAnswers:
+    """Ask for both counts of every place; ``vectors`` are every vehicle's."""
+    own, which = np.unique(vectors[0].user, return_inverse=True)
+    size = [np.bincount(which, each.value**design.norm, len(own)) ** (1 / design.norm) for each in vectors]
+    lengths = measure.measure(
+        design.step(design.of_counts, 2, design.lengths_bound),
+        VectorEntries(np.tile(own, 2), np.repeat([0, 1], len(own)), lengths_of(np.stack(size)).ravel()),
+    )
+    reach = reach_of(design, lengths, vehicles)
+    found = [
+        measure.measure(design.step(design.of_counts + 1 + each, design.size, float(reach[each])), vector)
+        for each, vector in enumerate(vectors)
+    ]
+    return CountAnswers(lengths, reach, np.stack(found))
