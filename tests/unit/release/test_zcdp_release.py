@@ -304,8 +304,8 @@ def test_the_page_for_the_city_says_rho_and_never_adds_epsilons(concentrated, tm
     here = workspace.open_workspace(concentrated.config)
     here.release(again=True, force=True)
     page = here.city_report("r0001", tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "add up to rho" in page
-    assert "add up to epsilon" not in page
+    assert "the sum is rho" in page
+    assert "the sum is epsilon" not in page
     assert "at delta 0.000001" in page
 
 

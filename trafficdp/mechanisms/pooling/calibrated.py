@@ -252,7 +252,6 @@ class CalibratedFlat(JointMechanism):
             counts.users_per_bin.astype(np.float64),
             np.ones(counts.bins),
             (np.full(counts.bins, mean * (upper - mean)), upper**2 / 4),
-            painted=True,
         )
 
     @cached_property

@@ -393,12 +393,11 @@ def variance_posterior(
     vehicles: FloatArray,
     faster: FloatArray,
     most: tuple[FloatArray, float],
-    painted: bool = False,
 ) -> VariancePosterior:
     """Return the posterior of variances where ``found`` (G,) is known but for ``doubt``, of its logarithm.
 
     ``vehicles`` (G,) is how many a bin has, ``faster`` (G,) how many times faster than the city it is;
-    ``most`` a value can be, and a variance. The value is the median, or ``found`` where that is ``painted``.
+    ``most`` a value can be, and a variance. The value stays ``found``, above the median: near the mean.
     """
     few = np.maximum((vehicles / 30) ** -VARIANCE_FALL, VARIANCE_LEAST)
     up = np.hypot(VARIANCE_UP * few, doubt)
@@ -409,7 +408,7 @@ def variance_posterior(
         away = up * ndtri(chance) if chance > 0.5 else down * stdtrit(4, chance)
         return np.asarray(np.minimum(median * np.exp(away), most[1]))
 
-    value = np.minimum(found if painted else median, most[0])
+    value = np.minimum(found, most[0])
     ends = {}
     for level in LEVELS:
         low, high = (quantile((1 + side * level) / 2) for side in (-1, 1))
