@@ -123,8 +123,11 @@ def changes(
         likely = likely_changes(release, earlier, statistic)
         if likely is None:
             return None
-        widest = likely[2].ends[max(likely[2].ends)]
-        low, high = outward_down(widest[0], digits), outward_up(widest[1], digits)
+        low, high = likely[2].ends[max(likely[2].ends)]
+        if release.grid.slot_kind is not SlotKind.WHOLE_PERIOD:
+            # of slots what seemed clear was too often wrong (docs/guides/changes.md): nothing is
+            low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
+        low, high = outward_down(low, digits), outward_up(high, digits)
         return Changes(rows, likely[2].value, low, high, None)
     law, old = law.at(rows), old_law.at(old_rows).times(factor)
     low, high = unclamped(release, statistic, rows)

@@ -18,6 +18,7 @@ from trafficdp.export.files.classes import COLOURS, HATCHED, PLAIN, ink_on
 from trafficdp.export.files.shown import read_number
 from trafficdp.export.map.drawing import CHANGE_COLOURS, FELL, ROSE, UNSURE, WITHHELD_COLOUR
 from trafficdp.export.map.templating import said
+from trafficdp.export.report.change import changes
 from trafficdp.export.report.change_files import ChangeTable
 from trafficdp.export.report.findings import changed_rows, findings
 from trafficdp.export.report.page import CityComparison
@@ -155,7 +156,8 @@ def test_a_posterior_compares_with_the_city_and_ranks_by_the_ends_of_intervals(p
             assert said("ends", (read.low, read.high)) in table["text"]
 
 
-def test_a_change_of_calibrated_numbers_is_that_of_the_command_where_its_interval_leaves_out_0(pooled):
+@pytest.mark.parametrize("slot_kind", [SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY])
+def test_a_change_of_calibrated_numbers_is_that_of_the_command_and_clear_of_no_slot(pooled, slot_kind):
     # as it is published, without a law of its noise
     mean = replace(pooled.estimates[Statistic.MEAN], noise={})
     pooled = replace(pooled, estimates={Statistic.MEAN: mean})
@@ -167,6 +169,12 @@ def test_a_change_of_calibrated_numbers_is_that_of_the_command_where_its_interva
     earlier = replace(pooled, id="R0000", estimates={Statistic.MEAN: before})
     rows = np.flatnonzero(mean.status == BinStatus.RELEASED.value)
     table = ChangeTable.of(pooled, earlier).table
+    if slot_kind is not SlotKind.WHOLE_PERIOD:
+        one = {"grid": replace(pooled.grid, slot_kind=slot_kind)}
+        told = changes(replace(pooled, **one), replace(earlier, **one), Statistic.MEAN, 0.05, 0.05)
+        assert told.value.min() < -20
+        assert np.all((told.low <= 0) & (told.high >= 0))
+        return
     fell = int((table.change_kmh_high_95 < 0).sum())
     assert (table.change_kmh_high_95 < 0).tolist() == (moved[rows] > 0).tolist()
     assert 0 < fell < len(rows)
