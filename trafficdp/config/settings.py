@@ -56,18 +56,8 @@ Name = Annotated[str, t.Reads(_known, "a name that may be printed on every map")
 _ADDRESS = re.compile(r"https?://[^\s/?#\"<>]+[^\s\"<>]*")
 _LICENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
 _EMAIL = re.compile(r"[^\s@<>\"]+@[^\s@<>\"]+\.[^\s@<>\"]+")
-LANGUAGES = tuple(
-    sorted(
-        [
-            "en",
-            *(
-                each.name.removesuffix(".po")
-                for each in files("trafficdp.export").joinpath("languages").iterdir()
-                if each.name.endswith(".po")
-            ),
-        ]
-    )
-)
+_CATALOGUES = [each.name for each in files("trafficdp.export").joinpath("languages").iterdir()]
+LANGUAGES = sorted({"en", *(name.removesuffix(".po") for name in _CATALOGUES if name.endswith(".po"))})
 """What pages can be in."""
 _LANGUAGE = re.compile(rf"({'|'.join(LANGUAGES)})(-[A-Za-z0-9]{{2,8}})*")
 

@@ -1,10 +1,10 @@
 """Numbers of vehicles and of records of every place, where nothing about a vehicle is public.
 
 Three more askings than means have, with a share of their own. A vehicle's vector of 1 in every place that it
-visits, and that of its numbers of records there, may be as long as anything. So
-first its two lengths are asked for, as logarithms to base 2 over their ranges, cut to 0..1; their means,
-under N(prior, sd^2), say what is usual. Then both vectors are asked for, clipped to twice the usual length
-(``AddRemoveDesign``: what they cost does not depend on it). All bounds follow from noisy answers.
+visits, and that of its numbers of records there, may be as long as anything. So first its two lengths are
+asked for, as logarithms to base 2 over their ranges, cut to 0..1; their means, under N(prior, sd^2), say what
+is usual. Then both vectors are asked for, clipped to twice the usual length (``AddRemoveDesign``: what they
+cost does not depend on it). All bounds follow from noisy answers.
 
 **Theorem (ADD_OR_REMOVE_USER).** As in ``add_remove_design``: every vector is a function of one vehicle's
 records and of answers before. What is guaranteed is about clipped vectors: y +- q sd holds their exact sum

@@ -147,9 +147,14 @@ class AddRemoveDesign(MeasurementPlan):
         return (*first, *rounds, left - sum(rounds), *more)
 
     @property
+    def of_length(self) -> int:
+        """The number of the asking about lengths, in pure epsilon: it follows all rounds."""
+        return 2 + self.rounds
+
+    @property
     def of_variance(self) -> int:
         """The number of the asking about a variance; those before are about means."""
-        return 2 + self.rounds + self.pure
+        return self.of_length + self.pure
 
     @property
     def of_counts(self) -> int:

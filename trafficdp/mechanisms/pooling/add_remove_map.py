@@ -333,7 +333,7 @@ def usual_length(design: AddRemoveDesign, answers: Answers) -> float:
     """Return how long a vehicle's residuals usually are, in the unit of speeds."""
     if not design.pure:
         return answers.city.centre
-    noise = design.sd(2 + design.rounds, 1.0) / answers.city.vehicles
+    noise = design.sd(design.of_length, 1.0) / answers.city.vehicles
     said = float(answers.length[0]) / GRAINS / answers.city.vehicles
     found = LENGTH + (np.clip(said, -1.0, 1.0) - LENGTH) * LENGTH_SD**2 / (LENGTH_SD**2 + noise**2)
     return float(answers.city.centre / 2 * 2.0 ** (LONG * found))
@@ -463,7 +463,7 @@ def _asked_length(design: AddRemoveDesign, off: VectorEntries, centre: float, me
     with np.errstate(divide="ignore"):
         long = np.clip(np.log2(size / (centre / 2)) / LONG, -1.0, 1.0)
     one = VectorEntries(own, np.zeros(len(own), dtype=np.int64), long)
-    return measure.measure(design.step(2 + design.rounds, 1, 1.0), one)
+    return measure.measure(design.step(design.of_length, 1, 1.0), one)
 
 
 def _asked_spread(
