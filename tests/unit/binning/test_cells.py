@@ -172,15 +172,15 @@ def test_pentagons_have_their_five_or_ten_vertices(resolution: int) -> None:
 @pytest.mark.xdist_group("polygons")
 @pytest.mark.parametrize("resolution", RESOLUTIONS)
 def test_polygons_are_valid_counter_clockwise_and_on_the_globe(resolution: int) -> None:
-    for polygon in polygons_of_interest(resolution):
-        assert polygon.is_valid
-        assert not polygon.is_empty
-        for piece in shapely.get_parts(polygon):
-            assert piece.geom_type == "Polygon"
-            assert piece.exterior.is_ccw
-            west, south, east, north = piece.bounds
-            assert -180 <= west < east <= 180
-            assert -90 <= south < north <= 90
+    polygons = polygons_of_interest(resolution)
+    assert shapely.is_valid(polygons).all()
+    assert not shapely.is_empty(polygons).any()
+    pieces = shapely.get_parts(polygons)
+    assert (shapely.get_type_id(pieces) == shapely.GeometryType.POLYGON).all()
+    assert shapely.is_ccw(shapely.get_exterior_ring(pieces)).all()
+    west, south, east, north = shapely.bounds(pieces).T
+    assert ((-180 <= west) & (west < east) & (east <= 180)).all()
+    assert ((-90 <= south) & (south < north) & (north <= 90)).all()
 
 
 @pytest.mark.slow

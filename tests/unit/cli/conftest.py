@@ -1,9 +1,9 @@
 """A small city on disk, the command line in this process, and what a store holds."""
 
+import contextlib
 import gzip
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -107,34 +107,42 @@ def feed():
 
 @pytest.fixture(scope="session")
 def _templates(tmp_path_factory, small_city):
-    """Prepared cities: "empty" (a store), "filled" (two days read), "released" (and one release)."""
+    """``templates(name)``: the folder of a prepared city, which is made when it is first asked for."""
     base = tmp_path_factory.mktemp("cities")
-    before = Path.cwd()
-    empty = base / "empty"
-    empty.mkdir()
-    (empty / "trafficdp.toml").write_text(CONFIG)
-    for number, day in enumerate(("2026-03-02", "2026-03-03"), 1):
-        City(empty, small_city.tables_of).write(f"day{number}.csv.gz", _feed(day))
-    try:
-        os.chdir(empty)
-        assert run(["--quiet", "init"]) == 0
-        for name, command in (
-            ("filled", ["ingest", "day1.csv.gz", "day2.csv.gz"]),
-            ("released", ["release", "--yes"]),
-        ):
-            shutil.copytree(Path.cwd(), base / name)
-            os.chdir(base / name)
-            assert run(["--quiet", *command]) == 0
-    finally:
-        os.chdir(before)
-    return base
+    release = ["release", "--yes", "--again"]
+    made_by = {
+        "empty": (None, [["init"]]),
+        "filled": ("empty", [["ingest", "day1.csv.gz", "day2.csv.gz"]]),
+        "released": ("filled", [release]),
+        "twice": ("filled", [["budget", "raise", "--reason", "tried in a test"], release, release]),
+    }
+
+    def templates(name) -> Path:
+        folder, (before, commands) = base / name, made_by[name]
+        if folder.exists():
+            return folder
+        if before:
+            shutil.copytree(templates(before), folder)
+        else:
+            folder.mkdir()
+            (folder / "trafficdp.toml").write_text(CONFIG)
+            for number, day in enumerate(("2026-03-02", "2026-03-03"), 1):
+                City(folder, small_city.tables_of).write(f"day{number}.csv.gz", _feed(day))
+        if name == "twice":
+            City(folder, small_city.tables_of).change("epsilon_per_vehicle = 12", "epsilon_per_vehicle = 20")
+        with contextlib.chdir(folder):
+            for command in commands:
+                assert run(["--quiet", *command]) == 0
+        return folder
+
+    return templates
 
 
 @pytest.fixture
 def _copied(_templates, tmp_path, monkeypatch, small_city):
     def copied(name) -> City:
         folder = tmp_path / "city"
-        shutil.copytree(_templates / name, folder)
+        shutil.copytree(_templates(name), folder)
         monkeypatch.chdir(folder)
         return City(folder, small_city.tables_of)
 
@@ -157,6 +165,12 @@ def filled(_copied) -> City:
 def released(_copied) -> City:
     """The same with one release."""
     return _copied("released")
+
+
+@pytest.fixture
+def twice(_copied) -> City:
+    """The same with two releases, under a budget of 20."""
+    return _copied("twice")
 
 
 @pytest.fixture

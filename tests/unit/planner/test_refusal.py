@@ -66,6 +66,7 @@ def test_a_map_is_refused_by_skill_and_one_number_for_the_city_never(town, reque
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_runs")
 @pytest.mark.parametrize("name", [each.name for each in mechanisms_of(LossKind.PURE) if not each.idealised])
 def test_every_named_mechanism_is_judged_by_skill(town, request_for, name):
     statistics = (MEAN,)
@@ -78,6 +79,7 @@ def test_every_named_mechanism_is_judged_by_skill(town, request_for, name):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_runs")
 @pytest.mark.parametrize("name", [each.name for each in mechanisms_of(LossKind.ZCDP) if not each.idealised])
 def test_every_mechanism_that_counts_in_rho_is(town, request_for, name):
     asked = request_for(statistics=(MEAN,), mechanism=name)

@@ -5,16 +5,6 @@ import re
 import pytest
 
 
-@pytest.fixture
-def twice(filled, command):
-    """A city with two releases."""
-    filled.change("epsilon_per_vehicle = 12", "epsilon_per_vehicle = 20")
-    filled.promise()
-    for _ in range(2):
-        assert command("release", "--yes", "--again").code == 0
-    return filled
-
-
 def test_a_report_is_written_and_named(twice, command, tmp_path):
     result = command("report", "r0002", str(tmp_path / "page.html"), "--against", "r0001")
     assert result.code == 0
