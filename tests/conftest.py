@@ -1,5 +1,6 @@
 """Small cities: from plain tables for the privacy core, and one with a store to look into."""
 
+import hashlib
 import importlib
 import shutil
 import zlib
@@ -13,6 +14,7 @@ import small_city
 from trafficdp.mechanisms import simulated_cities
 from trafficdp.model import ContributionBound, Counts, SpeedUnit
 from trafficdp.sensitive import Contributions
+from trafficdp.store import analyst
 
 # no verdict hangs on the machine's speed
 hypothesis.settings.register_profile(
@@ -114,6 +116,37 @@ def few_runs(monkeypatch):
 def two_cities(monkeypatch, small_city):
     """Every map is tried once, in two simulated cities, for claims that hold for any number of them."""
     small_city.try_maps_once(monkeypatch.setattr)
+
+
+@pytest.fixture(scope="session")
+def _workers():
+    kept = {}
+    yield kept
+    for worker in kept.values():
+        worker.end()
+
+
+@pytest.fixture
+def shared_workers(monkeypatch, _workers):
+    """Sessions that look into files of the same bytes share their process, which takes long to start.
+
+    What a process of its own is good for: tests/unit/store/test_analyst.py and tests/sql.
+    """
+
+    def started(session):
+        files = {None: session.path, **session._files}
+        read = {name: path and hashlib.sha256(path.read_bytes()).digest() for name, path in files.items()}
+        wanted = session.timeout, *sorted(read.items(), key=str)
+        worker = _workers.pop(wanted, None)
+        if worker is None or worker.busy or not worker.alive:
+            worker = analyst._Worker(session.path, session.timeout, session._files)
+        while len(_workers) > 2:
+            _workers.pop(next(iter(_workers))).end()
+        _workers[wanted] = worker
+        return worker
+
+    monkeypatch.setattr(analyst.AnalystSession, "_started", started)
+    monkeypatch.setattr(analyst.AnalystSession, "close", lambda session: None)
 
 
 @pytest.fixture(scope="session")

@@ -228,8 +228,9 @@ def checked(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement
 
 def _writes(connection: duckdb.DuckDBPyConnection, sql: str) -> bool:
     """Whether a part of the SELECT ``sql`` is an INSERT, UPDATE, DELETE, MERGE or COPY."""
-    row = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
-    pending = [json.loads(row[0])] if row else []
+    # read to its end: a result that is not keeps the connection from the next table
+    trees = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()
+    pending = [json.loads(tree) for (tree,) in trees]
     while pending:
         part = pending.pop()
         if isinstance(part, list):

@@ -223,5 +223,5 @@ def process(script):
 
 
 @pytest.fixture(autouse=True)
-def _maps_are_tried_once(two_cities):
+def _maps_are_tried_once(two_cities, shared_workers):
     """What commands say must hold of any number of tries."""

@@ -51,6 +51,19 @@ def city(small_city, tmp_path, _asked_city):
 
 
 @pytest.fixture(scope="session")
+def _answered_city(small_city, tmp_path_factory, _asked_city):
+    made = shutil.copytree(_asked_city, tmp_path_factory.mktemp("answered") / "city")
+    small_city.at(made).open().ask(CLAUSE + MEAN, analyst="newsroom")
+    return made
+
+
+@pytest.fixture
+def answered(small_city, tmp_path, _answered_city):
+    """The same after one question of the newsroom: means by cell at epsilon 8, release r0001."""
+    return small_city.at(shutil.copytree(_answered_city, tmp_path / "answered"))
+
+
+@pytest.fixture(scope="session")
 def config(small_city, tmp_path_factory):
     """Its configuration alone."""
     folder = tmp_path_factory.mktemp("config")
@@ -120,5 +133,5 @@ def refused(tried):
 
 
 @pytest.fixture(autouse=True)
-def _maps_are_tried_once(two_cities):
+def _maps_are_tried_once(two_cities, shared_workers):
     """What is charged and published must be right for any number of tries."""

@@ -51,9 +51,8 @@ def test_the_manifest_publishes_no_words_of_the_asker(city, clause):
     )
 
 
-def test_a_withdrawn_answer_is_gone(city, clause, mean):
-    workspace = city.open()
-    workspace.ask(clause + mean, analyst="planning")
+def test_a_withdrawn_answer_is_gone(answered, clause, mean):
+    workspace = answered.open()
     workspace.withdraw("r0001")
     assert workspace.ask(clause + mean, analyst="planning").release_id == "r0002"
 
@@ -68,17 +67,16 @@ def test_an_ordinary_release_answers_the_question_that_it_is(city, small_city, c
     assert len(small_city.charges(city)) == 1
 
 
-def test_the_citys_own_map_stays_the_latest_and_the_question_is_in_the_manifest(city, clause, mean):
-    workspace = city.open()
+def test_the_citys_own_map_stays_the_latest_and_the_question_is_in_the_manifest(answered, clause):
+    workspace = answered.open()
     newest = "SELECT DISTINCT release_id FROM latest_cells"
-    workspace.ask(clause + mean, analyst="newsroom")
-    assert city.sql(newest, database="released") == [("r0001",)]
+    assert answered.sql(newest, database="released") == [("r0001",)]
     workspace.release("2", force=True)
     workspace.ask(clause + "cell, AVG(speed) FROM fixes WHERE hour = 8 GROUP BY cell", analyst="planning")
-    assert city.sql(newest, database="released") == [("r0002",)]
-    said = dict(city.sql("SELECT release_id, selection FROM manifest", database="released"))
+    assert answered.sql(newest, database="released") == [("r0002",)]
+    said = dict(answered.sql("SELECT release_id, selection FROM manifest", database="released"))
     assert said == {"r0001": None, "r0002": None, "r0003": "Tuesday and Wednesday 08:00-09:00"}
-    asked = dict(city.sql("SELECT release_id, question FROM manifest", database="released"))
+    asked = dict(answered.sql("SELECT release_id, question FROM manifest", database="released"))
     assert asked["r0002"] is None
     assert asked["r0003"].endswith("FROM records WHERE hour = 8 GROUP BY h3(7)")
 

@@ -11,13 +11,13 @@ from trafficdp.release import curator as door
 
 
 def test_every_vehicle_is_charged_its_own_exact_loss_in_the_analysts_name(city, small_city, clause, mean):
-    answered = city.open().ask(clause + mean, analyst="NewsRoom")
+    found = city.open().ask(clause + mean, analyst="NewsRoom")
     (charge,) = small_city.charges(city)
     assert charge["analyst"] == "newsroom"
     accounts = small_city.spent(city)
     assert charge["vehicles_charged"] == len(accounts)
-    assert charge["epsilon_pico"] == max(accounts.values()) == answered.charged.pico
-    assert answered.charged <= PureDP.of(8)
+    assert charge["epsilon_pico"] == max(accounts.values()) == found.charged.pico
+    assert found.charged <= PureDP.of(8)
 
 
 def test_the_same_question_again_costs_nothing_however_it_is_written(city, small_city, clause):
@@ -63,24 +63,20 @@ def test_another_question_is_another_charge(city, small_city):
     assert charges == [f"r000{number}" for number in range(1, len(OTHERS) + 1)]
 
 
-def test_new_data_is_a_new_charge(city, clause, mean):
-    workspace = city.open()
-    workspace.ask(clause + mean, analyst="planning")
-    workspace.ingest([city.days[2]])
-    answered = workspace.ask(clause + mean, analyst="planning")
-    assert (answered.earlier, answered.release_id) == (False, "r0002")
+def test_new_data_is_a_new_charge(answered, clause, mean):
+    workspace = answered.open()
+    workspace.ingest([answered.days[2]])
+    again = workspace.ask(clause + mean, analyst="planning")
+    assert (again.earlier, again.release_id) == (False, "r0002")
 
 
-def test_an_analyst_cannot_spend_more_than_its_own_budget(city, clause, mean):
-    workspace = city.open()
-    workspace.ask(clause + mean, analyst="newsroom")
-    before = city.dump()
+def test_an_analyst_cannot_spend_more_than_its_own_budget(answered, clause, mean):
+    workspace = answered.open()
+    before = answered.dump()
     with pytest.raises(AnalystBudgetError, match="analyst newsroom") as caught:
         workspace.ask(clause + mean.replace("AVG", "VAR_POP"), analyst="newsroom")
     assert caught.value.exit_code == 3
-    assert {k: v for k, v in city.dump().items() if k != "contributions"} == {
-        k: v for k, v in before.items() if k != "contributions"
-    }
+    assert answered.dump() == before
     # another analyst's budget is another
     assert not workspace.ask(clause + mean.replace("AVG", "VAR_POP"), analyst="planning").earlier
 
@@ -95,14 +91,13 @@ def test_an_analyst_may_spend_exactly_its_budget(city, mean):
     assert newsroom.charges == 2
 
 
-def test_the_vehicles_own_budget_binds_whatever_the_analysts_may_spend(city, small_city, clause, mean):
-    workspace = city.open()
-    workspace.ask(clause + mean, analyst="planning")
+def test_the_vehicles_own_budget_binds_whatever_the_analysts_may_spend(answered, small_city, clause, mean):
+    workspace = answered.open()
     workspace.ask(clause + mean.replace("AVG", "VAR_POP"), analyst="planning")
     with pytest.raises(InsufficientBudgetError) as caught:
         workspace.ask(clause + mean.replace("AVG", "VEHICLE_AVG"), analyst="planning")
     assert not isinstance(caught.value, AnalystBudgetError)
-    assert max(small_city.spent(city).values()) <= 20 * 10**12
+    assert max(small_city.spent(answered).values()) <= 20 * 10**12
 
 
 def test_who_asks_must_be_known(city, small_city, clause, mean):
@@ -124,13 +119,13 @@ def test_without_analysts_the_curator_asks(small_city, tmp_path, clause, mean):
         workspace.ask(clause + mean, analyst="mayor")
 
 
-def test_spending_is_shown_for_every_analyst(city, clause, mean):
-    workspace = city.open()
-    one = workspace.ask(clause + mean, analyst="newsroom")
+def test_spending_is_shown_for_every_analyst(answered, small_city):
+    workspace = answered.open()
     workspace.release(force=True)
     (newsroom,) = workspace.status().analysts
-    assert (newsroom.name, newsroom.charges, newsroom.largest_spent) == ("newsroom", 1, one.charged)
-    assert newsroom.sum_of_maxima == one.charged
+    spent = PureDP(small_city.charges(answered)[0]["epsilon_pico"])
+    assert (newsroom.name, newsroom.charges, newsroom.largest_spent) == ("newsroom", 1, spent)
+    assert newsroom.sum_of_maxima == spent
 
 
 class Died(BaseException):
@@ -167,12 +162,12 @@ def test_racing_questions_are_charged_once(city, small_city, clause, mean):
         except TrafficdpError as error:
             wrong.append(error)
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
+    threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert not wrong
-    assert sorted(answered.earlier for answered in found) == [False, True, True, True]
+    assert sorted(answered.earlier for answered in found) == [False, True, True]
     assert len({str(answered.to_frame().to_csv()) for answered in found}) == 1
     assert len(small_city.charges(city)) == 1

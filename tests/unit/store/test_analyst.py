@@ -7,6 +7,7 @@ import sys
 import time
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from trafficdp.errors import DataError, StoreDamagedError, UsageError
@@ -44,6 +45,13 @@ def test_rows_come_with_unique_names(session):
     assert session.run("SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS a").to_pylist() == [
         {"a": 1, "a_1": 2, "a_1_1": 3, "a_2": 4}
     ]
+
+
+def test_what_is_refused_leaves_the_session_ready_for_a_table(own_session):
+    with pytest.raises(UsageError, match="may only read"):
+        own_session.run("WITH x AS (COPY (SELECT 1) TO 'x.csv') FROM x")
+    own_session.keep("kept", pa.record_batch({"n": [7]}))
+    assert own_session.run("FROM kept").to_pylist() == [{"n": 7}]
 
 
 def test_times_with_a_zone_are_in_utc_where_nothing_was_released(session):
