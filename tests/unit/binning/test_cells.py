@@ -179,8 +179,8 @@ def test_polygons_are_valid_counter_clockwise_and_on_the_globe(resolution: int) 
     assert (shapely.get_type_id(pieces) == shapely.GeometryType.POLYGON).all()
     assert shapely.is_ccw(shapely.get_exterior_ring(pieces)).all()
     west, south, east, north = shapely.bounds(pieces).T
-    assert ((-180 <= west) & (west < east) & (east <= 180)).all()
-    assert ((-90 <= south) & (south < north) & (north <= 90)).all()
+    assert ((west >= -180) & (west < east) & (east <= 180)).all()
+    assert ((south >= -90) & (south < north) & (north <= 90)).all()
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import json
 import re
 
 import pandas as pd
-import pytest
 
 from trafficdp.export.report.change_files import LIKELY
 from trafficdp.mechanisms.several_maps import CHANGED
