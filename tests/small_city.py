@@ -4,6 +4,7 @@ import atexit
 import hashlib
 import json
 import os
+import sys
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
@@ -91,6 +92,16 @@ def try_maps_once(setattr=setattr):
     setattr(simulated_cities, "_numbers", lambda counts: range(0, 8, 4))
     setattr(simulated_cities, "MANY_REFERENCE_BINS", 0)
     setattr(add_remove_calibrated, "reference_skill", _skill_once)
+
+
+def process_of(*arguments):
+    """Return the words that start a command in a process of its own, where every map is tried once."""
+    code = (
+        f"import sys; sys.path.append({str(Path(__file__).parent)!r}); import small_city; "
+        "small_city.wait_for_no_disk(); small_city.try_maps_once(); "
+        "from trafficdp.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    )
+    return [sys.executable, "-c", code, *map(str, arguments)]
 
 
 def wait_for_no_disk():

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 
 import pytest
 
@@ -17,17 +16,7 @@ PICO = 10**12
 )
 def test_racing_releases_never_overspend_and_never_crash(filled, small_city, processes, budget, fit):
     filled.open(budget=budget)
-    command = [
-        sys.executable,
-        "-m",
-        "trafficdp",
-        "--config",
-        str(filled.config),
-        "release",
-        "--yes",
-        "--again",
-        "--force",
-    ]
+    command = small_city.process_of("--config", filled.config, "release", "--yes", "--again", "--force")
     racing = [
         subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for _ in range(processes)
