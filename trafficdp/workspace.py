@@ -17,13 +17,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trafficdp._durable import DEFAULT_WAIT
+from trafficdp._durable import DEFAULT_WAIT, replace_file, require_folder_of
+from trafficdp.config.document import key_path, store_path
 from trafficdp.config.file import load_config
 from trafficdp.config.map import with_mechanism
 from trafficdp.config.settings import Config
 from trafficdp.engine.reduced import Spark
 from trafficdp.errors import UsageError, integer_between
-from trafficdp.export.files.file import replace_file, require_folder_of
 from trafficdp.export.notebook import card
 from trafficdp.export.report.change_files import ChangeTable
 from trafficdp.export.report.report import write_report
@@ -39,15 +39,14 @@ from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import Loss
 from trafficdp.release import results, verification
 from trafficdp.release.curator import Curator, opened
-from trafficdp.release.earlier import earlier_release
 from trafficdp.release.intake import Cluster, Forgotten, Intake, Progress, forget, of_little, undo
+from trafficdp.release.knowledge import earlier_release
 from trafficdp.release.planning import LookedAt, Planning, refusal
 from trafficdp.release.publication import folder_of
 from trafficdp.release.recomputation import Check, guaranteed_csv
 from trafficdp.release.results import IngestedFile, Plan, PlanQuestion, ReleasedMap, UndoneFile
 from trafficdp.release.specification import build_specification
-from trafficdp.release.status import Status, read_status
-from trafficdp.release.store_setup import make_store, places_of
+from trafficdp.release.status import Status, create_store, read_status
 from trafficdp.release.stream_verification import verify_stream
 from trafficdp.release.streaming import LiveStream, newest_release
 from trafficdp.store import store_files, vault_fixes, vault_ledger, vault_releases
@@ -468,10 +467,11 @@ def open_workspace(
     key is the configuration's ``key_file``, else STORE.key beside the store, never inside it.
     """
     settings = load_config(Path(config))
-    folder, key_file = places_of(settings, Path(config), None if store is None else Path(store))
+    folder = store_path(Path(config), None if store is None else Path(store), settings.store)
+    key_file = key_path(folder, settings.key_file)
     workspace = Workspace(settings, folder, key_file, wait=wait, progress=progress)
     if create:
-        make_store(folder, workspace.key_file, wait=wait, only_if_missing=True)
+        create_store(folder, key_file, wait=wait, only_if_missing=True)
     return workspace
 
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 from table import keep
 
 import trafficdp
-from trafficdp.noise.protocol import new_token
+from trafficdp.noise.secure import new_token
 from trafficdp.privacy.ledger import append
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import RELEASED_NAME

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 import trafficdp
+from trafficdp.config.document import key_path
 from trafficdp.errors import StoreUnavailableError, UsageError
 from trafficdp.privacy.loss import PureDP
-from trafficdp.release.store_setup import key_path
 from trafficdp.store.store_files import store_failures
 from trafficdp.store.vault import Vault
 

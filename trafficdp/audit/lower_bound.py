@@ -39,8 +39,7 @@ from trafficdp.mechanisms.protocol import ClaimedNoise, Mechanism
 from trafficdp.mechanisms.simulated_cities import repeated
 from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise import choice
-from trafficdp.noise.protocol import NoiseSource
-from trafficdp.noise.source import SimulatedNoise
+from trafficdp.noise.source import NoiseSource, SimulatedNoise
 from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive import Contributions, Samples
 

@@ -33,8 +33,7 @@ from trafficdp.model import (
     NeighbouringRelation,
     Statistic,
 )
-from trafficdp.noise.protocol import NoiseSource
-from trafficdp.noise.source import SimulatedNoise
+from trafficdp.noise.source import NoiseSource, SimulatedNoise
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.request import Request
 from trafficdp.privacy.conversion import gaussian_to_approx, pure_to_zcdp, zcdp_to_approx

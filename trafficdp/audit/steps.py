@@ -29,7 +29,7 @@ from trafficdp.audit.neighbours import Neighbours
 from trafficdp.measurement.laws import FloatArray, IntArray
 from trafficdp.mechanisms.protocol import ClaimedNoise, Mechanism
 from trafficdp.model import Statistic
-from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.conversion import zcdp_to_approx
 from trafficdp.privacy.loss import PICO, ZCDP, LossKind
 from trafficdp.sensitive import Samples

@@ -35,7 +35,7 @@ from trafficdp.mechanisms.per_statistic.two_stage import exponential_quantile
 from trafficdp.mechanisms.simulated_cities import repeated
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise import smooth_gaussian
-from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import PureDP
 from trafficdp.sensitive import Samples
 

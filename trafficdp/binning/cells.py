@@ -61,7 +61,8 @@ from h3 import H3BaseException
 from shapely.geometry.base import BaseGeometry
 
 from trafficdp.errors import DataError, UsageError, integer_between
-from trafficdp.model.grid import StudyArea, resolution_of
+from trafficdp.model.context import StudyArea
+from trafficdp.model.grid import resolution_of
 
 CellArray = npt.NDArray[np.uint64]
 FloatArray = npt.NDArray[np.float64]

@@ -27,8 +27,17 @@ from trafficdp.binning.cells import (
 from trafficdp.binning.slots import slot_facts, slots_of
 from trafficdp.errors import DataError, UsageError
 from trafficdp.model.context import NOWHERE, Zones
-from trafficdp.model.grid import HOURS_A_WEEK, Grid, Selection, among, resolution_of, zone_of
-from trafficdp.model.slot import OFFSET, SlotKind, kinds_of
+from trafficdp.model.grid import (
+    HOURS_A_WEEK,
+    OFFSET,
+    Grid,
+    Selection,
+    SlotKind,
+    among,
+    kinds_of,
+    resolution_of,
+    zone_of,
+)
 from trafficdp.privacy.release import SlotFacts
 
 # Which bins there are and which positions are kept: the declared grid, and selections.

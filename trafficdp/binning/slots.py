@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import DataError, UsageError
-from trafficdp.model.grid import DAYS, DEFAULT_DAY_PARTS, DayPart, Grid, Period, zone_of
-from trafficdp.model.slot import SlotKind
+from trafficdp.model.grid import DAYS, DEFAULT_DAY_PARTS, DayPart, Grid, Period, SlotKind, zone_of
 from trafficdp.privacy.release import SlotFacts
 
 IntArray = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from trafficdp._durable import MACHINE, from_os_error, read_regular
-from trafficdp.errors import ConfigError
+from trafficdp.errors import ConfigError, UsageError
 
 LARGEST = 10**12
 """Numbers beyond this, or with more than twelve decimals, are taken for mistakes."""
@@ -188,6 +188,37 @@ def _place(key: str, value: object, folder: Path) -> Path:
             todo="correct the configuration file",
         )
     return folder / name
+
+
+def store_path(config: Path, given: Path | None, configured: Path | None) -> Path:
+    """Return the folder of the store: given, configured, or beside the configuration.
+
+    Raises UsageError unless DuckDB can take its path: text that is UTF-8, without NUL.
+    """
+    store = given or configured or config.parent / "city.store"
+    try:
+        usable = b"\0" not in os.path.abspath(store).encode("utf-8")
+    except UnicodeEncodeError:
+        usable = False
+    if not usable:
+        raise UsageError(
+            "the path of the store cannot be used",
+            got=str(store),
+            expected="letters in UTF-8",
+            todo="rename it",
+        )
+    return store
+
+
+def key_path(store: Path, configured: Path | None) -> Path:
+    """Return where the key of a store lies; raise UsageError for a place inside the store."""
+    path = configured or store.with_name(store.name + ".key")
+    # realpath, unlike Path.resolve, takes a loop of links as it is
+    if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(store)):
+        raise UsageError(
+            "the key must not lie in the store", got=str(path), todo="set key_file to another folder"
+        )
+    return path
 
 
 def line(value: object) -> str | None:

@@ -17,12 +17,10 @@ from typing import Annotated
 from pydantic import Field
 
 from trafficdp.config import table as t
-from trafficdp.config.area import NAMED
 from trafficdp.config.document import PLACES, load_document, places
 from trafficdp.config.map import CONTEXT, KNOWLEDGE, Map
-from trafficdp.config.settings import PUBLISH, City, Config
+from trafficdp.config.settings import NAMED, PUBLISH, City, Config, StreamSettings
 from trafficdp.config.source import SOURCE
-from trafficdp.config.stream import StreamSettings
 from trafficdp.model import (
     MOST_SOURCES,
     NO_CATALOGUE_ENTRY,

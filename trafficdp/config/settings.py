@@ -10,12 +10,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, PlainValidator, ValidationInfo
 
 from trafficdp.config import table as t
-from trafficdp.config.area import DRAWN
-from trafficdp.config.document import line
-from trafficdp.config.stream import StreamSettings
+from trafficdp.config.document import exact_number, line, read_text
+from trafficdp.config.table import Built, Refused, Table, loss, naming, text, whole
 from trafficdp.errors import ConfigError, UsageError, one_of
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME
 from trafficdp.model import (
@@ -43,6 +42,88 @@ from trafficdp.privacy.budget import (
 )
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, exact_text
+
+# The ``[stream]`` table of the configuration: how a map is published as its records arrive.
+
+
+class StreamSettings(Table):
+    """How a stream is published. Times in minutes of stream time.
+
+    ``epsilon`` None: that of [privacy]. ``records_per_vehicle``: how many records every vehicle is sure to
+    have taken over the whole period. ``records_per_step``: the most of one vehicle that count in one step; 0:
+    all.
+    """
+
+    epsilon: Annotated[PureDP | None, loss("2")] = None
+    publish_every: Annotated[int, whole(1, 10_080)]
+    lateness: Annotated[int, whole(0, 10_080)] = 5
+    records_per_vehicle: Annotated[int, whole(1, 10**9)]
+    records_per_step: Annotated[int, whole(0, 10**9)] = 0
+
+
+# Areas in the configuration file: a box, or polygons of a GeoJSON file beside it.
+
+
+LARGEST_GEOJSON = 64 << 20
+"""Bytes of the file of an area."""
+
+
+def _box(value: object) -> StudyArea:
+    corners = [exact_number(item) for item in value] if isinstance(value, list) else []
+    degrees = [float(corner) for corner in corners if corner is not None]
+    if len(corners) != 4 or len(degrees) != 4:
+        raise Refused
+    with naming():
+        return StudyArea.from_bbox(*degrees)
+
+
+def _file(value: object, info: ValidationInfo[Path]) -> Path:
+    if (name := line(value)) is None:
+        raise Refused
+    return info.context / name
+
+
+class Area(Table):
+    """Either of the two ways to draw an area."""
+
+    bbox: Annotated[
+        StudyArea | None, PlainValidator(_box), Field(description="[west, south, east, north] in degrees")
+    ] = None
+    geojson: Annotated[
+        Path | None, PlainValidator(_file), Field(description="the name of a GeoJSON file")
+    ] = None
+
+    def drawn(self) -> StudyArea:
+        """Return the area; raise Refused unless exactly one is given, and for a file that is none."""
+        if self.geojson is None and self.bbox is not None:
+            return self.bbox
+        if self.geojson is None or self.bbox is not None:
+            raise Refused(
+                what=": neither bbox nor geojson" if self.bbox is None else ": both bbox and geojson",
+                expected='either { bbox = [west, south, east, north] } or { geojson = "area.geojson" }',
+                todo="give one of them",
+            )
+        with naming("geojson"):
+            content = read_text(
+                self.geojson, what="the file", todo="correct its name", largest=LARGEST_GEOJSON
+            )
+            try:
+                return StudyArea.from_geojson(content, where=self.geojson.name)
+            except RecursionError as error:
+                what = f"study area {self.geojson.name} is not GeoJSON"
+                raise ConfigError(what, expected="polygons in WGS84") from error
+
+
+class NamedArea(Area):
+    """A place that questions may name."""
+
+    name: Annotated[str, text("a name that questions call the area by")]
+
+
+DRAWN = Built(Area, Area.drawn)
+"""An area that is drawn in a table of its own."""
+NAMED = Built(NamedArea, lambda area: (area.name, area.drawn()))
+"""(name, area)."""
 
 
 def _known(value: object) -> str | None:

@@ -29,7 +29,7 @@ from trafficdp.ingest.formats.csv_files import declared_columns
 from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.unit_check import LintFinding, LintVerdict
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.noise.protocol import new_token
+from trafficdp.noise.secure import new_token
 from trafficdp.sensitive import LARGEST_TOTAL
 from trafficdp.store.contribution_cache import cache_key
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trafficdp.errors import UsageError, one_of
-from trafficdp.export.files.classes import COLOURS, WIDTH_COLOURS
-from trafficdp.export.files.columns import published_statistics
-from trafficdp.export.files.language import ENGLISH, PLACES, Language
-from trafficdp.export.files.shown import (
+from trafficdp.export.files.classes import (
+    COLOURS,
+    WIDTH_COLOURS,
     level_read,
     read_number,
     shown_breaks,
@@ -21,9 +20,10 @@ from trafficdp.export.files.shown import (
     shown_numbers,
     shown_width_breaks,
 )
+from trafficdp.export.files.columns import published_statistics
+from trafficdp.export.files.language import ENGLISH, PLACES, Language, fill_template, said
 from trafficdp.export.files.tables import CRS, unique_polygons
 from trafficdp.export.map.html_map import html_bytes
-from trafficdp.export.map.templating import fill_template, said
 from trafficdp.export.report.maps import ReportMaps, legend, slot_shown
 from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus

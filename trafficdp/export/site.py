@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from trafficdp._durable import read_regular
+from trafficdp._durable import disk_errors, read_regular, replace_file
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.export.files.catalogue import (
     CATALOGUE_FILES,
@@ -24,10 +24,8 @@ from trafficdp.export.files.catalogue import (
     file_title,
     licence_address,
 )
-from trafficdp.export.files.file import disk_errors, replace_file
-from trafficdp.export.files.language import Language
+from trafficdp.export.files.language import Language, fill_template
 from trafficdp.export.files.manifest import Manifest
-from trafficdp.export.map.templating import fill_template
 from trafficdp.export.write import MANIFEST
 from trafficdp.model import CatalogueEntry
 

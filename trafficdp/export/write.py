@@ -6,13 +6,19 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from trafficdp._durable import disk_errors, replace_file, require_folder_of
 from trafficdp.errors import UsageError, one_of
-from trafficdp.export.files.catalogue import DATAPACKAGE, DATASET, data_package, dataset, document_bytes
+from trafficdp.export.files.catalogue import (
+    DATAPACKAGE,
+    DATASET,
+    data_package,
+    dataset,
+    document_bytes,
+    registry_bytes,
+)
 from trafficdp.export.files.columns import INSTANTS, ColumnFacts, FileFacts, column_facts, mechanism_facts
-from trafficdp.export.files.file import disk_errors, replace_file, require_folder_of
 from trafficdp.export.files.geojson import geojson_bytes, geojson_columns
 from trafficdp.export.files.manifest import build_manifest, manifest_bytes
-from trafficdp.export.files.registry import registry_bytes
 from trafficdp.export.files.tables import (
     csv_bytes,
     flatgeobuf_bytes,

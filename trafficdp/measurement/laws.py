@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.model.counts import number_pairs
-from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import (
     LARGEST_LOSS,
     PICO,

@@ -25,7 +25,7 @@ import numpy as np
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement.laws import IntArray, Values
 from trafficdp.measurement.sets import AddRemoveBall, Claim, Priced, Ranks, Scores, Step
-from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive import MeasureInput
 

@@ -28,7 +28,7 @@ import numpy as np
 from trafficdp.errors import AllocationError, UsageError, integer_between
 from trafficdp.measurement.laws import BoolArray, FloatArray, IntArray, Values
 from trafficdp.measurement.sets import Moments
-from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import PureDP
 
 

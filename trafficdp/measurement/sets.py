@@ -103,7 +103,7 @@ from trafficdp.measurement.laws import (
     shifted_move,
 )
 from trafficdp.model.counts import largest_two, number_pairs
-from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import LossKind, loss_upper_bound, round_up, to_pico
 from trafficdp.sensitive import MeasureInput, VectorEntries

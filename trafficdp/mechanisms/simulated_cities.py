@@ -30,8 +30,15 @@ from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.estimate import BinStatus, Estimate
 from trafficdp.privacy.loss import Loss, LossKind
 from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
-from trafficdp.simulation.city import RANGES, VARIATIONS, CityModel, variations
-from trafficdp.simulation.speeds import most_drawn, simulated_records, simulated_truths
+from trafficdp.simulation.city import (
+    RANGES,
+    VARIATIONS,
+    CityModel,
+    most_drawn,
+    simulated_records,
+    simulated_truths,
+    variations,
+)
 from trafficdp.simulation.traffic import Fleet, Streets, records_of
 
 # Errors of mechanisms tried on simulated cities.
@@ -194,7 +201,7 @@ class SimulatedCities:
 #
 # Cities behind the public counts, and what maps say in them (``Skill``).
 #
-# Cities of ``simulation.speeds`` lie behind the same public counts, in several variations, because nobody
+# Cities of ``simulation.city`` lie behind the same public counts, in several variations, because nobody
 # knows which is the real one; the calibrated mechanism is carried out on each as it would be on the real
 # speeds. Depends on counts, bound and the calibrated mechanism alone: nothing is paid.
 

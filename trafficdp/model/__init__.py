@@ -1,10 +1,9 @@
 """The public nouns: place, time, grid, bound, counts, statistic, assumptions. Import them from here.
 
 Only the rooms that stand right on it name its files: what the guarantee rests on is seen at a glance. What a
-file is: ``grid`` says where and when, and crosses them; ``slot`` what a time of day is. ``counts`` says who
-has how many records in which bin; ``speed`` what a speed may be and what is asked of it; ``privacy_unit`` who
-is protected and what is assumed. ``known_speeds`` is what is known of speeds before. ``context`` is what a
-city declares beside; ``json_codec`` writes any of them.
+file is: ``grid`` says where and when, and crosses them; ``counts`` who is protected, what is assumed, and who
+has how many records in which bin; ``speed`` what a speed may be, what is asked of it and known before.
+``context`` is the study area and what a city declares beside; ``json_codec`` writes any of them.
 """
 
 from trafficdp.model.context import (
@@ -14,39 +13,10 @@ from trafficdp.model.context import (
     ContextFile,
     ContextKind,
     ContextLayer,
+    StudyArea,
     Zones,
 )
-from trafficdp.model.counts import Counts, Visits, largest_two, number_pairs, stable_order
-from trafficdp.model.grid import (
-    DAYS,
-    DEFAULT_DAY_PARTS,
-    EVERYTHING,
-    HOURS_A_WEEK,
-    DayPart,
-    Grid,
-    Mosaic,
-    Period,
-    Place,
-    Selection,
-    StudyArea,
-    among,
-    by_day,
-    hours_in_words,
-    levels_of,
-    resolution_of,
-    zone_of,
-)
-from trafficdp.model.json_codec import Counted, Moment, Schema, Text, as_json, from_json, hinted
-from trafficdp.model.known_speeds import (
-    MOST_SOURCES,
-    NEWEST,
-    Knowledge,
-    KnowledgeKind,
-    KnowledgeSource,
-    KnownSpeeds,
-    PlaceSpeeds,
-)
-from trafficdp.model.privacy_unit import (
+from trafficdp.model.counts import (
     COUNTS_PUBLIC,
     DECLARED_BOUNDS,
     DEFAULT_FLEET,
@@ -55,12 +25,41 @@ from trafficdp.model.privacy_unit import (
     VALIDITY_PUBLIC,
     VEHICLE_NOT_TRIP,
     Assumption,
+    Counts,
     NeighbouringRelation,
+    Visits,
+    largest_two,
+    number_pairs,
+    stable_order,
 )
-from trafficdp.model.slot import LONGER, OFFSET, SlotKind, kinds_of
+from trafficdp.model.grid import (
+    DAYS,
+    DEFAULT_DAY_PARTS,
+    EVERYTHING,
+    HOURS_A_WEEK,
+    LONGER,
+    OFFSET,
+    DayPart,
+    Grid,
+    Mosaic,
+    Period,
+    Place,
+    Selection,
+    SlotKind,
+    among,
+    by_day,
+    hours_in_words,
+    kinds_of,
+    levels_of,
+    resolution_of,
+    zone_of,
+)
+from trafficdp.model.json_codec import Counted, Moment, Schema, Text, as_json, from_json, hinted
 from trafficdp.model.speed import (
     FILE_NAME,
     FORMATS,
+    MOST_SOURCES,
+    NEWEST,
     OF_MAPS,
     OPERATOR_FIELDS,
     PAIRS,
@@ -69,7 +68,12 @@ from trafficdp.model.speed import (
     Clip,
     ContributionBound,
     Dialect,
+    Knowledge,
+    KnowledgeKind,
+    KnowledgeSource,
+    KnownSpeeds,
     MapRequest,
+    PlaceSpeeds,
     SourceDeclaration,
     SpeedUnit,
     Statistic,

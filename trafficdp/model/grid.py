@@ -12,18 +12,95 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
+from enum import StrEnum
 from fractions import Fraction
-from functools import cached_property
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import numpy.typing as npt
-import shapely
-from shapely.geometry.base import BaseGeometry
 
 from trafficdp.errors import ConfigError, UsageError, integer_between
-from trafficdp.model.context import ContextLayer, Zones
-from trafficdp.model.slot import LONGER, SlotKind, kinds_of
+from trafficdp.model.context import ContextLayer, StudyArea, Zones
+
+IntArray = npt.NDArray[np.int64]
+
+
+class SlotKind(StrEnum):
+    """How time is cut. The number of a slot means:
+
+    ===================  ==========================================================================
+    WHOLE_PERIOD         0
+    HOUR_OF_DAY          0..23, the local clock hour
+    WEEKDAY_WEEKEND_HOUR 0..23 on Monday to Friday, 24..47 on Saturday and Sunday
+    DAY_PART             index into the declared day parts
+    WEEKDAY              0 for Monday to 6 for Sunday
+    DAY                  UTC epoch second at which the local day starts
+    CALENDAR_HOUR        UTC epoch second at which the local clock hour starts (a repeated hour of a
+                         clock change counts as two)
+    ===================  ==========================================================================
+
+    The first five recur or span the period; DAY and CALENDAR_HOUR are points on the calendar. Where a map
+    falls back on longer slots, their numbers are negative (OFFSET), so that no other slot has them.
+    """
+
+    WHOLE_PERIOD = "whole_period"
+    HOUR_OF_DAY = "hour_of_day"
+    WEEKDAY_WEEKEND_HOUR = "weekday_weekend_hour"
+    DAY_PART = "day_part"
+    WEEKDAY = "weekday"
+    DAY = "day"
+    CALENDAR_HOUR = "calendar_hour"
+
+    @property
+    def recurs(self) -> bool:
+        """Whether one slot gathers many stretches of time (so that it has no single start)."""
+        return self in (
+            SlotKind.HOUR_OF_DAY,
+            SlotKind.WEEKDAY_WEEKEND_HOUR,
+            SlotKind.DAY_PART,
+            SlotKind.WEEKDAY,
+        )
+
+    @property
+    def longer(self) -> tuple[SlotKind, ...]:
+        """Longer kinds to try instead, from many slots to few."""
+        return () if self is SlotKind.WHOLE_PERIOD else (*_LONGER[self], SlotKind.WHOLE_PERIOD)
+
+
+_LONGER = {
+    SlotKind.CALENDAR_HOUR: (SlotKind.DAY, SlotKind.WEEKDAY_WEEKEND_HOUR, SlotKind.HOUR_OF_DAY),
+    SlotKind.DAY: (),
+    SlotKind.WEEKDAY_WEEKEND_HOUR: (SlotKind.HOUR_OF_DAY, SlotKind.DAY_PART),
+    SlotKind.HOUR_OF_DAY: (SlotKind.DAY_PART,),
+    SlotKind.DAY_PART: (),
+    SlotKind.WEEKDAY: (),
+    SlotKind.WHOLE_PERIOD: (),
+}
+
+OFFSET = {SlotKind.DAY: -(10**12), SlotKind.DAY_PART: -100, SlotKind.WHOLE_PERIOD: -1}
+"""What is added to a slot's own number."""
+LONGER = {
+    SlotKind.WHOLE_PERIOD: (),
+    SlotKind.HOUR_OF_DAY: (SlotKind.DAY_PART, SlotKind.WHOLE_PERIOD),
+    SlotKind.WEEKDAY_WEEKEND_HOUR: (SlotKind.DAY_PART, SlotKind.WHOLE_PERIOD),
+    SlotKind.DAY_PART: (SlotKind.WHOLE_PERIOD,),
+    SlotKind.WEEKDAY: (SlotKind.WHOLE_PERIOD,),
+    SlotKind.DAY: (SlotKind.WHOLE_PERIOD,),
+    SlotKind.CALENDAR_HOUR: (SlotKind.DAY, SlotKind.WHOLE_PERIOD),
+}
+"""The kinds that a kind of slot can fall back on, from short to long: unions of its slots."""
+
+
+def kinds_of(slot: IntArray, kind: SlotKind) -> npt.NDArray[np.object_]:
+    """Return the kind of every slot, shape (n,), on a map whose own slots are of ``kind``."""
+    # members by their place, because NumPy would turn a single one into plain text
+    members = np.empty(4, dtype=object)
+    members[:] = [kind, SlotKind.WHOLE_PERIOD, SlotKind.DAY_PART, SlotKind.DAY]
+    place = np.where(slot < OFFSET[SlotKind.DAY_PART], 3, 2)
+    place[slot == OFFSET[SlotKind.WHOLE_PERIOD]] = 1
+    place[slot >= 0] = 0
+    result: npt.NDArray[np.object_] = members[place]
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,93 +150,6 @@ def zone_of(name: str) -> ZoneInfo:
         raise ConfigError(
             "unknown time zone", got=repr(name), expected='an IANA name such as "America/Chicago"'
         ) from error
-
-
-@dataclass(frozen=True)
-class StudyArea:
-    """Where a record must lie to count. ``geometry`` is in degrees, x = longitude, y = latitude.
-
-    A box whose west is greater than its east crosses the antimeridian.
-    """
-
-    geometry: BaseGeometry
-
-    @classmethod
-    def from_bbox(cls, west: float, south: float, east: float, north: float) -> StudyArea:
-        """Build the box; raise ConfigError unless -180..180, -90..90 and south < north, west != east."""
-        corners = f"[{west}, {south}, {east}, {north}]"
-        valid = -180 <= west <= 180 and -180 <= east <= 180 and -90 <= south < north <= 90 and west != east
-        if not valid:
-            raise ConfigError(
-                "study area is not a box", got=corners, expected="[west, south, east, north] in degrees"
-            )
-        if west < east:
-            return cls(shapely.box(west, south, east, north))
-        return cls(
-            shapely.MultiPolygon(
-                [shapely.box(west, south, 180, north), shapely.box(-180, south, east, north)]
-            )
-        )
-
-    @classmethod
-    def from_geojson(cls, text: str, *, where: str) -> StudyArea:
-        """Read a Polygon, MultiPolygon, Feature or FeatureCollection; raise ConfigError otherwise."""
-        try:
-            document = json.loads(text)
-            features = document.get("features", [document])
-            shapes = [shapely.from_geojson(json.dumps(item.get("geometry", item))) for item in features]
-            geometry = shapely.union_all(shapes)
-        except (ValueError, AttributeError, TypeError, shapely.errors.ShapelyError) as error:
-            raise ConfigError(f"study area {where} is not GeoJSON", expected="polygons in WGS84") from error
-        if (
-            geometry.geom_type not in ("Polygon", "MultiPolygon")
-            or geometry.is_empty
-            or not geometry.is_valid
-        ):
-            raise ConfigError(
-                f"study area {where} is not a valid polygon",
-                got=geometry.geom_type,
-                expected="a valid, non-empty Polygon or MultiPolygon in WGS84",
-            )
-        west, south, east, north = geometry.bounds
-        if west < -180 or east > 180 or south < -90 or north > 90:
-            raise ConfigError(
-                f"study area {where} leaves the globe", expected="WGS84 degrees, longitude first"
-            )
-        return cls(geometry)
-
-    @cached_property
-    def hash(self) -> str:
-        """SHA-256 of the normalised geometry: what the manifest and the vault pin."""
-        canonical = shapely.to_wkb(shapely.normalize(self.geometry), byte_order=1)
-        return hashlib.sha256(canonical).hexdigest()
-
-    @cached_property
-    def is_box(self) -> bool:
-        """Whether the area is one axis-parallel box (tested by comparison only, much faster)."""
-        geometry = self.geometry
-        return geometry.geom_type == "Polygon" and bool(geometry.equals(shapely.box(*geometry.bounds)))
-
-    def contains(
-        self, latitude: npt.NDArray[np.float64], longitude: npt.NDArray[np.float64]
-    ) -> npt.NDArray[np.bool_]:
-        """Return for every position whether it lies in the area, its boundary included.
-
-        Positions that are not finite or off the globe are outside.
-        """
-        west, south, east, north = self.geometry.bounds
-        inside = (latitude >= south) & (latitude <= north) & (longitude >= west) & (longitude <= east)
-        if self.is_box:
-            return inside
-        chosen = np.flatnonzero(inside)
-        shapely.prepare(self.geometry)
-        inside[chosen] = shapely.intersects_xy(self.geometry, longitude[chosen], latitude[chosen])
-        return inside
-
-    def to_geojson(self) -> dict[str, object]:
-        """Return the geometry as a GeoJSON object."""
-        result: dict[str, object] = json.loads(shapely.to_geojson(self.geometry))
-        return result
 
 
 HOURS_A_WEEK = 168
@@ -264,7 +254,6 @@ def _days(first: int, last: int) -> str:
 
 BoolArray = npt.NDArray[np.bool_]
 CellArray = npt.NDArray[np.uint64]
-IntArray = npt.NDArray[np.int64]
 _RESOLUTION_SHIFT, _RESOLUTION_MASK = np.uint64(52), np.uint64(15)
 
 

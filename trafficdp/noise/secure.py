@@ -1,4 +1,7 @@
-"""Noise for releases: OpenDP's exact samplers on integers, fed by the operating system."""
+"""Noise for releases: OpenDP's exact samplers on integers, fed by the operating system.
+
+The only randomness of a release enters here.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,8 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 
-# OpenDP's samplers on all processors: draws of a vector are independent, so its parts are drawn at once.
-
-
 AT_ONCE = 1 << 14
-"""Draws of a part: about a third of a second of a processor."""
+"""Draws of a part, about a third of a second of a processor: draws are independent, so parts go at once."""
 
 IntArray = npt.NDArray[np.int64]
 
@@ -28,18 +28,9 @@ def noisy(sampler: Any, sums: IntArray) -> IntArray:  # noqa: ANN401 - OpenDP ca
     """
     parts = np.array_split(sums, max(1, -(-len(sums) // AT_ONCE)))
     if len(parts) == 1:
-        return _drawn(sampler, sums)
+        return np.asarray(sampler(sums), dtype=np.int64)
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        return np.concatenate(list(threads.map(lambda part: _drawn(sampler, part), parts)))
-
-
-def _drawn(sampler: Any, sums: IntArray) -> IntArray:  # noqa: ANN401
-    return np.asarray(sampler(sums), dtype=np.int64)
-
-
-# Noise for releases: OpenDP's exact samplers on integers, fed by the operating system.
-#
-# The only randomness of a release enters here.
+        return np.concatenate(list(threads.map(sampler, parts)), dtype=np.int64)
 
 
 SAMPLER = (
@@ -61,6 +52,13 @@ def discrete_laplace(
     big integers and saturates at 64 bits afterwards, which is post-processing.
     Raises UsageError for a negative, infinite or missing scale, or one above LARGEST_SCALE.
     """
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_laplace
+    from opendp.metrics import l1_distance
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    space = vector_domain(atom_domain(T="i64")), l1_distance(T="i64")
     require_scales(scale)
     noise = np.zeros(scale.shape, dtype=np.int64) if sums is None else sums.astype(np.int64)
     distinct, which = np.unique(scale, return_inverse=True)
@@ -70,7 +68,7 @@ def discrete_laplace(
     for value, start, end in zip(distinct, ends - sizes, ends, strict=True):
         if value > 0:
             here = order[start:end]
-            noise[here] = _noisy(float(value), noise[here])
+            noise[here] = noisy(make_laplace(*space, scale=float(value)), noise[here])
     return noise
 
 
@@ -100,6 +98,11 @@ def bits(size: int) -> npt.NDArray[np.int64]:
     return (words >> np.uint64(2)).astype(np.int64)
 
 
+def new_token() -> str:
+    """Return 256 random bits of the operating system as 64 hexadecimal digits: a name that nobody guesses."""
+    return os.urandom(32).hex()
+
+
 def uniform_below(count: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return independent uniform integers in 0..count-1, one for every entry, exactly (by rejection).
 
@@ -116,15 +119,3 @@ def uniform_below(count: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         result[left] = word % flat[left]
         left = left[word >= usable[left]]
     return result.reshape(np.shape(count))
-
-
-def _noisy(scale: float, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    from opendp.domains import atom_domain, vector_domain
-    from opendp.measurements import make_laplace
-    from opendp.metrics import l1_distance
-    from opendp.mod import enable_features
-
-    enable_features("contrib")
-    space = vector_domain(atom_domain(T="i64")), l1_distance(T="i64")
-    sampler = make_laplace(*space, scale=scale)
-    return noisy(sampler, sums)

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import InsufficientBudgetError, UsageError
+from trafficdp.model.counts import NeighbouringRelation
 from trafficdp.model.grid import zone_of
 from trafficdp.model.json_codec import Counted, Moment, Schema, Text
-from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.privacy.conversion import delta_of, rho_to_approx
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import LOSSES, PICO, ZCDP, Loss, LossKind, PureDP

@@ -18,7 +18,7 @@ from functools import lru_cache
 from math import exp, log, log1p
 
 from trafficdp.errors import UsageError
-from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.model.counts import NeighbouringRelation
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, ZCDP, PureDP, decimal_text
 
 DIGITS = 80

@@ -15,11 +15,10 @@ from typing import Annotated, Any
 
 from trafficdp.errors import one_of
 from trafficdp.model.context import NO_CATALOGUE_ENTRY, CatalogueEntry, ContextKind
+from trafficdp.model.counts import NeighbouringRelation
+from trafficdp.model.grid import SlotKind
 from trafficdp.model.json_codec import Counted, Moment, Schema, Text
-from trafficdp.model.known_speeds import Knowledge
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.speed import SpeedUnit
+from trafficdp.model.speed import Knowledge, SpeedUnit
 from trafficdp.privacy.budget import BudgetChange
 from trafficdp.privacy.loss import LossKind
 

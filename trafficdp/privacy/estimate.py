@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.model.known_speeds import MOST_SOURCES
-from trafficdp.model.speed import Statistic
+from trafficdp.model.speed import MOST_SOURCES, Statistic
 
 # Columns that a published statistic carries so that anyone with the counts can price it again.
 

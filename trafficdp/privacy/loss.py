@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.model.privacy_unit import Assumption, NeighbouringRelation
+from trafficdp.model.counts import Assumption, NeighbouringRelation
 from trafficdp.model.speed import ContributionBound, Statistic
 
 

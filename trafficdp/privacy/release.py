@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import shapely
 
-from trafficdp.model.context import ContextLayer, Zones
+from trafficdp.model.context import ContextLayer, StudyArea, Zones
 from trafficdp.model.grid import (
     EVERYTHING,
     DayPart,
@@ -23,11 +23,11 @@ from trafficdp.model.grid import (
     Period,
     Place,
     Selection,
-    StudyArea,
+    SlotKind,
+    kinds_of,
     resolution_of,
 )
 from trafficdp.model.json_codec import as_json, from_json
-from trafficdp.model.slot import SlotKind, kinds_of
 from trafficdp.model.speed import QUANTILES, ContributionBound, MapRequest, SpeedUnit, Statistic
 from trafficdp.privacy.disclosure import Disclosure, MechanismStated
 from trafficdp.privacy.estimate import (

@@ -40,7 +40,7 @@ from trafficdp.query.question import Question, read_question
 from trafficdp.query.statement import PricedStatement, read_statement
 from trafficdp.release import results
 from trafficdp.release.curator import Curator
-from trafficdp.release.earlier import earlier_release
+from trafficdp.release.knowledge import earlier_release
 from trafficdp.release.results import Plan, Planner, PlanQuestion
 from trafficdp.release.specification import ReleaseContext, build_specification
 from trafficdp.store import vault_fixes, vault_ledger

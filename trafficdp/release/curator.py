@@ -26,8 +26,7 @@ from trafficdp.measurement.sets import Measure
 from trafficdp.mechanisms.protocol import CalibratedMechanism
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import ContributionBound, Counts, Grid, NeighbouringRelation
-from trafficdp.noise.protocol import NoiseSource
-from trafficdp.noise.source import SecureNoise, SimulatedNoise
+from trafficdp.noise.source import NoiseSource, SecureNoise, SimulatedNoise
 from trafficdp.planner.allocation import Allocation, assess_utility, uninformative_error
 from trafficdp.pricing import check_steps
 from trafficdp.privacy.budget import Analyst, ChangedFact, Promise, checked_reason

@@ -40,8 +40,7 @@ from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, rounded_up
 from trafficdp.privacy.release import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
 from trafficdp.release.curator import Curator
-from trafficdp.release.earlier import fleet_released
-from trafficdp.release.knowledge import known_speeds
+from trafficdp.release.knowledge import fleet_released, known_speeds
 from trafficdp.release.results import Answer, InEpsilon, Plan, PlanQuestion, share_of_fleet
 from trafficdp.sensitive import Contributions
 from trafficdp.store import store_files, vault_ledger

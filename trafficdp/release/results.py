@@ -32,7 +32,7 @@ from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP
 from trafficdp.privacy.release import Release, published_frame
 from trafficdp.release.curator import Curator
-from trafficdp.release.earlier import previous_map
+from trafficdp.release.knowledge import previous_map
 from trafficdp.release.publication import folder_of, manifests
 from trafficdp.release.specification import ReleaseContext, source_facts
 from trafficdp.sensitive import Contributions

@@ -1,17 +1,29 @@
-"""What a store holds and what was spent, for the curator's eyes. Nothing that is slow to load is imported."""
+"""A store: making it, what it holds and what was spent. Nothing that is slow to load is imported."""
 
 from __future__ import annotations
 
+import os
+import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trafficdp._durable import DEFAULT_WAIT
+from trafficdp.errors import StoreUnavailableError
 from trafficdp.privacy.budget import BudgetChange, BudgetPolicy, ChangedFact, Promise
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
-from trafficdp.store.store_files import store_lock
-from trafficdp.store.vault import Vault, require_vault
+from trafficdp.store.store_files import LOCK_NAME, Head, store_failures, store_lock
+from trafficdp.store.vault import (
+    VAULT_NAME,
+    Vault,
+    database_in,
+    remove_unfinished,
+    require_vault,
+    unfinished,
+)
 from trafficdp.store.vault_ledger import AnalystSpending
 
 if TYPE_CHECKING:
@@ -139,3 +151,50 @@ def _status_of(vault: Vault, store: Path, policy: BudgetPolicy, at: datetime) ->
             if window.end is not None
         ),
     )
+
+
+def create_store(
+    store: Path, key_file: Path, *, wait: float = DEFAULT_WAIT, only_if_missing: bool = False
+) -> None:
+    """Make an empty store, its key outside it (mode 0600) and the ledger's head beside the key.
+
+    A key that is there already is taken: stores may share one. Raises UsageError when there is a store;
+    with ``only_if_missing`` it is left alone. ``wait``: for the lock. A process that dies on the way leaves
+    nothing that the next one for this store does not take or remove.
+    """
+    # it is slow to load, and only who makes a store needs it
+    from trafficdp.ingest.vehicle_key import VehicleKey
+
+    database_in(store)
+    with store_failures("making the store"):
+        if only_if_missing and (store / VAULT_NAME).exists():
+            return
+        store.mkdir(mode=0o700, parents=True, exist_ok=True)
+        key_file.parent.mkdir(parents=True, exist_ok=True)
+    with store_lock(store, purpose="init", wait=wait):
+        if only_if_missing and (store / VAULT_NAME).exists():
+            return
+        try:
+            with store_failures("making the store"):
+                store.chmod(0o700)
+            _forget_unfinished(store, key_file)
+            key = VehicleKey.load(key_file) if os.path.lexists(key_file) else VehicleKey.create(key_file)
+            store_id = str(uuid.uuid4())
+            head = Head.beside(key_file, store_id)
+            # the head before the vault's name: a store whose head is missing could not release
+            Vault.create(
+                store, key_fingerprint=key.fingerprint, store_id=store_id, ready=lambda: head.write(None)
+            )
+        except BaseException:
+            if not (store / VAULT_NAME).exists():
+                with suppress(OSError, StoreUnavailableError):
+                    _forget_unfinished(store, key_file)
+                    (store / LOCK_NAME).unlink()
+            raise
+
+
+def _forget_unfinished(store: Path, key_file: Path) -> None:
+    """Remove the vaults that never got their name, each after the head that was written for it."""
+    for store_id in unfinished(store):
+        Head.beside(key_file, store_id).remove()
+        remove_unfinished(store, store_id)

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.slots import slots_of
-from trafficdp.config.settings import Config
+from trafficdp.config.settings import Config, StreamSettings
 from trafficdp.config.source import declaration_json
-from trafficdp.config.stream import StreamSettings
 from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
 from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.files.disclosure import (

@@ -33,7 +33,7 @@ from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.mechanisms.running_sums import RunningSums
 from trafficdp.model import SourceDeclaration
-from trafficdp.noise.protocol import new_token
+from trafficdp.noise.secure import new_token
 from trafficdp.noise.source import SecureNoise
 from trafficdp.privacy.budget import left
 from trafficdp.privacy.ledger import GENESIS, LedgerRow

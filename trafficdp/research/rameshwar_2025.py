@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from trafficdp.bounding.worst_case import clip_cut, project_to_simplex, worst_case_threshold
 from trafficdp.errors import integer_between, positive
-from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import round_up
 
 FloatArray = npt.NDArray[np.float64]

@@ -23,8 +23,7 @@ import shapely
 
 from trafficdp.binning.cells import CellTable, area_km2, cell_text, cells_of, polygons_of
 from trafficdp.errors import UsageError, integer_between
-from trafficdp.simulation.city import CityModel
-from trafficdp.simulation.speeds import stretches
+from trafficdp.simulation.city import CityModel, stretches
 from trafficdp.simulation.traffic import SENTINEL, Fleet, SimulatedRecords, Streets, records_of
 
 Step = Callable[[str, int, int | None], None]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.noise.protocol import new_token
+from trafficdp.noise.secure import new_token
 from trafficdp.privacy.ledger import canonical
 from trafficdp.store.store_files import first, number, query, registered, run, script
 from trafficdp.store.vault import Vault

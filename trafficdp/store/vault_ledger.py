@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import AnalystBudgetError, StoreDamagedError, UsageError
 from trafficdp.model import NeighbouringRelation
-from trafficdp.noise.protocol import new_token
+from trafficdp.noise.secure import new_token
 from trafficdp.privacy.budget import (
     FOR_LIFE,
     KIND,

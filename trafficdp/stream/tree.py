@@ -38,7 +38,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError, integer_between
 from trafficdp.measurement.nodes import Nodes
-from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import NoiseSource
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

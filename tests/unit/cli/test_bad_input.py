@@ -338,7 +338,7 @@ def test_an_export_to_a_full_disk_leaves_no_file(released, refusal, monkeypatch)
 
     before = released.dump()
     with monkeypatch.context() as patched:
-        patched.setattr("trafficdp.export.files.file.os.fsync", full)
+        patched.setattr("trafficdp._durable.os.fsync", full)
         assert "no space left" in refusal(6, "export", "r0001", "--to", "csv", "out.csv")
     assert released.dump() == before
 

@@ -129,10 +129,9 @@ def test_a_sentence_that_is_left_is_seen(tmp_path):
 MODULES = (
     "map/html_map.py",
     "map/drawing.py",
-    "map/templating.py",
+    "files/language.py",
     "site.py",
     "files/classes.py",
-    "files/shown.py",
 )
 """What makes pages; that reports have no sentence in Python: ``report/test_sentences.py``."""
 

@@ -7,8 +7,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.export import notebook
-from trafficdp.export.files.classes import COLOURS
-from trafficdp.export.files.shown import shown_numbers
+from trafficdp.export.files.classes import COLOURS, shown_numbers
 from trafficdp.model import Statistic
 from trafficdp.privacy.release import published_frame
 

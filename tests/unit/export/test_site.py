@@ -17,9 +17,9 @@ import pytest
 from languages import ENGLISH_WORDS, Texts
 
 from trafficdp.errors import StoreDamagedError, UsageError
+from trafficdp.export.files.catalogue import registry_record
 from trafficdp.export.files.language import Language
 from trafficdp.export.files.manifest import validate_manifest
-from trafficdp.export.files.registry import registry_record
 from trafficdp.export.report.report import report_html
 from trafficdp.export.site import PublishedRelease, SiteCity, write_site
 from trafficdp.export.write import write_release

@@ -10,7 +10,6 @@ import geopandas
 import pytest
 
 from trafficdp.errors import StoreFullError, UsageError
-from trafficdp.export.files import file
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import FORMATS, export, write_release
 
@@ -87,7 +86,7 @@ def test_writing_twice_gives_the_same_bytes(any_release, tmp_path):
 def test_files_and_folder_are_synced(city, tmp_path, monkeypatch):
     synced = []
     real = os.fsync
-    monkeypatch.setattr(file.os, "fsync", lambda descriptor: (synced.append(descriptor), real(descriptor)))
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(descriptor), real(descriptor)))
     write_release(city, tmp_path)
     assert len(synced) == 2 * len(NAMES)
 
@@ -114,7 +113,7 @@ def test_a_full_disk_ends_without_a_manifest(city, tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "full")
         real(descriptor)
 
-    monkeypatch.setattr(file.os, "fsync", failing)
+    monkeypatch.setattr(os, "fsync", failing)
     with pytest.raises(StoreFullError):
         write_release(city, tmp_path)
     assert "manifest.json" not in os.listdir(tmp_path)

@@ -10,8 +10,7 @@ import pytest
 
 import trafficdp
 from trafficdp.binning.places import declared_bins
-from trafficdp.export.files.classes import HATCHED, UNINFORMATIVE, letters_of
-from trafficdp.export.files.shown import shown_breaks
+from trafficdp.export.files.classes import HATCHED, UNINFORMATIVE, letters_of, shown_breaks
 from trafficdp.mechanisms.pooling import add_remove_map as add_remove_map_module
 from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_all

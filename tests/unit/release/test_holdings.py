@@ -20,14 +20,14 @@ from trafficdp.model import (
     StudyArea,
     Zones,
 )
-from trafficdp.release import earlier, results
+from trafficdp.release import knowledge, results
 
 
 def given(monkeypatch, *names, same=True):
     """A vault whose index finds the releases ``names``, the newest first."""
-    monkeypatch.setattr(earlier, "published", lambda *_, **sought: iter(names[::-1]))
-    monkeypatch.setattr(earlier, "numbers_digest", lambda *_: "")
-    monkeypatch.setattr(earlier, "same_question", lambda *_: same)
+    monkeypatch.setattr(knowledge, "published", lambda *_, **sought: iter(names[::-1]))
+    monkeypatch.setattr(knowledge, "numbers_digest", lambda *_: "")
+    monkeypatch.setattr(knowledge, "same_question", lambda *_: same)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_what_the_index_finds_answers_only_the_same_question_on_the_same_data(mo
         counts=SimpleNamespace(cell=None, slot=None),
         calibrated=SimpleNamespace(to_facts=dict),
     )
-    found = earlier.earlier_release(curator, SimpleNamespace(name="i1"), None, asked)
+    found = knowledge.earlier_release(curator, SimpleNamespace(name="i1"), None, asked)
     assert found == (None if other or not same else "r2")
 
 
@@ -59,7 +59,7 @@ def test_a_released_fleet_is_a_whole_number_of_at_least_one(monkeypatch, noisy, 
     curator = SimpleNamespace(
         vault=None, load=lambda name: SimpleNamespace(id=name, estimates={Statistic.MEAN: mean}, grid=grid)
     )
-    assert earlier.fleet_released(curator) == ("r1", fleet)
+    assert knowledge.fleet_released(curator) == ("r1", fleet)
 
 
 def test_half_of_the_hours_of_a_week_see_nearly_a_whole_fleet():

@@ -8,7 +8,7 @@ from trafficdp.errors import StoreDamagedError, StoreUnavailableError
 from trafficdp.release.diagnosis import _listed
 from trafficdp.release.publication import manifests, sweep
 from trafficdp.release.recomputation import differing, names_differing
-from trafficdp.release.store_setup import create_store
+from trafficdp.release.status import create_store
 from trafficdp.store.vault import VAULT_NAME, Vault
 
 

@@ -10,14 +10,15 @@ import pytest
 from trafficdp.binning.cells import cells_of, centres_of
 from trafficdp.errors import UsageError
 from trafficdp.model import ContributionBound, Counts, SpeedUnit
-from trafficdp.simulation import speeds
-from trafficdp.simulation.city import CityModel, variations
-from trafficdp.simulation.speeds import (
+from trafficdp.simulation import city
+from trafficdp.simulation.city import (
     MOST_DRAWN,
+    CityModel,
     most_drawn,
     simulated_records,
     simulated_truths,
     stretches,
+    variations,
 )
 
 BOUND = ContributionBound(Fraction(30), Fraction(1, 100), SpeedUnit.METRES_PER_SECOND)
@@ -63,8 +64,8 @@ def test_sums_are_those_of_as_many_whole_records_as_counted():
 
 @pytest.mark.parametrize(("at_once", "at_all"), [(1 << 21, 3_000_000), (500, 3_000_000), (500, 1)])
 def test_the_truth_of_a_bin_is_that_of_its_records(at_once, at_all, monkeypatch):
-    monkeypatch.setattr(speeds, "_AT_ONCE", at_once)
-    monkeypatch.setattr(speeds, "MOST_AT_ALL", at_all)
+    monkeypatch.setattr(city, "_AT_ONCE", at_once)
+    monkeypatch.setattr(city, "MOST_AT_ALL", at_all)
     found = truths(cities=1)
     value = simulated_records(COUNTS, BOUND, variations()["usual"], seed=1) * 0.01
     of = np.repeat(COUNTS.bin_index, COUNTS.count)
@@ -80,7 +81,7 @@ def test_of_more_records_fewer_are_drawn_of_every_pair_and_cells_stay_as_they_ar
     every = truths()
     all_drawn = np.minimum(COUNTS.count, MOST_DRAWN).sum()
     for at_all, most in ((all_drawn, 64), (all_drawn - 1, 32), (1, 4)):
-        monkeypatch.setattr(speeds, "MOST_AT_ALL", at_all)
+        monkeypatch.setattr(city, "MOST_AT_ALL", at_all)
         assert most_drawn(COUNTS) == most
     few = truths()
     assert (few.total != every.total).any()
@@ -100,7 +101,7 @@ def test_a_city_depends_on_its_number_and_seed_alone():
 
 @pytest.mark.parametrize("at_once", [1 << 21, 500])
 def test_a_city_does_not_depend_on_how_vehicles_are_numbered(at_once, monkeypatch):
-    monkeypatch.setattr(speeds, "_AT_ONCE", at_once)
+    monkeypatch.setattr(city, "_AT_ONCE", at_once)
     number = np.random.default_rng(4).permutation(COUNTS.users)
     pair = np.lexsort((number[COUNTS.user_index], COUNTS.bin_index))
     others = replace(COUNTS, user_index=number[COUNTS.user_index][pair], count=COUNTS.count[pair])

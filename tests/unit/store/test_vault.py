@@ -22,7 +22,7 @@ from trafficdp.errors import (
     UsageError,
 )
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.release.store_setup import create_store
+from trafficdp.release.status import create_store
 from trafficdp.store.vault import Vault
 
 pytestmark = pytest.mark.usefixtures("two_cities")
@@ -159,7 +159,7 @@ def test_a_folder_that_was_there_is_closed_to_others(city):
 KILLED = """
 import json, os, sys
 from pathlib import Path
-from trafficdp.release import store_setup
+from trafficdp.release.status import create_store
 from trafficdp.store import vault
 from trafficdp.store.store_files import Head
 
@@ -176,7 +176,7 @@ for name, store, key in json.loads(sys.argv[1]):
     child = os.fork()
     if child == 0:
         instant[name]()
-        store_setup.create_store(Path(store), Path(key))
+        create_store(Path(store), Path(key))
         os._exit(0)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     print(code, Path(store, "vault.duckdb").exists(), flush=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import StoreBehindError, StoreDamagedError
-from trafficdp.noise.protocol import new_token
+from trafficdp.noise.secure import new_token
 from trafficdp.store import vault_ledger
 from trafficdp.store.store_files import Head
 from trafficdp.store.vault import Vault

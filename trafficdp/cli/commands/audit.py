@@ -20,8 +20,7 @@ from trafficdp.measurement.sets import Ranks
 from trafficdp.mechanisms.protocol import ClaimedScores, Mechanism
 from trafficdp.mechanisms.registry import MECHANISMS
 from trafficdp.model import ContributionBound, Schema, SpeedUnit, Statistic, as_json
-from trafficdp.noise.protocol import NoiseSource
-from trafficdp.noise.source import SecureNoise, SimulatedNoise
+from trafficdp.noise.source import NoiseSource, SecureNoise, SimulatedNoise
 from trafficdp.privacy.conversion import pure_to_zcdp, zcdp_to_approx
 from trafficdp.privacy.loss import LossKind, PureDP
 

@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
+from trafficdp._durable import disk_errors
 from trafficdp.cli.words.iudx_template import iudx_template, with_line
 from trafficdp.cli.words.options import Settings, shorten, somebody_is_there
-from trafficdp.config.document import read_places
+from trafficdp.config.document import key_path, read_places, store_path
 from trafficdp.config.file import template
 from trafficdp.errors import UsageError
-from trafficdp.export.files.file import disk_errors
-from trafficdp.release.store_setup import create_store, key_path, store_path
+from trafficdp.release.status import create_store
 from trafficdp.store.vault import database_in
 
 IudxOption = Annotated[

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from trafficdp._durable import disk_errors
 from trafficdp.cli.words.options import MapOptions, Settings, with_options
 from trafficdp.cli.words.plan_words import plan_facts, show, show_full
 from trafficdp.errors import UsageError, one_of
-from trafficdp.export.files.file import disk_errors
 from trafficdp.export.report.loss_chart import KINDS, Line, LossChart, Point, chart_bytes
 from trafficdp.model import Grid, Statistic
 from trafficdp.planner.allocate import by_baseline

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from trafficdp._durable import disk_errors
 from trafficdp.cli.words.options import Settings, shorten
 from trafficdp.cli.words.plan_words import plan_facts, show
 from trafficdp.errors import UsageError, VerificationError, one_of
-from trafficdp.export.files.file import disk_errors
 from trafficdp.simulation.city import VARIATIONS, like_release, variations
 from trafficdp.simulation.write import simulate as write_city
 from trafficdp.workspace import open_workspace

@@ -14,7 +14,7 @@ import pyarrow as pa
 import typer
 
 from trafficdp.cli.words.options import GAP, Output, Settings, longest_word, shorten, with_options
-from trafficdp.config.document import read_places
+from trafficdp.config.document import read_places, store_path
 from trafficdp.errors import TrafficdpError, UsageError, one_of
 from trafficdp.export.files.query_result import (
     FORMATS,
@@ -27,7 +27,6 @@ from trafficdp.export.files.query_result import (
 from trafficdp.model import Zones
 from trafficdp.query.answer import Explanation
 from trafficdp.query.recognise import is_priced
-from trafficdp.release.store_setup import store_path
 from trafficdp.store.analyst import COLUMNS, DEFAULT_TIMEOUT, TABLES, AnalystSession
 from trafficdp.store.released import RELEASED_NAME
 

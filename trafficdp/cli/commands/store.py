@@ -10,10 +10,9 @@ from typing import Annotated
 import typer
 
 from trafficdp.cli.words.options import Output, Settings, YesOption, shorten
-from trafficdp.config.document import read_places
+from trafficdp.config.document import key_path, read_places, store_path
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.release.status import read_budget, read_status
-from trafficdp.release.store_setup import key_path, store_path
 
 # `trafficdp status`: what the store holds.
 

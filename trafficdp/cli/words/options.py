@@ -324,11 +324,12 @@ class Settings:
 
     def places(self) -> tuple[Config, Path, Path]:
         """Return the configuration, the folder of the store and its key file; nothing is opened."""
+        from trafficdp.config.document import key_path, store_path
         from trafficdp.config.file import load_config
-        from trafficdp.release.store_setup import places_of
 
         config = load_config(self.config)
-        return config, *places_of(config, self.config, self.store)
+        store = store_path(self.config, self.store, config.store)
+        return config, store, key_path(store, config.key_file)
 
 
 def store_given(text: str) -> Path:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.export.files.registry import registry_record
+from trafficdp.export.files.catalogue import registry_record
 from trafficdp.mechanisms.protocol import ASSUMPTIONS, Statement
 from trafficdp.model import (
     NO_CATALOGUE_ENTRY,

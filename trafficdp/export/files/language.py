@@ -1,4 +1,4 @@
-"""The language of pages: English as it stands in the code, any other as its catalogue has it.
+"""The language of pages and the templates they are made from: English as it stands in the code, or another.
 
 A language is one file, ``languages/TAG.po`` (gettext): texts, plurals, names of months, and how numbers and
 days are written. Manifests and tables stay English; what pages repeat of them is found again in the catalogue
@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
 
 from trafficdp.export.files.catalogue import TITLES
 from trafficdp.export.files.disclosure import COUNTS_REVEALED, MOSAIC, NOT_PROTECTED, PROTECTED
@@ -21,6 +24,10 @@ from trafficdp.mechanisms.protocol import ASSUMPTIONS
 from trafficdp.model import DAYS, DEFAULT_DAY_PARTS, OF_MAPS, SlotKind
 from trafficdp.privacy.disclosure import CONCENTRATED, INTERVAL_KINDS, PURE
 from trafficdp.privacy.estimate import BinStatus
+
+if TYPE_CHECKING:
+    import jinja2
+
 
 _FOLDER = files("trafficdp.export").joinpath("languages")
 _FIELD = re.compile(r'^(msgid|msgid_plural|msgstr(?:\[\d\])?) ((?:"(?:[^"\\]|\\.)*"\s*)+)', re.MULTILINE)
@@ -237,3 +244,55 @@ PLACES = (
     *("east", "north-east", "north", "north-west", "west", "south-west", "south", "south-east"),
 )
 """Messages that names of hexagons are made from."""
+
+
+# How templates become pages: in one language, escaped, strict about names, the same bytes every time.
+
+
+@cache
+def _environment(language: Language) -> jinja2.Environment:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("trafficdp.export", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "fixed": language.fixed,
+        "signed": language.signed,
+        "written": language.number,
+        "dates": language.dates,
+        "month": language.month,
+        "long_date": language.long_date,
+        "translated": language.translated,
+        "place": lambda text: language.translated(text, PLACES),
+    }
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+
+    # a message may hold marks of HTML; what is put into its holes is escaped
+    def gettext(message: str, /, **facts: object) -> Markup:
+        text = Markup(language.gettext(message))
+        return text.format(**facts) if facts else text
+
+    def ngettext(one: str, many: str, number: int, /, **facts: object) -> Markup:
+        text = Markup(language.ngettext(one, many, number))
+        return text.format(**facts) if facts else text
+
+    environment.globals |= {"_": gettext, "ngettext": ngettext, "language": language.tag}
+    return environment
+
+
+def fill_template(template: str, language: Language, **values: object) -> str:
+    """Return the file ``template`` of the folder templates, in ``language``, with ``values`` put in."""
+    return _environment(language).get_template(template).render(**values)
+
+
+def said(sentence: str, *facts: object, language: Language = ENGLISH) -> str:
+    """Return as plain text what the macro ``sentence`` of ``report_words.html`` says of ``facts``."""
+    macro = getattr(_environment(language).get_template("report_words.html").module, sentence)
+    text: str = macro(*facts).unescape()
+    return text

@@ -16,9 +16,9 @@ from importlib.resources import files as package_files
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from trafficdp.errors import DataError
+from trafficdp.export.files.catalogue import registry_record
 from trafficdp.export.files.columns import FileFacts, published_statistics
 from trafficdp.export.files.disclosure import bin_numbers, conversion_holds, rfc3339
-from trafficdp.export.files.registry import registry_record
 from trafficdp.model import Counted, NeighbouringRelation, Schema, as_json, from_json
 from trafficdp.privacy.budget import BudgetPolicy, weaknesses
 from trafficdp.privacy.disclosure import Disclosure, LossAccount, Sha256

@@ -23,9 +23,18 @@ import shapely
 
 from trafficdp.binning.places import shapes_of
 from trafficdp.errors import StoreUnavailableError
-from trafficdp.export.files.classes import COLOURS, HATCHED, classes_in_words, hatch_limits, ink_on
+from trafficdp.export.files.classes import (
+    COLOURS,
+    ENDS,
+    HATCHED,
+    READ_ENDS,
+    classes_in_words,
+    hatch_limits,
+    ink_on,
+    level_read,
+    shown_breaks,
+)
 from trafficdp.export.files.columns import INSTANTS, column_facts, published_statistics, withheld_because
-from trafficdp.export.files.shown import ENDS, READ_ENDS, level_read, shown_breaks
 from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import Release, mechanism_frame, published_frame

@@ -25,24 +25,19 @@ from trafficdp.export.files.classes import (
     CHANCE_COLOURS,
     CHANCES,
     COLOURS,
+    ENDS,
     HATCHED,
     PLAIN,
+    READ_ENDS,
     UNINFORMATIVE,
     WIDTH_COLOURS,
     WIDTHS,
     WITHHELD,
     chances_in_words,
     classes_in_words,
+    has_posterior,
     hatch_limits,
     ink_on,
-)
-from trafficdp.export.files.columns import published_statistics, reasons, withheld_because
-from trafficdp.export.files.disclosure import on_city_clocks
-from trafficdp.export.files.language import PLACES, Language
-from trafficdp.export.files.shown import (
-    ENDS,
-    READ_ENDS,
-    has_posterior,
     level_read,
     read_number,
     shown_breaks,
@@ -51,9 +46,11 @@ from trafficdp.export.files.shown import (
     shown_outer,
     shown_width_breaks,
 )
+from trafficdp.export.files.columns import published_statistics, reasons, withheld_because
+from trafficdp.export.files.disclosure import on_city_clocks
+from trafficdp.export.files.language import PLACES, Language, fill_template
 from trafficdp.export.files.tables import unique_polygons
 from trafficdp.export.map.drawing import Drawing, Rings, east_of, outlines_shown
-from trafficdp.export.map.templating import fill_template
 from trafficdp.model import ContextKind, ContextLayer, SpeedUnit, Statistic, StudyArea
 from trafficdp.privacy.estimate import BinStatus, IntervalKind
 from trafficdp.privacy.release import Release, published_frame

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.export.files.shown import error_digits
+from trafficdp.export.files.classes import error_digits
 from trafficdp.mechanisms.publish import largest_variance, rounding_bias
 from trafficdp.model import SpeedUnit, Statistic
 from trafficdp.noise.block import block_half_width, pair_bounds

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp._durable import replace_file, require_folder_of
 from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.columns import published_statistics
-from trafficdp.export.files.file import replace_file, require_folder_of
-from trafficdp.export.files.language import Language
+from trafficdp.export.files.language import Language, fill_template
 from trafficdp.export.files.query_result import json_rows, write_result
-from trafficdp.export.map.templating import fill_template
 from trafficdp.export.report.change import likely_changes
 from trafficdp.export.report.maps import CHANGE_LEGEND, ReportMaps
 from trafficdp.export.report.page import Figure

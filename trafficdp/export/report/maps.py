@@ -17,9 +17,10 @@ from trafficdp.export.files.classes import (
     WITHHELD,
     classes_in_words,
     letters_of,
+    shown_breaks,
+    shown_numbers,
 )
 from trafficdp.export.files.columns import withheld_because
-from trafficdp.export.files.shown import shown_breaks, shown_numbers
 from trafficdp.export.files.tables import unique_polygons
 from trafficdp.export.map.drawing import FELL, ROSE, UNSURE, Centres, Drawing, centres_of, draw, swatch
 from trafficdp.export.report.certainty import IntArray

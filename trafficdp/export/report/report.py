@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trafficdp._durable import replace_file, require_folder_of
 from trafficdp.errors import DataError, UsageError, one_of
+from trafficdp.export.files.classes import level_read
 from trafficdp.export.files.disclosure import bin_numbers, on_city_clocks
-from trafficdp.export.files.file import replace_file, require_folder_of
-from trafficdp.export.files.language import Language
-from trafficdp.export.files.shown import level_read
-from trafficdp.export.map.templating import fill_template
+from trafficdp.export.files.language import Language, fill_template
 from trafficdp.export.report.certainty import SimultaneousIntervals, decimals, is_calibrated
 from trafficdp.export.report.change import common_rows
 from trafficdp.export.report.findings import (

@@ -14,7 +14,7 @@ from trafficdp.mechanisms.means import Means, NoisySum, choice_scale, weighting
 from trafficdp.mechanisms.protocol import ClaimedScores
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
-from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import NoiseSource
 
 if TYPE_CHECKING:
     from trafficdp.sensitive import Samples

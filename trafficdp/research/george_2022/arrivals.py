@@ -51,7 +51,7 @@ import numpy.typing as npt
 from trafficdp.bounding.arrays import rank_within
 from trafficdp.errors import UsageError, in_range, integer_between, positive
 from trafficdp.mechanisms.means import choice_scale, laplace_scale
-from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import PICO, PureDP
 from trafficdp.stream.tree import BINARY, Tree, bit_length
 

@@ -64,7 +64,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError, integer_between, positive
 from trafficdp.mechanisms.means import laplace_scale
-from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import PICO, ZCDP, PureDP, loss_upper_bound, round_up, sum_per_user, to_pico
 from trafficdp.research.george_2022.arrivals import (
     Arrivals,

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.model import NeighbouringRelation
-from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import PureDP
 from trafficdp.research.george_2022.arrivals import Arrivals, LevelPlan, best_plan, paper_plan, prior_plan

@@ -50,7 +50,7 @@ import numpy.typing as npt
 from scipy.linalg import cholesky, solve_triangular
 
 from trafficdp.errors import UsageError, in_range, integer_between
-from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import ZCDP, round_up
 
 FloatArray = npt.NDArray[np.float64]

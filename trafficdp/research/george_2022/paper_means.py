@@ -62,7 +62,7 @@ import numpy.typing as npt
 from trafficdp.bounding.arrays import IntervalPartition
 from trafficdp.errors import in_range
 from trafficdp.mechanisms.means import laplace_scale
-from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import NoiseSource
 from trafficdp.research.george_2022.arrivals import Arrivals, LevelPlan
 from trafficdp.stream.tree import BINARY, Tree, bit_length
 

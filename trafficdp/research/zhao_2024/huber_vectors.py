@@ -59,7 +59,7 @@ from scipy.special import gammaincc, ndtr
 from trafficdp.bounding import huber
 from trafficdp.errors import UsageError, in_range, positive
 from trafficdp.noise import smooth_gaussian, student_t
-from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import NoiseSource
 from trafficdp.research.aumuller_2023.plan import clip_to_length
 from trafficdp.research.zhao_2024.vector_smooth_sensitivity import (
     VectorShape,

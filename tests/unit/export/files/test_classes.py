@@ -19,8 +19,10 @@ from trafficdp.export.files.classes import (
     hatch_limits,
     letters_of,
     range_of,
+    read_number,
+    shown_breaks,
+    shown_width_breaks,
 )
-from trafficdp.export.files.shown import read_number, shown_breaks, shown_width_breaks
 from trafficdp.export.map.html_map import LOOKS
 from trafficdp.model import ContributionBound, SpeedUnit, Statistic
 

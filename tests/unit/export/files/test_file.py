@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from trafficdp._durable import disk_errors, replace_file
 from trafficdp.errors import StoreFullError, StoreReadOnlyError, StoreUnavailableError, UsageError
-from trafficdp.export.files import file
-from trafficdp.export.files.file import disk_errors, replace_file
 
 
 def test_an_existing_file_is_replaced(tmp_path):
@@ -50,7 +49,7 @@ def test_after_an_error_the_old_file_is_there_and_nothing_else(tmp_path, monkeyp
     def failing(descriptor):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(file.os, "fsync", failing)
+    monkeypatch.setattr(os, "fsync", failing)
     with pytest.raises(StoreUnavailableError):
         replace_file(target, b"new")
     assert target.read_bytes() == b"old"
@@ -61,7 +60,7 @@ def test_an_interrupt_leaves_no_partial_file(tmp_path, monkeypatch):
     def interrupted(descriptor):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(file.os, "fsync", interrupted)
+    monkeypatch.setattr(os, "fsync", interrupted)
     with pytest.raises(KeyboardInterrupt):
         replace_file(tmp_path / "a", b"new")
     assert os.listdir(tmp_path) == []

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from trafficdp.errors import DataError
-from trafficdp.export.files.registry import registry_bytes, registry_record
+from trafficdp.export.files.catalogue import registry_bytes, registry_record
 from trafficdp.export.report.report import report_html
 
 

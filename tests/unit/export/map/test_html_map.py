@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import DataError
-from trafficdp.export.files.shown import shown_numbers
+from trafficdp.export.files.classes import shown_numbers
 from trafficdp.export.map.html_map import LIBRARY, html_bytes
 from trafficdp.model import Statistic
 from trafficdp.privacy.release import published_frame

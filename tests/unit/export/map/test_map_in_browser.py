@@ -26,19 +26,17 @@ from trafficdp.export.files.classes import (
     HATCHED,
     PLAIN,
     WIDTHS,
+    NumberRead,
     as_read,
     hatch_limits,
     letters_of,
-)
-from trafficdp.export.files.geojson import geojson_bytes
-from trafficdp.export.files.shown import (
-    NumberRead,
     read_number,
     shown_breaks,
     shown_largest,
     shown_numbers,
     shown_width_breaks,
 )
+from trafficdp.export.files.geojson import geojson_bytes
 from trafficdp.export.map.html_map import LOOKS, html_bytes
 from trafficdp.model import ContextKind, ContextLayer, ContributionBound, SpeedUnit, Statistic
 from trafficdp.privacy.release import published_frame

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import DataError, UsageError
-from trafficdp.export.files.classes import COLOURS, HATCHED, PLAIN, ink_on
-from trafficdp.export.files.shown import read_number
+from trafficdp.export.files.classes import COLOURS, HATCHED, PLAIN, ink_on, read_number
+from trafficdp.export.files.language import said
 from trafficdp.export.map.drawing import CHANGE_COLOURS, FELL, ROSE, UNSURE, WITHHELD_COLOUR
-from trafficdp.export.map.templating import said
 from trafficdp.export.report.change import changes
 from trafficdp.export.report.change_files import ChangeTable
 from trafficdp.export.report.findings import changed_rows, findings

@@ -20,9 +20,8 @@ from jinja2 import Environment, nodes, pass_context
 from jinja2.compiler import CodeGenerator
 
 import trafficdp.export
-from trafficdp.export.files.language import ENGLISH
-from trafficdp.export.map import templating
-from trafficdp.export.map.templating import said
+from trafficdp.export.files import language
+from trafficdp.export.files.language import ENGLISH, said
 from trafficdp.export.report.certainty import Interval
 from trafficdp.export.report.page import (
     AgainstTimetable,
@@ -212,11 +211,11 @@ def golden(words):
 
 def template(name):
     """The syntax of a template."""
-    return templating._environment(ENGLISH).parse((EXPORT / "templates" / name).read_text(encoding="utf-8"))
+    return language._environment(ENGLISH).parse((EXPORT / "templates" / name).read_text(encoding="utf-8"))
 
 
 def test_every_sentence_is_the_one_that_was_read_and_approved():
-    text = golden(templating._environment(ENGLISH).get_template(WORDS).module)
+    text = golden(language._environment(ENGLISH).get_template(WORDS).module)
     if os.environ.get("TRAFFICDP_WRITE_GOLDEN") == "1":
         GOLDEN.write_text(text, encoding="utf-8")
     assert text == GOLDEN.read_text(encoding="utf-8")
@@ -247,7 +246,7 @@ def marking(branches):
 
 
 def test_every_branch_of_every_sentence_is_in_the_golden_file():
-    environment: Environment = templating._environment.__wrapped__(ENGLISH)
+    environment: Environment = language._environment.__wrapped__(ENGLISH)
     branches, taken = [], set()
 
     @pass_context
