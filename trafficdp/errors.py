@@ -209,14 +209,9 @@ class VerificationError(DataError):
     """A release does not agree with the vault and its ledger."""
 
 
-def _only(named: dict[str, object]) -> tuple[str, object]:
-    ((name, value),) = named.items()
-    return name, value
-
-
 def finite(**named: object) -> float:
     """Return the one keyword argument as a float; raise UsageError unless it is a finite number."""
-    name, value = _only(named)
+    ((name, value),) = named.items()
     try:
         number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
     except OverflowError:
@@ -231,7 +226,7 @@ def finite(**named: object) -> float:
 
 def positive(**named: object) -> float:
     """Return the one keyword argument as a float; raise UsageError unless it is finite and above 0."""
-    name, value = _only(named)
+    ((name, value),) = named.items()
     number = finite(**{name: value})
     if number <= 0:
         raise UsageError(f"{name} is not positive", got=f"{name}={value!r}", expected="a number above 0")
@@ -240,7 +235,7 @@ def positive(**named: object) -> float:
 
 def in_range(low: float, high: float, **named: object) -> float:
     """Return the one keyword argument as a float; raise UsageError unless low < value < high."""
-    name, value = _only(named)
+    ((name, value),) = named.items()
     number = finite(**{name: value})
     if not low < number < high:
         raise UsageError(
@@ -251,7 +246,7 @@ def in_range(low: float, high: float, **named: object) -> float:
 
 def integer_between(low: int, high: int, **named: object) -> int:
     """Return the one keyword argument as an int; raise UsageError unless it is one in low..high."""
-    name, value = _only(named)
+    ((name, value),) = named.items()
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise UsageError(
             f"{name} is out of range", got=f"{name}={value!r}", expected=f"an integer from {low} to {high}"
@@ -267,7 +262,7 @@ def did_you_mean(word: str, allowed: Collection[str]) -> str | None:
 
 def one_of(allowed: Collection[str], **named: object) -> str:
     """Return the one keyword argument; raise UsageError unless it is one of ``allowed``."""
-    name, value = _only(named)
+    ((name, value),) = named.items()
     if not isinstance(value, str) or value not in allowed:
         raise UsageError(
             f"{name} is unknown",

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -160,16 +161,11 @@ def check_steps(steps: Sequence[Priced], charged: IntArray) -> None:
     Also for a number that could vary without noise, and for a set and law that have no price here.
     """
 
-    require_covered(lambda: losses_of(steps), charged)
-
-
-def losses_of(steps: Sequence[Priced]) -> Iterator[Losses]:
-    """Return what every step costs the vehicles, exactly; raises as ``check_steps``."""
-    for step in steps:
-        yield from _losses(step)
+    require_covered(lambda: chain.from_iterable(map(_losses, steps)), charged)
 
 
 def _losses(step: Priced) -> Iterator[Losses]:
+    """Yield what ``step`` costs the vehicles, exactly; raises as ``check_steps``."""
     if isinstance(step, Ranks):
         yield from _choice(step.support, np.ones(step.support.coordinates), step.scale, step.kind)
     elif isinstance(step, ClaimedScores):

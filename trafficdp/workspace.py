@@ -205,7 +205,7 @@ class Workspace:
         looked_at = None if isinstance(search_maps, bool) else search_maps
         asked = self.config.wish(loss)
         with self._curator("plan") as curator:
-            planning = self._planning(curator, looked_at)
+            planning = Planning(curator, self.config, looked_at)
             plan = planning.plan(asked, question)[0]
             if save is not None:
                 planning.save(save, plan)
@@ -253,7 +253,7 @@ class Workspace:
             curator.vault.check_key(key.fingerprint)
             finished = curator.recover()
             question = PlanQuestion(within_budget=within_budget, suggestions=not force, saved=plan)
-            planned, counts = self._planning(curator).plan(self.config.wish(loss), question)
+            planned, counts = Planning(curator, self.config).plan(self.config.wish(loss), question)
             version = vault_fixes.data_version(curator.vault)
             earlier = earlier_release(curator, version, planned.grid, planned.allocation)
             if earlier is not None and (earlier in finished or not again):
@@ -326,7 +326,7 @@ class Workspace:
             self._curator("sql") as curator,
         ):
             curator.vault.check_key(key.fingerprint)
-            return query.answer(curator, datetime.now(UTC), session, _planner)
+            return query.answer(curator, datetime.now(UTC), session, Planning)
 
     def releases(self) -> list[results.ReleaseSummary]:
         """Return every charged release, in order."""
@@ -444,13 +444,6 @@ class Workspace:
             if recover:
                 curator.recover()
             yield curator
-
-    def _planning(self, curator: Curator, looked_at: LookedAt | None = None) -> Planning:
-        return _planner(curator, self.config, looked_at)
-
-
-def _planner(curator: Curator, config: Config, looked_at: LookedAt | None = None) -> Planning:
-    return Planning(curator, config, results.version_to_plan(curator.vault, config), looked_at)
 
 
 def open_workspace(

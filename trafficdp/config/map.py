@@ -168,14 +168,6 @@ def with_mechanism(
     return replace(settings, mechanism=mechanism, allow_idealised=allow_idealised)
 
 
-def _require_together(mechanism: Mapping[Statistic, str]) -> None:
-    if len({*mechanism.values()}) > 1:
-        from trafficdp.mechanisms.registry import require_together
-
-        with t.naming("map", "mechanism"):
-            require_together(mechanism)
-
-
 def _width(value: object) -> tuple[Fraction, SpeedUnit | None] | None:
     written, _, unit = value.strip().partition(" ") if isinstance(value, str) else (value, "", None)
     width = exact_number(written)
@@ -317,7 +309,11 @@ class Map(t.Table):
         """Return what is released a bin; raise Refused for what does not go together."""
         statistics = tuple(item for item in OF_MAPS if item in self.statistics)
         mechanism = {item: self._mechanism(item, kind) for item in statistics}
-        _require_together(mechanism)
+        if len({*mechanism.values()}) > 1:
+            from trafficdp.mechanisms.registry import require_together
+
+            with t.naming("map", "mechanism"):
+                require_together(mechanism)
         if kind is LossKind.PURE and self.accounting != "best" and set(mechanism.values()) != {BASELINE}:
             no_accountings = '"best", or mechanism = "baseline": other mechanisms have no accountings'
             raise t.Refused("map", "accounting", expected=no_accountings)

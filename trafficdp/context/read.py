@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,28 +18,15 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 from trafficdp._durable import unpacking
+from trafficdp.binning.cells import polygons_of
 from trafficdp.errors import ConfigError
 from trafficdp.model import ContextFile, ContextKind, ContextLayer, StudyArea, Zones
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyproj
-import math
-from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from trafficdp.binning.cells import polygons_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-# A public layer from its file: GDAL or static GTFS, cut to the area and simplified. Nothing is fetched.
-#
-# A public layer brought down to what a page shows: cut to the area, fewer corners, one shape a name.
-#
-# Static GTFS (gtfs.org): the ways of shapes.txt and the stops of stops.txt, from a .zip or a folder.
-#
-# A public layer from its file: whatever GDAL reads of what is local, and static GTFS. Nothing is fetched.
+# A public layer from its file (whatever GDAL reads of what is local, or static GTFS), cut to the area and
+# brought down to what a page shows: fewer corners, one shape a name.
 
 
 Shapes = npt.NDArray[np.object_]
@@ -61,7 +50,12 @@ def simplified(shapes: Shapes, names: Names, area: BaseGeometry) -> tuple[Shapes
     west, south, east, north = area.bounds
     tolerance = max(east - west, north - south) / STEPS_ACROSS
     for _ in range(_TURNS):
-        shapes, names = _coarser(shapes, names, tolerance)
+        shapes = shapely.simplify(shapes, tolerance)
+        shapes = shapely.transform(shapes, lambda xy: np.round(xy * _GRID) / _GRID)
+        left, bottom, right, top = shapely.bounds(shapes).T
+        seen = np.maximum(right - left, top - bottom) >= tolerance
+        seen |= shapely.get_dimensions(shapes) == 0
+        shapes, names = shapes[seen], names[seen]
         if shapely.get_num_coordinates(shapes).sum() <= MOST_CORNERS:
             break
         tolerance *= 2
@@ -94,15 +88,6 @@ def _joined(shapes: Shapes, names: Names) -> tuple[Shapes, Names]:
     joined = shapely.line_merge(shapely.multilinestrings(parts[order], indices=code[order]))
     together = np.concatenate([joined, shapes[~lines]])
     return together, np.concatenate([known.astype(object), names[~lines]])
-
-
-def _coarser(shapes: Shapes, names: Names, tolerance: float) -> tuple[Shapes, Names]:
-    coarse = shapely.simplify(shapes, tolerance)
-    coarse = shapely.transform(coarse, lambda xy: np.round(xy * _GRID) / _GRID)
-    west, south, east, north = shapely.bounds(coarse).T
-    seen = np.maximum(east - west, north - south) >= tolerance
-    seen |= shapely.get_dimensions(coarse) == 0
-    return coarse[seen], names[seen]
 
 
 _WAYS = ("shape_id", "shape_pt_sequence", "shape_pt_lon", "shape_pt_lat")
@@ -228,7 +213,13 @@ def _read(file: ContextFile, path: Path | str, area: StudyArea) -> ContextLayer:
     if _is_tables(path):
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        shapes, names = _read_tables(file, path, area)
+        with _reading(path):
+            tables = [
+                _read_table(path, file.name, area, table, where) for table, where in _wanted(file.kind, path)
+            ]
+        shapes, names = (np.concatenate(each) for each in zip(*tables, strict=True))
+        there = ~shapely.is_missing(shapes)
+        shapes, names = shapes[there], names[there]
     else:
         shapes, names, digest = read_gtfs(path, file.kind)
     shapes, names = simplified(shapes, names, area.geometry)
@@ -246,16 +237,6 @@ def read_table(path: Path, name: str | None, area: StudyArea | None = None) -> t
     with _reading(path):
         ((table, where),) = _wanted(ContextKind.ROADS, path)
         return _read_table(path, name, area, table, where)
-
-
-def _read_tables(file: ContextFile, path: Path, area: StudyArea) -> tuple[Shapes, Names]:
-    with _reading(path):
-        tables = [
-            _read_table(path, file.name, area, table, where) for table, where in _wanted(file.kind, path)
-        ]
-    shapes, names = (np.concatenate(each) for each in zip(*tables, strict=True))
-    there = ~shapely.is_missing(shapes)
-    return shapes[there], names[there]
 
 
 def _wanted(kind: ContextKind, path: Path) -> tuple[tuple[str, str | None], ...]:
@@ -304,7 +285,10 @@ def _read_table(
     _, _, packed, columns = pyogrio.raw.read(
         path, layer=table, columns=[column] if column else [], bbox=box, where=where, force_2d=True
     )
-    shapes = _degrees(shapely.from_wkb(packed), to_file)
+    shapes = shapely.transform(
+        shapely.from_wkb(packed),
+        lambda xy: np.column_stack(to_file.transform(xy[:, 0], xy[:, 1], direction="INVERSE")),
+    )
     names = np.asarray(columns[0], dtype=object) if column else np.full(len(shapes), None, dtype=object)
     return shapes, np.array([_text(each) for each in names], dtype=object)
 
@@ -316,14 +300,6 @@ def _column(path: Path, name: str | None, about: Mapping[str, Any]) -> str | Non
     if column is not None and column not in known:
         raise ConfigError(f"{path.name} has no column {column}", expected=", ".join(known) or None)
     return column
-
-
-def _degrees(shapes: Shapes, to_file: pyproj.Transformer) -> Shapes:
-    def moved(positions: Any) -> Any:  # noqa: ANN401 - arrays of positions, shape (n, 2)
-        return np.column_stack(to_file.transform(positions[:, 0], positions[:, 1], direction="INVERSE"))
-
-    degrees: Shapes = shapely.transform(shapes, moved)
-    return degrees
 
 
 def _text(value: object) -> str:

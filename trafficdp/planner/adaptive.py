@@ -35,7 +35,7 @@ asked for. Nothing is estimated: half widths are those of the calibrated mechani
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
 
 import numpy as np
@@ -43,7 +43,6 @@ import numpy.typing as npt
 
 from trafficdp.binning.cells import parents_of
 from trafficdp.binning.places import lengthened
-from trafficdp.binning.slots import hours_of_day
 from trafficdp.errors import (
     UninformativeReleaseError,
     UsageError,
@@ -59,7 +58,7 @@ from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import Counts, Grid, MapRequest, Mosaic, SlotKind, Statistic, levels_of
 from trafficdp.noise.secure import MOST_DISTINCT_SCALES
 from trafficdp.planner.allocate import allocate
-from trafficdp.planner.allocation import Allocation, precision
+from trafficdp.planner.allocation import precision
 from trafficdp.planner.packing import Forest, Packing, pack
 from trafficdp.planner.request import DETAIL, AdaptiveMap, AdaptiveSettings, MapLevel, Request
 
@@ -424,18 +423,6 @@ def _along(
         if best is None or partition.value > best.value:
             best = partition
     return None if best is None else (best, bound)
-
-
-def allocate_on(grid: Grid, counts: Counts, request: Request) -> Allocation:
-    """Return ``allocate`` for the bins that ``grid`` lets be published; raises as it does."""
-    allowed = grid.may_publish(counts.cell, counts.slot)
-    hour = hours_of_day(grid, counts.slot)
-    if bool(allowed.all()):
-        return allocate(counts, request, hour)
-    part = allocate(counts.select(allowed), request, None if hour is None else hour[allowed])
-    keep = allowed.copy()
-    keep[allowed] = part.keep
-    return replace(part, keep=keep)
 
 
 def _check(request: Request) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.binning.slots import hours_of_day
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, OTHER_NOISE, PROVED
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism
@@ -20,7 +21,7 @@ from trafficdp.mechanisms.registry import (
     require_together,
 )
 from trafficdp.mechanisms.simulated_cities import SimulatedCities, SimulatesOwnCity, cities_of, skills_of
-from trafficdp.model import Counts, Statistic
+from trafficdp.model import Counts, Grid, Statistic
 from trafficdp.planner.allocation import Allocation, assess_utility
 from trafficdp.planner.choose import SIMULATED_ERROR_TOLERANCE, fit_mechanisms
 from trafficdp.planner.request import Request
@@ -31,6 +32,18 @@ BLOCK_GAIN_TOLERANCE = 1e-3
 """Block noise is chosen when it gains more than this share over Laplace noise."""
 EQUAL_GAIN_TOLERANCE = 1e-9
 """Equal noise is chosen when it gains more than this share over noise by each bin's sensitivity."""
+
+
+def allocate_on(grid: Grid, counts: Counts, request: Request) -> Allocation:
+    """Return ``allocate`` for the bins that ``grid`` lets be published; raises as it does."""
+    allowed = grid.may_publish(counts.cell, counts.slot)
+    hour = hours_of_day(grid, counts.slot)
+    if bool(allowed.all()):
+        return allocate(counts, request, hour)
+    part = allocate(counts.select(allowed), request, None if hour is None else hour[allowed])
+    keep = allowed.copy()
+    keep[allowed] = part.keep
+    return replace(part, keep=keep)
 
 
 def allocate(

@@ -154,18 +154,28 @@ def _published(release: Release) -> pd.DataFrame:
 
     slots, slot = np.unique(release.slot, return_inverse=True)
     labels = [release.slots[int(each)] for each in slots]
+    own = release.grid.slot_kind
+    zones = release.grid.zones is not None
+    kinds = np.full(release.bins, own.value, dtype=object)
+    if release.grid.mosaic is not None:
+        kinds[:] = [kind.value for kind in kinds_of(release.slot, own)]
+    counts = {
+        name: pd.Series([None] * release.bins if each is None else each, dtype="Int64")
+        for name, each in (("vehicles", release.vehicles), ("records", release.records))
+    }
     columns: dict[str, object] = {
         "hex_id": _spelled(release.grid, release.cell),
         "place": _repeating(release.place),
-        "resolution": _resolutions(release),
+        "resolution": pd.Series([None] * release.bins, dtype="Int64")
+        if zones
+        else resolution_of(release.cell),
         "slot": release.slot,
-        "slot_kind": _slot_kinds(release),
+        "slot_kind": _repeating(kinds),
         "slot_label": _texts([facts.label for facts in labels], slot),
         "slot_start": _texts([facts.start for facts in labels], slot),
         "slot_end": _texts([facts.end for facts in labels], slot),
         "status": _repeating(release.status),
-        "vehicles": _counts(release.vehicles, release.bins),
-        "records": _counts(release.records, release.bins),
+        **counts,
     }
     for statistic in Statistic:
         if statistic in release.estimates:
@@ -235,17 +245,6 @@ def mechanism_frame(release: Release) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _resolutions(release: Release) -> pd.Series:
-    """The resolution of every hexagon, and none of zones."""
-    import pandas as pd
-
-    if release.grid.zones is not None:
-        return pd.Series([None] * len(release.cell), dtype="Int64")
-    if release.grid.mosaic is not None:
-        return pd.Series(resolution_of(release.cell))
-    return pd.Series(np.full(len(release.cell), release.grid.resolution, dtype=np.int64))
-
-
 def _texts(different: Sequence[Any], place: npt.NDArray[np.int64]) -> pd.Series:
     """The texts ``different[place]``: a column of millions of rows says few of them."""
     import pandas as pd
@@ -263,22 +262,6 @@ def _repeating(texts: npt.NDArray[np.object_]) -> pd.Series:
 def _spelled(grid: Grid, cell: npt.NDArray[np.uint64]) -> pd.Series:
     cells, place = np.unique(cell, return_inverse=True)
     return _texts(grid.spelled(cells), place)
-
-
-def _slot_kinds(release: Release) -> pd.Series:
-    if release.grid.mosaic is None:
-        return _texts([release.grid.slot_kind.value], np.zeros(release.bins, dtype=np.int64))
-    return _repeating(
-        np.array([kind.value for kind in kinds_of(release.slot, release.grid.slot_kind)], dtype=object)
-    )
-
-
-def _counts(counts: npt.NDArray[np.int64] | None, bins: int) -> pd.Series:
-    import pandas as pd
-
-    if counts is None:
-        return pd.Series([None] * bins, dtype="Int64")
-    return pd.Series(counts, dtype="Int64")
 
 
 def statistic_columns(estimate: Estimate, request: MapRequest) -> dict[str, object]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -148,19 +148,18 @@ class Curator:
 
     def _recorded(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
         """Return the statistics of every (vehicle, bin): those asked for last, or from what the cache has."""
-        asked = grid, bound, version
-        if not self._last or self._last[0][0] != asked:
-            self._last[:] = [(asked, self._from_cache(*asked))]
-        return self._last[0][1]
-
-    def _from_cache(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
-        kept = contribution_cache.load(self.vault, grid, bound, version.ingest_id)
-        if kept is not None and kept.up_to_ingest == version.ingest_id:
-            return kept.contributions
-        whole: Contributions = reduce_fixes(self.vault.connection, grid, bound, version.ingest_id, kept)
-        with self.vault.transaction("keeping the contributions"):
-            contribution_cache.save(self.vault, grid, bound, version.ingest_id, whole)
-        return whole
+        asked, last = (grid, bound, version), version.ingest_id
+        if self._last and self._last[0][0] == asked:
+            return self._last[0][1]
+        kept = contribution_cache.load(self.vault, grid, bound, last)
+        if kept is not None and kept.up_to_ingest == last:
+            found = kept.contributions
+        else:
+            found = reduce_fixes(self.vault.connection, grid, bound, last, kept)
+            with self.vault.transaction("keeping the contributions"):
+                contribution_cache.save(self.vault, grid, bound, last, found)
+        self._last[:] = [(asked, found)]
+        return found
 
     def check_not_behind(self, *, whole: bool = False) -> None:
         """Raise StoreBehindError when the ledger is older than its head or than any manifest here.
@@ -175,7 +174,8 @@ class Curator:
         unchecked = vault_ledger.rows(self.vault, checked)
         vault_ledger.check_accounts(self.vault, unchecked, checked)
         entries = unchecked if whole else entries
-        known = vault_releases.published_up_to(self.vault, checked)
+        stored = vault_releases.all_releases(self.vault)
+        known = {each.release_id for each in stored if each.published and each.sequence <= checked}
         for name, manifest in manifests(self.store, known).items():
             sequence, head_hash = ledger_reference(manifest)
             require_head(entries, sequence, head_hash, f"the manifest of release {name}")
@@ -220,7 +220,7 @@ class Curator:
                     "the release and the budget count in different kinds of loss",
                     expected=f"a release in {policy.kind.quantity}",
                 )
-            number = vault_releases.number_charged(self.vault) + 1
+            number = len(vault_releases.all_releases(self.vault)) + 1
             before = vault_ledger.totals(self.vault)
             specification = build_specification(f"r{number:04d}", before.sum_of_maxima)
             vault_ledger.require_budget(self.vault, vehicle, loss, policy, specification.created_at)
@@ -248,11 +248,11 @@ class Curator:
             )
             asked_by = None if analyst is None else analyst.name
             vault_ledger.add_charges(self.vault, entry.sequence, vehicle, loss, asked_by)
-            vault_releases.add_charged(self.vault, specification.release_id, entry.sequence, text)
+            stored = vault_releases.add_charged(self.vault, specification.release_id, entry.sequence, text)
         reached("charged")
         self.head.write(entry)
         reached("head written")
-        return self._finish(vault_releases.release_named(self.vault, specification.release_id))
+        return self._finish(stored)
 
     def recover(self) -> list[str]:
         """Finish what an earlier process began; return the names of the releases that were finished.
@@ -262,15 +262,15 @@ class Curator:
         """
         sweep(self.store)
         self.head.sweep()
-        unfinished = vault_releases.unfinished_releases(self.vault)
+        stored = vault_releases.all_releases(self.vault)
+        unfinished = [each for each in stored if not each.finished]
         if unfinished:
             self.check_not_behind()
         # before anything else can be seen of a charge, it is remembered outside the store
         self.remember()
-        for stored in unfinished:
-            self._finish(stored)
-        withdrawn = vault_releases.withdrawn_releases(self.vault)
-        if any(folder_of(self.store, name).exists() for name in withdrawn):
+        for each in unfinished:
+            self._finish(each)
+        if any(each.withdrawn and folder_of(self.store, each.release_id).exists() for each in stored):
             self.tidy()
         return [each.release_id for each in unfinished]
 
@@ -314,7 +314,7 @@ class Curator:
         """
         rebuild_released(self.store, self.vault)
         reached("cells removed")
-        for name in vault_releases.withdrawn_releases(self.vault):
+        for name in (each.release_id for each in vault_releases.all_releases(self.vault) if each.withdrawn):
             remove_files(self.store, name)
         reached("files removed")
 
@@ -333,30 +333,39 @@ class Curator:
         return decode(json.loads(facts), bins)
 
     def _finish(self, stored: vault_releases.StoredRelease) -> Release:
+        specification = self.specification_of(stored.release_id)
         if not stored.drawn:
-            self._draw(stored)
+            self._draw(stored, specification)
         release = self.load(stored.release_id)
         files = place_files(self.store, release)
         reached("files placed")
-        facts = self.specification_of(release.id).index_facts
         with self.vault.transaction("noting the publication"):
             vault_releases.mark_published(self.vault, release.id)
-            vault_releases.add_to_index(self.vault, facts)
-            entry = vault_ledger.add_entry(self.vault, _publication_entry(release, files))
+            vault_releases.add_to_index(self.vault, specification.index_facts)
+            entry = vault_ledger.add_entry(
+                self.vault,
+                {
+                    "kind": "publication",
+                    "release": release.id,
+                    "at": release.created_at.isoformat(),
+                    "files": {name: each.sha256 for name, each in sorted(files.items())},
+                },
+            )
             add_to_released(self.store, self.vault, release)
             reached("released swapped")
         self.head.write(entry)
         reached("published")
         return release
 
-    def _draw(self, stored: vault_releases.StoredRelease) -> None:
+    def _draw(self, stored: vault_releases.StoredRelease, specification: Specification) -> None:
         self._require_unseen(stored.release_id)
-        specification = self.specification_of(stored.release_id)
         charge = vault_ledger.Entries(self.vault)[stored.sequence - 1]
         everything = self.values(specification)
-        measure = Recorded(
-            self._metered(self._paid(stored.sequence, everything.contributions.vehicle), SecureNoise())
-        )
+        vehicle = everything.contributions.vehicle
+        charged, loss = vault_ledger.charges_of(self.vault, stored.sequence)
+        paid = np.zeros(len(vehicle), dtype=np.int64)
+        paid[np.searchsorted(vehicle, charged)] = loss
+        measure = Recorded(self._metered(paid, SecureNoise()))
         ledger = LedgerReference(charge.sequence, charge.head_hash)
         release = execute_release(specification, everything, measure, ledger)
         reached("values drawn")
@@ -393,13 +402,6 @@ class Curator:
                 got=str(folder),
                 todo="restore the newest backup of the store, or move away a folder that is not a release",
             )
-
-    def _paid(self, sequence: int, vehicle: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return what each of ``vehicle`` (rising numbers) was charged, 10^-12, shape (users,)."""
-        charged, loss = vault_ledger.charges_of(self.vault, sequence)
-        paid = np.zeros(len(vehicle), dtype=np.int64)
-        paid[np.searchsorted(vehicle, charged)] = loss
-        return paid
 
     def _metered(self, charge: npt.NDArray[np.int64], source: NoiseSource) -> PrivacyMeter:
         """Return the way to ``source`` of a release that every vehicle was charged ``charge`` for."""
@@ -468,12 +470,3 @@ def _require_covered(text: str, counts: Counts, loss: npt.NDArray[np.int64]) -> 
 def _calibrated(specification: Specification, kept: Counts) -> CalibratedMechanism:
     """Return what ``specification`` has carried out, on the counts of the bins that get numbers."""
     return calibrated_from_facts(specification.calibrated, specification.public(kept))
-
-
-def _publication_entry(release: Release, files: Mapping[str, FileFacts]) -> dict[str, Any]:
-    return {
-        "kind": "publication",
-        "release": release.id,
-        "at": release.created_at.isoformat(),
-        "files": {name: facts.sha256 for name, facts in sorted(files.items())},
-    }

@@ -7,7 +7,6 @@ which releases there are is public too. The others are files that anybody may ha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -44,18 +43,13 @@ from trafficdp.store.vault_fixes import DataVersion
 # found is compared with the release itself.
 
 
-def published(vault: Vault, **sought: object) -> Iterator[str]:
-    """Yield the published releases that are as ``sought``, newest first: see ``vault_releases.indexed``."""
-    yield from vault_releases.indexed(vault, sought)
-
-
 def previous_map(vault: Vault, grid: Grid) -> str | None:
     """Return the newest published map of the study area of ``grid``; None without one, and of an answer."""
     if not grid.selection.everything:
         return None
     # specifications are long: a search for their words
     area = f'"study_area_sha256":"{grid.area.hash}"'
-    for name in published(vault, area_sha256=grid.area.hash, of_question=False):
+    for name in vault_releases.indexed(vault, {"area_sha256": grid.area.hash, "of_question": False}):
         frozen = vault_releases.allocation_of(vault, name)
         if area in frozen and '"question":' not in frozen:
             return name
@@ -66,7 +60,8 @@ def earlier_release(curator: Curator, version: DataVersion, grid: Grid, allocati
     """Return the newest published release of ``allocation`` on ``grid`` and this data, None without one."""
     request, kept = allocation.request.map, allocation.counts
     digest = numbers_digest(grid, request, kept.cell, kept.slot, allocation.calibrated.to_facts())
-    for name in published(curator.vault, data_version=version.name, numbers_sha256=digest):
+    same = {"data_version": version.name, "numbers_sha256": digest}
+    for name in vault_releases.indexed(curator.vault, same):
         specification = curator.specification_of(name)
         if specification.data_version == version.name and same_question(specification, grid, allocation):
             return name
@@ -75,7 +70,7 @@ def earlier_release(curator: Curator, version: DataVersion, grid: Grid, allocati
 
 def fleet_released(curator: Curator) -> tuple[str, int] | None:
     """Return the newest release that counted the whole fleet, and its number; None where none did."""
-    for name in published(curator.vault, of_everything=True):
+    for name in vault_releases.indexed(curator.vault, {"of_everything": True}):
         release = curator.load(name)
         mean = release.estimates.get(Statistic.MEAN)
         if mean is not None and "city_vehicles" in mean.noise and release.grid.selection.everything:
@@ -154,7 +149,8 @@ def _of_release(
     curator: Curator, source: KnowledgeSource, grid: Grid, version: DataVersion
 ) -> PlaceSpeeds | None:
     if source.release == NEWEST:
-        for name in published(curator.vault, not_of_data=version.name, of_everything=True):
+        others = {"not_of_data": version.name, "of_everything": True}
+        for name in vault_releases.indexed(curator.vault, others):
             specification = Specification.from_json(vault_releases.allocation_of(curator.vault, name))
             alike = specification.data_version != version.name and _unlike(specification.grid, grid) is None
             if alike and _says_something(release := curator.load(name)):

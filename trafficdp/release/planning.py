@@ -20,8 +20,8 @@ from trafficdp.errors import DataError, UninformativeReleaseError, UsageError, p
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.mechanisms.simulated_cities import SimulatesOwnCity
 from trafficdp.model import LONGER, OFFSET, Counts, Grid, Statistic
-from trafficdp.planner.adaptive import allocate_on, choose_mosaic
-from trafficdp.planner.allocate import kept_bins
+from trafficdp.planner.adaptive import choose_mosaic
+from trafficdp.planner.allocate import allocate_on, kept_bins
 from trafficdp.planner.allocation import Allocation, Reach, assess_utility, precision, uninformative_error
 from trafficdp.planner.request import AdaptiveSettings, Affordable, MapOption, Request
 from trafficdp.planner.suggest import (
@@ -41,10 +41,17 @@ from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, rounded_up
 from trafficdp.privacy.release import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
 from trafficdp.release.curator import Curator
 from trafficdp.release.knowledge import fleet_released, known_speeds
-from trafficdp.release.results import Answer, InEpsilon, Plan, PlanQuestion, share_of_fleet
+from trafficdp.release.results import (
+    Answer,
+    InEpsilon,
+    Plan,
+    PlanQuestion,
+    share_of_fleet,
+    version_to_plan,
+)
 from trafficdp.sensitive import Contributions
 from trafficdp.store import store_files, vault_ledger
-from trafficdp.store.vault_fixes import DataVersion, is_imported
+from trafficdp.store.vault_fixes import is_imported
 
 # A plan that was saved: the calibrated mechanism of a map, and what it was made from. Public facts alone.
 #
@@ -186,19 +193,16 @@ LookedAt = Callable[[Grid], None]
 
 
 class Planning:
-    """Plans of one configuration on one version of the data, under the store's lock."""
+    """Plans of one configuration on the newest version of the data, under the store's lock.
 
-    def __init__(
-        self,
-        curator: Curator,
-        config: Config,
-        version: DataVersion,
-        looked_at: LookedAt | None = None,
-    ) -> None:
+    Raises what ``version_to_plan`` raises.
+    """
+
+    def __init__(self, curator: Curator, config: Config, looked_at: LookedAt | None = None) -> None:
         self._curator = curator
         self._slot_not_measured = config.slot_not_measured
         self._config = replace(config, grid=config.measured_grid)
-        self._version = version
+        self._version = version_to_plan(curator.vault, config)
         self._looked_at = looked_at or (lambda grid: None)
         self._known: tuple[Grid, Contributions] | None = None
 

@@ -88,11 +88,11 @@ def sweep(store: Path) -> None:
 def rebuild_released(store: Path, vault: Vault) -> None:
     """Swap in a `released.duckdb` with exactly the finished releases and publications of the vault."""
     rows = []
-    for name, withdrawn in vault_releases.finished_releases(vault).items():
-        values = vault_releases.values_of(vault, name)
+    for stored in vault_releases.all_releases(vault):
+        values = vault_releases.values_of(vault, stored.release_id) if stored.finished else None
         if values is not None:
             release = decode(json.loads(values[0]), values[1])
-            rows.append((release, epsilon_of(release), withdrawn))
+            rows.append((release, epsilon_of(release), stored.withdrawn))
     publications = [
         published(publication)
         for stream in vault_releases.all_streams(vault)
@@ -103,8 +103,12 @@ def rebuild_released(store: Path, vault: Vault) -> None:
 
 def add_to_released(store: Path, vault: Vault, release: Release) -> None:
     """Swap in a copy of `released.duckdb` that also has ``release``; build it anew where that cannot be."""
-    before = vault_releases.finished_releases(vault)
-    before.pop(release.id, None)
+    stored = vault_releases.all_releases(vault)
+    before = {
+        each.release_id: each.withdrawn
+        for each in stored
+        if each.drawn and each.finished and each.release_id != release.id
+    }
     if not released.append_release(store, release, epsilon_of(release), before):
         rebuild_released(store, vault)
 

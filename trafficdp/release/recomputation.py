@@ -94,18 +94,17 @@ class Check:
 
 def run_checks(checks: NamedChecks) -> list[Check]:
     """Return what every check found. Errors are findings too."""
-    return [_run(name, check) for name, check in checks]
-
-
-def _run(name: str, check: Callable[[], str | None]) -> Check:
-    try:
-        wrong = check()
-    except TrafficdpError as error:
-        wrong = str(error)
-    except UNREADABLE as error:
-        # a tampered file may be anything at all
-        wrong = f"the file cannot be read ({type(error).__name__})"
-    return Check(name, wrong is None, wrong or "")
+    found = []
+    for name, check in checks:
+        try:
+            wrong = check()
+        except TrafficdpError as error:
+            wrong = str(error)
+        except UNREADABLE as error:
+            # a tampered file may be anything at all
+            wrong = f"the file cannot be read ({type(error).__name__})"
+        found.append(Check(name, wrong is None, wrong or ""))
+    return found
 
 
 def digests_of(folder: Path) -> dict[str, str]:

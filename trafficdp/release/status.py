@@ -128,6 +128,7 @@ def _status_of(vault: Vault, store: Path, policy: BudgetPolicy, at: datetime) ->
     version = vault_fixes.data_version(vault)
     counts = vault_fixes.count_fixes(vault, version.ingest_id)
     spent = vault_ledger.totals(vault)
+    releases = vault_releases.all_releases(vault)
     loss = type(policy.total)
     return Status(
         store=store,
@@ -136,8 +137,8 @@ def _status_of(vault: Vault, store: Path, policy: BudgetPolicy, at: datetime) ->
         derived=counts.derived,
         files=vault_fixes.number_of_files(vault),
         data_version=version.name,
-        releases=vault_releases.number_charged(vault),
-        unfinished=len(vault_releases.unfinished_releases(vault)),
+        releases=len(releases),
+        unfinished=sum(not each.finished for each in releases),
         largest_spent=loss(spent.largest),
         sum_of_maxima=loss(spent.sum_of_maxima),
         budget=policy.total,

@@ -33,9 +33,14 @@ class StoredRelease:
 
     release_id: str
     sequence: int
-    drawn: bool
-    published: bool
-    withdrawn: bool
+    drawn: bool = False
+    published: bool = False
+    withdrawn: bool = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do of it."""
+        return self.published or self.withdrawn
 
 
 _STATES = "SELECT release_id, sequence, drawn, published, withdrawn FROM releases "
@@ -44,39 +49,6 @@ _STATES = "SELECT release_id, sequence, drawn, published, withdrawn FROM release
 def all_releases(vault: Vault) -> list[StoredRelease]:
     """Return every charged release in the order of charging."""
     return [StoredRelease(*row) for row in run(vault.connection, _STATES + "ORDER BY sequence")]
-
-
-def number_charged(vault: Vault) -> int:
-    """Return how many releases were ever charged."""
-    return number(vault.connection, "SELECT count(*) FROM releases")
-
-
-def unfinished_releases(vault: Vault) -> list[StoredRelease]:
-    """Return the charged releases that something is left to do of, in the order of charging."""
-    found = run(vault.connection, _STATES + "WHERE NOT (published OR withdrawn) ORDER BY sequence")
-    return [StoredRelease(*row) for row in found]
-
-
-def withdrawn_releases(vault: Vault) -> list[str]:
-    """Return the names of those that were withdrawn, in the order of charging."""
-    found = run(vault.connection, "SELECT release_id FROM releases WHERE withdrawn ORDER BY sequence")
-    return [str(name) for (name,) in found]
-
-
-def finished_releases(vault: Vault) -> dict[str, bool]:
-    """Return the drawn releases that nothing is left to do of, in order, and whether they were withdrawn."""
-    table = query(
-        vault.connection,
-        "SELECT release_id, withdrawn FROM releases "
-        "WHERE drawn AND (published OR withdrawn) ORDER BY sequence",
-    )
-    return dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
-
-
-def published_up_to(vault: Vault, sequence: int) -> set[str]:
-    """Return the names of published releases, withdrawn ones included, charged up to entry ``sequence``."""
-    found = "SELECT release_id FROM releases WHERE published AND sequence <= ?"
-    return set(query(vault.connection, found, [sequence]).column("release_id").to_pylist())
 
 
 def release_named(vault: Vault, release_id: str) -> StoredRelease:
@@ -111,14 +83,15 @@ def measured_of(vault: Vault, release_id: str) -> bytes:
     return _read(vault, release_id, "measured")
 
 
-def add_charged(vault: Vault, release_id: str, sequence: int, allocation: str) -> None:
-    """Write a charged release with its frozen allocation (inside the caller's transaction)."""
+def add_charged(vault: Vault, release_id: str, sequence: int, allocation: str) -> StoredRelease:
+    """Write a charged release with its frozen allocation (inside the caller's transaction); return it."""
     run(
         vault.connection,
         "INSERT INTO releases (release_id, sequence) VALUES (?, ?)",
         [release_id, sequence],
     )
     _write(vault, release_id, {"allocation": allocation.encode()})
+    return StoredRelease(release_id, sequence)
 
 
 def commit_values(vault: Vault, release_id: str, facts: str, bins: bytes, measured: bytes) -> None:

@@ -151,7 +151,8 @@ def unmarked(node):
 @pytest.mark.parametrize("module", MODULES)
 def test_python_has_no_words_outside_of_marks(module):
     left = {*unmarked(ast.parse((EXPORT / module).read_text(encoding="utf-8")))}
-    assert left - messages().keys() == set()
+    # a name of gettext's own, in the head of every catalogue
+    assert left - messages().keys() - {"Plural-Forms"} == set()
 
 
 def test_a_sentence_that_is_left_in_python_is_seen():

@@ -362,9 +362,7 @@ def test_the_ledger_is_checked_from_what_the_head_remembers_or_from_its_beginnin
         check_accounts=lambda vault, rows, after: asked.append(after),
     )
     monkeypatch.setattr(curator, "vault_ledger", ledger)
-    monkeypatch.setattr(
-        curator, "vault_releases", SimpleNamespace(published_up_to=lambda vault, sequence: set())
-    )
+    monkeypatch.setattr(curator, "vault_releases", SimpleNamespace(all_releases=lambda vault: []))
     monkeypatch.setattr(curator, "manifests", lambda store, known: {})
     behind = SimpleNamespace(store=None, vault=None, head=SimpleNamespace(checked=lambda entries: 5))
     curator.Curator.check_not_behind(behind, whole=whole)

@@ -65,11 +65,6 @@ _CONTEXT = {
 }
 
 
-def media_type(name: str) -> str:
-    """Return the media type of a file by its name."""
-    return _MEDIA[name.rpartition(".")[2]][0]
-
-
 def file_title(name: str) -> str:
     """Return what a file of a release is, in a few words."""
     return TITLES.get(name, name)
@@ -153,7 +148,7 @@ def _resource(file: FileFacts) -> dict[str, Json]:
         "path": file.name,
         "title": file_title(file.name),
         "format": ending,
-        "mediatype": media_type(file.name),
+        "mediatype": _MEDIA[ending][0],
         "bytes": file.bytes,
         "hash": f"sha256:{file.sha256}",
         "profile": "data-resource",

@@ -90,12 +90,6 @@ def hatch_limits(breaks: Sequence[float]) -> tuple[float, ...]:
     return tuple(float(format(HATCHED_CLASSES * width, ".3g")) for width in (*widths, widths[-1]))
 
 
-def width_breaks(breaks: Sequence[float]) -> tuple[float, ...]:
-    """Return five breaks of widths of intervals, up to the usual one of ``hatch_limits``."""
-    limit = float(np.median(hatch_limits(breaks)))
-    return tuple(float(format(limit * float(share), ".3g")) for share in WIDTH_SHARES)
-
-
 def digits_read(low: FloatArray, high: FloatArray) -> npt.NDArray[np.int64]:
     """Return how many decimals intervals carry: those of their half width's first digit, at most 3."""
     half = (high - low) / 2
@@ -162,21 +156,6 @@ READ_LEVEL = 0.8
 READ_ENDS, ENDS = ("_low_80", "_high_80"), ("_low", "_high")
 
 
-def shown_numbers(
-    table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return value, low and high of the published ``table``, each of shape (G,), in ``unit``, or NaN.
-
-    The ends are those of the interval that is read first: of READ_LEVEL where there is a posterior.
-    """
-    return _shown(table, statistic, unit, READ_ENDS if has_posterior(table, statistic, unit) else ENDS)
-
-
-def shown_outer(table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit) -> tuple[FloatArray, FloatArray]:
-    """Return both ends of the interval of the release's level, as ``shown_numbers``."""
-    return _shown(table, statistic, unit, ENDS)[1:]
-
-
 def has_posterior(table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit) -> bool:
     """Return whether the published ``table`` says what a posterior says of ``statistic``."""
     return statistic.column(unit) + READ_ENDS[0] in table
@@ -187,10 +166,16 @@ def level_read(release: Release, statistic: Statistic) -> float:
     return READ_LEVEL if release.estimates[statistic].posterior else release.request.interval_level
 
 
-def _shown(
-    table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit, ends: tuple[str, str]
+def shown_numbers(
+    table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit, *, outer: bool = False
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return value, low and high of the published ``table``, each of shape (G,), in ``unit``, or NaN.
+
+    The ends are those of the interval that is read first: of READ_LEVEL where there is a posterior. With
+    ``outer`` they are those of the release's level.
+    """
     column = statistic.column(unit)
+    ends = ENDS if outer or not has_posterior(table, statistic, unit) else READ_ENDS
     value, low, high = (
         table[column + end].to_numpy(dtype=np.float64) ** (1 / statistic.power) for end in ("", *ends)
     )
@@ -215,8 +200,9 @@ def shown_breaks(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit
 
 
 def shown_width_breaks(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -> tuple[float, ...]:
-    """Return five breaks of widths of intervals in ``unit``."""
-    return width_breaks(shown_breaks(statistic, bound, unit))
+    """Return five breaks of widths of intervals in ``unit``, up to the usual one of ``hatch_limits``."""
+    limit = float(np.median(hatch_limits(shown_breaks(statistic, bound, unit))))
+    return tuple(float(format(limit * float(share), ".3g")) for share in WIDTH_SHARES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,23 +228,23 @@ class Noise:
 
     def stated(self) -> tuple[MechanismStated, ...]:
         """Return the manifest's form of all statements, in display units."""
-        return tuple(self._stated(statistic, each) for statistic, each in self.statements.items())
-
-    def _stated(self, statistic: Statistic, statement: Statement) -> MechanismStated:
-        both = vars(statement).keys() & MechanismStated.__dataclass_fields__.keys()
-        low, high = scales_stated(statistic, statement.noise_scale, self.request)
-        stated: dict[str, Any] = {name: getattr(statement, name) for name in both} | {
-            "statistic": statistic.column(self.request.display_unit),
-            "description": statistic.description,
-            "unit": statistic.unit(self.request.display_unit),
-            "noise_scale_min": low,
-            "noise_scale_max": high,
-            "tolerance": self.tolerance.get(statistic),
-            "library": self.library,
-            "interval_kind": str(statement.interval_kind),
-            "skill": self.skill.get(statistic),
-        }
-        return MechanismStated(**stated)
+        found = []
+        for statistic, statement in self.statements.items():
+            both = vars(statement).keys() & MechanismStated.__dataclass_fields__.keys()
+            low, high = scales_stated(statistic, statement.noise_scale, self.request)
+            stated: dict[str, Any] = {name: getattr(statement, name) for name in both} | {
+                "statistic": statistic.column(self.request.display_unit),
+                "description": statistic.description,
+                "unit": statistic.unit(self.request.display_unit),
+                "noise_scale_min": low,
+                "noise_scale_max": high,
+                "tolerance": self.tolerance.get(statistic),
+                "library": self.library,
+                "interval_kind": str(statement.interval_kind),
+                "skill": self.skill.get(statistic),
+            }
+            found.append(MechanismStated(**stated))
+        return tuple(found)
 
     def biases(self) -> tuple[WorstBias, ...]:
         """Return the largest bias of every statistic over all data, in display units, rounded up."""

@@ -43,7 +43,6 @@ from trafficdp.export.files.classes import (
     shown_breaks,
     shown_largest,
     shown_numbers,
-    shown_outer,
     shown_width_breaks,
 )
 from trafficdp.export.files.columns import published_statistics, reasons, withheld_because
@@ -181,13 +180,6 @@ class TileServer:
     host: str
 
 
-def context_columns(context: Sequence[ContextLayer], cut: float) -> Columns:
-    """Return the shapes of all layers, in order, and their names. What is west of ``cut`` moves round."""
-    shapes = [shape for layer in context for shape in layer.shapes]
-    names = (name for layer in context for name in layer.names)
-    return {**_layer_columns("context_", shapes, cut), "context_names": lines_of_text(names)}
-
-
 def area_columns(area: StudyArea, cut: float) -> Columns:
     """Return the edge of the study area, in one piece across the antimeridian."""
     parts = shapely.transform(shapely.get_parts(area.geometry), lambda xy: east_of(xy, cut))
@@ -197,12 +189,6 @@ def area_columns(area: StudyArea, cut: float) -> Columns:
 def sources(context: Sequence[ContextLayer]) -> str:
     """Return who made the layers, each once: what must stand beside the map."""
     return "; ".join(dict.fromkeys(layer.attribution for layer in context))
-
-
-def tile_server(context: Sequence[ContextLayer]) -> TileServer | None:
-    """Return the server of tiles that the page asks, if there is one."""
-    layer = next((each for each in context if each.kind is ContextKind.TILES), None)
-    return None if layer is None else TileServer(layer.file, urlsplit(layer.file).netloc)
 
 
 def _layer_columns(prefix: str, shapes: Sequence[shapely.Geometry], cut: float) -> Columns:
@@ -302,7 +288,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
     polygons, position = unique_polygons(release)
     polygons = polygons if release.grid.zones is None else outlines_shown(polygons)
     drawing = Drawing.of(polygons, hexagons=release.grid.zones is None)
-    table = published_frame(release)
+    table, context = published_frame(release), release.grid.context
     views = [
         _statistic_view(release, number, each, language)
         for number, each in enumerate(published_statistics(release))
@@ -313,7 +299,8 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         _shapes(drawing, polygons, np.unique(release.cell))
         | {"places": lines_of_text(places)}
         | area_columns(release.grid.area, drawing.cut)
-        | context_columns(release.grid.context, drawing.cut)
+        | _layer_columns("context_", [shape for each in context for shape in each.shapes], drawing.cut)
+        | {"context_names": lines_of_text(name for each in context for name in each.names)}
         | number_columns(
             table, release.slot, position, published_statistics(release), release.request.display_unit
         )
@@ -348,9 +335,9 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
     }
     if live_seconds is not None:
         data["live"] = live_seconds
-    tiles = tile_server(release.grid.context)
+    tiles = next((each.file for each in context if each.kind is ContextKind.TILES), None)
     if tiles is not None:
-        data["tiles"] = tiles.url
+        data["tiles"] = tiles
     text = fill_template(
         "map.html",
         language,
@@ -362,7 +349,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         made=language.dates(on_city_clocks(release.created_at, release.grid.period.time_zone)),
         library=LIBRARY,
         sources=sources(release.grid.context),
-        tiles=tiles,
+        tiles=None if tiles is None else TileServer(tiles, urlsplit(tiles).netloc),
         plain=_plain_rows(release, table, views[0], language),
         statistics=views,
         slots=data["slots"],
@@ -455,7 +442,7 @@ def _shown_columns(
     """Every number that the page has of ``statistic``, by name, (G,) each."""
     found = dict(zip(("value", "low", "high"), shown_numbers(table, statistic, unit), strict=True))
     if has_posterior(table, statistic, unit):
-        outer = shown_outer(table, statistic, unit)
+        outer = shown_numbers(table, statistic, unit, outer=True)[1:]
         found |= dict(zip(("outer_low", "outer_high"), outer, strict=True))
         names = _columns(statistic, unit, posterior=True)
         found |= {each: table[names[each]].to_numpy(dtype=np.float64) for each in _CHANCES if each in names}
