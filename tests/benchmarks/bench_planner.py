@@ -140,7 +140,7 @@ def adaptive(counts: Counts) -> str:
     settings = AdaptiveSettings(RESOLUTIONS, Fraction(2), Fraction(1, 1000))
     request = Request(PureDP.of(4), ASKED, {Statistic.MEAN: 1.0})
     chosen = choose_mosaic(GRID, counts, settings, request)
-    bins = ", ".join(str(number) for number in chosen.mosaic.bins_per_resolution().values())
+    bins = ", ".join(str(number) for number in chosen.mosaic.bins_per_level(GRID.slot_kind).values())
     worth = chosen.value / chosen.bound
     return f"{chosen.coverage:.0%} of the records, bins {bins}; worth {worth:.3g} of the bound"
 

@@ -5,7 +5,8 @@ import pytest
 from scipy import stats
 
 from trafficdp.errors import UsageError
-from trafficdp.noise import secure, simulate
+from trafficdp.noise import secure
+from trafficdp.noise.source import SimulatedNoise
 
 DRAWS = 20_000
 """By the noncentral chi-square law 5,000 make either wrong verdict on 0.7 and 1.3 times the scale rarer than
@@ -39,7 +40,7 @@ def test_the_widest_noise_follows_its_law_too(p_value, reject):
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_simulated_noise_has_the_law_of_release_noise(scale, secure_draws, reject):
-    simulated = simulate.discrete_laplace(simulate.generator(7), np.full(DRAWS, scale))
+    simulated = SimulatedNoise(7).discrete_laplace(np.full(DRAWS, scale))
     edges = np.unique(np.quantile(simulated, np.linspace(0, 1, 40)[1:-1]).astype(np.int64))
     table = [
         np.bincount(np.searchsorted(edges, draws), minlength=len(edges) + 1)
@@ -47,7 +48,7 @@ def test_simulated_noise_has_the_law_of_release_noise(scale, secure_draws, rejec
     ]
     used = np.array(table)[:, np.sum(table, axis=0) > 0]
     assert stats.chi2_contingency(used).pvalue > reject
-    wrong = simulate.discrete_laplace(simulate.generator(8), np.full(DRAWS, scale * 1.3))
+    wrong = SimulatedNoise(8).discrete_laplace(np.full(DRAWS, scale * 1.3))
     table[0] = np.bincount(np.searchsorted(edges, wrong), minlength=len(edges) + 1)
     assert stats.chi2_contingency(np.array(table)[:, np.sum(table, axis=0) > 0]).pvalue < reject
 
@@ -70,7 +71,7 @@ def test_draws_are_independent_of_each_other():
 
 @pytest.mark.parametrize("draw", [secure.discrete_laplace, None])
 def test_no_noise_where_the_scale_is_0(draw):
-    draw = draw or (lambda scale: simulate.discrete_laplace(simulate.generator(0), scale))
+    draw = draw or (lambda scale: SimulatedNoise(0).discrete_laplace(scale))
     assert draw(np.zeros(5)).tolist() == [0] * 5
     assert draw(np.zeros(0)).tolist() == []
     assert draw(np.array([0.0, 1e9, 0.0]))[[0, 2]].tolist() == [0, 0]

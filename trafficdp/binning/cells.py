@@ -1,6 +1,4 @@
-"""H3 cells of positions: the only file that calls an H3 library, and a table for one area.
-
-H3 cells: the only file that calls an H3 library.
+"""Places of positions: H3 cells, by the only file that calls an H3 library, and a city's own zones.
 
 Cells of positions come from h3ronpy (the h3o library), the vectorised one; h3-py is the reference that
 the tests hold it equal to, and the fallback where h3ronpy cannot be imported. Boundaries always come from
@@ -50,6 +48,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from math import ceil, cos, radians, sqrt
+from typing import Protocol
 
 import antimeridian
 import h3.api.numpy_int as h3
@@ -61,8 +60,8 @@ from h3 import H3BaseException
 from shapely.geometry.base import BaseGeometry
 
 from trafficdp.errors import DataError, UsageError, integer_between
-from trafficdp.model.context import StudyArea
-from trafficdp.model.grid import resolution_of
+from trafficdp.model.context import NOWHERE, StudyArea, Zones
+from trafficdp.model.grid import Grid, resolution_of
 
 CellArray = npt.NDArray[np.uint64]
 FloatArray = npt.NDArray[np.float64]
@@ -456,3 +455,57 @@ class CellTable:
         cells, back = np.unique(corners[0], return_inverse=True)
         one &= touches_one_face(cells)[back]
         self._cell_of_square[squares] = np.where(one, corners[0], _MIXED)
+
+
+# Which place of a grid a position lies in, and what shape a place has: hexagons, or a city's own zones.
+
+
+class GridPlaces(Protocol):
+    """The places of one grid."""
+
+    def cells_of(self, latitude: FloatArray, longitude: FloatArray) -> CellArray:
+        """Return the place of every position (degrees, shape (n,)), NOWHERE where it lies in none.
+
+        Raises DataError for impossible positions, UsageError for arrays of different shapes.
+        """
+
+
+class ZoneTable:
+    """The zones of positions. A position on a border belongs to the zone with the smallest number."""
+
+    def __init__(self, zones: Zones) -> None:
+        self._shapes = np.array(zones.shapes, dtype=object)
+        self._tree = shapely.STRtree(self._shapes)
+        shapely.prepare(self._shapes)
+
+    def cells_of(self, latitude: FloatArray, longitude: FloatArray) -> CellArray:
+        """Return the zone of every position, NOWHERE where it lies in none."""
+        check_positions(latitude, longitude)
+        # of the zones whose boxes hold a position, those that do themselves
+        position, zone = self._tree.query(shapely.points(longitude, latitude))
+        inside = shapely.intersects_xy(self._shapes[zone], longitude[position], latitude[position])
+        cells = np.full(len(latitude), len(self._shapes), dtype=np.uint64)
+        np.minimum.at(cells, position[inside], zone[inside].astype(np.uint64))
+        cells += np.uint64(1)
+        cells[cells > len(self._shapes)] = NOWHERE
+        return cells
+
+
+def places_of(grid: Grid) -> GridPlaces:
+    """Return the places of ``grid``."""
+    if grid.zones is not None:
+        return ZoneTable(grid.zones)
+    return CellTable(grid.area.geometry.bounds, grid.hexagon_resolution)
+
+
+def shapes_of(cells: CellArray, zones: Zones | None) -> npt.NDArray[np.object_]:
+    """Return the polygon of every place in ``cells``, shape (n,): hexagons without ``zones``.
+
+    In degrees, longitude first. Raises DataError for a number that is no place.
+    """
+    if zones is None:
+        return polygons_of(cells)
+    if len(cells) and not (int(cells.min()) > NOWHERE and int(cells.max()) <= len(zones.shapes)):
+        raise DataError("not all of these are numbers of zones", expected=f"1 to {len(zones.shapes)}")
+    shapes: npt.NDArray[np.object_] = np.array(zones.shapes, dtype=object)
+    return shapes[cells.astype(np.int64) - 1]

@@ -1,11 +1,12 @@
-"""Which bins there are, which positions are kept, which place a position lies in."""
+"""Slots of instants, which bins there are, which positions are kept, and bins of several sizes."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from typing import Protocol
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
@@ -14,23 +15,23 @@ from shapely.geometry.base import BaseGeometry
 
 from trafficdp.binning.cells import (
     CellArray,
-    CellTable,
-    FloatArray,
     area_km2,
     cells_of,
     cells_over,
-    check_positions,
     parents_of,
     polygons_of,
     resolutions_of,
 )
-from trafficdp.binning.slots import slot_facts, slots_of
 from trafficdp.errors import DataError, UsageError
-from trafficdp.model.context import NOWHERE, Zones
+from trafficdp.model.context import Zones
 from trafficdp.model.grid import (
+    DAYS,
+    DEFAULT_DAY_PARTS,
     HOURS_A_WEEK,
     OFFSET,
+    DayPart,
     Grid,
+    Period,
     Selection,
     SlotKind,
     among,
@@ -39,6 +40,294 @@ from trafficdp.model.grid import (
     zone_of,
 )
 from trafficdp.privacy.release import SlotFacts
+
+# Slots in the city's time zone: of instants, and what their numbers mean.
+#
+# A slot is looked up by 15-minute stretch of UTC ("quarter"): the local clock hour is the same throughout
+# one when the UTC offset is a multiple of 15 minutes and does not change inside it. Both are checked for
+# every quarter that occurs, by comparing the offsets at its two ends (clock changes never come twice
+# within 15 minutes). Quarters that fail - offsets before 1970, clock changes at 00:01 - are worked out
+# second by second, so the answer equals ``datetime.astimezone`` for every instant.
+
+
+IntArray = npt.NDArray[np.int64]
+
+QUARTER_SECONDS = 900
+_QUARTERS_A_DAY = 96
+_DAY_SECONDS = 86_400
+_HOUR_SECONDS = 3600
+FIRST_INSTANT = datetime(1900, 1, 1, tzinfo=UTC)
+"""Instants before it are refused."""
+END_OF_INSTANTS = datetime(2200, 1, 1, tzinfo=UTC)
+"""Instants from it on are refused."""
+_ODD = np.iinfo(np.int64).min
+"""Stands for the slot of a quarter that does not lie in one slot."""
+
+
+def hours_of_day(grid: Grid, slot: IntArray) -> IntArray | None:
+    """Return the local clock hour 0..23 of every slot number, None where slots are no hours."""
+    if grid.slot_kind is SlotKind.CALENDAR_HOUR:
+        return slots_of(slot * 1_000_000, SlotKind.HOUR_OF_DAY, grid.period.time_zone)
+    if grid.slot_kind in (SlotKind.HOUR_OF_DAY, SlotKind.WEEKDAY_WEEKEND_HOUR):
+        return slot % 24
+    return None
+
+
+def slots_of(
+    time_us: IntArray,
+    kind: SlotKind,
+    time_zone: str,
+    day_parts: Sequence[DayPart] = DEFAULT_DAY_PARTS,
+) -> IntArray:
+    """Return the slot number (see SlotKind) of every instant, shape (n,).
+
+    ``time_us`` is microseconds since 1970-01-01 UTC, int64, shape (n,); ``time_zone`` an IANA name.
+    ``day_parts`` counts only for SlotKind.DAY_PART.
+
+    Raises ConfigError for an unknown time zone and DataError for instants outside 1900 to 2199.
+    """
+    zone = zone_of(time_zone)
+    if not len(time_us):
+        return np.empty(0, dtype=np.int64)
+    first, last = int(time_us.min()), int(time_us.max())
+    if first < FIRST_INSTANT.timestamp() * 1e6 or last >= END_OF_INSTANTS.timestamp() * 1e6:
+        raise DataError(
+            "times are out of range",
+            expected="instants from 1900 to 2199",
+            todo="check the declared time format (seconds or milliseconds?)",
+        )
+    if kind is SlotKind.WHOLE_PERIOD:
+        return np.zeros(len(time_us), dtype=np.int64)
+    first_day = first // (_DAY_SECONDS * 1_000_000)
+    quarters = time_us // (QUARTER_SECONDS * 1_000_000)
+    quarters -= first_day * _QUARTERS_A_DAY
+    table = _table(quarters, first_day, kind, zone, day_parts)
+    slots = table[quarters]
+    odd = np.flatnonzero(slots == _ODD)
+    if len(odd):
+        seconds, back = np.unique(time_us[odd] // 1_000_000, return_inverse=True)
+        exact = [slot_of_second(second, kind, zone, day_parts) for second in seconds.tolist()]
+        slots[odd] = np.array(exact, dtype=np.int64)[back]
+    return slots
+
+
+@dataclass(frozen=True, repr=False)
+class SlotTable:
+    """The slots of a period, to be sent to machines whose time zones may be of another version.
+
+    ``start_us`` (n,) are the instants, rising, from which on ``slot`` (n,) counts; the first is the start of
+    the period. Equal to ``slots_of`` at every instant of it.
+    """
+
+    start_us: IntArray
+    slot: IntArray
+
+    @classmethod
+    def of(
+        cls, period: Period, kind: SlotKind, day_parts: Sequence[DayPart] = DEFAULT_DAY_PARTS
+    ) -> SlotTable:
+        """Return the table of ``period``; raises as ``slots_of``."""
+        begin, end = int(period.start_utc.timestamp()), int(period.end_utc.timestamp())
+        after = np.arange(begin // QUARTER_SECONDS + 1, -(-end // QUARTER_SECONDS)) * QUARTER_SECONDS
+        first = np.append(begin, after).astype(np.int64)
+        last = np.append(after, end) - 1
+
+        def slots(second: IntArray) -> IntArray:
+            return slots_of(second * 1_000_000, kind, period.time_zone, day_parts)
+
+        # where a quarter lies in two slots, all its seconds are asked
+        cut = np.flatnonzero(slots(first) != slots(last))
+        seconds = [np.arange(a, b + 1) for a, b in zip(first[cut].tolist(), last[cut].tolist(), strict=True)]
+        second = np.unique(np.concatenate([first, *seconds]))
+        slot = slots(second)
+        changes = np.append(True, slot[1:] != slot[:-1])
+        return cls(second[changes] * 1_000_000, slot[changes])
+
+    def slots_of(self, time_us: IntArray) -> IntArray:
+        """Return the slot of every instant of the period, shape (n,)."""
+        return self.slot[np.searchsorted(self.start_us, time_us, side="right") - 1]
+
+
+def _table(
+    quarters: IntArray, first_day: int, kind: SlotKind, zone: ZoneInfo, day_parts: Sequence[DayPart]
+) -> IntArray:
+    """Slot of every quarter from the start of ``first_day``; _ODD where a quarter lies in several."""
+    days = int(quarters.max()) // _QUARTERS_A_DAY + 1
+    occurs = np.zeros(days * _QUARTERS_A_DAY, dtype=np.bool_)
+    occurs[quarters] = True
+    offset = np.full(days * _QUARTERS_A_DAY, _ODD, dtype=np.int64)
+    for day in np.flatnonzero(occurs.reshape(days, -1).any(axis=1)).tolist():
+        stretch = slice(day * _QUARTERS_A_DAY, (day + 1) * _QUARTERS_A_DAY)
+        offset[stretch] = _quarter_offsets(zone.key, first_day + day)
+    plain = np.flatnonzero(offset != _ODD)
+    start = first_day * _DAY_SECONDS + plain * QUARTER_SECONDS
+    table = np.full(len(offset), _ODD, dtype=np.int64)
+    table[plain] = _slots_of_starts(start, offset[plain], kind, zone, day_parts)
+    return table
+
+
+@lru_cache(maxsize=4096)
+def _quarter_offsets(zone_key: str, day: int) -> IntArray:
+    """UTC offset in seconds in each quarter of one UTC day, or _ODD, shape (96,). Read only."""
+    zone = ZoneInfo(zone_key)
+    first = day * _DAY_SECONDS
+    starts = range(first, first + _DAY_SECONDS, QUARTER_SECONDS)
+    begin = np.array([_offset(second, zone) for second in starts], dtype=np.int64)
+    end = np.array([_offset(second + QUARTER_SECONDS - 1, zone) for second in starts], dtype=np.int64)
+    offsets = np.where((begin == end) & (begin % QUARTER_SECONDS == 0), begin, _ODD)
+    offsets.setflags(write=False)
+    return offsets
+
+
+def _slots_of_starts(
+    start: IntArray, offset: IntArray, kind: SlotKind, zone: ZoneInfo, day_parts: Sequence[DayPart]
+) -> IntArray:
+    """Slots of instants (UTC seconds) whose UTC offset is known."""
+    local = start + offset
+    if kind is SlotKind.DAY:
+        days, back = np.unique(local // _DAY_SECONDS, return_inverse=True)
+        starts = [_start_of_day(_date(day), zone) for day in days.tolist()]
+        return np.array(starts, dtype=np.int64)[back]
+    if kind is SlotKind.CALENDAR_HOUR:
+        # one number for each pair of clock hour and offset (offsets are shorter than 2^17 seconds)
+        pairs, back = np.unique((local // _HOUR_SECONDS << 18) + (offset + (1 << 17)), return_inverse=True)
+        hours, shifts = (pairs >> 18) * _HOUR_SECONDS, (pairs & ((1 << 18) - 1)) - (1 << 17)
+        begins = [
+            _start_of_hour(begin, shift, zone)
+            for begin, shift in zip((hours - shifts).tolist(), shifts.tolist(), strict=True)
+        ]
+        return np.array(begins, dtype=np.int64)[back]
+    hour: IntArray = local // _HOUR_SECONDS % 24
+    if kind is SlotKind.HOUR_OF_DAY:
+        return hour
+    weekday: IntArray = (local // _DAY_SECONDS + 3) % 7  # 1970-01-01 was a Thursday; Monday is 0
+    if kind is SlotKind.WEEKDAY:
+        return weekday
+    if kind is SlotKind.WEEKDAY_WEEKEND_HOUR:
+        return np.where(weekday >= 5, hour + 24, hour)
+    part_of_hour = np.zeros(24, dtype=np.int64)
+    for index, part in enumerate(day_parts):
+        part_of_hour[list(part.hours)] = index
+    return part_of_hour[hour]
+
+
+def slot_of_second(second: int, kind: SlotKind, zone: ZoneInfo, day_parts: Sequence[DayPart]) -> int:
+    """Return the slot of the instant ``second`` (since 1970-01-01 UTC), straight from the time zone."""
+    start = np.array([second], dtype=np.int64)
+    offset = np.array([_offset(second, zone)], dtype=np.int64)
+    if kind is SlotKind.WHOLE_PERIOD:
+        return 0
+    return int(_slots_of_starts(start, offset, kind, zone, day_parts)[0])
+
+
+def _offset(second: int, zone: ZoneInfo) -> int:
+    offset = datetime.fromtimestamp(second, zone).utcoffset()
+    return 0 if offset is None else int(offset.total_seconds())
+
+
+def _date(day: int) -> date:
+    return date(1970, 1, 1) + timedelta(days=day)
+
+
+def _start_of_day(day: date, zone: ZoneInfo) -> int:
+    """UTC second at which the local ``day`` starts: its first midnight, or the clock change over it."""
+    return int(datetime.combine(day, time(), zone).timestamp())
+
+
+def _start_of_hour(start: int, offset: int, zone: ZoneInfo) -> int:
+    """UTC second from which clocks show the hour that would start at ``start`` under ``offset``.
+
+    Later than ``start`` only where a clock change lies within the hour (Lord Howe's half hours).
+    """
+    if _offset(start, zone) == offset:
+        return start
+    return _first_second(start, start + _HOUR_SECONDS - 1, lambda second: _offset(second, zone) == offset)
+
+
+def _first_second(before: int, after: int, holds: Callable[[int], bool]) -> int:
+    """Smallest second in (before, after] from which ``holds``; bisection over one change."""
+    while after - before > 1:
+        middle = (before + after) // 2
+        before, after = (before, middle) if holds(middle) else (middle, after)
+    return after
+
+
+def slot_facts(
+    slots: IntArray, kind: SlotKind, period: Period, day_parts: Sequence[DayPart] = DEFAULT_DAY_PARTS
+) -> dict[int, SlotFacts]:
+    """Return label, start and end of every number in ``slots`` (shape (n,), repeats allowed), by number.
+
+    Start and end (not included) are RFC 3339 with the city's UTC offset then in force; None for slots
+    that recur.
+
+    Raises UsageError for a number that is no slot of ``kind``.
+    """
+    zone = zone_of(period.time_zone)
+    numbers = np.unique(slots).tolist()
+    most = {
+        SlotKind.WHOLE_PERIOD: 1,
+        SlotKind.HOUR_OF_DAY: 24,
+        SlotKind.WEEKDAY_WEEKEND_HOUR: 48,
+        SlotKind.WEEKDAY: 7,
+        SlotKind.DAY_PART: len(day_parts),
+    }.get(kind)
+    if most is not None and not all(0 <= number < most for number in numbers):
+        raise UsageError("slot number is out of range", expected=f"0 to {most - 1} for {kind.value}")
+    describe: Callable[[int], SlotFacts] = {
+        SlotKind.WHOLE_PERIOD: lambda slot: _whole_period(period, zone),
+        SlotKind.HOUR_OF_DAY: lambda slot: SlotFacts(_hours(slot), None, None),
+        SlotKind.WEEKDAY_WEEKEND_HOUR: _weekday_or_weekend,
+        SlotKind.WEEKDAY: lambda slot: SlotFacts(DAYS[slot], None, None),
+        SlotKind.DAY_PART: lambda slot: _day_part(day_parts[slot]),
+        SlotKind.DAY: lambda slot: _day(slot, zone),
+        SlotKind.CALENDAR_HOUR: lambda slot: _calendar_hour(slot, zone),
+    }[kind]
+    return {number: describe(number) for number in numbers}
+
+
+def _whole_period(period: Period, zone: ZoneInfo) -> SlotFacts:
+    first, last = period.first.isoformat(), period.last.isoformat()
+    start, end = int(period.start_utc.timestamp()), int(period.end_utc.timestamp())
+    label = first if first == last else f"{first} to {last}"
+    return SlotFacts(label, _rfc3339(start, zone), _rfc3339(end, zone))
+
+
+def _weekday_or_weekend(slot: int) -> SlotFacts:
+    return SlotFacts(f"{'weekend' if slot >= 24 else 'weekday'} {_hours(slot % 24)}", None, None)
+
+
+def _day_part(part: DayPart) -> SlotFacts:
+    return SlotFacts(f"{part.name} ({part.first_hour:02d}:00-{part.end_hour:02d}:00)", None, None)
+
+
+def _hours(hour: int) -> str:
+    return f"{hour:02d}:00-{hour + 1:02d}:00"
+
+
+def _day(slot: int, zone: ZoneInfo) -> SlotFacts:
+    day = datetime.fromtimestamp(slot, zone).date()
+    if _start_of_day(day, zone) != slot:
+        raise UsageError("slot number is not the start of a local day", expected="a slot of kind day")
+    end = _start_of_day(day + timedelta(days=1), zone)
+    return SlotFacts(day.isoformat(), _rfc3339(slot, zone), _rfc3339(end, zone))
+
+
+def _calendar_hour(slot: int, zone: ZoneInfo) -> SlotFacts:
+    offset = _offset(slot, zone)
+    if slot_of_second(slot, SlotKind.CALENDAR_HOUR, zone, ()) != slot:
+        raise UsageError("slot number is not the start of an hour", expected="a slot of kind calendar_hour")
+    end = slot + _HOUR_SECONDS - (slot + offset) % _HOUR_SECONDS
+    if _offset(end - 1, zone) != offset:  # a clock change cuts the hour short
+        end = _first_second(slot, end - 1, lambda second: _offset(second, zone) != offset)
+    stamp = _rfc3339(slot, zone)
+    return SlotFacts(f"{stamp[:10]} {stamp[11:16]} {stamp[19:]}", stamp, _rfc3339(end, zone))
+
+
+def _rfc3339(second: int, zone: ZoneInfo) -> str:
+    """Return the instant in local time; in UTC where the offset is not whole minutes (before 1972)."""
+    shown = zone if _offset(second, zone) % 60 == 0 else UTC
+    return datetime.fromtimestamp(second, shown).isoformat(timespec="seconds")
+
 
 # Which bins there are and which positions are kept: the declared grid, and selections.
 #
@@ -87,7 +376,6 @@ def hours_of_week(time_us: npt.NDArray[np.int64], time_zone: str) -> npt.NDArray
     return np.array(days, dtype=np.int64)[back] * 24 + hour
 
 
-IntArray = npt.NDArray[np.int64]
 MOST_BINS = 30_000_000
 """A grid of more bins is refused before its hexagons are listed."""
 _SQUARE_DEGREE_KM2 = 12_400.0
@@ -200,60 +488,6 @@ def declared_slots(grid: Grid) -> IntArray:
     if hours is not None:
         quarters = quarters[np.isin(hours_of_week(quarters, grid.period.time_zone), hours)]
     return np.unique(slots_of(quarters, grid.slot_kind, grid.period.time_zone, grid.day_parts))
-
-
-# Which place of a grid a position lies in, and what shape a place has: hexagons, or a city's own zones.
-
-
-class GridPlaces(Protocol):
-    """The places of one grid."""
-
-    def cells_of(self, latitude: FloatArray, longitude: FloatArray) -> CellArray:
-        """Return the place of every position (degrees, shape (n,)), NOWHERE where it lies in none.
-
-        Raises DataError for impossible positions, UsageError for arrays of different shapes.
-        """
-
-
-class ZoneTable:
-    """The zones of positions. A position on a border belongs to the zone with the smallest number."""
-
-    def __init__(self, zones: Zones) -> None:
-        self._shapes = np.array(zones.shapes, dtype=object)
-        self._tree = shapely.STRtree(self._shapes)
-        shapely.prepare(self._shapes)
-
-    def cells_of(self, latitude: FloatArray, longitude: FloatArray) -> CellArray:
-        """Return the zone of every position, NOWHERE where it lies in none."""
-        check_positions(latitude, longitude)
-        # of the zones whose boxes hold a position, those that do themselves
-        position, zone = self._tree.query(shapely.points(longitude, latitude))
-        inside = shapely.intersects_xy(self._shapes[zone], longitude[position], latitude[position])
-        cells = np.full(len(latitude), len(self._shapes), dtype=np.uint64)
-        np.minimum.at(cells, position[inside], zone[inside].astype(np.uint64))
-        cells += np.uint64(1)
-        cells[cells > len(self._shapes)] = NOWHERE
-        return cells
-
-
-def places_of(grid: Grid) -> GridPlaces:
-    """Return the places of ``grid``."""
-    if grid.zones is not None:
-        return ZoneTable(grid.zones)
-    return CellTable(grid.area.geometry.bounds, grid.hexagon_resolution)
-
-
-def shapes_of(cells: CellArray, zones: Zones | None) -> npt.NDArray[np.object_]:
-    """Return the polygon of every place in ``cells``, shape (n,): hexagons without ``zones``.
-
-    In degrees, longitude first. Raises DataError for a number that is no place.
-    """
-    if zones is None:
-        return polygons_of(cells)
-    if len(cells) and not (int(cells.min()) > NOWHERE and int(cells.max()) <= len(zones.shapes)):
-        raise DataError("not all of these are numbers of zones", expected=f"1 to {len(zones.shapes)}")
-    shapes: npt.NDArray[np.object_] = np.array(zones.shapes, dtype=object)
-    return shapes[cells.astype(np.int64) - 1]
 
 
 # From finest bins to the bins of a mosaic, by cell index (aperture 7, logical containment) and slot.

@@ -169,13 +169,18 @@ class Document(t.Table):
 
     def config(self) -> Config:
         """Return the configuration; raise Refused for what does not go together."""
-        self._refuse_other_relation()
+        relation, counted = self.privacy.relation, self.budget.kind
+        instead = {key: f'{todo} (relation = "{relation.value}")' for key, todo in _OTHERS[relation].items()}
+        self._refuse(instead, _AS_USUAL)
         t.require_other_names("source", [each.name for each in self.source])
         t.require_other_names("analysts", [each.name.casefold() for each in self.analysts])
         t.require_other_names("areas", [name.casefold() for name, _ in self.areas])
         bound, privacy = self.map.bound(), self.privacy
         if not (hidden := privacy.relation.hides_presence):
-            self._refuse_other_kind()
+            # nor what only the other kind of loss can release
+            other = next(each for each in LossKind if each is not counted)
+            beside = f'[budget] kind = "{other.value}" with it, or to be left out'
+            self._refuse(dict.fromkeys(_OF[other], beside), {})
         policy = self.budget.of_store(privacy) if hidden else self.budget.policy(self.city.time_zone)
         asked = privacy.counted(privacy.epsilon) if privacy.epsilon else privacy.rho
         config = Config(
@@ -199,22 +204,12 @@ class Document(t.Table):
         config.check_promise(config.map.fleet)
         return config
 
-    def _refuse_other_relation(self) -> None:
-        """Refuse what the other relation is asked with, and say what to write under this one."""
-        relation = self.privacy.relation
-        for (*section, key), instead in _OTHERS[relation].items():
+    def _refuse(self, keys: Mapping[tuple[str, ...], str], but: Mapping[str, object]) -> None:
+        """Raise Refused, with what to write instead, for one of ``keys`` that is given, ``but`` as these."""
+        for (*section, key), instead in keys.items():
             table = getattr(self, section[0]) if section else self
-            if key in table.model_fields_set and getattr(table, key) != _AS_USUAL.get(key, table):
-                raise t.Refused(*section, key, expected=f'{instead} (relation = "{relation.value}")')
-
-    def _refuse_other_kind(self) -> None:
-        """Refuse what the other kind of loss is asked with, and what only pure epsilon can release."""
-        other = next(each for each in LossKind if each is not self.budget.kind)
-        for *section, key in _OF[other]:
-            table = getattr(self, section[0]) if section else self
-            if key in table.model_fields_set:
-                beside = f'[budget] kind = "{other.value}" with it, or to be left out'
-                raise t.Refused(*section, key, expected=beside)
+            if key in table.model_fields_set and getattr(table, key) != but.get(key, table):
+                raise t.Refused(*section, key, expected=instead)
 
     def _grid(self) -> Grid:
         with t.naming("city", "period"):

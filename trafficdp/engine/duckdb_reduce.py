@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trafficdp.binning.places import bins_in_mosaic, places_of, selected
-from trafficdp.binning.slots import slots_of
+from trafficdp.binning.cells import places_of
+from trafficdp.binning.places import bins_in_mosaic, selected, slots_of
 from trafficdp.engine.packed import Layout, Record, Sums, packed_sums, put_together
 from trafficdp.errors import DataError
 from trafficdp.model import NOWHERE, Clip, ContributionBound, Counts, Grid, SlotKind

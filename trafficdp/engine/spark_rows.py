@@ -25,8 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trafficdp.binning.cells import CellTable
-from trafficdp.binning.places import selected
-from trafficdp.binning.slots import SlotTable
+from trafficdp.binning.places import SlotTable, selected
 from trafficdp.engine.reduced import SAID
 from trafficdp.errors import TrafficdpError
 from trafficdp.ingest.clean import Cleaned, clean

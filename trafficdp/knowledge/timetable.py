@@ -26,8 +26,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trafficdp._durable import unpacking
-from trafficdp.binning.places import hours_of_week, places_of
-from trafficdp.binning.slots import slots_of
+from trafficdp.binning.cells import places_of
+from trafficdp.binning.places import hours_of_week, slots_of
 from trafficdp.errors import ConfigError
 from trafficdp.model import NOWHERE, Grid, SlotKind
 

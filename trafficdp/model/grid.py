@@ -299,15 +299,6 @@ class Mosaic:
         """Slots of the published bins."""
         return np.array([slot for _, slot in self.bins], dtype=np.int64)
 
-    def publishes(self, cell: CellArray, slot: IntArray) -> BoolArray:
-        """Return for every bin whether it is one of the published ones, shape (n,)."""
-        return among(cell, slot, self.cell, self.slot)
-
-    def bins_per_resolution(self) -> dict[int, int]:
-        """Return how many published bins each of ``resolutions`` has."""
-        found = resolution_of(self.cell)
-        return {each: int(np.count_nonzero(found == each)) for each in self.resolutions}
-
     def to_facts(self) -> dict[str, object]:
         """Return the mosaic as plain JSON values."""
         facts: dict[str, object] = {
@@ -516,4 +507,4 @@ class Grid:
         """Return for every bin whether the grid lets it be published: all, or those of the mosaic."""
         if self.mosaic is None:
             return np.ones(len(cell), dtype=np.bool_)
-        return self.mosaic.publishes(cell, slot)
+        return among(cell, slot, self.mosaic.cell, self.mosaic.slot)

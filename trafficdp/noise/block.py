@@ -52,14 +52,14 @@ with k, and at k = s r - 2 it is at least (a s r - y - 2 a)^+/(2 a s r) = P(Z >=
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammainc, gammaincc
 
 from trafficdp.errors import UsageError, in_range, positive
-from trafficdp.noise import secure, simulate
+from trafficdp.noise import secure
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -121,29 +121,21 @@ Draw = Callable[[FloatArray], IntArray]
 Below = Callable[[IntArray], IntArray]
 
 
-def secure_block(half_width: IntArray, block: IntArray, scale: FloatArray) -> IntArray:
-    """Return exact block noise for every statistic, shape (G,), from OpenDP and the operating system.
-
-    ``half_width`` (G,) holds a_g >= 1, ``block`` (G,) the number 0..B-1 of each statistic's block (every
-    block has at least one), ``scale`` (B,) the blocks' s > 0.
-    Raises UsageError when these are out of range or the noise could leave 64 bits.
-    """
-    return _block(half_width, block, scale, secure.discrete_laplace, secure.uniform_below)
-
-
-def simulated_block(
-    random: np.random.Generator, half_width: IntArray, block: IntArray, scale: FloatArray, laplace: Draw
-) -> IntArray:
-    """Return the same law from a seeded generator. NOT for releases."""
-    return _block(half_width, block, scale, laplace, partial(simulate.uniform_below, random))
-
-
 def acceptance_terms(k: IntArray, half_width: IntArray, place: IntArray) -> tuple[IntArray, IntArray]:
     """Return numerators 2 a k + 1 and denominators 2 a (k + i) of the Bernoulli draws, i = 1..d."""
     return 2 * half_width * k + 1, 2 * half_width * (k + place)
 
 
-def _block(half_width: IntArray, block: IntArray, scale: FloatArray, laplace: Draw, below: Below) -> IntArray:
+def block_noise(
+    half_width: IntArray, block: IntArray, scale: FloatArray, laplace: Draw, below: Below
+) -> IntArray:
+    """Return block noise for every statistic, shape (G,): exact where ``laplace`` and ``below`` are.
+
+    ``half_width`` (G,) holds a_g >= 1, ``block`` (G,) the number 0..B-1 of each statistic's block (every
+    block has at least one), ``scale`` (B,) the blocks' s > 0. ``laplace`` draws discrete Laplace noise of
+    scales, ``below`` uniform whole numbers below counts.
+    Raises UsageError when these are out of range or the noise could leave 64 bits.
+    """
     size = np.bincount(block, minlength=len(scale)).astype(np.int64)
     _check(half_width, size, scale)
     order = np.argsort(block, kind="stable")

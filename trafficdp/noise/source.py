@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.noise import choice, secure, simulate
-from trafficdp.noise.block import secure_block, simulated_block
+from trafficdp.noise import choice, secure
+from trafficdp.noise.block import block_noise
 from trafficdp.noise.gaussian import discrete_gaussian, simulated_discrete_gaussian
 from trafficdp.sensitive import MeasureInput
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+
+Generator = np.random.Generator
+"""What draws: named here, because only this package may name NumPy's."""
+
+
+def generator(seed: int | tuple[int, ...]) -> Generator:
+    """Return a NumPy generator for simulations and tests; a tuple names one of many independent ones."""
+    return np.random.default_rng(seed)
 
 
 class NoiseSource(Protocol):
@@ -45,7 +53,7 @@ class NoiseSource(Protocol):
         """Return ``gaussian`` of zeros."""
 
     def block(self, half_width: IntArray, block: IntArray, scale: FloatArray) -> IntArray:
-        """Return l-infinity block noise, shape (G,); see ``noise.block.secure_block``."""
+        """Return l-infinity block noise, shape (G,); see ``noise.block``."""
 
 
 class SecureNoise:
@@ -79,7 +87,7 @@ class SecureNoise:
 
     def block(self, half_width: IntArray, block: IntArray, scale: FloatArray) -> IntArray:
         """Draw exactly, from OpenDP's discrete Laplace and random bits."""
-        return secure_block(half_width, block, scale)
+        return block_noise(half_width, block, scale, secure.discrete_laplace, secure.uniform_below)
 
 
 class _Sums(Protocol):
@@ -112,7 +120,7 @@ class SimulatedNoise:
     """
 
     def __init__(self, seed: int) -> None:
-        self.random = simulate.generator(seed)
+        self.random = generator(seed)
 
     def measure(self, step: _Sums, values: MeasureInput) -> IntArray:
         """Return noisy sums."""
@@ -138,20 +146,26 @@ class SimulatedNoise:
         return sums + self.discrete_gaussian(sd)
 
     def discrete_laplace(self, scale: FloatArray) -> IntArray:
-        """Draw the difference of two geometric numbers of the seeded generator."""
+        """Draw the difference of two geometric numbers with success probability 1 - exp(-1/scale)."""
         secure.require_scales(scale)
-        return simulate.discrete_laplace(self.random, scale)
+        with np.errstate(over="ignore"):
+            success = -np.expm1(-1.0 / np.where(scale > 0, scale, 1.0))
+        first, second = self.random.geometric(success), self.random.geometric(success)
+        return np.where(scale > 0, first - second, 0).astype(np.int64)
 
     def choose(
         self, cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray, runs: int = 1
     ) -> IntArray:
         """Draw by seeded bits; rounding decides where they fall beside a border."""
-        bits = partial(simulate.bits, self.random)
-        return choice.draw(cost, weight, start, scale, runs, bits, exact=False)
+        return choice.draw(cost, weight, start, scale, runs, self.bits, exact=False)
+
+    def bits(self, size: int) -> IntArray:
+        """Return ``size`` uniform integers of 62 bits."""
+        return self.random.integers(0, 2**choice.BITS, size, dtype=np.int64)
 
     def uniform_below(self, count: IntArray) -> IntArray:
         """Draw by the seeded generator."""
-        return simulate.uniform_below(self.random, count)
+        return self.random.integers(0, count, dtype=np.int64)
 
     def discrete_gaussian(self, sd: FloatArray) -> IntArray:
         """Draw by rejection from the seeded generator, in floats."""
@@ -159,4 +173,8 @@ class SimulatedNoise:
 
     def block(self, half_width: IntArray, block: IntArray, scale: FloatArray) -> IntArray:
         """Draw the same law from the seeded generator."""
-        return simulated_block(self.random, half_width, block, scale, self.discrete_laplace)
+
+        def below(count: IntArray) -> IntArray:
+            return self.random.integers(0, count, dtype=np.int64)
+
+        return block_noise(half_width, block, scale, self.discrete_laplace, below)

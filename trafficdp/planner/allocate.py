@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.binning.slots import hours_of_day
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, OTHER_NOISE, PROVED
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism
@@ -21,7 +20,7 @@ from trafficdp.mechanisms.registry import (
     require_together,
 )
 from trafficdp.mechanisms.simulated_cities import SimulatedCities, SimulatesOwnCity, cities_of, skills_of
-from trafficdp.model import Counts, Grid, Statistic
+from trafficdp.model import Counts, Statistic
 from trafficdp.planner.allocation import Allocation, assess_utility
 from trafficdp.planner.choose import SIMULATED_ERROR_TOLERANCE, fit_mechanisms
 from trafficdp.planner.request import Request
@@ -34,29 +33,23 @@ EQUAL_GAIN_TOLERANCE = 1e-9
 """Equal noise is chosen when it gains more than this share over noise by each bin's sensitivity."""
 
 
-def allocate_on(grid: Grid, counts: Counts, request: Request) -> Allocation:
-    """Return ``allocate`` for the bins that ``grid`` lets be published; raises as it does."""
-    allowed = grid.may_publish(counts.cell, counts.slot)
-    hour = hours_of_day(grid, counts.slot)
-    if bool(allowed.all()):
-        return allocate(counts, request, hour)
-    part = allocate(counts.select(allowed), request, None if hour is None else hour[allowed])
-    keep = allowed.copy()
-    keep[allowed] = part.keep
-    return replace(part, keep=keep)
-
-
 def allocate(
-    counts: Counts, request: Request, hour: IntArray | None = None, *, thorough: bool = True
+    counts: Counts,
+    request: Request,
+    hour: IntArray | None = None,
+    *,
+    allowed: npt.NDArray[np.bool_] | None = None,
+    thorough: bool = True,
 ) -> Allocation:
     """Return the Allocation for ``request``: bins by public counts, the best noise, exact losses.
 
     The loss that is charged never exceeds the one asked for. ``hour`` is the hour of day of every bin of
-    ``counts``, None where slots have none: simulated cities have rush hours. Not ``thorough``: to look
-    whether a map may pass, with blocks that are searched for less long.
+    ``counts``, None where slots have none: simulated cities have rush hours. Only ``allowed`` bins get
+    numbers, None: all may. Not ``thorough``: to look whether a map may pass, with blocks that are searched
+    for less long.
     Raises UsageError when no bin has ``min_vehicles`` vehicles, or no noise fits the loss.
     """
-    keep, kept = kept_bins(counts, request.map.min_vehicles)
+    keep, kept = kept_bins(counts, request.map.min_vehicles, allowed)
     facts = request.facts(kept)
     named = {statistic: request.mechanism_of(statistic) for statistic in request.tolerance}
     require_together(named)

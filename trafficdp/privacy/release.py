@@ -156,6 +156,9 @@ def _published(release: Release) -> pd.DataFrame:
     labels = [release.slots[int(each)] for each in slots]
     own = release.grid.slot_kind
     zones = release.grid.zones is not None
+    resolution = np.full(release.bins, release.grid.resolution or 0, dtype=np.int64)
+    if release.grid.mosaic is not None:
+        resolution = resolution_of(release.cell)
     kinds = np.full(release.bins, own.value, dtype=object)
     if release.grid.mosaic is not None:
         kinds[:] = [kind.value for kind in kinds_of(release.slot, own)]
@@ -166,9 +169,7 @@ def _published(release: Release) -> pd.DataFrame:
     columns: dict[str, object] = {
         "hex_id": _spelled(release.grid, release.cell),
         "place": _repeating(release.place),
-        "resolution": pd.Series([None] * release.bins, dtype="Int64")
-        if zones
-        else resolution_of(release.cell),
+        "resolution": pd.Series([None] * release.bins, dtype="Int64") if zones else resolution,
         "slot": release.slot,
         "slot_kind": _repeating(kinds),
         "slot_label": _texts([facts.label for facts in labels], slot),

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from trafficdp.binning.slots import slot_facts
+from trafficdp.binning.places import slot_facts
 from trafficdp.config.settings import Config
 from trafficdp.context.read import place_names
 from trafficdp.errors import UsageError

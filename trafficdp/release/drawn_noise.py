@@ -16,7 +16,7 @@ from trafficdp.errors import VerificationError
 from trafficdp.measurement.laws import Block, FloatArray, Gaussian, IntArray, Laplace, Law
 from trafficdp.measurement.sets import Claim, Measure, Ranks, Scores, Step
 from trafficdp.noise.choice import Logs, block_rank, choice_rank, gaussian_rank, laplace_rank, probabilities
-from trafficdp.noise.simulate import Generator, generator, uniform_below
+from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive import MeasureInput
 
 # What was measured, kept; and measured again from what was kept, with what lies between: the noise.
@@ -182,7 +182,7 @@ def plausible(
 ) -> bool:
     """Return whether draws, choices and uniform numbers may be of their laws; no more is said of them."""
     # any uniform numbers that do not depend on the draws; the same each time, and so is the verdict
-    random = generator(0)
+    random = SimulatedNoise(0)
     ranks, above, many = [], 0, 0
     for law, z in noise:
         drawn = _varies(law)
@@ -220,8 +220,8 @@ def _tails(ranks: list[Logs]) -> list[float]:
     return [float(tail(n, x.sum())) for x in (outside, inside) for tail in (gammainc, gammaincc) if n]
 
 
-def _uniform(random: Generator, many: int) -> FloatArray:
-    return (uniform_below(random, np.full(many, 2**53)).astype(np.float64) + 0.5) / 2.0**53
+def _uniform(random: SimulatedNoise, many: int) -> FloatArray:
+    return (random.uniform_below(np.full(many, 2**53)).astype(np.float64) + 0.5) / 2.0**53
 
 
 def detection_probability(draws: int, factor: float) -> float:

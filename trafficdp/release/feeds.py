@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from trafficdp.binning.cells import CellTable
-from trafficdp.binning.slots import slots_of
+from trafficdp.binning.places import slots_of
 from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import choose_source, read_file

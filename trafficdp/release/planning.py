@@ -13,21 +13,26 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.cells import parents_of
-from trafficdp.binning.places import lengthened, zone_km2
-from trafficdp.binning.slots import hours_of_day
+from trafficdp.binning.places import hours_of_day, lengthened, zone_km2
 from trafficdp.config.settings import Config
 from trafficdp.errors import DataError, UninformativeReleaseError, UsageError, positive
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.mechanisms.simulated_cities import SimulatesOwnCity
 from trafficdp.model import LONGER, OFFSET, Counts, Grid, Statistic
 from trafficdp.planner.adaptive import choose_mosaic
-from trafficdp.planner.allocate import allocate_on, kept_bins
-from trafficdp.planner.allocation import Allocation, Reach, assess_utility, precision, uninformative_error
+from trafficdp.planner.allocate import allocate, kept_bins
+from trafficdp.planner.allocation import (
+    Allocation,
+    Reach,
+    affordable,
+    assess_utility,
+    precision,
+    uninformative_error,
+)
 from trafficdp.planner.request import AdaptiveSettings, Affordable, MapOption, Request
 from trafficdp.planner.suggest import (
     DataNeeded,
     Maps,
-    affordable,
     finest,
     growth,
     least_loss,
@@ -297,14 +302,13 @@ class Planning:
         self, grid: Grid, request: Request, question: PlanQuestion, answer: Answer | None = None
     ) -> tuple[Plan, Counts]:
         here = self._contributions(grid)
-        allocation = allocate_on(grid, here.counts, request)
-        remainders = self._left(here)
-        able = affordable(allocation, remainders, _allocating(grid, here.counts, request))
+        at = _allocating(grid, here.counts, request)
+        allocation, remainders = at(request.loss), self._left(here)
+        able = affordable(allocation, remainders, at)
         asked = None
         if question.within_budget and able.loss is not None and able.loss < request.loss:
-            asked, request = request.loss, replace(request, loss=able.loss)
-            allocation = allocate_on(grid, here.counts, request)
-            able = affordable(allocation, remainders, _allocating(grid, here.counts, request))
+            asked, allocation = request.loss, at(able.loss)
+            able = affordable(allocation, remainders, at)
         return self._told(grid, question, allocation, remainders, able, answer, asked), here.counts
 
     def _told(
@@ -528,7 +532,9 @@ def refusal(plan: Plan) -> UninformativeReleaseError:
 
 
 def _allocating(grid: Grid, counts: Counts, request: Request) -> Callable[[Loss], Allocation]:
-    return lambda loss: allocate_on(grid, counts, replace(request, loss=loss))
+    """Return what plans ``request`` on ``grid`` at any loss."""
+    hour, allowed = hours_of_day(grid, counts.slot), grid.may_publish(counts.cell, counts.slot)
+    return lambda loss: allocate(counts, replace(request, loss=loss), hour, allowed=allowed)
 
 
 def _settings(option: MapOption) -> str:

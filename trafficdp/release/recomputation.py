@@ -28,7 +28,8 @@ import pyarrow.parquet as pq
 import shapely
 
 from trafficdp._durable import read_regular
-from trafficdp.binning.places import declared_bins, shapes_of, slot_facts_of
+from trafficdp.binning.cells import shapes_of
+from trafficdp.binning.places import declared_bins, slot_facts_of
 from trafficdp.context.read import read_zones
 from trafficdp.errors import TrafficdpError, UsageError, VerificationError
 from trafficdp.export.files.catalogue import CATALOGUE_FILES, stated_files

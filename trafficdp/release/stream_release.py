@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.binning.slots import slots_of
+from trafficdp.binning.places import slots_of
 from trafficdp.config.settings import Config, StreamSettings
 from trafficdp.config.source import declaration_json
 from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError

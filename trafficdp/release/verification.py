@@ -233,7 +233,8 @@ class _ExaminedRelease(Examined):
         whole: Contributions = reduce_fixes(self._curator.vault.connection, *asked)
         return whole
 
-    def _recomputed_losses(self) -> tuple[Contributions, dict[int, int]]:
+    @cached_property
+    def _recomputed_losses(self) -> dict[int, int]:
         """Every vehicle's loss by the vault's counts and the published calibrated mechanism."""
         import pandas as pd
 
@@ -254,13 +255,13 @@ class _ExaminedRelease(Examined):
             self._specification.public(chosen),
         )
         losses = calibrated.event().loss_per_user
-        return contributions, dict(zip(contributions.vehicle.tolist(), losses.tolist(), strict=True))
+        return dict(zip(contributions.vehicle.tolist(), losses.tolist(), strict=True))
 
     def _losses(self) -> str | None:
         forgotten = self._forgotten() if self.losses_follow_records else None
         if forgotten is not None:
             return forgotten
-        _, recomputed = self._recomputed_losses()
+        recomputed = self._recomputed_losses
         vehicle, charged = vault_ledger.charges_of(self._curator.vault, self._stored.sequence)
         account = dict(zip(vehicle.tolist(), charged.tolist(), strict=True))
         undercharged = sum(loss > account.get(name, 0) for name, loss in recomputed.items())
@@ -276,7 +277,7 @@ class _ExaminedRelease(Examined):
         forgotten = self._forgotten() if self.losses_follow_records else None
         if forgotten is not None:
             return forgotten
-        _, recomputed = self._recomputed_losses()
+        recomputed = self._recomputed_losses
         largest = decimal_text(max(recomputed.values(), default=0))
         guarantee = from_json(Guarantee, self._manifest()["guarantee"])
         claimed, kind = guarantee.loss, LossKind.PURE if guarantee.rho is None else LossKind.ZCDP

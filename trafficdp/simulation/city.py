@@ -22,7 +22,7 @@ from scipy.special import ndtri
 from trafficdp.binning.cells import centres_of
 from trafficdp.errors import DataError, UsageError, finite, integer_between
 from trafficdp.model import ContributionBound, Counts, SpeedUnit
-from trafficdp.noise.simulate import Generator, generator
+from trafficdp.noise.source import Generator, generator
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

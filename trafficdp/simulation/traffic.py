@@ -23,7 +23,7 @@ from math import cos, radians
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.noise.simulate import Generator, generator
+from trafficdp.noise.source import Generator, generator
 from trafficdp.simulation.city import TRIPS_BY_HOUR, CityModel, mean_one
 
 FloatArray = npt.NDArray[np.float64]

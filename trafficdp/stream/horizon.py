@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.binning.slots import slots_of
+from trafficdp.binning.places import slots_of
 from trafficdp.errors import ConfigError
 from trafficdp.measurement.nodes import signed_nodes_touched
 from trafficdp.model import Grid

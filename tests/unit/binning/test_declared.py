@@ -8,8 +8,7 @@ import shapely
 
 from trafficdp.binning import places
 from trafficdp.binning.cells import cells_of, cells_over
-from trafficdp.binning.places import declared_bins, declared_slots, selected
-from trafficdp.binning.slots import slot_facts, slots_of
+from trafficdp.binning.places import declared_bins, declared_slots, selected, slot_facts, slots_of
 from trafficdp.errors import UsageError
 from trafficdp.model import Grid, Period, Place, Selection, SlotKind, StudyArea
 

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.binning.cells import parents_of
-from trafficdp.binning.places import bins_in_mosaic, lengthened, slot_facts_of
-from trafficdp.binning.slots import slots_of
+from trafficdp.binning.places import bins_in_mosaic, lengthened, slot_facts_of, slots_of
 from trafficdp.errors import UsageError
 from trafficdp.model import (
     LONGER,

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import shapely
 
-from trafficdp.binning.cells import cells_of
-from trafficdp.binning.places import ZoneTable, places_of, shapes_of
+from trafficdp.binning.cells import ZoneTable, cells_of, places_of, shapes_of
 from trafficdp.errors import DataError, UsageError
 from trafficdp.model import NOWHERE, Grid, Zones
 

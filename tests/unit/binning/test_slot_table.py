@@ -7,7 +7,7 @@ from datetime import date
 import numpy as np
 import pytest
 
-from trafficdp.binning.slots import SlotTable, slots_of
+from trafficdp.binning.places import SlotTable, slots_of
 from trafficdp.model import Period, SlotKind
 
 ZONES = {

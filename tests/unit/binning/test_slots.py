@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trafficdp.binning.slots import slot_facts, slots_of
+from trafficdp.binning.places import slot_facts, slots_of
 from trafficdp.errors import ConfigError, DataError, UsageError
 from trafficdp.model import DEFAULT_DAY_PARTS, DayPart, Period, SlotKind
 from trafficdp.privacy.release import SlotFacts

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trafficdp.binning.slots import slots_of
+from trafficdp.binning.places import slots_of
 from trafficdp.engine import duckdb_reduce, packed
 from trafficdp.engine.duckdb_reduce import Files, reduce_fixes, require_exact_sums
 from trafficdp.errors import DataError, StoreDamagedError

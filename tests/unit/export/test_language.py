@@ -15,7 +15,7 @@ from jinja2 import Environment, nodes
 from languages import CATALOGUES, ENGLISH_WORDS, EXPORT, TEMPLATES, Texts, messages, read, written
 
 from trafficdp.binning.cells import polygons_of
-from trafficdp.binning.slots import slot_facts
+from trafficdp.binning.places import slot_facts
 from trafficdp.export.files.columns import reasons, withheld_because
 from trafficdp.export.files.disclosure import guarantee_in_words, zcdp_in_words
 from trafficdp.export.files.language import ENGLISH, PLACES, Language

@@ -141,11 +141,6 @@ def test_levels_grow_along_cells_or_along_slots_first():
     assert mosaic.bins_per_level(hour) == {(8, hour): 1, (7, hour): 0, (7, whole): 1}
 
 
-def test_bins_are_counted_by_resolution():
-    mosaic = Mosaic((8, 7, 6), ((SEVEN, 0), (SEVEN, 1), (EIGHT, 2)), Fraction(5))
-    assert mosaic.bins_per_resolution() == {8: 1, 7: 2, 6: 0}
-
-
 @pytest.mark.parametrize("resolutions", [(), (7, 8), (8, 8), (16, 7)])
 def test_resolutions_must_fall(resolutions):
     with pytest.raises(UsageError):

@@ -8,13 +8,8 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.noise.block import (
-    acceptance_terms,
-    secure_block,
-    simulated_block,
-)
-from trafficdp.noise.simulate import discrete_laplace, generator
-from trafficdp.noise.source import SimulatedNoise
+from trafficdp.noise.block import acceptance_terms
+from trafficdp.noise.source import SecureNoise, SimulatedNoise
 
 
 def integers(*values):
@@ -109,12 +104,10 @@ def test_the_same_seed_draws_the_same_noise():
     ],
 )
 def test_impossible_blocks_are_rejected_before_anything_is_drawn(widths, block, scale):
-    with pytest.raises(UsageError):
-        secure_block(widths, block, np.array(scale))
-    random = generator(1)
-    with pytest.raises(UsageError):
-        simulated_block(random, widths, block, np.array(scale), lambda s: discrete_laplace(random, s))
+    for source in (SecureNoise(), SimulatedNoise(1)):
+        with pytest.raises(UsageError):
+            source.block(widths, block, np.array(scale))
 
 
 def test_no_statistics_need_no_noise():
-    assert secure_block(integers(), integers(), np.zeros(0)).shape == (0,)
+    assert SecureNoise().block(integers(), integers(), np.zeros(0)).shape == (0,)

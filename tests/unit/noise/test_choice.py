@@ -1,14 +1,12 @@
 """The exponential mechanism over finite candidates: golden laws, exactness, OpenDP as a witness."""
 
-from functools import partial
-
 import numpy as np
 import opendp.prelude as opendp
 import pytest
 from scipy import stats
 
 from trafficdp.errors import UsageError
-from trafficdp.noise import choice, secure, simulate
+from trafficdp.noise import choice, secure
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 
 COST = np.array([5, 3, 2, 4, 5, 5, 5])
@@ -56,12 +54,12 @@ def test_draws_that_floats_cannot_decide_are_decided_by_the_same_law(monkeypatch
 
     def bits(size):
         asked.append(size)
-        return simulate.bits(random, size)
+        return source.bits(size)
 
-    random = np.random.default_rng(5)
+    source = SimulatedNoise(5)
     slow = choice.draw(*RAGGED, 2_000, bits, exact=True)
     monkeypatch.undo()
-    random = np.random.default_rng(5)
+    source = SimulatedNoise(5)
     fast = choice.draw(*RAGGED, 2_000, bits, exact=False)
     np.testing.assert_array_equal(slow, fast)
 
@@ -181,7 +179,7 @@ def test_ranges_that_cannot_be_drawn_from_are_refused(count):
 
 
 def test_choices_without_candidates_or_with_wrong_scales_are_refused():
-    bits = partial(simulate.bits, np.random.default_rng(1))
+    bits = SimulatedNoise(1).bits
     one, start = np.array([1]), np.array([0, 1])
     with pytest.raises(UsageError, match="nothing to choose from"):
         choice.draw(one, np.array([0]), start, np.array([1.0]), 1, bits, exact=True)

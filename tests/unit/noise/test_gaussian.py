@@ -9,8 +9,7 @@ from trafficdp.noise.gaussian import (
     gaussian_half_width,
     simulated_discrete_gaussian,
 )
-from trafficdp.noise.simulate import generator
-from trafficdp.noise.source import SecureNoise, SimulatedNoise
+from trafficdp.noise.source import SecureNoise, SimulatedNoise, generator
 
 SDS = [0.05, 0.2, 0.21, 0.3, 0.5, 1.0, 1.7, 5.0, 50.0]
 

@@ -9,8 +9,8 @@ from small_city import map_request
 from trafficdp.mechanisms.laplace.calibrated import LaplaceNoise
 from trafficdp.model import Statistic
 from trafficdp.planner.allocate import allocate
+from trafficdp.planner.allocation import affordable
 from trafficdp.planner.request import Request
-from trafficdp.planner.suggest import affordable
 from trafficdp.privacy.loss import PureDP
 
 PICO = 10**12

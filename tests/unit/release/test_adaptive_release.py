@@ -162,7 +162,7 @@ def test_sql_knows_every_cells_resolution(mapped):
 def test_the_plan_counts_hexagons_and_coverage(adaptive):
     plan = adaptive.open().plan()
     assert plan.adaptive is not None
-    published = plan.grid.mosaic.bins_per_resolution()
+    published = plan.grid.mosaic.bins_per_level(plan.grid.slot_kind)
     assert sum(published.values()) == plan.allocation.counts.bins
     share = plan.allocation.counts.count.sum() / adaptive.open().counts().count.sum()
     assert plan.adaptive.coverage == pytest.approx(share)

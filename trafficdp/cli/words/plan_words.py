@@ -7,8 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from trafficdp.cli.words.facts import loss_facts
-from trafficdp.cli.words.options import Output
+from trafficdp.cli.words.options import Output, loss_facts
 from trafficdp.mechanisms.names import BASELINE
 from trafficdp.mechanisms.protocol import Accounting
 from trafficdp.mechanisms.simulated_cities import MOST_WORSE, percent
@@ -18,7 +17,7 @@ from trafficdp.planner.request import MapOption
 from trafficdp.planner.suggest import DataNeeded
 from trafficdp.privacy.estimate import RefusalRule
 from trafficdp.privacy.loss import Loss
-from trafficdp.release.results import Answer, InEpsilon, Plan
+from trafficdp.release.results import Answer, Plan
 from trafficdp.research.full_comparison import FullCurves
 
 MEANING = {
@@ -398,7 +397,7 @@ def _bin(result: Plan) -> str:
 def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object]:
     """Return the plan as plain JSON values; ``full`` is every accounting, where it was computed."""
     allocation, able = result.allocation, result.affordable
-    request, verdict = allocation.request, result.verdict
+    request, verdict, found = allocation.request, result.verdict, result.in_epsilon
     hidden = request.relation.hides_presence
     statistic, best = request.main, allocation.best
     epsilon, noise, accountings = float(request.loss.exact), None, []
@@ -411,7 +410,8 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
     return {
         **loss_facts(request.loss),
         "loss": str(allocation.loss),
-        "in_epsilon": _in_epsilon_facts(result.in_epsilon),
+        "in_epsilon": found
+        and {"epsilon": str(found.epsilon), "delta": found.delta, "epsilon_of_sum": str(found.of_sum)},
         "chosen": allocation.event.mechanism if best is None else best.name,
         "reason": allocation.reason,
         "statistic": statistic.value,
@@ -475,12 +475,6 @@ def _fleet_facts(result: Plan) -> dict[str, object] | None:
     if not others:
         return None
     return {"vehicles": request.fleet, "known": request.fleet_by, "others": others}
-
-
-def _in_epsilon_facts(found: InEpsilon | None) -> dict[str, str] | None:
-    if found is None:
-        return None
-    return {"epsilon": str(found.epsilon), "delta": found.delta, "epsilon_of_sum": str(found.of_sum)}
 
 
 def _accounting_facts(

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import shapely
 
-from trafficdp.binning.places import shapes_of
+from trafficdp.binning.cells import shapes_of
 from trafficdp.errors import StoreUnavailableError
 from trafficdp.export.files.classes import (
     COLOURS,

@@ -50,7 +50,7 @@ from trafficdp.export.files.disclosure import on_city_clocks
 from trafficdp.export.files.language import PLACES, Language, fill_template
 from trafficdp.export.files.tables import unique_polygons
 from trafficdp.export.map.drawing import Drawing, Rings, east_of, outlines_shown
-from trafficdp.model import ContextKind, ContextLayer, SpeedUnit, Statistic, StudyArea
+from trafficdp.model import ContextKind, ContextLayer, SpeedUnit, Statistic
 from trafficdp.privacy.estimate import BinStatus, IntervalKind
 from trafficdp.privacy.release import Release, published_frame
 
@@ -180,12 +180,6 @@ class TileServer:
     host: str
 
 
-def area_columns(area: StudyArea, cut: float) -> Columns:
-    """Return the edge of the study area, in one piece across the antimeridian."""
-    parts = shapely.transform(shapely.get_parts(area.geometry), lambda xy: east_of(xy, cut))
-    return _layer_columns("area_", [shapely.boundary(shapely.union_all(parts))], -np.inf)
-
-
 def sources(context: Sequence[ContextLayer]) -> str:
     """Return who made the layers, each once: what must stand beside the map."""
     return "; ".join(dict.fromkeys(layer.attribution for layer in context))
@@ -294,11 +288,14 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         for number, each in enumerate(published_statistics(release))
     ]
     slots = [int(slot) for slot in np.unique(release.slot)]
+    # the edge of the study area, in one piece across the antimeridian
+    parts_of_area = shapely.get_parts(release.grid.area.geometry)
+    area = shapely.transform(parts_of_area, lambda xy: east_of(xy, drawing.cut))
     places = _places(release, np.unique(position, return_index=True)[1], language)
     parts, numbers = pack(
         _shapes(drawing, polygons, np.unique(release.cell))
         | {"places": lines_of_text(places)}
-        | area_columns(release.grid.area, drawing.cut)
+        | _layer_columns("area_", [shapely.boundary(shapely.union_all(area))], -np.inf)
         | _layer_columns("context_", [shape for each in context for shape in each.shapes], drawing.cut)
         | {"context_names": lines_of_text(name for each in context for name in each.names)}
         | number_columns(

@@ -5,8 +5,7 @@ from datetime import datetime
 import numpy as np
 import pandas as pd
 
-from trafficdp.binning.cells import polygons_of
-from trafficdp.binning.places import shapes_of
+from trafficdp.binning.cells import polygons_of, shapes_of
 from trafficdp.export.files import tables
 from trafficdp.export.files.columns import INSTANTS
 from trafficdp.export.files.tables import to_geodataframe
