@@ -34,11 +34,11 @@ with FILE.open() as lines:
     }
 SETTINGS = [
     ("gaussianA", 16, 0.5, 0.0, 20),
-    ("gaussianA", 128, 0.125, 0.0, 5),
     ("gaussianC", 128, 0.125, 2.0, 3),
 ]
 ESTIMATES = {"PLAN": plan_mean, "IOME": iome_mean, "unscaled": partial(plan_mean, scaled=False)}
 LONG = [
+    ("gaussianA", 128, 0.125, 0.0, 5),
     ("gaussianA", 256, 1.0, 0.0, 3),
     ("gaussianC", 32, 0.125, 2.0, 9),
     ("gaussianA", 128, 0.5, 0.0, 5),

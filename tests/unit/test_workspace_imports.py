@@ -14,16 +14,20 @@ from trafficdp.errors import DataError, StoreKeyError, UsageError
 from trafficdp.ingest.report import FileReport
 from trafficdp.store.contribution_cache import cache_key
 
+pytestmark = pytest.mark.usefixtures("two_cities")
+
 ROWS = "SELECT cell, slot, vehicle_id, fixes, total, total_of_squares FROM contributions ORDER BY ALL"
 
 
-@pytest.fixture
-def files_city(small_city, tmp_path):
-    """A city that has read its two files; contributions are in its cache."""
-    city = small_city.City(tmp_path / "files")
+def read_both_days(city):
     city.open().ingest([city.days[1], city.days[2]])
     city.open().plan(suggestions=False)
-    return city
+
+
+@pytest.fixture
+def files_city(prepared):
+    """A city that has read its two files; contributions are in its cache."""
+    return prepared(read_both_days)[0]
 
 
 @pytest.fixture

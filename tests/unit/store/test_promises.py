@@ -10,6 +10,8 @@ from trafficdp.release import curator
 from trafficdp.store import vault_ledger
 from trafficdp.store.vault import Vault
 
+pytestmark = pytest.mark.usefixtures("two_cities")
+
 ANALYST = """
 [[analysts]]
 name = "newsroom"

@@ -157,7 +157,7 @@ def on_terminal(script, query, columns):
     return [line.rstrip() for line in re.sub(r"\x1b\[\d+m", "", said.decode()).splitlines()]
 
 
-@pytest.mark.parametrize("columns", [80, 120, 400])
+@pytest.mark.parametrize("columns", [80, 400])
 def test_a_terminal_shows_first_where_and_how_fast_in_at_most_120_columns(cells, released, script, columns):
     lines = on_terminal(script, "FROM latest_cells", columns)
     assert max(map(len, lines)) <= min(columns, 120)
