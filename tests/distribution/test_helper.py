@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from trafficdp.noise import simulate
+from trafficdp.noise.source import SimulatedNoise, generator
 
 DRAWS = 100_000
 SCALES = [0.3, 1.0, 5.0, 50.0, 1e6, 2.0**54]
 
 
 def drawn(scale, seed=0):
-    return simulate.discrete_laplace(simulate.generator(seed), np.full(DRAWS, scale))
+    return SimulatedNoise(seed).discrete_laplace(np.full(DRAWS, scale))
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -38,7 +38,7 @@ def test_other_faults_are_rejected(scale, p_value, reject):
 
 @pytest.mark.parametrize("scale", [0.3, 1.0])
 def test_rounded_continuous_noise_is_not_the_discrete_law(scale, p_value, reject):
-    rounded = np.rint(simulate.generator(1).laplace(0, scale, DRAWS))
+    rounded = np.rint(generator(1).laplace(0, scale, DRAWS))
     assert p_value(rounded, scale) < reject
 
 

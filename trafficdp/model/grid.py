@@ -263,7 +263,7 @@ class Mosaic:
 
     None of them lies within another (not checked). A finest bin in none of them lies, withheld, in its
     largest ancestor that holds none of them (``binning.mosaic``). ``half_width`` is what was asked of every
-    interval, in the unit of the speed bound. Bins may also be of ``longer`` slots (``model.slot``);
+    interval, in the unit of the speed bound. Bins may also be of ``longer`` slots (``SlotKind``);
     going up from the finest bins, cells grow before slots do when ``cells_first``, after them otherwise.
     Raises UsageError for resolutions that do not fall, and bins of other resolutions or out of order.
     """
