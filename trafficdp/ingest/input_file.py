@@ -26,9 +26,12 @@ _SQLITE = b"SQLite f"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _CHUNK = 1 << 20
+_FIRST_LOOK = 32 << 10
+"""A member is begun several times, to see what it is."""
 LARGEST_RATIO = 128
 """A file that unpacks to more than this many times its size is a trap. Records of cities pack 7 to 17 times,
 the same row over and over 340 times."""
+_USUAL_RATIO = 10
 FREE_BYTES = 16 << 20
 """What any file may unpack to, whatever the ratio."""
 LARGEST_DOCUMENT = 64 << 20
@@ -102,6 +105,8 @@ class InputFile:
     """Whether it is a member of a zip archive, so that no file lies beside it."""
     called: str | None = None
     """What messages call it where its own name is a vehicle's."""
+    unpacked = 0
+    """How many bytes of a member were unpacked so far."""
 
     def __init__(
         self,
@@ -227,6 +232,21 @@ class InputFile:
                 yield member
                 read, packed = read + member.unpacked, packed + info.compress_size
                 self.tell_progress(min(packed, self.size))
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether another process finds its bytes at its path."""
+        return self._held is None
+
+    def unpacked_sizes(self) -> list[int]:
+        """Return how many bytes the file has, or each in an archive; of gzip and zstd a guess."""
+        if self.is_zip:
+            with self._archive() as archive:
+                return [info.file_size for info in archive.infolist()]
+        return [self.size * (_USUAL_RATIO if self.is_gzip or self.is_zstd else 1)]
+
+    def note_unpacked(self, count: int) -> None:
+        """Do nothing: only a member has an archive whose bytes are counted."""
 
     @contextmanager
     def _archive(self) -> Iterator[zipfile.ZipFile]:
@@ -358,7 +378,6 @@ class _Member(InputFile):
         self, of: InputFile, archive: zipfile.ZipFile, info: zipfile.ZipInfo, read: int, called: str | None
     ) -> None:
         self._of, self._zip, self._info, self._read, self.called = of, archive, info, read, called
-        self.unpacked = 0
         self.path, self.judged, self.size = Path(info.filename), of.judged, info.file_size
         self.form_by_name = of.form_by_name
         self._progress, self._told, self._raw, self._held = None, 0, None, None
@@ -369,7 +388,7 @@ class _Member(InputFile):
 
     def _bytes(self) -> io.BufferedReader:
         packed = cast("zipfile.ZipExtFile", self._zip.open(self._info))
-        return io.BufferedReader(_Unpacked(packed, self._count), _CHUNK)
+        return io.BufferedReader(_Unpacked(packed, self.note_unpacked), _FIRST_LOOK)
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
@@ -380,7 +399,8 @@ class _Member(InputFile):
         except (zipfile.BadZipFile, NotImplementedError) as error:
             raise self._of.damaged_archive() from error
 
-    def _count(self, count: int) -> None:
+    def note_unpacked(self, count: int) -> None:
+        """Note that ``count`` bytes were unpacked; raise DataError where the archive's are too many."""
         self.unpacked = max(self.unpacked, count)
         self._of.check_unpacked(self._read + self.unpacked)
 

@@ -27,6 +27,7 @@ from trafficdp.ingest.formats import (
     xml_files,
 )
 from trafficdp.ingest.input_file import InputFile, Named
+from trafficdp.ingest.reading_processes import LARGE, Readers, Work
 from trafficdp.ingest.report import (
     COLUMNS,
     HEADER_TIME,
@@ -43,7 +44,9 @@ from trafficdp.ingest.vehicle_key import VehicleKey, vehicle_parts
 from trafficdp.model import FILE_NAME, NeighbouringRelation, Period, SourceDeclaration, StudyArea
 from trafficdp.sensitive import Fixes
 
-READERS: Mapping[str, Callable[[InputFile, SourceDeclaration], Iterator[Records]]] = {
+Reader = Callable[[InputFile, SourceDeclaration], Iterator[Records]]
+
+READERS: Mapping[str, Reader] = {
     "csv": csv_files.read_csv,
     "parquet": parquet.read,
     "gpkg": geopackage.read,
@@ -155,6 +158,7 @@ class Reading:
         self._source, self._area, self._key = source, area, key
         self._period = period
         self._file: InputFile | frame.Frame
+        self._blocks: Callable[[Readers], Iterator[Records]]
         if isinstance(given, Path | InputFile):
             opened = (
                 given
@@ -175,7 +179,7 @@ class Reading:
             self.digest = key.digest(_digest(file, source))
         else:
             self._file = held = frame.Frame(given, source, progress, judged=judged)
-            self._blocks = partial(frame.read, held, source)
+            self._blocks = lambda _: frame.read(held, source)
             self.digest = key.digest(held.sha256())
         self._rows = _RowCounts()
         self._report: FileReport | None = None
@@ -199,11 +203,20 @@ class Reading:
         for fixes, _ in parts_of_files([self], scratch):
             yield fixes
 
-    def blocks(self) -> Iterator[Records]:
+    def work(self) -> Work | None:
+        """Return what other processes would be told of this file; None where they could not read it."""
+        file, source = self._file, self._source
+        large = LARGE.get(source.format)
+        if not isinstance(file, InputFile) or not file.is_on_disk or large is None:
+            return None
+        read = partial(_of_member, READERS[source.format], source, file.name)
+        return Work([file], large, _named_by_file(source), read)
+
+    def blocks(self, readers: Readers) -> Iterator[Records]:
         """Yield the records as they are; count those that are none."""
         file, rows = self._file, self._rows
         a_readable_time = False
-        for block in self._blocks():
+        for block in self._blocks(readers):
             rows.malformed += block.malformed
             rows.header_times += block.header_times
             rows.readable += len(block)
@@ -263,43 +276,59 @@ def parts_of_files(
 
     def blocks() -> Iterator[Records]:
         for number, reading in enumerate(readings):
-            for block in reading.blocks():
+            for block in reading.blocks(readers):
                 yield replace(block, file=np.full(len(block), number, dtype=np.int32))
+        readers.end()
 
-    for records in vehicle_parts(blocks(), scratch):
-        cleaned = clean_rows(records, check=check, files=len(readings))
-        for outcome, part in zip(outcomes, cleaned.files, strict=True):
-            outcome.add(part)
-        yield cleaned.fixes, records.numbers_of_files[cleaned.rows]
+    with Readers([reading.work() for reading in readings]) as readers:
+        for records in vehicle_parts(blocks(), scratch):
+            cleaned = clean_rows(records, check=check, files=len(readings))
+            for outcome, part in zip(outcomes, cleaned.files, strict=True):
+                outcome.add(part)
+            yield cleaned.fixes, records.numbers_of_files[cleaned.rows]
     for reading, outcome in zip(readings, outcomes, strict=True):
         reading.finish(outcome, check.findings(), len(readings))
 
 
 def _of_members(
-    reader: Callable[[InputFile, SourceDeclaration], Iterator[Records]],
+    reader: Reader,
     file: InputFile,
     source: SourceDeclaration,
+    readers: Readers,
 ) -> Iterator[Records]:
     """Yield the records of a file, or of all files of a zip archive; another format in it is refused."""
-    named_by_file = source.columns.get("vehicle") == FILE_NAME
-    if named_by_file:
-        if not file.is_zip:
-            raise DataError(
-                f"the name of {file.name} would be a vehicle's",
-                expected="a zip archive of files named by vehicle; what is read is kept by name",
-                todo="put the files into one archive, and ingest that",
-            )
-        # any column that is there: what it says of vehicles is replaced
-        source = replace(source, columns={**source.columns, "vehicle": source.columns["time"]})
+    named_by_file = _named_by_file(source)
+    if named_by_file and not file.is_zip:
+        raise DataError(
+            f"the name of {file.name} would be a vehicle's",
+            expected="a zip archive of files named by vehicle; what is read is kept by name",
+            todo="put the files into one archive, and ingest that",
+        )
+    read = partial(_of_member, reader, source, file.name)
     for member in file.members(named_by_vehicle=named_by_file):
-        if member.in_archive and "parquet" in (source.format, "parquet" if member.is_parquet else ""):
-            raise DataError(
-                f"{file.name} holds Parquet files in a zip archive",
-                expected="Parquet files as they are, or an archive of text files",
-                todo="unpack it",
-            )
-        for records in reader(member, source):
-            yield _of_vehicle(records, PurePath(member.unpacked_name).stem) if named_by_file else records
+        yield from readers.blocks(member, read)
+
+
+def _named_by_file(source: SourceDeclaration) -> bool:
+    return source.columns.get("vehicle") == FILE_NAME
+
+
+def _of_member(
+    reader: Reader, source: SourceDeclaration, archive: str, member: InputFile
+) -> Iterator[Records]:
+    if member.in_archive and "parquet" in (source.format, "parquet" if member.is_parquet else ""):
+        raise DataError(
+            f"{archive} holds Parquet files in a zip archive",
+            expected="Parquet files as they are, or an archive of text files",
+            todo="unpack it",
+        )
+    if not _named_by_file(source):
+        yield from reader(member, source)
+        return
+    # any column that is there: what it says of vehicles is replaced
+    source = replace(source, columns={**source.columns, "vehicle": source.columns["time"]})
+    for records in reader(member, source):
+        yield _of_vehicle(records, PurePath(member.unpacked_name).stem)
 
 
 def _of_vehicle(records: Records, name: str) -> Records:

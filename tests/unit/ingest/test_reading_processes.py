@@ -1,0 +1,148 @@
+"""Several processes read what one would: the same records, reports and errors, and none is left."""
+
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+
+import pytest
+
+from trafficdp.errors import DataError
+from trafficdp.ingest import input_file, read, reading_processes
+from trafficdp.ingest.read import Reading, parts_of_files
+from trafficdp.model import SpeedUnit, UnitPeriod
+
+ACTIVITY = (
+    "<VehicleActivity><RecordedAtTime>2020-11-28T12:00:{:02}Z</RecordedAtTime><MonitoredVehicleJourney>"
+    "<OperatorRef>OP</OperatorRef><VehicleLocation><Longitude>72.8</Longitude><Latitude>21.2{}</Latitude>"
+    "</VehicleLocation><VehicleRef>{}</VehicleRef></MonitoredVehicleJourney></VehicleActivity>"
+)
+
+
+def delivery(number, vehicles=5):
+    rows = "".join(ACTIVITY.format(10 * number % 60, number, v) for v in range(vehicles))
+    around = ("Siri", "ServiceDelivery", "VehicleMonitoringDelivery")
+    return "".join(f"<{name}>" for name in around) + rows + "".join(f"</{name}>" for name in around[::-1])
+
+
+DELIVERIES = {f"{n:02}.xml": delivery(n, n) for n in range(9)}
+
+
+@pytest.fixture
+def siri(source):
+    metres = (UnitPeriod(SpeedUnit.METRES_PER_SECOND),)
+    return replace(source, format="siri", columns={}, sentinels=(), units=metres, missing_speed="derive")
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Let every archive be read by two processes, and list those that were started."""
+    found = []
+
+    class Started(subprocess.Popen):
+        def __init__(self, *told, **kept):
+            super().__init__(*told, **kept)
+            found.append(self)
+
+    monkeypatch.setattr(reading_processes.subprocess, "Popen", Started)
+    monkeypatch.setattr(reading_processes, "processes", lambda: 2)
+    monkeypatch.setattr(read, "LARGE", dict.fromkeys(read.LARGE, 1))
+    return found
+
+
+def alone(monkeypatch):
+    monkeypatch.setattr(reading_processes, "processes", lambda: 1)
+
+
+def archive(folder, members, name="day.zip"):
+    with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as opened:
+        for member, content in members.items():
+            opened.writestr(member, content)
+    return folder / name
+
+
+@pytest.fixture
+def outcome(siri, area, key, tmp_path):
+    def all_of(*paths):
+        """Return fixes, reports and progress, or what is raised."""
+        steps = []
+        try:
+            readings = [Reading(path, siri, area, key, progress=steps.append) for path in paths]
+            parts = [(fixes.table, file.tolist()) for fixes, file in parts_of_files(readings, tmp_path / "x")]
+        except DataError as error:
+            return str(error)
+        return (
+            parts,
+            [each.report for each in readings],
+            [repr(each.extents) for each in readings],
+            sum(steps),
+        )
+
+    return all_of
+
+
+@pytest.mark.parametrize("broken", [None, "03.xml", "08.xml"])
+def test_several_processes_read_what_one_does(outcome, started, monkeypatch, tmp_path, broken):
+    path = archive(tmp_path, {n: t[: 400 if n == broken else None] for n, t in DELIVERIES.items()})
+    by_two = outcome(path)
+    assert len(started) == 2
+    alone(monkeypatch)
+    assert outcome(path) == by_two
+    assert isinstance(by_two, str) == (broken is not None)
+    assert len(started) == 2
+
+
+def test_so_do_many_files(outcome, started, monkeypatch, tmp_path):
+    paths = [tmp_path / name for name in DELIVERIES]
+    for path in paths:
+        path.write_text(DELIVERIES[path.name])
+    paths.append(archive(tmp_path, {f"b{name}": text for name, text in DELIVERIES.items()}))
+    by_two = outcome(*paths)
+    assert len(started) == 2
+    alone(monkeypatch)
+    assert outcome(*paths) == by_two
+    assert not isinstance(by_two, str)
+
+
+def test_a_file_alone_and_few_bytes_are_read_here(outcome, started, monkeypatch, tmp_path):
+    outcome(archive(tmp_path, {"00.xml": delivery(1)}))
+    monkeypatch.setattr(read, "LARGE", dict.fromkeys(read.LARGE, 1 << 20))
+    outcome(archive(tmp_path, DELIVERIES))
+    assert started == []
+
+
+@pytest.mark.parametrize("dies", ["import os; os._exit(1)", "print('no pickle'); raise SystemExit"])
+def test_a_process_that_dies_is_replaced_by_this_one(outcome, started, monkeypatch, tmp_path, dies):
+    path = archive(tmp_path, DELIVERIES)
+    by_two = outcome(path)
+    monkeypatch.setattr(reading_processes, "_START", dies)
+    assert outcome(path) == by_two
+    assert len(started) == 4
+
+
+def test_what_unpacks_to_too_much_in_all_is_refused(outcome, started, monkeypatch, tmp_path):
+    monkeypatch.setattr(input_file, "FREE_BYTES", 1 << 10)
+    monkeypatch.setattr(input_file, "LARGEST_RATIO", 1)
+    path = archive(tmp_path, DELIVERIES)
+    by_two = outcome(path)
+    alone(monkeypatch)
+    assert outcome(path) == by_two
+    assert "unpacks to more than records can" in by_two
+    assert len(started) == 2
+
+
+def test_no_process_is_left_after_an_interruption(siri, area, key, started, tmp_path):
+    def press(_):
+        raise KeyboardInterrupt
+
+    path = archive(tmp_path, DELIVERIES)
+    with pytest.raises(KeyboardInterrupt):
+        list(Reading(path, siri, area, key, progress=press).parts(tmp_path / "x"))
+    assert [process.poll() is not None for process in started] == [True, True]
+
+
+def test_a_process_loads_no_command_line():
+    code = (
+        "import sys, trafficdp.ingest.read; sys.exit(any(n.startswith('trafficdp.cli') for n in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0

@@ -1,0 +1,178 @@
+"""Many files read by several processes: the same records in the same order as by one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import IO
+
+from trafficdp.errors import TrafficdpError
+from trafficdp.ingest.input_file import InputFile
+from trafficdp.ingest.times import Records
+
+# Process k of n reads files k, n + k, 2n + k, ... and of an archive the files in it; the parent takes them in
+# their order. A pipe holds little, so no process is more than a block or two ahead of the parent.
+#
+# What goes wrong in a process is said by the parent: it reads that file again from its start.
+
+LARGE = {**dict.fromkeys(("json", "mds", "iudx", "siri", "xml", "nextbus"), 128 << 20), "gtfs_rt": 16 << 20}
+"""Formats that take time, and from how many unpacked bytes on starting processes pays."""
+MOST_PROCESSES = 8
+"""Each takes some 150 MB."""
+_PIPE = 1 << 20
+_START = "from trafficdp.ingest.reading_processes import work; work()"
+
+Read = Callable[[InputFile], Iterator[Records]]
+
+
+@dataclass(frozen=True)
+class Work:
+    """One or more files that other processes can read; ``read`` can be pickled.
+
+    It pays from ``large`` bytes on.
+    """
+
+    files: Sequence[InputFile]
+    large: int
+    named_by_vehicle: bool
+    read: Read
+
+    def pickled(self, own: int, number: int) -> bytes:
+        """Return what process ``own`` of ``number`` is told."""
+        file = self.files[0]
+        paths = [str(each.path.absolute()) for each in self.files]
+        told = (paths, file.judged, file.form_by_name, self.named_by_vehicle, self.read, own, number)
+        return pickle.dumps(told)
+
+
+def processes() -> int:
+    """Return how many processes may read at once."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, MOST_PROCESSES)
+
+
+def _shared(works: Sequence[Work | None]) -> Work | None:
+    """Return the work of several processes on all ``works``, which are of one source; None: too little."""
+    known = [each for each in works if each is not None]
+    if not known or len(known) < len(works):
+        return None
+    files = [file for each in known for file in each.files]
+    try:
+        sizes = [size for file in files for size in file.unpacked_sizes()]
+    except TrafficdpError:
+        # whoever reads it meets it, after what comes before
+        return None
+    if len(sizes) < 2 or sum(sizes) < known[0].large:
+        return None
+    return replace(known[0], files=files)
+
+
+class Readers:
+    """The processes that read, as a context manager; with none, files are read in this one.
+
+    ``blocks`` must be asked of every file, in order.
+    """
+
+    def __init__(self, works: Sequence[Work | None]) -> None:
+        self._works, self._next = works, 0
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._open = ExitStack()
+
+    def __enter__(self) -> Readers:
+        work, number = _shared(self._works), processes()
+        if work is None or number < 2:
+            return self
+        found: list[subprocess.Popen[bytes]] = []
+        with ExitStack() as started, suppress(OSError):
+            for own in range(number):
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", _START],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                )
+                started.callback(_end, process)
+                found.append(process)
+                with suppress(OSError, AttributeError):
+                    # of Linux; it may be a block ahead
+                    fcntl.fcntl(_pipe(process.stdout), fcntl.F_SETPIPE_SZ, _PIPE)
+                with suppress(OSError), _pipe(process.stdin) as told:
+                    told.write(work.pickled(own, number))
+            # all or none
+            self._processes, self._open = found, started.pop_all()
+        return self
+
+    def end(self) -> None:
+        """End the processes: all files were read."""
+        self._open.close()
+
+    def __exit__(self, *error: object) -> None:
+        self.end()
+
+    def blocks(self, member: InputFile, read: Read) -> Iterator[Records]:
+        """Yield what ``read`` yields of the next file."""
+        taken = 0
+        if self._processes:
+            process = self._processes[self._next % len(self._processes)]
+            self._next += 1
+            while isinstance(found := _received(process), Records):
+                yield found
+                taken += 1
+            if found is not None:
+                member.note_unpacked(found)
+                return
+        yield from islice(read(member), taken, None)
+
+
+def _received(process: subprocess.Popen[bytes]) -> Records | int | None:
+    try:
+        found: Records | int = pickle.load(_pipe(process.stdout))
+    except (EOFError, OSError, pickle.UnpicklingError):
+        return None
+    return found
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise ValueError("a process was started without pipes")
+    return pipe
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):
+            _pipe(pipe).close()
+
+
+def work() -> None:
+    """Read files as another process, until all are read, one cannot be, or nobody takes what was read."""
+    # who presses Ctrl-C means the parent, which ends this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with os.fdopen(os.dup(1), "wb") as out:
+        os.dup2(2, 1)
+        *told, read, own, number = pickle.load(sys.stdin.buffer)
+        for place, member in enumerate(_members(*told)):
+            if place % number == own:
+                for records in read(member):
+                    pickle.dump(records, out, protocol=5)
+                pickle.dump(member.unpacked, out)
+                out.flush()
+
+
+def _members(
+    paths: Sequence[str], judged: bool, form_by_name: bool, named_by_vehicle: bool
+) -> Iterator[InputFile]:
+    for path in paths:
+        file = InputFile(Path(path), judged=judged, form_by_name=form_by_name)
+        yield from file.members(named_by_vehicle=named_by_vehicle)
