@@ -26,6 +26,7 @@ from trafficdp.engine.reduced import Spark
 from trafficdp.errors import UsageError, integer_between
 from trafficdp.export.notebook import card
 from trafficdp.export.report.change_files import ChangeTable
+from trafficdp.export.report.pooled_map import PooledMap, started_from
 from trafficdp.export.report.report import write_report
 from trafficdp.export.site import SiteCity, write_site
 from trafficdp.export.write import GUARANTEED, export
@@ -372,6 +373,16 @@ class Workspace:
         Raises UsageError for two that do not measure the same thing; see ``export.report.change_files``.
         """
         return ChangeTable.of(self.map(later).release, self.map(earlier).release)
+
+    def pool(self, releases: Sequence[str]) -> PooledMap:
+        """Return the mean speed over the periods of ``releases``, as one map: a table, and files of it.
+
+        It is free. Releases that one of them started from are read too, so that nothing counts twice. Raises
+        UsageError for releases that do not measure the same thing, or of overlapping periods.
+        """
+        own = [self.map(each).release for each in dict.fromkeys(releases)]
+        known = {name for each in own for name, _ in started_from(each)} - {each.id for each in own}
+        return PooledMap.of(own, [self.map(each).release for each in sorted(known)])
 
     def site(self, folder: str | Path, *, answers: bool = False) -> list[str]:
         """Write the site of everything released into ``folder``, for any web server; return what changed.

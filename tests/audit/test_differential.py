@@ -8,6 +8,7 @@ the theorem of the mechanism. Then every byte that can leave must be equal: file
 What may differ is listed here: the output of `ingest`, which is for the curator's eyes, and the vault itself.
 """
 
+import re
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -29,6 +30,7 @@ from neighbouring_stores import (
 )
 
 from trafficdp.errors import UsageError
+from trafficdp.export.report.change_files import FORMATS as CHANGE_FORMATS
 from trafficdp.export.write import FORMATS
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.release import intake, specification
@@ -122,6 +124,9 @@ BY_HOUR = (
 )
 
 
+ONE_DAY = re.compile('from = "[0-9-]+", to = "[0-9-]+"')
+
+
 def story(world):
     """Everything that a city and its analysts may do; most of it leaves something."""
     assert world.command("init") == 0
@@ -150,9 +155,17 @@ def story(world):
     assert world.command("stream", "--replay", "0", "2026-03-03.csv") == 0
     assert world.command("release", "--yes", "--epsilon", "29", "--force") == 3
     assert world.command("report", "r0002", "report.html", "--against", "r0001") == 0
+    for ending in CHANGE_FORMATS:
+        assert world.both("changes", "r0001", "r0002", "--output", f"changes.{ending}") == 0
     for number, format in enumerate(FORMATS):
         assert world.command("export", "r0001", f"out{number}.{format}", "--to", format) == 0
     assert world.command("site", "site", "--answers") == 0
+    for day in world.rows:
+        (world.folder / "day.toml").write_text(ONE_DAY.sub(f'from = "{day}", to = "{day}"', CONFIG))
+        one_day = ["--config", "day.toml", "release", "--yes", "--force", "--epsilon", "1"]
+        assert world.command(*one_day) == 0
+    for ending in CHANGE_FORMATS[1:]:
+        assert world.both("pool", "r0005", "r0006", "--output", f"pooled.{ending}") == 0
     world.verify("r0001", "r0003", "s0001")
     for asked in ("status", "ledger", "releases"):
         assert world.both(asked) == 0

@@ -1,4 +1,4 @@
-"""What two maps of one city say together, from what is published of both: how much their bins have changed.
+"""What several maps of one city say together, from what is published: how bins changed, and their mean.
 
 Lambda is that of ``pooling.posterior``. Nothing of this is guaranteed: it is right as far as cities change
 like the days that its constants were chosen on.
@@ -6,18 +6,23 @@ like the days that its constants were chosen on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from trafficdp.mechanisms.pooling.posterior import LEVELS, lambda_of, speed_of
+from trafficdp.mechanisms.pooling.posterior import AT_ONCE, LEVELS, MOST_OF_ONE, lambda_of, speed_of
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 CHANGE_SD, OF_SLOTS = 0.15, 0.2
 """Of lambda: how far a bin's mean usually changes from one map to the next, and a slot's beside that, of
 which maps hardly tell. Chosen on pairs of days in Austin, 2015-03-07 to 2017-03-21."""
+FAR_SD, FAR_DAYS = 0.13, 30.0
+"""How much further bins of maps of other seasons lie apart, and how soon. On the same days pairs 110 days
+apart differ as much as pairs two years apart do, so that this ends, unlike a random walk."""
 CHANGED = 0.05
 """By this share of its speed a bin has become slower, or faster, where the chance of it is told."""
 
@@ -36,23 +41,26 @@ class Difference:
 
 
 def difference(
-    before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray], upper: float, slots: bool
+    before: tuple[FloatArray, FloatArray],
+    after: tuple[FloatArray, FloatArray],
+    upper: float,
+    *,
+    slots: bool,
+    days: float = 0.0,
 ) -> Difference:
-    """Return what two maps say of the change of their bins, by both ends of their 80 % intervals.
+    """Return what two maps, so many ``days`` apart, say of the change of their bins, by 80 % intervals.
 
     Lambda of a bin is taken as normal in either map, m and m' with s and s'. Both maps start from the same
     city, as if its places were drawn anew for each: but a place stays what it is, so that d, how far lambda
-    has moved, is N(0, CHANGE_SD^2) before. After both maps it is N(k (m' - m), k (s^2 + s'^2)), with
-    k = CHANGE_SD^2 / (CHANGE_SD^2 + s^2 + s'^2). In ``slots`` their own change joins both variances. A later
-    map that starts from the earlier is nearer to it than its records are: so k is rather too small there.
+    has moved, is N(0, t^2) before, t^2 = CHANGE_SD^2 + FAR_SD^2 (1 - exp(-days / FAR_DAYS)). After both maps
+    it is N(k (m' - m), k (s^2 + s'^2)), with k = t^2 / (t^2 + s^2 + s'^2). In ``slots`` their own change
+    joins both variances. A later map that starts from the earlier is nearer to it than its records are: so k
+    is rather too small there.
     """
-    reach = float(ndtri(0.9))
-    (first, own), (last, other) = (
-        ((low + high) / 2, np.maximum((high - low) / 2 / reach, 1e-6))
-        for low, high in ((lambda_of(low, upper), lambda_of(high, upper)) for low, high in (before, after))
-    )
+    (first, own), (last, other) = (_middle_and_sd(each, upper) for each in (before, after))
     noise, further = own**2 + other**2, OF_SLOTS**2 * slots
-    kept = (CHANGE_SD**2 + further) / (CHANGE_SD**2 + further + noise)
+    usual = float(_moved(np.array(days))) + further
+    kept = usual / (usual + noise)
     moved, sd = kept * (last - first), np.sqrt(kept * noise + further)
     # where both maps together say that it is
     middle = (first * other**2 + last * own**2) / noise
@@ -68,3 +76,199 @@ def difference(
     wide = {level: float(ndtri((1 + level) / 2)) * sd for level in LEVELS}
     ends = {level: (faster_by(moved - half), faster_by(moved + half)) for level, half in wide.items()}
     return Difference(faster_by(moved), ends, chance(-CHANGED), 1 - chance(CHANGED))
+
+
+def _moved(days: FloatArray) -> FloatArray:
+    """The variance t^2 of how far lambda of a place moves in ``days``."""
+    return np.asarray(CHANGE_SD**2 + FAR_SD**2 * -np.expm1(-np.abs(days) / FAR_DAYS))
+
+
+def change_variance(days: FloatArray, slots: bool) -> float:
+    """Return the variance of how far lambda of a bin moves, on average over pairs of maps ``days`` apart."""
+    return float(_moved(days).mean()) + 2 * OF_SLOTS**2 * slots
+
+
+# The mean over the periods of several maps.
+
+SPREADS, AROUND = np.geomspace(0.1, 0.8, 25), np.geomspace(0.05, 0.6, 6)
+"""Of lambda, what may be: how far places lie from where maps expect them, and how far that is from one
+number for the city."""
+MOST_DECIDING = 500
+"""Bins that decide both."""
+LEAST_SHARE = 0.02
+"""Of what a map says, its records have at least that."""
+MAPS_SHARE = 0.5
+"""How much of a value is the mean of the maps' own values; the rest is the posterior's."""
+_CHANCES = (np.arange(100) + 0.5) / 100
+
+
+@dataclass(frozen=True)
+class MapOfPeriod:
+    """One map of G bins: ``value`` and both ends of their 80 % intervals, (G,) each, NaN without a number.
+
+    ``weight`` (G,) is what it counts for in the mean; 0 everywhere for a map that others started from, and
+    that is no part of it. ``shrunk``: whether numbers are drawn to where the map expected them.
+    ``starts_from``: maps before it in the list that it started from, by number, each with its share.
+    """
+
+    value: FloatArray
+    ends: tuple[FloatArray, FloatArray]
+    weight: FloatArray
+    shrunk: bool = True
+    starts_from: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class PooledMeans:
+    """Means over several periods, (G,) each; ``ends`` of intervals of LEVELS, ``error`` as expected.
+
+    ``informed``: whether an interval is at most MOST_OF_ONE of what it would be without any map.
+    """
+
+    value: FloatArray
+    ends: dict[float, tuple[FloatArray, FloatArray]]
+    error: FloatArray
+    informed: npt.NDArray[np.bool_]
+
+
+def pool(maps: Sequence[MapOfPeriod], place: IntArray, upper: float, change_variance: float) -> PooledMeans:
+    """Return the mean over the periods of ``maps``, weighed, of bins in ``place`` (G,).
+
+    Lambda of a bin in period i is p + u + d_i: p where all maps expect it, N(L, a^2); u, how far it lies from
+    there in all periods; d_i, N(0, ``change_variance``/2), its own. u + d_i is N(0, b^2). Records say y_i of
+    it, and what a map says is m_i = p + k_i (y_i - p), with variance s_i^2 and k_i = 1 - s_i^2 / b^2: p is in
+    every map, and would count as often as there are maps. Here it counts once: m and the weighed mean T are
+    normal with
+
+        Cov(m_i, m_j) = a^2 + k_i k_j (b^2 - Var d) + [i = j] (k_i^2 Var d + k_i s_i^2)
+        Cov(T, m_i)   = a^2 + k_i (b^2 - Var d) + w_i k_i Var d
+
+    and T is told from m. L is the mean of all m; a and b are integrated out over AROUND and SPREADS by the
+    likelihood of m. A map that started from others, with shares q, expects (1 - sum q) p + sum q m_j: so for
+    m_i is taken m_i - (1 - k_i) sum q m_j. A map that is not shrunk has k_i = 1 and y_i of variance s_i^2.
+    """
+    own = _Model.of(maps, place, upper, change_variance / 2)
+    share = own.share_of_spreads()
+    many = len(place)
+    mean, square, before = (np.zeros(many) for _ in range(3))
+    for start in range(0, many, AT_ONCE):
+        rows = np.arange(start, min(start + AT_ONCE, many))
+        for (spread, around), weight in share.items():
+            told, variance, without = own.mean(rows, spread, around)
+            mean[rows] += weight * told
+            square[rows] += weight * (told**2 + variance)
+            before[rows] += weight * without
+    sd = np.sqrt(np.maximum(square - mean**2, 1e-12))
+
+    def quantile(chance: float) -> FloatArray:
+        return speed_of(mean + float(ndtri(chance)) * sd, upper)
+
+    ends = {level: (quantile((1 - level) / 2), quantile((1 + level) / 2)) for level in LEVELS}
+    value = MAPS_SHARE * own.mean_of_values() + (1 - MAPS_SHARE) * quantile(0.5)
+    value = np.clip(value, *ends[LEVELS[1]])
+    error = sum(np.abs(quantile(chance) - value) for chance in _CHANCES.tolist()) / len(_CHANCES)
+    return PooledMeans(value, ends, np.asarray(error), sd <= MOST_OF_ONE * np.sqrt(before))
+
+
+@dataclass(frozen=True)
+class _Model:
+    """Maps of ``pool``: numbers are (n, G), ``middle`` about ``level``, infinite variance without a number.
+
+    ``drawn`` (n,) is 1 where a map is shrunk. ``start`` is what of its numbers is that of earlier maps,
+    ``share`` how far it started from them. ``own`` is the variance of what is of one period alone.
+    """
+
+    level: float
+    value: FloatArray
+    middle: FloatArray
+    variance: FloatArray
+    weight: FloatArray
+    drawn: FloatArray
+    start: FloatArray
+    share: FloatArray
+    own: float
+
+    @classmethod
+    def of(cls, maps: Sequence[MapOfPeriod], place: IntArray, upper: float, own: float) -> _Model:
+        """Return the model of ``maps``, lambda about the mean of all."""
+        there = np.array([~np.isnan(each.value) for each in maps])
+        middle, sd = (
+            np.array(each) for each in zip(*(_middle_and_sd(each.ends, upper) for each in maps), strict=True)
+        )
+        level = float(middle[there].mean())
+        middle = np.where(there, middle - level, 0.0)
+        weight = np.where(there, [each.weight for each in maps], 0.0)
+        start, share = np.zeros_like(middle), np.zeros_like(middle)
+        for row, each in enumerate(maps):
+            for other, by in each.starts_from:
+                number = np.bincount(place, there[other])[place]
+                # all slots of a place move together
+                moved = np.bincount(place, middle[other])[place] / np.maximum(number, 1)
+                start[row] += by * moved
+                share[row] += by * (number > 0)
+        return cls(
+            level,
+            np.where(there, [each.value for each in maps], 0.0),
+            middle,
+            np.where(there, sd**2, np.inf),
+            weight / weight.sum(axis=0),
+            np.array([float(each.shrunk) for each in maps]),
+            start,
+            share,
+            own,
+        )
+
+    def mean_of_values(self) -> FloatArray:
+        """The weighed mean of the maps' own values, (G,)."""
+        return np.asarray((self.weight * self.value).sum(axis=0))
+
+    def share_of_spreads(self) -> dict[tuple[float, float], float]:
+        """How likely the spreads b and a are, by the maps: a few of them."""
+        bins = self.middle.shape[1]
+        rows = np.unique(np.linspace(0, bins - 1, min(bins, MOST_DECIDING)).astype(np.int64))
+        log = {}
+        for spread in SPREADS.tolist():
+            for around in AROUND.tolist():
+                told, covariance, _, _ = self._normal(rows, spread, around)
+                root = np.linalg.cholesky(covariance)
+                off = np.linalg.solve(root, told[..., None])
+                spreads = np.diagonal(root, axis1=1, axis2=2)
+                log[spread, around] = -float((off**2).sum() / 2 + np.log(spreads).sum())
+        most = max(log.values())
+        found = {each: np.exp(value - most) for each, value in log.items() if value > most - 7}
+        total = sum(found.values())
+        return {each: float(value / total) for each, value in found.items()}
+
+    def mean(self, rows: IntArray, spread: float, around: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Mean and variance of T of some bins, and its variance without maps; (n,) each."""
+        told, covariance, with_mean, without = self._normal(rows, spread, around)
+        share = np.linalg.solve(covariance, with_mean[..., None])[..., 0]
+        found = np.asarray((share * told).sum(axis=1))
+        variance = np.maximum(without - (share * with_mean).sum(axis=1), 0.0)
+        return self.level + found, variance, without
+
+    def _normal(
+        self, rows: IntArray, spread: float, around: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """What maps say, (n, maps), its covariance, that with T, and the variance of T."""
+        variance, weight = self.variance[:, rows].T, self.weight[:, rows].T
+        there = np.isfinite(variance)
+        variance = np.where(there, variance, 0.0)
+        kept = np.where(self.drawn > 0, np.clip(1 - variance / spread**2, LEAST_SHARE, 1.0), 1.0) * there
+        expected = (1 - kept) * (1 - self.share[:, rows].T) + kept
+        told = self.middle[:, rows].T - (1 - kept) * self.start[:, rows].T * there
+        always = max(spread**2 - self.own, 1e-4)
+        # of a map without a number nothing is known
+        alone = kept**2 * self.own + np.where(self.drawn > 0, kept, 1.0) * variance + 1e6 * ~there
+        covariance = around**2 * expected[:, :, None] * expected[:, None, :]
+        covariance += always * kept[:, :, None] * kept[:, None, :]
+        covariance += alone[:, :, None] * np.eye(len(self.drawn))
+        with_mean = around**2 * expected + kept * (always + weight * self.own)
+        without = around**2 + always + self.own * (weight**2).sum(axis=1)
+        return told, covariance, with_mean, without
+
+
+def _middle_and_sd(ends: tuple[FloatArray, FloatArray], upper: float) -> tuple[FloatArray, FloatArray]:
+    """Lambda in the middle of 80 % intervals, and the deviation of a normal that has them."""
+    low, high = (lambda_of(each, upper) for each in ends)
+    return (low + high) / 2, np.maximum((high - low) / 2 / float(ndtri(0.9)), 1e-6)

@@ -395,6 +395,51 @@ def changes(
     )
 
 
+# `trafficdp pool`: one map of several releases.
+
+
+def pool(
+    context: typer.Context,
+    releases: Annotated[
+        list[str], typer.Argument(metavar="releases", help="Names of two releases or more, such as r0001.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="<file>", help="File: .csv, .geojson, .parquet, .json.")
+    ] = None,
+) -> None:
+    """Make one map of several releases: a month from days, for example. This costs no budget.
+
+    It has the mean speed over all their periods, with an interval that is narrower than theirs.
+    """
+    from trafficdp.export.files.query_result import json_rows
+    from trafficdp.export.report.change_files import arrow_of
+    from trafficdp.workspace import open_workspace
+
+    settings: Settings = context.obj
+    found = open_workspace(**settings.opening()).pool(releases)
+    if output is not None:
+        found.write(output)
+    last = found.releases[-1]
+    unit, first = last.request.display_unit, found.releases[0].grid.period.first
+    settings.output.say(
+        f"The mean speed over {len(found.releases)} releases from {first} to {last.grid.period.last}, "
+        f"weighed by {found.weighed_by}: {len(found.table)} numbers, on average off by about "
+        f"{found.expected_error:.2g} {unit.label}."
+    )
+    if output is not None:
+        settings.output.say(f"wrote {shorten(output)}")
+    settings.output.result(
+        {
+            "releases": [each.id for each in found.releases],
+            "unit": unit.label,
+            "weighed_by": found.weighed_by,
+            "expected_error": found.expected_error,
+            "file": None if output is None else str(output),
+            "bins": json_rows(arrow_of(found.table)),
+        }
+    )
+
+
 # `trafficdp site`: everything that was released, for any web server.
 
 

@@ -69,22 +69,7 @@ def refuse_incomparable(release: Release, earlier: Release) -> None:
     """Raise UsageError, naming what differs, unless the two measure the same thing at two times."""
     if release.id == earlier.id:
         raise UsageError("a release cannot be compared with itself", got=release.id)
-    if release.grid.slot_kind in (SlotKind.DAY, SlotKind.CALENDAR_HOUR):
-        raise UsageError(
-            "slots on the calendar do not come back, so there is nothing to compare",
-            got=f"slots of kind {release.grid.slot_kind.value}",
-            expected="a whole period, or slots that recur",
-        )
-    facts, others = _facts(release), _facts(earlier)
-    for name, (ours, said) in facts.items():
-        theirs, told = others[name]
-        if ours != theirs:
-            alike = "another " if said == told else ""
-            raise UsageError(
-                f"the releases differ in their {name}, so their numbers cannot be compared",
-                got=f"{said} in {release.id} and {alike}{told} in {earlier.id}",
-                expected="two releases that measure the same thing",
-            )
+    refuse_different(release, earlier)
     if earlier.grid.period.first > release.grid.period.first:
         raise UsageError(
             "the release to compare with is the later one",
@@ -92,6 +77,26 @@ def refuse_incomparable(release: Release, earlier: Release) -> None:
             expected=f"one that starts no later than {release.grid.period.first}",
             todo="exchange the two",
         )
+
+
+def refuse_different(release: Release, other: Release) -> None:
+    """Raise UsageError, naming what differs, unless both have the same places, slots and unit."""
+    if release.grid.slot_kind in (SlotKind.DAY, SlotKind.CALENDAR_HOUR):
+        raise UsageError(
+            "slots on the calendar do not come back, so there is nothing to compare",
+            got=f"slots of kind {release.grid.slot_kind.value}",
+            expected="a whole period, or slots that recur",
+        )
+    facts, others = _facts(release), _facts(other)
+    for name, (ours, said) in facts.items():
+        theirs, told = others[name]
+        if ours != theirs:
+            alike = "another " if said == told else ""
+            raise UsageError(
+                f"the releases differ in their {name}, so their numbers cannot be compared",
+                got=f"{said} in {release.id} and {alike}{told} in {other.id}",
+                expected="two releases that measure the same thing",
+            )
 
 
 def common_rows(release: Release, earlier: Release, statistic: Statistic) -> tuple[IntArray, IntArray]:
@@ -175,16 +180,21 @@ def likely_changes(
     """
     refuse_incomparable(release, earlier)
     rows, old_rows = common_rows(release, earlier, statistic)
-    ends, old_ends = (_ends(each, statistic, own) for each, own in ((release, rows), (earlier, old_rows)))
+    ends, old_ends = (
+        ends_of_80(each, statistic, own) for each, own in ((release, rows), (earlier, old_rows))
+    )
     if not len(rows) or ends is None or old_ends is None:
         return None
     upper = float(release.request.bound.upper) * release.request.factor(statistic)
-    whole = release.grid.slot_kind is SlotKind.WHOLE_PERIOD
-    return rows, old_rows, difference(old_ends, ends, upper, slots=not whole)
+    slots = release.grid.slot_kind is not SlotKind.WHOLE_PERIOD
+    days = (release.grid.period.first - earlier.grid.period.first).days
+    return rows, old_rows, difference(old_ends, ends, upper, slots=slots, days=days)
 
 
-def _ends(release: Release, statistic: Statistic, rows: IntArray) -> tuple[FloatArray, FloatArray] | None:
-    """Both ends of the 80 % intervals of bins."""
+def ends_of_80(
+    release: Release, statistic: Statistic, rows: IntArray
+) -> tuple[FloatArray, FloatArray] | None:
+    """Return both ends of the 80 % intervals of bins, in the display unit; None where none can be had."""
     estimate, factor = release.estimates[statistic], release.request.factor(statistic)
     if estimate.posterior:
         return estimate.posterior["low_80"][rows] * factor, estimate.posterior["high_80"][rows] * factor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from trafficdp.export.report.maps import CHANGE_LEGEND, ReportMaps
 from trafficdp.export.report.page import Figure
 from trafficdp.export.report.report import MOST_SHAPES, MOST_SLOTS
 from trafficdp.mechanisms.several_maps import CHANGED
-from trafficdp.model import SlotKind
+from trafficdp.model import SlotKind, Zones
 from trafficdp.privacy.release import DECIMALS, Release, outward_down, outward_up
 
 if TYPE_CHECKING:
@@ -123,21 +124,11 @@ class ChangeTable:
 
     def to_json(self) -> list[dict[str, object]]:
         """Return all rows as JSON values."""
-        return json_rows(self._arrow())
-
-    def _arrow(self) -> pa.Table:
-        import pyarrow as pa
-
-        return pa.Table.from_pandas(self.table, preserve_index=False).replace_schema_metadata(None)
+        return json_rows(arrow_of(self.table))
 
     def write(self, path: Path) -> None:
-        """Write the table, or the page, to ``path``, by its ending. Raises what ``replace_file`` raises."""
-        format = one_of(FORMATS, format=path.suffix.lower().removeprefix("."))
-        require_folder_of(path)
-        if format == "html":
-            replace_file(path, self.page())
-        else:
-            write_result(self._arrow(), format, path, self.release.grid.zones)
+        """Write the table, or the page, to ``path``, by its ending. Raises what ``write_table`` raises."""
+        write_table(self.table, path, self.release.grid.zones, self.page)
 
     def page(self) -> bytes:
         """Return the page: a map of what likely changed, and a list."""
@@ -166,3 +157,26 @@ class ChangeTable:
             unit=release.request.display_unit,
             legend_lines=CHANGE_LEGEND,
         ).encode()
+
+
+def arrow_of(table: pd.DataFrame) -> pa.Table:
+    """Return ``table`` as files have it."""
+    import pyarrow as pa
+
+    return pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata(None)
+
+
+def write_table(
+    table: pd.DataFrame, path: Path, zones: Zones | None, page: Callable[[], bytes] | None = None
+) -> None:
+    """Write ``table``, or ``page`` if there is one, to ``path``, by its ending.
+
+    Raises UsageError for another ending, and what ``replace_file`` raises.
+    """
+    formats = FORMATS if page is not None else FORMATS[1:]
+    format = one_of(formats, format=path.suffix.lower().removeprefix("."))
+    require_folder_of(path)
+    if page is not None and format == FORMATS[0]:
+        replace_file(path, page())
+    else:
+        write_result(arrow_of(table), format, path, zones)

@@ -1,0 +1,206 @@
+"""One map of the mean speed over the periods of several releases: post-processing, so it is free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import UsageError
+from trafficdp.export.report.change import ends_of_80, refuse_different
+from trafficdp.export.report.change_files import write_table
+from trafficdp.mechanisms.pooling.posterior import LEVELS, inner_ends
+from trafficdp.mechanisms.several_maps import MapOfPeriod, PooledMeans, change_variance, pool
+from trafficdp.model import KnowledgeKind, SlotKind, Statistic
+from trafficdp.privacy.estimate import BinStatus, Estimate
+from trafficdp.privacy.release import Release, statistic_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+_NUMBERS = BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value
+
+
+@dataclass(frozen=True, eq=False)
+class PooledMap:
+    """The mean over the periods of ``releases``, in the order of time: a row a bin with a number in any.
+
+    ``table`` has ``hex_id``, ``place``, ``slot``, ``slot_label``, ``periods`` (how many of them have a number
+    there), and of the mean speed the columns of a release's table that a posterior has. ``weighed_by`` is
+    "records" or "days".
+    """
+
+    releases: tuple[Release, ...]
+    weighed_by: str
+    table: pd.DataFrame
+    column: str
+
+    @classmethod
+    def of(cls, releases: Sequence[Release], started_from: Sequence[Release] = ()) -> PooledMap:
+        """Return the mean over all periods. ``started_from`` are others that one of them started from.
+
+        Bins of different periods are weighed by records (over vehicles: by vehicles) where all releases
+        publish them, else by the days of their period. Raises UsageError for releases that cannot be pooled.
+        """
+        import pandas as pd
+
+        releases = _in_order(releases)
+        last, statistic = releases[-1], _mean_of(releases[-1])
+        names = [each.id for each in releases]
+        every = (*releases, *(each for each in started_from if each.id not in names))
+        rows = [_numbered(each, statistic) for each in every]
+        keys = [
+            pd.MultiIndex.from_arrays([each.cell[own], each.slot[own]])
+            for each, own in zip(every, rows, strict=True)
+        ]
+        bins = keys[0].append(keys[1 : len(releases)]).unique().sort_values()
+        if not len(bins):
+            raise UsageError("the releases have no mean speeds", got=", ".join(names))
+        at = [each.get_indexer(bins) for each in keys]
+        weighed_by, weights = _weights(releases, statistic)
+        weights += [np.zeros(each.bins, dtype=np.int64) for each in every[len(releases) :]]
+        position = {each.id: number for number, each in enumerate(every)}
+        maps = [
+            _map_of_period(each, last, statistic, (own, found, weight), position)
+            for each, own, found, weight in zip(every, rows, at, weights, strict=True)
+        ]
+        slots = last.grid.slot_kind is not SlotKind.WHOLE_PERIOD
+        days = [float(each.grid.period.first.toordinal()) for each in releases]
+        apart = np.subtract.outer(days, days)[np.triu_indices(len(days), 1)]
+        place = pd.factorize(bins.get_level_values(0))[0].astype(np.int64)
+        upper = float(last.request.bound.upper) * last.request.factor(statistic)
+        pooled = pool(maps, place, upper, change_variance(apart, slots))
+        columns = statistic_columns(_estimate(pooled, last, statistic), last.request)
+        places = {
+            int(cell): name for each in releases for cell, name in zip(each.cell, each.place, strict=True)
+        }
+        labels = {slot: facts.label for each in releases for slot, facts in each.slots.items()}
+        cell, slot = (bins.get_level_values(level).to_numpy() for level in (0, 1))
+        table: dict[str, object] = {
+            "hex_id": last.grid.spelled(cell),
+            "place": [places[each] for each in cell.tolist()],
+            "slot": slot,
+            "slot_label": [labels[each] for each in slot.tolist()],
+            "periods": np.sum([each >= 0 for each in at[: len(releases)]], axis=0),
+            **{name: own for name, own in columns.items() if not name.endswith("_noise_scale")},
+        }
+        return cls(releases, weighed_by, pd.DataFrame(table), statistic.column(last.request.display_unit))
+
+    @property
+    def expected_error(self) -> float:
+        """The expected error of a bin on average, in the display unit."""
+        return float(self.table[f"{self.column}_expected_error"].mean())
+
+    def write(self, path: Path) -> None:
+        """Write the table to ``path``, by its ending. Raises what ``write_table`` raises."""
+        write_table(self.table, path, self.releases[-1].grid.zones)
+
+
+def _in_order(releases: Sequence[Release]) -> tuple[Release, ...]:
+    """The releases by time. Raises UsageError unless they measure the same thing at different times."""
+    if len(releases) < 2:
+        raise UsageError("one map of several needs two releases or more", got=f"{len(releases)}")
+    found = tuple(sorted(releases, key=lambda each: (each.grid.period.first, each.id)))
+    for earlier, later in pairwise(found):
+        refuse_different(later, earlier)
+        if later.grid.period.first <= earlier.grid.period.last:
+            raise UsageError(
+                "releases of overlapping periods would count the same records twice",
+                got=f"{earlier.id} up to {earlier.grid.period.last}, {later.id} from "
+                f"{later.grid.period.first} on",
+                expected="releases of periods that do not overlap",
+                todo="leave one of the two out",
+            )
+    return found
+
+
+def _mean_of(release: Release) -> Statistic:
+    for statistic in (Statistic.MEAN, Statistic.VEHICLE_MEAN):
+        if statistic in release.estimates:
+            return statistic
+    raise UsageError("the releases have no mean speeds", got=release.id, expected="maps of means")
+
+
+def _numbered(release: Release, statistic: Statistic) -> IntArray:
+    """The bins with a number. Raises UsageError for a release without the statistic."""
+    if statistic not in release.estimates:
+        raise UsageError(f"a release has no {statistic.value.replace('_', ' ')}", got=release.id)
+    return np.flatnonzero(np.isin(release.estimates[statistic].status, _NUMBERS))
+
+
+def _weights(releases: Sequence[Release], statistic: Statistic) -> tuple[str, list[npt.NDArray[np.int64]]]:
+    name = "vehicles" if statistic is Statistic.VEHICLE_MEAN else "records"
+    counts = [getattr(each, name) for each in releases]
+    if all(each is not None for each in counts):
+        return name, counts
+    days = [(each.grid.period.last - each.grid.period.first).days + 1 for each in releases]
+    return "days", [np.full(each.bins, day) for each, day in zip(releases, days, strict=True)]
+
+
+def _map_of_period(
+    release: Release,
+    last: Release,
+    statistic: Statistic,
+    bins: tuple[IntArray, IntArray, IntArray],
+    position: dict[str, int],
+) -> MapOfPeriod:
+    """What ``release`` says, in the unit that ``last`` shows.
+
+    ``bins`` are its rows with a number, where the pooled bins are among these (-1: nowhere), and its weights.
+    """
+    rows, at, weight = bins
+    ends = ends_of_80(release, statistic, rows)
+    if ends is None:
+        raise UsageError(
+            "a release has no intervals that can be pooled",
+            got=f"{release.id}, which does not say how its noise is distributed",
+            expected="releases with a posterior, or with a noise whose law is published",
+        )
+    estimate, unit = release.estimates[statistic], last.request.display_unit
+    value = estimate.value[rows] * release.request.factor(statistic)
+    factor = statistic.factor(release.request.display_unit, unit)
+    low, high, middle = (_taken(each * factor, at) for each in (*ends, value))
+    return MapOfPeriod(
+        value=middle,
+        ends=(low, high),
+        weight=np.nan_to_num(_taken(weight[rows].astype(np.float64), at)),
+        shrunk=bool(estimate.posterior),
+        starts_from=tuple(
+            (position[name], share) for name, share in started_from(release) if name in position
+        ),
+    )
+
+
+def _estimate(pooled: PooledMeans, last: Release, statistic: Statistic) -> Estimate:
+    """``pooled`` as a release has it."""
+    factor = last.request.factor(statistic)
+    low, high = pooled.ends[LEVELS[-1]]
+    return Estimate(
+        statistic=statistic,
+        value=pooled.value / factor,
+        low=low / factor,
+        high=high / factor,
+        noise_scale=np.full(len(low), np.nan),
+        expected_error=pooled.error / factor,
+        status=np.where(pooled.informed, *_NUMBERS).astype(object),
+        noise={},
+        posterior={name: end / factor for name, end in inner_ends(pooled.ends).items()},
+    )
+
+
+def _taken(numbers: FloatArray, at: IntArray) -> FloatArray:
+    """``numbers`` at ``at``, NaN where that is -1."""
+    return np.where(at >= 0, np.append(numbers, np.nan)[at], np.nan)
+
+
+def started_from(release: Release) -> list[tuple[str, float]]:
+    """Return the names of releases that ``release`` started from, each with its share."""
+    known = release.disclosure.noise.known or ()
+    return [(each.name, each.share) for each in known if each.kind is KnowledgeKind.RELEASE]
