@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from datetime import date
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -110,9 +111,18 @@ class City:
         return City(own, self.places)
 
     def map(
-        self, hidden: bool, kind: LossKind, epsilon: int, seed: int, before: PlaceSpeeds | None = None
+        self,
+        hidden: bool,
+        kind: LossKind,
+        epsilon: int,
+        seed: int,
+        before: PlaceSpeeds | None = None,
+        times: int = 1,
     ) -> tuple[Map, PlaceSpeeds]:
-        """Return one map, and its speeds as knowledge; nothing about a vehicle is public where ``hidden``."""
+        """Return one map, and its speeds as knowledge; nothing about a vehicle is public where ``hidden``.
+
+        ``times`` as much as ``epsilon`` says is spent.
+        """
         counts, noise = self.own.counts, SimulatedNoise(seed)
         seen = counts.users_per_bin >= LEAST_VEHICLES
         kept = self.own.select(seen)
@@ -121,12 +131,12 @@ class City:
             cell, slot = self.places, np.zeros(len(self.places), dtype=np.int64)
         known = KnownSpeeds.of([before] if before else [], cell, slot)
         if hidden:
-            total = total_of(kind, epsilon)
+            total = times * total_of(kind, epsilon)
             design = AddRemoveDesign(self.places, self.own.bound, kind, total, variance=False)
             found = add_remove_map(design, measure_all(design, self.own, noise, known)).mean
             at = design.where(counts.cell, counts.slot)[0][seen]
         else:
-            total = total_of(kind, epsilon, COUNTS_PUBLIC)
+            total = times * total_of(kind, epsilon, COUNTS_PUBLIC)
             asked = Design(kept.counts, kept.bound, kind, total, (Statistic.MEAN,))
             found, at = pooled(asked, kept, noise, known).means[Statistic.MEAN], np.arange(int(seen.sum()))
         recurring = len(np.unique(slot)) > 1
@@ -142,11 +152,11 @@ class City:
 
 
 @cache
-def city_of(day: str) -> dict[tuple[int, SlotKind], City]:
-    """Return one day, on every grid."""
+def city_of(*days: str) -> dict[tuple[int, SlotKind], City]:
+    """Return one day, or several together, on every grid."""
     with tempfile.TemporaryDirectory() as place:
-        city = trafficdp.open(config_of((day,), Path(place)), store=Path(place) / "store", create=True)
-        city.ingest(files_of((day,)))
+        city = trafficdp.open(config_of(days, Path(place)), store=Path(place) / "store", create=True)
+        city.ingest(files_of(days))
         found = {}
         for resolution in RESOLUTIONS:
             for slot in SLOTS:
@@ -156,14 +166,14 @@ def city_of(day: str) -> dict[tuple[int, SlotKind], City]:
         return found
 
 
-def compared(before: Map, after: Map, upper: float, slots: bool) -> pd.DataFrame:
+def compared(before: Map, after: Map, upper: float, slots: bool, days: float = 0.0) -> pd.DataFrame:
     """Return what is said of the change of every bin that both maps know something of, beside the truth."""
     first, last = (pd.MultiIndex.from_arrays([each.cell, each.slot]) for each in (before, after))
     rows = first.get_indexer(last)
     before, after = before.at(rows[rows >= 0]), after.at(np.flatnonzero(rows >= 0))
     both = np.flatnonzero(before.informed & after.informed)
     before, after = before.at(both), after.at(both)
-    found = difference(tuple(before.ends), tuple(after.ends), upper, slots=slots)
+    found = difference(tuple(before.ends), tuple(after.ends), upper, slots=slots, days=days)
     truth, share = after.truth - before.truth, after.truth / np.maximum(before.truth, 1e-9) - 1
     held = {
         f"held_{100 * level:.0f}": (low - 1e-9 <= truth) & (truth <= high + 1e-9)
@@ -188,9 +198,13 @@ def compared(before: Map, after: Map, upper: float, slots: bool) -> pd.DataFrame
 
 
 def measured(
-    group: str, kind: str, before: dict[tuple[int, SlotKind], City], after: dict[tuple[int, SlotKind], City]
+    group: str,
+    kind: str,
+    before: dict[tuple[int, SlotKind], City],
+    after: dict[tuple[int, SlotKind], City],
+    days: float = 0.0,
 ) -> Iterator[pd.DataFrame]:
-    """Yield what is said of all pairs of maps of two days."""
+    """Yield what is said of all pairs of maps of two days, so many ``days`` apart."""
     for (resolution, slot), city in before.items():
         slots, upper = slot is not SlotKind.WHOLE_PERIOD, float(city.own.bound.upper)
         for hidden in (False, True)[: 2 - slots]:
@@ -201,7 +215,7 @@ def measured(
                         for memory in (False, True):
                             later = after[resolution, slot]
                             last, _ = later.map(hidden, loss, epsilon, 50 + draw, known if memory else None)
-                            yield compared(first, last, upper, slots).assign(
+                            yield compared(first, last, upper, slots, days).assign(
                                 group=group,
                                 pair=kind,
                                 relation="nothing public" if hidden else "counts public",
@@ -215,7 +229,8 @@ def everything() -> Iterator[pd.DataFrame]:
     for group, pairs, alone in zip(GROUPS, (TUNED, HELD_OUT), (TUNED_ALONE, HELD_OUT_ALONE), strict=True):
         for before, after in pairs:
             print(group, before, after, file=sys.stderr, flush=True)
-            yield from measured(group, OTHER_DAYS, city_of(before), city_of(after))
+            apart = date.fromisoformat(after) - date.fromisoformat(before)
+            yield from measured(group, OTHER_DAYS, city_of(before), city_of(after), apart.days)
         for day in alone:
             print(group, day, file=sys.stderr, flush=True)
             again = [{key: each.drawn_again(seed) for key, each in city_of(day).items()} for seed in (1, 2)]

@@ -165,7 +165,7 @@ def story(world):
         one_day = ["--config", "day.toml", "release", "--yes", "--force", "--epsilon", "1"]
         assert world.command(*one_day) == 0
     for ending in CHANGE_FORMATS[1:]:
-        assert world.both("pool", "r0005", "r0006", "--output", f"pooled.{ending}") == 0
+        assert world.both("pool", "r0004", "r0005", "--output", f"pooled.{ending}") == 0
     world.verify("r0001", "r0003", "s0001")
     for asked in ("status", "ledger", "releases"):
         assert world.both(asked) == 0
