@@ -234,7 +234,7 @@ def everything() -> Iterator[pd.DataFrame]:
         for day in alone:
             print(group, day, file=sys.stderr, flush=True)
             again = [{key: each.drawn_again(seed) for key, each in city_of(day).items()} for seed in (1, 2)]
-            yield from measured(group, DRAWN_AGAIN, *again)
+            yield from measured(group, DRAWN_AGAIN, again[0], again[1])
             yield from measured(group, SAME, city_of(day), city_of(day))
 
 
