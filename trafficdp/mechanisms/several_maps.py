@@ -13,7 +13,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from trafficdp.mechanisms.pooling.posterior import AT_ONCE, LEVELS, MOST_OF_ONE, lambda_of, speed_of
+from trafficdp.mechanisms.pooling.posterior import (
+    AT_ONCE,
+    LEVELS,
+    MOST_OF_ONE,
+    inner_ends,
+    lambda_of,
+    speed_of,
+)
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -129,6 +136,16 @@ class PooledMeans:
     ends: dict[float, tuple[FloatArray, FloatArray]]
     error: FloatArray
     informed: npt.NDArray[np.bool_]
+
+    @property
+    def widest(self) -> tuple[FloatArray, FloatArray]:
+        """Both ends of the widest interval."""
+        return self.ends[LEVELS[-1]]
+
+    @property
+    def inner(self) -> dict[str, FloatArray]:
+        """The ends of all others by the names that they are published under."""
+        return inner_ends(self.ends)
 
 
 def pool(maps: Sequence[MapOfPeriod], place: IntArray, upper: float, change_variance: float) -> PooledMeans:

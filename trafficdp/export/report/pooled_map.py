@@ -14,7 +14,6 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.export.report.change import ends_of_80, refuse_different
 from trafficdp.export.report.change_files import write_table
-from trafficdp.mechanisms.pooling.posterior import LEVELS, inner_ends
 from trafficdp.mechanisms.several_maps import MapOfPeriod, PooledMeans, change_variance, pool
 from trafficdp.model import KnowledgeKind, SlotKind, Statistic
 from trafficdp.privacy.estimate import BinStatus, Estimate
@@ -181,7 +180,7 @@ def _map_of_period(
 def _estimate(pooled: PooledMeans, last: Release, statistic: Statistic) -> Estimate:
     """``pooled`` as a release has it."""
     factor = last.request.factor(statistic)
-    low, high = pooled.ends[LEVELS[-1]]
+    low, high = pooled.widest
     return Estimate(
         statistic=statistic,
         value=pooled.value / factor,
@@ -191,7 +190,7 @@ def _estimate(pooled: PooledMeans, last: Release, statistic: Statistic) -> Estim
         expected_error=pooled.error / factor,
         status=np.where(pooled.informed, *_NUMBERS).astype(object),
         noise={},
-        posterior={name: end / factor for name, end in inner_ends(pooled.ends).items()},
+        posterior={name: end / factor for name, end in pooled.inner.items()},
     )
 
 
