@@ -14,6 +14,7 @@ from trafficdp.planner.request import Request, Suggestions
 from trafficdp.planner.suggest import Maps
 from trafficdp.privacy.loss import ZCDP, PureDP
 
+pytestmark = pytest.mark.usefixtures("few_runs")
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 
 
