@@ -169,8 +169,8 @@ NAMED = {
     ),
     "Gaussian noise with a standard deviation that is rounded down": (
         "noise/gaussian.py",
-        "sampler = make_gaussian(*space, scale=float(value))",
-        "sampler = make_gaussian(*space, scale=float(np.floor(value)))",
+        "return noisy(lambda value: make_gaussian(*space, scale=value), sd, sums)",
+        "return noisy(lambda value: make_gaussian(*space, scale=float(np.floor(value))), sd, sums)",
     ),
     "a nonce of the ledger that is always the same": (
         "store/vault_ledger.py",

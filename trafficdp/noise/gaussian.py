@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from trafficdp.errors import UsageError, in_range
-from trafficdp.noise.secure import noisy
+from trafficdp.errors import in_range
+from trafficdp.noise.secure import LARGEST_SCALE, noisy, require_scales
 
 SAMPLER = (
     "OpenDP make_gaussian on 64-bit integers (exact discrete Gaussian, P(z) prop. to exp(-z^2/(2 sd^2)))"
 )
-LARGEST_SD = float(2**55)
+LARGEST_SD = LARGEST_SCALE
 """Above this a draw could leave 64 bits; the caller coarsens its lattice instead."""
 
 FloatArray = npt.NDArray[np.float64]
@@ -25,7 +25,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 def discrete_gaussian(sd: FloatArray, sums: IntArray | None = None) -> IntArray:
-    """Return ``sums`` (None: zeros) plus one independent exact draw for every ``sd``, shape (G,); sd 0: none.
+    """Return ``sums`` (None: zeros) plus one independent exact draw for every ``sd``; sd 0: none.
 
     Raises UsageError for an ``sd`` that is negative, infinite, missing or above LARGEST_SD.
     """
@@ -35,19 +35,8 @@ def discrete_gaussian(sd: FloatArray, sums: IntArray | None = None) -> IntArray:
     from opendp.mod import enable_features
 
     enable_features("contrib")
-    _check(sd)
-    noise = np.zeros(sd.size, dtype=np.int64) if sums is None else sums.astype(np.int64).ravel()
-    distinct, which = np.unique(sd.ravel(), return_inverse=True)
-    order = np.argsort(which, kind="stable")
-    sizes = np.bincount(which, minlength=len(distinct))
-    ends = np.cumsum(sizes)
-    for value, start, end in zip(distinct, ends - sizes, ends, strict=True):
-        if value > 0:
-            space = vector_domain(atom_domain(T="i64")), l2_distance(T="f64")
-            sampler = make_gaussian(*space, scale=float(value))
-            here = order[start:end]
-            noise[here] = noisy(sampler, noise[here])
-    return noise.reshape(sd.shape)
+    space = vector_domain(atom_domain(T="i64")), l2_distance(T="f64")
+    return noisy(lambda value: make_gaussian(*space, scale=value), sd, sums)
 
 
 def simulated_discrete_gaussian(random: np.random.Generator, sd: FloatArray) -> IntArray:
@@ -57,7 +46,7 @@ def simulated_discrete_gaussian(random: np.random.Generator, sd: FloatArray) -> 
     exp(-(|y|/sd - sd/t)^2 / 2) (Canonne, Kamath, Steinke 2020, Algorithm 3).
     Raises UsageError like ``discrete_gaussian``.
     """
-    _check(sd)
+    require_scales(sd)
     flat = sd.ravel()
     noise = np.zeros(flat.shape, dtype=np.int64)
     pending = np.flatnonzero(flat > 0)
@@ -97,8 +86,3 @@ def gaussian_absolute_error(sd: FloatArray) -> FloatArray:
     sd sqrt(2 pi). Below, 2 e^(-1/(2 sd^2)) (1 + 3 e^(-3/(2 sd^2))) is smaller still.
     """
     return np.asarray(sd * np.sqrt(2 / np.pi))
-
-
-def _check(sd: FloatArray) -> None:
-    if not bool(np.all(np.isfinite(sd) & (sd >= 0) & (sd <= LARGEST_SD))):
-        raise UsageError("noise scale is out of range", expected="0 <= sd <= 2^55")

@@ -6,6 +6,7 @@ The only randomness of a release enters here.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any
@@ -18,19 +19,32 @@ from trafficdp.errors import UsageError
 AT_ONCE = 1 << 14
 """Draws of a part, about a third of a second of a processor: draws are independent, so parts go at once."""
 
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-def noisy(sampler: Any, sums: IntArray) -> IntArray:  # noqa: ANN401 - OpenDP carries no types
-    """Return what the measurement ``sampler`` makes of ``sums`` (n,): the same law as of all in one call.
+def noisy(sampler_of: Callable[[float], Any], scale: FloatArray, sums: IntArray | None) -> IntArray:
+    """Return ``sums`` (None: zeros) plus one independent draw for every ``scale`` above 0, in its shape.
 
-    The library draws outside Python's lock, so that threads share the work.
+    ``sampler_of`` makes OpenDP's measurement of one scale. The library draws outside Python's lock, so that
+    threads share the work: the law is that of all in one call. Raises as ``require_scales``.
     """
-    parts = np.array_split(sums, max(1, -(-len(sums) // AT_ONCE)))
-    if len(parts) == 1:
-        return np.asarray(sampler(sums), dtype=np.int64)
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        return np.concatenate(list(threads.map(sampler, parts)), dtype=np.int64)
+    require_scales(scale)
+    noise = np.zeros(scale.size, dtype=np.int64) if sums is None else sums.astype(np.int64).ravel()
+    distinct, which = np.unique(scale.ravel(), return_inverse=True)
+    order = np.argsort(which, kind="stable")
+    sizes = np.bincount(which, minlength=len(distinct))
+    ends = np.cumsum(sizes)
+    for value, start, end in zip(distinct.tolist(), ends - sizes, ends, strict=True):
+        if value > 0:
+            here, sampler = order[start:end], sampler_of(value)
+            parts = np.array_split(noise[here], -(-len(here) // AT_ONCE))
+            if len(parts) == 1:
+                noise[here] = sampler(parts[0])
+            else:
+                with ThreadPoolExecutor(os.cpu_count()) as threads:
+                    noise[here] = np.concatenate(list(threads.map(sampler, parts)), dtype=np.int64)
+    return noise.reshape(scale.shape)
 
 
 SAMPLER = (
@@ -43,10 +57,8 @@ MOST_DISTINCT_SCALES = 5_000
 """Building a sampler takes about 0.1 ms; more distinct scales than this are rounded up together."""
 
 
-def discrete_laplace(
-    scale: npt.NDArray[np.float64], sums: npt.NDArray[np.int64] | None = None
-) -> npt.NDArray[np.int64]:
-    """Return ``sums`` (None: zeros) plus one independent draw for every ``scale``, shape (G,); scale 0: none.
+def discrete_laplace(scale: FloatArray, sums: IntArray | None = None) -> IntArray:
+    """Return ``sums`` (None: zeros) plus one independent draw for every ``scale``; scale 0: none.
 
     P(z) is proportional to exp(-|z| / scale) on the integers, exactly for the float as given. OpenDP adds in
     big integers and saturates at 64 bits afterwards, which is post-processing.
@@ -59,17 +71,7 @@ def discrete_laplace(
 
     enable_features("contrib")
     space = vector_domain(atom_domain(T="i64")), l1_distance(T="i64")
-    require_scales(scale)
-    noise = np.zeros(scale.shape, dtype=np.int64) if sums is None else sums.astype(np.int64)
-    distinct, which = np.unique(scale, return_inverse=True)
-    order = np.argsort(which, kind="stable")
-    sizes = np.bincount(which, minlength=len(distinct))
-    ends = np.cumsum(sizes)
-    for value, start, end in zip(distinct, ends - sizes, ends, strict=True):
-        if value > 0:
-            here = order[start:end]
-            noise[here] = noisy(make_laplace(*space, scale=float(value)), noise[here])
-    return noise
+    return noisy(lambda value: make_laplace(*space, scale=value), scale, sums)
 
 
 def require_scales(scale: npt.NDArray[np.float64]) -> None:
