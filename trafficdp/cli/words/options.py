@@ -27,8 +27,6 @@ from rich.console import Console
 
 from trafficdp._durable import from_os_error
 from trafficdp.errors import TrafficdpError, UsageError
-from trafficdp.model import Schema
-from trafficdp.privacy.loss import Loss, LossKind
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from trafficdp.config.settings import Config
     from trafficdp.model import SlotKind
     from trafficdp.privacy.loss import Loss
-
 
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 GAP = 3
@@ -441,17 +438,3 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     spread.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
     spread.__annotations__ = {each.name: each.annotation for each in taken}
     return spread
-
-
-# What a text or a number may be that a command prints as JSON; schemas follow from it (`make docs`).
-
-
-LossText = Annotated[str, Schema(pattern=r"^[0-9]+(\.[0-9]+)?$", description="exact decimal text")]
-MechanismName = Annotated[str, Schema(pattern="^[a-z0-9_]+$")]
-Size = Annotated[float, Schema(minimum=0)]
-Words = Annotated[str, Schema(minLength=1)]
-
-
-def loss_facts(loss: Loss) -> dict[str, str | None]:
-    """Return ``loss`` under the name of its kind, and null under that of the other."""
-    return {kind.quantity: str(loss) if loss.kind is kind else None for kind in LossKind}

@@ -7,7 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from trafficdp.cli.words.options import Output, loss_facts
+from trafficdp.cli.words.facts import loss_facts
+from trafficdp.cli.words.options import Output
 from trafficdp.mechanisms.names import BASELINE
 from trafficdp.mechanisms.protocol import Accounting
 from trafficdp.mechanisms.simulated_cities import MOST_WORSE, percent
