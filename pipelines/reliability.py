@@ -29,7 +29,7 @@ from presence import total_of
 from trafficdp.binning.places import declared_bins
 from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_all
-from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
+from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.pooling.posterior import APART, LEVELS
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.simulated_cities import true_statistic
@@ -47,7 +47,8 @@ HELD_OUT = (("2015-03-08",), ("2015-03-18",), ("2015-03-19",), ("2015-06-07",), 
 GROUPS = ("tuned", "held out", "other city")
 RELATIONS = ("counts public", "nothing public")
 VARIANCES = ("variance, counts public", "variance, nothing public")
-OF_STATISTICS = {Statistic.MEAN: RELATIONS, Statistic.VARIANCE: VARIANCES}
+FLAT = ("flat, counts public", "flat variance, counts public")
+OF_STATISTICS = {Statistic.MEAN: (*RELATIONS, FLAT[0]), Statistic.VARIANCE: (*VARIANCES, FLAT[1])}
 EPSILONS, RESOLUTIONS, LEAST_VEHICLES, DRAWS = (1, 4), (7, 8), 5, 4
 CHANCES = np.linspace(0.0, 1.0, 11)
 
@@ -98,12 +99,16 @@ def measured(named: tuple[str, str, str, str, str], truth: FloatArray, draws: Se
 
 
 def with_public_counts(
-    samples: Samples, kind: LossKind, epsilon: int, statistic: Statistic
+    samples: Samples,
+    kind: LossKind,
+    epsilon: int,
+    statistic: Statistic,
+    make: type[CalibratedPooling | CalibratedFlat] = CalibratedPooling,
 ) -> tuple[FloatArray, list[Said]]:
-    """Return the truth of the hexagons, and draws of the map by partial pooling."""
+    """Return the truth of the hexagons, and draws of the map that ``make`` gives."""
     data = samples.contributions()
     total = total_of(kind, epsilon, NeighbouringRelation.REPLACE_USER_VALUES)
-    calibrated = CalibratedPooling(PublicFacts(data.counts, data.bound), _beside(statistic), kind, total)
+    calibrated = make(PublicFacts(data.counts, data.bound), _beside(statistic), kind, total)
     values, draws = SensitiveInputs(data, lambda: samples), []
     for seed in range(DRAWS):
         found = calibrated.run(values, SimulatedNoise(seed), interval_level=LEVELS[-1])[statistic]
@@ -140,7 +145,7 @@ def with_nothing_public(
 
 
 def maps_of(group: str, name: str, city: trafficdp.Workspace) -> Iterator[Measured]:
-    """Yield every map of one city or day, of means and of variances, under both relations."""
+    """Yield every map of one city or day, of means and of variances, by both relations, and of one number."""
     for resolution in RESOLUTIONS:
         for slot in (SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY):
             here = city.with_map(resolution=resolution, slot_kind=slot)
@@ -152,7 +157,9 @@ def maps_of(group: str, name: str, city: trafficdp.Workspace) -> Iterator[Measur
                 loss = f"{'pure' if kind is LossKind.PURE else 'zCDP'} {epsilon}"
                 for statistic, names in OF_STATISTICS.items():
                     asked = kind, epsilon, statistic
-                    yield measured((group, name, names[0], grid, loss), *with_public_counts(kept, *asked))
+                    for relation, make in ((names[0], CalibratedPooling), (names[2], CalibratedFlat)):
+                        own = with_public_counts(kept, *asked, make)
+                        yield measured((group, name, relation, grid, loss), *own)
                     if slot is SlotKind.WHOLE_PERIOD:
                         found = with_nothing_public(whole, places, *asked)
                         yield measured((group, name, names[1], grid, loss), *found)
@@ -181,7 +188,7 @@ def summary(found: Sequence[Measured]) -> Iterator[str]:
     """Yield the lines of a table, one a set and relation, then one for all sets of a mark."""
     yield f"| {' | '.join(HEADS)} |"
     yield "|---|---|---|" + "---:|" * (len(HEADS) - 3)
-    for relation in (*RELATIONS, *VARIANCES):
+    for relation in (*RELATIONS, *VARIANCES, *FLAT):
         for group in GROUPS:
             own = [each for each in found if (each.group, each.relation) == (group, relation)]
             for place in dict.fromkeys(each.place for each in own):

@@ -44,12 +44,11 @@ class CountAnswers:
 
 @dataclass(frozen=True)
 class Counted:
-    """Numbers over H places with both ends of their interval, and how far off they are expected to be."""
+    """Numbers over H places with both ends of their interval."""
 
     value: FloatArray
     low: FloatArray
     high: FloatArray
-    error: FloatArray
 
 
 def lengths_of(vectors: FloatArray) -> FloatArray:
@@ -83,13 +82,13 @@ def counted(design: AddRemoveDesign, answers: CountAnswers, level: float) -> dic
         sd = design.sd(design.of_counts + 1 + number, reach)
         answer = answers.counted[number] * (reach / GRAINS)
         mean = max(float(answer.mean()), sd / np.sqrt(len(answer)))
-        z = np.maximum((answer - sd**2 / mean) / sd, -30.0)
-        value = sd * (z + np.exp(-z * z / 2) / np.sqrt(2 * np.pi) / ndtr(z))
-        error = np.minimum(np.sqrt(2 / np.pi) * sd, mean)
+        z = (answer - sd**2 / mean) / sd
+        near, far = np.maximum(z, -30.0), np.minimum(z, -30.0)
+        # the mean of a normal above 0; far below 0 by its series, where the difference is all rounding
+        above = near + np.exp(-near * near / 2) / np.sqrt(2 * np.pi) / ndtr(near)
+        value = sd * np.where(z < -30.0, -1 / far + 2 / far**3, above)
         low, high = np.maximum(answer - tail * sd, 0.0), np.maximum(answer + tail * sd, 0.0)
-        found[name] = Counted(
-            value, np.minimum(low, value), np.maximum(high, value), np.full(len(answer), error)
-        )
+        found[name] = Counted(value, np.minimum(low, value), np.maximum(high, value))
     return found
 
 

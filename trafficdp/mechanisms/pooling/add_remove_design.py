@@ -205,10 +205,13 @@ class AddRemoveDesign(MeasurementPlan):
         relative = np.clip(mean / centre, 0.2, 3.0) ** 0.25
         return np.asarray(self.upper**2 / 30 * (centre / (self.upper / 5)) * relative)
 
-    def variances(self, found: float, vehicles: float, centre: float, mean: FloatArray) -> VariancePosterior:
+    def variances(
+        self, found: float, vehicles: float, centre: float, mean: FloatArray, scale: float = 1.0
+    ) -> VariancePosterior:
         """Return the posterior of a map's variances where a city of ``vehicles`` says ``found``.
 
         A variance is a times what is likely; a is one number for the city, and has the prior N(1, 1/4).
+        ``scale`` is the likely factor of means' spread.
         """
         upper, prior = self.upper, VARIANCE_SD**2
         noise = (self.sd(self.of_variance, 1.0) / vehicles) ** 2
@@ -219,4 +222,5 @@ class AddRemoveDesign(MeasurementPlan):
             np.full(len(mean), USUAL_VEHICLES),
             mean / max(centre, upper / 15),
             (mean * (upper - mean), upper**2 / 4),
+            scale,
         )

@@ -258,7 +258,7 @@ def add_remove_map(design: AddRemoveDesign, answers: Answers) -> AddRemoveMap:
     """Return what is published, from the answers alone."""
     summary = summarise_all_rounds(design, answers)
     mean = _posterior(design, answers, summary)
-    return AddRemoveMap(mean, _variance(design, answers, mean.value) if design.variance else None)
+    return AddRemoveMap(mean, _variance(design, answers, mean) if design.variance else None)
 
 
 def _posterior(design: AddRemoveDesign, answers: Answers, summary: RoundSummary) -> Posterior:
@@ -413,10 +413,10 @@ def _quantiles(design: AddRemoveDesign, summary: RoundSummary, level: float) -> 
     return float(q * summary.sd), float(q * design.sd(1, 1.0))
 
 
-def _variance(design: AddRemoveDesign, answers: Answers, mean: FloatArray) -> VariancePosterior:
+def _variance(design: AddRemoveDesign, answers: Answers, mean: Posterior) -> VariancePosterior:
     fleet = answers.city
     found = 1 + float(answers.spread[0]) / GRAINS / fleet.vehicles
-    return design.variances(found, fleet.vehicles, fleet.centre, mean)
+    return design.variances(found, fleet.vehicles, fleet.centre, mean.value, mean.scale)
 
 
 def measure_all(

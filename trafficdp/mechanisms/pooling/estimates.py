@@ -16,8 +16,8 @@ that over records. Last comes N(0, TARGET_SD^2): vehicles differ, and weigh more
 **Variance.** r_ug = mean of (x - estimate_g)^2 over a vehicle's records, in units of
 base_g = (U^2/30) lev clip(estimate_g / (lev U/5), 0.2, 3)^(1/4), lev the city's level over U/5. One number a
 for the city, posterior mean under N(1, 1/4): the variance is a base_g. Where data is thick, cells as in C.
-With the doubt of a it has a posterior by how many vehicles there are and how fast they are
-(``posterior.variance_posterior``).
+With the doubt of a it has a posterior by how many vehicles there are, how fast they are, and how far means
+lie apart (``posterior.variance_posterior``).
 """
 
 from __future__ import annotations
@@ -148,7 +148,9 @@ def pooled(
         means[Statistic.VEHICLE_MEAN] = _posterior(design, told, city, around, (mean, own), further)
     variance = None
     if design.variance:
-        variance = _variance(design, contributions, mean, (centre + beta[0]) / (LEVEL * upper), measure)
+        level = (centre + beta[0]) / (LEVEL * upper)
+        scale = means[Statistic.MEAN].scale
+        variance = _variance(design, contributions, mean, level, scale, measure)
     return PooledEstimates({each: means[each] for each in means if each in design.statistics}, variance)
 
 
@@ -428,9 +430,14 @@ def _usually_left(level: Level) -> FloatArray:
 
 
 def _variance(
-    design: Design, contributions: Contributions, mean: FloatArray, level: float, measure: Measure
+    design: Design,
+    contributions: Contributions,
+    mean: FloatArray,
+    level: float,
+    scale: float,
+    measure: Measure,
 ) -> VariancePosterior:
-    """The variance of every bin, a function of its mean."""
+    """The variance of every bin, a function of its mean; ``scale`` is the likely factor of means' spread."""
     counts, upper = design.counts, design.upper
     place, step, part = counts.bin_index, float(design.bound.step), design.variance_parts[0]
     level = max(level, LEAST_UNIT)
@@ -446,11 +453,16 @@ def _variance(
     city = max(1 + answer * (1 - doubt / VARIANCE_SPREAD**2), LEAST_VARIANCE)
     if design.thick:
         base = base * (1 + _variance_cells(design.variance_cells, own / city - 1, measure))
-    return _variance_posterior(design, mean, level, city, base)
+    return _variance_posterior(design, mean, level, city, base, scale)
 
 
 def _variance_posterior(
-    design: Design, mean: FloatArray, level: float, city: float, base: FloatArray | float
+    design: Design,
+    mean: FloatArray,
+    level: float,
+    city: float,
+    base: FloatArray | float,
+    scale: float = 1.0,
 ) -> VariancePosterior:
     """The posterior where a is ``city``, and the city's level over U/5 is ``level``."""
     upper = design.upper
@@ -460,6 +472,7 @@ def _variance_posterior(
         design.counts.users_per_bin.astype(np.float64),
         mean / (level * LEVEL * upper),
         (mean * (upper - mean), upper**2 / 4),
+        scale,
     )
 
 

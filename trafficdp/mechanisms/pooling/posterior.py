@@ -393,13 +393,16 @@ def variance_posterior(
     vehicles: FloatArray,
     faster: FloatArray,
     most: tuple[FloatArray, float],
+    scale: float = 1.0,
 ) -> VariancePosterior:
     """Return the posterior of variances where ``found`` (G,) is known but for ``doubt``, of its logarithm.
 
     ``vehicles`` (G,) is how many a bin has, ``faster`` (G,) how many times faster than the city it is;
     ``most`` a value can be, and a variance. The value stays ``found``, above the median: near the mean.
+    Where means lie ``scale`` times as far apart as usual variances do too; never less, as quiet days are no
+    closer in variances than others.
     """
-    few = np.maximum((vehicles / 30) ** -VARIANCE_FALL, VARIANCE_LEAST)
+    few = np.maximum((vehicles / 30) ** -VARIANCE_FALL, VARIANCE_LEAST) * max(scale, 1.0)
     up = np.hypot(VARIANCE_UP * few, doubt)
     down = np.hypot(VARIANCE_DOWN * few * np.clip(faster, 1.0, 2.0) ** VARIANCE_FAST, doubt)
     median = np.exp(-VARIANCE_SHIFT) * found

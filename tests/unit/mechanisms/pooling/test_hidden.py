@@ -11,6 +11,7 @@ from trafficdp.measurement.laws import GRAINS, Gaussian, Laplace
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import AddRemoveBall
 from trafficdp.mechanisms.pooling import add_remove_map as maps
+from trafficdp.mechanisms.pooling.add_remove_counts import CountAnswers, counted
 from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import FleetEstimate, add_remove_map, measure_all
 from trafficdp.mechanisms.pooling.posterior import known_centre
@@ -218,6 +219,27 @@ def test_counts_are_asked_for_by_two_lengths_and_a_number_a_place_and_kind(bound
     design = AddRemoveDesign(PLACES, bound, kind, TOTAL[kind], False, counts=30)
     found = measure_all(design, town(bound, users=9), metered(design)).counts
     assert (len(found.lengths), len(found.reach)) == (2, 2)
+
+
+@pytest.mark.parametrize("far", [0.0, 40.0])
+def test_a_count_is_the_posterior_mean_above_zero_however_empty_the_city_is(bound_of, far):
+    """With many places counts are expected to be a small part of the noise, be one ``far`` out or none."""
+    many, kind = 8_100, LossKind.ZCDP
+    design = AddRemoveDesign(
+        np.arange(many, dtype=np.uint64), bound_of(30), kind, TOTAL[kind], False, counts=30
+    )
+    sd = design.sd(design.of_counts + 1, 1.0)
+    answer = np.zeros(many)
+    answer[:5] = np.array([-4, -1, 1, 4, far]) * sd
+    answers = CountAnswers(
+        np.zeros(2, dtype=np.int64), np.ones(2), np.rint([answer * GRAINS] * 2).astype(int)
+    )
+    found = counted(design, answers, 0.95)["vehicles"].value[:6]
+    expected = max(answer.mean(), sd / 90)
+    x = np.linspace(0, 60, 1_200_001) * expected
+    for each, likely in zip(answer[:4], found[:4], strict=True):
+        law = np.exp(-((each - x) ** 2) / (2 * sd**2) + each**2 / (2 * sd**2) - x / expected)
+        assert likely == pytest.approx((law * x).sum() / law.sum(), rel=1e-3)
 
 
 @pytest.mark.parametrize("kind", KINDS)

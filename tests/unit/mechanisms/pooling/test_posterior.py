@@ -17,6 +17,7 @@ from trafficdp.mechanisms.pooling.posterior import (
     log_laplace_normal,
     posterior,
     speed_of,
+    variance_posterior,
 )
 
 UPPER = 30.0
@@ -176,6 +177,18 @@ def test_a_posterior_that_forgets_something_is_caught(what, monkeypatch):
 
 
 @pytest.mark.slow
+def test_variances_spread_as_much_more_as_means_do_and_never_less():
+    found = np.array([5.0, 20.0])
+
+    def lengths(scale):
+        ends = variance_posterior(found, 0.0, found, found / found, (found * 9, 225.0), scale).ends
+        return [np.log(end / (found * np.exp(-own.VARIANCE_SHIFT))) for end in ends[0.8]]
+
+    for usual, quiet, wide in zip(lengths(1.0), lengths(0.5), lengths(2.0), strict=True):
+        np.testing.assert_allclose(quiet, usual)
+        np.testing.assert_allclose(wide, 2 * usual)
+
+
 def test_twenty_thousand_places_take_little_memory():
     import tracemalloc
 
