@@ -12,7 +12,7 @@ from scipy.stats import norm
 import capmetro
 import reliability
 from trafficdp.mechanisms.pooling.add_remove_calibrated import CalibratedAddRemove
-from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
+from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.model import Statistic
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,7 +57,8 @@ def test_the_guide_has_the_committed_table_with_every_mark(pages):
     assert rows[0] == list(reliability.HEADS)
     totals = {(row[0].strip("*"), row[1]): row for row in rows if row[2] == "all"}
     means, variances = reliability.RELATIONS, reliability.VARIANCES
-    assert totals.keys() >= {*product(reliability.GROUPS, (*means, *variances))}
+    relations = *means, *variances, *reliability.FLAT
+    assert totals.keys() >= {*product(reliability.GROUPS, relations)}
     places = {row[2] for row in rows[2:]} - {"all"}
     days = [f"Austin {each[0]}" for each in (*reliability.TUNED[1:], *reliability.HELD_OUT)]
     assert {*days, "San Francisco 2008-05-29", "Washington 2026-02-16"} < places
@@ -112,11 +113,18 @@ def test_what_is_published_with_a_map_is_what_the_committed_table_says(relation,
 
 
 @pytest.mark.parametrize(
-    ("relation", "mechanism"),
-    [*zip(reliability.VARIANCES, (CalibratedPooling, CalibratedAddRemove), strict=True)],
+    ("relation", "mechanism", "statistic"),
+    [
+        (reliability.VARIANCES[0], CalibratedPooling, Statistic.VARIANCE),
+        (reliability.VARIANCES[1], CalibratedAddRemove, Statistic.VARIANCE),
+        (reliability.FLAT[0], CalibratedFlat, Statistic.MEAN),
+        (reliability.FLAT[1], CalibratedFlat, Statistic.VARIANCE),
+    ],
 )
-def test_what_is_published_with_variances_is_what_the_committed_table_says(relation, mechanism, pages):
-    said = mechanism.trials[Statistic.VARIANCE]
+def test_what_is_published_with_other_maps_is_what_the_committed_table_says(
+    relation, mechanism, statistic, pages
+):
+    said = mechanism.trials[statistic]
     table = pages.rows(reliability.INTO.read_text(encoding="utf-8").split("## Every map")[0])[2:]
     rows = {(row[0], row[2]): row for row in table if row[1] == relation}
     held_out = rows["**held out**", "all"]
