@@ -89,19 +89,22 @@ class Output:
             for name, column, width in zip(columns, texts, whole, strict=True)
         ]
         most = whole if self.columns is None else shared(whole, least, self.columns - GAP * len(columns))
+        numeric = [bool(rows) and all(_is_number(row[at]) for row in rows) for at in range(len(columns))]
         for index, name in enumerate(columns):
-            numeric = bool(rows) and all(_is_number(row[index]) for row in rows)
             table.add_column(
                 name,
-                justify="right" if numeric else "left",
+                justify="right" if numeric[index] else "left",
                 min_width=least[index],
                 max_width=most[index],
                 overflow="fold",
             )
-        for row in cells:
+        # rich takes a millisecond a row
+        plain_rows = least == most and all(text.isascii() for column in texts for text in column)
+        laid_out = 1 if plain_rows else len(cells)
+        for row in cells[:laid_out]:
             table.add_row(*row)
         self._console.print_words(title)
-        self._console.print_whole(table)
+        self._console.print_whole(table, [_line(row, least, numeric) for row in cells[laid_out:]])
 
     @property
     def columns(self) -> int | None:
@@ -204,14 +207,17 @@ class _PlainConsole(Console):
             for line in wrap(plain(text), width, break_long_words=False, break_on_hyphens=False) or [""]:
                 self.print(line)
 
-    def print_whole(self, table: Table) -> None:
-        """Print a table without cutting anything, if need be wider than the terminal."""
+    def print_whole(self, table: Table, more: Sequence[str]) -> None:
+        """Print a table and ``more`` rows of it without cutting, if need be wider than the terminal."""
         from rich.measure import Measurement
 
         needed = Measurement.get(self, self.options, table)
         wanted = min(self.width, WIDEST) if self.is_terminal else needed.maximum
         with _nobody_may_read():
-            self.print(table, width=max(wanted, needed.minimum), soft_wrap=False, crop=False)
+            with self.capture() as captured:
+                self.print(table, width=max(wanted, needed.minimum), soft_wrap=False, crop=False)
+            *lines, last = captured.get().splitlines(keepends=True)
+            self.out("".join((*lines, *more, last)), end="", highlight=False)
 
     def on_broken_pipe(self) -> None:
         """Let the caller deal with it; rich would end the process with exit code 1."""
@@ -239,6 +245,15 @@ def abandon_standard_output() -> None:
 def plain(text: str) -> str:
     """Return ``text`` with everything that could steer a terminal replaced by "?"."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
+    """Return a row as a table prints it."""
+    padded = (
+        cell.rjust(width) if right else cell.ljust(width)
+        for cell, width, right in zip(cells, widths, numeric, strict=True)
+    )
+    return f" {(' ' * GAP).join(padded)} \n"
 
 
 def _is_number(value: object) -> bool:

@@ -273,3 +273,13 @@ def test_steps_say_nothing_into_a_pipe(capsys):
         step("third of seven", 3, 7)
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
+
+
+def test_long_tables_are_printed_as_rich_prints_them(capsys):
+    def printed(word):
+        rows = [[number, f"{word} {number}", number / 7] for number in range(300)]
+        Output(as_json=False, quiet=False).table("Table", ["number", "words", "share"], rows)
+        return capsys.readouterr().out
+
+    # rich lays out what is not ASCII
+    assert printed("ete") == printed("été").replace("é", "e")
