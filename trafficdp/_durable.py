@@ -129,7 +129,10 @@ def unpacking(file: str, part: str) -> Iterator[None]:
     """Raise ConfigError where ``part`` of a .zip, which people know as ``file``, does not unpack."""
     try:
         yield
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+    except (
+        *(zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError),
+        UnicodeDecodeError,
+    ) as error:
         # a place before the beginning of the file, and no fault of the disk
         if isinstance(error, OSError) and error.errno != errno.EINVAL:
             raise

@@ -32,6 +32,13 @@ def test_a_changed_input_breaks_no_reader(name, tmp_path, data):
     assert fuzz_targets.crash_of(name, changed, tmp_path) is None, changed
 
 
+def test_the_guide_says_how_many_inputs_there_were():
+    total = (KEPT / "table.md").read_text(encoding="utf-8").splitlines()[-1].split("|")[2].strip()
+    assert f"Of {total} inputs" in (KEPT.parents[1] / "docs" / "guides" / "feeds.md").read_text(
+        encoding="utf-8"
+    )
+
+
 def test_every_corpus_is_of_a_reader():
     assert {each.name for each in KEPT.iterdir() if each.is_dir()} <= {*fuzz_targets.TARGETS}
 

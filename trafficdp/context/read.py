@@ -141,7 +141,7 @@ def _table(content: bytes, path: Path, name: str, columns: tuple[str, ...]) -> p
         table = pd.read_csv(io.BytesIO(content), dtype=dict.fromkeys(_TEXTS, str), encoding="utf-8-sig")
         words = table[[each for each in columns if each in _TEXTS]]
         numbers = table[[each for each in columns if each not in words]].apply(pd.to_numeric, errors="coerce")
-        return words.join(numbers.where(numbers.abs() < 1e9))
+        return words.join(numbers.where(numbers.abs() < 1e9).astype(float))
     except (ValueError, KeyError) as error:
         raise ConfigError(
             f"the context layer {path.name} is not static GTFS",

@@ -376,6 +376,10 @@ class DayPart:
     first_hour: int
     end_hour: int
 
+    def __post_init__(self) -> None:
+        integer_between(0, 23, first_hour=self.first_hour)
+        integer_between(0, 24, end_hour=self.end_hour)
+
     @property
     def hours(self) -> tuple[int, ...]:
         """The clock hours that belong to the part."""
