@@ -75,6 +75,7 @@ accuracy: $(VENV)/.ready $(VENV)-peers/.ready
 	$(RUN)/python pipelines/reliability.py
 	$(RUN)/python pipelines/knowledge.py
 	$(RUN)/python pipelines/changes.py
+	$(RUN)/python pipelines/pooled_maps.py
 	$(RUN)/python pipelines/timetables.py
 	$(RUN)/python pipelines/typical_speeds.py
 	$(RUN)/python pipelines/beside.py --peers $(VENV)-peers/bin/python

@@ -31,6 +31,7 @@ from trafficdp.model import CatalogueEntry
 
 SITE = "site.json"
 INDEX, CATALOG, FEED, MAP, REPORT = "index.html", "catalog.jsonld", "feed.atom", "map.html", "report.html"
+CHANGES = "changes.html"
 LATEST = "latest"
 """The folder of the newest map, at an address that stays."""
 _NAME = re.compile(r"(?:\w[\w.-]*/)?\w[\w.-]*")
@@ -43,12 +44,14 @@ class PublishedRelease:
     """A release as it lies in the store: its manifest and its folder.
 
     ``report`` makes its report, None where there is nothing to tell; ``against`` is what it compares with.
+    ``changes`` makes the page of what changed since an earlier map, None where there is none to compare with.
     """
 
     manifest: Manifest
     folder: Path
     report: Callable[[], bytes | None]
     against: str | None
+    changes: Callable[[], bytes | None] = lambda: None
 
     @property
     def id(self) -> str:
@@ -81,7 +84,9 @@ def write_site(
     """
     newest = next((each for each in published if each.is_map), next(iter(published), None))
     wanted = {f"{each.id}/{name}" for each in published for name in (*_names(each), REPORT, INDEX)}
-    wanted |= {f"{LATEST}/{name}" for name in (*_names(newest), REPORT, INDEX)} if newest else set()
+    if newest:
+        wanted |= {f"{LATEST}/{name}" for name in (*_names(newest), REPORT, CHANGES, INDEX)}
+        wanted.add(f"{newest.id}/{CHANGES}")
     wanted |= {INDEX, CATALOG, FEED, *(f"{name}/{INDEX}" for name in withdrawn)}
     site = _SiteFolder.opened(folder, wanted)
     reports = {each.id: [each.against, each.manifest.identity.software.version] for each in published}
@@ -89,11 +94,14 @@ def write_site(
     for each in published:
         known = site.reports.get(each.id) == reports[each.id]
         report = (site.read(f"{each.id}/{REPORT}") if known else None) or each.report()
-        row = _Row(each.manifest, report is not None)
+        changed = each.changes() if each is newest else None
+        row = _Row(each.manifest, report is not None, changed is not None)
         rows.append(row)
         files = {name: _released_file(each, name) for name in _names(each)}
         if report is not None:
             files[REPORT] = report
+        if changed is not None:
+            files[CHANGES] = changed
         replaced = newest.id if newest and each.is_map and newest is not each else None
         files[INDEX] = _page(city, "release", row=row, newer=replaced)
         for name, content in files.items():
@@ -136,8 +144,8 @@ def _released_file(release: PublishedRelease, name: str) -> bytes:
 class _Row:
     """What pages say of a release."""
 
-    def __init__(self, facts: Manifest, has_report: bool) -> None:
-        self.facts, self.has_report = facts, has_report
+    def __init__(self, facts: Manifest, has_report: bool, has_changes: bool) -> None:
+        self.facts, self.has_report, self.has_changes = facts, has_report, has_changes
         self.id, self.language = facts.identity.release, Language.of(facts.catalogue.language)
         self.is_map = facts.identity.question is None
         self.day = facts.identity.created_at[:10]

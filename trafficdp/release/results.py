@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -18,6 +19,7 @@ from trafficdp.errors import DataError, UsageError
 from trafficdp.export import notebook
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.files.tables import to_geodataframe
+from trafficdp.export.report.change_files import ChangeTable
 from trafficdp.export.report.report import report_html
 from trafficdp.export.site import PublishedRelease
 from trafficdp.export.write import MOST_BINS_OF_TEXT
@@ -372,8 +374,21 @@ def site_releases(curator: Curator, store: Path, answers: bool) -> tuple[list[Pu
             name, previous = manifest.identity.release, manifest.catalogue.previous
             against = previous if previous in names else None
             report = partial(_report_of, curator, name, against)
-            published.append(PublishedRelease(manifest, folder_of(store, name), report, against))
+            changes = partial(_changes_since, curator, name, [each.release_id for each in reversed(there)])
+            published.append(PublishedRelease(manifest, folder_of(store, name), report, against, changes))
     return published, withdrawn
+
+
+def _changes_since(curator: Curator, release_id: str, names: Sequence[str]) -> bytes | None:
+    """Return the page of what changed since the newest of ``names`` that is comparable and ends before."""
+    release = curator.load(release_id)
+    for name in names[list(names).index(release_id) + 1 :]:
+        earlier = curator.load(name)
+        if earlier.grid.period.last < release.grid.period.first:
+            # one of other places, slots or numbers is passed over
+            with suppress(UsageError):
+                return ChangeTable.of(release, earlier).page()
+    return None
 
 
 def _report_of(curator: Curator, release_id: str, against: str | None) -> bytes | None:

@@ -66,3 +66,16 @@ def test_records_are_not_counted_twice(two_days, command):
     two_days.change("resolution = 6", "resolution = 7")
     assert command("release", "--yes", "--force", "--epsilon", "4").code == 0
     assert "differ in their places" in command("pool", "r0001", "r0004").err
+
+
+def test_a_site_links_what_changed_since_the_map_of_earlier_days(two_days, command, tmp_path):
+    site = tmp_path / "site"
+    assert command("site", site).code == 0
+    for folder in ("latest", "r0002"):
+        assert "What changed" in (site / folder / "index.html").read_text(encoding="utf-8")
+        assert "Changes of speed in" in (site / folder / "changes.html").read_text(encoding="utf-8")
+    assert 'href="latest/changes.html"' in (site / "index.html").read_text(encoding="utf-8")
+    assert not (site / "r0001" / "changes.html").exists()
+    assert command("withdraw", "--yes", "r0001").code == 0
+    assert command("site", site).code == 0
+    assert not [*site.rglob("changes.html")]
