@@ -23,6 +23,7 @@ from trafficdp.export.files.classes import (
     WITHHELD,
     ink_on,
 )
+from trafficdp.model import ContextKind, ContextLayer
 
 # Polygons in degrees as paths of a drawing: equirectangular, true to scale at the middle latitude.
 
@@ -130,6 +131,23 @@ class Drawing:
         power = 10.0 ** math.floor(math.log10(kilometres))
         nice = max(step * power for step in (1, 2, 5) if step * power <= kilometres)
         return ScaleBar(nice, round(nice / _KILOMETRES_PER_DEGREE * self.units_per_degree))
+
+    def lines(self, shapes: Iterable[BaseGeometry]) -> str:
+        """Return the SVG path data of the lines, and of the edges of the areas, among ``shapes``."""
+        parts = shapely.get_parts(np.asarray([*shapes], dtype=object))
+        areas = shapely.get_type_id(parts) == shapely.GeometryType.POLYGON
+        edges = np.concatenate([parts[~areas], shapely.get_rings(parts[areas])])
+        edges = edges[shapely.get_dimensions(edges) == 1]
+        positions, of_edge = shapely.get_coordinates(edges, return_index=True)
+        points = self._corners(positions) if len(positions) else np.zeros((0, 2), dtype=np.int64)
+        first = np.diff(of_edge, prepend=-1) != 0
+        steps = np.diff(points, axis=0, prepend=np.zeros((1, 2), dtype=np.int64))
+        told = first | steps.any(axis=1)
+        steps[first] = points[first]
+        return "".join(
+            f"{'M' if begins else 'l'}{x} {y}"
+            for begins, (x, y) in zip(first[told].tolist(), steps[told].tolist(), strict=True)
+        )
 
     def placed(self, positions: FloatArray) -> FloatArray:
         """Return where degrees, longitude first, lie in the drawing, shape (n, 2)."""
@@ -245,6 +263,29 @@ class Badge:
     dark: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Lines of a public layer, all one path: their colour, and their width on a page 900 pixels wide."""
+
+    path: str
+    stroke: str
+    width: float
+    dash: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The public layers around the cells: ``areas`` lie under them, ``lines`` over them.
+
+    ``names`` are those of places that fit, at their middle; ``sources`` says who made the layers.
+    """
+
+    areas: tuple[Shape, ...] = ()
+    lines: tuple[Line, ...] = ()
+    names: tuple[Badge, ...] = ()
+    sources: str = ""
+
+
 @dataclass(frozen=True)
 class Picture:
     """One map: its size in drawing units, and what is drawn in that order; ``line`` is the widest sign."""
@@ -258,6 +299,7 @@ class Picture:
     badge_size: float
     bar: ScaleBar | None
     line: float
+    surroundings: Surroundings = Surroundings()
 
 
 def fill_of(letter: str) -> str:
@@ -279,9 +321,12 @@ def draw(
     *,
     outline: str,
     badges: Sequence[tuple[int, str, bool]] = (),
-    bar: bool = True,
+    surroundings: Surroundings | None,
 ) -> Picture:
-    """Return the map of cells with the looks ``letters`` (shape (C,)); ``badges`` are (cell, text, dark)."""
+    """Return the map of cells with the looks ``letters`` (shape (C,)); ``badges`` are (cell, text, dark).
+
+    A map without ``surroundings`` is a small one among others, and has no bar of kilometres either.
+    """
     areas, signs = [], []
     for letter in sorted(set(letters.tolist())):
         cells = np.flatnonzero(letters == letter)
@@ -300,9 +345,66 @@ def draw(
             Badge(float(centres.x[cell]), float(centres.y[cell]), text, dark) for cell, text, dark in badges
         ),
         badge_size=size,
-        bar=drawing.scale_bar if bar else None,
+        bar=None if surroundings is None else drawing.scale_bar,
         line=0.17 * float(np.median(centres.radius)),
+        surroundings=surroundings or Surroundings(),
     )
+
+
+_UNDER = {ContextKind.PARK: "#dfeedd", ContextKind.WATER: "#cfe3f3"}
+_OVER = {
+    ContextKind.PARK: ("#2f6b2f", 0.8, (2, 3)),
+    ContextKind.WATER: ("#0b4f9e", 1.6, ()),
+    ContextKind.BOUNDARY: ("#4d4d4d", 1.2, (8, 4, 2, 4)),
+    ContextKind.TRANSIT: ("#7a0177", 1.0, (5, 3)),
+    ContextKind.ROADS: ("#262626", 1.0, ()),
+}
+MOST_NAMES = 12
+
+
+def sources(context: Sequence[ContextLayer]) -> str:
+    """Return who made the layers, each once: what must stand beside the map."""
+    return "; ".join(dict.fromkeys(layer.attribution for layer in context))
+
+
+def surroundings_of(drawing: Drawing, context: Sequence[ContextLayer], below: float) -> Surroundings:
+    """Return the public layers, drawn; names stand ``below`` their place, which leaves room for signs."""
+    areas, lines, names = [], [], []
+    for layer in context:
+        if layer.kind in _UNDER:
+            parts = shapely.get_parts(np.asarray(layer.shapes, dtype=object))
+            polygons = parts[shapely.get_type_id(parts) == shapely.GeometryType.POLYGON]
+            areas.append(Shape("".join(drawing.paths(polygons)), _UNDER[layer.kind]))
+        if layer.kind in _OVER:
+            lines.append(Line(drawing.lines(layer.shapes), *_OVER[layer.kind]))
+        if layer.kind is ContextKind.PLACE:
+            names += [*zip(layer.shapes, layer.names, strict=True)]
+    return Surroundings(
+        tuple(each for each in areas if each.path),
+        tuple(each for each in lines if each.path),
+        _names_that_fit(drawing, [(shape, name) for shape, name in names if name], below),
+        sources([layer for layer in context if layer.shapes]),
+    )
+
+
+def _names_that_fit(
+    drawing: Drawing, named: Sequence[tuple[BaseGeometry, str]], below: float
+) -> tuple[Badge, ...]:
+    """Return the first MOST_NAMES that lie in the drawing and overlap none before them."""
+    if not named:
+        return ()
+    middles = drawing.placed(shapely.get_coordinates(shapely.centroid([shape for shape, _ in named])))
+    middles[:, 1] += below
+    size, found = drawing.width / 40, list[Badge]()
+    taken: list[BaseGeometry] = []
+    for (x, y), (_, name) in zip(middles.tolist(), named, strict=True):
+        half = 0.3 * size * len(name)
+        box = shapely.box(x - half, y - size, x + half, y + size)
+        inside = half <= x <= drawing.width - half and size <= y <= drawing.height - size
+        if inside and len(found) < MOST_NAMES and not any(box.intersects(other) for other in taken):
+            found.append(Badge(x, y, name, False))
+            taken.append(box)
+    return tuple(found)
 
 
 def swatch(letter: str) -> Picture:

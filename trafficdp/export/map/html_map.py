@@ -49,8 +49,8 @@ from trafficdp.export.files.columns import published_statistics, reasons, withhe
 from trafficdp.export.files.disclosure import on_city_clocks
 from trafficdp.export.files.language import PLACES, Language, fill_template
 from trafficdp.export.files.tables import unique_polygons
-from trafficdp.export.map.drawing import Drawing, Rings, east_of, outlines_shown
-from trafficdp.model import ContextKind, ContextLayer, SpeedUnit, Statistic
+from trafficdp.export.map.drawing import Drawing, Rings, east_of, outlines_shown, sources
+from trafficdp.model import ContextKind, SpeedUnit, Statistic
 from trafficdp.privacy.estimate import BinStatus, IntervalKind
 from trafficdp.privacy.release import Release, published_frame
 
@@ -178,11 +178,6 @@ class TileServer:
 
     url: str
     host: str
-
-
-def sources(context: Sequence[ContextLayer]) -> str:
-    """Return who made the layers, each once: what must stand beside the map."""
-    return "; ".join(dict.fromkeys(layer.attribution for layer in context))
 
 
 def _layer_columns(prefix: str, shapes: Sequence[shapely.Geometry], cut: float) -> Columns:

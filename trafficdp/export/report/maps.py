@@ -22,7 +22,18 @@ from trafficdp.export.files.classes import (
 )
 from trafficdp.export.files.columns import withheld_because
 from trafficdp.export.files.tables import unique_polygons
-from trafficdp.export.map.drawing import FELL, ROSE, UNSURE, Centres, Drawing, centres_of, draw, swatch
+from trafficdp.export.map.drawing import (
+    FELL,
+    ROSE,
+    UNSURE,
+    Centres,
+    Drawing,
+    Surroundings,
+    centres_of,
+    draw,
+    surroundings_of,
+    swatch,
+)
 from trafficdp.export.report.certainty import IntArray
 from trafficdp.export.report.page import Figure, LegendLine
 from trafficdp.model import Statistic
@@ -65,6 +76,7 @@ class ReportMaps:
     position: IntArray
     slots: tuple[int, ...]
     table: pd.DataFrame
+    surroundings: Surroundings
 
     @classmethod
     def of(cls, release: Release) -> ReportMaps:
@@ -72,15 +84,17 @@ class ReportMaps:
         polygons, position = unique_polygons(release)
         hexagons = release.grid.zones is None
         drawing = Drawing.of(polygons, hexagons=hexagons)
+        centres = centres_of(drawing, polygons, hexagons=hexagons)
         return cls(
             release,
             drawing,
             drawing.paths(polygons),
             drawing.outline(release.grid.area.geometry),
-            centres_of(drawing, polygons, hexagons=hexagons),
+            centres,
             position,
             tuple(int(slot) for slot in np.unique(release.slot)),
             published_frame(release),
+            surroundings_of(drawing, release.grid.context, 0.8 * float(np.median(centres.radius))),
         )
 
     @property
@@ -128,7 +142,7 @@ class ReportMaps:
             letters,
             outline=self.outline,
             badges=[(cell, text, dark) for cell, (text, dark) in marks.items()],
-            bar=not small,
+            surroundings=None if small else self.surroundings,
         )
         when = self.release.slots[slot].label if self.several else ""
         return Figure(picture, when, {look: int(np.isin(letters, [*of]).sum()) for look, of in looks.items()})

@@ -4,19 +4,41 @@ import re
 
 import numpy as np
 import pytest
+import shapely
 
 from trafficdp.export.files.classes import ABSENT, COLOURS, HATCHED, PLAIN, UNINFORMATIVE, WITHHELD
 from trafficdp.export.files.tables import unique_polygons
-from trafficdp.export.map.drawing import FELL, ROSE, UNSURE, Drawing, centres_of, draw, fill_of, swatch
+from trafficdp.export.map.drawing import (
+    FELL,
+    ROSE,
+    UNSURE,
+    Drawing,
+    centres_of,
+    draw,
+    fill_of,
+    surroundings_of,
+    swatch,
+)
+from trafficdp.export.report.maps import ReportMaps
+from trafficdp.export.report.report import report_html
+from trafficdp.model import ContextKind, ContextLayer
 
 LOOKS = [*PLAIN, *HATCHED, WITHHELD, UNINFORMATIVE, ABSENT, FELL, ROSE, UNSURE]
 
 
-def drawn(release, letters, **options):
+def drawn(release, letters, surroundings=None, **options):
     polygons, _ = unique_polygons(release)
     drawing = Drawing.of(polygons)
     centres = centres_of(drawing, polygons)
-    return draw(drawing, drawing.paths(polygons), centres, letters, outline="M0 0z", **options)
+    return draw(
+        drawing,
+        drawing.paths(polygons),
+        centres,
+        letters,
+        outline="M0 0z",
+        surroundings=surroundings,
+        **options,
+    )
 
 
 def test_every_look_is_a_letter_of_its_own():
@@ -59,10 +81,42 @@ def test_signs_stay_inside_the_sample():
 
 def test_badges_stand_on_their_cells_and_small_maps_have_no_bar(city):
     letters = np.full(len(np.unique(city.cell)), "3")
-    picture = drawn(city, letters, badges=[(4, "A", False)], bar=False)
+    picture = drawn(city, letters, badges=[(4, "A", False)])
     (badge,) = picture.badges
     polygons, _ = unique_polygons(city)
     centres = centres_of(Drawing.of(polygons), polygons)
     assert (badge.x, badge.y, badge.text) == (centres.x[4], centres.y[4], "A")
     assert picture.bar is None
     assert picture.width / 28 <= picture.badge_size <= picture.width / 16
+
+
+def test_streets_lie_over_cells_water_under_them_and_names_beside_their_middles(surrounded):
+    maps = ReportMaps.of(surrounded)
+    around = maps.surroundings
+    assert [each.stroke for each in around.lines] == ["#262626", "#0b4f9e", "#2f6b2f"]
+    street, _, park = around.lines
+    across = maps.drawing.placed(np.array([[-97.9, 30.27], [-97.6, 30.27]]))
+    (left, top), (right, bottom) = np.rint(across).astype(int).tolist()
+    assert street.path == f"M{left} {top}l{right - left} {bottom - top}"
+    # a park is an area, whose edge is closed; a river that is a line has no area
+    assert park.path.count("l") == 4
+    assert len(around.areas) == 1
+    assert [each.text for each in around.names] == ["Harbour", "Hill End"]
+    assert around.sources == "Survey of nowhere (public domain)"
+
+
+def test_the_report_shows_streets_and_who_made_them_and_small_maps_have_none(surrounded, rush_hours):
+    page = report_html(surrounded).decode()
+    assert 'stroke="#262626"' in page
+    assert "Map: Survey of nowhere (public domain)" in page
+    assert ">Harbour</text>" in page
+    assert 'class="sources"' not in report_html(rush_hours).decode()
+
+
+def test_of_names_that_overlap_the_first_is_written_and_none_beyond_the_edge(surrounded):
+    drawing = ReportMaps.of(surrounded).drawing
+    middle = shapely.Point(-97.74, 30.27)
+    names = ("First", "Second", "Far away")
+    shapes = (middle, middle, shapely.Point(-90.0, 30.0))
+    places = ContextLayer(ContextKind.PLACE, "a.gpkg", "0" * 64, "nobody", names, shapes)
+    assert [each.text for each in surroundings_of(drawing, [places], 0.0).names] == ["First"]

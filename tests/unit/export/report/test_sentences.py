@@ -97,6 +97,7 @@ CASES = {
         (True, CityComparison(21.5, 17, 0, 0), "km/h", 1),
     ],
     "ranking_caption": [(True, False, 5, 17), (False, True, 2, 4)],
+    "map_by": [("Survey of nowhere",)],
     "between": [(0.8,)],
     "ends": [(("18", "24"),)],
     "chance_to_be": [("slower",)],
@@ -275,7 +276,7 @@ def test_every_sentence_and_label_is_used():
         for pair in each.node.items
     }
     used = set(re.findall(r'said\("(\w+)"', (EXPORT / "notebook.py").read_text(encoding="utf-8")))
-    for page in map(template, ("report.html", "protection.html", "card.html")):
+    for page in map(template, ("report.html", "protection.html", "picture.html", "card.html")):
         for each in page.find_all(nodes.Getattr):
             of = each.node
             if isinstance(of, nodes.Name) and of.name == "say":
