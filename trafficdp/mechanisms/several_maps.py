@@ -149,12 +149,12 @@ class PooledMeans:
 
 
 def pool(maps: Sequence[MapOfPeriod], place: IntArray, upper: float, change_variance: float) -> PooledMeans:
-    """Return the mean over the periods of ``maps``, weighed, of bins in ``place`` (G,).
+    """Return the mean over the periods of ``maps``, weighted, of bins in ``place`` (G,).
 
     Lambda of a bin in period i is p + u + d_i: p where all maps expect it, N(L, a^2); u, how far it lies from
     there in all periods; d_i, N(0, ``change_variance``/2), its own. u + d_i is N(0, b^2). Records say y_i of
     it, and what a map says is m_i = p + k_i (y_i - p), with variance s_i^2 and k_i = 1 - s_i^2 / b^2: p is in
-    every map, and would count as often as there are maps. Here it counts once: m and the weighed mean T are
+    every map, and would count as often as there are maps. Here it counts once: m and the weighted mean T are
     normal with
 
         Cov(m_i, m_j) = a^2 + k_i k_j (b^2 - Var d) + [i = j] (k_i^2 Var d + k_i s_i^2)
@@ -236,7 +236,7 @@ class _Model:
         )
 
     def mean_of_values(self) -> FloatArray:
-        """The weighed mean of the maps' own values, (G,)."""
+        """The weighted mean of the maps' own values, (G,)."""
         return np.asarray((self.weight * self.value).sum(axis=0))
 
     def share_of_spreads(self) -> dict[tuple[float, float], float]:

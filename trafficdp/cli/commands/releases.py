@@ -404,7 +404,8 @@ def pool(
         list[str], typer.Argument(metavar="releases", help="Names of two releases or more, such as r0001.")
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", metavar="<file>", help="File: .csv, .geojson, .parquet, .json.")
+        Path | None,
+        typer.Option("--output", metavar="<file>", help="File: .html, .csv, .geojson, .parquet, .json."),
     ] = None,
 ) -> None:
     """Make one map of several releases: a month from days, for example. This costs no budget.
@@ -423,7 +424,7 @@ def pool(
     unit, first = last.request.display_unit, found.releases[0].grid.period.first
     settings.output.say(
         f"The mean speed over {len(found.releases)} releases from {first} to {last.grid.period.last}, "
-        f"weighed by {found.weighed_by}: {len(found.table)} numbers, on average off by about "
+        f"weighted by {found.weighted_by}: {len(found.table)} numbers, on average off by about "
         f"{found.expected_error:.2g} {unit.label}."
     )
     if output is not None:
@@ -432,7 +433,7 @@ def pool(
         {
             "releases": [each.id for each in found.releases],
             "unit": unit.label,
-            "weighed_by": found.weighed_by,
+            "weighted_by": found.weighted_by,
             "expected_error": found.expected_error,
             "file": None if output is None else str(output),
             "bins": json_rows(arrow_of(found.table)),

@@ -18,7 +18,6 @@ from trafficdp.export.files.query_result import json_rows, write_result
 from trafficdp.export.report.change import likely_changes
 from trafficdp.export.report.maps import CHANGE_LEGEND, ReportMaps
 from trafficdp.export.report.page import Figure
-from trafficdp.export.report.report import MOST_SHAPES, MOST_SLOTS
 from trafficdp.mechanisms.several_maps import CHANGED
 from trafficdp.model import SlotKind, Zones
 from trafficdp.privacy.release import DECIMALS, Release, outward_down, outward_up
@@ -133,7 +132,6 @@ class ChangeTable:
     def page(self) -> bytes:
         """Return the page: a map of what likely changed, and a list."""
         release, maps = self.release, ReportMaps.of(self.release)
-        drawable = len(maps.slots) <= MOST_SLOTS and len(maps.slots) * len(maps.paths) <= MOST_SHAPES
         fell, rose = self.slower, self.faster
 
         def drawn(slot: int) -> Figure:
@@ -145,7 +143,7 @@ class ChangeTable:
             Language.of(release.disclosure.catalogue.language),
             release=release,
             earlier=self.earlier,
-            figures=[drawn(slot) for slot in maps.slots] if drawable else [],
+            figures=[drawn(slot) for slot in maps.shown_slots],
             lists=[
                 (below, self.table.iloc[own[:MOST_LISTED]].to_dict("records"), len(own))
                 for below, own in ((True, fell), (False, rose))
@@ -166,17 +164,14 @@ def arrow_of(table: pd.DataFrame) -> pa.Table:
     return pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata(None)
 
 
-def write_table(
-    table: pd.DataFrame, path: Path, zones: Zones | None, page: Callable[[], bytes] | None = None
-) -> None:
-    """Write ``table``, or ``page`` if there is one, to ``path``, by its ending.
+def write_table(table: pd.DataFrame, path: Path, zones: Zones | None, page: Callable[[], bytes]) -> None:
+    """Write ``table``, or ``page``, to ``path``, by its ending.
 
     Raises UsageError for another ending, and what ``replace_file`` raises.
     """
-    formats = FORMATS if page is not None else FORMATS[1:]
-    format = one_of(formats, format=path.suffix.lower().removeprefix("."))
+    format = one_of(FORMATS, format=path.suffix.lower().removeprefix("."))
     require_folder_of(path)
-    if page is not None and format == FORMATS[0]:
+    if format == FORMATS[0]:
         replace_file(path, page())
     else:
         write_result(arrow_of(table), format, path, zones)

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 Marks = Mapping[int, tuple[str, bool]]
 """What is written on which cell, and whether on dark."""
+MOST_SLOTS, MOST_SHAPES = 48, 60_000
+"""Slots, and cells times slots, up to which every slot gets a map."""
 LOOKS = {
     "coloured": PLAIN + HATCHED,
     "hatched": HATCHED,
@@ -96,6 +98,12 @@ class ReportMaps:
             published_frame(release),
             surroundings_of(drawing, release.grid.context, 0.8 * float(np.median(centres.radius))),
         )
+
+    @property
+    def shown_slots(self) -> tuple[int, ...]:
+        """The slots that get a map each; none where they are too many."""
+        few = len(self.slots) <= MOST_SLOTS and len(self.slots) * len(self.paths) <= MOST_SHAPES
+        return self.slots if few else ()
 
     @property
     def several(self) -> bool:

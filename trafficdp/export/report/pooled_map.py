@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
+from trafficdp.export.files.language import Language, fill_template
 from trafficdp.export.report.change import ends_of_80, refuse_different
-from trafficdp.export.report.change_files import write_table
+from trafficdp.export.report.change_files import MOST_LISTED, write_table
+from trafficdp.export.report.maps import ReportMaps, legend
 from trafficdp.mechanisms.several_maps import MapOfPeriod, PooledMeans, change_variance, pool
 from trafficdp.model import KnowledgeKind, SlotKind, Statistic
 from trafficdp.privacy.estimate import BinStatus, Estimate
@@ -32,20 +34,26 @@ class PooledMap:
     """The mean over the periods of ``releases``, in the order of time: a row a bin with a number in any.
 
     ``table`` has ``hex_id``, ``place``, ``slot``, ``slot_label``, ``periods`` (how many of them have a number
-    there), and of the mean speed the columns of a release's table that a posterior has. ``weighed_by`` is
-    "records" or "days".
+    there), and of the mean speed the columns of a release's table that a posterior has. ``weighted_by`` is
+    "records", "vehicles" or "days". ``drawn`` is the last release with these numbers in place of its own.
     """
 
     releases: tuple[Release, ...]
-    weighed_by: str
+    weighted_by: str
     table: pd.DataFrame
-    column: str
+    drawn: Release
+
+    @property
+    def column(self) -> str:
+        """Name of the column with the mean."""
+        (statistic,) = self.drawn.estimates
+        return statistic.column(self.drawn.request.display_unit)
 
     @classmethod
     def of(cls, releases: Sequence[Release], started_from: Sequence[Release] = ()) -> PooledMap:
         """Return the mean over all periods. ``started_from`` are others that one of them started from.
 
-        Bins of different periods are weighed by records (over vehicles: by vehicles) where all releases
+        Bins of different periods are weighted by records (over vehicles: by vehicles) where all releases
         publish them, else by the days of their period. Raises UsageError for releases that cannot be pooled.
         """
         import pandas as pd
@@ -63,7 +71,7 @@ class PooledMap:
         if not len(bins):
             raise UsageError("the releases have no mean speeds", got=", ".join(names))
         at = [each.get_indexer(bins) for each in keys]
-        weighed_by, weights = _weights(releases, statistic)
+        weighted_by, weights = _weights(releases, statistic)
         weights += [np.zeros(each.bins, dtype=np.int64) for each in every[len(releases) :]]
         position = {each.id: number for number, each in enumerate(every)}
         maps = [
@@ -76,21 +84,35 @@ class PooledMap:
         place = pd.factorize(bins.get_level_values(0))[0].astype(np.int64)
         upper = float(last.request.bound.upper) * last.request.factor(statistic)
         pooled = pool(maps, place, upper, change_variance(apart, slots))
-        columns = statistic_columns(_estimate(pooled, last, statistic), last.request)
-        places = {
-            int(cell): name for each in releases for cell, name in zip(each.cell, each.place, strict=True)
-        }
-        labels = {slot: facts.label for each in releases for slot, facts in each.slots.items()}
+        estimate = _estimate(pooled, last, statistic)
+        columns = statistic_columns(estimate, last.request)
         cell, slot = (bins.get_level_values(level).to_numpy() for level in (0, 1))
+        named = pd.Series(
+            np.concatenate([each.place for each in releases]),
+            index=np.concatenate([each.cell for each in releases]),
+        )
+        names_of_places = named[~named.index.duplicated()].reindex(cell).to_numpy()
+        facts = {number: own for each in releases for number, own in each.slots.items()}
         table: dict[str, object] = {
             "hex_id": last.grid.spelled(cell),
-            "place": [places[each] for each in cell.tolist()],
+            "place": names_of_places,
             "slot": slot,
-            "slot_label": [labels[each] for each in slot.tolist()],
+            "slot_label": pd.Series(slot).map({number: own.label for number, own in facts.items()}),
             "periods": np.sum([each >= 0 for each in at[: len(releases)]], axis=0),
             **{name: own for name, own in columns.items() if not name.endswith("_noise_scale")},
         }
-        return cls(releases, weighed_by, pd.DataFrame(table), statistic.column(last.request.display_unit))
+        drawn = replace(
+            last,
+            cell=cell,
+            slot=slot,
+            place=names_of_places,
+            status=estimate.status,
+            vehicles=None,
+            records=None,
+            estimates={statistic: estimate},
+            slots=facts,
+        )
+        return cls(releases, weighted_by, pd.DataFrame(table), drawn)
 
     @property
     def expected_error(self) -> float:
@@ -98,8 +120,24 @@ class PooledMap:
         return float(self.table[f"{self.column}_expected_error"].mean())
 
     def write(self, path: Path) -> None:
-        """Write the table to ``path``, by its ending. Raises what ``write_table`` raises."""
-        write_table(self.table, path, self.releases[-1].grid.zones)
+        """Write the table, or the page, to ``path``, by its ending. Raises what ``write_table`` raises."""
+        write_table(self.table, path, self.drawn.grid.zones, self.page)
+
+    def page(self) -> bytes:
+        """Return the page: maps of the numbers, and a list of the slowest."""
+        maps, (statistic,) = ReportMaps.of(self.drawn), self.drawn.estimates
+        order = np.argsort(self.table[self.column].to_numpy(), kind="stable")
+        return fill_template(
+            "pooled.html",
+            Language.of(self.drawn.disclosure.catalogue.language),
+            pooled=self,
+            release=self.drawn,
+            statistic=statistic,
+            figures=[maps.figure(statistic, slot, {}, small=maps.several) for slot in maps.shown_slots],
+            rows=self.table.iloc[order[:MOST_LISTED]].to_dict("records"),
+            several=maps.several,
+            legend_lines=legend(self.drawn, statistic, maps.several),
+        ).encode()
 
 
 def _in_order(releases: Sequence[Release]) -> tuple[Release, ...]:

@@ -51,9 +51,6 @@ if TYPE_CHECKING:
 
 
 MOST_PANELS = 6
-MOST_SLOTS = 48
-MOST_SHAPES = 60_000
-"""Cells times slots up to which every slot gets a small map."""
 
 
 def drawn_cells(release: Release, each: StatisticFindings, atlas: ReportMaps) -> tuple[int, ...]:
@@ -81,9 +78,7 @@ def times_of(
     """
     if not np.any(release.estimates[each.statistic].status == BinStatus.RELEASED.value):
         return None
-    drawable = len(atlas.slots) <= MOST_SLOTS and len(atlas.slots) * len(atlas.paths) <= MOST_SHAPES
-    slots = atlas.slots if drawable else ()
-    maps = tuple(atlas.figure(each.statistic, slot, {}, small=True) for slot in slots)
+    maps = tuple(atlas.figure(each.statistic, slot, {}, small=True) for slot in atlas.shown_slots)
     if each.certain is None or not drawn:
         return SlotsSection(maps, (), 0.0)
     shown = np.isin(atlas.position[each.certain.rows], [cell for cell, _ in drawn])

@@ -28,13 +28,22 @@ def test_one_map_of_two_days_is_told_and_costs_nothing(two_days, command, tmp_pa
     assert command("--json", "ledger").json == before
     assert found["releases"] == ["r0001", "r0002"]
     told = command("pool", "r0001", "r0002")
-    assert f"weighed by {found['weighed_by']}: {len(found['bins'])} numbers" in " ".join(told.out.split())
+    assert f"weighted by {found['weighted_by']}: {len(found['bins'])} numbers" in " ".join(told.out.split())
     rows = pd.DataFrame(found["bins"])
     assert rows.periods.between(1, 2).all()
     names = ("low", "low_80", "low_50", "high_50", "high_80", "high")
     ends = [rows[f"speed_mean_ms_{name}"] for name in names]
     assert all((one <= other).all() for one, other in pairwise(ends))
     assert found["expected_error"] == pytest.approx(rows.speed_mean_ms_expected_error.mean())
+    page = tmp_path / "month.html"
+    assert command("pool", "r0001", "r0002", "--output", page).code == 0
+    text = page.read_text(encoding="utf-8")
+    assert "2 releases as one map: r0001 and r0002." in text
+    assert text.count('<tr><th scope="row">') == len(rows)
+    slowest = rows.loc[rows.speed_mean_ms.idxmin()]
+    assert text.index(f"<td>{slowest.hex_id}</td>") == min(
+        text.index(f"<td>{each}</td>") for each in rows.hex_id
+    )
     files = {ending: tmp_path / f"month.{ending}" for ending in ("csv", "parquet", "json", "geojson")}
     for path in files.values():
         assert command("pool", "r0001", "r0002", "--output", path).code == 0
@@ -50,7 +59,7 @@ def test_one_map_of_two_days_is_told_and_costs_nothing(two_days, command, tmp_pa
         (("r0001",), "two releases or more"),
         (("r0001", "r0001"), "two releases or more"),
         (("r0001", "r0009"), "r0009"),
-        (("r0001", "r0002", "--output", "month.doc"), "csv, geojson, json, parquet"),
+        (("r0001", "r0002", "--output", "month.doc"), "csv, geojson, html, json, parquet"),
     ],
 )
 def test_what_cannot_be_pooled_is_one_line_and_exit_code_2(two_days, command, arguments, said):
