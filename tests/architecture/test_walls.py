@@ -228,3 +228,13 @@ def test_a_name_that_is_not_there_is_seen():
     assert names_that_are_not_there("``posterior.known_centre``, ``Grid.area``, ``site.json``") == []
     assert names_that_are_not_there("``posterior.no_such_name``") == ["posterior.no_such_name"]
     assert names_that_are_not_there("``pooling.no_such_file.name``") == ["pooling.no_such_file"]
+
+
+def test_no_two_classes_have_one_name():
+    names = [
+        node.name
+        for module in MODULES
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert sorted({name for name in names if names.count(name) > 1}) == []

@@ -27,7 +27,7 @@ from trafficdp.ingest.formats import (
     xml_files,
 )
 from trafficdp.ingest.input_file import InputFile, Named
-from trafficdp.ingest.reading_processes import LARGE, Readers, Work
+from trafficdp.ingest.reading_processes import LARGE, FilesToRead, Readers
 from trafficdp.ingest.report import (
     COLUMNS,
     HEADER_TIME,
@@ -203,14 +203,14 @@ class Reading:
         for fixes, _ in parts_of_files([self], scratch):
             yield fixes
 
-    def work(self) -> Work | None:
+    def work(self) -> FilesToRead | None:
         """Return what other processes would be told of this file; None where they could not read it."""
         file, source = self._file, self._source
         large = LARGE.get(source.format)
         if not isinstance(file, InputFile) or not file.is_on_disk or large is None:
             return None
         read = partial(_of_member, READERS[source.format], source, file.name)
-        return Work([file], large, _named_by_file(source), read)
+        return FilesToRead([file], large, _named_by_file(source), read)
 
     def blocks(self, readers: Readers) -> Iterator[Records]:
         """Yield the records as they are; count those that are none."""

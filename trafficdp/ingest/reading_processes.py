@@ -35,7 +35,7 @@ Read = Callable[[InputFile], Iterator[Records]]
 
 
 @dataclass(frozen=True)
-class Work:
+class FilesToRead:
     """One or more files that other processes can read; ``read`` can be pickled.
 
     It pays from ``large`` bytes on.
@@ -60,7 +60,7 @@ def processes() -> int:
     return min(cores, MOST_PROCESSES)
 
 
-def _shared(works: Sequence[Work | None]) -> Work | None:
+def _shared(works: Sequence[FilesToRead | None]) -> FilesToRead | None:
     """Return the work of several processes on all ``works``, which are of one source; None: too little."""
     known = [each for each in works if each is not None]
     if not known or len(known) < len(works):
@@ -82,7 +82,7 @@ class Readers:
     ``blocks`` must be asked of every file, in order.
     """
 
-    def __init__(self, works: Sequence[Work | None]) -> None:
+    def __init__(self, works: Sequence[FilesToRead | None]) -> None:
         self._works, self._next = works, 0
         self._processes: list[subprocess.Popen[bytes]] = []
         self._open = ExitStack()

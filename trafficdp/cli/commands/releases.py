@@ -410,7 +410,7 @@ def pool(
 ) -> None:
     """Make one map of several releases: a month from days, for example. This costs no budget.
 
-    It has the mean speed over all their periods, with an interval that is narrower than theirs.
+    It has the mean speed over all their periods, with intervals of its own.
     """
     from trafficdp.export.files.query_result import json_rows
     from trafficdp.export.report.change_files import arrow_of

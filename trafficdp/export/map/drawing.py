@@ -264,7 +264,7 @@ class Badge:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LayerLines:
     """Lines of a public layer, all one path: their colour, and their width on a page 900 pixels wide."""
 
     path: str
@@ -281,7 +281,7 @@ class Surroundings:
     """
 
     areas: tuple[Shape, ...] = ()
-    lines: tuple[Line, ...] = ()
+    lines: tuple[LayerLines, ...] = ()
     names: tuple[Badge, ...] = ()
     sources: str = ""
 
@@ -376,7 +376,7 @@ def surroundings_of(drawing: Drawing, context: Sequence[ContextLayer], below: fl
             polygons = parts[shapely.get_type_id(parts) == shapely.GeometryType.POLYGON]
             areas.append(Shape("".join(drawing.paths(polygons)), _UNDER[layer.kind]))
         if layer.kind in _OVER:
-            lines.append(Line(drawing.lines(layer.shapes), *_OVER[layer.kind]))
+            lines.append(LayerLines(drawing.lines(layer.shapes), *_OVER[layer.kind]))
         if layer.kind is ContextKind.PLACE:
             names += [*zip(layer.shapes, layer.names, strict=True)]
     return Surroundings(
