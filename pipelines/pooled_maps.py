@@ -89,9 +89,8 @@ def beside(
             )
         )
     when = [float(date.fromisoformat(day).toordinal()) for day in days]
-    apart = np.subtract.outer(when, when)[np.triu_indices(len(when), 1)]
     place = pd.factorize(bins.get_level_values(0))[0].astype(np.int64)
-    found = pool(said, place, upper, change_variance(apart, slots))
+    found = pool(said, place, upper, change_variance(when, slots))
     weight = np.array([each.weight for each in said])
     average = (weight * [each.value for each in said]).sum(axis=0) / weight.sum(axis=0)
     held = {

@@ -90,9 +90,10 @@ def _moved(days: FloatArray) -> FloatArray:
     return np.asarray(CHANGE_SD**2 + FAR_SD**2 * -np.expm1(-np.abs(days) / FAR_DAYS))
 
 
-def change_variance(days: FloatArray, slots: bool) -> float:
-    """Return the variance of how far lambda of a bin moves, on average over pairs of maps ``days`` apart."""
-    return float(_moved(days).mean()) + 2 * OF_SLOTS**2 * slots
+def change_variance(days: Sequence[float], slots: bool) -> float:
+    """Return the variance of how far lambda of a bin moves, on average over pairs of maps of ``days``."""
+    apart = np.subtract.outer(days, days)[np.triu_indices(len(days), 1)]
+    return float(_moved(apart).mean()) + 2 * OF_SLOTS**2 * slots
 
 
 # The mean over the periods of several maps.

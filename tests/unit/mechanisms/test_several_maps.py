@@ -168,7 +168,7 @@ def test_a_mean_over_periods_does_not_depend_on_the_unit():
 
 
 def test_slots_and_seasons_move_further():
-    near, far = (np.array([days]) for days in (0.0, 400.0))
+    near, far = ([0.0, days] for days in (0.0, 400.0))
     assert change_variance(near, slots=False) == pytest.approx(CHANGE_SD**2)
     assert change_variance(near, slots=False) < change_variance(far, slots=False)
     assert change_variance(near, slots=True) == pytest.approx(CHANGE_SD**2 + 2 * OF_SLOTS**2)

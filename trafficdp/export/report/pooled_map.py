@@ -80,10 +80,9 @@ class PooledMap:
         ]
         slots = last.grid.slot_kind is not SlotKind.WHOLE_PERIOD
         days = [float(each.grid.period.first.toordinal()) for each in releases]
-        apart = np.subtract.outer(days, days)[np.triu_indices(len(days), 1)]
         place = pd.factorize(bins.get_level_values(0))[0].astype(np.int64)
         upper = float(last.request.bound.upper) * last.request.factor(statistic)
-        pooled = pool(maps, place, upper, change_variance(apart, slots))
+        pooled = pool(maps, place, upper, change_variance(days, slots))
         estimate = _estimate(pooled, last, statistic)
         columns = statistic_columns(estimate, last.request)
         cell, slot = (bins.get_level_values(level).to_numpy() for level in (0, 1))
