@@ -255,6 +255,18 @@ def pooled() -> Release:
 
 
 @pytest.fixture(scope="session")
+def scheduled(pooled) -> Release:
+    """The same beside a timetable, which serves all hexagons but the last."""
+    mean = pooled.estimates[Statistic.MEAN]
+    speed = np.linspace(4.0, 16.0, pooled.bins)
+    speed[-1] = np.nan
+    shares = {"": mean.value, "_low": mean.low, "_high": mean.high}
+    found = {"scheduled": speed} | {f"of_scheduled{end}": each / speed for end, each in shares.items()}
+    mean = replace(mean, posterior=mean.posterior | found)
+    return replace(pooled, estimates=pooled.estimates | {Statistic.MEAN: mean})
+
+
+@pytest.fixture(scope="session")
 def earlier_city() -> Release:
     """The same as ``city`` a week earlier, with numbers of its own: what a report compares it with."""
     release = release_of(austin_cells(4), first_seed=50)

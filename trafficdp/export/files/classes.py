@@ -151,6 +151,16 @@ def chances_in_words(language: Language = ENGLISH) -> list[str]:
     ]
 
 
+SHARE_BREAKS = (70, 85, 100, 115, 130)
+"""Per cent of the scheduled speed; what is not surely below or above 100 has no colour."""
+
+
+def shares_in_words(language: Language = ENGLISH) -> list[str]:
+    """Return what the classes of CHANCES are called where they show per cent of the scheduled speed."""
+    classes = classes_in_words(SHARE_BREAKS, language)
+    return [*classes[:3], language.gettext("neither is sure, or no service"), *classes[3:]]
+
+
 READ_LEVEL = 0.8
 """Of the interval that people read first, where there is a posterior: else that of the release."""
 READ_ENDS, ENDS = ("_low_80", "_high_80"), ("_low", "_high")

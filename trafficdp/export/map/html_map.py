@@ -29,6 +29,7 @@ from trafficdp.export.files.classes import (
     HATCHED,
     PLAIN,
     READ_ENDS,
+    SHARE_BREAKS,
     UNINFORMATIVE,
     WIDTH_COLOURS,
     WIDTHS,
@@ -40,6 +41,7 @@ from trafficdp.export.files.classes import (
     ink_on,
     level_read,
     read_number,
+    shares_in_words,
     shown_breaks,
     shown_largest,
     shown_numbers,
@@ -209,10 +211,9 @@ def _layer_columns(prefix: str, shapes: Sequence[shapely.Geometry], cut: float) 
 
 Column = tuple[str, npt.ArrayLike]
 MOST_PLAIN_ROWS = 500
-_CHANCES = ("slower", "faster")
 _OF_SCRIPT = (
     *("columns", "stem", "brief", "unit", "root", "most", "limits", "often", "rest", "breaks", "widths"),
-    "chances",
+    *("chances", "timetable"),
 )
 
 
@@ -231,7 +232,7 @@ class StatisticView:
     ``columns`` names, for every number that the page has of it, the published column. ``root``: whether what
     is shown is the root of what they hold. ``often`` says how often the truth lies in the interval that is
     read, ``rest`` in the wider one ("" where there is none), ``calibration`` how intervals without a theorem
-    did. ``chances``: whether it is compared with the city.
+    did. ``chances`` and ``timetable``: whether it is compared with the city, and with a timetable.
     """
 
     number: int
@@ -246,6 +247,7 @@ class StatisticView:
     often: str
     rest: str
     chances: bool
+    timetable: bool
     kind: str
     calibration: str
     breaks: tuple[float, ...]
@@ -253,6 +255,7 @@ class StatisticView:
     classes: tuple[LegendClass, ...]
     width_classes: tuple[LegendClass, ...]
     chance_classes: tuple[LegendClass, ...]
+    share_classes: tuple[LegendClass, ...]
 
 
 @dataclass(frozen=True)
@@ -279,7 +282,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
     drawing = Drawing.of(polygons, hexagons=release.grid.zones is None)
     table, context = published_frame(release), release.grid.context
     views = [
-        _statistic_view(release, number, each, language)
+        _statistic_view(release, table, number, each, language)
         for number, each in enumerate(published_statistics(release))
     ]
     slots = [int(slot) for slot in np.unique(release.slot)]
@@ -312,6 +315,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         "looks": looks,
         "statistics": [{name: getattr(view, name) for name in _OF_SCRIPT} for view in views],
         "chances": CHANCE_BREAKS,
+        "shares": SHARE_BREAKS,
         "point": language.number("."),
         "parts": [asdict(part) for part in parts],
         "projection": {
@@ -436,19 +440,25 @@ def _shown_columns(
     if has_posterior(table, statistic, unit):
         outer = shown_numbers(table, statistic, unit, outer=True)[1:]
         found |= dict(zip(("outer_low", "outer_high"), outer, strict=True))
-        names = _columns(statistic, unit, posterior=True)
-        found |= {each: table[names[each]].to_numpy(dtype=np.float64) for each in _CHANCES if each in names}
+        rest = _columns(table, statistic, unit).items()
+        found |= {name: table[each].to_numpy(dtype=np.float64) for name, each in rest if name not in found}
     return found
 
 
-def _columns(statistic: Statistic, unit: SpeedUnit, *, posterior: bool) -> dict[str, str]:
+def _columns(table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit) -> dict[str, str]:
     """The published column of every number that the page has of ``statistic``, by its name on the page."""
     column, stem = statistic.column(unit), statistic.stem
-    if not posterior:
+    if not has_posterior(table, statistic, unit):
         return {"value": column, "low": f"{column}_low", "high": f"{column}_high"}
     ends = {"low": READ_ENDS[0], "high": READ_ENDS[1], "outer_low": ENDS[0], "outer_high": ENDS[1]}
-    chances = {} if statistic.power == 2 else {each: f"{stem}_{each}_chance" for each in _CHANCES}
-    return {"value": column} | {name: column + end for name, end in ends.items()} | chances
+    compared = {each: f"{stem}_{each}_chance" for each in ("slower", "faster")}
+    compared |= {"scheduled": f"{column}_scheduled"}
+    compared |= {f"share{end}": f"{stem}_of_scheduled{end}" for end in ("", *ENDS)}
+    return (
+        {"value": column}
+        | {name: column + end for name, end in ends.items()}
+        | {name: each for name, each in compared.items() if each in table}
+    )
 
 
 def _labels(statistic: Statistic, language: Language) -> tuple[str, str]:
@@ -466,17 +476,19 @@ def _labels(statistic: Statistic, language: Language) -> tuple[str, str]:
     return language.gettext("{quantile} (their mean speeds)", quantile=brief), brief
 
 
-def _statistic_view(release: Release, number: int, statistic: Statistic, language: Language) -> StatisticView:
+def _statistic_view(
+    release: Release, table: pd.DataFrame, number: int, statistic: Statistic, language: Language
+) -> StatisticView:
     unit, kind = release.request.display_unit, release.interval_kind(statistic)
     breaks, widths = (
         find(statistic, release.request.bound, unit) for find in (shown_breaks, shown_width_breaks)
     )
     level, posterior = level_read(release, statistic), bool(release.estimates[statistic].posterior)
     label, brief = _labels(statistic, language)
-    often = times_in(level, language)
+    often, columns = times_in(level, language), _columns(table, statistic, unit)
     return StatisticView(
         number=number,
-        columns=_columns(statistic, unit, posterior=posterior),
+        columns=columns,
         stem=statistic.stem,
         label=label,
         brief=brief,
@@ -486,7 +498,8 @@ def _statistic_view(release: Release, number: int, statistic: Statistic, languag
         limits=hatch_limits(breaks),
         often=often if kind is IntervalKind.CALIBRATED else language.gettext("at least {often}", often=often),
         rest=times_in(release.request.interval_level, language) if posterior else "",
-        chances=posterior and statistic.power == 1,
+        chances="slower" in columns,
+        timetable="share" in columns,
         kind=kind.value,
         calibration=release.calibration(statistic),
         breaks=breaks,
@@ -494,6 +507,7 @@ def _statistic_view(release: Release, number: int, statistic: Statistic, languag
         classes=_legend(PLAIN, classes_in_words(breaks, language)),
         width_classes=_legend(WIDTHS, classes_in_words(widths, language)),
         chance_classes=_legend(CHANCES, chances_in_words(language)),
+        share_classes=_legend(CHANCES, shares_in_words(language)),
     )
 
 

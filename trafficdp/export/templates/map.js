@@ -107,11 +107,13 @@
   }
 
   function show() {
-    var which = statistic(), slower = showList.querySelector("[value=slower]");
-    if (slower) {
-      slower.disabled = !data.statistics[which].chances;
-      if (slower.disabled && showList.value === "slower") { showList.value = "value"; }
-    }
+    var which = statistic();
+    [["slower", "chances"], ["timetable", "timetable"]].forEach(function (pair) {
+      var layer = showList.querySelector("[value=" + pair[0] + "]");
+      if (!layer) { return; }
+      layer.disabled = !data.statistics[which][pair[1]];
+      if (layer.disabled && layer.selected) { showList.value = "value"; }
+    });
     hexagons.forEach(function (hexagon, cell) {
       var one = told(cell, which);
       var found = one ? look(data.statistics[which], one, showList.value) : "n";
@@ -179,6 +181,14 @@
     }).join(", ");
   }
 
+  // per cent of the scheduled speed; nothing where nothing is scheduled, or little is known
+  function ofScheduled(one, each) {
+    if (!one || !one.scheduled || useless(one)) { return ""; }
+    return fill({{ _("{low} to {high} % of the scheduled {scheduled} {unit}") | tojson }}, {
+      low: Math.floor(100 * one.share_low + 1e-9), high: Math.ceil(100 * one.share_high - 1e-9), scheduled: Math.round(one.scheduled), unit: each.unit
+    });
+  }
+
   function element(name, text, className) {
     var made = document.createElement(name);
     made.textContent = text;
@@ -196,7 +206,7 @@
     if (cell < 0) { return; }
     var which = statistic(), own = words(cell, which), lines = document.createElement("dl"), one = told(cell, which);
     var each = data.statistics[which], facts = [
-      [{{ _("How sure") | tojson }}, sure(own, each)], [{{ _("Compared") | tojson }}, beside(one, each)], [{{ _("Status") | tojson }}, own.reason]
+      [{{ _("How sure") | tojson }}, sure(own, each)], [{{ _("Compared") | tojson }}, beside(one, each)], [{{ _("Timetable") | tojson }}, ofScheduled(one, each)], [{{ _("Status") | tojson }}, own.reason]
     ];
     data.statistics.forEach(function (other, number) {
       var said = words(cell, number);

@@ -62,6 +62,10 @@
     if (layer === "slower") {
       return "hijklmo".charAt(3 - above(data.chances, tenths(one.slower)) + above(data.chances, tenths(one.faster)));
     }
+    if (layer === "timetable") {
+      var sure = one.scheduled && (one.share_high < 1 || one.share_low > 1);
+      return sure ? "hijlmo".charAt(above(data.shares, 100 * one.share + 1e-9)) : "k";
+    }
     var own = above(statistic.breaks, read.value);
     return (width > statistic.limits[own] + 1e-9 ? "abcdefg" : "0123456").charAt(own);
   }

@@ -34,7 +34,10 @@ def columns_of(page):
         piece = np.frombuffer(packed[start : start + part["length"] * size], np.uint8)
         start += len(piece)
         whole = np.frombuffer(piece.reshape(size, part["length"]).T.tobytes(), "<" + part["type"])
-        if re.match("(value|low|high|outer_low|outer_high|city|slower|faster)_", part["name"]):
+        if re.match(
+            "(value|low|high|outer_low|outer_high|slower|faster|scheduled|share|share_low|share_high)_",
+            part["name"],
+        ):
             whole = np.where(whole == -(2**31), np.nan, whole / 1000)
         columns[part["name"]] = whole
     assert start == len(packed)
@@ -78,15 +81,18 @@ def test_the_page_carries_the_published_numbers(rush_hours):
                 np.testing.assert_array_equal(columns[f"{name}_{place}_{number}"], expected)
 
 
-def test_the_page_carries_what_a_posterior_says(pooled):
-    page, table = page_of(pooled), published_frame(pooled)
+def test_the_page_carries_what_a_posterior_says(pooled, scheduled):
+    assert "timetable" not in page_of(pooled).partition("<main>")[2].partition("<aside>")[0]
+    page, table = page_of(scheduled), published_frame(scheduled)
     columns, statistics = columns_of(page), data_of(page)["statistics"]
     own = statistics[0]["columns"]
     assert own["low"] == "speed_mean_kmh_low_80"
     assert own["outer_low"] == "speed_mean_kmh_low"
     for name, column in own.items():
         np.testing.assert_array_equal(columns[f"{name}_0_0"], table[column], err_msg=name)
+    assert {"share_low", "scheduled"} < own.keys()
     assert [each["chances"] for each in statistics] == [True, False, False]
+    assert [each["timetable"] for each in statistics] == [True, False, False]
     assert [each["often"] for each in statistics] == ["4 times in 5", *["at least 19 times in 20"] * 2]
     assert not {"slower_0_1", "outer_low_0_1"} & columns.keys()
 

@@ -25,6 +25,7 @@ from trafficdp.export.files.classes import (
     CHANCES,
     HATCHED,
     PLAIN,
+    SHARE_BREAKS,
     WIDTHS,
     NumberRead,
     as_read,
@@ -148,6 +149,35 @@ def test_a_layer_shows_what_is_likely_slower_or_faster_than_the_city(pooled, dra
     assert page.page.input_value("#show") == "value"
     assert page.page.locator("#show option[value=slower]").is_disabled()
     assert_painted(page.colours(middles(pooled)), letters_now(pooled, Statistic.VARIANCE, 0))
+
+
+def test_a_layer_shows_what_is_surely_slower_or_faster_than_the_timetable(scheduled, drawn):
+    page, table = drawn(scheduled), published_frame(scheduled)
+    page.page.select_option("#show", "timetable")
+    share, low, high = (table[f"speed_mean_of_scheduled{end}"].to_numpy() for end in ("", "_low", "_high"))
+    sure = (high < 1) | (low > 1)
+    classes = np.array([*"hijlmo"])[
+        np.searchsorted(SHARE_BREAKS, 100 * np.nan_to_num(share) + 1e-9, side="right")
+    ]
+    letters = np.where(sure, classes, "k")
+    for status, letter in (("withheld", "w"), ("uninformative", "u")):
+        letters[table["speed_mean_status"] == status] = letter
+    assert set(letters) >= {*"hikmowu"}
+    assert_painted(page.colours(middles(scheduled)), letters)
+    legend = page.page.locator(".legend:visible").inner_text()
+    assert "per cent of the scheduled speed, where surely below or above it" in legend
+    assert "85 to 100" in legend
+    cell = int(np.flatnonzero(letters == "h")[0])
+    page.point_at(middles(scheduled)[cell])
+    speed = table["speed_mean_kmh_scheduled"][cell]
+    ends = f"{np.floor(100 * low[cell]):.0f} to {np.ceil(100 * high[cell]):.0f}"
+    assert f"Timetable\n{ends} % of the scheduled {speed:.0f} km/h" in page.text("#card")
+    # nothing runs there
+    page.point_at(middles(scheduled)[-1])
+    assert "Timetable" not in page.text("#card")
+    page.page.select_option("#statistic", "1")
+    assert page.page.input_value("#show") == "value"
+    assert page.page.locator("#show option[value=timetable]").is_disabled()
 
 
 def test_the_box_says_between_which_numbers_how_often_and_how_likely(pooled, drawn):
