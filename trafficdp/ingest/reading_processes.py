@@ -24,7 +24,11 @@ from trafficdp.ingest.times import Records
 #
 # What goes wrong in a process is said by the parent: it reads that file again from its start.
 
-LARGE = {**dict.fromkeys(("json", "mds", "iudx", "siri", "xml", "nextbus"), 128 << 20), "gtfs_rt": 16 << 20}
+LARGE = {
+    **dict.fromkeys(("json", "mds", "iudx", "xml", "nextbus"), 128 << 20),
+    "siri": 256 << 20,
+    "gtfs_rt": 16 << 20,
+}
 """Formats that take time, and from how many unpacked bytes on starting processes pays."""
 MOST_PROCESSES = 8
 """Each takes some 150 MB."""

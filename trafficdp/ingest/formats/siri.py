@@ -9,7 +9,7 @@ namespace, prefix or envelope: ``ServiceDelivery/VehicleMonitoringDelivery/Vehic
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from trafficdp.ingest.formats.json_files import (
     property_value,
     text_column,
 )
-from trafficdp.ingest.formats.xml_files import ROWS, elements, is_xml
+from trafficdp.ingest.formats.xml_files import Columns, is_xml, path_of_first, record_columns
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import Records, TextColumns, text_to_numbers
 from trafficdp.ingest.vehicle_key import with_operator
@@ -33,14 +33,22 @@ from trafficdp.model import SourceDeclaration
 
 if TYPE_CHECKING:
     import pyproj
-    from lxml import etree
 
+_ACTIVITY = "VehicleActivity"
 _JOURNEY = ("LocationRecordedAtTime", "OperatorRef", "VehicleRef", "Velocity")
 """What is read of a MonitoredVehicleJourney, beside its VehicleLocation."""
 _PLACE = ("Longitude", "Latitude", "Coordinates")
-_OF_ACTIVITY = ("{*}RecordedAtTime", "{*}MonitoredVehicleJourney")
-_OF_JOURNEY = (*(f"{{*}}{name}" for name in _JOURNEY), "{*}VehicleLocation")
-_OF_PLACE = tuple(f"{{*}}{name}" for name in _PLACE)
+_PATHS = tuple(
+    tuple(path.split("/"))
+    for path in (
+        "RecordedAtTime",
+        *(f"MonitoredVehicleJourney/{name}" for name in _JOURNEY),
+        *(
+            f"MonitoredVehicleJourney/VehicleLocation/{name}"
+            for name in (*_PLACE, "Coordinates/@srsName", "@srsName")
+        ),
+    )
+)
 _DEPTH = 6
 _EPSG = re.compile(r"(?:urn:(?:x-)?ogc:def:crs:)?epsg:(?:[\d.]*:)?(\d{4,6})", re.IGNORECASE)
 
@@ -55,68 +63,25 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     ``Latitude`` in WGS84, else ``Coordinates`` in the projected system of an ``srsName``. A delivery in which
     no vehicle runs has no rows and is accepted.
 
-    Raises DataError for XML that is not well-formed, declares a document type, or has over 16 MiB without
-    an activity; for JSON as ``json_records`` does; where a judged file has no vehicle monitoring delivery.
+    Raises DataError for XML that is not well-formed or declares a document type; for JSON as
+    ``json_records`` does; where a judged file has no vehicle monitoring delivery.
     """
-    for rows, malformed in _xml(file) if is_xml(file) else _json(file):
-        yield _records(rows, source, malformed)
+    for columns, malformed in _xml(file) if is_xml(file) else _json(file):
+        yield _records(columns, source, malformed)
 
 
 # XML
 
 
-def _xml(file: InputFile) -> Iterator[tuple[list[Activity], int]]:
-    """Yield the activities of an XML file in blocks; the tree of each is dropped once it was read."""
-    rows: list[Activity] = []
-    delivered = False
-    names = ("VehicleActivity", "VehicleMonitoringDelivery")
-    for _, element in elements(file, names, "a SIRI vehicle monitoring delivery"):
-        delivered = True
-        if element.tag.endswith("VehicleActivity"):
-            rows.append(_activity(element))
-        _drop(element)
-        if len(rows) >= ROWS:
-            yield rows, 0
-            rows = []
-    if not delivered and file.judged:
+def _xml(file: InputFile) -> Iterator[tuple[Columns, int]]:
+    """Yield the activities of an XML file in blocks; further deliveries lie where the first does."""
+    path = path_of_first(file, "VehicleMonitoringDelivery", _ACTIVITY)
+    if not path and file.judged:
         raise _no_delivery(file, "XML of another kind")
-    yield rows, 0
-
-
-def _activity(element: etree._Element) -> Activity:
-    """Return what is read of an activity: the first child of each name counts."""
-    recorded, place = None, None
-    found: dict[str, object] = {}
-    for child in element.iterchildren(*_OF_ACTIVITY):
-        if child.tag.endswith("RecordedAtTime"):
-            recorded = recorded or child.text
-            continue
-        for part in child.iterchildren(*_OF_JOURNEY):
-            name = part.tag.rpartition("}")[2]
-            if name != "VehicleLocation":
-                found.setdefault(name, part.text)
-            elif place is None:
-                place = part
-    if place is not None:
-        found["srsName"] = place.get("srsName")
-        for part in place.iterchildren(*_OF_PLACE):
-            found.setdefault(part.tag.rpartition("}")[2], part.text)
-            found["srsName"] = part.get("srsName") or found["srsName"]
-    value = found.get
-    return (
-        recorded,
-        *map(value, _JOURNEY),
-        *map(value, _PLACE),
-        value("srsName"),
-    )
-
-
-def _drop(element: etree._Element) -> None:
-    """Free an element that was read, and all before it."""
-    element.clear()
-    parent = element.getparent()
-    while parent is not None and element.getprevious() is not None:
-        del parent[0]
+    within = path[:-1] if path[-1:] == (_ACTIVITY,) else path
+    for columns in record_columns(file, within, _ACTIVITY, _PATHS):
+        *read, of_coordinates, of_place = columns
+        yield [*read, pc.coalesce(of_coordinates, of_place)], 0
 
 
 def _no_delivery(file: InputFile, got: str) -> DataError:
@@ -130,7 +95,7 @@ def _no_delivery(file: InputFile, got: str) -> DataError:
 # JSON
 
 
-def _json(file: InputFile) -> Iterator[tuple[list[Activity], int]]:
+def _json(file: InputFile) -> Iterator[tuple[Columns, int]]:
     """Yield the activities of a JSON document, or (.jsonl) of a document or an activity a line."""
     delivered = not file.judged
     for documents, malformed in json_records(file, ()):
@@ -139,7 +104,10 @@ def _json(file: InputFile) -> Iterator[tuple[list[Activity], int]]:
         activities = [activity for each in found if each is not None for activity in each]
         rows = [_of_object(activity) for activity in activities if isinstance(activity, dict)]
         none = len(activities) - len(rows) + sum(each is None for each in found)
-        yield rows, malformed + none
+        columns = list(zip(*rows, strict=True)) if rows else [()] * 9
+        # but for the operator and the vehicle, whatever is no text is unreadable
+        kinds = [identifier_column if place in (2, 3) else text_column for place in range(9)]
+        yield [kind(column) for kind, column in zip(kinds, columns, strict=True)], malformed + none
     if not delivered:
         raise _no_delivery(file, "JSON of another kind")
 
@@ -184,27 +152,26 @@ def _text(value: object) -> object:
 # Both
 
 
-def _records(rows: Sequence[Activity], source: SourceDeclaration, malformed: int) -> Records:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * 9
+def _records(columns: Columns, source: SourceDeclaration, malformed: int) -> Records:
     recorded, located, operator, vehicle, speed, longitude, latitude, coordinates, system = columns
     records = Records.from_text(
         TextColumns(
-            vehicle=identifier_column(vehicle),
-            time=pc.coalesce(_unless_blank(text_column(located)), text_column(recorded)),
-            latitude=text_column(latitude),
-            longitude=text_column(longitude),
-            speed=text_column(speed),
+            vehicle=vehicle,
+            time=pc.coalesce(_unless_blank(located), recorded),
+            latitude=latitude,
+            longitude=longitude,
+            speed=speed,
         ),
         time_format=source.time_format,
         time_zone=source.time_zone,
         nan_is_missing=True,
         malformed=malformed,
     )
-    records = with_operator(records, identifier_column(operator))
+    records = with_operator(records, operator)
     projected = np.isnan(records.latitude) & np.isnan(records.longitude)
-    if not projected.any() or not any(coordinates):
+    if not projected.any() or coordinates.null_count == len(coordinates):
         return records
-    latitudes, longitudes = _degrees(text_column(coordinates), text_column(system))
+    latitudes, longitudes = _degrees(coordinates, system)
     return replace(
         records,
         latitude=np.where(projected, latitudes, records.latitude),

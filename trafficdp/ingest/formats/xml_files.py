@@ -6,7 +6,12 @@ document type, and with it every entity, is refused before anything of it is loo
 
 from __future__ import annotations
 
+import json
+import pathlib
+import re
+import tempfile
 from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,13 +26,18 @@ from trafficdp.model import SourceDeclaration
 
 if TYPE_CHECKING:
     from lxml import etree
+    from xml2arrow import XmlToArrowParser
+
+Path = tuple[str, ...]
+Columns = list[pa.Array]
 
 ROWS = 20_000
-"""Records that are held at once, as Python objects."""
+"""Records that are held at once."""
 MOST_BETWEEN = 16 << 20
 """Bytes of XML without a record; they are held as a tree, which takes several times as much."""
 _CHUNK = 256 << 10
-_PROLOG = 4 << 10
+_HEAD = 4 << 10
+_OTHER_ENCODING = re.compile(rb"""\s*<\?xml[^>]*\sencoding\s*=\s*["'](?!utf-?8["'])""", re.IGNORECASE)
 
 
 def is_xml(file: InputFile) -> bool:
@@ -37,13 +47,15 @@ def is_xml(file: InputFile) -> bool:
     return start.translate(None, b"\0\xef\xbb\xbf\xff\xfe \t\r\n")[:1] == b"<"
 
 
-class _Prolog:
-    """Takes what lies before the first element; what lxml asks of a target."""
+class _Head:
+    """Takes what lies before the first element that has one of ``names``; what lxml asks of a target."""
 
-    over = False
+    path: Path = ()
+    """The local names from the root to that element, once it began."""
 
-    def __init__(self, file: InputFile) -> None:
-        self._file = file
+    def __init__(self, file: InputFile, names: Collection[str]) -> None:
+        self._file, self._names = file, names
+        self._open: list[str] = []
 
     def doctype(self, *_names: object) -> None:
         """Refuse a document type, and with it every entity, before anything of it is read."""
@@ -53,29 +65,40 @@ class _Prolog:
             expected="XML of records, which has none: entities are never read",
         )
 
-    def start(self, _tag: object, _attributes: object) -> None:
-        """Note that the first element began."""
-        self.over = True
+    def start(self, tag: str, _attributes: object) -> None:
+        """Note that an element began."""
+        self._open.append(tag.rpartition("}")[2])
+        if not self.path and (not self._names or self._open[-1] in self._names):
+            self.path = tuple(self._open)
+
+    def end(self, _tag: str) -> None:
+        """Note that an element ended."""
+        self._open.pop()
 
     def close(self) -> None:
         """Do nothing: the file is not at its end."""
 
 
-def _check_prolog(file: InputFile) -> None:
+def path_of_first(file: InputFile, *names: str) -> Path:
+    """Return the local names from the root to the first element of ``names``, or the root's; () without any.
+
+    Raises DataError for XML that is not well-formed up to there, or declares a document type.
+    """
     from lxml import etree
 
-    prolog = _Prolog(file)
+    head = _Head(file, names)
     parser = etree.XMLParser(
-        target=prolog, resolve_entities=False, no_network=True, load_dtd=False, collect_ids=False
+        target=head, resolve_entities=False, no_network=True, load_dtd=False, collect_ids=False
     )
     read = 0
     with file.open() as stream:
-        while not prolog.over and read < MOST_BETWEEN and (chunk := stream.read(_PROLOG)):
+        while not head.path and read < MOST_BETWEEN and (chunk := stream.read(_HEAD)):
             try:
                 parser.feed(chunk)
             except etree.XMLSyntaxError:
                 raise _not_well_formed(file) from None
             read += len(chunk)
+    return head.path
 
 
 def elements(
@@ -89,7 +112,7 @@ def elements(
     """
     from lxml import etree
 
-    _check_prolog(file)
+    path_of_first(file)
     parser = etree.XMLPullParser(
         events=("start", "end") if starts else ("end",),
         tag=tuple(f"{{*}}{name}" for name in names),
@@ -155,6 +178,80 @@ def _not_well_formed(file: InputFile) -> DataError:
     )
 
 
+# Records that all lie within elements of one path, as Arrow columns: read by Rust, in a sixth of the time.
+
+
+def record_columns(file: InputFile, within: Path, name: str, paths: Sequence[Path]) -> Iterator[Columns]:
+    """Yield what lies at ``paths`` of the elements ``name`` within those at ``within``, in blocks.
+
+    Raises DataError as ``elements`` does. What xml2arrow does not read, or not as it should, lxml reads:
+    other encodings, elements that one record has twice, and what is not well-formed.
+    """
+    from xml2arrow import Xml2ArrowError
+
+    read = 0
+    try:
+        for columns in _columns_of_utf8(file, within, name, paths):
+            yield columns
+            read += len(columns[0])
+            file.tell_progress()
+    except (Xml2ArrowError, TypeError, RuntimeError):
+        # it says TypeError of text that is not UTF-8, RuntimeError of an error of its own
+        for rows in filter(None, _rows(file, name, paths)):
+            columns = [text_column(column) for column in zip(*rows, strict=True)]
+            yield [column[read:] for column in columns]
+            read = max(0, read - len(rows))
+
+
+def _columns_of_utf8(file: InputFile, within: Path, name: str, paths: Sequence[Path]) -> Iterator[Columns]:
+    """Yield the same, read by xml2arrow; raise an error of its own where it reads something else."""
+    from xml2arrow import Xml2ArrowError
+
+    roots = 0
+    with file.open() as stream:
+        start = stream.read(_HEAD)
+        if not within or b"\0" in start or _OTHER_ENCODING.match(start):
+            raise Xml2ArrowError("no record, or another encoding than UTF-8")
+    with file.open() as stream:
+        for table, batch in _parser(within, name, tuple(paths)).parse_batches(
+            stream, max_rows_per_batch=ROWS
+        ):
+            if table == "root":
+                roots += 1
+            else:
+                yield batch.columns
+    if roots != 1:
+        raise Xml2ArrowError("the root does not end, or there are several")
+
+
+@lru_cache(8)
+def _parser(within: Path, name: str, paths: Sequence[Path]) -> XmlToArrowParser:
+    from xml2arrow import XmlToArrowParser
+
+    above, root = "/" + "/".join(within), f"/{within[0]}/@-"
+    tables = [
+        ("root", "/", {"-": root}),
+        ("records", above, {p: f"{above}/{name}/{p}" for p in map("/".join, paths)}),
+    ]
+    declared = [
+        {
+            "name": table,
+            "xml_path": path,
+            "levels": [],
+            "fields": [
+                {"name": field, "xml_path": at, "data_type": "Utf8", "nullable": True}
+                for field, at in fields.items()
+            ],
+        }
+        for table, path, fields in tables
+    ]
+    with tempfile.TemporaryDirectory(prefix="trafficdp-") as folder:
+        file = pathlib.Path(folder) / "tables.yaml"
+        # JSON is YAML
+        file.write_text(json.dumps({"tables": declared}), "utf-8")
+        return XmlToArrowParser(file)
+
+
 # XML with declared names: a record is an element of the name ``records``, a column a path from it, such as
 # ``@lat`` (an attribute), ``extensions/speed`` (an element), ``../@time`` (of the element around it).
 
@@ -178,9 +275,6 @@ def read_xml(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     if not found and file.judged:
         raise DataError(f"{file.name} has no records", expected=f"elements {source.records}")
     check_keys(file, present)
-
-
-Path = tuple[str, ...]
 
 
 def _rows(file: InputFile, name: str, paths: Sequence[Path]) -> Iterator[list[tuple[str | None, ...]]]:
