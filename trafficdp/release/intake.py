@@ -387,31 +387,42 @@ class Intake:
             for place, its in enumerate(chosen):
                 # a speed is derived from positions in any file
                 together.setdefault(its.name if its.missing_speed == "derive" else place, []).append(place)
-            done = dict[int, IngestedFile]()
+            incoming = None if self.dry_run else vault_fixes.Incoming(self.vault)
+            readings = dict[int, Reading]()
             for places in together.values():
-                files = self._read([parts[place] for place in places], chosen[places[0]])
-                done.update(zip(places, files, strict=True))
+                files, its = [parts[place] for place in places], chosen[places[0]]
+                for at, reading in self._read(files, its, incoming, len(readings)).items():
+                    readings[places[at]] = reading
+            added = {} if incoming is None else incoming.finish(once=len(together) == 1)
+            done = {
+                place: self._note(reading, chosen[place], incoming, added.get(number, 0))
+                for number, (place, reading) in enumerate(readings.items())
+            }
             if not self.dry_run:
                 audit(self.vault, before)
             return [done[place] for place in range(len(parts))]
 
-    def _read(self, given: Sequence[object], source: SourceDeclaration) -> list[IngestedFile]:
-        """Read files of one source together, in the order of their names, whatever that of ``given`` is."""
-        incoming = None if self.dry_run else vault_fixes.Incoming(self.vault)
+    def _read(
+        self,
+        given: Sequence[object],
+        source: SourceDeclaration,
+        incoming: vault_fixes.Incoming | None,
+        before: int,
+    ) -> dict[int, Reading]:
+        """Read files of one source together, in the order of their names, after ``before`` other files.
+
+        Return what was read, in that order, by the place in ``given``.
+        """
         with _Bars(self.progress) as bars:
             readings = [self._open(each, source, bars) for each in given]
             order = sorted(range(len(readings)), key=lambda at: (readings[at].name, readings[at].digest))
             in_order = [readings[at] for at in order]
             for fixes, file in parts_of_files(in_order, self.vault.spill_folder / "ingest"):
                 if incoming is not None:
-                    incoming.add(fixes, file)
+                    incoming.add(fixes, before + file)
         together = FileReport.together([reading.report for reading in readings])
         require_kept_rows(together, source, self.config.relation, self._days(readings))
-        added = {} if incoming is None else incoming.finish()
-        done = dict[int, IngestedFile]()
-        for number, at in enumerate(order):
-            done[at] = self._note(readings[at], source, incoming, added.get(number, 0))
-        return [done[at] for at in range(len(readings))]
+        return dict(zip(order, in_order, strict=True))
 
     def _days(self, readings: Sequence[Reading]) -> str | None:
         """Return from which day to which the rows are; None where there is none."""

@@ -165,8 +165,8 @@ def undo(vault: Vault, ingest_id: int, at: datetime) -> int:
 class Incoming:
     """The fixes of files on their way into the vault, inside the caller's transaction.
 
-    Give them part by part, each (vehicle, instant) once, then ``finish`` and ``note`` every file, in order. A
-    fix whose (vehicle, instant) an earlier ingest brought is left out: the earlier one stays.
+    Give them part by part, each (vehicle, instant) of a file once; then ``finish``, and ``note`` each file in
+    order. A fix whose (vehicle, instant) an earlier file brought is left out: the earlier one stays.
     """
 
     def __init__(self, vault: Vault) -> None:
@@ -205,9 +205,21 @@ class Incoming:
             self._first_us = min(self._first_us, int(time_us.min(initial=self._first_us)))
             self._last_us = max(self._last_us, int(time_us.max(initial=self._last_us)))
 
-    def finish(self) -> dict[int, int]:
-        """Take the last parts; return how many fixes were new of the files that brought any, by number."""
+    def finish(self, *, once: bool = True) -> dict[int, int]:
+        """Take the last parts; return how many fixes were new of the files that brought any, by number.
+
+        ``once``: no (vehicle, instant) is in two of the files.
+        """
         self._add_held()
+        if not once:
+            run(
+                self._vault.connection,
+                "DELETE FROM fixes USING (SELECT vehicle_id, time_us, min(ingest_id) AS first FROM fixes "
+                "WHERE ingest_id >= ? GROUP BY vehicle_id, time_us HAVING count(*) > 1) AS repeated "
+                "WHERE fixes.ingest_id > repeated.first AND fixes.vehicle_id = repeated.vehicle_id "
+                "AND fixes.time_us = repeated.time_us",
+                [self.ingest_id],
+            )
         run(
             self._vault.connection,
             script("statements/remove_known_fixes"),
