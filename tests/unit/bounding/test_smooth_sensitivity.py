@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 from trafficdp.bounding.huber import (
+    MOST_CENTRES,
     HuberShape,
     balanced_distance,
     centre_grid_distance,
@@ -82,6 +83,48 @@ def test_s_bounds_the_local_sensitivity_and_is_smooth_on_whole_lattices(
     assert max(ratios) >= np.exp(beta) * (1 - 1e-9)  # attained
 
 
+def smooth_by_definition(value, weight, threshold, upper, beta):
+    """S of one bin, k by k: the least over k0 of max e^(-beta k) G(D, k)."""
+    users, strict, slack = len(value), 1 - 1e-9, 0.05
+    balanced = len(set(weight)) == len(set(threshold)) == 1
+    spread = np.abs(value - weight @ value)
+    heavy, leverage = np.sort(weight)[::-1], np.sort(weight * threshold)[::-1]
+    alone = np.max(weight * (threshold + spread) / (1 - weight))
+    alone = alone if alone < strict * np.min(threshold - spread) else upper
+    best = upper
+    for k0 in range(1, (users + 1) // 2):
+        room, moved = threshold.min() * (1 - heavy[:k0].sum()), leverage[:k0].sum()
+        theta = strict * (room - moved) / (room + moved)
+        if theta <= (0 if balanced else slack):
+            break
+        start, limit = np.array([0]), np.array([k0])
+        if balanced:
+            off = balanced_distance(np.sort(value), start, theta * threshold[:1], limit)[0]
+        else:
+            share = np.array([theta - slack])
+            off = centre_grid_distance(value, weight, threshold, start, share, slack * strict, upper, limit)[
+                0
+            ]
+        worst = [upper if k else alone for k in range(users)]
+        for k in range(k0 - off):
+            worst[k] = min(worst[k], 2 * leverage[0] / (1 - heavy[: k + off].sum()))
+        best = min(best, np.max(np.exp(-beta * np.arange(users)) * worst))
+    return best
+
+
+@pytest.mark.parametrize("beta", [0.03, 0.1, 0.3])
+@pytest.mark.parametrize("spread", [(1, 1), (0.7, 1.4)])
+def test_s_of_many_vehicles_equals_its_definition(spread, beta):
+    random = np.random.default_rng(9)
+    for far in ([], [3.0], [3.0, 3.2, -2.5], [8.0, -8.0]):
+        weight, threshold = shares(*random.uniform(*spread, 120)), 10 * random.uniform(*spread, 120)
+        value = 20 + 1.5 * random.uniform(-1, 1, 120)
+        value[: len(far)] += far
+        found = smooth_of(value[None], weight, threshold, 40.0, beta, levels=120)[0]
+        assert found < 40
+        assert found == pytest.approx(smooth_by_definition(value, weight, threshold, 40.0, beta), rel=1e-12)
+
+
 def is_good(kept, replaced, radius):
     """Whether replaced means can make all lie within ``radius`` of the plain mean: a linear programme."""
     users = len(kept) + replaced
@@ -143,18 +186,26 @@ def test_balanced_distance_of_many_bins_equals_the_window_rule_one_by_one():
                 break
 
 
+def test_nothing_is_good_within_a_negative_radius():
+    found = balanced_distance(np.zeros(9), np.array([0]), np.array([-1.0]), np.array([4]))
+    assert found.tolist() == [4]
+
+
 @pytest.mark.slow
-def test_grid_distance_equals_all_subsets():
+@pytest.mark.parametrize(("upper", "shared"), [(10.0, (0.1, 0.6)), (3.0 * MOST_CENTRES, (0.6, 1.0))])
+def test_grid_distance_equals_all_subsets(upper, shared):
+    """On a fine grid a centre lies near the mean; on a coarse one those left must be pulled towards it."""
     random = np.random.default_rng(7)
-    slack, upper = 0.05, 10.0
+    slack = 0.05
     for _ in range(80):
         users = int(random.integers(3, 7))
         value = random.uniform(2, 8, users)
         weight = shares(*random.uniform(0.5, 2, users))
         threshold = random.uniform(2, 5, users)
-        share = float(random.uniform(0.1, 0.6))
-        step = 2 * slack * threshold.min()
-        centres = np.arange(int(np.ceil(upper / step)) + 1) * step
+        share = float(random.uniform(*shared))
+        step = max(2 * slack * threshold.min(), upper / MOST_CENTRES)
+        # no value is as far as 15 from one beyond those
+        centres = np.arange(int(np.ceil(min(upper, 15.0) / step)) + 1) * step
         brute = users
         for c, j in itertools.product(centres, range(users)):
             for kept in itertools.combinations(range(users), users - j):

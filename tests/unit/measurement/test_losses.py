@@ -289,6 +289,9 @@ def test_what_cannot_be_priced_is_refused():
         plain(Box(entries, numbers(3)), Block(numbers(1), numbers(-1), 1.0)).loss()
     with pytest.raises(UsageError, match="64 bits"):
         Box(entries, numbers(2**62))
+    for sides in (numbers(-1), numbers(3, 3)):
+        with pytest.raises(UsageError, match="no such sides"):
+            Box(entries, sides)
     with pytest.raises(UsageError):
         Step(ClaimedSums(entries, numbers(3), "none"), Laplace(np.ones(1)), numbers(1))
 

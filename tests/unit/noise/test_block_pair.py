@@ -32,6 +32,11 @@ def test_sums_are_as_large_and_reach_as_far_as_they_say(size, ratio):
         assert level - 0.004 <= inside <= level + 0.02
 
 
+@pytest.mark.parametrize("ratio", [3.0, 40.0])
+def test_either_of_two_blocks_may_be_the_first(ratio):
+    assert pair_mean(3, ratio) == pytest.approx(ratio * pair_mean(3, 1 / ratio), rel=1 / 150)
+
+
 def test_smaller_blocks_and_ratios_reach_less_far():
     for level in (0.5, 0.99):
         by_size = [pair_reach(size, 0.7, level) for size in (1, 2, 6, 20)]

@@ -79,6 +79,12 @@ def test_the_budget_is_the_largest_that_fits(epsilon, delta):
     assert zcdp_to_approx(ZCDP(budget.pico + max(1, budget.pico // 10**6)), delta).pico > target.pico
 
 
+@pytest.mark.parametrize("rho", ["0.001", "0.3", "2"])
+def test_what_a_loss_costs_buys_that_loss_again(rho):
+    loss = ZCDP.of(rho)
+    assert approx_to_rho(zcdp_to_approx(loss, MILLIONTH), VALUES).pico >= loss.pico
+
+
 @pytest.mark.parametrize(("epsilon", "rho"), [("0.5", "0.125"), ("2", "2"), ("3", "4.5")])
 def test_rho_grows_with_the_square_of_epsilon(epsilon, rho):
     assert pure_to_zcdp(PureDP.of(epsilon)) == ZCDP.of(rho)

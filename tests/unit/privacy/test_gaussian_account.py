@@ -10,15 +10,19 @@ from scipy import optimize, stats
 from trafficdp.errors import UsageError
 from trafficdp.model import NeighbouringRelation
 from trafficdp.privacy.conversion import (
+    _DISCRETE,
+    _WIDER,
     CONTEXT,
     PI,
     ApproxDP,
+    _gaussian_delta,
+    _keeps_to,
     approx_to_rho,
     gaussian_to_approx,
     rho_to_approx,
     zcdp_to_approx,
 )
-from trafficdp.privacy.loss import ZCDP, PureDP
+from trafficdp.privacy.loss import PICO, ZCDP, PureDP
 
 HIDDEN = NeighbouringRelation.ADD_OR_REMOVE_USER
 EPSILONS = (0.0, 0.01, 0.05, 0.2, 0.5, 1.0, 2.0)
@@ -135,6 +139,16 @@ def test_what_is_bought_is_all_that_fits(epsilon, delta):
     found = approx_to_rho(target, HIDDEN)
     assert rho_to_approx(found, delta, HIDDEN).pico <= target.pico
     assert rho_to_approx(ZCDP(found.pico + max(1, found.pico // 10**7)), delta, HIDDEN).pico > target.pico
+
+
+def test_a_delta_that_is_missed_by_the_discrete_noise_alone_is_missed():
+    loss = ZCDP.of("0.3")
+    with localcontext(CONTEXT):
+        mu, epsilon = (2 * Decimal("0.3") * (1 + _WIDER)).sqrt(), 1 - _DISCRETE
+        bound = _gaussian_delta(mu, epsilon)
+        less, more = (Fraction(bound * (1 + share * _DISCRETE)) for share in (Decimal("0.5"), Decimal("1.5")))
+    assert not _keeps_to(loss, PICO, less)
+    assert _keeps_to(loss, PICO, more)
 
 
 def test_the_relation_chooses_the_conversion():

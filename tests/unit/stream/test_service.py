@@ -102,6 +102,13 @@ def test_the_same_vehicle_and_instant_counts_once_and_the_first_stays():
     assert said[-1].sums[:, 0].tolist() == [9]
 
 
+def test_an_instant_that_was_met_long_before_the_newest_counts_once():
+    subject = stream()
+    rows = [[1, minute, 7, 0, 4] for minute in (0, 2, 3, 4, 2, 1)]
+    feed(subject, batch(rows), cuts=(4,), finish=True)
+    assert fates(subject) == {"accepted": 5, "repeated": 1}
+
+
 def test_fixes_outside_the_horizon_are_left_out_and_do_not_move_the_clock():
     subject = stream(steps=2)
     feed(subject, batch([[1, -3, 7, 0, 4], [1, 1, 7, 0, 4], [1, 10**6, 7, 0, 4], [1, 2, 7, 0, 4]]))

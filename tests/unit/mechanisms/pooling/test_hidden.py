@@ -5,13 +5,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.stats import laplace, norm
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS, Gaussian, Laplace
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import AddRemoveBall
 from trafficdp.mechanisms.pooling import add_remove_map as maps
-from trafficdp.mechanisms.pooling.add_remove_counts import CountAnswers, counted
+from trafficdp.mechanisms.pooling.add_remove_counts import PRIORS, RANGES, CountAnswers, counted, reach_of
 from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import FleetEstimate, add_remove_map, measure_all
 from trafficdp.mechanisms.pooling.posterior import known_centre
@@ -405,6 +406,54 @@ def test_the_set_of_the_theorem_is_that_set(bound_of, kind):
     assert np.all((low[~known] == 0) & (high[~known] == 30))
     # no number of such a place says more than one for the city
     assert not np.any(add_remove_map(design, answers).mean.informed[~known])
+
+
+@pytest.mark.parametrize(("kind", "law"), [(LossKind.PURE, laplace), (LossKind.ZCDP, norm)])
+def test_the_theorem_looks_at_noise_as_far_as_it_reaches_that_often(bound_of, kind, law):
+    design = AddRemoveDesign(PLACES, bound_of(30), kind, TOTAL[kind], False)
+    heard = maps.summarise_all_rounds(design, answers_of(design, town(bound_of(30)), 5))
+    for level in (0.5, 0.95):
+        q_y, q_w = maps._quantiles(design, heard, level)
+        for reach, sd in ((q_y, heard.sd), (q_w, design.sd(1, 1.0))):
+            scale = sd / law.std()
+            assert 1 - 2 * law.sf(reach / scale) == pytest.approx(np.sqrt(level), abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_vector_of_two_numbers_up_to_one_is_longer_than_its_bound(bound_of, kind):
+    design = AddRemoveDesign(PLACES, bound_of(30), kind, TOTAL[kind], False, counts=10)
+    longest = np.linalg.norm([1.0, 1.0], 1 if kind is LossKind.PURE else 2)
+    assert design.lengths_bound == pytest.approx(longest, rel=1e-15)
+
+
+def test_counts_are_clipped_at_twice_the_usual_length(bound_of):
+    design = AddRemoveDesign(PLACES, bound_of(30), LossKind.PURE, TOTAL[LossKind.PURE], False, counts=10)
+    usual = np.array(PRIORS) * 1e6 * GRAINS / (design.lengths_bound * np.array(RANGES))
+    found = reach_of(design, usual.astype(np.int64), 1e6)
+    assert found == pytest.approx(2 * 2.0 ** np.array(PRIORS), rel=1e-6)
+
+
+def test_a_vehicle_varies_as_its_records_do(bound_of):
+    """By hand: how far its squares lie about the map, over what is likely there, each record alike."""
+    data = town(bound_of(30, step="0.1"))
+    design = AddRemoveDesign(PLACES, data.bound, LossKind.ZCDP, TOTAL[LossKind.ZCDP] * 40, True)
+    heard = Recorded(SimulatedNoise(1))
+    answers = measure_all(design, data, heard)
+    found_map = maps.map_of(design, maps.summarise_all_rounds(design, answers))
+    likely = design.likely_variance(answers.city.centre, found_map)
+    counts, unit, said = data.counts, float(data.bound.step), []
+    for vehicle in range(counts.users):
+        own = np.flatnonzero(counts.user_index == vehicle)
+        at, there = design.where(counts.cell[counts.bin_index[own]], counts.slot[counts.bin_index[own]])
+        own, at = own[there], at[there]
+        if len(own):
+            speed = data.total[own] * unit / counts.count[own]
+            squares = data.total_of_squares[own] * unit**2 / counts.count[own]
+            about = squares - 2 * found_map[at] * speed + found_map[at] ** 2
+            said.append(np.average(about / likely[at], weights=counts.count[own]) - 1)
+    assert len(said) > 5
+    asked = heard.sums[design.of_variance][0]
+    assert asked == pytest.approx(np.clip(said, -1, 1).sum() * GRAINS, abs=len(said))
 
 
 def test_vehicles_are_asked_how_long_their_residuals_are(bound_of):
