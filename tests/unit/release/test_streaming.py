@@ -2,6 +2,7 @@
 
 import json
 import os
+from datetime import datetime
 from decimal import Decimal
 
 import numpy as np
@@ -426,7 +427,7 @@ def test_an_interrupted_replay_goes_on_where_it_was(live_city, monkeypatch):
     live = live_city.open().live()
     live.begin()
     arrival = live.read(live_city.days[1], digest_of(live_city.days[1], live.key))
-    calls = []
+    calls, told = [], []
 
     def slowly(first_us):
         calls.append(1)
@@ -435,7 +436,9 @@ def test_an_interrupted_replay_goes_on_where_it_was(live_city, monkeypatch):
         return first_us + len(calls) * 8 * 60 * 10**6
 
     with pytest.raises(KeyboardInterrupt):
-        live.replay([arrival], slowly, lambda: None, hear)
+        live.replay([arrival], slowly, lambda: None, told.append)
+    manifest = json.loads((told[-1].folder / "manifest.json").read_text(encoding="utf-8"))
+    assert told[-1].as_of == datetime.fromisoformat(manifest["noise"]["stream"]["as_of"])
     before = live_city.sql("SELECT number, md5(bins) FROM stream_publications ORDER BY 1")
     assert len(before) >= 2
     play(live_city)
