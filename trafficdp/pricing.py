@@ -284,8 +284,12 @@ def _ball(of: Ball | AddRemoveBall, step: Step) -> Losses:
     if isinstance(of, AddRemoveBall):
         far = np.array([GRAINS**of.norm], dtype=object)
     else:
-        far = np.zeros(of.support.users, dtype=object)
-        np.add.at(far, of.support.user, (of.high - of.low).astype(object) ** of.norm)
+        # sums of squares leave 64 bits: of their upper and lower halves by themselves
+        far, moved = np.zeros(of.support.users, dtype=object), (of.high - of.low) ** of.norm
+        for half, size in ((moved >> 32, 1 << 32), (moved & ((1 << 32) - 1), 1)):
+            total = np.zeros(of.support.users, dtype=np.int64)
+            np.add.at(total, of.support.user, half)
+            far = far + total.astype(object) * size
         far = np.minimum(far, (2 * GRAINS) ** of.norm)
     user = np.arange(len(far))
     if of.norm == 1 and isinstance(step.law, Laplace):

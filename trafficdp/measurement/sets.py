@@ -265,8 +265,8 @@ class Ball:
 
     def __post_init__(self) -> None:
         fits = self.low.shape == self.high.shape == self.support.user.shape and self.norm in (1, 2)
-        fits = fits and bool(np.all((self.low >= -GRAINS) & (self.low <= 0)))
-        fits = fits and bool(np.all((self.high <= GRAINS) & (self.high >= 0)))
+        fits = fits and int(self.low.max(initial=0)) <= 0 <= int(self.high.min(initial=0))
+        fits = fits and int(self.low.min(initial=0)) >= -GRAINS and int(self.high.max(initial=0)) <= GRAINS
         if not (fits and 0 < self.bound < np.inf):
             raise UsageError("a ball is out of range", expected="a bound above 0, intervals around 0")
         self.support.require_room(self.high - self.low)
@@ -279,7 +279,7 @@ class Ball:
         """Return the whole numbers (E,) that ``values`` become."""
         user, users = self.support.user, self.support.users
         real, flat = np.zeros(len(user)), np.ravel(values)[: len(user)]
-        real[: len(flat)] = flat
+        np.copyto(real[: len(flat)], flat, where=np.isfinite(flat))
         whole = np.clip(_scaled(real, user, users, self.norm, self.bound), self.low, self.high)
         return _shrunk(whole, user, users, self.norm)
 
@@ -326,7 +326,7 @@ class AddRemoveBall:
         many = max(len(users), 1)
         user, place, entry = number_pairs(user, values.coordinate[there], many, self.coordinates)
         with np.errstate(over="ignore", invalid="ignore"):
-            real = np.bincount(entry, _finite(values.value[there]), len(user)).astype(np.float64)
+            real = _finite(np.bincount(entry, _finite(values.value[there]), len(user)).astype(np.float64))
         kept = np.arange(len(user)) - np.searchsorted(user, user) < LARGEST_ENTRIES
         user, place, real = user[kept], place[kept], real[kept]
         whole = _scaled(real, user, many, self.norm, self.bound)
@@ -346,16 +346,18 @@ def _finite(real: FloatArray) -> FloatArray:
 
 
 def _scaled(real: FloatArray, user: IntArray, users: int, norm: int, bound: float) -> IntArray:
-    """``real`` (E,), each vehicle's vector clipped to ``bound``, in grains, cut off toward zero."""
-    real = _finite(real)
+    """``real`` (E,), finite, each vehicle's vector clipped to ``bound``, in grains, cut off toward zero.
+
+    It is worked on where it lies.
+    """
     # the longest entry first, so that no square leaves the floats
-    largest = np.zeros(users)
-    np.maximum.at(largest, user, np.abs(real))
-    share = real / np.where(largest > 0, largest, 1.0)[user]
+    largest, share = np.zeros(users), np.abs(real)
+    np.maximum.at(largest, user, share)
+    share /= np.where(largest > 0, largest, 1.0)[user]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        length = largest * np.bincount(user, np.abs(share) ** norm, users) ** (1 / norm)
-        scaled = real * np.minimum(1.0, bound / np.where(length > 0, length, 1.0))[user] / (bound / GRAINS)
-    return np.trunc(np.clip(_finite(scaled), -GRAINS, GRAINS)).astype(np.int64)
+        length = largest * np.bincount(user, share**norm, users) ** (1 / norm)
+        real *= np.minimum(1.0, bound / np.where(length > 0, length, 1.0))[user]
+        return np.clip(_finite(real / (bound / GRAINS)), -GRAINS, GRAINS).astype(np.int64)
 
 
 def _shrunk(whole: IntArray, user: IntArray, users: int, norm: int) -> IntArray:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 # What is protected, against which change, and what is assumed to be public anyway.
 
@@ -296,6 +299,13 @@ class Counts:
         np.add.at(count, pair_of, self.count)
         counts = Counts(cell[order][new], slot[order][new], bins, users, count, self.users)
         return Merging(counts, bin_of, pair_of)
+
+    def matrix(self, value: npt.NDArray[np.float64], row: Whole, rows: int) -> sparse.csc_matrix:
+        """Return a ``value`` (P,) a pair as a matrix (``rows``, G); ``row`` (P,) is a pair's."""
+        from scipy import sparse
+
+        start = np.searchsorted(self.bin_index, np.arange(self.bins + 1))
+        return sparse.csc_matrix((value, row, start), shape=(rows, self.bins))
 
     def total_per_user(self, price: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return sum over a user's pairs of ``price`` (shape (P,)), shape (users,)."""

@@ -42,11 +42,11 @@ IntArray = npt.NDArray[np.int64]
 CITATION = "here; shrinkage toward a common level by James, Stein 1961, and Efron, Morris 1975"
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _design(
     counts: Counts, bound: ContributionBound, kind: LossKind, pico: int, statistics: tuple[Statistic, ...]
 ) -> Design:
-    """Return the design; the last one is kept, for plan, rehearsal and draw have the same counts."""
+    """Return the design; two are kept: plan, rehearsal and draw have the same counts, one number a design."""
     return Design(counts, bound, kind, pico, statistics)
 
 
@@ -228,7 +228,7 @@ class CalibratedFlat(JointMechanism):
     @cached_property
     def _design(self) -> Design:
         """What partial pooling would ask for: how far bins lie from the city is guessed alike."""
-        return Design(*self.public.both, self.loss_kind, self.pico, (Statistic.MEAN,))
+        return _design(*self.public.both, self.loss_kind, self.pico, (Statistic.MEAN,))
 
     @property
     def _doubt(self) -> float:

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
@@ -132,12 +133,37 @@ THICK = 12.0
 ROUNDS, NARROWER = 4, 0.7
 """Of Gaussian noise; T of a round over that of the one before: residuals about a better map are shorter. The
 second was chosen on 2015-03-07, 2016-11-24 to -27, 2017-03-16, 2017-03-21 and more."""
+AT_ONCE = 1 << 15
+"""Entries that are worked on together: they stay in the processor's cache."""
 FIRST, HALF = 0.3, 0.5
 """Of two levels: what the first is given, and the part of the guessed variance that each takes."""
 
 
 class AskingOfCounts(MeasurementPlan):
-    """An asking of which counts are public: who has which entries."""
+    """An asking of which counts are public: who has which entries, R of them."""
+
+    counts: Counts
+    weighs: Statistic
+
+    @cached_property
+    def count(self) -> IntArray:
+        """m_ug of every pair, shape (P,); 1 for a mean over vehicles."""
+        own = self.counts.count
+        return own if self.weighs is Statistic.MEAN else np.ones_like(own)
+
+    @cached_property
+    def by_bin(self) -> sparse.csc_matrix:
+        """How much a pair weighs in its entry, shape (R, G)."""
+        raise NotImplementedError
+
+    def of_bins(self, value: FloatArray) -> FloatArray:
+        """Return sums over an entry's pairs of ``value`` (G,) by their weights, shape (R,)."""
+        return np.asarray(self.by_bin @ value)
+
+    def of_pairs(self, value: FloatArray, of_bins: FloatArray) -> FloatArray:
+        """Return those of ``value`` (P,) times ``of_bins`` (G,)."""
+        rows = self.by_bin
+        return np.asarray(self.counts.matrix(rows.data * value, rows.indices, rows.shape[0]) @ of_bins)
 
     def asked_sd(self, bound: float, part: int) -> float:
         """Return the standard deviation of an asking's noise, in the unit of ``bound``."""
@@ -148,7 +174,7 @@ class AskingOfCounts(MeasurementPlan):
 
         What lies beyond the bound is of no use and not promised.
         """
-        ends = [np.clip(np.abs(each) / bound * GRAINS, 0, GRAINS).astype(np.int64) for each in (low, high)]
+        ends = [np.minimum(np.abs(each) / bound * GRAINS, GRAINS).astype(np.int64) for each in (low, high)]
         ball = Ball(support, self.norm, bound, -ends[0], ends[1])
         return plain(ball, noise_for(self.kind, RELATION, part, support.coordinates))
 
@@ -170,12 +196,6 @@ class Level(AskingOfCounts):
     weighs: Statistic = Statistic.MEAN
     guessed: float = 1.0
 
-    @cached_property
-    def count(self) -> IntArray:
-        """m_ug of every pair, shape (P,); 1 for a mean over vehicles."""
-        own = self.counts.count
-        return own if self.weighs is Statistic.MEAN else np.ones_like(own)
-
     @property
     def place(self) -> IntArray:
         """The number of every bin's place, shape (G,)."""
@@ -191,19 +211,15 @@ class Level(AskingOfCounts):
         """Which vehicle was in which place: E entries."""
         return EntryIndex(self.places.user, self.places.place, self.counts.users, self.size)
 
-    @property
-    def entry(self) -> IntArray:
-        """The entry of every pair, shape (P,)."""
-        return self.places.of_pair
-
-    def of_entries(self, value: FloatArray | IntArray) -> FloatArray:
-        """Return sums of ``value`` (P,) over an entry's pairs, shape (E,)."""
-        return np.bincount(self.entry, value, len(self.support.user)).astype(np.float64, copy=False)
+    @cached_property
+    def by_bin(self) -> sparse.csc_matrix:
+        """m_ug, shape (E, G)."""
+        return self.counts.matrix(self.count.astype(np.float64), self.places.of_pair, len(self.support.user))
 
     @cached_property
     def records(self) -> FloatArray:
         """m_uc of every entry, shape (E,)."""
-        return self.of_entries(self.count)
+        return self.of_bins(np.ones(self.counts.bins))
 
     @cached_property
     def cell_sd(self) -> FloatArray:
@@ -219,10 +235,9 @@ class Level(AskingOfCounts):
 
     def at_places(self, of_bins: FloatArray) -> FloatArray:
         """Return means over a place of ``of_bins`` (G,), weighed as its sum is, shape (C,)."""
-        own = self.weight[self.entry] * self.count / self.records[self.entry]
-        place = self.place[self.counts.bin_index]
-        total = np.bincount(place, own * of_bins[self.counts.bin_index], self.size)
-        return np.asarray(total / np.bincount(place, own, self.size))
+        own = self.weight / self.records * self.of_bins(of_bins)
+        total = (np.bincount(self.support.coordinate, each, self.size) for each in (own, self.weight))
+        return np.asarray(np.divide(*total))
 
     @property
     def rounds(self) -> int:
@@ -247,14 +262,19 @@ class Level(AskingOfCounts):
         less = 0.8 if self.pure else 1.0
         spread = (RECORD_SD * self.upper) ** 2 / self.records
         usual = (less * self.weight * np.sqrt(self.cell_sd[place] ** 2 + spread)) ** norm
-        others = np.maximum(np.bincount(user, usual, self.support.users)[user] - usual, 0.0)
-        found, bound = np.empty((self.size, len(distances))), self.reach_in(each)
-        for number, distance in enumerate(distances * self.upper):
-            own = (self.weight * np.sqrt(distance**2 + less**2 * spread)) ** norm
-            length = np.maximum((others + own) ** (1 / norm), 1e-9)
-            kept = sum(np.minimum(1.0, bound / (length * t)) for t in (0.6, 1.0, 1.6)) / 3
-            found[:, number] = np.bincount(place, self.weight * kept, self.size) / self.cell_weight
-        return found
+        whole = np.bincount(user, usual, self.support.users)
+        found, bound = np.zeros((self.size, len(distances))), self.reach_in(each)
+        for start in range(0, len(user), AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            weight, at = self.weight[part], place[part]
+            others = np.maximum(whole[user[part]] - usual[part], 0.0)
+            for number, distance in enumerate(distances * self.upper):
+                own = (weight * np.sqrt(distance**2 + less**2 * spread[part])) ** norm
+                share = bound / np.maximum((others + own) ** (1 / norm), 1e-9)
+                kept = sum(np.minimum(t, share) / t for t in (0.6, 1.0, 1.6)) / 3
+                total = np.bincount(at - at[0], weight * kept)
+                found[at[0] : at[-1] + 1, number] += total
+        return found / self.cell_weight[:, None]
 
     @cached_property
     def weight(self) -> FloatArray:
@@ -325,8 +345,7 @@ class Level(AskingOfCounts):
     def dearest(self) -> list[Step]:
         """Return every round with the longest intervals that earlier numbers can make of it."""
         long, part = self.weight * self.upper / LEAST_UNIT, self.part // self.rounds
-        rounds = range(self.rounds)
-        return [self.asking(*around(long, self.reach_in(each)), part, each) for each in rounds]
+        return [self.asking(*around(long, self.reach_in(each)), part, each) for each in range(self.rounds)]
 
 
 def levels_of(cells: Level) -> tuple[Level, ...]:
@@ -342,11 +361,7 @@ def _halves(cells: Level, *places: Visits) -> tuple[Level, ...]:
     first = int(FIRST * cells.part)
     return tuple(
         replace(
-            cells,
-            places=each,
-            part=part,
-            strength=cells.strength * cells.size / len(each.cell),
-            guessed=HALF,
+            cells, places=each, part=part, strength=cells.strength * cells.size / len(each.cell), guessed=HALF
         )
         for each, part in zip(places, (first, cells.part - first), strict=True)
     )
@@ -426,12 +441,6 @@ class Design(AskingOfCounts):
     def by_vehicle(self) -> Design:
         """This design with the weights of a mean over vehicles."""
         return replace(self, weighs=Statistic.VEHICLE_MEAN)
-
-    @cached_property
-    def count(self) -> IntArray:
-        """m_ug of every pair, shape (P,); 1 for a mean over vehicles."""
-        own = self.counts.count
-        return own if self.weighs is Statistic.MEAN else np.ones_like(own)
 
     @cached_property
     def per_bin(self) -> IntArray:
@@ -523,17 +532,17 @@ class Design(AskingOfCounts):
         spread = np.sqrt(max(float(np.average(log**2, weights=weight)), 1e-12))
         return np.stack([np.ones(counts.bins), log / spread], axis=1)
 
-    def of_vehicles(self, value: FloatArray, dwell: FloatArray) -> FloatArray:
-        """Return sums of ``value`` (P,) over a vehicle, and of it times ``dwell`` (G,), shape (2 n,)."""
-        both = value, value * dwell[self.counts.bin_index]
-        return np.concatenate([np.bincount(self.row, each, self.vehicles) for each in both])
+    @cached_property
+    def by_bin(self) -> sparse.csc_matrix:
+        """f1_ug, shape (n, G)."""
+        return self.counts.matrix(self.share, self.row, self.vehicles)
 
     @cached_property
     def lean(self) -> tuple[FloatArray, FloatArray]:
         """How far a faster record moves level and slope, upwards and downwards: shape (2 n,) each."""
-        up, down = (self.of_vehicles(self.share, np.maximum(side * self.dwell[:, 1], 0)) for side in (1, -1))
-        down[: self.vehicles] = 0
-        return up, down
+        up, down = (self.of_bins(np.maximum(side * self.dwell[:, 1], 0)) for side in (1, -1))
+        level = self.of_bins(np.ones(self.counts.bins))
+        return np.concatenate([level, up]), np.concatenate([np.zeros_like(level), down])
 
     @cached_property
     def cells(self) -> Level:
@@ -582,9 +591,8 @@ class Design(AskingOfCounts):
         if self.over_vehicles and self.thick:
             found += self.by_vehicle._dearest_cells
         if self.variance:
-            found.append(
-                self.step(one, 1.0, np.ones(self.vehicles), np.ones(self.vehicles), self.variance_parts[0])
-            )
+            ends = np.ones(self.vehicles)
+            found.append(self.step(one, 1.0, ends, ends, self.variance_parts[0]))
         if self.variance and self.thick:
             cells = self.variance_cells
             far = np.full(len(cells.support.user), cells.reach)

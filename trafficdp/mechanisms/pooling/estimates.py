@@ -308,7 +308,7 @@ def flat_error(design: Design) -> FloatArray:
 def _centre(design: Design, x: FloatArray, measure: Measure) -> tuple[float, float]:
     """Asking A: the posterior mean of the city's level, and its variance."""
     upper, part = design.upper, design.parts[0]
-    own = np.bincount(design.row, design.share * x, design.vehicles) - upper / 2
+    own = design.of_pairs(x, design.dwell[:, 0]) - upper / 2
     ends = np.full(design.vehicles, upper / 2)
     step = design.step(design.everyone(1), upper / 2, ends, ends, part)
     found = measure.measure(step, own)[0] * (upper / 2 / GRAINS) / design.vehicles + upper / 2
@@ -328,7 +328,7 @@ def _base(
     up, down = design.lean
     below, above = centre * up + (upper - centre) * down, (upper - centre) * up + centre * down
     step = design.step(design.everyone(2), bound, below, above, part)
-    own = design.of_vehicles(design.share * (x - centre), design.dwell[:, 1])
+    own = np.concatenate([design.of_pairs(x - centre, each) for each in design.dwell.T])
     answer = measure.measure(step, own) * (bound / GRAINS)
     noise = (design.asked_sd(bound, part) / design.vehicles) ** 2
     noise = noise + (grown * upper / 30) ** 2 / design.vehicles
@@ -351,17 +351,16 @@ def _levels(
 
 def _cells(level: Level, x: FloatArray, base: FloatArray, unit: float, measure: Measure) -> Cells:
     """One level, in rounds."""
-    bin_index, upper, part = level.counts.bin_index, level.upper, level.part // level.rounds
-    of_pair = level.weight[level.entry] * level.count / level.records[level.entry] / unit
+    upper, part = level.upper, level.part // level.rounds
+    of_record = level.weight / level.records / unit
     prior, sampling = (unit * level.cell_sd) ** 2, unit**2 * level.sampling
     precision, told, move = (np.zeros(level.size) for _ in range(3))
     pull = move
-    own, most = level.of_entries(of_pair * x), level.of_entries(of_pair) * upper
+    own, most = of_record * level.of_pairs(x, np.ones(len(base))), level.weight * (upper / unit)
     rounds = []
     for each in range(level.rounds):
         noise = (level.noise_sd(part, each) * unit / level.cell_weight) ** 2
-        map_now = np.clip(base + move[level.place], 0.0, upper)[bin_index]
-        below = level.of_entries(of_pair * map_now)
+        below = of_record * level.of_bins(np.clip(base + move[level.place], 0.0, upper))
         step = level.asking(below, most - below, part, each)
         answer = measure.measure(step, own - below) * (level.reach_in(each) / GRAINS)
         answer = answer * unit / level.cell_weight
@@ -377,13 +376,10 @@ def _over_vehicles(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the mean over vehicles, and how far off its distance from the mean may be; (G,) each."""
     upper, part = design.upper, design.vehicles_parts[0]
-    now, bound = mean[design.counts.bin_index], SLOPE_BOUND * upper * unit
-
-    def of_vehicles(value: FloatArray) -> FloatArray:
-        return np.bincount(design.row, design.share * value, design.vehicles).astype(np.float64, copy=False)
-
-    step = design.step(design.everyone(1), bound, of_vehicles(now), of_vehicles(upper - now), part)
-    answer = float(measure.measure(step, of_vehicles(x - now))[0]) * bound / GRAINS / design.vehicles
+    below, bound = design.of_bins(mean), SLOPE_BOUND * upper * unit
+    step = design.step(design.everyone(1), bound, below, design.of_bins(upper - mean), part)
+    own = design.of_pairs(x, design.dwell[:, 0]) - below
+    answer = float(measure.measure(step, own)[0]) * bound / GRAINS / design.vehicles
     noise, prior = _distance(design, unit)
     own = np.clip(mean + answer * prior / (prior + noise), 0.0, upper)
     told = [Cells.unasked(design.cells, own)]
@@ -447,7 +443,7 @@ def _variance(
     own = (squares / counts.count + mean[place] ** 2) / base[place]
     ends = np.ones(design.vehicles)
     ask = design.step(design.everyone(1), 1.0, ends, ends, part)
-    one = np.bincount(design.row, design.share * own, design.vehicles) - 1
+    one = design.of_pairs(own, design.dwell[:, 0]) - 1
     answer = float(measure.measure(ask, one)[0]) / GRAINS / design.vehicles
     doubt = _variance_doubt(design)
     city = max(1 + answer * (1 - doubt / VARIANCE_SPREAD**2), LEAST_VARIANCE)
@@ -485,8 +481,7 @@ def _variance_doubt(design: Design) -> float:
 def _variance_cells(cells: Level, own: FloatArray, measure: Measure) -> FloatArray:
     """How much more the cell of a bin varies than the function says, as a share, shape (G,)."""
     factor = VARIANCE_POWER * cells.upper
-    share = cells.count / cells.records[cells.entry]
-    values = cells.weight * cells.of_entries(share * own) * factor
+    values = cells.weight / cells.records * cells.of_pairs(own, np.ones(cells.counts.bins)) * factor
     far = np.full(len(values), cells.reach)
     answer = measure.measure(cells.asking(far, far, cells.part), values) * (cells.reach / GRAINS)
     noise, prior = (cells.noise_sd(cells.part) / cells.cell_weight) ** 2, cells.cell_sd**2
