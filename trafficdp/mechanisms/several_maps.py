@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -244,14 +245,11 @@ class _Model:
         """How likely the spreads b and a are, by the maps: a few of them."""
         bins = self.middle.shape[1]
         rows = np.unique(np.linspace(0, bins - 1, min(bins, MOST_DECIDING)).astype(np.int64))
-        log = {}
-        for spread in SPREADS.tolist():
-            for around in AROUND.tolist():
-                told, covariance, _, _ = self._normal(rows, spread, around)
-                root = np.linalg.cholesky(covariance)
-                off = np.linalg.solve(root, told[..., None])
-                spreads = np.diagonal(root, axis1=1, axis2=2)
-                log[spread, around] = -float((off**2).sum() / 2 + np.log(spreads).sum())
+        log = {
+            (spread, around): float(self._normal(rows, spread, around).log_likelihood.sum())
+            for spread in SPREADS.tolist()
+            for around in AROUND.tolist()
+        }
         most = max(log.values())
         found = {each: np.exp(value - most) for each, value in log.items() if value > most - 7}
         total = sum(found.values())
@@ -259,31 +257,77 @@ class _Model:
 
     def mean(self, rows: IntArray, spread: float, around: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Mean and variance of T of some bins, and its variance without maps; (n,) each."""
-        told, covariance, with_mean, without = self._normal(rows, spread, around)
-        share = np.linalg.solve(covariance, with_mean[..., None])[..., 0]
-        found = np.asarray((share * told).sum(axis=1))
-        variance = np.maximum(without - (share * with_mean).sum(axis=1), 0.0)
-        return self.level + found, variance, without
+        found = self._normal(rows, spread, around)
+        return self.level + found.mean, found.variance, found.without
 
-    def _normal(
-        self, rows: IntArray, spread: float, around: float
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """What maps say, (n, maps), its covariance, that with T, and the variance of T."""
-        variance, weight = self.variance[:, rows].T, self.weight[:, rows].T
+    def _normal(self, rows: IntArray, spread: float, around: float) -> _Normal:
+        """What maps say of some bins if spreads are these."""
+        variance, weight = self.variance[:, rows], self.weight[:, rows]
+        drawn = self.drawn[:, None]
         there = np.isfinite(variance)
         variance = np.where(there, variance, 0.0)
-        kept = np.where(self.drawn > 0, np.clip(1 - variance / spread**2, LEAST_SHARE, 1.0), 1.0) * there
-        expected = (1 - kept) * (1 - self.share[:, rows].T) + kept
-        told = self.middle[:, rows].T - (1 - kept) * self.start[:, rows].T * there
+        kept = np.where(drawn > 0, np.clip(1 - variance / spread**2, LEAST_SHARE, 1.0), 1.0) * there
+        expected = (1 - kept) * (1 - self.share[:, rows]) + kept
+        told = self.middle[:, rows] - (1 - kept) * self.start[:, rows] * there
         always = max(spread**2 - self.own, 1e-4)
-        # of a map without a number nothing is known
-        alone = kept**2 * self.own + np.where(self.drawn > 0, kept, 1.0) * variance + 1e6 * ~there
-        covariance = around**2 * expected[:, :, None] * expected[:, None, :]
-        covariance += always * kept[:, :, None] * kept[:, None, :]
-        covariance += alone[:, :, None] * np.eye(len(self.drawn))
-        with_mean = around**2 * expected + kept * (always + weight * self.own)
-        without = around**2 + always + self.own * (weight**2).sum(axis=1)
-        return told, covariance, with_mean, without
+        alone = kept**2 * self.own + np.where(drawn > 0, kept, 1.0) * variance
+        return _Normal(
+            told,
+            np.divide(1.0, alone, out=np.zeros_like(alone), where=there),
+            (around * expected, np.sqrt(always) * kept),
+            around**2 * expected + kept * (always + weight * self.own),
+            around**2 + always + self.own * (weight**2).sum(axis=0),
+        )
+
+
+@dataclass(frozen=True)
+class _Normal:
+    """Numbers ``told``, (maps, G), of covariance diag(1 / ``precision``) + sum of r r' for r in ``roots``.
+
+    ``with_mean`` is their covariance with what is asked for, ``without`` its variance, (G,), without them. A
+    precision of 0 is no number. Inverted by Woodbury's identity, in time linear in the number of maps.
+    """
+
+    told: FloatArray
+    precision: FloatArray
+    roots: tuple[FloatArray, FloatArray]
+    with_mean: FloatArray
+    without: FloatArray
+
+    def _product(self, one: FloatArray, other: FloatArray) -> FloatArray:
+        """One' C^-1 other, (G,), of the diagonal part C alone."""
+        return np.asarray((one * self.precision * other).sum(axis=0))
+
+    @cached_property
+    def _inner(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """The symmetric matrix I + R' C^-1 R, by its entries, and its determinant."""
+        first, second = self.roots
+        one, both, two = (
+            self._product(*pair) for pair in ((first, first), (first, second), (second, second))
+        )
+        return 1 + one, both, 1 + two, (1 + one) * (1 + two) - both**2
+
+    def _form(self, one: FloatArray, other: FloatArray) -> FloatArray:
+        """One' S^-1 other, (G,), of the whole covariance S."""
+        a, b, c, determinant = self._inner
+        (u, v), (x, y) = ([self._product(root, each) for root in self.roots] for each in (one, other))
+        return self._product(one, other) - (c * u * x - b * (u * y + v * x) + a * v * y) / determinant
+
+    @property
+    def log_likelihood(self) -> FloatArray:
+        """Of the numbers, (G,), but for a constant."""
+        scale = np.log(self.precision, out=np.zeros_like(self.precision), where=self.precision > 0)
+        return (scale.sum(axis=0) - np.log(self._inner[3]) - self._form(self.told, self.told)) / 2
+
+    @property
+    def mean(self) -> FloatArray:
+        """Of what is asked for, (G,), after the numbers."""
+        return self._form(self.with_mean, self.told)
+
+    @property
+    def variance(self) -> FloatArray:
+        """Of what is asked for, (G,), after the numbers."""
+        return np.maximum(self.without - self._form(self.with_mean, self.with_mean), 0.0)
 
 
 def _middle_and_sd(ends: tuple[FloatArray, FloatArray], upper: float) -> tuple[FloatArray, FloatArray]:

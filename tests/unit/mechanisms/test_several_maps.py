@@ -9,6 +9,7 @@ from trafficdp.mechanisms.several_maps import (
     CHANGED,
     OF_SLOTS,
     MapOfPeriod,
+    _Normal,
     change_variance,
     difference,
     pool,
@@ -129,6 +130,22 @@ def test_intervals_of_the_mean_over_periods_hold_as_often_as_they_say(noises, ki
     average = (weight * np.nan_to_num([each.value for each in maps])).sum(axis=0) / weight.sum(axis=0)
     assert off < min(alone)
     assert off < np.abs(average - truth).mean()
+
+
+def test_the_normal_is_that_of_its_whole_covariance():
+    draw = np.random.default_rng(7)
+    told, precision, with_mean, *roots = draw.uniform(0.2, 2, (5, 4, 3))
+    precision[1] = 0
+    found = _Normal(told, precision, tuple(roots), with_mean, np.full(3, 100.0))
+    for each in range(3):
+        of = [0, 2, 3]
+        low_rank = sum(np.outer(root[of, each], root[of, each]) for root in roots)
+        whole = low_rank + np.diag(1 / precision[of, each])
+        y, c = told[of, each], with_mean[of, each]
+        likelihood = -(np.linalg.slogdet(whole)[1] + y @ np.linalg.solve(whole, y)) / 2
+        assert found.log_likelihood[each] == pytest.approx(likelihood)
+        assert found.mean[each] == pytest.approx(c @ np.linalg.solve(whole, y))
+        assert found.variance[each] == pytest.approx(100 - c @ np.linalg.solve(whole, c))
 
 
 def test_what_all_maps_expected_counts_once():
