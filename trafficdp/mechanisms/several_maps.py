@@ -317,7 +317,7 @@ class _Normal:
     def log_likelihood(self) -> FloatArray:
         """Of the numbers, (G,), but for a constant."""
         scale = np.log(self.precision, out=np.zeros_like(self.precision), where=self.precision > 0)
-        return (scale.sum(axis=0) - np.log(self._inner[3]) - self._form(self.told, self.told)) / 2
+        return np.asarray(scale.sum(axis=0) - np.log(self._inner[3]) - self._form(self.told, self.told)) / 2
 
     @property
     def mean(self) -> FloatArray:
