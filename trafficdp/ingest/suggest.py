@@ -42,6 +42,8 @@ _GTFS_RT_JSON = {
     "speed": "vehicle.position.speed",
 }
 """GTFS-Realtime as protobuf's own JSON has it."""
+_GEOJSON = {"latitude": "geometry.coordinates.1", "longitude": "geometry.coordinates.0"}
+"""Points of GeoJSON, by its specification in this order and in degrees of WGS84."""
 _HFP = {"oper", "veh", "tst", "lat", "long", "spd"}
 """Keys of the high-frequency positioning (HFP) of Finnish cities; its specification says m/s."""
 NAMES = {
@@ -108,7 +110,7 @@ def _of_file(file: InputFile) -> Suggestion:
         return _of_geopackage(file)
     if file.is_parquet or name.endswith(".parquet"):
         return _of_parquet(file)
-    in_json = name.endswith((".json", ".jsonl", ".ndjson"))
+    in_json = name.endswith((".json", ".jsonl", ".ndjson")) or _is_json(file)
     if in_json or is_xml(file):
         with file.open() as stream:
             start = stream.read(_START)
@@ -125,6 +127,12 @@ def _of_file(file: InputFile) -> Suggestion:
             return _of_json(file)
         return _of_xml(file, text)
     return _of_csv(file)
+
+
+def _is_json(file: InputFile) -> bool:
+    """Return whether a file begins as an object or a list of objects, whatever its name is."""
+    with file.open() as stream:
+        return re.match(rb"(?:\xef\xbb\xbf)?\s*(?:\[\s*)?\{", stream.read(64)) is not None
 
 
 def _is_gtfs_rt(file: InputFile) -> bool:
@@ -204,7 +212,9 @@ def _of_json(file: InputFile) -> Suggestion:
     values = [[_plain(value_at(row, paths[name])) for name in named] for row in rows]
     found = _of_columns(file, "json", Dialect(decimal=_decimal(values)), named, values)
     columns = {ours: None if name is None else paths[name] for ours, name in found.columns.items()}
-    if not any(columns.values()) or any(re.search(r"(^|\.)\d", path) for path in columns.values() if path):
+    if records == "features" and all(value_at(rows[0], path) is not None for path in _GEOJSON.values()):
+        columns |= _GEOJSON
+    elif not any(columns.values()) or any(re.search(r"(^|\.)\d", path) for path in columns.values() if path):
         raise DataError(
             f"{file.name} holds JSON whose records are not recognised",
             expected="a list of objects, or one object a line (.jsonl)",

@@ -142,6 +142,22 @@ def test_suggest_finds_the_records_of_warsaw(reader):
     assert 'time_zone = "CHOOSE"' in text
 
 
+@pytest.mark.parametrize("name", ["day.geojson", "feed"])
+def test_points_of_geojson_are_suggested_as_they_are_read(reader, declared_in, name):
+    """Whatever the file is called: it begins as JSON."""
+    names = {"vehicle_id": "A1", "timestamp": NOON, "speed_kmh": 36}
+    point = {"type": "Point", "coordinates": [72.8, 21.2]}
+    feature = {"type": "Feature", "properties": names, "geometry": point}
+    path = reader.write(json.dumps({"type": "FeatureCollection", "features": [feature]}), name)
+    text = in_toml(suggest(InputFile(path)), "buses", "*")
+    assert "CHOOSE" not in text
+    source = declared_in(text)
+    keys = ("format", "columns", "records", "time_format", "units")
+    read = reader.file(path, **{each: getattr(source, each) for each in keys})
+    (row,) = read.fixes.table.to_pylist()
+    assert (row["latitude"], row["longitude"], row["speed_centi"]) == (21.2, 72.8, 3600)
+
+
 def test_numbers_of_rio_have_commas(reader, declared_in):
     rio = [
         {
