@@ -80,7 +80,7 @@ Rogers 2021).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -463,17 +463,19 @@ class Set(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """Sums over vehicles of what is in ``of``, times 2^``shift`` (C,), with noise of ``law``.
+    """Sums over vehicles of what is in ``of``, times 2^``shift`` (C,) or as they are, with noise of ``law``.
 
     Raises UsageError when sums or noise do not fit each other, or 64 bits.
     """
 
     of: Set
     law: Law
-    shift: IntArray
+    shift: IntArray = field(default_factory=lambda: np.zeros((), dtype=np.int64))
 
     def __post_init__(self) -> None:
         largest, farthest = self.of.largest(), 62 if isinstance(self.of, Box | Moments) else 0
+        if not self.shift.ndim:
+            object.__setattr__(self, "shift", np.full_like(largest, self.shift))
         fits = self.shift.shape == largest.shape and int(np.abs(self.shift).max(initial=0)) <= farthest
         if not fits or float(np.ldexp(largest.astype(np.float64), self.shift).max(initial=0)) >= LARGEST_SUM:
             raise UsageError("sums and their noise do not fit", todo="choose a larger speed_step")
@@ -498,11 +500,6 @@ class Step:
     def draw(self, source: NoiseSource, values: MeasureInput) -> IntArray:
         """Return the noisy sums, shape (C,)."""
         return self.law.add(self.exact(values), source)
-
-
-def plain(of: Set, law: Law) -> Step:
-    """Return the step without multiples."""
-    return Step(of, law, np.zeros_like(of.largest()))
 
 
 class Claim(Protocol):

@@ -34,7 +34,7 @@ import numpy.typing as npt
 from trafficdp.bounding.huber import normalised, weight_distance
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import EntryIndex, Laplace
-from trafficdp.measurement.sets import Box, Measure, Moments, Priced, Step, plain
+from trafficdp.measurement.sets import Box, Measure, Moments, Priced, Step
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.protocol import ClaimedSums, require_statistic
 from trafficdp.model import ContributionBound, Counts, Statistic
@@ -156,7 +156,7 @@ class NoisySum:
     @property
     def step(self) -> Step:
         """What is measured."""
-        return plain(self.of, Laplace(self.scale))
+        return Step(self.of, Laplace(self.scale))
 
     @property
     def term(self) -> NoiseTerm:

@@ -5,7 +5,7 @@ import pytest
 
 from trafficdp.measurement.laws import Block, EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.measure import PrivacyMeter
-from trafficdp.measurement.sets import Box, Moments, Ranks, plain
+from trafficdp.measurement.sets import Box, Moments, Ranks, Step
 from trafficdp.mechanisms.protocol import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PICO, LossKind, PureDP
@@ -62,7 +62,7 @@ class Heard(SimulatedNoise):
 def test_sums_get_one_draw_each_at_their_own_scale(law, of):
     heard = Heard()
     values = numbers(3, 4, 5) if isinstance(of, Box) else numbers(7, 5)
-    assert plain(of, law).draw(heard, values).tolist() == [8, 6]
+    assert Step(of, law).draw(heard, values).tolist() == [8, 6]
     assert heard.scales == [2.5, 7.0]
 
 
@@ -71,19 +71,19 @@ def test_pairs_of_sums_get_their_own_scales_in_their_order():
     of = Moments(places, numbers(2, 1), 4, np.array([True, True]))
     law = Laplace(np.array([2.0, 3.0, 50.0, 70.0]))
     # records 1 and 2, and 3: sums of x and of x (4 - x)
-    assert plain(of, law).draw(heard, np.array([[3, 3], [7, 3]])).tolist() == [4, 4, 8, 4]
+    assert Step(of, law).draw(heard, np.array([[3, 3], [7, 3]])).tolist() == [4, 4, 8, 4]
     assert heard.scales == [2.0, 3.0, 50.0, 70.0]
 
 
 def test_blocks_get_their_half_widths_and_one_scale():
     heard = Heard()
     law = Block(numbers(3, 2), numbers(1, 0), 5.5)
-    assert plain(Box(PLACES, numbers(9, 9, 9)), law).draw(heard, numbers(3, 4, 5)).tolist() == [8, 6]
+    assert Step(Box(PLACES, numbers(9, 9, 9)), law).draw(heard, numbers(3, 4, 5)).tolist() == [8, 6]
     assert heard.shape == ([3, 2], [1, 0])
     assert heard.scales == [5.5, 5.5]
     # what is in no block can only be 0, and stays so
     fixed = Block(numbers(3, 2), numbers(0, -1), 5.5)
-    assert plain(Box(PLACES, numbers(9, 9, 0)), fixed).draw(heard, numbers(3, 4, 5)).tolist() == [8, 0]
+    assert Step(Box(PLACES, numbers(9, 9, 0)), fixed).draw(heard, numbers(3, 4, 5)).tolist() == [8, 0]
 
 
 @pytest.mark.parametrize("kind", list(LossKind))

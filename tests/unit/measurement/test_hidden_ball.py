@@ -10,7 +10,7 @@ from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement import sets
 from trafficdp.measurement.laws import GRAINS, EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.measure import PrivacyMeter
-from trafficdp.measurement.sets import AddRemoveBall, Box, plain
+from trafficdp.measurement.sets import AddRemoveBall, Box, Step
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import PICO, LossKind
@@ -41,7 +41,7 @@ def attained(of, law, values):
 def test_no_vehicle_moves_more_than_is_priced_and_some_move_all_of_it(norm):
     of = AddRemoveBall(3, norm, 1.5)
     law = (Laplace if norm == 1 else Gaussian)(np.full(3, 3.0 * GRAINS))
-    loss = plain(of, law).loss()
+    loss = Step(of, law).loss()
     assert loss.shape == (1,)
     corners = itertools.product([0.0, 1.5, -1.5, 0.7, 40.0, *WILD[:5]], repeat=3)
     most = max(attained(of, law, vehicle(each)) for each in corners)
@@ -112,7 +112,7 @@ def test_a_vehicle_keeps_its_first_coordinates_whoever_else_is_there(monkeypatch
 
 def test_one_account_is_metered_for_everyone_who_could_be_there():
     of = AddRemoveBall(2, 1, 1.0)
-    step = plain(of, Laplace(np.full(2, 1.0 * GRAINS)))
+    step = Step(of, Laplace(np.full(2, 1.0 * GRAINS)))
     measure = PrivacyMeter(SecureNoise(), step.loss(), LossKind.PURE)
     measure.measure(step, vehicle([1.0, 0.0]))
     assert measure.spent.shape == (1,)
@@ -122,35 +122,35 @@ def test_one_account_is_metered_for_everyone_who_could_be_there():
 
 def test_noise_that_no_account_speaks_of_is_refused():
     of = AddRemoveBall(2, 2, 1.0)
-    plain(of, Gaussian(np.full(2, float(LEAST_SD)))).loss()
+    Step(of, Gaussian(np.full(2, float(LEAST_SD)))).loss()
     for sd in ([LEAST_SD - 1.0] * 2, [1e9, 0.0], [np.nan] * 2):
         with pytest.raises(UsageError, match="100000 grains"):
-            plain(of, Gaussian(np.array(sd))).loss()
+            Step(of, Gaussian(np.array(sd))).loss()
 
 
 def test_nothing_but_hidden_balls_is_paid_where_presence_is_hidden():
     of, one = AddRemoveBall(1, 2, 1.0), np.zeros(1, dtype=np.int64)
     gaussian = Gaussian(np.array([2.0 * GRAINS]))
     hidden = PrivacyMeter(SecureNoise(), np.array([PICO]), LossKind.ZCDP, hidden=True)
-    hidden.measure(plain(of, gaussian), vehicle([1.0]))
+    hidden.measure(Step(of, gaussian), vehicle([1.0]))
     box = Box(EntryIndex(one, one, 1, 1), one + GRAINS)
     spent = int(hidden.spent[0])
     for kind in LossKind:
         law = gaussian if kind is LossKind.ZCDP else Laplace(gaussian.sd)
         strict = PrivacyMeter(SecureNoise(), np.array([10 * PICO]), kind, hidden=True)
         with pytest.raises(UsageError, match="presence is hidden"):
-            strict.measure(plain(box, law), np.zeros(1))
+            strict.measure(Step(box, law), np.zeros(1))
         assert not strict.spent.any()
-        PrivacyMeter(SecureNoise(), np.array([10 * PICO]), kind).measure(plain(box, law), np.zeros(1))
+        PrivacyMeter(SecureNoise(), np.array([10 * PICO]), kind).measure(Step(box, law), np.zeros(1))
     assert int(hidden.spent[0]) == spent
 
 
 def test_what_does_not_fit_is_refused_before_a_value_is_read():
-    step = plain(AddRemoveBall(2, 1, 1.0), Laplace(np.ones(2)))
+    step = Step(AddRemoveBall(2, 1, 1.0), Laplace(np.ones(2)))
     with pytest.raises(UsageError, match="entries for a hidden ball"):
         SimulatedNoise(0).measure(step, np.zeros(2))
     with pytest.raises(UsageError, match="theorem"):
-        plain(AddRemoveBall(2, 2, 1.0), Laplace(np.ones(2))).loss()
+        Step(AddRemoveBall(2, 2, 1.0), Laplace(np.ones(2))).loss()
     for size, norm, bound in ((0, 1, 1.0), (2, 3, 1.0), (2, 1, 0.0), (2, 1, np.nan)):
         with pytest.raises(UsageError, match="out of range"):
             AddRemoveBall(size, norm, bound)

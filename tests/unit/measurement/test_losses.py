@@ -13,7 +13,7 @@ from trafficdp.measurement import laws
 from trafficdp.measurement.laws import GRAINS, Block, EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.nodes import exact_price
-from trafficdp.measurement.sets import Ball, Box, Moments, Ranks, Step, plain, record_price
+from trafficdp.measurement.sets import Ball, Box, Moments, Ranks, Step, record_price
 from trafficdp.mechanisms.protocol import ClaimedSums
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import PICO, LossKind
@@ -94,7 +94,7 @@ def sums_of(records, steps):
 def test_pairs_cost_what_records_can_do_and_no_point_of_the_set_does_more(steps, count, second):
     law = Laplace(np.array([4.0, second]))
     of = Moments(support((0, 0), users=1, coordinates=1), numbers(count), steps, np.array([True]))
-    loss = int(plain(of, law).loss()[0])
+    loss = int(Step(of, law).loss()[0])
     attained = [sums_of(r, steps) for r in itertools.product(range(steps + 1), repeat=count)]
     assert near(loss, worst(attained, law, (0, 0), [(0, 0)]))
     inside = set()
@@ -121,7 +121,7 @@ def test_pairs_whose_sums_are_floored_pay_for_one_multiple_more(shift, count):
 
 def test_a_sum_that_is_not_measured_costs_nothing_in_blocks():
     of = Moments(support((0, 0), users=1, coordinates=1), numbers(2), 4, np.array([False]))
-    assert plain(of, Block(numbers(3, 0), numbers(0, -1), 1.0)).loss().tolist() == [3 * PICO]
+    assert Step(of, Block(numbers(3, 0), numbers(0, -1), 1.0)).loss().tolist() == [3 * PICO]
     assert of.largest().tolist() == [8, 0]
 
 
@@ -152,7 +152,7 @@ def test_a_ball_keeps_every_vector_and_costs_its_diameter(norm):
     found = [ball.inside(np.array(v)).tolist() for v in wild]
     assert all(sum(abs(x) ** norm for x in z) <= GRAINS**norm for z in found)
     law = (Laplace if norm == 1 else Gaussian)(np.full(2, 3.0 * GRAINS))
-    loss = int(plain(ball, law).loss()[0])
+    loss = int(Step(ball, law).loss()[0])
     pairs = itertools.product(found, found)
     exact = max(exponent(law, [a - b for a, b in zip(x, y, strict=True)]) for x, y in pairs)
     # extreme vectors among the wild ones lie almost a diameter apart
@@ -162,7 +162,7 @@ def test_a_ball_keeps_every_vector_and_costs_its_diameter(norm):
 def test_a_narrow_interval_in_a_ball_costs_less():
     entries = support((0, 0), (1, 0), users=1, coordinates=2)
     ball = Ball(entries, 1, 1.0, numbers(0, -10), numbers(100, 0))
-    loss = int(plain(ball, Laplace(np.full(2, 50.0))).loss()[0])
+    loss = int(Step(ball, Laplace(np.full(2, 50.0))).loss()[0])
     assert near(loss, Fraction(110, 50))
     assert ball.inside(np.array([1.0, 1.0])).tolist() == [100, 0]
 
@@ -255,7 +255,7 @@ def test_values_beyond_the_set_are_brought_inside_without_an_error():
 
 def test_nothing_is_drawn_beyond_the_charge():
     box = Box(support((0, 0), (0, 1), users=2, coordinates=1), numbers(5, 9))
-    step = plain(box, Laplace(np.array([9.0])))
+    step = Step(box, Laplace(np.array([9.0])))
     charge = step.loss()
     metered = PrivacyMeter(SecureNoise(), charge, LossKind.PURE)
     metered.measure(step, numbers(1, 2))
@@ -280,13 +280,13 @@ def test_what_cannot_be_priced_is_refused():
     with pytest.raises(UsageError, match="in order"):
         support((0, 0), (0, 0), users=1, coordinates=1)
     with pytest.raises(UsageError, match="theorem"):
-        plain(Moments(entries, numbers(2), 3, np.array([True])), Gaussian(np.ones(2))).loss()
+        Step(Moments(entries, numbers(2), 3, np.array([True])), Gaussian(np.ones(2))).loss()
     with pytest.raises(UsageError):
-        plain(Box(entries, numbers(3)), Laplace(np.zeros(1))).loss()
+        Step(Box(entries, numbers(3)), Laplace(np.zeros(1))).loss()
     with pytest.raises(UsageError, match="choice is out of range"):
         quantiles(THREE, 4, 1, 2, -1.0)
     with pytest.raises(UsageError, match="no noise"):
-        plain(Box(entries, numbers(3)), Block(numbers(1), numbers(-1), 1.0)).loss()
+        Step(Box(entries, numbers(3)), Block(numbers(1), numbers(-1), 1.0)).loss()
     with pytest.raises(UsageError, match="64 bits"):
         Box(entries, numbers(2**62))
     for sides in (numbers(-1), numbers(3, 3)):
@@ -342,7 +342,7 @@ def test_pairs_whose_sums_could_leave_64_bits_are_refused():
 def test_pairs_without_any_entry_cost_nobody_anything():
     nobody = EntryIndex(numbers(), numbers(), 2, 1)
     of = Moments(nobody, numbers(), 4, np.array([True]))
-    assert plain(of, Block(numbers(3, 3), numbers(0, 1), 1.0)).loss().tolist() == [0, 0]
+    assert Step(of, Block(numbers(3, 3), numbers(0, 1), 1.0)).loss().tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("ends", [(-GRAINS - 1, 0), (1, 2), (0, GRAINS + 1), (-2, -1)], ids=str)

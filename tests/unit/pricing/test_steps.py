@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement.laws import GRAINS, Block, EntryIndex, Gaussian, Laplace
-from trafficdp.measurement.sets import AddRemoveBall, Ball, Box, Moments, Ranks, Step, plain
+from trafficdp.measurement.sets import AddRemoveBall, Ball, Box, Moments, Ranks, Step
 from trafficdp.mechanisms.protocol import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.pricing import check_steps
 from trafficdp.privacy.loss import LossKind
@@ -54,7 +54,7 @@ def steps(draw):
             )
         )
         if kind == "claimed":
-            return plain(ClaimedSums(of, high, "none"), law)
+            return Step(ClaimedSums(of, high, "none"), law)
         return Step(Box(of, high), law, array(draw, st.integers(-4, 6), size))
     if kind == "pairs":
         count, top = array(draw, st.integers(1, 300), entries), draw(st.integers(1, 40))
@@ -74,7 +74,7 @@ def steps(draw):
         low, high = (array(draw, st.integers(0, GRAINS), entries) for _ in range(2))
         law = (Laplace if norm == 1 else Gaussian)(array(draw, scales, size, np.float64))
         hidden = draw(st.booleans())
-        return plain(AddRemoveBall(size, norm, 2.0) if hidden else Ball(of, norm, 2.0, -low, high), law)
+        return Step(AddRemoveBall(size, norm, 2.0) if hidden else Ball(of, norm, 2.0, -low, high), law)
     loss_kind = draw(st.sampled_from(list(LossKind)))
     scale = array(draw, scales, size, np.float64)
     if kind == "ranks":
@@ -118,15 +118,15 @@ def test_what_varies_without_noise_is_unsound():
     box, zero = Box(of, np.array([3])), np.zeros(1)
     pairs = Moments(of, np.array([3]), 5, np.array([True]))
     bare = [
-        plain(box, Laplace(zero)),
-        plain(box, Gaussian(zero)),
-        plain(box, Block(np.array([1]), np.array([-1]), 1.0)),
-        plain(pairs, Laplace(np.array([1.0, 0.0]))),
-        plain(pairs, Block(np.array([1, 1]), np.array([0, -1]), 1.0)),
+        Step(box, Laplace(zero)),
+        Step(box, Gaussian(zero)),
+        Step(box, Block(np.array([1]), np.array([-1]), 1.0)),
+        Step(pairs, Laplace(np.array([1.0, 0.0]))),
+        Step(pairs, Block(np.array([1, 1]), np.array([0, -1]), 1.0)),
         Ranks(of, np.array([3]), np.array([1]), np.array([1]), zero, LossKind.PURE),
     ]
     for step in bare:
         with pytest.raises(AllocationError):
             check_steps([step], enough)
-    good = plain(box, Laplace(np.array([1.0])))
+    good = Step(box, Laplace(np.array([1.0])))
     check_steps([replace(good)], enough)

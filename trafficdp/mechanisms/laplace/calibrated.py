@@ -43,7 +43,7 @@ from trafficdp.bounding.arrays import dropped_variance_bias
 from trafficdp.bounding.worst_case import mean_sensitivity, vehicle_mean_sensitivity
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Laplace
-from trafficdp.measurement.sets import Measure, Priced, Step, plain
+from trafficdp.measurement.sets import Measure, Priced, Step
 from trafficdp.mechanisms import publish, two_moments
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.means import (
@@ -439,9 +439,9 @@ class CalibratedLaplace:
             of = speeds_and_products(counts.select(measured), bound)
             found[VARIANCE] = Step(of, Laplace(scale), np.concatenate([np.zeros_like(shift), shift]))
         elif MEAN in self.statistics:
-            found[MEAN] = plain(speeds(counts, bound), Laplace(self.scale[MEAN]))
+            found[MEAN] = Step(speeds(counts, bound), Laplace(self.scale[MEAN]))
         if VEHICLE_MEAN in self.statistics:
-            found[VEHICLE_MEAN] = plain(vehicle_means(counts, bound), Laplace(self.scale[VEHICLE_MEAN]))
+            found[VEHICLE_MEAN] = Step(vehicle_means(counts, bound), Laplace(self.scale[VEHICLE_MEAN]))
         return found
 
     def _error(self, statistic: Statistic) -> FloatArray:

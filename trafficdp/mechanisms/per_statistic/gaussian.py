@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError, positive
 from trafficdp.measurement.laws import Gaussian
-from trafficdp.measurement.sets import Box, Measure, Step, plain
+from trafficdp.measurement.sets import Box, Measure, Step
 from trafficdp.mechanisms import means
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.protocol import require_statistic
@@ -53,7 +53,7 @@ class GaussianTwin:
         """Return the sums of all bins. Raises UsageError where the noise could not be drawn."""
         require_statistic(self.name, statistic, self.statistics)
         of = _sums(counts, bound, statistic)
-        return (plain(of, Gaussian(_deviations(of, counts, means.unit(statistic, counts, bound), loss))),)
+        return (Step(of, Gaussian(_deviations(of, counts, means.unit(statistic, counts, bound), loss))),)
 
     def expected_error(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray

@@ -35,7 +35,7 @@ from scipy.special import gammaincinv
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS, EntryIndex, Gaussian
-from trafficdp.measurement.sets import Ball, Measure, Priced, Ranks, plain
+from trafficdp.measurement.sets import Ball, Measure, Priced, Ranks, Step
 from trafficdp.mechanisms.means import support_of
 from trafficdp.mechanisms.protocol import require_statistic
 from trafficdp.model import ContributionBound, Counts, Statistic
@@ -122,7 +122,7 @@ class PlanMechanism:
             _medians(counts, parts.centre),
             *spread,
             _longest(counts, parts.clipping),
-            plain(ball, Gaussian(sd)),
+            Step(ball, Gaussian(sd)),
         )
 
     def expected_error(
@@ -192,7 +192,7 @@ def _clipped_sums(
     apart = min(2 * GRAINS, float(np.sqrt(counts.total_per_user((low + high).astype(np.float64) ** 2)).max()))
     # a hair more than the dearest step has, so that rounding never makes it dearer
     sd = np.full(counts.bins, apart / _root(parts.noise) * (1 + 2.0**-39))
-    return np.asarray(measure.measure(plain(ball, Gaussian(sd)), y) * (ball.bound / GRAINS), dtype=np.float64)
+    return np.asarray(measure.measure(Step(ball, Gaussian(sd)), y) * (ball.bound / GRAINS), dtype=np.float64)
 
 
 def scaling(spread: FloatArray, power: int) -> FloatArray:

@@ -42,7 +42,7 @@ import numpy.typing as npt
 from trafficdp.binning.cells import parents_of, resolutions_of
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS
-from trafficdp.measurement.sets import AddRemoveBall, Step, plain
+from trafficdp.measurement.sets import AddRemoveBall, Step
 from trafficdp.mechanisms.pooling.design import MeasurementPlan, noise_for, noise_sd
 from trafficdp.mechanisms.pooling.posterior import VariancePosterior, variance_posterior
 from trafficdp.model import ContributionBound, NeighbouringRelation
@@ -169,7 +169,7 @@ class AddRemoveDesign(MeasurementPlan):
     def step(self, asking: int, size: int, bound: float) -> Step:
         """Return the asking of number ``asking``, for ``size`` sums of vectors of at most ``bound``."""
         ball = AddRemoveBall(size, self.norm, bound)
-        return plain(ball, noise_for(self.kind, RELATION, self.parts[asking], size))
+        return Step(ball, noise_for(self.kind, RELATION, self.parts[asking], size))
 
     def sd(self, asking: int, bound: float) -> float:
         """Return the standard deviation of its noise, in the unit of ``bound``."""

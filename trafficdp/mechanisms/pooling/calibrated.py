@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from trafficdp.measurement.laws import EntryIndex, Gaussian, Laplace
-from trafficdp.measurement.sets import Box, Measure, Moments, Priced, Step, plain
+from trafficdp.measurement.sets import Box, Measure, Moments, Priced, Step
 from trafficdp.mechanisms.names import FLAT, POOLED
 from trafficdp.mechanisms.pooling.design import LEVEL, Design
 from trafficdp.mechanisms.pooling.estimates import (
@@ -157,12 +157,12 @@ class CalibratedFlat(JointMechanism):
         if self.loss_kind is LossKind.PURE and self._paired:
             # from W's scale K times S's on, variances are free
             pair = np.array([change / loss, bound.steps * change / loss]) * (1 + 2.0**-40)
-            return (plain(Moments(one, records, bound.steps, np.ones(1, dtype=np.bool_)), Laplace(pair)),)
+            return (Step(Moments(one, records, bound.steps, np.ones(1, dtype=np.bool_)), Laplace(pair)),)
         if self.loss_kind is LossKind.PURE:
-            return (plain(Box(one, records * bound.steps), Laplace(round_up(np.array([change / loss])))),)
+            return (Step(Box(one, records * bound.steps), Laplace(round_up(np.array([change / loss])))),)
         ends = [records * bound.steps, records * (bound.steps**2 // 4)][: 1 + self._paired]
         sd = [round_up(np.array([end.max(initial=0) * np.sqrt(len(ends) / (2 * loss))])) for end in ends]
-        return tuple(plain(Box(one, end), Gaussian(noise)) for end, noise in zip(ends, sd, strict=True))
+        return tuple(Step(Box(one, end), Gaussian(noise)) for end, noise in zip(ends, sd, strict=True))
 
     def run(
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
@@ -175,7 +175,9 @@ class CalibratedFlat(JointMechanism):
                 own = self._spread(value[each], value[Statistic.MEAN])
                 found[each] = self.of_variance(own, self.column())
             else:
-                mean = flat_posterior(self._design, value[each], self._doubt)
+                mean = flat_posterior(
+                    self._design, value[each], _left(self._noise[0], float(bound.upper) / 6)
+                )
                 one = self.of_posterior(each, mean, self.column())
                 # it is one number for the city, and says so
                 found[each] = replace(one, status=status_of(one.expected_error, each, bound))
@@ -229,11 +231,6 @@ class CalibratedFlat(JointMechanism):
     def _design(self) -> Design:
         """What partial pooling would ask for: how far bins lie from the city is guessed alike."""
         return _design(*self.public.both, self.loss_kind, self.pico, (Statistic.MEAN,))
-
-    @property
-    def _doubt(self) -> float:
-        """The variance that is left of the one mean."""
-        return _left(self._noise[0], float(self.public.bound.upper) / 6)
 
     @property
     def _noise(self) -> FloatArray:

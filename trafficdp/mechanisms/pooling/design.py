@@ -12,7 +12,7 @@ from scipy import sparse
 from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS, EntryIndex, Gaussian, Laplace
-from trafficdp.measurement.sets import Ball, Step, plain
+from trafficdp.measurement.sets import Ball, Step
 from trafficdp.model import (
     ContributionBound,
     Counts,
@@ -140,7 +140,10 @@ FIRST, HALF = 0.3, 0.5
 
 
 class AskingOfCounts(MeasurementPlan):
-    """An asking of which counts are public: who has which entries, R of them."""
+    """An asking of which counts are public: who has which entries, R of them.
+
+    ``weighs``: the mean that is asked for, over records or over vehicles.
+    """
 
     counts: Counts
     weighs: Statistic
@@ -176,15 +179,15 @@ class AskingOfCounts(MeasurementPlan):
         """
         ends = [np.minimum(np.abs(each) / bound * GRAINS, GRAINS).astype(np.int64) for each in (low, high)]
         ball = Ball(support, self.norm, bound, -ends[0], ends[1])
-        return plain(ball, noise_for(self.kind, RELATION, part, support.coordinates))
+        return Step(ball, noise_for(self.kind, RELATION, part, support.coordinates))
 
 
 @dataclass(frozen=True)
 class Level(AskingOfCounts):
     """What is asked of ``places`` for ``part`` 10^-12 of a loss of ``kind``, r being ``strength``.
 
-    ``weighs``: the mean that is asked for, over records or over vehicles. ``guessed``: which part of the
-    variance that cells are guessed to have is these places', 1 for a level alone.
+    ``guessed``: which part of the variance that cells are guessed to have is these places', 1 for a level
+    alone.
     """
 
     counts: Counts
@@ -195,11 +198,6 @@ class Level(AskingOfCounts):
     strength: float
     weighs: Statistic = Statistic.MEAN
     guessed: float = 1.0
-
-    @property
-    def place(self) -> IntArray:
-        """The number of every bin's place, shape (G,)."""
-        return self.places.of_bin
 
     @property
     def size(self) -> int:
@@ -229,9 +227,10 @@ class Level(AskingOfCounts):
         return np.asarray(self.guessed**0.5 * sd * self.upper * np.clip(many**-0.5, 0.3, 3.0))
 
     @cached_property
-    def reach(self) -> float:
-        """T, the bound of a vehicle's vector."""
-        return 1.2 * float(self.guessed**0.5 * max(1.0, self.strength / THICK) ** 0.4)
+    def reach(self) -> tuple[float, ...]:
+        """T, the bound of a vehicle's vector, of every round; a variance is asked for in the first."""
+        first = 1.2 * float(self.guessed**0.5 * max(1.0, self.strength / THICK) ** 0.4)
+        return tuple(first * NARROWER**each for each in range(1 if self.pure else ROUNDS))
 
     def at_places(self, of_bins: FloatArray) -> FloatArray:
         """Return means over a place of ``of_bins`` (G,), weighed as its sum is, shape (C,)."""
@@ -239,22 +238,13 @@ class Level(AskingOfCounts):
         total = (np.bincount(self.support.coordinate, each, self.size) for each in (own, self.weight))
         return np.asarray(np.divide(*total))
 
-    @property
-    def rounds(self) -> int:
-        """How often it is asked, about the newest map each time; for a variance once."""
-        return 1 if self.pure else ROUNDS
-
-    def reach_in(self, each: int) -> float:
-        """Return T of round ``each``, from 0 on."""
-        return self.reach * NARROWER**each
-
     @cached_property
     def left_by_bounds(self) -> tuple[FloatArray, ...]:
         """``left_by_bound`` of every round."""
-        return tuple(self.left_by_bound(each) for each in range(self.rounds))
+        return tuple(map(self.left_by_bound, self.reach))
 
-    def left_by_bound(self, each: int, distances: FloatArray = DISTANCES) -> FloatArray:
-        """A_j: the share of a place's distance that the bound of round ``each`` leaves, by ``distances``.
+    def left_by_bound(self, bound: float, distances: FloatArray = DISTANCES) -> FloatArray:
+        """A_j: the share of a place's distance that the ``bound`` of a round leaves, by ``distances``.
 
         Shape (C, len(distances)), from counts, other places as far off as guessed.
         """
@@ -263,7 +253,7 @@ class Level(AskingOfCounts):
         spread = (RECORD_SD * self.upper) ** 2 / self.records
         usual = (less * self.weight * np.sqrt(self.cell_sd[place] ** 2 + spread)) ** norm
         whole = np.bincount(user, usual, self.support.users)
-        found, bound = np.zeros((self.size, len(distances))), self.reach_in(each)
+        found = np.zeros((self.size, len(distances)))
         for start in range(0, len(user), AT_ONCE):
             part = slice(start, start + AT_ONCE)
             weight, at = self.weight[part], place[part]
@@ -290,8 +280,8 @@ class Level(AskingOfCounts):
         expected = 0.8 * expected
         part = share * expected
         part = part / np.bincount(user, part, users)[user]
-        noise = self.noise_sd(self.part) ** 2
-        bins: FloatArray = np.bincount(self.place, minlength=self.size).astype(np.float64)
+        noise = self.asked_sd(self.reach[0], self.part) ** 2
+        bins: FloatArray = np.bincount(self.places.of_bin, minlength=self.size).astype(np.float64)
         for _ in range(MULTIPLICATIVE_STEPS if self.strength < THIN else 0):
             gain = self._gain(part / expected, noise, bins, whole, spread) / expected
             part = part * np.sqrt(np.maximum(gain, 1e-30))
@@ -327,33 +317,16 @@ class Level(AskingOfCounts):
         rest = squares - 1 / np.bincount(place, self.records, self.size)
         return np.asarray(np.maximum(rest * spread, 1e-3))
 
-    def noise_sd(self, part: int, each: int = 0) -> float:
-        """Return the standard deviation of the noise of round ``each`` for ``part``, in the unit of T."""
-        return noise_sd(self.kind, RELATION, part, self.reach_in(each))
-
     @property
     def rounds_sd(self) -> float:
         """The standard deviation of the noise of all rounds together, in the unit of T."""
-        of_one = noise_sd(self.kind, RELATION, self.part // self.rounds, 1.0)
-        sd = [of_one * self.reach_in(each) for each in range(self.rounds)]
-        return float(np.sum(np.power(sd, -2.0)) ** -0.5)
-
-    def asking(self, low: FloatArray, high: FloatArray, part: int, each: int = 0) -> Step:
-        """Return round ``each`` for ``part`` with entries in ``low``..``high`` (E,), around 0."""
-        return self.step(self.support, self.reach_in(each), low, high, part)
+        of_one = self.asked_sd(1.0, self.part // len(self.reach))
+        return float(np.sum(np.power([of_one * reach for reach in self.reach], -2.0)) ** -0.5)
 
     def dearest(self) -> list[Step]:
         """Return every round with the longest intervals that earlier numbers can make of it."""
-        long, part = self.weight * self.upper / LEAST_UNIT, self.part // self.rounds
-        return [self.asking(*around(long, self.reach_in(each)), part, each) for each in range(self.rounds)]
-
-
-def levels_of(cells: Level) -> tuple[Level, ...]:
-    """Return what is asked instead of ``cells`` alone: themselves, or two levels, one after the other."""
-    above, bins = _above(cells), _bins(cells)
-    if above is not None:
-        return _halves(cells, above, cells.places)
-    return (cells,) if bins is None else _halves(cells, cells.places, bins)
+        long, part = self.weight * self.upper / LEAST_UNIT, self.part // len(self.reach)
+        return [self.step(self.support, bound, *around(long, bound), part) for bound in self.reach]
 
 
 def _halves(cells: Level, *places: Visits) -> tuple[Level, ...]:
@@ -444,7 +417,7 @@ class Design(AskingOfCounts):
 
     @cached_property
     def per_bin(self) -> IntArray:
-        """Their sum in every bin, shape (G,)."""
+        """The sum of ``count`` in every bin, shape (G,)."""
         counts = self.counts
         return counts.samples_per_bin if self.weighs is Statistic.MEAN else counts.users_per_bin
 
@@ -472,13 +445,6 @@ class Design(AskingOfCounts):
         """What is given to means of either kind, 10^-12."""
         return int(self.total * (1 - VARIANCE_SHARE)) if self.variance else self.total
 
-    @property
-    def means(self) -> int:
-        """What the map of means is given, 10^-12: A, B and C."""
-        if not self.over_vehicles:
-            return self.learnt
-        return int(self.learnt * (1 - (THICK_VEHICLES_SHARE if self.thick else VEHICLES_SHARE)))
-
     @cached_property
     def parts(self) -> tuple[int, ...]:
         """Shares of the total, 10^-12: A, B, C, those of a mean over vehicles, those of a variance.
@@ -487,7 +453,9 @@ class Design(AskingOfCounts):
 
         In pure epsilon A and B take less where there are many vehicles: their noise falls with n.
         """
-        means = self.means
+        means = self.learnt
+        if self.over_vehicles:
+            means = int(means * (1 - (THICK_VEHICLES_SHARE if self.thick else VEHICLES_SHARE)))
         first, second = 0.1 * means, 0.25 * means
         if self.pure:
             first = min(0.4 * means, max(min(first, 60 * PICO / self.vehicles), 36 * PICO / self.vehicles))
@@ -548,24 +516,21 @@ class Design(AskingOfCounts):
     def cells(self) -> Level:
         """C, if it were asked of cells alone; of a mean over vehicles where that is asked for in cells."""
         part = self.parts[2] if self.weighs is Statistic.MEAN else self.vehicles_parts[-1]
-        return self._cells(part)
+        return Level(self.counts, self.bound, self.kind, self.counts.visits, part, self.strength, self.weighs)
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """What C asks, one level after the other."""
-        return levels_of(self.cells)
+        """What C asks: of ``cells`` alone, or of two levels, one after the other."""
+        cells = self.cells
+        above, bins = _above(cells), _bins(cells)
+        if above is not None:
+            return _halves(cells, above, cells.places)
+        return (cells,) if bins is None else _halves(cells, cells.places, bins)
 
     @cached_property
     def variance_cells(self) -> Level:
         """The cells of a variance, where data is thick."""
-        return self._cells(self.variance_parts[1])
-
-    @property
-    def _dearest_cells(self) -> list[Step]:
-        return [step for level in self.levels for step in level.dearest()]
-
-    def _cells(self, part: int) -> Level:
-        return Level(self.counts, self.bound, self.kind, self.counts.visits, part, self.strength, self.weighs)
+        return replace(self.cells, part=self.variance_parts[1])
 
     def everyone(self, coordinates: int) -> EntryIndex:
         """Return the entries of all vehicles that are anywhere, in every one of ``coordinates``."""
@@ -584,17 +549,20 @@ class Design(AskingOfCounts):
         first = self.step(one, upper / 2, half, half, self.parts[0])
         slope, (up, down) = SLOPE_BOUND * upper, self.lean
         second = self.step(self.everyone(2), slope, *around((up + down) * upper, slope), self.parts[1])
-        found = [first, second, *self._dearest_cells]
+        found = [first, second]
+        for level in self.levels:
+            found += level.dearest()
         if self.over_vehicles:
             whole = np.full(self.vehicles, slope)
             found.append(self.step(one, slope, whole, whole, self.vehicles_parts[0]))
         if self.over_vehicles and self.thick:
-            found += self.by_vehicle._dearest_cells
+            for level in self.by_vehicle.levels:
+                found += level.dearest()
         if self.variance:
             ends = np.ones(self.vehicles)
             found.append(self.step(one, 1.0, ends, ends, self.variance_parts[0]))
         if self.variance and self.thick:
             cells = self.variance_cells
-            far = np.full(len(cells.support.user), cells.reach)
-            found.append(cells.asking(far, far, cells.part))
+            far = np.full(len(cells.support.user), cells.reach[0])
+            found.append(cells.step(cells.support, cells.reach[0], far, far, cells.part))
         return tuple(found)

@@ -136,7 +136,7 @@ def pooled(
     base, beta, slope_variance = _base(design, x, centre, doubt, measure)
     dwell = SlowTraffic(design.dwell[:, 1], np.ones(counts.bins, dtype=np.bool_), used=True)
     vehicles = counts.users_per_bin.astype(np.float64)
-    base = known_centre(known, base, vehicles, design.cells.place, upper, dwell)
+    base = known_centre(known, base, vehicles, design.cells.places.of_bin, upper, dwell)
     unit = max((centre + beta[0]) / (LEVEL * upper), LEAST_UNIT)
     around = design.dwell**2 @ slope_variance
     mean, told = _levels(design, x, base, unit, measure)
@@ -188,10 +188,10 @@ def _posterior(
     where it was moved to, with ``further`` (G,) the spread of that move.
     """
     last, upper, unit = told[-1], design.upper, city.unit
-    level, place = last.level, last.level.place
+    level, place = last.level, last.level.places.of_bin
     inside = np.bincount(place, minlength=level.size)
     for cells in told[:-1]:
-        around = around + ((1 - cells.pull) * (unit * cells.level.cell_sd) ** 2)[cells.level.place]
+        around = around + ((1 - cells.pull) * (unit * cells.level.cell_sd) ** 2)[cells.level.places.of_bin]
     before = level.at_places(last.before)
     doubt = lambda_sd(np.sqrt(np.bincount(place, around, level.size) / inside), before, upper)
     vehicles = np.bincount(level.support.coordinate, minlength=level.size)
@@ -298,7 +298,7 @@ def _foreseen_cells(design: Design, asked: bool, around: float) -> FloatArray:
 def flat_error(design: Design) -> FloatArray:
     """Return the error that is expected of one number for the city at the whole budget, shape (G,)."""
     noise, prior = (
-        (design.asked_sd(design.upper / 2, design.means) / design.vehicles) ** 2,
+        (design.asked_sd(design.upper / 2, design.total) / design.vehicles) ** 2,
         design.upper**2 / 36,
     )
     around = noise * prior / (noise + prior)
@@ -345,24 +345,24 @@ def _levels(
     told, mean = [], base
     for level in design.levels:
         told.append(_cells(level, x, mean, unit, measure))
-        mean = np.clip(mean + told[-1].move[level.place], 0.0, design.upper)
+        mean = np.clip(mean + told[-1].move[level.places.of_bin], 0.0, design.upper)
     return mean, told
 
 
 def _cells(level: Level, x: FloatArray, base: FloatArray, unit: float, measure: Measure) -> Cells:
     """One level, in rounds."""
-    upper, part = level.upper, level.part // level.rounds
+    upper, part = level.upper, level.part // len(level.reach)
     of_record = level.weight / level.records / unit
     prior, sampling = (unit * level.cell_sd) ** 2, unit**2 * level.sampling
     precision, told, move = (np.zeros(level.size) for _ in range(3))
     pull = move
     own, most = of_record * level.of_pairs(x, np.ones(len(base))), level.weight * (upper / unit)
     rounds = []
-    for each in range(level.rounds):
-        noise = (level.noise_sd(part, each) * unit / level.cell_weight) ** 2
-        below = of_record * level.of_bins(np.clip(base + move[level.place], 0.0, upper))
-        step = level.asking(below, most - below, part, each)
-        answer = measure.measure(step, own - below) * (level.reach_in(each) / GRAINS)
+    for bound in level.reach:
+        noise = (level.asked_sd(bound, part) * unit / level.cell_weight) ** 2
+        below = of_record * level.of_bins(np.clip(base + move[level.places.of_bin], 0.0, upper))
+        step = level.step(level.support, bound, below, most - below, part)
+        answer = measure.measure(step, own - below) * (bound / GRAINS)
         answer = answer * unit / level.cell_weight
         rounds.append(Round(answer, move, noise))
         precision, told = precision + 1 / noise, told + (answer + move) / noise
@@ -403,14 +403,14 @@ def _error(design: Design, told: Sequence[Cells], unit: float, around: FloatArra
     """
     found = np.zeros(design.counts.bins)
     for cells in told:
-        level = cells.level
-        square = ((unit * level.cell_sd) ** 2)[level.place] + found
+        level, place = cells.level, cells.level.places.of_bin
+        square = ((unit * level.cell_sd) ** 2)[place] + found
         left = 1 - cells.pull * _usually_left(level) if cells.pull.any() else np.ones(level.size)
         added = cells.pull**2 * (cells.noise + unit**2 * level.sampling)
-        found = (left**2)[level.place] * square + added[level.place]
+        found = (left**2)[place] * square + added[place]
     found = found + around
     if design.counts.bins > told[-1].level.size:
-        apart = np.maximum(design.cells.cell_sd, LEAST_APART * design.upper)[design.cells.place] / 2
+        apart = np.maximum(design.cells.cell_sd, LEAST_APART * design.upper)[design.cells.places.of_bin] / 2
         found = found + (unit * apart) ** 2
         found = found + (unit * RECORD_SD * design.upper) ** 2 / design.per_bin
     return np.asarray(np.sqrt(found))
@@ -418,10 +418,10 @@ def _error(design: Design, told: Sequence[Cells], unit: float, around: FloatArra
 
 def _usually_left(level: Level) -> FloatArray:
     """The share of a usual deviation that the bounds of all rounds leave, shape (C,), from counts."""
-    share = np.array([level.reach_in(each) ** -2 for each in range(level.rounds)])
+    share = np.array([bound**-2 for bound in level.reach])
     found = np.zeros(level.size)
-    for each, part in enumerate(share / share.sum()):
-        found += part * level.left_by_bound(each, DISTANCES[1:2])[:, 0]
+    for bound, part in zip(level.reach, share / share.sum(), strict=True):
+        found += part * level.left_by_bound(bound, DISTANCES[1:2])[:, 0]
     return found
 
 
@@ -482,8 +482,10 @@ def _variance_cells(cells: Level, own: FloatArray, measure: Measure) -> FloatArr
     """How much more the cell of a bin varies than the function says, as a share, shape (G,)."""
     factor = VARIANCE_POWER * cells.upper
     values = cells.weight / cells.records * cells.of_pairs(own, np.ones(cells.counts.bins)) * factor
-    far = np.full(len(values), cells.reach)
-    answer = measure.measure(cells.asking(far, far, cells.part), values) * (cells.reach / GRAINS)
-    noise, prior = (cells.noise_sd(cells.part) / cells.cell_weight) ** 2, cells.cell_sd**2
+    bound = cells.reach[0]
+    far = np.full(len(values), bound)
+    step = cells.step(cells.support, bound, far, far, cells.part)
+    answer = measure.measure(step, values) * (bound / GRAINS)
+    noise, prior = (cells.asked_sd(bound, cells.part) / cells.cell_weight) ** 2, cells.cell_sd**2
     found = answer / cells.cell_weight * prior / (prior + noise + cells.sampling) / factor
-    return np.maximum(found, -0.9)[cells.place]
+    return np.maximum(found, -0.9)[cells.places.of_bin]

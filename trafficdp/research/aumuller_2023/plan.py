@@ -37,7 +37,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError, positive
 from trafficdp.measurement.laws import GRAINS, EntryIndex, Gaussian
-from trafficdp.measurement.sets import Ball, Box, Measure, Ranks, plain
+from trafficdp.measurement.sets import Ball, Box, Measure, Ranks, Step
 from trafficdp.mechanisms.per_statistic.plan import SIXTEENTHS, chi_square_factor, rank_allowance, scaling
 from trafficdp.privacy.loss import LossKind
 
@@ -72,7 +72,7 @@ def binary_search_quantiles(
     """
     support, whole, columns = entries(x), _whole(x, low, high), x.shape[1]
     sd = np.full(columns, np.sqrt(steps / (2 * rho)))
-    below = plain(Box(support, np.ones(x.size, dtype=np.int64)), Gaussian(sd))
+    below = Step(Box(support, np.ones(x.size, dtype=np.int64)), Gaussian(sd))
     left, right = np.zeros(columns, dtype=np.int64), np.full(columns, TOP)
     for _ in range(steps):
         middle = left + (right - left) // 2
@@ -94,7 +94,7 @@ def noisy_sum(
     whole = np.full(y.size, GRAINS, dtype=np.int64)
     ball = Ball(entries(y), 2, length, -whole, whole)
     sd = np.full(y.shape[1], factor * GRAINS / np.sqrt(2 * rho) * (1 + 2.0**-40))
-    return np.asarray(measure.measure(plain(ball, Gaussian(sd)), y.T.ravel()) * (ball.bound / GRAINS))
+    return np.asarray(measure.measure(Step(ball, Gaussian(sd)), y.T.ravel()) * (ball.bound / GRAINS))
 
 
 def clip_to_length(y: FloatArray, length: float) -> FloatArray:
@@ -210,7 +210,7 @@ def plan_binary_mean(x: FloatArray, rho: float, measure: Measure, *, scaled: boo
     weight, rest = np.ones(columns), rho
     if scaled:
         sd = np.full(columns, np.sqrt(columns / (2 * SPREAD_SHARE * rho)))
-        ones = plain(Box(entries(x), np.ones(x.size, dtype=np.int64)), Gaussian(sd))
+        ones = Step(Box(entries(x), np.ones(x.size, dtype=np.int64)), Gaussian(sd))
         noisy = measure.measure(ones, bits.T) / rows
         edge = columns**-0.4
         share = np.clip(noisy, min(edge, 0.5), max(1 - edge, 0.5))

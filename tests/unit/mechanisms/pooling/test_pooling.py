@@ -215,14 +215,16 @@ def test_where_cells_are_thin_the_finest_hexagons_above_them_that_are_not_come_f
         first, second = found(epsilon)
         assert (first.size, second.size) == (above, 98)
         assert first.part == pytest.approx(0.3 * (first.part + second.part), abs=2)
-        np.testing.assert_array_equal(first.places.cell[first.place], parents_of(counts.cell, resolution))
+        np.testing.assert_array_equal(
+            first.places.cell[first.places.of_bin], parents_of(counts.cell, resolution)
+        )
         np.testing.assert_allclose(first.strength * above, second.strength * 98)
         # a vehicle's records in a coarser hexagon are those in its cells
         own = np.zeros((counts.users, above))
-        np.add.at(own, (counts.user_index, first.place[counts.bin_index]), counts.count)
+        np.add.at(own, (counts.user_index, first.places.of_bin[counts.bin_index]), counts.count)
         np.testing.assert_array_equal(own[first.support.user, first.support.coordinate], first.records)
         np.testing.assert_allclose(second.cell_sd, alone.cell_sd / 2**0.5)
-        assert second.reach == pytest.approx(1.2 / 2**0.5)
+        assert second.reach[0] == pytest.approx(1.2 / 2**0.5)
     # zones have nothing above them, and one hexagon above all cells is the city
     zones = replace(counts, cell=np.arange(98, dtype=np.uint64) + 1)
     family = town(bound, users=10, cells=7).counts
@@ -236,7 +238,7 @@ def test_where_bins_are_thick_they_come_after_their_cells(bound_of):
         levels = Design(counts, bound, LossKind.PURE, int(epsilon * PICO), (MEAN,)).levels
         assert [each.size for each in levels] == [10, 40][:many]
     _, bins = levels
-    np.testing.assert_array_equal(bins.place, np.arange(40))
+    np.testing.assert_array_equal(bins.places.of_bin, np.arange(40))
     np.testing.assert_array_equal(bins.records, counts.count)
     whole = town(bound, users=100, cells=10).counts
     assert len(Design(whole, bound, LossKind.PURE, 9 * PICO, (MEAN,)).levels) == 1
@@ -372,15 +374,15 @@ def test_rounds_in_rho_ask_within_narrower_bounds_and_count_by_their_noise(bound
 
     pooled(design, data, Noted())
     rounds = [step for step in asked if step.of.support.coordinates == cells.size]
-    bounds = cells.reach * 0.7 ** np.arange(4)
+    bounds = cells.reach[0] * 0.7 ** np.arange(4)
     np.testing.assert_allclose([step.of.bound for step in rounds], bounds)
     np.testing.assert_allclose([step.of.bound for step in cells.dearest()], bounds)
     # noise is so many grains in every round, and grains are a bound's
     noise = [step.law.sd[0] * step.of.bound / GRAINS for step in rounds]
     assert cells.rounds_sd == pytest.approx(np.sum(np.power(noise, -2)) ** -0.5)
-    assert cells.rounds_sd < cells.noise_sd(cells.part) / 1.5
+    assert cells.rounds_sd < cells.asked_sd(cells.reach[0], cells.part) / 1.5
     one = Design(data.counts, bound, LossKind.PURE, PICO, (MEAN,)).levels[-1]
-    assert (len(one.dearest()), one.rounds_sd) == (1, one.noise_sd(one.part))
+    assert (len(one.dearest()), one.rounds_sd) == (1, one.asked_sd(one.reach[0], one.part))
 
 
 def known(speed):

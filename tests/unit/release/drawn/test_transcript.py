@@ -7,7 +7,7 @@ import pytest
 
 from trafficdp.errors import VerificationError
 from trafficdp.measurement.laws import EntryIndex, Laplace
-from trafficdp.measurement.sets import Box, Ranks, plain
+from trafficdp.measurement.sets import Box, Ranks, Step
 from trafficdp.mechanisms.protocol import ClaimedNoise, ClaimedScores
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
@@ -19,7 +19,7 @@ def numbers(*values):
 
 
 SUPPORT = EntryIndex(numbers(0, 1), numbers(0, 0), 2, 1)
-STEP = plain(Box(SUPPORT, numbers(9, 9)), Laplace(np.array([4.0])))
+STEP = Step(Box(SUPPORT, numbers(9, 9)), Laplace(np.array([4.0])))
 VALUES = numbers(7, 50)
 
 
