@@ -192,7 +192,7 @@ def _like(content: bytes, folder: Path) -> object:
 
 
 def _head(content: bytes, folder: Path) -> object:
-    return Head(_file(content, folder, "city.head"), "this").checked([])
+    return Head(_file(content, folder, "city.head"), "this").verify([])
 
 
 TARGETS: Mapping[str, Target] = {

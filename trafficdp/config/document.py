@@ -57,9 +57,10 @@ def read_text(path: Path, *, what: str, todo: str, largest: int = LARGEST_FILE) 
 
 
 def parse_toml(text: str, *, name: str) -> dict[str, object]:
-    """Return the document, decimals as Decimal; raise ConfigError with the line if it is not TOML.
+    """Return ``text`` as a dict, decimals as Decimal; ``name`` is that of the file, for messages.
 
-    A key of very many words is refused unread: the parser takes time with the square of their number.
+    Raises ConfigError, with the line, where it is no TOML, and for a dotted key of very many parts, before it
+    is parsed: that would take time with the square of their number.
     """
     if (found := _TOO_DEEP.search(text)) is not None:
         line = text.count("\n", 0, found.start()) + 1

@@ -280,7 +280,7 @@ def reduce_fixes(
         return _merged(_of_rows([rows], bound), grid, None)
     ingests = Files(0 if known is None else known.up_to_ingest, up_to_ingest)
     largest, folder = largest_vehicle(connection), spill_folder(connection)
-    layout = Layout.of(slots=_most_slots(grid), largest_vehicle=largest, largest_value=bound.steps)
+    layout = Layout.of(slots=_slot_limit(grid), largest_vehicle=largest, largest_value=bound.steps)
     with (
         store_failures("sorting what vehicles contribute"),
         binned(connection, grid, bound, ingests) as batches,
@@ -314,8 +314,8 @@ def require_exact_sums(count: npt.NDArray[np.int64], bound: ContributionBound) -
         )
 
 
-def _most_slots(grid: Grid) -> int:
-    """Return a number of slots that the grid can hardly have more of; one that has is grouped by DuckDB."""
+def _slot_limit(grid: Grid) -> int:
+    """Return how many slots the grid has at most; with more (odd clock changes) DuckDB groups."""
     if grid.slot_kind is SlotKind.DAY_PART:
         return len(grid.day_parts)
     days = (grid.period.last - grid.period.first).days + 1

@@ -26,12 +26,12 @@ class IudxSettings:
 
 
 def import_iudx_config(config: Mapping[str, object]) -> IudxSettings:
-    """Translate a configuration of the IUDX pipeline (its JSON file, as a dict).
+    """Return our settings for a configuration of the India Urban Data Exchange, read from its JSON.
 
-    Keys may stand at the top or one level down (``spatial_generalize``, ``temporal_generalize``,
+    Keys may be at the top level or one level down (``spatial_generalize``, ``temporal_generalize``,
     ``differential_privacy``). Settings returned: ``resolution``, ``slot_kind``, ``speed_bound``,
     ``statistics`` and ``columns`` (vehicle, time, position, speed). The privacy budget, the speed unit
-    and the neighbouring relation are never taken over: they must be chosen.
+    and the neighbouring relation are not copied: whoever configures must choose them.
 
     Raises ConfigError when a value is not of its key's type.
     """

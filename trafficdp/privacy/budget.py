@@ -91,9 +91,9 @@ class BudgetPolicy:
         return self.total.kind
 
     def epsilon(self, loss: Loss) -> PureDP | None:
-        """Return the epsilon that ``loss`` implies at ``delta``, rounded up.
+        """Return the epsilon of (epsilon, ``self.delta``) that a ``loss`` of rho implies, rounded up.
 
-        None where losses are epsilon anyway.
+        None for a loss that is an epsilon itself.
         """
         if self.delta is None or not isinstance(loss, ZCDP):
             return None

@@ -169,7 +169,7 @@ class Curator:
         costs what the first did.
         """
         entries: Sequence[LedgerRow] = vault_ledger.Entries(self.vault)
-        remembered = self.head.checked(entries)
+        remembered = self.head.verify(entries)
         checked = 0 if whole else remembered
         unchecked = vault_ledger.rows(self.vault, checked)
         vault_ledger.check_accounts(self.vault, unchecked, checked)

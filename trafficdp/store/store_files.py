@@ -83,14 +83,14 @@ class Head:
 
     def check(self, ledger: Sequence[LedgerRow]) -> None:
         """Raise as ``checked`` unless the ledger contains the remembered head."""
-        self.checked(ledger)
+        self.verify(ledger)
 
-    def checked(self, ledger: Sequence[LedgerRow]) -> int:
-        """Return the number of the remembered entry; raise StoreBehindError unless the ledger contains it.
+    def verify(self, ledger: Sequence[LedgerRow]) -> int:
+        """Return the number of the entry that this file names; StoreBehindError if ``ledger`` lacks it.
 
-        The head is written after the ledger was checked, so up to this entry it need not be checked again.
-        Raises StoreBehindError too when the head is missing or another store's, and StoreDamagedError when
-        it cannot be read.
+        Entries name the hash of the one before, and this file is written after all were checked: up to this
+        entry none need be checked again. Raises StoreBehindError too when the file is missing or another
+        store's, and StoreDamagedError when it cannot be read.
         """
         sequence, head_hash = self._read()
         require_head(ledger, sequence, head_hash, f"the head beside the key ({self.path.name})")

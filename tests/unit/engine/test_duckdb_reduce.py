@@ -234,7 +234,7 @@ def test_records_beyond_63_bits_are_grouped_by_duckdb_to_the_same(vault, monkeyp
         duckdb_reduce, "ask_binned", lambda *arguments: calls.append(arguments) or sound(*arguments)
     )
     if why == "slots":
-        monkeypatch.setattr(duckdb_reduce, "_most_slots", lambda grid: 8)
+        monkeypatch.setattr(duckdb_reduce, "_slot_limit", lambda grid: 8)
     else:
         # cells that occur need 9 bits or so: 4 are left, or none
         bits = packed.Layout.of(slots=24, largest_vehicle=59, largest_value=bound.steps)

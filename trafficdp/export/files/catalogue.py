@@ -366,7 +366,7 @@ def _distribution(facts: Disclosure, file: FileFacts, address: str) -> dict[str,
 
 
 def registry_record(facts: Disclosure) -> dict[str, object]:
-    """Return the record that follows from the other field groups of the disclosure."""
+    """Return the entry for a public registry of releases, derived from what else ``facts`` says."""
     identity, coverage, unit, bounds = facts.identity, facts.coverage, facts.unit, facts.bounds
     guarantee, honesty, mechanisms = facts.guarantee, facts.honesty, facts.mechanisms
     period, software = coverage.period, identity.software

@@ -139,7 +139,7 @@ def _of_places(zones: Zones | None) -> tuple[ColumnFacts, ...]:
 
 
 def mechanism_facts(release: Release) -> tuple[ColumnFacts, ...]:
-    """Return the facts of all columns of ``mechanism_frame(release)``, in its order."""
+    """Return name, type and description of every column of ``mechanism_frame(release)``, in that order."""
     plain = column_facts(release)
     columns = [plain["hex_id"], plain["slot"]]
     for statistic in published_statistics(release):

@@ -106,7 +106,7 @@ def findings(release: Release, earlier: Release | None) -> Findings:
             StatisticFindings(
                 statistic,
                 certain,
-                order_of(certain.low, certain.high),
+                proven_order(certain.low, certain.high),
                 average(release, statistic, certain, of_average),
                 city_chances(release, statistic),
             )
@@ -115,10 +115,10 @@ def findings(release: Release, earlier: Release | None) -> Findings:
     return Findings(tuple(found), changed, intervals)
 
 
-def order_of(low: FloatArray, high: FloatArray) -> Order:
-    """Return the order that disjoint intervals [low, high] (shape (K,)) prove; ends that touch prove none.
+def proven_order(low: FloatArray, high: FloatArray) -> Order:
+    """Return which bins are proved to be below or above others: intervals [low, high], (K,), do not touch.
 
-    A bin is listed on the side on which it is told apart from more others; with as many on either, nowhere.
+    A bin is listed as low if more bins lie above it than below it, as high if fewer do, else not at all.
     """
     below = len(low) - np.searchsorted(np.sort(low), high, side="right")
     above = np.searchsorted(np.sort(high), low, side="left")

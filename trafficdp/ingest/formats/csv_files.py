@@ -266,7 +266,7 @@ def read_columns(
     with a field that begins with a quote and does not end with one, with a carriage return before its end,
     and what ``read_lines`` leaves out. Optional columns are left out where the header has none of that name.
     """
-    found = names_of_columns(file, dialect, [*required, *optional])
+    found = column_names(file, dialect, [*required, *optional])
     wanted = list(dict.fromkeys([*required, *(name for name in optional if name in found)]))
     check_columns(file, required, found, optional)
     well_formed = _well_formed(dialect)
@@ -299,8 +299,8 @@ def read_columns(
         )
 
 
-def names_of_columns(file: InputFile, dialect: Dialect, declared: Sequence[str]) -> list[str]:
-    """Return the names in the header as ``declared``; without one, places from "1" to the last declared."""
+def column_names(file: InputFile, dialect: Dialect, declared: Sequence[str]) -> list[str]:
+    """Return the names in the header, spelled as in ``declared``; without a header "1", "2" and so on."""
     if dialect.header:
         return as_declared(header(file, dialect), declared)
     return [str(number) for number in range(1, max(map(int, declared)) + 1)]

@@ -56,8 +56,8 @@ class Method:
     run: Run
 
 
-def true_prior(arrivals: Arrivals) -> Fraction:
-    """Return the exact mean of the whole stream: the prior that is given for nothing."""
+def exact_mean(arrivals: Arrivals) -> Fraction:
+    """Return the mean of all values, without privacy: a prior as good as can be, for comparison alone."""
     return Fraction(int(arrivals.value.sum()), max(len(arrivals), 1))
 
 
@@ -65,7 +65,7 @@ def paper_methods(arrivals: Arrivals, epsilon: float, failure: float) -> list[Me
     """Return Algorithms 2 to 6 of paper 002 at pure ``epsilon``; ``failure``: its delta, of accuracy."""
     n, m, u = arrivals.users, arrivals.samples, arrivals.steps
     pure = f"{epsilon:g}"
-    prior = true_prior(arrivals)
+    prior = exact_mean(arrivals)
     given = prior_plan(n, m, u, epsilon, failure)
     free = prior_plan(n, m, u, epsilon, failure, prior=False)
     centres = [Centre.at(prior) if each else None for each in given.truncated]

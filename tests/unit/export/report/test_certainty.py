@@ -20,7 +20,7 @@ from trafficdp.export.report.certainty import (
     unclamped,
 )
 from trafficdp.export.report.change import _root, changes
-from trafficdp.export.report.findings import changed_rows, findings, order_of
+from trafficdp.export.report.findings import changed_rows, findings, proven_order
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
 from trafficdp.mechanisms.blocks.noise import BlockNoise
@@ -249,7 +249,7 @@ def test_a_page_makes_a_false_claim_at_most_as_rarely_as_it_says(world):
         fell, rose = changed_rows(found.changes.low, found.changes.high)
         false |= bool(np.any(changed[fell] >= 0) or np.any(changed[rose] <= 0))
         wrong += false
-        assert not order_of(found.statistics[0].certain.low, found.statistics[0].certain.high).silent
+        assert not proven_order(found.statistics[0].certain.low, found.statistics[0].certain.high).silent
     assert wrong <= MOST
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
 from trafficdp.export.report.certainty import compared_rows
-from trafficdp.export.report.findings import changed_rows, extreme_times, findings, order_of
+from trafficdp.export.report.findings import changed_rows, extreme_times, findings, proven_order
 
 NUMBERS = st.floats(0, 100).map(lambda number: round(number, 1))
 
@@ -27,7 +27,7 @@ def intervals(draw):
 @given(intervals())
 def test_every_claimed_order_is_one_of_disjoint_intervals(ends):
     low, high = ends
-    order = order_of(low, high)
+    order = proven_order(low, high)
     for standings, is_told in (
         (order.low, lambda i, j: high[i] < low[j]),
         (order.high, lambda i, j: low[i] > high[j]),
@@ -49,7 +49,7 @@ def test_every_claimed_order_is_one_of_disjoint_intervals(ends):
 @given(intervals(), NUMBERS)
 def test_nothing_is_claimed_where_all_intervals_share_a_point(ends, point):
     low, high = np.minimum(ends[0], point), np.maximum(ends[1], point)
-    order = order_of(low, high)
+    order = proven_order(low, high)
     assert order.silent
     assert order.low_half == order.high_half == 0
     assert extreme_times(low, high) is None
