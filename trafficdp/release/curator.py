@@ -126,7 +126,7 @@ class Curator:
     @property
     def relation(self) -> NeighbouringRelation:
         """What is public in this store, and what is not."""
-        return vault_ledger.relation_of(self.vault)
+        return vault_ledger.promised_entry(self.vault).policy.relation
 
     def contributions(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
         """Return what may be planned with: of every (vehicle, bin), or of the declared grid and anyone.

@@ -137,9 +137,7 @@ def _require_something_read(vault: Vault) -> None:
 
 
 def _require_no_running_stream(vault: Vault) -> None:
-    running = vault_releases.has_streams(vault) and [
-        each.release_id for each in vault_releases.all_streams(vault) if not each.ended
-    ]
+    running = [each.release_id for each in vault_releases.all_streams(vault) if not each.ended]
     if running:
         raise UsageError(
             "a stream is running, whose sums no vehicle can be taken out of",

@@ -282,17 +282,13 @@ def _tables(release: Release) -> dict[str, pa.Table]:
 
 
 def _columns_of(statistic: Statistic, unit: SpeedUnit) -> list[str]:
-    numbers = [f"{statistic.column(unit)}{part}" for part in _PARTS]
-    stem = statistic.stem
-    return [*numbers, *_posterior_of(statistic, unit), f"{stem}_status", f"{stem}_interval_kind"]
-
-
-def _posterior_of(statistic: Statistic, unit: SpeedUnit) -> list[str]:
-    """What only a posterior says."""
-    if statistic is Statistic.VARIANCE:
-        return [f"{statistic.column(unit)}_{each}" for each in POSTERIOR_ENDS]
-    speeds = [f"{statistic.column(unit)}_{each}" for each in POSTERIOR_SPEEDS]
-    return [*speeds, *(f"{statistic.stem}_{each}" for each in POSTERIOR_SHARES)]
+    name, stem = statistic.column(unit), statistic.stem
+    # what only a posterior says
+    spread = statistic is Statistic.VARIANCE
+    speeds = [f"{name}_{each}" for each in (POSTERIOR_ENDS if spread else POSTERIOR_SPEEDS)]
+    shares = [] if spread else [f"{stem}_{each}" for each in POSTERIOR_SHARES]
+    numbers = [f"{name}{part}" for part in _PARTS]
+    return [*numbers, *speeds, *shares, f"{stem}_status", f"{stem}_interval_kind"]
 
 
 def _cells_table(release: Release) -> pa.Table:

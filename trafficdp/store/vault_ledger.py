@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import AnalystBudgetError, StoreDamagedError, UsageError
-from trafficdp.model import NeighbouringRelation
 from trafficdp.noise.secure import new_token
 from trafficdp.privacy.budget import (
     FOR_LIFE,
@@ -473,11 +472,6 @@ def promised_entry(vault: Vault) -> Promise:
     return found
 
 
-def relation_of(vault: Vault) -> NeighbouringRelation:
-    """Return the relation under which the store promises."""
-    return promised_entry(vault).policy.relation
-
-
 def promise_changes(vault: Vault) -> tuple[BudgetChange, ...]:
     """Return how the promise changed, in order."""
     return changes_in(_promises(vault))
@@ -576,7 +570,7 @@ def require_analyst_budget(vault: Vault, vehicle: IntArray, loss: IntArray, anal
             remaining=loss_of(int(remaining[worst])).exact,
             requested=loss_of(int(loss[worst])).exact,
             quantity=analyst.budget.kind.quantity,
-            shared=relation_of(vault).hides_presence,
+            shared=promised_entry(vault).policy.relation.hides_presence,
         )
 
 

@@ -224,11 +224,6 @@ class FileProgress:
     done: bool
 
 
-def has_streams(vault: Vault) -> bool:
-    """Return whether the store has ever begun a stream."""
-    return vault.has_table("streams")
-
-
 def make_tables(vault: Vault) -> None:
     """Make the tables of streams, if they are not there."""
     run(vault.connection, script("tables/stream"))
@@ -236,7 +231,7 @@ def make_tables(vault: Vault) -> None:
 
 def all_streams(vault: Vault) -> list[StoredStream]:
     """Return every charged stream in the order of charging."""
-    if not has_streams(vault):
+    if not vault.has_table("streams"):
         return []
     rows = run(vault.connection, "SELECT release_id, sequence, facts, ended FROM streams ORDER BY sequence")
     return [StoredStream(*row) for row in rows]

@@ -223,7 +223,7 @@ def test_a_store_from_a_backup_forgets_nobody(released, plate):
 
 def test_only_a_stream_that_runs_keeps_its_vehicles(monkeypatch):
     streams = [SimpleNamespace(release_id="s0001", ended=True)]
-    stub = SimpleNamespace(has_streams=lambda vault: True, all_streams=lambda vault: streams)
+    stub = SimpleNamespace(all_streams=lambda vault: streams)
     monkeypatch.setattr(intake, "vault_releases", stub)
     intake._require_no_running_stream(None)
     streams.append(SimpleNamespace(release_id="s0002", ended=False))

@@ -224,11 +224,6 @@ class NumberRead:
     high: str
 
 
-def error_digits(low: float, high: float) -> int:
-    """Return how many decimals an interval carries."""
-    return int(digits_read(np.asarray(low), np.asarray(high)))
-
-
 def read_number(value: float, low: float, high: float, largest: float) -> NumberRead:
     """Return a number with no digit that its interval does not carry; the interval's ends go outwards.
 
@@ -238,6 +233,6 @@ def read_number(value: float, low: float, high: float, largest: float) -> Number
         return NumberRead("withheld", "", "")
     if low <= 0 and high >= largest:
         return NumberRead("unknown", "", "")
-    digits = error_digits(low, high)
-    read = as_read(*(np.asarray(each) for each in (value, low, high)))
+    number, *ends = (np.asarray(each) for each in (value, low, high))
+    digits, read = int(digits_read(*ends)), as_read(number, *ends)
     return NumberRead(*(f"{each:.{digits}f}" for each in read))

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.export.files.classes import error_digits
+from trafficdp.export.files.classes import digits_read
 from trafficdp.mechanisms.publish import largest_variance, rounding_bias
 from trafficdp.model import SpeedUnit, Statistic
 from trafficdp.noise.block import block_half_width, pair_bounds
@@ -358,7 +358,7 @@ class Interval:
     @property
     def digits(self) -> int:
         """How many decimals of ``value`` the interval carries."""
-        return error_digits(self.low, self.high)
+        return int(digits_read(np.asarray(self.low), np.asarray(self.high)))
 
 
 def compared_rows(release: Release, statistic: Statistic) -> IntArray:
