@@ -473,7 +473,15 @@ class Planning:
         return left(windows, vault_ledger.spent_in(self._curator.vault, here.vehicle, windows))
 
     def _contributions(self, grid: Grid) -> Contributions:
-        return with_records(self._all(grid), grid)
+        """Those of ``grid``; raise UsageError when there is nothing in it."""
+        found = self._all(grid)
+        if found.counts.bins == 0:
+            raise UsageError(
+                "no record lies in the study area and the period",
+                got=f"{grid.period.first} to {grid.period.last}",
+                todo="correct [city] period or ingest files of that period",
+            )
+        return found
 
     def _all(self, grid: Grid) -> Contributions:
         """Those of ``grid``, which may have no bins; those of the configured map are kept at hand."""
@@ -512,17 +520,6 @@ class Planning:
         """Return ``width`` with its unit, as people are told it."""
         factor, unit = request.map.factor(request.main), request.main.unit(request.map.display_unit)
         return f"{width * factor:.4g} {unit}"
-
-
-def with_records(found: Contributions, grid: Grid) -> Contributions:
-    """Return ``found``, of ``grid``; raise UsageError when there is nothing in it."""
-    if found.counts.bins == 0:
-        raise UsageError(
-            "no record lies in the study area and the period",
-            got=f"{grid.period.first} to {grid.period.last}",
-            todo="correct [city] period or ingest files of that period",
-        )
-    return found
 
 
 def refusal(plan: Plan) -> UninformativeReleaseError:

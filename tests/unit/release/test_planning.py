@@ -21,7 +21,7 @@ from trafficdp.model import (
 from trafficdp.planner.allocation import Allocation
 from trafficdp.privacy.loss import LossKind, PureDP
 from trafficdp.release import planning
-from trafficdp.release.planning import Planning, with_records
+from trafficdp.release.planning import Planning
 from trafficdp.release.results import Plan, PlanQuestion
 
 PERIOD = Period(date(2026, 3, 2), date(2026, 3, 3), "Europe/Vienna")
@@ -134,9 +134,10 @@ def test_counts_are_read_once_and_longer_slots_follow_from_them(counts_of):
     assert read == [GRID]
     assert made._counts(replace(whole, resolution=6)) is here
     assert len(read) == 2
-    assert with_records(SimpleNamespace(counts=here), GRID).counts is here
+    assert made._contributions(GRID).counts is here
+    here.bins = 0
     with pytest.raises(UsageError, match="no record"):
-        with_records(SimpleNamespace(counts=SimpleNamespace(bins=0)), GRID)
+        made._contributions(GRID)
 
 
 @pytest.mark.parametrize(("statistic", "factor"), [(Statistic.MEAN, 0.5), (Statistic.VARIANCE, 0.25)])
