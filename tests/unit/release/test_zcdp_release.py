@@ -148,7 +148,11 @@ def test_plan_and_iome_are_released_when_forced_and_claim_no_interval(concentrat
         assert np.all(estimate.low[numbered] == 0)
         assert np.all(estimate.high[numbered] == statistic.largest(done.release.request.bound.upper))
         assert set(estimate.status[numbered]) == {"uninformative"}
-    for mechanism in read(manifest_of(concentrated))["mechanisms"]:
+    manifest = read(manifest_of(concentrated))
+    foreseen = json.loads(concentrated.kept("allocation"))["disclosure"]["coverage"]["bins"]
+    assert manifest["coverage"]["bins"] == foreseen
+    assert (foreseen["released"], foreseen["uninformative"]) == (0, int(numbered.sum()))
+    for mechanism in manifest["mechanisms"]:
         assert mechanism["mechanism"] == name
         assert "whole range" in mechanism["interval_basis"]
 
