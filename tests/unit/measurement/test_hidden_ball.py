@@ -36,6 +36,12 @@ def attained(of, law, values):
     return sum(Fraction(z * z) / (2 * Fraction(law.sd[0]) ** 2) for z in of.sums(values).tolist())
 
 
+@pytest.mark.parametrize(("norm", "less"), [(1, [GRAINS - 2, -2]), (2, [GRAINS - 1, -3])])
+def test_a_whole_vector_that_is_too_long_is_brought_toward_zero_alone(norm, less):
+    both, user = np.array([GRAINS, -4, 7, -7]), np.array([0, 0, 1, 1])
+    assert sets._shrunk(both, user, 2, norm).tolist() == [*less, 7, -7]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", [1, 2])
 def test_no_vehicle_moves_more_than_is_priced_and_some_move_all_of_it(norm):

@@ -53,6 +53,8 @@ def test_sums_that_64_bits_might_not_hold_are_refused_before_a_stream_begins():
     assert allowance(records_per_vehicle=2**61 // 10**12, **chosen).records_per_vehicle == 2_305_843
     with pytest.raises(UsageError, match="could leave 64 bits"):
         allowance(records_per_vehicle=2**61 // 10**12 + 1, **chosen)
+    with pytest.raises(UsageError, match="could leave 64 bits"):
+        allowance(records_per_vehicle=2**23, **chosen | {"value_steps": 2**19})
 
 
 def test_noise_that_cannot_be_drawn_exactly_is_refused():
