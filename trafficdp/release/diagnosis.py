@@ -31,7 +31,7 @@ from trafficdp.release.publication import (
 )
 from trafficdp.release.recomputation import UNREADABLE, differing, digests_of, names_differing
 from trafficdp.store import store_files, vault_ledger, vault_releases
-from trafficdp.store.released import RELEASED_NAME, publications_match, released_matches
+from trafficdp.store.released import RELEASED_NAME, differing_release, publications_match
 from trafficdp.store.store_files import DOCTOR, Head, looking, require_head, store_failures
 from trafficdp.store.vault import VAULT_NAME, Vault, audit, looked_at, read_through, tables, vault_looked_at
 
@@ -229,10 +229,11 @@ class _Examination:
         for stored in vault_releases.all_releases(vault):
             if stored.drawn:
                 curator.load(stored.release_id)
-        entries = {row.sequence: row.facts for row in self._rows}
+        entries = {row.sequence: row for row in self._rows}
         for stream in vault_releases.all_streams(vault):
             for each in vault_releases.publications(vault, stream.release_id):
-                if entries.get(each.sequence, {}).get("values_sha256") != each.values_sha256:
+                entry = entries.get(each.sequence)
+                if entry is None or entry.facts.get("values_sha256") != each.values_sha256:
                     raise StoreDamagedError(
                         "a publication is not the one in the ledger", got=f"{each.release_id}, {each.number}"
                     )
@@ -240,11 +241,11 @@ class _Examination:
     def _files(self, vault: Vault) -> str | None:
         """Batches by the digests in the ledger, streams by those that their manifest lists."""
         expected: dict[str, dict[str, str]] = {}
-        for row in self._rows:
-            name, files = str(row.facts.get("release")), row.facts.get("files")
-            if row.facts.get("kind") == "withdrawal":
+        for facts in (row.facts for row in self._rows):
+            name, files = str(facts.get("release")), facts.get("files")
+            if facts.get("kind") == "withdrawal":
                 expected.pop(name, None)
-            elif row.facts.get("kind") == "publication" and isinstance(files, dict):
+            elif facts.get("kind") == "publication" and isinstance(files, dict):
                 expected[name] = files
         known = {each.release_id for each in vault_releases.all_releases(vault)}
         streams = {each.release_id for each in vault_releases.all_streams(vault)}
@@ -277,11 +278,10 @@ class _Examination:
         with store_failures("reading it", RELEASED_NAME), looked_at(path) as connection:
             for table in tables(connection):
                 read_through(connection, table)
-        for stored in releases:
-            if not stored.withdrawn:
-                release = curator.load(stored.release_id)
-                if not released_matches(self._store, release, epsilon_of(release)):
-                    return f"other rows of {release.id} than were released"
+        loaded = (curator.load(each.release_id) for each in releases if not each.withdrawn)
+        other = differing_release(self._store, ((each, epsilon_of(each)) for each in loaded))
+        if other is not None:
+            return f"other rows of {other} than were released"
         for name, publications in streams.items():
             if publications and not publications_match(
                 self._store, [published(each) for each in publications]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -346,18 +346,26 @@ def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
 
     That is its row in releases, with the loss ``epsilon``, and its rows in cells and quantiles.
     """
+    return differing_release(folder, [(release, epsilon)]) is None
+
+
+def differing_release(folder: Path, releases: Iterable[tuple[Release, Decimal]]) -> str | None:
+    """Return the first of ``releases`` that is not ``released_matches``, None where all are."""
     with store_failures("reading released.duckdb", RELEASED_NAME):
         with _attached(folder / RELEASED_NAME, "READ_ONLY") as connection:
-            stored = {
-                "cells": "SELECT * FROM cells WHERE release_id = ? ORDER BY cell, slot",
-                "quantiles": "SELECT * FROM quantiles WHERE release_id = ? ORDER BY cell, slot, quantile",
-            }
-            held = {table: query(connection, asked, [release.id]) for table, asked in stored.items()}
-            expected = _tables(release)
-            return _is_listed(connection, release, epsilon) and all(
-                _holds(rows, expected[table]) if table in expected else not len(rows)
-                for table, rows in held.items()
-            )
+            return next((each.id for each, loss in releases if not _matches(connection, each, loss)), None)
+
+
+def _matches(connection: duckdb.DuckDBPyConnection, release: Release, epsilon: Decimal) -> bool:
+    stored = {
+        "cells": "SELECT * FROM cells WHERE release_id = ? ORDER BY cell, slot",
+        "quantiles": "SELECT * FROM quantiles WHERE release_id = ? ORDER BY cell, slot, quantile",
+    }
+    held = {table: query(connection, asked, [release.id]) for table, asked in stored.items()}
+    expected = _tables(release)
+    return _is_listed(connection, release, epsilon) and all(
+        _holds(rows, expected[table]) if table in expected else not len(rows) for table, rows in held.items()
+    )
 
 
 def publications_match(folder: Path, publications: Sequence[Publication]) -> bool:

@@ -74,7 +74,14 @@ def values_of(vault: Vault, release_id: str) -> tuple[str, bytes] | None:
     """Return (facts, bins) of a release, None until its noise is committed; raise as ``release_named``."""
     if not release_named(vault, release_id).drawn:
         return None
-    return _read(vault, release_id, "facts").decode(), _read(vault, release_id, "bins")
+    rows = run(
+        vault.connection,
+        "SELECT part, piece FROM release_pieces WHERE release_id = ? AND part IN ('facts', 'bins') "
+        "ORDER BY number",
+        [release_id],
+    )
+    facts, bins = (b"".join(piece for part, piece in rows if part == own) for own in ("facts", "bins"))
+    return facts.decode(), bins
 
 
 def measured_of(vault: Vault, release_id: str) -> bytes:

@@ -95,23 +95,23 @@ def ledger(context: typer.Context) -> None:
 
     settings: Settings = context.obj
     workspace = open_workspace(**settings.opening())
-    rows, totals = workspace.ledger(), workspace.status()
-    named = any("analyst" in row.facts for row in rows)
-    zone = workspace.config.grid.period.time_zone
+    totals, zone = workspace.status(), workspace.config.grid.period.time_zone
+    facts = ledger_facts(workspace.ledger(), totals, zone)
+    named = any(each.analyst is not None for each in facts.entries)
     settings.output.table(
         "Ledger",
         ["#", "entry", "release", totals.quantity, *(["analyst"] if named else []), f"at ({zone})", "head"],
         [
             [
-                row.sequence,
-                str(row.facts["kind"]),
-                str(row.facts.get("release", "")),
-                _epsilon(row) or "",
-                *([str(row.facts.get("analyst", ""))] if named else []),
-                minute(str(row.facts["at"]), zone),
-                row.head_hash[:12],
+                each.sequence,
+                each.kind,
+                each.release or "",
+                each.epsilon or "",
+                *([each.analyst or ""] if named else []),
+                minute(each.at, zone),
+                each.head_hash[:12],
             ]
-            for row in rows
+            for each in facts.entries
         ],
     )
     if workspace.config.relation.hides_presence:
@@ -141,7 +141,7 @@ def ledger(context: typer.Context) -> None:
         )
     for change in totals.budget_changes:
         settings.output.say(f"The budget was changed at entry {change.entry}, {change.in_words}.")
-    settings.output.result(as_json(ledger_facts(rows, totals, zone)))
+    settings.output.result(as_json(facts))
 
 
 def ledger_facts(rows: list[LedgerRow], totals: Status, time_zone: str) -> LedgerFacts:
@@ -163,21 +163,19 @@ def ledger_facts(rows: list[LedgerRow], totals: Status, time_zone: str) -> Ledge
             AnalystFacts(name=each.name, charges=each.charges, **spent(each)) for each in totals.analysts
         ),
         budget_changes=totals.budget_changes,
-        entries=tuple(
-            EntryFacts(
-                sequence=row.sequence,
-                kind=str(row.facts["kind"]),
-                release=str(row.facts["release"]) if "release" in row.facts else None,
-                at=on_clocks(str(row.facts["at"]), time_zone),
-                epsilon=_epsilon(row),
-                analyst=str(row.facts["analyst"]) if "analyst" in row.facts else None,
-                head_hash=row.head_hash,
-            )
-            for row in rows
-        ),
+        entries=tuple(_entry_facts(row, time_zone) for row in rows),
     )
 
 
-def _epsilon(row: LedgerRow) -> str | None:
-    pico = next((row.facts[kind.pico_key] for kind in LossKind if kind.pico_key in row.facts), None)
-    return decimal_text(pico) if isinstance(pico, int) else None
+def _entry_facts(row: LedgerRow, time_zone: str) -> EntryFacts:
+    facts = row.facts
+    pico = next((facts[kind.pico_key] for kind in LossKind if kind.pico_key in facts), None)
+    return EntryFacts(
+        sequence=row.sequence,
+        kind=str(facts["kind"]),
+        release=str(facts["release"]) if "release" in facts else None,
+        at=on_clocks(str(facts["at"]), time_zone),
+        epsilon=decimal_text(pico) if isinstance(pico, int) else None,
+        analyst=str(facts["analyst"]) if "analyst" in facts else None,
+        head_hash=row.head_hash,
+    )
