@@ -15,6 +15,7 @@ from trafficdp.bounding.huber import (
     huber_location,
     smooth_sensitivity,
     used_count,
+    weight_distance,
 )
 
 FAR = 1e4
@@ -221,6 +222,12 @@ def test_grid_distance_equals_all_subsets(upper, shared):
         assert found[0] == brute
 
 
+def test_vehicles_at_the_end_of_the_range_are_good_about_the_last_centre():
+    value, weight, threshold = np.full(3, 10.0), np.full(3, 1 / 3), np.ones(3)
+    shape = value, weight, threshold, np.array([0]), np.array([0.04])
+    assert centre_grid_distance(*shape, 0.05, 10.0, np.array([3])).tolist() == [0]
+
+
 @pytest.mark.parametrize(("slack", "value"), [(0.0625, [2, 4, 6]), (0.25, [18, 20, 22])])
 def test_a_vehicle_exactly_at_its_radius_is_good_on_grids_finer_and_coarser_than_a_unit(slack, value):
     weight, threshold = np.full(3, 1 / 3), np.full(3, 4.0)
@@ -312,6 +319,11 @@ def test_bins_are_balanced_where_weights_and_thresholds_are_equal():
         upper=10.0,
     )
     assert shape.balanced.tolist() == [True, False, False]
+
+
+def test_the_distance_of_two_weightings_is_how_far_apart_their_means_can_be():
+    first, second = np.array([0.5, 0.5, 1.0]), np.array([0.75, 0.25, 1.0])
+    assert weight_distance(first, second, np.array([0, 0, 1]), 2).tolist() == [0.25, 0.0]
 
 
 def test_a_vehicle_counts_for_at_most_twice_its_share():
