@@ -222,6 +222,7 @@ def test_statuses_that_are_foreseen_are_those_of_the_release(released):
     manifest = json.loads((released.store / "releases/r0001/manifest.json").read_text(encoding="utf-8"))
     assert bins == manifest["coverage"]["bins"]
     assert bins["released"]
+    assert manifest["honesty"]["idealised_mechanisms"] is False
 
 
 def test_a_manifest_carries_number_and_hash_of_its_charge(released):
