@@ -365,6 +365,6 @@ def test_the_ledger_is_checked_from_what_the_head_remembers_or_from_its_beginnin
     monkeypatch.setattr(curator, "vault_ledger", ledger)
     monkeypatch.setattr(curator, "vault_releases", SimpleNamespace(all_releases=lambda vault: []))
     monkeypatch.setattr(curator, "manifests", lambda store, known: {})
-    behind = SimpleNamespace(store=None, vault=None, head=SimpleNamespace(checked=lambda entries: 5))
+    behind = SimpleNamespace(store=None, vault=None, head=SimpleNamespace(verify=lambda entries: 5))
     curator.Curator.check_not_behind(behind, whole=whole)
     assert asked == [first, first]
