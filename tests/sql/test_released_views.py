@@ -9,6 +9,7 @@ from decimal import Decimal
 import duckdb
 import pytest
 
+from trafficdp.errors import UsageError
 from trafficdp.store.analyst import COLUMNS, TABLES, AnalystSession
 from trafficdp.store.released import RELEASED_NAME, STORAGE_VERSION
 
@@ -61,6 +62,16 @@ def test_every_column_says_what_it_is(session):
     assert {each["column"] for each in listed if each["name"] == "latest_cells"} == {
         each["column"] for each in listed if each["name"] == "cells"
     }
+
+
+@pytest.mark.parametrize(
+    ("named", "works"),
+    [("r0001", "ask latest_cells"), ("records", "AVG(speed) FROM records"), ("main.Fixes", "FROM records")],
+)
+def test_a_table_that_is_not_there_names_one_that_is(session, named, works):
+    with pytest.raises(UsageError, match=f"does not exist; .*{re.escape(works)}") as refused:
+        session.run(f"SELECT 1 FROM {named}")
+    assert len(str(refused.value)) <= 160
 
 
 def test_the_lists_are_those_of_the_manifest(session, manifest):

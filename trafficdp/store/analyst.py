@@ -321,7 +321,7 @@ def _error(answer: dict[str, str]) -> UsageError | DataError | StoreDamagedError
         "memory": "aggregate, or add WHERE or LIMIT",
         "file": "write results with --to and a file name",
         "refused": "what you need in between goes into WITH",
-        "table": "`trafficdp sql` and \\d list what is released, such as latest_cells; records are asked "
-        "with SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = ...) ... FROM records",
+        "table": "ask latest_cells; `trafficdp sql` and \\d list every table",
+        "records": "ask them with SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) AVG(speed) FROM records",
     }.get(kind)
     return UsageError(message, todo=todo)

@@ -333,7 +333,8 @@ def explained(error: BaseException) -> dict[str, str]:
         return explained(RecursionError())
     text = _PREFIX.sub("", _EXCERPT.split(str(error), maxsplit=1)[0])
     if text.startswith("Table with name"):
-        return {"kind": "table", "message": text.split("!")[0]}
+        records = text.split()[3].lower() in ("records", "fixes")
+        return {"kind": "records" if records else "table", "message": text.split("!")[0]}
     data = isinstance(error, (duckdb.ConversionException, duckdb.OutOfRangeException))
     return {"kind": "data" if data else "wrong", "message": " ".join(text.split())[:400]}
 
