@@ -322,6 +322,6 @@ def _error(answer: dict[str, str]) -> UsageError | DataError | StoreDamagedError
         "file": "write results with --to and a file name",
         "refused": "what you need in between goes into WITH",
         "table": "ask latest_cells; `trafficdp sql` and \\d list every table",
-        "records": "ask them with SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) AVG(speed) FROM records",
+        "records": "try SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) AVG(speed) FROM records",
     }.get(kind)
     return UsageError(message, todo=todo)

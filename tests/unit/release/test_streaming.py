@@ -165,6 +165,27 @@ def test_bins_of_too_few_vehicles_are_withheld(prepared, small_city):
         assert estimate.noise["noise_terms"].tolist() == [0, 2]
 
 
+def test_a_publication_says_what_share_of_the_range_its_widest_interval_takes(prepared, small_city):
+    _, specification = prepared(stream_a_day, small_city.write_config)
+    levels = sums_of(specification).stream().bank.levels
+    one, cell = np.ones(1, dtype=np.int64), np.array([0x8928308280FFFFF])
+    upper = specification.request.bound.upper
+    said = []
+    for records in (9, 900, 90_000, 9_000_000):
+        sums = np.full((1, levels), 0, dtype=np.int64)
+        closed = ClosedStep(0, {}, cell, 0 * one, records * one, 9 * one, sums, one)
+        release = publication_of(specification, closed, 1, LedgerReference(1, GENESIS), "any")
+        widths = [
+            float((each.high - each.low)[0]) / each.statistic.largest(upper)
+            for each in release.estimates.values()
+        ]
+        honesty = release.disclosure.honesty
+        assert honesty.refusal.value == max(widths)
+        assert honesty.forced == (max(widths) >= 1)
+        said.append(max(widths))
+    assert said[0] == 1 > said[-1] > 0
+
+
 def test_analysts_see_every_publication_and_one_epsilon(played):
     (count,) = played.sql("SELECT count(*) FROM stream_publications")[0]
     assert count >= 5

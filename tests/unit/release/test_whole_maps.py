@@ -74,7 +74,8 @@ def test_a_map_of_one_piece_is_charged_published_and_verified(filled, name):
 
 def test_auto_takes_the_map_of_least_error_in_simulated_cities_and_says_so(filled):
     here = opened(filled, '"auto"')
-    allocation = here.plan(suggestions=False).allocation
+    planned = here.plan(suggestions=False)
+    allocation = planned.allocation
     errors = {
         name: max(1 - skill.expected for skill in own.values()) for name, own in allocation.considered.items()
     }
@@ -86,7 +87,9 @@ def test_auto_takes_the_map_of_least_error_in_simulated_cities_and_says_so(fille
     assert all(f"{name} " in allocation.reason for name in PUBLIC_COUNTS)
     done = here.release(force=True)
     assert all(check.passed for check in here.verify(done.id))
-    assert done.release.disclosure.mechanisms[0].skill.skill == allocation.skill[MEAN].expected
+    released = done.release.disclosure.mechanisms
+    assert [each.skill for each in released] == [planned.skill[each] for each in (MEAN, VARIANCE)]
+    assert released[0].skill.skill == allocation.skill[MEAN].expected
 
 
 def test_a_saved_plan_of_one_piece_is_released_as_it_is(filled):
