@@ -418,8 +418,8 @@ def check_columns(
 
 
 def _names(found: Sequence[str]) -> str:
-    """Return the names for a message; a first line that holds values instead is not repeated."""
-    if any(re.match(r"\s*[-+.]?\d", name) for name in found):
+    """Return the names for a message; a first line that may hold values instead, or JSON, is not repeated."""
+    if any(re.search(r"^\s*[-+.]?\d|(\d\D*){3}|[]\"<>{}[]", name) for name in found):
         return "a first line that holds values, not names"
     if _separated(found):
         return "one column only"

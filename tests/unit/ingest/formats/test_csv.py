@@ -48,10 +48,13 @@ def test_a_missing_column_is_named_with_the_ones_that_are_there(reader):
         reader.csv("plate,when,lat,lng,speed\nA1,x,1,2,3\n")
 
 
-def test_a_file_without_header_is_refused_without_repeating_its_values(reader):
+@pytest.mark.parametrize(
+    "line", [ROW, "KA01AB1234,north,slow", '[{"plate": "KA-A1", "when": "noon"}]', "<plate>KA-A1</plate>"]
+)
+def test_a_first_line_that_holds_values_is_refused_without_repeating_them(reader, line):
     with pytest.raises(DataError, match="first line that holds values") as caught:
-        reader.csv(f"{ROW}\n{ROW}\n")
-    assert not re.search(r"21\.2|72\.8|A1", str(caught.value))
+        reader.csv(f"{line}\n{line}\n")
+    assert not re.search(r"21\.2|72\.8|A1|KA|north|noon", str(caught.value))
 
 
 def test_another_separator_is_told_with_what_to_declare(reader):
