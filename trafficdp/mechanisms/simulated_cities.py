@@ -292,7 +292,7 @@ class SimulatesOwnCity(Protocol):
 
 def percent(share: float) -> str:
     """Return ``share`` in per cent."""
-    return f"{100 * share:.0f} %"
+    return f"{round(100 * share)} %"
 
 
 MOST_VEHICLES = 500

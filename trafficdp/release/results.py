@@ -284,8 +284,8 @@ class Plan:
 
         Columns: ``statistic``; ``mechanism``; ``median_error`` and ``worst_error`` over hexagons, expected at
         the worst speeds there could be; ``simulated_error`` on simulated speeds of ``seed``; ``loss``, what
-        the vehicle pays that pays most; ``exact``, whether its noise has an exact sampler; ``auto``, whether
-        it is taken of all by itself. Errors are in the unit that is shown. Raises as ``choices``.
+        the vehicle pays that pays most; ``exact``, whether its noise has an exact sampler; ``best``, whether
+        it is the one to take. Errors are in the unit that is shown. Raises as ``choices``.
         """
         import pandas as pd
 
@@ -298,7 +298,7 @@ class Plan:
                 last = loss, not offer.idealised, offer is choice.chosen
                 rows.append((choice.statistic.value, offer.mechanism, *shown, *last))
         names = ("statistic", "mechanism", "median_error", "worst_error", "simulated_error", "loss", "exact")
-        return pd.DataFrame(rows, columns=[*names, "auto"])
+        return pd.DataFrame(rows, columns=[*names, "best"])
 
     def _facts(self) -> dict[str, str]:
         allocation, verdict = self.allocation, self.verdict

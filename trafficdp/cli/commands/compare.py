@@ -91,12 +91,12 @@ class OfferFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceFacts:
-    """One statistic: the mechanism that ``auto`` takes, never an idealised one, why, and all of them.
+    """One statistic alone: the ``best`` mechanism, never an idealised one, why, and all of them.
 
     ``constant_error``: how far a constant in the middle of the range is off at worst."""
 
     statistic: Statistic
-    auto: MechanismName
+    best: MechanismName
     reason: Words
     constant_error: Annotated[float, Schema(exclusiveMinimum=0)]
     mechanisms: Annotated[tuple[OfferFacts, ...], Schema(minItems=1)]
@@ -205,13 +205,15 @@ def comparison_facts(found: Comparison) -> ComparisonFacts:
         seed=found.seed,
         auto=found.auto.reason,
         maps=tuple(
-            MapFacts(map=name, skill={each: skill.stated() for each, skill in own.items()})
+            MapFacts(
+                map=name, skill={each: skill.stated(found.told(1.0, each)) for each, skill in own.items()}
+            )
             for name, own in found.auto.considered.items()
         ),
         statistics=tuple(
             ChoiceFacts(
                 statistic=choice.statistic,
-                auto=choice.chosen.mechanism,
+                best=choice.chosen.mechanism,
                 reason=choice.reason,
                 constant_error=found.told(constant_error(choice.statistic, found.bound), choice.statistic),
                 mechanisms=tuple(_offer_facts(found, offer) for offer in choice.offers),
@@ -270,31 +272,33 @@ def _offer_facts(found: Comparison, offer: Offer) -> OfferFacts:
 def show(output: Output, found: Comparison) -> None:
     """Print the comparison for people."""
     quantity = found.loss.kind.quantity
+    _show_maps(output, found)
     for choice in found.choices:
         unit = choice.statistic.unit(found.unit)
-        columns = ["mechanism", "median", "worst", "simulated", "noise", f"{quantity} split", "auto"]
+        columns = ["mechanism", "median", "worst", "simulated", "noise", f"{quantity} split", "best"]
         output.table(
-            f"Expected error of the {choice.statistic.value.replace('_', ' ')}, {unit}, "
+            f"Expected error of the {choice.statistic.value.replace('_', ' ')} alone, {unit}, "
             f"at {quantity} {found.loss}",
             columns,
             [_row(found, choice, offer) for offer in choice.offers],
         )
-        for offer in choice.offers:
-            if offer.unavailable is not None:
-                output.say(f"{offer.mechanism} is not available: {offer.unavailable}.")
-            if offer.unenforced is not None:
-                output.say(f"{offer.mechanism} is unenforced: {offer.unenforced}.")
-        output.say(f"auto: {choice.reason}.")
+        output.say(f"best: {choice.reason}.")
         output.say("")
-    _show_maps(output, found)
+    offers = [offer for choice in found.choices for offer in choice.offers]
+    for said in ("unavailable", "unenforced"):
+        reasons = {getattr(offer, said): None for offer in offers}
+        for reason in filter(None, reasons):
+            names = dict.fromkeys(offer.mechanism for offer in offers if getattr(offer, said) == reason)
+            output.say(f"{said}: {', '.join(names)}: {reason}.")
+    output.say("")
     output.say(
-        f"Each spends the whole {quantity} on one statistic over {found.counts.bins} bins "
+        f"Each mechanism spends the whole {quantity} on one statistic over {found.counts.bins} bins "
         f"({found.withheld} are withheld); no vehicle loses more. median, worst: over the bins, of the "
         "expected error at the worst speeds there could be, from public counts."
     )
     output.say(
         f"simulated: mean error over the bins in the worse of two simulated cities (seed {found.seed}); no "
-        "speed of this city is read. `auto` takes the least of those whose median is good enough, or of all."
+        "speed of this city is read. best: the least of those whose median is good enough, or of all."
     )
     output.say(
         "idealised: no exact sampler, so it is never chosen. unenforced: how far one vehicle moves it is a "
