@@ -92,6 +92,7 @@ FEW = 4_000
 """So few keys are sorted by comparison before scipy has begun to count."""
 LONGEST = int(np.iinfo(np.int32).max)
 """Keys whose positions 32 bits can say."""
+_LARGEST = int(np.iinfo(np.int64).max)
 
 
 def stable_order(key: Whole, size: int) -> Whole:
@@ -101,8 +102,7 @@ def stable_order(key: Whole, size: int) -> Whole:
     Raises IndexError for a key out of range.
     """
     number = len(key)
-    if number and not 0 <= int(key.min()) <= int(key.max()) < size:
-        raise IndexError(f"a key is not in 0..{size - 1}")
+    _require_keys(key, size)
     if not FEW < number <= LONGEST:
         return np.argsort(key, kind="stable")
     # it takes longer to import than some commands to run
@@ -122,14 +122,25 @@ def number_pairs(
     Keys, shape (n,), are in 0..``firsts`` - 1 and 0..``seconds`` - 1. The first and the second of every
     different pair come back, and the number of every entry's pair, shape (n,). Raises as ``stable_order``.
     """
-    order = stable_order(second, seconds)
-    order = order[stable_order(first[order], firsts)]
-    one, two = first[order], second[order]
-    new = np.ones(len(order), dtype=np.bool_)
-    new[1:] = (one[1:] != one[:-1]) | (two[1:] != two[:-1])
-    number = np.empty(len(order), dtype=np.int64)
+    for key, size in ((first, firsts), (second, seconds)):
+        _require_keys(key, size)
+    if firsts * seconds > _LARGEST:
+        raise OverflowError("pairs of so many keys do not fit 64 bits")
+    pair = first.astype(np.int64) * seconds
+    pair += second
+    order = np.argsort(pair)
+    pair = pair[order]
+    new = np.ones(len(pair), dtype=np.bool_)
+    np.not_equal(pair[1:], pair[:-1], out=new[1:])
+    number = np.empty(len(pair), dtype=np.int64)
     number[order] = np.cumsum(new) - 1
-    return one[new].astype(np.int64), two[new].astype(np.int64), number
+    one, two = np.divmod(pair[new], seconds)
+    return one, two, number
+
+
+def _require_keys(key: Whole, size: int) -> None:
+    if len(key) and not 0 <= int(key.min()) <= int(key.max()) < size:
+        raise IndexError(f"a key is not in 0..{size - 1}")
 
 
 def largest_two(
@@ -251,8 +262,9 @@ class Counts:
         by_sum = np.argsort(self.total_per_user(self.count * weight[self.bin_index]), kind="stable")
         rank = np.empty_like(by_sum)
         rank[by_sum] = np.arange(self.users)
-        pairs = stable_order(rank[self.user_index], self.users)
-        return VehicleOrder(rank, pairs[stable_order(self.bin_index[pairs], self.bins)])
+        place = self.bin_index * self.users
+        place += rank[self.user_index]
+        return VehicleOrder(rank, np.argsort(place))
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Counts:
         """Return the counts of the bins where ``keep`` (shape (G,)) is true; user positions stay.
