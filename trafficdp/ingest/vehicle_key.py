@@ -89,18 +89,24 @@ def normalise(ids: pa.Array | Sequence[str | None]) -> pa.Array:
         before = distinct
         distinct = pc.utf8_normalize(pc.replace_substring_regex(distinct, _DROPPED, ""), form="NFKC")
         distinct = pc.utf8_upper(distinct)
-        if distinct.equals(before):
+        # in ASCII nothing takes the place of what is dropped
+        if pc.all(pc.string_is_ascii(before)).as_py() or distinct.equals(before):
             break
     distinct = _whole_numbers(distinct)
-    if pc.any(pc.match_substring(distinct, "/")).as_py():
+    if _any_has(distinct, "/"):
         parts = pc.split_pattern(pc.fill_null(distinct, ""), "/")
         part = parts.flatten()
         numbers = pa.ListArray.from_arrays(parts.offsets, pc.coalesce(_whole_numbers(part), part))
         distinct = pc.binary_join(numbers, "/")
-    fraction = pc.match_substring_regex(distinct, _FRACTION)
-    missing = pc.or_(fraction, pc.is_in(distinct, value_set=pa.array(MISSING_IDENTIFIERS)))
+    missing = pc.is_in(distinct, value_set=pa.array(MISSING_IDENTIFIERS))
+    if _any_has(distinct, "."):
+        missing = pc.or_(missing, pc.match_substring_regex(distinct, _FRACTION))
     distinct = pc.if_else(missing, pa.scalar(None, pa.string()), distinct)
     return distinct.take(encoded.indices)
+
+
+def _any_has(text: pa.Array, part: str) -> bool:
+    return bool(pc.any(pc.match_substring(text, part)).as_py())
 
 
 def of_operators(operators: pa.Array, vehicles: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
@@ -110,9 +116,10 @@ def of_operators(operators: pa.Array, vehicles: pa.Array) -> tuple[pa.Array, npt
     two, so that no two pairs share one. It is null where either is missing; the second array says where only
     the operator is.
     """
-    operator, vehicle = normalise(operators), normalise(vehicles)
+    encoded, vehicle = pc.dictionary_encode(operators), normalise(vehicles)
+    escaped = pc.replace_substring_regex(normalise(encoded.dictionary), r"([\\/])", r"\\\1")
+    operator = escaped.take(encoded.indices)
     no_operator = pc.and_(pc.is_valid(vehicle), pc.is_null(operator)).to_numpy(zero_copy_only=False)
-    operator = pc.replace_substring_regex(operator, r"([\\/])", r"\\\1")
     return pc.binary_join_element_wise(operator, vehicle, "/"), no_operator
 
 
@@ -138,7 +145,8 @@ def _whole(numbers: pa.Array) -> pa.Array:
 
 def _whole_numbers(distinct: pa.Array) -> pa.Array:
     """Return whole numbers as their digits, null for those that no 64 bits hold, other texts as they are."""
-    distinct = pc.replace_substring_regex(distinct, _WHOLE, r"\1")
+    if _any_has(distinct, "."):
+        distinct = pc.replace_substring_regex(distinct, _WHOLE, r"\1")
     large = pc.match_substring_regex(distinct, _LARGE)
     if not pc.any(large).as_py():
         return distinct

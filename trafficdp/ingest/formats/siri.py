@@ -74,7 +74,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
 
 
 def _xml(file: InputFile) -> Iterator[tuple[Columns, int]]:
-    """Yield the activities of an XML file in blocks; further deliveries lie where the first does."""
+    """Yield the activities of an XML file in blocks, first those of deliveries where the first lies."""
     path = path_of_first(file, "VehicleMonitoringDelivery", _ACTIVITY)
     if not path and file.judged:
         raise _no_delivery(file, "XML of another kind")

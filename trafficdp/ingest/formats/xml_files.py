@@ -6,13 +6,15 @@ document type, and with it every entity, is refused before anything of it is loo
 
 from __future__ import annotations
 
+import io
 import json
 import pathlib
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -25,11 +27,13 @@ from trafficdp.ingest.times import Records, TextColumns, text_to_numbers
 from trafficdp.model import SourceDeclaration
 
 if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
     from lxml import etree
     from xml2arrow import XmlToArrowParser
 
 Path = tuple[str, ...]
 Columns = list[pa.Array]
+Row = tuple[str | None, ...]
 
 ROWS = 20_000
 """Records that are held at once."""
@@ -37,6 +41,9 @@ MOST_BETWEEN = 16 << 20
 """Bytes of XML without a record; they are held as a tree, which takes several times as much."""
 _CHUNK = 256 << 10
 _HEAD = 4 << 10
+_LONGEST_NAME = 256
+"""Bytes of a name with its prefix."""
+_RECORDS = "records"
 _OTHER_ENCODING = re.compile(rb"""\s*<\?xml[^>]*\sencoding\s*=\s*["'](?!utf-?8["'])""", re.IGNORECASE)
 
 
@@ -178,11 +185,11 @@ def _not_well_formed(file: InputFile) -> DataError:
     )
 
 
-# Records that all lie within elements of one path, as Arrow columns: read by Rust, in a sixth of the time.
+# Records as Arrow columns: those within elements of one path are read by Rust, in a sixth of the time.
 
 
 def record_columns(file: InputFile, within: Path, name: str, paths: Sequence[Path]) -> Iterator[Columns]:
-    """Yield what lies at ``paths`` of the elements ``name`` within those at ``within``, in blocks.
+    """Yield what lies at ``paths`` of the elements ``name``, in blocks: first of those within ``within``.
 
     Raises DataError as ``elements`` does. What xml2arrow does not read, or not as it should, lxml reads:
     other encodings, elements that one record has twice, and what is not well-formed.
@@ -198,8 +205,7 @@ def record_columns(file: InputFile, within: Path, name: str, paths: Sequence[Pat
     except (Xml2ArrowError, TypeError, RuntimeError):
         # it says TypeError of text that is not UTF-8, RuntimeError of an error of its own
         for rows in filter(None, _rows(file, name, paths)):
-            columns = [text_column(column) for column in zip(*rows, strict=True)]
-            yield [column[read:] for column in columns]
+            yield [column[read:] for column in _text_columns(rows)]
             read = max(0, read - len(rows))
 
 
@@ -207,32 +213,57 @@ def _columns_of_utf8(file: InputFile, within: Path, name: str, paths: Sequence[P
     """Yield the same, read by xml2arrow; raise an error of its own where it reads something else."""
     from xml2arrow import Xml2ArrowError
 
-    roots = 0
+    found = Counter[str]()
     with file.open() as stream:
         start = stream.read(_HEAD)
         if not within or b"\0" in start or _OTHER_ENCODING.match(start):
             raise Xml2ArrowError("no record, or another encoding than UTF-8")
     with file.open() as stream:
-        for table, batch in _parser(within, name, tuple(paths)).parse_batches(
-            stream, max_rows_per_batch=ROWS
-        ):
-            if table == "root":
-                roots += 1
-            else:
+        counted = _Counted(stream, within[-1])
+        parser = _parser(within, name, tuple(paths))
+        for table, batch in parser.parse_batches(io.BufferedReader(counted, _CHUNK), max_rows_per_batch=ROWS):
+            found[table] += len(batch)
+            if table == _RECORDS:
                 yield batch.columns
-    if roots != 1:
+    if found["/"] != 1:
         raise Xml2ArrowError("the root does not end, or there are several")
+    if counted.begun > found[_parent(within)]:
+        yield from map(_text_columns, filter(None, _rows(file, name, paths, outside=within)))
+
+
+class _Counted(io.RawIOBase):
+    """The bytes of ``stream``; at least ``begun`` elements of a name began in what was read of them."""
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        super().__init__()
+        self._stream, self._name, self._before, self.begun = stream, name.encode(), b"", 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        read = self._stream.read(memoryview(buffer).nbytes)
+        memoryview(buffer).cast("B")[: len(read)] = read
+        text = self._before + read
+        at = text.find(self._name, max(0, len(self._before) - len(self._name) + 1))
+        while at >= 0:
+            prefix = text[text.rfind(b"<", 0, at) + 1 : at]
+            self.begun += not prefix or (prefix.endswith(b":") and not prefix.startswith(b"/"))
+            at = text.find(self._name, at + 1)
+        self._before = text[-_LONGEST_NAME:]
+        return len(read)
 
 
 @lru_cache(8)
 def _parser(within: Path, name: str, paths: Sequence[Path]) -> XmlToArrowParser:
     from xml2arrow import XmlToArrowParser
 
-    above, root = "/" + "/".join(within), f"/{within[0]}/@-"
-    tables = [
-        ("root", "/", {"-": root}),
-        ("records", above, {p: f"{above}/{name}/{p}" for p in map("/".join, paths)}),
-    ]
+    above = "/" + "/".join(within)
+    tables = {
+        "/": ("/", {"-": f"/{within[0]}/@-"}),
+        _parent(within): (_parent(within), {"-": f"{above}/@-"}),
+        _RECORDS: (above, {path: f"{above}/{name}/{path}" for path in map("/".join, paths)}),
+    }
     declared = [
         {
             "name": table,
@@ -243,13 +274,17 @@ def _parser(within: Path, name: str, paths: Sequence[Path]) -> XmlToArrowParser:
                 for field, at in fields.items()
             ],
         }
-        for table, path, fields in tables
+        for table, (path, fields) in tables.items()
     ]
     with tempfile.TemporaryDirectory(prefix="trafficdp-") as folder:
         file = pathlib.Path(folder) / "tables.yaml"
         # JSON is YAML
         file.write_text(json.dumps({"tables": declared}), "utf-8")
         return XmlToArrowParser(file)
+
+
+def _parent(path: Path) -> str:
+    return "/" + "/".join(path[:-1])
 
 
 # XML with declared names: a record is an element of the name ``records``, a column a path from it, such as
@@ -277,16 +312,22 @@ def read_xml(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     check_keys(file, present)
 
 
-def _rows(file: InputFile, name: str, paths: Sequence[Path]) -> Iterator[list[tuple[str | None, ...]]]:
+def _text_columns(rows: Sequence[Row]) -> Columns:
+    return [text_column(column) for column in zip(*rows, strict=True)]
+
+
+def _rows(file: InputFile, name: str, paths: Sequence[Path], *, outside: Path = ()) -> Iterator[list[Row]]:
+    """Yield what lies at ``paths`` of every element ``name`` but those within ``outside``."""
     # what lies beside a record or what is around it
     kept = {path[path.count("..")] for path in paths if path[0] == ".."}
-    rows: list[tuple[str | None, ...]] = []
+    rows: list[Row] = []
     depth, around = 0, None
     for kind, element in elements(file, [name], f"elements {name}", starts=True):
         depth += 1 if kind == "start" else -1
         if depth:
             continue
-        rows.append(tuple(value_at(element, path) for path in paths))
+        if not outside or outside != tuple(map(local_name, element.iterancestors()))[::-1]:
+            rows.append(tuple(value_at(element, path) for path in paths))
         element.clear()
         drop_before(element, kept)
         parent = element.getparent()

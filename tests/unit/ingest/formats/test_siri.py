@@ -344,6 +344,24 @@ def test_what_goes_wrong_late_in_a_document_is_met(reader, monkeypatch, odd, cut
         many(reader, odd, cut=cut)
 
 
+@pytest.mark.parametrize("prefix", ["", "s"])
+def test_deliveries_at_other_places_are_read_too(reader, monkeypatch, prefix):
+    monkeypatch.setattr(xml_files, "ROWS", 7)
+    monkeypatch.setattr(xml_files, "_CHUNK", 32)
+    plain = [activity(vehicle=f"<VehicleRef>{n}</VehicleRef>") for n in range(40)]
+    deliveries = (
+        "<VehicleMonitoringDelivery>" + "".join(plain[own::4]) + "</VehicleMonitoringDelivery>"
+        for own in range(4)
+    )
+    body = "<Siri><A>{}</A><A>{}</A><!--<A>--><A><B>{}</B></A>{}<A><VehicleMonitoringDelivery/></A></Siri>"
+    content = body.format(*deliveries)
+    content = prefixed(content, prefix).replace("<s:!--", "<!--") if prefix else content
+    content = content.replace("Siri>", 'Siri xmlns:s="x">', 1)
+    blocks = siri.read(InputFile(reader.write(content, "a.xml")), SOURCE)
+    names = [name for block in blocks for name in block.vehicle.dictionary_decode().to_pylist()]
+    assert names == [f"TFLO/{n}" for own in range(4) for n in range(own, 40, 4)]
+
+
 HOSTILE = [
     "",
     " ",
