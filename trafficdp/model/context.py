@@ -6,12 +6,11 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,19 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 from trafficdp.errors import ConfigError
-from trafficdp.model.json_codec import Text
+from trafficdp.model.json_codec import Coded, Text
+
+
+def _packed(shapes: tuple[BaseGeometry, ...]) -> str:
+    packed = zlib.compress(shapely.to_wkb(shapely.GeometryCollection(list(shapes))), 9)
+    return base64.b64encode(packed).decode("ascii")
+
+
+def _unpacked(text: str) -> tuple[BaseGeometry, ...]:
+    return tuple(shapely.get_parts(shapely.from_wkb(zlib.decompress(base64.b64decode(text)))))
+
+
+Shapes = Annotated[tuple[BaseGeometry, ...], Coded(_packed, _unpacked)]
 
 
 @dataclass(frozen=True)
@@ -29,7 +40,7 @@ class StudyArea:
     A box whose west is greater than its east crosses the antimeridian.
     """
 
-    geometry: BaseGeometry
+    geometry: Annotated[BaseGeometry, Coded(partial(shapely.to_wkb, hex=True), shapely.from_wkb)]
 
     @classmethod
     def from_bbox(cls, west: float, south: float, east: float, north: float) -> StudyArea:
@@ -151,32 +162,7 @@ class ContextLayer:
     sha256: str
     attribution: str
     names: tuple[str, ...]
-    shapes: tuple[BaseGeometry, ...]
-
-    def to_facts(self) -> dict[str, Any]:
-        """Return the layer as plain JSON values."""
-        packed = zlib.compress(shapely.to_wkb(shapely.GeometryCollection(list(self.shapes))), 9)
-        return {
-            "kind": self.kind.value,
-            "file": self.file,
-            "sha256": self.sha256,
-            "attribution": self.attribution,
-            "names": list(self.names),
-            "shapes": base64.b64encode(packed).decode("ascii"),
-        }
-
-    @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> ContextLayer:
-        """Return the layer that ``to_facts`` wrote."""
-        collection = shapely.from_wkb(zlib.decompress(base64.b64decode(facts["shapes"])))
-        return cls(
-            ContextKind(facts["kind"]),
-            facts["file"],
-            facts["sha256"],
-            facts["attribution"],
-            tuple(facts["names"]),
-            tuple(shapely.get_parts(collection)),
-        )
+    shapes: Shapes
 
 
 # A city's own zones, such as districts: public polygons, numbered from 1 in the order of their file.
@@ -197,29 +183,12 @@ class Zones:
     file: str
     sha256: str
     names: tuple[str, ...]
-    shapes: tuple[BaseGeometry, ...]
+    shapes: Shapes
 
     @cached_property
     def key(self) -> str:
         """SHA-256 of all shapes in their order: what decides in which zone a position lies."""
         return hashlib.sha256(b"".join(shapely.to_wkb(list(self.shapes), byte_order=1))).hexdigest()
-
-    def to_facts(self) -> dict[str, Any]:
-        """Return the zones as plain JSON values."""
-        packed = zlib.compress(shapely.to_wkb(shapely.GeometryCollection(list(self.shapes))), 9)
-        return {
-            "file": self.file,
-            "sha256": self.sha256,
-            "names": list(self.names),
-            "shapes": base64.b64encode(packed).decode("ascii"),
-        }
-
-    @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Zones:
-        """Return the zones that ``to_facts`` wrote."""
-        collection = shapely.from_wkb(zlib.decompress(base64.b64decode(facts["shapes"])))
-        shapes = tuple(shapely.get_parts(collection))
-        return cls(facts["file"], facts["sha256"], tuple(facts["names"]), shapes)
 
 
 @dataclass(frozen=True, kw_only=True)

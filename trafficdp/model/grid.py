@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import ConfigError, UsageError, integer_between
 from trafficdp.model.context import ContextLayer, StudyArea, Zones
+from trafficdp.model.json_codec import as_json
 
 IntArray = npt.NDArray[np.int64]
 
@@ -299,31 +300,6 @@ class Mosaic:
         """Slots of the published bins."""
         return np.array([slot for _, slot in self.bins], dtype=np.int64)
 
-    def to_facts(self) -> dict[str, object]:
-        """Return the mosaic as plain JSON values."""
-        facts: dict[str, object] = {
-            "resolutions": list(self.resolutions),
-            "bins": [[format(cell, "x"), slot] for cell, slot in self.bins],
-            "half_width": str(self.half_width),
-        }
-        if self.longer:
-            facts |= {"longer": [kind.value for kind in self.longer], "cells_first": self.cells_first}
-        return facts
-
-    @classmethod
-    def from_facts(
-        cls,
-        resolutions: Iterable[int],
-        bins: Iterable[tuple[str, int]],
-        half_width: str,
-        longer: Iterable[str] = (),
-        cells_first: bool = True,
-    ) -> Mosaic:
-        """Return the mosaic that ``to_facts`` wrote; called with its members as keywords."""
-        pairs = tuple((int(cell, 16), slot) for cell, slot in bins)
-        kinds = tuple(SlotKind(name) for name in longer)
-        return cls(tuple(resolutions), pairs, Fraction(half_width), kinds, cells_first)
-
     def levels(self, kind: SlotKind) -> tuple[tuple[int, SlotKind], ...]:
         """Return (resolution, kind of slot) of every level, from the finest, whose slots are of ``kind``."""
         return levels_of(self.resolutions, (kind, *self.longer), self.cells_first)
@@ -460,7 +436,7 @@ class Grid:
         if self.zones is not None:
             facts["zones"] = self.zones.key
         if self.mosaic is not None:
-            facts["mosaic"] = self.mosaic.to_facts()
+            facts["mosaic"] = as_json(self.mosaic)
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     @property

@@ -1,17 +1,20 @@
 """Frozen dataclasses as JSON and back, by their type hints alone.
 
-A hint is a dataclass, a scalar, an enumeration of scalars, ``tuple[X, ...]``, ``Mapping[str, X]``, a union of
-these, or ``Any`` for what is JSON already. A field that holds its default is left out; ``X | None`` without a
+A hint is a dataclass, a scalar, a Fraction or a date (as text), an enumeration of scalars, ``tuple[X, ...]``,
+``Mapping[str, X]``, a union of these, ``Any`` for what is JSON already, or of a field ``Annotated`` with
+``Coded``. A field that holds its default is left out; ``X | None`` without a
 default is null. A JSON Schema follows from the same hints (pipelines/schemas.py).
 """
 
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from datetime import date
 from enum import Enum
+from fractions import Fraction
 from functools import cache
 from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -29,6 +32,16 @@ class Schema(dict[str, Any]):
         return hash(repr(self))
 
 
+@dataclass(frozen=True)
+class Coded:
+    """How a field is written as one JSON value, and read again."""
+
+    write: Callable[[Any], Json]
+    read: Callable[[Any], Any]
+
+
+_CODED = {Fraction: Coded(str, Fraction), date: Coded(date.isoformat, date.fromisoformat)}
+
 Text = Annotated[str, Schema({"pattern": r"^(?!\s*[Uu][Nn][Kk][Nn][Oo][Ww][Nn]\s*$)[\s\S]*\S"})]
 """A text that says something."""
 Counted = Annotated[int, Schema({"minimum": 1})]
@@ -40,13 +53,18 @@ Moment = Annotated[
 def as_json(value: object) -> Json:
     """Return a dataclass, and all in it, as plain JSON values."""
     if is_dataclass(value) and not isinstance(value, type):
-        told = ((field.name, getattr(value, field.name), field.default) for field in fields(value))
-        return {name: as_json(own) for name, own, default in told if default is MISSING or own != default}
+        told = ((field, hint, getattr(value, field.name)) for field, hint in hinted(type(value)))
+        return {
+            field.name: coded.write(own) if (coded := _coded(hint)) else as_json(own)
+            for field, hint, own in told
+            if field.default is MISSING or own != field.default
+        }
     if isinstance(value, Mapping):
         return {name: as_json(each) for name, each in value.items()}
     if isinstance(value, tuple | list):
         return [as_json(each) for each in value]
-    return value
+    coded = _CODED.get(type(value))
+    return value if coded is None else coded.write(value)
 
 
 def from_json(kind: type[T], value: object) -> T:
@@ -65,12 +83,19 @@ def hinted(kind: type) -> tuple[tuple[Field[Any], Any], ...]:
     return tuple((field, hints[field.name]) for field in fields(kind))
 
 
+def _coded(hint: Hint) -> Coded | None:
+    return next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Coded)), None)
+
+
 def _read(hint: Hint, value: object, path: str) -> Json:
     origin: Any = get_origin(hint)
     inner = get_args(hint)
-    if origin is Annotated:
+    if isinstance(value, str) and (coded := _coded(hint) or _CODED.get(hint)):
+        with suppress(ValueError):
+            return coded.read(value)
+    elif origin is Annotated:
         return _read(inner[0], value, path)
-    if origin in (Union, types.UnionType):
+    elif origin in (Union, types.UnionType):
         *others, last = (each for each in inner if each is not type(None))
         if value is None and type(None) in inner:
             return None
@@ -78,7 +103,7 @@ def _read(hint: Hint, value: object, path: str) -> Json:
             with suppress(DataError):
                 return _read(each, value, path)
         return _read(last, value, path)
-    if origin is tuple:
+    elif origin is tuple:
         if isinstance(value, list):
             hints = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
             if len(hints) == len(value):

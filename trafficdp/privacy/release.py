@@ -4,31 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
-from fractions import Fraction
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import shapely
 
-from trafficdp.model.context import ContextLayer, StudyArea, Zones
 from trafficdp.model.grid import (
-    EVERYTHING,
-    DayPart,
     Grid,
-    Mosaic,
-    Period,
-    Place,
-    Selection,
-    SlotKind,
     kinds_of,
     resolution_of,
 )
 from trafficdp.model.json_codec import as_json, from_json
-from trafficdp.model.speed import QUANTILES, ContributionBound, MapRequest, SpeedUnit, Statistic
+from trafficdp.model.speed import QUANTILES, MapRequest, SpeedUnit, Statistic
 from trafficdp.privacy.disclosure import Disclosure, MechanismStated
 from trafficdp.privacy.estimate import (
     NOISE_COLUMNS,
@@ -309,7 +299,7 @@ def _posterior_columns(estimate: Estimate, name: str, factor: float) -> dict[str
     return speeds | shares
 
 
-# A release (and a grid) as JSON and Arrow, and back, without losing a bit.
+# A release as JSON and Arrow, and back, without losing a bit.
 
 
 _ARRAYS = (
@@ -322,108 +312,13 @@ _ARRAYS = (
 )
 
 
-def grid_to_facts(grid: Grid) -> dict[str, Any]:
-    """Return ``grid`` as plain JSON values."""
-    facts: dict[str, Any] = {
-        "resolution": grid.resolution,
-        "slot_kind": grid.slot_kind.value,
-        "area": shapely.to_wkb(grid.area.geometry, hex=True),
-        "first": grid.period.first.isoformat(),
-        "last": grid.period.last.isoformat(),
-        "time_zone": grid.period.time_zone,
-        "day_parts": [[part.name, part.first_hour, part.end_hour] for part in grid.day_parts],
-    }
-    if not grid.selection.everything:
-        facts["selection"] = selection_to_facts(grid.selection)
-    if grid.mosaic is not None:
-        facts["mosaic"] = grid.mosaic.to_facts()
-    if grid.zones is not None:
-        facts["zones"] = grid.zones.to_facts()
-    if grid.context:
-        facts["context"] = [layer.to_facts() for layer in grid.context]
-    return facts
-
-
-def grid_from_facts(facts: Mapping[str, Any]) -> Grid:
-    """Return the grid that ``grid_to_facts`` wrote."""
-    return Grid(
-        resolution=facts["resolution"],
-        slot_kind=SlotKind(facts["slot_kind"]),
-        area=StudyArea(shapely.from_wkb(facts["area"])),
-        period=Period(
-            date.fromisoformat(facts["first"]), date.fromisoformat(facts["last"]), facts["time_zone"]
-        ),
-        day_parts=tuple(DayPart(*part) for part in facts["day_parts"]),
-        selection=selection_from_facts(facts["selection"]) if "selection" in facts else EVERYTHING,
-        mosaic=Mosaic.from_facts(**facts["mosaic"]) if "mosaic" in facts else None,
-        context=tuple(ContextLayer.from_facts(layer) for layer in facts.get("context", ())),
-        zones=Zones.from_facts(facts["zones"]) if "zones" in facts else None,
-    )
-
-
-def selection_to_facts(selection: Selection) -> dict[str, Any]:
-    """Return ``selection`` as plain JSON values."""
-    return {
-        "hours_of_week": None if selection.hours_of_week is None else list(selection.hours_of_week),
-        "places": [
-            [{"name": place.name, "area": shapely.to_wkb(place.area.geometry, hex=True)} for place in clause]
-            for clause in selection.places
-        ],
-        "cells": None if selection.cells is None else [format(cell, "x") for cell in selection.cells],
-    }
-
-
-def selection_from_facts(facts: Mapping[str, Any]) -> Selection:
-    """Return the selection that ``selection_to_facts`` wrote."""
-    hours, cells = facts["hours_of_week"], facts["cells"]
-    return Selection(
-        hours_of_week=None if hours is None else tuple(hours),
-        places=tuple(
-            tuple(Place(each["name"], StudyArea(shapely.from_wkb(each["area"]))) for each in clause)
-            for clause in facts["places"]
-        ),
-        cells=None if cells is None else tuple(int(cell, 16) for cell in cells),
-    )
-
-
-def bound_to_facts(bound: ContributionBound) -> dict[str, str]:
-    """Return ``bound`` as plain JSON values."""
-    return {"upper": str(bound.upper), "step": str(bound.step), "unit": bound.unit.value}
-
-
-def bound_from_facts(facts: Mapping[str, str]) -> ContributionBound:
-    """Return the bound that ``bound_to_facts`` wrote."""
-    return ContributionBound(Fraction(facts["upper"]), Fraction(facts["step"]), SpeedUnit(facts["unit"]))
-
-
-def request_to_facts(request: MapRequest) -> dict[str, Any]:
-    """Return ``request`` as plain JSON values, but for whether counts are published."""
-    return {
-        "bound": bound_to_facts(request.bound),
-        "display_unit": request.display_unit.value,
-        "interval_level": request.interval_level,
-        "min_vehicles": request.min_vehicles,
-    }
-
-
-def request_from_facts(facts: Mapping[str, Any], *, publish_counts: bool) -> MapRequest:
-    """Return the request that ``request_to_facts`` wrote."""
-    return MapRequest(
-        bound_from_facts(facts["bound"]),
-        facts["min_vehicles"],
-        facts["interval_level"],
-        SpeedUnit(facts["display_unit"]),
-        publish_counts,
-    )
-
-
 def encode(release: Release) -> tuple[dict[str, Any], bytes]:
     """Return (facts, arrays): plain JSON values, and an Arrow IPC stream with the rows of ``release``."""
     facts = {
         "id": release.id,
         "created_at": release.created_at.isoformat(),
-        "grid": grid_to_facts(release.grid),
-        **request_to_facts(release.request),
+        "grid": as_json(release.grid),
+        "request": as_json(release.request),
         "statistics": [statistic.value for statistic in release.estimates],
         "slots": [[slot, x.label, x.start, x.end] for slot, x in sorted(release.slots.items())],
         "ledger": {"sequence": release.ledger.sequence, "head_hash": release.ledger.head_hash},
@@ -468,8 +363,8 @@ def decode(facts: Mapping[str, Any], arrays: bytes) -> Release:
     return Release(
         id=facts["id"],
         created_at=datetime.fromisoformat(facts["created_at"]),
-        grid=grid_from_facts(facts["grid"]),
-        request=request_from_facts(facts, publish_counts="vehicles" in present),
+        grid=from_json(Grid, facts["grid"]),
+        request=from_json(MapRequest, facts["request"]),
         cell=_numbers(table, "cell"),
         slot=_numbers(table, "slot"),
         status=_encoded_texts(table, "status"),

@@ -18,7 +18,7 @@ from trafficdp.config.settings import Config
 from trafficdp.errors import DataError, UninformativeReleaseError, UsageError, positive
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.mechanisms.simulated_cities import SimulatesOwnCity
-from trafficdp.model import LONGER, OFFSET, Counts, Grid, Statistic
+from trafficdp.model import LONGER, OFFSET, ContributionBound, Counts, Grid, Statistic, as_json, from_json
 from trafficdp.planner.adaptive import choose_mosaic
 from trafficdp.planner.allocate import allocate, kept_bins
 from trafficdp.planner.allocation import (
@@ -43,7 +43,6 @@ from trafficdp.planner.suggest import (
 from trafficdp.privacy.budget import left
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, rounded_up
-from trafficdp.privacy.release import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
 from trafficdp.release.curator import Curator
 from trafficdp.release.knowledge import fleet_released, known_speeds
 from trafficdp.release.results import (
@@ -79,8 +78,8 @@ class SavedPlan:
             "name": name,
             "saved_at": at.isoformat(),
             "data_version": data_version,
-            "grid": grid_to_facts(grid),
-            "bound": bound_to_facts(request.map.bound),
+            "grid": as_json(grid),
+            "bound": as_json(request.map.bound),
             request.kind.pico_key: request.loss.pico,
             "tolerance": {each.value: tolerance for each, tolerance in request.tolerance.items()},
             "min_vehicles": request.map.min_vehicles,
@@ -115,7 +114,7 @@ class SavedPlan:
     @property
     def grid(self) -> Grid:
         """The map that was planned."""
-        return grid_from_facts(self.facts["grid"])
+        return from_json(Grid, self.facts["grid"])
 
     @property
     def loss(self) -> Loss:
@@ -141,12 +140,12 @@ class SavedPlan:
         does not cost what was saved.
         """
         facts = self.facts
-        if bound_to_facts(request.map.bound) != facts["bound"]:
+        bound = from_json(ContributionBound, facts["bound"])
+        if request.map.bound != bound:
             raise UsageError(
                 "the plan was made for another speed bound or step",
                 got=f"{float(request.map.bound.upper):g} {request.map.bound.unit.label}",
-                expected=f"{float(bound_from_facts(facts['bound']).upper):g} "
-                f"{bound_from_facts(facts['bound']).unit.label}, and its step",
+                expected=f"{float(bound.upper):g} {bound.unit.label}, and its step",
                 todo="restore [map], or plan again",
             )
         frozen = replace(

@@ -62,10 +62,6 @@ from trafficdp.privacy.loss import Loss
 from trafficdp.privacy.release import (
     LedgerReference,
     Release,
-    grid_from_facts,
-    grid_to_facts,
-    request_from_facts,
-    request_to_facts,
 )
 from trafficdp.store.vault_fixes import DataVersion
 from trafficdp.store.vault_releases import IndexedRelease
@@ -239,12 +235,11 @@ class Specification:
                 **listed,
                 "release_id": self.release_id,
                 "created_at": self.created_at.isoformat(),
-                "grid": grid_to_facts(self.grid),
-                **request_to_facts(self.request),
+                "grid": as_json(self.grid),
+                "request": as_json(self.request),
                 "ingest_id": self.ingest_id,
                 "data_version": self.data_version,
                 "calibrated": self.calibrated,
-                "publish_counts": self.request.publish_counts,
                 "disclosure": as_json(self.disclosure),
             }
         )
@@ -253,7 +248,7 @@ class Specification:
     def from_json(cls, text: str) -> Specification:
         """Return the specification that ``to_json`` wrote."""
         facts: dict[str, Any] = json.loads(text)
-        grid = grid_from_facts(facts["grid"])
+        grid = from_json(Grid, facts["grid"])
         if "cell" in facts:
             cell = np.array(facts["cell"], dtype=np.uint64)
             slot = np.array(facts["slot"], dtype=np.int64)
@@ -263,7 +258,7 @@ class Specification:
             release_id=facts["release_id"],
             created_at=datetime.fromisoformat(facts["created_at"]),
             grid=grid,
-            request=request_from_facts(facts, publish_counts=facts["publish_counts"]),
+            request=from_json(MapRequest, facts["request"]),
             ingest_id=facts["ingest_id"],
             data_version=facts["data_version"],
             cell=cell,
@@ -448,8 +443,7 @@ def numbers_digest(
     """Return SHA-256 over what ``same_question`` compares: equal where that holds."""
     facts = {
         "grid": grid.key,
-        **request_to_facts(request),
-        "publish_counts": request.publish_counts,
+        "request": as_json(request),
         "calibrated": calibrated,
     }
     digest = hashlib.sha256(canonical(facts).encode())

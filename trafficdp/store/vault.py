@@ -34,7 +34,7 @@ from trafficdp.store.store_files import (
 
 
 VAULT_NAME = "vault.duckdb"
-SCHEMA_VERSION = "7"
+SCHEMA_VERSION = "8"
 MEMORY_LIMIT = "1GB"
 """What DuckDB may hold of the vault; it fills that up. Rows beyond it spill beside the vault."""
 _UNFINISHED = f".{VAULT_NAME}.*.new"
