@@ -20,8 +20,9 @@ from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.export.files.catalogue import registry_record
 from trafficdp.export.files.language import Language
 from trafficdp.export.files.manifest import validate_manifest
+from trafficdp.export.report.change_files import ChangeTable
 from trafficdp.export.report.report import report_html
-from trafficdp.export.site import PublishedRelease, SiteCity, write_site
+from trafficdp.export.site import CHANGES, INDEX, MAP, REPORT, PublishedRelease, SiteCity, write_site
 from trafficdp.export.write import write_release
 from trafficdp.model import CatalogueEntry
 
@@ -265,6 +266,23 @@ def test_a_file_that_was_changed_after_its_release_is_not_published(two, tmp_pat
     assert not (tmp_path / "site/r0001/cells.csv").exists()
 
 
+@pytest.fixture
+def axe():
+    """Deque's axe-core, which finds what people with a screen reader or a keyboard cannot use."""
+    try:
+        from axe_playwright_python.sync_playwright import Axe
+    except ImportError:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip("axe-playwright-python is not installed: make test installs it")
+    return Axe()
+
+
+@pytest.fixture(scope="module")
+def changed(city, earlier_city):
+    return ChangeTable.of(city, earlier_city)
+
+
 class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_):
         pass
@@ -287,6 +305,28 @@ def test_it_is_read_in_a_browser_from_a_folder_of_a_server_and_from_disk(two, tm
                 visit(chromium, root, width)
         finally:
             server.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axe_finds_no_page_hard_to_reach(
+    axe, publish, pooled, rush_hours, changed, tmp_path, chromium, width
+):
+    releases = [publish(rush_hours, "r0002"), publish(pooled, "r0001")]
+    releases[0] = replace(releases[0], changes=changed.page)
+    write_site(tmp_path / "site", CITY, releases, ["r0000"])
+    names = [name for name in files_of(tmp_path / "site") if name.endswith(".html")]
+    assert {name.split("/")[-1] for name in names} == {INDEX, MAP, REPORT, CHANGES}
+    page, violations = chromium.new_page(viewport={"width": width, "height": 900}), {}
+    for name in names:
+        page.goto((tmp_path / "site" / name).as_uri())
+        if name.endswith(MAP):
+            page.locator("html[data-drawn]").wait_for(state="attached")
+        for each in axe.run(page).response["violations"]:
+            violations[name, each["id"]] = [node["html"] for node in each["nodes"]]
+    page.close()
+    assert violations == {}
 
 
 def visit(chromium, root, width):
