@@ -56,7 +56,12 @@ def audited(mechanism, statistic, bound, noise, draws):
     return audit_mechanism(mechanism, statistic, 1.0, bound, noise, draws=draws, confidence=CERTAIN)
 
 
-@of_every_case
+@pytest.mark.parametrize(
+    ("mechanism", "statistic"),
+    # wrap around is best fit with samples in arrays of another order
+    [pytest.param(m, s, marks=pytest.mark.prove if m.name.endswith("wrap_around") else ()) for m, s in CASES],
+    ids=lambda case: getattr(case, "name", str(case)),
+)
 def test_no_draws_refute_the_claim(mechanism, statistic, bound_of):
     # a variance shows one number of two that were measured, and both were paid
     sharp = mechanism.name in KEEPS_SHARP and statistic is not VARIANCE
@@ -87,7 +92,7 @@ def test_few_draws_refute_a_quarter_of_the_noise_and_many_not_the_whole(mechanis
     ids=lambda case: getattr(case, "name", str(case)),
 )
 def test_no_draws_refute_the_epsilon_that_follows_from_rho(mechanism, statistic, bound_of):
-    draws = 200 if whole(mechanism) else 20_000
+    draws = 200 if whole(mechanism) else 4_000
     claim, found = of_rho(mechanism, statistic, bound_of(64), SimulatedNoise(14), draws)
     assert found.epsilon <= claim, found
 
@@ -108,8 +113,6 @@ def of_rho(mechanism, statistic, bound, noise, draws, rho=0.02, delta=0.01):
     )
 
 
-RARE = ("fixed_quantile", "optimized_quantile", "plan")
-"""Their choices are shown by what is seldom chosen: by more draws."""
 LONG = ("wrap_around", "plan_l1", "plan_public_scaling", "plan_without_scaling")
 SLOW = {(each, VARIANCE) for each in ("plan", "fixed_quantile_best_fit", "optimized_quantile_best_fit")}
 
@@ -132,12 +135,20 @@ def losses(mechanism, statistic):
     ],
     ids=lambda case: getattr(case, "name", str(case)),
 )
-def test_every_step_keeps_its_own_price_and_half_of_its_noise_is_refuted(mechanism, statistic, bound_of):
+def test_every_step_keeps_its_own_price_and_half_of_its_noise_is_refuted(
+    mechanism, statistic, bound_of, monkeypatch
+):
     """Every choice and every sum is drawn on some pair, at a price above 0, by itself.
 
     With half of the noise the bound is above the claim for every step, at the confidence CERTAIN.
     """
-    pairs, draws = busy_neighbours(bound_of(64)), 100_000 if mechanism.name.startswith(RARE) else 20_000
+    pairs, draws = busy_neighbours(bound_of(64)), 20_000
+    if mechanism.name.startswith("plan") and statistic is VARIANCE:
+        # choices that are shown by what is seldom chosen
+        draws = 100_000
+    else:
+        # so few choose a pair on which half of the noise shows
+        monkeypatch.setattr("trafficdp.audit.steps.TRIALS", 400)
     steps, refuted = None, set()
     for loss in losses(mechanism, statistic):
         given = np.full(1, loss) if mechanism.kind is LossKind.PURE else np.array(loss)
@@ -157,7 +168,7 @@ def test_every_step_keeps_its_own_price_and_half_of_its_noise_is_refuted(mechani
 @pytest.mark.parametrize(
     ("statistic", "more", "draws"),
     [
-        (MEAN, 0, 10_000),
+        (MEAN, 0, 5_000),
         pytest.param(Statistic.VEHICLE_MEAN, 0, 10_000, marks=pytest.mark.prove),
         pytest.param(MEAN, 4, 2_000, marks=pytest.mark.prove),
     ],
