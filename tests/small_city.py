@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from pathlib import Path
+from unittest.mock import patch
 
 import duckdb
 
@@ -17,6 +18,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms import simulated_cities
 from trafficdp.mechanisms.pooling import add_remove_calibrated
 from trafficdp.model import MapRequest
+from trafficdp.release.recomputation import run_checks
 
 PLATES = [f"ka-{number:02d} Zx {7000 + 13 * number}" for number in range(1, 16)]
 """As a feed would spell them. Vehicles 1 to 10 drive on the first day, 6 to 15 on the second."""
@@ -288,6 +290,23 @@ def logical_dump(store):
         "files": files,
         "folders": sorted(str(path.relative_to(store)) for path in store.rglob("*") if path.is_dir()),
     }
+
+
+FILES = "every file is the one that was published"
+EPSILON = "the manifest's epsilon is the largest recomputed loss"
+LOSSES = "the published scales cost no vehicle more than it was charged"
+
+
+def failed(city, release="r0001", only=None):
+    """Return {check: what `verify` found wrong}; where checks are named, ``only`` these are made."""
+
+    def chosen(checks):
+        named = {name: check for name, check in checks if only is None or name in only}
+        assert only is None or named.keys() == {*only}
+        return run_checks(named.items())
+
+    with patch("trafficdp.release.verification.run_checks", chosen):
+        return {check.name: check.found for check in city.open().verify(release) if not check.passed}
 
 
 def charges_by_plate_order(city):

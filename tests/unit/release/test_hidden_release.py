@@ -38,7 +38,7 @@ from trafficdp.planner.allocation import assess_utility
 from trafficdp.privacy.conversion import gaussian_to_approx, zcdp_to_approx
 from trafficdp.privacy.loss import ZCDP, PureDP
 from trafficdp.release import recomputation
-from trafficdp.release.recomputation import verify_public
+from trafficdp.release.recomputation import run_checks, verify_public
 
 pytestmark = pytest.mark.store
 
@@ -67,6 +67,12 @@ def hidden(request, small_city, tmp_path_factory):
     city.released_map = workspace.release()
     city.workspace, city.by_delta = workspace, by_delta
     return city
+
+
+PURE = pytest.mark.parametrize(
+    "hidden", ["pure", pytest.param("by delta", marks=pytest.mark.prove)], indirect=True
+)
+"""What is suggested follows from the same search under either noise."""
 
 
 @pytest.fixture(scope="module")
@@ -190,8 +196,14 @@ def test_other_measurements_are_noticed_by_anyone(hidden, tmp_path, column, chan
 
 
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.prove)])
-def test_every_column_of_both_tables_is_recomputed(hidden, tmp_path, every):
+def test_every_column_of_both_tables_is_recomputed(hidden, tmp_path, monkeypatch, every):
     """One value of each column, in a row that is not the first, is another."""
+    recomputed = ("hexagons", "every number", "what was")
+
+    def chosen(checks):
+        return run_checks((name, check) for name, check in checks if name.startswith(recomputed))
+
+    monkeypatch.setattr(recomputation, "run_checks", chosen)
     away = tmp_path / "away"
     shutil.copytree(hidden.released_map.folder, away)
     for name in ("cells.parquet", "measurements.parquet"):
@@ -212,8 +224,7 @@ def test_every_column_of_both_tables_is_recomputed(hidden, tmp_path, every):
             values[len(values) // 2] = other
             at, field = sound.column_names.index(column), sound.schema.field(column)
             pq.write_table(sound.set_column(at, field, pa.array(values, field.type)), away / name)
-            failed = {check.name for check in verify_public(away) if not check.passed}
-            assert any(each.startswith(("hexagons", "every number", "what was")) for each in failed), column
+            assert [check for check in verify_public(away) if not check.passed], column
         pq.write_table(sound, away / name)
 
 
@@ -399,6 +410,7 @@ def test_the_fleet_is_that_of_an_earlier_release_where_none_is_declared(hidden, 
 
 
 @pytest.mark.slow
+@PURE
 def test_a_map_that_says_too_little_is_refused_and_what_would_pass_is_told(hidden, told_too_little):
     workspace = hidden.workspace
     refused = told_too_little
@@ -415,6 +427,7 @@ def test_a_map_that_says_too_little_is_refused_and_what_would_pass_is_told(hidde
 
 
 @pytest.mark.slow
+@PURE
 def test_a_plan_names_other_fleets(hidden, told_too_little):
     facts = plan_facts(hidden.workspace.plan())
     jsonschema.validate(facts, SCHEMA)
