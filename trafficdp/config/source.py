@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from datetime import date
 from decimal import Decimal
@@ -83,16 +84,12 @@ def _mark(value: object) -> str | None:
     return value if isinstance(value, str) and len(value) == 1 and value not in "\r\n" else None
 
 
-def _maybe_mark(value: object) -> str | None:
-    return "" if value == "" else _mark(value)
-
-
 def _byte(value: object) -> str | None:
     return _mark(value) if isinstance(value, str) and value.isascii() and value != "\0" else None
 
 
-def _maybe_byte(value: object) -> str | None:
-    return "" if value == "" else _byte(value)
+def _or_nothing(parse: Callable[[object], str | None], expected: str) -> t.Reads:
+    return t.Reads(lambda value: "" if value == "" else parse(value), expected)
 
 
 def _encoding(value: object) -> str | None:
@@ -152,24 +149,18 @@ class Source(t.Table):
         Field(description="a list of numbers in the source's unit, such as [113.9952]; [] for none"),
     ] = ()
     missing_speed: Annotated[str, t.choice(("reject", "derive"))] = "reject"
-    namespace: Annotated[
-        str, t.Reads(lambda value: "" if value == "" else line(value), "text without line breaks")
-    ] = ""
+    namespace: Annotated[str, _or_nothing(line, "text without line breaks")] = ""
     min_kept: Annotated[
         Fraction, t.number("a share of rows from 0 to 1, such as 0.9", lambda share: 0 <= share <= 1)
     ] = Fraction(0)
 
-    records: Annotated[
-        str, t.Reads(lambda value: "" if value == "" else line(value), 'a path such as "result.vehicles"')
-    ] = ""
-    operator_separator: Annotated[
-        str, t.Reads(lambda value: "" if value == "" else line(value), 'text such as ":"')
-    ] = ""
+    records: Annotated[str, _or_nothing(line, 'a path such as "result.vehicles"')] = ""
+    operator_separator: Annotated[str, _or_nothing(line, 'text such as ":"')] = ""
     header: Annotated[bool, t.SWITCH] = True
     delimiter: Annotated[str, t.Reads(_byte, 'what separates fields, such as ";" or "\\t"')] = ","
-    quote: Annotated[str, t.Reads(_maybe_byte, 'what surrounds text, such as "\'"; "" for nothing')] = '"'
+    quote: Annotated[str, _or_nothing(_byte, 'what surrounds text, such as "\'"; "" for nothing')] = '"'
     decimal: Annotated[str, t.Reads(_mark, 'the decimal mark of numbers, "." or ","')] = "."
-    thousands: Annotated[str, t.Reads(_maybe_mark, 'what groups digits, such as "."; "" for nothing')] = ""
+    thousands: Annotated[str, _or_nothing(_mark, 'what groups digits, such as "."; "" for nothing')] = ""
     encoding: Annotated[str, t.Reads(_encoding, 'an encoding such as "utf-8", "cp1252" or "utf-16"')] = (
         "utf-8"
     )

@@ -90,18 +90,11 @@ class SecureNoise:
         return block_noise(half_width, block, scale, secure.discrete_laplace, secure.uniform_below)
 
 
-class _Sums(Protocol):
-    """A step of the measurement layer, which draws by itself."""
+class _Drawn(Protocol):
+    """A step or a selection of the measurement layer, which draws by itself."""
 
-    def draw(self, source: NoiseSource, values: MeasureInput) -> IntArray:
-        """Return the noisy sums."""
-
-
-class _Ranks(Protocol):
-    """A selection of the measurement layer."""
-
-    def draw(self, source: NoiseSource, values: npt.NDArray[Any]) -> IntArray:
-        """Return the chosen numbers."""
+    def draw(self, source: NoiseSource, values: Any) -> IntArray:  # noqa: ANN401 - each has its own
+        """Return noisy sums, or chosen numbers."""
 
 
 class _Scores(Protocol):
@@ -122,11 +115,11 @@ class SimulatedNoise:
     def __init__(self, seed: int) -> None:
         self.random = generator(seed)
 
-    def measure(self, step: _Sums, values: MeasureInput) -> IntArray:
+    def measure(self, step: _Drawn, values: MeasureInput) -> IntArray:
         """Return noisy sums."""
         return step.draw(self, values)
 
-    def select(self, ranks: _Ranks, values: npt.NDArray[Any]) -> IntArray:
+    def select(self, ranks: _Drawn, values: npt.NDArray[Any]) -> IntArray:
         """Return quantiles."""
         return ranks.draw(self, values)
 

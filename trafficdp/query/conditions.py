@@ -26,6 +26,7 @@ from trafficdp.query.dialect import (
     text_of,
     unwrapped,
 )
+from trafficdp.store.store_files import quoted
 
 # What WHERE selects, in one normal form: days, hours of the week, places, hexagons.
 
@@ -123,7 +124,7 @@ def _numbers_to_sql(name: str, numbers: list[int], spelled: list[str]) -> str:
 def _places_to_sql(clause: tuple[Place, ...]) -> str:
     if len(clause) == 1 and clause[0].name.startswith(BOX):
         return clause[0].name
-    return _one_of("area", [text_literal(place.name) for place in clause])
+    return _one_of("area", [quoted(place.name) for place in clause])
 
 
 def _cells_to_sql(cells: tuple[int, ...], resolution: int | None) -> str:
@@ -134,11 +135,6 @@ def _cells_to_sql(cells: tuple[int, ...], resolution: int | None) -> str:
 
 def _one_of(name: str, values: list[str]) -> str:
     return f"{name} = {values[0]}" if len(values) == 1 else f"{name} IN ({', '.join(values)})"
-
-
-def text_literal(text: str) -> str:
-    """Return a text as SQL writes it."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 BOX = "in_box("
@@ -439,7 +435,7 @@ def _listed(node: exp.Expr, what: str, works: str) -> list[str]:
 
 def _areas(node: exp.Expr, areas: Mapping[str, StudyArea]) -> tuple[Place, ...]:
     known = {name.casefold(): name for name in areas}
-    works = f"area = {text_literal(min(areas))}" if areas else "[[areas]] with a name in the configuration"
+    works = f"area = {quoted(min(areas))}" if areas else "[[areas]] with a name in the configuration"
     places = []
     for text in _listed(node, "an area", works):
         name = known.get(text.strip().casefold())

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -212,7 +214,7 @@ def read_options(pairs: tuple[tuple[str, str], ...], default: PureDP, *, needed:
 
     Raises RefusedError for any that is wrong.
     """
-    options = Options(default)
+    found: dict[str, Any] = {"epsilon": default}
     seen: set[str] = set()
     for written, value in pairs:
         name = _ALIASES.get(written.lower(), written.lower())
@@ -228,60 +230,45 @@ def read_options(pairs: tuple[tuple[str, str], ...], default: PureDP, *, needed:
             if exact_number(value) != 0:
                 raise RefusedError("the guarantee is pure epsilon", _OPTIONS)
         elif name in _READERS:
-            changed = _READERS[name](options, value)
-            if changed is None:
+            read = _READERS[name](value)
+            if read is None:
                 raise RefusedError(f"option {name} is not valid", WORKS[name])
-            options = changed
+            found[name] = read
         else:
             near = difflib.get_close_matches(name, _READERS, n=1)
             raise RefusedError("there is no such option", WORKS[near[0] if near else "epsilon"], shown(name))
     if needed and "epsilon" not in seen:
         raise RefusedError("epsilon is missing", _OPTIONS)
-    return options
+    return Options(**found)
 
 
 def _decimal(value: Fraction) -> str:
     return decimal_text(int(value * PICO))
 
 
-def _epsilon(options: Options, text: str) -> Options | None:
+def _number(text: str, fits: Callable[[Fraction], bool]) -> Fraction | None:
     number = exact_number(text)
-    if number is None or number <= 0 or number * PICO > LARGEST_LOSS:
-        return None
-    try:
-        return replace(options, epsilon=PureDP.of(number))
-    except TrafficdpError:
-        return None
+    return number if number is not None and number > 0 and fits(number) else None
 
 
-def _min_vehicles(options: Options, text: str) -> Options | None:
-    number = exact_number(text)
-    if number is None or number.denominator != 1 or not 1 <= number <= LARGEST_MIN_VEHICLES:
-        return None
-    return replace(options, min_vehicles=int(number))
+def _whole(text: str) -> int | None:
+    number = _number(text, lambda number: number.denominator == 1 and number <= LARGEST_MIN_VEHICLES)
+    return None if number is None else int(number)
 
 
-def _interval_level(options: Options, text: str) -> Options | None:
-    number = exact_number(text)
-    return None if number is None or not 0 < number < 1 else replace(options, interval_level=number)
+def _epsilon(text: str) -> PureDP | None:
+    number = _number(text, lambda number: number * PICO <= LARGEST_LOSS)
+    with suppress(TrafficdpError):
+        return None if number is None else PureDP.of(number)
+    return None
 
 
-def _speed_bound(options: Options, text: str) -> Options | None:
-    number = exact_number(text)
-    return None if number is None or number <= 0 else replace(options, speed_bound=number)
-
-
-def _force(options: Options, text: str) -> Options | None:
-    word = text.lower()
-    return replace(options, force=word == "true") if word in ("true", "false") else None
-
-
-_READERS: dict[str, Callable[[Options, str], Options | None]] = {
+_READERS: dict[str, Callable[[str], object]] = {
     "epsilon": _epsilon,
-    "min_vehicles": _min_vehicles,
-    "interval_level": _interval_level,
-    "speed_bound": _speed_bound,
-    "force": _force,
+    "min_vehicles": _whole,
+    "interval_level": lambda text: _number(text, lambda number: number < 1),
+    "speed_bound": lambda text: _number(text, lambda number: True),
+    "force": lambda text: {"true": True, "false": False}.get(text.lower()),
 }
 WORKS = {
     "epsilon": "epsilon = 1, above 0, with at most 12 decimals",

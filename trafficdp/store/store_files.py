@@ -82,7 +82,7 @@ class Head:
             write_whole(self.path, self._half_made, json.dumps(facts).encode("ascii"))
 
     def check(self, ledger: Sequence[LedgerRow]) -> None:
-        """Raise as ``checked`` unless the ledger contains the remembered head."""
+        """Raise as ``verify`` unless the ledger contains the remembered head."""
         self.verify(ledger)
 
     def verify(self, ledger: Sequence[LedgerRow]) -> int:
@@ -111,8 +111,8 @@ class Head:
 
     def remove(self) -> None:
         """Remove the head of a store that was never finished."""
+        self.sweep()
         with store_failures("tidying beside the key"):
-            self._half_made.unlink(missing_ok=True)
             self.path.unlink(missing_ok=True)
 
     @property

@@ -167,10 +167,8 @@ def compare(
 
     Where nothing about a vehicle is public: the map by either kind of noise, by the size of the fleet.
     """
-    from trafficdp.workspace import open_workspace
-
     settings: Settings = context.obj
-    workspace = open_workspace(**settings.opening())
+    workspace = settings.workspace()
     with settings.output.spinner("comparing from public facts"):
         plan = workspace.plan(loss_asked(epsilon, rho), suggestions=False)
         if plan.allocation.fleets:

@@ -84,17 +84,15 @@ def ingest(
     After every ingest the data counts as new, whatever the files hold, so the next release is charged. A
     record whose vehicle and time are in the store already is left out.
     """
-    from trafficdp.workspace import open_workspace
-
     settings: Settings = context.obj
     output = settings.output
     if undo:
         if dry_run or engine != "duckdb":
             raise UsageError("--undo removes the records of files, and has no other option")
-        _show_undone(output, open_workspace(**settings.opening()).undo_ingest(files))
+        _show_undone(output, settings.workspace().undo_ingest(files))
         return
     with output.bars() as bars:
-        workspace = open_workspace(**settings.opening(bars))
+        workspace = settings.workspace(bars)
         asked: str | Spark = Spark(into, key_mount) if engine == "spark" else engine
         if engine == "duckdb":
             for file in files:

@@ -91,10 +91,8 @@ class LedgerFacts:
 
 def ledger(context: typer.Context) -> None:
     """Show the ledger: what was promised, charged, published and withdrawn."""
-    from trafficdp.workspace import open_workspace
-
     settings: Settings = context.obj
-    workspace = open_workspace(**settings.opening())
+    workspace = settings.workspace()
     totals, zone = workspace.status(), workspace.config.grid.period.time_zone
     facts = ledger_facts(workspace.ledger(), totals, zone)
     named = any(each.analyst is not None for each in facts.entries)

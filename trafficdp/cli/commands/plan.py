@@ -62,11 +62,9 @@ def plan(
     ] = None,
 ) -> None:
     """Show what a release would cost, what a precision would take, or which map fits. Nothing is spent."""
-    from trafficdp.workspace import open_workspace
-
     settings: Settings = context.obj
     output = settings.output
-    workspace = open_workspace(**settings.opening()).with_map(**asked.changes)
+    workspace = settings.workspace().with_map(**asked.changes)
     kind = None if chart is None else one_of(KINDS, chart=chart.suffix.lower().removeprefix("."))
     config = workspace.config
     loss = asked.loss

@@ -57,10 +57,8 @@ def release(
 
     On a terminal it asks first; elsewhere it needs --yes. The same release again costs nothing.
     """
-    from trafficdp.workspace import open_workspace
-
     settings: Settings = context.obj
-    workspace = open_workspace(**settings.opening()).with_map(**asked.changes)
+    workspace = settings.workspace().with_map(**asked.changes)
 
     def questions() -> Iterator[str]:
         noisy = workspace
@@ -155,10 +153,8 @@ def _price(planned: Plan) -> str:
 
 def releases(context: typer.Context) -> None:
     """List the releases, withdrawn ones included."""
-    from trafficdp.workspace import open_workspace
-
     settings: Settings = context.obj
-    workspace = open_workspace(**settings.opening())
+    workspace = settings.workspace()
     found, quantity = workspace.releases(), workspace.config.kind.quantity
     zone = workspace.config.grid.period.time_zone
     settings.output.table(
@@ -198,10 +194,8 @@ def withdraw(
 
     On a terminal it asks first; elsewhere it needs --yes.
     """
-    from trafficdp.workspace import open_workspace
-
     settings: Settings = context.obj
-    workspace = open_workspace(**settings.opening())
+    workspace = settings.workspace()
     settings.output.confirm(
         yes=yes,
         questions=lambda: [
@@ -237,14 +231,12 @@ def verify(
     ] = None,
 ) -> None:
     """Recompute every vehicle's loss, every hash and the ledger entry; fail on any difference."""
-    from trafficdp.workspace import open_workspace
-
     settings: Settings = context.obj
     with settings.output.spinner("verifying"):
         checks = (
             verify_public(_folder(settings, release), zones)
             if public
-            else open_workspace(**settings.opening()).verify(release)
+            else settings.workspace().verify(release)
         )
     for check in checks:
         settings.output.say(
@@ -280,10 +272,9 @@ def verify(
 
 def _folder(settings: Settings, release: str) -> Path:
     """Return the folder that ``release`` names, or that it has in the store; no store is opened."""
-    from trafficdp.workspace import open_workspace
 
     named = Path(release)
-    return named if named.is_dir() else folder_of(open_workspace(**settings.opening()).store, release)
+    return named if named.is_dir() else folder_of(settings.workspace().store, release)
 
 
 # `trafficdp export`: one file of a release, wherever it is wanted.
@@ -304,11 +295,9 @@ def export(
     ] = None,
 ) -> None:
     """Write a release as one file. What was released is free to use: this costs no budget."""
-    from trafficdp.workspace import open_workspace
-
     settings: Settings = context.obj
     to = to or format_of(out)
-    open_workspace(**settings.opening()).export(release, to, out)
+    settings.workspace().export(release, to, out)
     settings.output.say(f"wrote {shorten(out)}")
     settings.output.result({"release": release, "format": to, "file": str(out), "bytes": out.stat().st_size})
 
@@ -329,10 +318,8 @@ def report(
     It calls an area slower, faster or changed only where the intervals show it. PDF
     needs pip install 'trafficdp[report]' and the library Pango.
     """
-    from trafficdp.workspace import open_workspace
-
     settings: Settings = context.obj
-    open_workspace(**settings.opening()).city_report(release, out, against=against)
+    settings.workspace().city_report(release, out, against=against)
     settings.output.say(f"wrote {shorten(out)}")
     settings.output.result(
         {"release": release, "against": against, "file": str(out), "bytes": out.stat().st_size}
@@ -360,10 +347,9 @@ def changes(
     """
     from trafficdp.export.report.change_files import LIKELY
     from trafficdp.mechanisms.several_maps import CHANGED
-    from trafficdp.workspace import open_workspace
 
     settings: Settings = context.obj
-    found = open_workspace(**settings.opening()).changes(earlier, release)
+    found = settings.workspace().changes(earlier, release)
     by, unit = f"{100 * CHANGED:g} %", found.release.request.display_unit
     if output is not None:
         found.write(output)
@@ -414,10 +400,9 @@ def pool(
     """
     from trafficdp.export.files.query_result import json_rows
     from trafficdp.export.report.change_files import arrow_of
-    from trafficdp.workspace import open_workspace
 
     settings: Settings = context.obj
-    found = open_workspace(**settings.opening()).pool(releases)
+    found = settings.workspace().pool(releases)
     if output is not None:
         found.write(output)
     last = found.releases[-1]
@@ -456,10 +441,8 @@ def site(
     Any web server shows the folder, and a browser without one. Called again, it writes only what is new;
     withdrawn releases go, and their addresses say so. This costs no budget.
     """
-    from trafficdp.workspace import open_workspace
-
     settings: Settings = context.obj
     with settings.output.spinner("writing the site"):
-        changed = open_workspace(**settings.opening()).site(folder, answers=answers)
+        changed = settings.workspace().site(folder, answers=answers)
     settings.output.say(f"{len(changed)} files changed; open {shorten(folder / 'index.html')}")
     settings.output.result({"folder": str(folder), "changed": changed})

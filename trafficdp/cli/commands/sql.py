@@ -304,7 +304,6 @@ class _Asked:
 
     def _priced(self, query: str) -> tuple[pa.Table, dict[str, object]]:
         """Return the rows of a question to the records, and what JSON says of it besides."""
-        from trafficdp.workspace import open_workspace
 
         if self.options.file is not None:
             raise UsageError(
@@ -313,7 +312,7 @@ class _Asked:
                 todo="leave out --file, or ask the file something free",
             )
         with self.output.spinner("asking the records"):
-            city = open_workspace(**self.settings.opening())
+            city = self.settings.workspace()
             found = city.ask(
                 query, analyst=self.options.analyst, files=self.files, timeout=self.options.timeout
             )

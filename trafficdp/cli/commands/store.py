@@ -142,9 +142,8 @@ def budget(
         return
     if reason is None:
         raise UsageError("a change of the budget needs a reason", todo='add --reason "..."')
-    from trafficdp.workspace import open_workspace
 
-    changed = open_workspace(**settings.opening()).raise_budget(reason)
+    changed = settings.workspace().raise_budget(reason)
     for each in changed:
         settings.output.say(f"{each.what}: {each.before} before, {each.after} from now on")
     settings.output.say("every later release shows it, with the reason")
@@ -188,8 +187,6 @@ def forget(
     stays of them, and what backups need: docs/guides/store.md. On a terminal it asks first; with a file or a
     pipe it needs --yes.
     """
-    from trafficdp.workspace import open_workspace
-
     settings: Settings = context.obj
     output = settings.output
     if identifiers:
@@ -213,7 +210,7 @@ def forget(
         otherwise="Nothing was changed.",
     )
     with output.spinner("writing the store anew"):
-        found = open_workspace(**settings.opening()).forget(lines())
+        found = settings.workspace().forget(lines())
     output.say(
         f"the store was written anew without the records of {_number(found.identifiers, 'identifier')}, and "
         "its data counts as new: what was charged stays spent, and `verify` can no longer recompute earlier "

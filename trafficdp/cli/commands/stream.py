@@ -35,10 +35,8 @@ def stream(
     ] = False,
 ) -> None:
     """Publish the map every few minutes of stream time; one epsilon covers all of it."""
-    from trafficdp.workspace import open_workspace
-
     settings: Settings = context.obj
-    output, workspace = settings.output, open_workspace(**settings.opening())
+    output, workspace = settings.output, settings.workspace()
     live, zone = workspace.live(again=again), workspace.config.grid.period.time_zone
     shown = 0
     newest: list[Progress] = []

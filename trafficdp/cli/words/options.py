@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from trafficdp.config.settings import Config
     from trafficdp.model import SlotKind
     from trafficdp.privacy.loss import Loss
+    from trafficdp.workspace import Workspace
 
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 GAP = 3
@@ -306,15 +307,6 @@ def shorten(path: Path) -> str:
         return str(path)
 
 
-class Opening(TypedDict):
-    """What ``trafficdp.workspace.open_workspace`` takes."""
-
-    config: Path
-    store: Path | None
-    wait: float
-    progress: Callable[[Path], AbstractContextManager[Callable[[int], None]]] | None
-
-
 class MapChanges(TypedDict):
     """What ``Workspace.with_map`` takes of what the command line can change."""
 
@@ -332,10 +324,13 @@ class Settings:
     wait: float
     output: Output
 
-    def opening(self, bars: Progress | None = None) -> Opening:
-        """Return what ``open_workspace`` takes; with ``bars``, files are read under progress bars."""
+    def workspace(self, bars: Progress | None = None) -> Workspace:
+        """Return the city; with ``bars``, files are read under progress bars."""
+        # not at the top: whoever asks for help need not wait for it
+        from trafficdp.workspace import open_workspace
+
         progress = None if bars is None else _bar_per_file(bars)
-        return Opening(config=self.config, store=self.store, wait=self.wait, progress=progress)
+        return open_workspace(self.config, store=self.store, wait=self.wait, progress=progress)
 
     def places(self) -> tuple[Config, Path, Path]:
         """Return the configuration, the folder of the store and its key file; nothing is opened."""

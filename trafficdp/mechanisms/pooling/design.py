@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -378,6 +379,24 @@ VEHICLES_SHARE, THICK_VEHICLES_SHARE = 0.1, 0.25
 Chosen by looking at 2016-11-24 to -27 in Austin."""
 
 
+class Parts(NamedTuple):
+    """Of a loss, 10^-12: for A, B and C, those of a mean over vehicles, those of a variance.
+
+    Each of the last two has one number, and one for cells where data is thick; none where it is not asked.
+    """
+
+    city: int
+    dwell: int
+    cells: int
+    vehicles: tuple[int, ...]
+    variance: tuple[int, ...]
+
+    @property
+    def every(self) -> tuple[int, ...]:
+        """All of them."""
+        return (self.city, self.dwell, self.cells, *self.vehicles, *self.variance)
+
+
 @dataclass(frozen=True)
 class Design(AskingOfCounts):
     """What will be asked of ``counts``; ``total`` is the whole loss in 10^-12 of ``kind``.
@@ -395,7 +414,7 @@ class Design(AskingOfCounts):
     weighs: Statistic = Statistic.MEAN
 
     def __post_init__(self) -> None:
-        if not self.counts.bins or min(self.parts) <= 0:
+        if not self.counts.bins or min(self.parts.every) <= 0:
             raise UsageError(
                 "there is nothing to pool", got=f"{self.counts.bins} bins", todo="ask for a larger budget"
             )
@@ -446,12 +465,10 @@ class Design(AskingOfCounts):
         return int(self.total * (1 - VARIANCE_SHARE)) if self.variance else self.total
 
     @cached_property
-    def parts(self) -> tuple[int, ...]:
-        """Shares of the total, 10^-12: A, B, C, those of a mean over vehicles, those of a variance.
+    def parts(self) -> Parts:
+        """Shares of the total, 10^-12.
 
-        Each of the last two has one number, and cells where data is thick.
-
-        In pure epsilon A and B take less where there are many vehicles: their noise falls with n.
+        In pure epsilon the city and dwell take less where there are many vehicles: their noise falls with n.
         """
         means = self.learnt
         if self.over_vehicles:
@@ -460,24 +477,14 @@ class Design(AskingOfCounts):
         if self.pure:
             first = min(0.4 * means, max(min(first, 60 * PICO / self.vehicles), 36 * PICO / self.vehicles))
             second = min(second, 60 * PICO / self.vehicles)
-        found = [int(first), int(second), means - int(first) - int(second)]
+        further = []
         for asked, rest in (
             (self.over_vehicles, self.learnt - means),
             (self.variance, self.total - self.learnt),
         ):
             level = int(0.3 * rest) if self.thick else rest
-            found += [level, rest - level][: (1 + self.thick) * asked]
-        return tuple(found)
-
-    @property
-    def vehicles_parts(self) -> tuple[int, ...]:
-        """Those of a mean over vehicles."""
-        return self.parts[3 : 3 + (1 + self.thick) * self.over_vehicles]
-
-    @property
-    def variance_parts(self) -> tuple[int, ...]:
-        """Those of the variance."""
-        return self.parts[3 + len(self.vehicles_parts) :]
+            further.append((level, rest - level)[: (1 + self.thick) * asked])
+        return Parts(int(first), int(second), means - int(first) - int(second), *further)
 
     @property
     def thick(self) -> bool:
@@ -515,7 +522,7 @@ class Design(AskingOfCounts):
     @cached_property
     def cells(self) -> Level:
         """C, if it were asked of cells alone; of a mean over vehicles where that is asked for in cells."""
-        part = self.parts[2] if self.weighs is Statistic.MEAN else self.vehicles_parts[-1]
+        part = self.parts.cells if self.weighs is Statistic.MEAN else self.parts.vehicles[-1]
         return Level(self.counts, self.bound, self.kind, self.counts.visits, part, self.strength, self.weighs)
 
     @cached_property
@@ -530,7 +537,7 @@ class Design(AskingOfCounts):
     @cached_property
     def variance_cells(self) -> Level:
         """The cells of a variance, where data is thick."""
-        return replace(self.cells, part=self.variance_parts[1])
+        return replace(self.cells, part=self.parts.variance[1])
 
     def everyone(self, coordinates: int) -> EntryIndex:
         """Return the entries of all vehicles that are anywhere, in every one of ``coordinates``."""
@@ -546,21 +553,21 @@ class Design(AskingOfCounts):
         """
         upper, one = self.upper, self.everyone(1)
         half = np.full(self.vehicles, upper / 2)
-        first = self.step(one, upper / 2, half, half, self.parts[0])
+        first = self.step(one, upper / 2, half, half, self.parts.city)
         slope, (up, down) = SLOPE_BOUND * upper, self.lean
-        second = self.step(self.everyone(2), slope, *around((up + down) * upper, slope), self.parts[1])
+        second = self.step(self.everyone(2), slope, *around((up + down) * upper, slope), self.parts.dwell)
         found = [first, second]
         for level in self.levels:
             found += level.dearest()
         if self.over_vehicles:
             whole = np.full(self.vehicles, slope)
-            found.append(self.step(one, slope, whole, whole, self.vehicles_parts[0]))
+            found.append(self.step(one, slope, whole, whole, self.parts.vehicles[0]))
         if self.over_vehicles and self.thick:
             for level in self.by_vehicle.levels:
                 found += level.dearest()
         if self.variance:
             ends = np.ones(self.vehicles)
-            found.append(self.step(one, 1.0, ends, ends, self.variance_parts[0]))
+            found.append(self.step(one, 1.0, ends, ends, self.parts.variance[0]))
         if self.variance and self.thick:
             cells = self.variance_cells
             far = np.full(len(cells.support.user), cells.reach[0])

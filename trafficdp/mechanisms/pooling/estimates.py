@@ -274,7 +274,7 @@ def foreseen_variance(design: Design) -> VariancePosterior:
 
 def _foreseen(design: Design, of: Statistic) -> FloatArray:
     """e of a bin's mean at the level U/5, over records or over vehicles."""
-    around = (design.asked_sd(design.upper / 2, design.parts[0]) / design.vehicles) ** 2
+    around = (design.asked_sd(design.upper / 2, design.parts.city) / design.vehicles) ** 2
     found = _foreseen_cells(design, True, around)
     if of is Statistic.MEAN:
         return found
@@ -307,7 +307,7 @@ def flat_error(design: Design) -> FloatArray:
 
 def _centre(design: Design, x: FloatArray, measure: Measure) -> tuple[float, float]:
     """Asking A: the posterior mean of the city's level, and its variance."""
-    upper, part = design.upper, design.parts[0]
+    upper, part = design.upper, design.parts.city
     own = design.of_pairs(x, design.dwell[:, 0]) - upper / 2
     ends = np.full(design.vehicles, upper / 2)
     step = design.step(design.everyone(1), upper / 2, ends, ends, part)
@@ -322,7 +322,7 @@ def _base(
     design: Design, x: FloatArray, centre: float, doubt: float, measure: Measure
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Asking B: the map by level and slope (G,), their posterior means and variances (2,)."""
-    upper, part = design.upper, design.parts[1]
+    upper, part = design.upper, design.parts.dwell
     grown = max(centre / (LEVEL * upper), 1.0)
     bound = SLOPE_BOUND * upper * grown
     up, down = design.lean
@@ -375,7 +375,7 @@ def _over_vehicles(
     design: Design, x: FloatArray, mean: FloatArray, unit: float, measure: Measure
 ) -> tuple[FloatArray, FloatArray]:
     """Return the mean over vehicles, and how far off its distance from the mean may be; (G,) each."""
-    upper, part = design.upper, design.vehicles_parts[0]
+    upper, part = design.upper, design.parts.vehicles[0]
     below, bound = design.of_bins(mean), SLOPE_BOUND * upper * unit
     step = design.step(design.everyone(1), bound, below, design.of_bins(upper - mean), part)
     own = design.of_pairs(x, design.dwell[:, 0]) - below
@@ -391,7 +391,7 @@ def _over_vehicles(
 
 def _distance(design: Design, unit: float) -> tuple[float, float]:
     """Of how far vehicles' means lie above those of records in the city: variances of noise and prior."""
-    noise = design.asked_sd(SLOPE_BOUND * design.upper * unit, design.vehicles_parts[0]) / design.vehicles
+    noise = design.asked_sd(SLOPE_BOUND * design.upper * unit, design.parts.vehicles[0]) / design.vehicles
     return noise**2, (unit * VEHICLES_SD * design.upper / 2) ** 2
 
 
@@ -435,7 +435,7 @@ def _variance(
 ) -> VariancePosterior:
     """The variance of every bin, a function of its mean; ``scale`` is the likely factor of means' spread."""
     counts, upper = design.counts, design.upper
-    place, step, part = counts.bin_index, float(design.bound.step), design.variance_parts[0]
+    place, step, part = counts.bin_index, float(design.bound.step), design.parts.variance[0]
     level = max(level, LEAST_UNIT)
     relative = np.clip(mean / (level * LEVEL * upper), 0.2, 3.0) ** 0.25
     base = VARIANCE_UNIT * upper**2 * level * relative
@@ -474,7 +474,7 @@ def _variance_posterior(
 
 def _variance_doubt(design: Design) -> float:
     """The posterior variance of the city's number a."""
-    noise = (design.asked_sd(1.0, design.variance_parts[0]) / design.vehicles) ** 2
+    noise = (design.asked_sd(1.0, design.parts.variance[0]) / design.vehicles) ** 2
     return float(noise * VARIANCE_SPREAD**2 / (VARIANCE_SPREAD**2 + noise))
 
 

@@ -118,7 +118,7 @@ def test_the_weights_are_what_they_say(bound_of):
     weight = np.bincount(design.counts.bin_index, design.share, design.counts.bins)
     gram = (design.dwell * weight[:, None]).T @ design.dwell
     np.testing.assert_allclose(gram, np.eye(2) * design.vehicles, atol=1e-6 * design.vehicles)
-    assert sum(design.parts) == PICO
+    assert sum(design.parts.every) == PICO
 
 
 def test_what_a_weight_gains_is_the_fall_of_the_error_left(bound_of):
@@ -167,8 +167,8 @@ def test_a_mean_over_vehicles_costs_the_map_of_means_a_small_share(bound_of):
 
     def parts(total, *statistics):
         design = Design(counts, bound, LossKind.PURE, total, statistics)
-        assert sum(design.parts) == total
-        return design, [sum(design.parts[:3]), sum(design.vehicles_parts), sum(design.variance_parts)]
+        assert sum(design.parts.every) == total
+        return design, [sum(design.parts[:3]), sum(design.parts.vehicles), sum(design.parts.variance)]
 
     for total, share in ((PICO, 0.1), (50 * PICO, 0.25)):
         thin, own = parts(total, VEHICLES)
@@ -206,7 +206,7 @@ def test_where_cells_are_thin_the_finest_hexagons_above_them_that_are_not_come_f
 
     def found(epsilon, of=counts):
         design = Design(of, bound, LossKind.PURE, int(epsilon * PICO), (MEAN,))
-        assert sum(each.part for each in design.levels) == design.parts[2]
+        assert sum(each.part for each in design.levels) == design.parts.cells
         return design.levels
 
     (alone,) = found(6)
