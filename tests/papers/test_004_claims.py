@@ -121,7 +121,7 @@ def test_skewed_coordinates_are_where_scaling_pays():
 
 
 def test_scaling_equal_coordinates_costs_little():
-    setting = ("gaussianA", 128, 0.125, 0.0, 5)
+    setting = SETTINGS[0]
     plan, plain = (np.median(errors(each, *setting)) for each in ("PLAN", "unscaled"))
     assert plan == pytest.approx(plain, rel=0.12)
 

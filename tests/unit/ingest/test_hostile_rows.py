@@ -104,7 +104,7 @@ EACH_ALONE = [pytest.param(False, id="together"), pytest.param(True, id="alone",
 
 
 def hostile_files(rows, alone, row_of=victim):
-    """Yield (rows with hostile ones among them, what they are): of four pieces all, or each row alone.
+    """Yield (rows with hostile ones among them, what they are): of eight pieces all, or each row alone.
 
     Of quotes and line ends a third alone in either case.
     """
@@ -112,8 +112,8 @@ def hostile_files(rows, alone, row_of=victim):
         if alone or ({*row[2]} <= {*b'"\r\n'} and (at + at // FORMS) % 3 == 0):
             yield placed(rows, row_of(*row), at), row
     if not alone:
-        for at, start in enumerate(range(0, len(ROWS), 4 * FORMS)):
-            together = ROWS[start : start + 4 * FORMS]
+        for at, start in enumerate(range(0, len(ROWS), 8 * FORMS)):
+            together = ROWS[start : start + 8 * FORMS]
             yield among(rows, [row_of(*row) for row in together], at), together
 
 

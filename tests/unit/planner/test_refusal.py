@@ -67,7 +67,15 @@ def test_a_map_is_refused_by_skill_and_one_number_for_the_city_never(town, reque
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_runs")
-@pytest.mark.parametrize("name", [each.name for each in mechanisms_of(LossKind.PURE) if not each.idealised])
+@pytest.mark.parametrize(
+    "name",
+    # wrap around is best fit with samples in arrays of another order
+    [
+        pytest.param(each.name, marks=pytest.mark.prove if each.name.endswith("wrap_around") else ())
+        for each in mechanisms_of(LossKind.PURE)
+        if not each.idealised
+    ],
+)
 def test_every_named_mechanism_is_judged_by_skill(town, request_for, name):
     statistics = (MEAN,)
     little, much = (

@@ -554,7 +554,7 @@ def test_tiles_are_asked_of_their_server_alone_and_lie_under_the_hexagons(city, 
     (tmp_path / "map.html").write_bytes(html_bytes(release))
     picture = io.BytesIO()
     Image.new("RGB", (256, 256), "#ff0000").save(picture, "png")
-    page = map_page(chromium.new_page(viewport={"width": 1440, "height": 900}))
+    page = map_page(chromium.new_page(viewport={"width": 800, "height": 600}))
     page.page.route(
         "**/*.png", lambda route: route.fulfill(body=picture.getvalue(), content_type="image/png")
     )
