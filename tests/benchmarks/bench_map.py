@@ -2,17 +2,20 @@
 
     python tests/benchmarks/bench_map.py [--cells N ...]
 
-For every number of cells, in headless Chromium and from a file: bytes of the page; time from navigation until
-every cell is drawn; and time of a frame while sixteen zooms follow each other without a pause (a browser
-waits for the painting of earlier frames). The ``plain`` page has one SVG path a cell in one colour and zooms
-by its view box: what the map is measured against. Medians of five; ratios count, milliseconds depend on the
-machine.
+For every number of cells, in headless Chromium and from a file: bytes of the page, as it is and in gzip; time
+from navigation until every cell is drawn, and processor time of the browser's main thread until then on the
+screen of a telephone, which takes some four times as long; and time of a frame while sixteen zooms follow
+each other without a pause (a browser waits for the painting of earlier frames). The ``plain`` page has one
+SVG path a cell in one colour and zooms by its view box: what the map is measured against. Medians of five;
+ratios count, milliseconds depend on the machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import importlib.util
+import json
 import shutil
 import sys
 import tempfile
@@ -31,6 +34,9 @@ from trafficdp.model import Statistic
 
 REPEATS = 5
 LOADED = "performance.now()"
+TELEPHONE: Any = {
+    "viewport": {"width": 360, "height": 740}, "device_scale_factor": 3, "is_mobile": True, "has_touch": True
+}  # fmt: skip
 FRAME = """async () => {
   const frame = () => new Promise(done => requestAnimationFrame(done));
   await frame();
@@ -89,40 +95,59 @@ def plain_page(release: Any) -> bytes:
     return page.encode()
 
 
-def measured(browser: Browser, page: bytes, folder: Path) -> tuple[float, float]:
-    """Return milliseconds until everything is drawn, and of a frame that zooms: medians."""
+def main_thread_ms(events: list[dict[str, Any]]) -> float:
+    """Return the processor time of the tasks of a page's main thread."""
+    names = {
+        (each["pid"], each["tid"]): each["args"]["name"] for each in events if each["name"] == "thread_name"
+    }
+    tasks = [each for each in events if each["name"] == "ThreadControllerImpl::RunTask"]
+    main = [each for each in tasks if names.get((each["pid"], each["tid"])) == "CrRendererMain"]
+    return float(sum(each.get("tdur", 0) for each in main)) / 1000
+
+
+def measured(browser: Browser, page: bytes, folder: Path) -> tuple[float, float, float]:
+    """Return milliseconds until all is drawn, of the main thread until then, and of a frame: medians."""
     target = folder / "map.html"
     target.write_bytes(page)
-    loads, frames = [], []
+    found = []
     for _ in range(REPEATS):
+        tab = browser.new_page(**TELEPHONE)
+        browser.start_tracing(page=tab, categories=["toplevel"])
+        tab.goto(target.as_uri())
+        tab.locator("html[data-drawn]").wait_for(state="attached")
+        thread = main_thread_ms(json.loads(browser.stop_tracing())["traceEvents"])
+        tab.close()
         tab = browser.new_page(viewport={"width": 1440, "height": 900})
         tab.goto(target.as_uri())
         tab.locator("html[data-drawn]").wait_for(state="attached")
-        loads.append(float(tab.evaluate(LOADED)))
-        frames.append(float(tab.evaluate(FRAME)))
+        found.append((float(tab.evaluate(LOADED)), thread, float(tab.evaluate(FRAME))))
         tab.close()
-    return float(np.median(loads)), float(np.median(frames))
+    load, thread, frame = np.median(found, axis=0).tolist()
+    return load, thread, frame
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--cells", type=int, nargs="+", default=[1_000, 20_000])
+    parser.add_argument("--cells", type=int, nargs="+", default=[1_000, 5_000, 20_000])
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         sys.exit("no chromium on this machine")
-    print(f"{'cells':>7} {'page':>6} {'bytes':>10} {'a cell':>7} {'load ms':>8} {'frame ms':>9}")
+    print(
+        f"{'cells':>7} {'page':>6} {'bytes':>10} {'gzip':>9} {'load ms':>8} {'thread ms':>10} {'frame ms':>9}"
+    )
     with sync_playwright() as driver, tempfile.TemporaryDirectory() as folder:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         for cells in parser.parse_args().cells:
             release = release_of(cells)
             found = {}
             for name, page in (("ours", html_bytes(release)), ("plain", plain_page(release))):
-                load, frame = found[name] = measured(browser, page, Path(folder))
-                size = f"{len(page):>10,} {len(page) / cells:>7.0f}"
-                print(f"{cells:>7,} {name:>6} {size} {load:>8.0f} {frame:>9.0f}")
-            load, frame = (ours / plain for ours, plain in zip(found["ours"], found["plain"], strict=True))
-            print(f"{'':>7} {'ratio':>6} {'':>10} {'':>7} {load:>8.2f} {frame:>9.2f}")
+                found[name] = measured(browser, page, Path(folder))
+                size = f"{len(page):>10,} {len(gzip.compress(page)):>9,}"
+                load, thread, frame = found[name]
+                print(f"{cells:>7,} {name:>6} {size} {load:>8.0f} {thread:>10.0f} {frame:>9.0f}")
+            load, thread, frame = np.divide(found["ours"], found["plain"])
+            print(f"{'':>7} {'ratio':>6} {'':>20} {load:>8.2f} {thread:>10.2f} {frame:>9.2f}")
         browser.close()
 
 

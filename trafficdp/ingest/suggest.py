@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet
@@ -64,6 +65,7 @@ A column ``id`` may number rows, each of which would then be protected as a vehi
 _UNIT_AT_END = re.compile(r"\s*[\[(].*[\])]\s*$")
 UNITS = {"km/h": r"km[ _/]?h|kph", "mph": r"mph", "m/s": r"m[ _/]s|ms$|mps"}
 _PAIR = r"(?i:\s*(?:point)?\s*[\[({]?\s*)([-+]?\d{1,3}\.\d+)\s*[\s,;]\s*([-+]?\d{1,3}\.\d+)\s*[\])}]?\s*"
+_JOURNEY = re.compile(r"\s*\[\s*\[[-+\d. ]+,")
 _VALUE = re.compile(
     r"[-+]?[\d.,' ]*\d([eE][-+]?\d+)?|\d{4}-\d\d-\d\d.*|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}.*|\d{1,2}:\d\d.*"
 )
@@ -78,7 +80,10 @@ ENCODINGS = ("utf-8", "cp1252")
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A declaration as far as a file tells it; None where a person must choose."""
+    """A declaration as far as a file tells it; None where a person must choose.
+
+    ``other_order``: latitude and longitude may be the other way round.
+    """
 
     format: str
     dialect: Dialect
@@ -90,6 +95,7 @@ class Suggestion:
     missing_speed: str = "reject"
     records: str = ""
     sentinels: tuple[int, ...] = ()
+    other_order: bool = False
 
 
 def suggest(file: InputFile) -> Suggestion:
@@ -208,13 +214,19 @@ def _of_json(file: InputFile) -> Suggestion:
             "json", Dialect(), dict(_GTFS_RT_JSON), (), "epoch_s", True, "m/s", derived, records=records
         )
     paths = {path.rpartition(".")[2]: path for path in reversed(leaves)}
+    table = _table_in(blocks[0]) if blocks and not rows else None
+    if table is not None:
+        records, rows, names = table
+        paths = {name: str(at) for at, name in enumerate(names)}
     named = list(reversed(paths))
     values = [[_plain(value_at(row, paths[name])) for name in named] for row in rows]
     found = _of_columns(file, "json", Dialect(decimal=_decimal(values)), named, values)
     columns = {ours: None if name is None else paths[name] for ours, name in found.columns.items()}
     if records == "features" and all(value_at(rows[0], path) is not None for path in _GEOJSON.values()):
         columns |= _GEOJSON
-    elif not any(columns.values()) or any(re.search(r"(^|\.)\d", path) for path in columns.values() if path):
+    elif not any(columns.values()) or (
+        table is None and any(re.search(r"(^|\.)\d", path) for path in columns.values() if path)
+    ):
         raise DataError(
             f"{file.name} holds JSON whose records are not recognised",
             expected="a list of objects, or one object a line (.jsonl)",
@@ -248,6 +260,24 @@ def _records_in(document: object) -> tuple[str, list[object]]:
             for key, inner in value.items()
         ]
     return "", []
+
+
+def _table_in(document: object) -> tuple[str, list[Any], list[str]] | None:
+    """Return the key of a list of rows, which are lists, its first rows and the list beside it of names."""
+    lists = (
+        [(key, value) for key, value in document.items() if isinstance(value, list) and value]
+        if isinstance(document, dict)
+        else []
+    )
+    for key, rows in lists:
+        for _, names in lists:
+            if (
+                isinstance(rows[0], list)
+                and len(rows[0]) == len(names)
+                and all(isinstance(name, str) for name in names)
+            ):
+                return key, rows[:ROWS], names
+    return None
 
 
 def _leaves(value: object, path: str = "", depth: int = 0) -> Iterator[str]:
@@ -400,7 +430,15 @@ def _of_columns(
         columns["time"] = next(
             (name for name in header if _time_format(_column(rows, int(name) - 1))[0]), None
         )
-    columns = _with_pair(_with_degrees(columns, header, rows), header, rows)
+    columns, other_order = _with_degrees(columns, header, rows, dialect.decimal)
+    columns = _with_pair(columns, header, rows)
+    if columns.get("latitude", "") is None and any(_JOURNEY.match(each) for row in rows for each in row):
+        raise DataError(
+            f"the rows of {file.name} are whole journeys",
+            got="lists of positions",
+            expected="a row for every position, with its own time",
+            todo="write one row a position, with a script of your own",
+        )
     speed, time = columns["speed"], columns["time"]
     unit = next(
         (unit for unit, pattern in UNITS.items() if speed and re.search(pattern, speed, re.IGNORECASE)), None
@@ -413,26 +451,28 @@ def _of_columns(
     )
     stated = sum(each.strip().upper() not in MISSING_NUMBERS for each in speeds)
     missing_speed = "derive" if speed is None or 2 * stated < len(speeds) else "reject"
-    return Suggestion(kind, dialect, columns, tuple(header), form, offset, unit, missing_speed)
+    return Suggestion(
+        kind, dialect, columns, tuple(header), form, offset, unit, missing_speed, other_order=other_order
+    )
 
 
 def _with_degrees(
-    columns: dict[str, str | None], header: Sequence[str], rows: Sequence[Sequence[str]]
-) -> dict[str, str | None]:
-    """Return ``columns`` with the two that hold degrees, where only one of these can be the latitude."""
+    columns: dict[str, str | None], header: Sequence[str], rows: Sequence[Sequence[str]], decimal: str
+) -> tuple[dict[str, str | None], bool]:
+    """Return ``columns`` with the two that hold degrees, and whether either may be the latitude."""
     if any(columns[each] is not None for each in _DEGREES):
-        return columns
+        return columns, False
     degrees = {}
     for at, name in enumerate(header):
-        texts = [each.strip() for each in _column(rows, at)]
+        texts = [each.strip().replace(decimal, ".") for each in _column(rows, at)]
         found = [number for each in texts if (number := re.fullmatch(_IN_DEGREES, each))]
         if len(texts) == len(found) < 2 * sum(len(number.group(1)) >= _DECIMALS for number in found):
             degrees[name] = max(abs(float(each)) for each in texts)
     north = [name for name, largest in degrees.items() if largest <= _NORTHERNMOST]
-    if len(degrees) != 2 or len(north) != 1 or max(degrees.values()) > 180:
-        return columns
-    (east,) = {*degrees} - {*north}
-    return columns | {"latitude": north[0], "longitude": east}
+    if len(degrees) != 2 or not north or max(degrees.values()) > 180:
+        return columns, False
+    (east,) = {*degrees} - {north[0]}
+    return columns | {"latitude": north[0], "longitude": east}, len(north) == 2
 
 
 def _with_pair(
@@ -465,13 +505,14 @@ def _time_format(times: Sequence[str]) -> tuple[str | None, bool]:
         ("epoch_s", r"\d{9,10}(\.\d+)?"),
         ("epoch_ms", r"\d{12,13}"),
         ("epoch_us", r"\d{15,16}"),
+        ("%Y%m%d%H%M%S", r"(19|20)\d{12}"),
     ):
         if times and all(re.fullmatch(pattern, each) for each in times):
-            return form, True
+            return form, form.startswith("epoch")
     if times and all(re.match(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", each) for each in times):
         return "iso8601", all(re.search(r"(Z|[+-]\d\d(:?\d\d)?)$", each) for each in times)
     found = itertools.product(
-        ("%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"), (" %H:%M:%S", " %H:%M")
+        ("%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y"), (" %H:%M:%S", " %H:%M")
     )
     fits = [day + clock for day, clock in found if times and all(_fits(each, day + clock) for each in times)]
     # 03/04/2026 may be April or March
@@ -493,7 +534,9 @@ def in_toml(found: Suggestion, name: str, pattern: str) -> str:
     named = {ours: theirs for ours, theirs in found.columns.items() if theirs is not None or ours != "speed"}
     columns = ", ".join(f"{ours} = {_text(theirs or 'CHOOSE')}" for ours, theirs in named.items())
     first = next((pair for pair in PAIRS if pair in named), None)
-    other_order = "" if first is None else "  # or " + next(pair for pair in PAIRS if pair != first)
+    other_order = "  # or latitude and longitude the other way round: ingest tells" * found.other_order
+    if first is not None:
+        other_order = "  # or " + next(pair for pair in PAIRS if pair != first)
     lines = [
         "[[source]]",
         f"name = {_text(name)}",

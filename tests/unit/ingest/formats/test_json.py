@@ -131,6 +131,25 @@ def test_suggest_recognises_positions_of_helsinki(reader):
     assert "817" not in text
 
 
+def test_suggest_finds_rows_beside_the_list_of_their_names(reader, declared_in):
+    names = ["DATAHORA", "ORDEM", "LATITUDE", "LONGITUDE", "VELOCIDADE"]
+    rows = [
+        ["11-28-2020 12:00:00", "A48079", 21.2, 72.8, 30],
+        ["11-28-2020 12:00:10", "A48080", 21.2, 72.8, 3],
+    ]
+    text = suggested(reader, {"COLUMNS": names, "DATA": rows}, "a.json")
+    assert (
+        'columns = { vehicle = "CHOOSE", time = "0", latitude = "2", longitude = "3", speed = "4" }' in text
+    )
+    assert 'time_format = "%m-%d-%Y %H:%M:%S"' in text
+    assert "A48" not in text
+    text = text.replace('vehicle = "CHOOSE"', 'vehicle = "1"').replace('unit = "CHOOSE"', 'unit = "km/h"')
+    source = declared_in(text.replace("CHOOSE", "America/Sao_Paulo"))
+    keys = ("format", "columns", "records", "time_format", "time_zone", "units")
+    found = reader.file(reader.folder / "a.json", **{each: getattr(source, each) for each in keys})
+    assert found.report.rows_kept == 2
+
+
 def test_suggest_finds_the_records_of_warsaw(reader):
     """As api.um.warszawa.pl answers: local times, no speeds."""
     bus = {"Lines": "213", "Lon": 21.1, "VehicleNumber": "1000", "Time": "2020-11-28 12:00:00", "Lat": 52.2}

@@ -112,8 +112,16 @@ REAL = {
     "366,2008-02-02 15:36:08,116.51172,39.92123": ('longitude = "3" }', 2),
     "37.75134 -122.39488 0 1213084687": ('latitude = "1", longitude = "2" }\nheader', 1),
     "1001,26,778,elmdv,42.922295,-78.861984,1596128083,2044,": ('latitude = "5", longitude = "6"', 1),
-    # Warsaw and Yemen are there, Antarctica was not asked
-    "1001;2020-11-28T12:00:00Z;52.199538;21.118153": ('latitude = "CHOOSE", longitude = "CHOOSE"', 3),
+    # Warsaw, or the sea off Yemen
+    "1001;2020-11-28T12:00:00Z;52.199538;21.118153": (
+        'longitude = "4" }  # or latitude and longitude the',
+        1,
+    ),
+    "4711;2019-05-01 10:00:00+02;52,37312;9,73312;33": (
+        'longitude = "4" }  # or latitude and longitude the',
+        1,
+    ),
+    "5001,20200101000001,127.0012,37.5512,35": ('time_format = "%Y%m%d%H%M%S"\ntime_zone = "CHOOSE"', 2),
     "156;2014-02-01 00:00:00.739166+01;POINT(41.8836 12.4877)": (
         'longitude_latitude = "3" }  # or latitude',
         1,
@@ -138,6 +146,14 @@ def test_a_zero_that_is_left_out_hides_no_degrees(tmp_path):
     (tmp_path / "day.txt").write_text(lines)
     text = in_toml(suggest(InputFile(tmp_path / "day.txt")), "buses", "*.txt")
     assert 'latitude = "2", longitude = "3"' in text
+
+
+def test_whole_journeys_are_told_from_positions(tmp_path):
+    row = '"7","1372636858","[[-8.618643,41.141412],[-8.618499,41.141376]]"\n'
+    (tmp_path / "day.csv").write_text('"TAXI_ID","TIMESTAMP","POLYLINE"\n' + row * 2)
+    with pytest.raises(DataError, match="whole journeys") as raised:
+        suggest(InputFile(tmp_path / "day.csv"))
+    assert "41.14" not in str(raised.value)
 
 
 def test_what_is_suggested_loads_and_reads(tmp_path, declared_in):
