@@ -466,8 +466,7 @@ def cities_of(
 
 
 def _numbers(counts: Counts) -> range:
-    models = len(VARIATIONS)
-    drawn = int(np.minimum(counts.count, most_drawn(counts)).sum())
+    models, (_, drawn) = len(VARIATIONS), most_drawn(counts)
     many = max(2, min(models, MOST_DRAWN_IN_ALL // max(1, drawn)))
     return range(0, models, -(-models // many))
 

@@ -402,12 +402,12 @@ def _moving_speeds(
     return moving
 
 
-def most_drawn(counts: Counts) -> int:
-    """Return how many speeds are drawn of a vehicle in a bin at most; see MOST_AT_ALL."""
-    most = MOST_DRAWN
-    while most > LEAST_DRAWN and int(np.minimum(counts.count, most).sum()) > MOST_AT_ALL:
+def most_drawn(counts: Counts) -> tuple[int, int]:
+    """Return how many speeds are drawn of a vehicle in a bin at most, and how many in all; see MOST_AT_ALL."""
+    count, most = np.minimum(counts.count, MOST_DRAWN).astype(np.uint8), MOST_DRAWN
+    while (drawn := int(np.minimum(count, most).sum())) > MOST_AT_ALL and most > LEAST_DRAWN:
         most //= 2
-    return most
+    return most, drawn
 
 
 def stretches(size: npt.NDArray[np.int64] | FloatArray, at_once: int) -> Iterator[slice]:
@@ -427,17 +427,16 @@ def _drawn_pairs(
     random: Generator,
 ) -> Iterator[tuple[npt.NDArray[np.integer], IntArray, IntArray, IntArray]]:
     """Yield some pairs after others and their draws: where a pair's begin, speeds, records of each."""
-    moving, pairs, most = moving_speeds(random), counts.order.pairs, most_drawn(counts)
+    moving, pairs, (most, _) = moving_speeds(random), counts.order.pairs, most_drawn(counts)
     for stretch in stretches(np.minimum(counts.count[pairs], most), _AT_ONCE):
         part = pairs[stretch]
         count = counts.count[part]
         drawn = np.minimum(count, most)
         value = _drawn(np.repeat(moving[part], drawn), bound, model, random)
-        # a pair's draws stand for count // drawn records each, the first count % drawn of them for one more
-        times = np.repeat(count // drawn, drawn)
-        start, more = np.cumsum(drawn) - drawn, count % drawn
-        first = np.repeat(start - np.cumsum(more) + more, more)
-        times[first + np.arange(len(first))] += 1
+        start, times, draw = np.cumsum(drawn) - drawn, np.ones(len(value), dtype=np.int64), np.arange(most)
+        # the draws of a pair of more stand for count // most records each, the first count % most for one more
+        more = np.flatnonzero(count > most)[:, None]
+        times[start[more] + draw] = count[more] // most + (draw < count[more] % most)
         yield part, start, value, times
 
 
@@ -445,7 +444,7 @@ def _drawn(moving: FloatArray, bound: ContributionBound, model: CityModel, rando
     """Return one record's speed about every mean, in whole steps of the bound."""
     speed = mean_one(random.standard_normal(len(moving)), model.record_spread)
     speed *= moving
-    speed[random.uniform(size=len(moving)) < model.standing] = 0.0
+    speed *= random.uniform(size=len(moving)) >= model.standing
     np.minimum(speed, model.top_speed, out=speed)
     speed *= float(1 / (bound.unit.metres_per_second * bound.step))
     np.minimum(speed, bound.steps, out=speed)
