@@ -4,6 +4,7 @@ import atexit
 import hashlib
 import json
 import os
+import struct
 import sys
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
@@ -19,6 +20,8 @@ from trafficdp.mechanisms import simulated_cities
 from trafficdp.mechanisms.pooling import add_remove_calibrated
 from trafficdp.model import MapRequest
 from trafficdp.release.recomputation import run_checks
+from trafficdp.store import contribution_cache
+from trafficdp.store.vault import Vault
 
 PLATES = [f"ka-{number:02d} Zx {7000 + 13 * number}" for number in range(1, 16)]
 """As a feed would spell them. Vehicles 1 to 10 drive on the first day, 6 to 15 on the second."""
@@ -195,6 +198,22 @@ class City:
         reads = statement.lstrip().upper().startswith(("SELECT", "FROM"))
         with attached(path, " (READ_ONLY)" if reads else "") as connection:
             return connection.execute(statement, parameters).fetchall()
+
+    def contributions(self):
+        """Return rows (cell, slot, vehicle, fixes, total, total of squares) of what the cache has, sorted."""
+        config = self.open().config
+        with Vault.open(self.store) as vault:
+            found = contribution_cache.load(vault, config.grid, config.bound, 1 << 31).contributions
+        own = found.counts
+        vehicle = found.vehicle[own.user_index]
+        bins = own.cell[own.bin_index], own.slot[own.bin_index]
+        columns = (*bins, vehicle, own.count, found.total, found.total_of_squares)
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+
+    def forge(self, part, number):
+        """Put ``number`` in the place of every number of a part of the cache."""
+        forged = struct.pack("<q", number) * len(self.contributions())
+        self.sql("UPDATE contributions SET type = '<i8', piece = ? WHERE part = ?", [forged, part])
 
     def kept(self, part, release="r0001"):
         """Return what the vault keeps of a release under the name ``part``, as bytes."""

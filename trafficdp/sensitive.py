@@ -71,6 +71,13 @@ ANYONE = 0
 """The account of every possible vehicle, where nothing about any is public; vehicles count from 1."""
 
 
+def numbered(vehicle: npt.NDArray[np.integer]) -> tuple[IntArray, IntArray]:
+    """Return the different vehicles, rising, and where among them each ``vehicle`` (not negative) is."""
+    there = np.zeros(int(vehicle.max(initial=0)) + 1, dtype=np.bool_)
+    there[vehicle] = True
+    return np.flatnonzero(there).astype(np.int64), (np.cumsum(there, dtype=np.int64) - 1)[vehicle]
+
+
 @dataclass(frozen=True, repr=False)
 class Contributions:
     """Exact integer sums of clipped values, for every pair of ``counts`` (shape (P,) each).
@@ -108,14 +115,12 @@ class Contributions:
         """
         first = np.ones(len(cell), dtype=np.bool_)
         first[1:] = (cell[1:] != cell[:-1]) | (slot[1:] != slot[:-1])
-        there = np.zeros(int(vehicle.max(initial=0)) + 1, dtype=np.bool_)
-        there[vehicle] = True
-        vehicles = np.flatnonzero(there).astype(np.int64)
+        vehicles, user = numbered(vehicle)
         counts = Counts(
             cell=cell[first].astype(np.uint64, copy=False),
             slot=slot[first].astype(np.int64, copy=False),
             bin_index=np.cumsum(first, dtype=np.int64) - 1,
-            user_index=(np.cumsum(there, dtype=np.int64) - 1)[vehicle],
+            user_index=user,
             count=count.astype(np.int64, copy=False),
             users=len(vehicles),
         )

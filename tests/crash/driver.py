@@ -433,18 +433,16 @@ def after(seconds, command):
 
 
 def of_vehicle(city):
-    """Return what the vault holds of the vehicle: its number if its pseudonym is there, fixes, contributions.
+    """Return what the vault holds of the vehicle: its number if its pseudonym is there, and its fixes.
 
-    And the number of entries that say that somebody was forgotten.
+    And the rows of the cache of contributions, and the entries that say that somebody was forgotten.
     """
     secret = VehicleKey.load(city.key).pseudonyms([small_city.PLATES[2]], "")[0].as_py()
     numbers = city.sql("SELECT vehicle_id FROM vehicles WHERE hmac = ?", [secret])
-    rows = [
-        city.sql(f"SELECT count(*) FROM {table} WHERE vehicle_id = ?", [city.number])[0][0]
-        for table in ("fixes", "contributions")
-    ]
+    ((fixes,),) = city.sql("SELECT count(*) FROM fixes WHERE vehicle_id = ?", [city.number])
+    ((cached,),) = city.sql("SELECT count(*) FROM contributions")
     entries = [each for each in small_city.ledger_entries(city) if each["kind"] == "forgetting"]
-    return [number for (number,) in numbers], *rows, len(entries)
+    return [number for (number,) in numbers], fixes, cached, len(entries)
 
 
 def forgotten_or_not(city, untouched):

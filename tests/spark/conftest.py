@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 
+import pyarrow as pa
 import pytest
 
 HERE = importlib.util.find_spec("pyspark") is not None
@@ -76,16 +77,22 @@ def contributions_of():
     """``contributions_of(workspace)``: rows (pseudonym, cell, slot, fixes, total, squares), sorted."""
     from trafficdp.release.curator import opened
     from trafficdp.store import vault_fixes
-    from trafficdp.store.store_files import query
+    from trafficdp.store.store_files import run
 
     def rows(city):
         with opened(city.store, city.key_file, "test", wait=5) as curator:
             version = vault_fixes.data_version(curator.vault)
-            curator.contributions(city.config.grid, city.config.bound, version)
-            return query(
-                curator.vault.connection,
-                "SELECT hmac, cell, slot, fixes, total, total_of_squares "
-                "FROM contributions JOIN vehicles USING (vehicle_id) ORDER BY ALL",
-            )
+            found = curator.contributions(city.config.grid, city.config.bound, version)
+            hmac = dict(run(curator.vault.connection, "SELECT vehicle_id, hmac FROM vehicles"))
+        own = found.counts
+        columns = {
+            "hmac": [hmac[number] for number in found.vehicle[own.user_index].tolist()],
+            "cell": own.cell[own.bin_index],
+            "slot": own.slot[own.bin_index],
+            "fixes": own.count,
+            "total": found.total,
+            "total_of_squares": found.total_of_squares,
+        }
+        return pa.table(columns).sort_by([(name, "ascending") for name in columns])
 
     return rows

@@ -32,7 +32,7 @@ from trafficdp.binning.places import bins_in_mosaic, selected, slots_of
 from trafficdp.engine.packed import Layout, Record, Sums, packed_sums, put_together
 from trafficdp.errors import DataError
 from trafficdp.model import NOWHERE, Clip, ContributionBound, Counts, Grid, SlotKind
-from trafficdp.sensitive import Contributions, Samples
+from trafficdp.sensitive import Contributions, Samples, numbered
 from trafficdp.store.contribution_cache import CachedContributions, cache_key
 from trafficdp.store.store_files import in_memory, registered, store_failures
 from trafficdp.store.vault_fixes import imported_rows, is_imported
@@ -287,10 +287,7 @@ def reduce_fixes(
     ):
         records = (Record(each.cell, each.slot, each.vehicle, each.value) for each in batches)
         sums = packed_sums(records, layout, folder)
-    if sums is None:
-        finest = _grouped(connection, grid, bound, ingests)
-    else:
-        finest = _contributions(sums, largest, bound)
+    finest = _grouped(connection, grid, bound, ingests) if sums is None else _contributions(sums, bound)
     return _merged(finest, grid, known)
 
 
@@ -322,11 +319,8 @@ def _slot_limit(grid: Grid) -> int:
     return _RECURRING.get(grid.slot_kind, days if grid.slot_kind is SlotKind.DAY else 25 * days)
 
 
-def _contributions(sums: Sums, largest_vehicle: int, bound: ContributionBound) -> Contributions:
-    there = np.zeros(largest_vehicle + 1, dtype=np.bool_)
-    there[sums.vehicle] = True
-    vehicles = np.flatnonzero(there).astype(np.int64)
-    user = (np.cumsum(there, dtype=np.int64) - 1)[sums.vehicle]
+def _contributions(sums: Sums, bound: ContributionBound) -> Contributions:
+    vehicles, user = numbered(sums.vehicle)
     counts = Counts(sums.cell, sums.slot, sums.bin_index, user, sums.count, len(vehicles))
     return Contributions(counts, sums.total, sums.total_of_squares, vehicles, bound)
 

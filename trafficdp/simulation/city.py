@@ -403,7 +403,7 @@ def _moving_speeds(
 
 
 def most_drawn(counts: Counts) -> tuple[int, int]:
-    """Return how many speeds are drawn of a vehicle in a bin at most, and how many in all; see MOST_AT_ALL."""
+    """Return how many speeds are drawn of a vehicle in a bin at most, and in all; see MOST_AT_ALL."""
     count, most = np.minimum(counts.count, MOST_DRAWN).astype(np.uint8), MOST_DRAWN
     while (drawn := int(np.minimum(count, most).sum())) > MOST_AT_ALL and most > LEAST_DRAWN:
         most //= 2
@@ -434,7 +434,7 @@ def _drawn_pairs(
         drawn = np.minimum(count, most)
         value = _drawn(np.repeat(moving[part], drawn), bound, model, random)
         start, times, draw = np.cumsum(drawn) - drawn, np.ones(len(value), dtype=np.int64), np.arange(most)
-        # the draws of a pair of more stand for count // most records each, the first count % most for one more
+        # a pair's draws stand for count // most records each, the first count % most of them for one more
         more = np.flatnonzero(count > most)[:, None]
         times[start[more] + draw] = count[more] // most + (draw < count[more] % most)
         yield part, start, value, times

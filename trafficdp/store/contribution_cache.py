@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from trafficdp.model import ContributionBound, Grid
+from trafficdp.model import ContributionBound, Counts, Grid
 from trafficdp.privacy.ledger import canonical
-from trafficdp.sensitive import Contributions
-from trafficdp.store.store_files import number, registered, run
+from trafficdp.sensitive import Contributions, numbered
+from trafficdp.store.store_files import number, query, run
 from trafficdp.store.vault import Vault
 
 MOST_CACHED = 8
 """Reductions kept; the cache is emptied when one more would come."""
-_ROWS = 1 << 18  # rows that are handed over at once
-_TYPES = {
-    "cell": np.uint64,
-    "slot": np.int64,
-    "vehicle_id": np.int32,
-    "fixes": np.int64,
-    "total": np.int64,
-    "total_of_squares": np.int64,
-}
+_AT_ONCE = 1 << 18
+"""Numbers of a piece."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,38 +45,32 @@ def load(vault: Vault, grid: Grid, bound: ContributionBound, up_to_ingest: int) 
 
     What is there out of order is passed over.
     """
-    key = cache_key(grid, bound)
-    ((newest, rows),) = run(
+    rows = query(
         vault.connection,
-        "SELECT max(ingest_id), count(*) FROM contributions WHERE cache_key = ?",
-        [key],
+        "SELECT ingest_id, part, number, type, piece FROM contributions WHERE cache_key = ?",
+        [cache_key(grid, bound)],
     )
-    if not rows or newest > up_to_ingest:
+    if not len(rows) or (newest := rows["ingest_id"][0].as_py()) > up_to_ingest:
         return None
-    columns: dict[str, npt.NDArray[Any]] = {name: np.empty(rows, kind) for name, kind in _TYPES.items()}
-    # in the order of writing: the vault keeps it
-    reader = vault.connection.sql(
-        "SELECT * EXCLUDE (cache_key, ingest_id) FROM contributions WHERE cache_key = ?", params=[key]
-    ).to_arrow_reader(_ROWS)
-    start = 0
-    for batch in reader:
-        for name, column in columns.items():
-            column[start : start + len(batch)] = batch.column(name).to_numpy()
-        start += len(batch)
-    if not _rising(columns["cell"], columns["slot"], columns["vehicle_id"]):
+    # pieces stay where DuckDB put them: there are many bytes
+    pieces = {
+        (row["part"], row["number"]): np.frombuffer(piece.as_buffer(), dtype=row["type"])
+        for row, piece in zip(rows.drop_columns("piece").to_pylist(), rows["piece"], strict=True)
+    }
+    del rows
+
+    def whole(part: str, kind: type[np.generic] | None = np.int64) -> npt.NDArray[Any]:
+        return np.concatenate([pieces.pop(at) for at in sorted(pieces) if at[0] == part], dtype=kind)
+
+    cell, slot, pairs = whole("cell", np.uint64), whole("slot"), whole("pairs")
+    vehicle = whole("vehicle_id", None)
+    bins = np.repeat(np.arange(len(cell)), pairs)
+    if len(bins) != len(vehicle) or not (_rising(cell, slot) and _rising(bins, vehicle)):
         return None
-    return CachedContributions(
-        Contributions.from_rows(
-            cell=columns["cell"],
-            slot=columns["slot"],
-            vehicle=columns["vehicle_id"],
-            count=columns["fixes"],
-            total=columns["total"],
-            total_of_squares=columns["total_of_squares"],
-            bound=bound,
-        ),
-        int(newest),
-    )
+    vehicles, user = numbered(vehicle)
+    counts = Counts(cell, slot, bins, user, whole("fixes"), len(vehicles))
+    found = Contributions(counts, whole("total"), whole("total_of_squares"), vehicles, bound)
+    return CachedContributions(found, newest)
 
 
 def save(
@@ -97,32 +82,26 @@ def save(
     kept = number(vault.connection, "SELECT count(DISTINCT cache_key) FROM contributions")
     if kept >= MOST_CACHED:
         run(vault.connection, "DELETE FROM contributions")
-    for table in _tables(contributions):
-        with registered(vault.connection, "incoming_contributions", table):
+    counts = contributions.counts
+    parts = {
+        "cell": counts.cell,
+        "slot": counts.slot,
+        "pairs": counts.users_per_bin,
+        "vehicle_id": contributions.vehicle[counts.user_index],
+        "fixes": counts.count,
+        "total": contributions.total,
+        "total_of_squares": contributions.total_of_squares,
+    }
+    for part, column in parts.items():
+        for place, start in enumerate(range(0, len(column), _AT_ONCE), start=1):
+            piece = column[start : start + _AT_ONCE]
+            ends = map(np.min_scalar_type, (piece.min(), piece.max()))
+            piece = piece.astype(np.promote_types(*ends))
             run(
                 vault.connection,
-                "INSERT INTO contributions SELECT $cache_key, $up_to_ingest, cell, slot, vehicle_id, fixes, "
-                "total, total_of_squares FROM incoming_contributions",
-                {"cache_key": key, "up_to_ingest": up_to_ingest},
+                "INSERT INTO contributions VALUES (?, ?, ?, ?, ?, ?)",
+                [key, up_to_ingest, part, place, piece.dtype.str, piece.tobytes()],
             )
-
-
-def _tables(contributions: Contributions) -> Iterator[pa.Table]:
-    """Yield one row a (bin, vehicle), sorted by bin, then vehicle, in tables that memory hardly notices."""
-    counts = contributions.counts
-    for start in range(0, counts.pairs, _ROWS):
-        here = slice(start, start + _ROWS)
-        bins = counts.bin_index[here]
-        yield pa.table(
-            {
-                "cell": counts.cell[bins],
-                "slot": counts.slot[bins],
-                "vehicle_id": contributions.vehicle[counts.user_index[here]],
-                "fixes": counts.count[here],
-                "total": contributions.total[here],
-                "total_of_squares": contributions.total_of_squares[here],
-            }
-        )
 
 
 def _rising(*columns: npt.NDArray[Any]) -> bool:

@@ -34,14 +34,16 @@ from trafficdp.store.store_files import (
 
 
 VAULT_NAME = "vault.duckdb"
-SCHEMA_VERSION = "8"
+SCHEMA_VERSION = "9"
 MEMORY_LIMIT = "1GB"
 """What DuckDB may hold of the vault; it fills that up. Rows beyond it spill beside the vault."""
 _UNFINISHED = f".{VAULT_NAME}.*.new"
 _OF_OTHERS = " WHERE vehicle_id NOT IN (SELECT vehicle_id FROM forgotten_vehicles)"
 _CHARGED = " OR vehicle_id IN (SELECT vehicle_id FROM whole.vehicle_charges)"
 _KEPT = {
-    **dict.fromkeys(("fixes", "contributions", "imported", "stream_counts"), _OF_OTHERS),
+    **dict.fromkeys(("fixes", "imported", "stream_counts"), _OF_OTHERS),
+    # many vehicles lie in one row; what is left is reduced again
+    "contributions": " WHERE FALSE",
     # whose account holds charges keeps its pseudonym, so that it can never begin another account
     "vehicles": _OF_OTHERS + _CHARGED,
     # exact sums that nobody can be taken out of; streams that are over need them no more

@@ -121,15 +121,14 @@ def test_a_day_more_is_read_alone_and_put_together_with_what_was_there(filled, m
 def test_rows_out_of_order_are_passed_over(door, asked):
     grid, bound, version = asked
     fresh = door.contributions(grid, bound, version)
-    door.vault.connection.execute("CREATE TEMP TABLE turned AS FROM contributions ORDER BY cell DESC")
-    door.vault.connection.execute("DELETE FROM contributions")
-    door.vault.connection.execute("INSERT INTO contributions FROM turned")
+    turned = "UPDATE contributions SET piece = ? WHERE part = 'cell'"
+    door.vault.connection.execute(turned, [fresh.counts.cell[::-1].tobytes()])
     assert load(door.vault, grid, bound, version.ingest_id) is None
     assert same(door.contributions(grid, bound, version), fresh)
 
 
 def test_verify_reduces_anew_and_so_sees_through_a_forged_cache(released, monkeypatch):
-    released.sql("UPDATE contributions SET fixes = 1")
+    released.forge("fixes", 1)
     assert all(check.passed for check in released.open().verify("r0001"))
     released.sql("DELETE FROM fixes WHERE vehicle_id = 1 AND time_us % 4 = 0")
     failed = [check.name for check in released.open().verify("r0001") if not check.passed]

@@ -35,15 +35,13 @@ CREATE TABLE fixes ( -- One row a (vehicle, instant).
     ingest_id   INTEGER  NOT NULL -- The file the fix came from: data version k is all fixes with ingest_id <= k.
 );
 
-CREATE TABLE contributions ( -- A cache, one row a (cache key, bin, vehicle): may be emptied at any time.
-    cache_key  VARCHAR NOT NULL, -- SHA-256 of grid, speed bound and step.
-    ingest_id  INTEGER NOT NULL, -- The newest file that is counted in: ingests.ingest_id.
-    cell       UBIGINT NOT NULL, -- H3 index.
-    slot       BIGINT  NOT NULL, -- Slot number, see SlotKind.
-    vehicle_id INTEGER NOT NULL, -- The vehicle.
-    fixes      BIGINT  NOT NULL, -- Number of fixes of the vehicle in the bin.
-    total      BIGINT  NOT NULL, -- Sum of its speeds in steps, clipped to [0, U].
-    total_of_squares BIGINT NOT NULL -- Sum of squares of the same; at most 2^63 - 1.
+CREATE TABLE contributions ( -- A cache, one row a (cache key, part, piece): may be emptied at any time.
+    cache_key VARCHAR NOT NULL, -- SHA-256 of grid, speed bound and step.
+    ingest_id INTEGER NOT NULL, -- The newest file that is counted in: ingests.ingest_id.
+    part      VARCHAR NOT NULL, -- cell (H3 index), slot and pairs of every bin; vehicle_id, fixes, total and total_of_squares of every pair of a bin and a vehicle.
+    number    INTEGER NOT NULL, -- 1, 2, ... in the order in which pieces make the part.
+    type      VARCHAR NOT NULL, -- The type of the numbers of the piece, as NumPy writes it: the narrowest that holds them.
+    piece     BLOB    NOT NULL -- The numbers, one after another.
 );
 
 CREATE TABLE imports ( -- One row a job of a cluster whose contributions are here; a store with one holds no records.
