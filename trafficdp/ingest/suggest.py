@@ -214,11 +214,11 @@ def _of_json(file: InputFile) -> Suggestion:
             "json", Dialect(), dict(_GTFS_RT_JSON), (), "epoch_s", True, "m/s", derived, records=records
         )
     paths = {path.rpartition(".")[2]: path for path in reversed(leaves)}
+    named = list(reversed(paths))
     table = _table_in(blocks[0]) if blocks and not rows else None
     if table is not None:
-        records, rows, names = table
-        paths = {name: str(at) for at, name in enumerate(names)}
-    named = list(reversed(paths))
+        records, rows, named = table
+        paths = {name: str(at) for at, name in enumerate(named)}
     values = [[_plain(value_at(row, paths[name])) for name in named] for row in rows]
     found = _of_columns(file, "json", Dialect(decimal=_decimal(values)), named, values)
     columns = {ours: None if name is None else paths[name] for ours, name in found.columns.items()}

@@ -148,6 +148,8 @@ def test_suggest_finds_rows_beside_the_list_of_their_names(reader, declared_in):
     keys = ("format", "columns", "records", "time_format", "time_zone", "units")
     found = reader.file(reader.folder / "a.json", **{each: getattr(source, each) for each in keys})
     assert found.report.rows_kept == 2
+    with pytest.raises(DataError, match="LATITUDE"):
+        suggested(reader, {"COLUMNS": ["LATITUDE", *names[1:]], "DATA": rows}, "a.json")
 
 
 def test_suggest_finds_the_records_of_warsaw(reader):
