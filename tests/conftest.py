@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import shutil
+import threading
 import zlib
 from fractions import Fraction
 
@@ -130,10 +131,17 @@ def _workers():
 def shared_workers(monkeypatch, _workers):
     """Sessions that look into files of the same bytes share their process, which takes long to start.
 
-    What a process of its own is good for: tests/unit/store/test_analyst.py and tests/sql.
+    What a process of its own is good for: tests/unit/store/test_analyst.py and tests/sql. Threads that a
+    test starts have processes of their own.
     """
+    alone, ended = analyst.AnalystSession._started, analyst.AnalystSession.close
+
+    def in_thread():
+        return threading.current_thread() is not threading.main_thread()
 
     def started(session):
+        if in_thread():
+            return alone(session)
         files = {None: session.path, **session._files}
         read = {name: path and hashlib.sha256(path.read_bytes()).digest() for name, path in files.items()}
         wanted = session.timeout, *sorted(read.items(), key=str)
@@ -146,7 +154,9 @@ def shared_workers(monkeypatch, _workers):
         return worker
 
     monkeypatch.setattr(analyst.AnalystSession, "_started", started)
-    monkeypatch.setattr(analyst.AnalystSession, "close", lambda session: None)
+    monkeypatch.setattr(
+        analyst.AnalystSession, "close", lambda session: ended(session) if in_thread() else None
+    )
 
 
 @pytest.fixture(scope="session")
