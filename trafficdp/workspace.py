@@ -52,7 +52,7 @@ from trafficdp.release.stream_verification import verify_stream
 from trafficdp.release.streaming import LiveStream, newest_release
 from trafficdp.store import store_files, vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.analyst import DEFAULT_TIMEOUT, AnalystSession
-from trafficdp.store.released import RELEASED_NAME
+from trafficdp.store.store_files import RELEASED_NAME
 
 if TYPE_CHECKING:
     from trafficdp.query.answer import Answered, Explanation

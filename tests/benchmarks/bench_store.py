@@ -30,8 +30,7 @@ import trafficdp
 from trafficdp.noise.secure import new_token
 from trafficdp.privacy.ledger import append
 from trafficdp.store import vault_ledger, vault_releases
-from trafficdp.store.released import RELEASED_NAME
-from trafficdp.store.store_files import Head, attached, registered, run
+from trafficdp.store.store_files import RELEASED_NAME, Head, attached, registered, run
 from trafficdp.store.vault import Vault
 
 VEHICLES, RESOLUTION, SEED = 300, 6, 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trafficdp.store.analyst import AnalystSession
-from trafficdp.store.released import RELEASED_NAME
+from trafficdp.store.store_files import RELEASED_NAME
 from trafficdp.store.vault import VAULT_NAME
 
 SECONDS = 3.0

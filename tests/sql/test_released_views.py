@@ -11,7 +11,8 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.store.analyst import COLUMNS, TABLES, AnalystSession
-from trafficdp.store.released import RELEASED_NAME, STORAGE_VERSION
+from trafficdp.store.released import STORAGE_VERSION
+from trafficdp.store.store_files import RELEASED_NAME
 
 VIEWS = {
     "assumptions",

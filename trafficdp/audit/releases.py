@@ -149,7 +149,10 @@ def stream(bound: ContributionBound, loss: PureDP) -> AuditedRelease:
     scale = np.array([allowance.mean_scale, allowance.square_scale])
     sides = [one_bin([[own] * 2], bound) for own in (0, bound.steps)]
     pairs = [Neighbours("the only vehicle of a bin, at 0 or at U", *sides)]
-    beneath = [_pair_of(side) for side in sides]
+    # the sums of x and of x (K - x)
+    beneath = [
+        np.array([each.value.sum(), (each.value * (bound.steps - each.value)).sum()]) for each in sides
+    ]
 
     def outputs(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
         following = Stream(Horizon(0, MINUTE_US, 1, 0, 1), allowance, 0)
@@ -200,11 +203,6 @@ def by_rank(name: str, bound: ContributionBound, loss: Loss, delta: float) -> Au
     if isinstance(loss, ZCDP):
         return AuditedRelease(name, float(zcdp_to_approx(ZCDP(pico), delta).epsilon), outputs, pairs, delta)
     return AuditedRelease(name, pico / PICO, outputs, pairs)
-
-
-def _pair_of(samples: Samples) -> IntArray:
-    """The sums of x and of x (K - x)."""
-    return np.array([samples.value.sum(), (samples.value * (samples.bound.steps - samples.value)).sum()])
 
 
 def city(bound: ContributionBound, own: int) -> Samples:

@@ -15,6 +15,7 @@ from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism
 from trafficdp.mechanisms.protocol import Accounting, CalibratedMechanism, PublicFacts, Wanted
 from trafficdp.mechanisms.registry import (
     JOINT_MECHANISMS,
+    PUBLIC_COUNTS,
     all_accountings,
     require_releasable,
     require_together,
@@ -62,7 +63,7 @@ def allocate(
         return replace(made, hour=hour)
     if {*named.values()} == {AUTO} and request.simulate:
         maps = {}
-        for name in reversed(JOINT_MECHANISMS):
+        for name in reversed(PUBLIC_COUNTS):
             with suppress(UsageError):
                 joint = _joint(name, facts, request)
                 maps[name] = _made(keep, kept, request, joint, f"{name}: all statistics together")

@@ -293,12 +293,8 @@ def best_of(found: Sequence[Offer]) -> Offer:
             expected="one with an exact sampler that fits the loss",
         )
     least = min(eligible, key=lambda offer: offer.score)
-    return next(offer for offer in eligible if offer.score <= least.score * (1 + _tie(least)))
-
-
-def _tie(offer: Offer) -> float:
-    """By what share scores may differ and be the same."""
-    return SCORE_TOLERANCE if offer.tried is None else SIMULATED_ERROR_TOLERANCE
+    same = SCORE_TOLERANCE if least.tried is None else SIMULATED_ERROR_TOLERANCE
+    return next(offer for offer in eligible if offer.score <= least.score * (1 + same))
 
 
 def constant_error(statistic: Statistic, bound: ContributionBound) -> float:

@@ -161,7 +161,7 @@ def zcdp_to_approx(loss: ZCDP, delta: str | float | Decimal | Fraction) -> Appro
     exact = delta_of(delta)
     if loss.pico == 0:
         return ApproxDP(0, exact)
-    order = _best_order(float(loss.rho), -_log(exact))
+    order = _best_order(float(loss.rho), log(exact.denominator) - log(exact.numerator))
     with localcontext(CONTEXT):
         a = 1 + Decimal(order)
         rho, log_delta = _decimal(loss.rho), _decimal(exact).ln()
@@ -275,10 +275,6 @@ def _best_order(rho: float, log_inverse_delta: float) -> float:
         else:
             low = left
     return exp((low + high) / 2)
-
-
-def _log(value: Fraction) -> float:
-    return log(value.numerator) - log(value.denominator)
 
 
 def _decimal(value: Fraction) -> Decimal:

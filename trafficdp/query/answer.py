@@ -26,7 +26,7 @@ from trafficdp.query.dialect import SLOTS_BY_CLOCK, AnswerColumn, End, Kind
 from trafficdp.query.question import Question
 from trafficdp.release.results import Plan
 from trafficdp.store.analyst import AnalystSession
-from trafficdp.store.released import RELEASED_NAME
+from trafficdp.store.store_files import RELEASED_NAME
 
 # An answer: the published numbers of its release and public counts, as the table that DuckDB arranges.
 

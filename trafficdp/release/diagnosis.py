@@ -31,8 +31,8 @@ from trafficdp.release.publication import (
 )
 from trafficdp.release.recomputation import UNREADABLE, differing, digests_of, names_differing
 from trafficdp.store import store_files, vault_ledger, vault_releases
-from trafficdp.store.released import RELEASED_NAME, differing_release, publications_match
-from trafficdp.store.store_files import DOCTOR, Head, looking, require_head, store_failures
+from trafficdp.store.released import differing_release, publications_match
+from trafficdp.store.store_files import DOCTOR, RELEASED_NAME, Head, looking, require_head, store_failures
 from trafficdp.store.vault import VAULT_NAME, Vault, audit, looked_at, read_through, tables, vault_looked_at
 
 BACKUP = "restore the newest complete backup of the store"

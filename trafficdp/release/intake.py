@@ -29,7 +29,7 @@ from trafficdp.model import SourceDeclaration
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.release import curator
 from trafficdp.release.curator import Curator
-from trafficdp.release.results import IngestedFile, UndoneFile, pin_area
+from trafficdp.release.results import IngestedFile, UndoneFile
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.store_files import Head, store_failures, store_lock
 from trafficdp.store.vault import Vault, audit, require_vault, rewritten
@@ -239,7 +239,7 @@ class Cluster:
         jobs = finished_jobs(folder)
         vault.check_key(VehicleKey.load(self.key_file).fingerprint)
         with vault.transaction("importing contributions"):
-            pin_area(vault, self.config.grid.area.hash, dry_run=False)
+            vault_fixes.pin_area(vault, self.config.grid.area.hash, dry_run=False)
             vault_ledger.settle_promise(vault, self.config.promise, datetime.now(UTC))
             before = vault_fixes.data_version(vault).ingest_id
             done = [_imported(vault, self.config, path, manifest) for path, manifest in jobs]
@@ -376,7 +376,7 @@ class Intake:
         # the report of a file is text; its records go straight into the transaction
         with store_failures("reading files") if self.dry_run else self.vault.transaction("ingesting"):
             require_records(self.vault)
-            pin_area(self.vault, self.config.grid.area.hash, dry_run=self.dry_run)
+            vault_fixes.pin_area(self.vault, self.config.grid.area.hash, dry_run=self.dry_run)
             if not self.dry_run:
                 vault_ledger.settle_promise(self.vault, self.config.promise, datetime.now(UTC))
             before = vault_fixes.data_version(self.vault).ingest_id

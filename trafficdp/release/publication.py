@@ -77,8 +77,7 @@ def sweep(store: Path) -> None:
     """Remove what commands that were killed left behind: half-made and outdated files, never a release."""
     folder = store / RELEASES
     with store_failures("removing leftovers of an interrupted command"):
-        released.sweep(store)
-        store_files.sweep_plans(store)
+        store_files.sweep_leftovers(store)
         if folder.is_dir():
             for name in os.listdir(folder):
                 if name.startswith(".") and Path(name).suffix in (".new", ".old"):

@@ -15,7 +15,7 @@ import numpy as np
 from trafficdp.binning.places import declared_bins, share_in_zones, slot_facts_of
 from trafficdp.config.settings import Config
 from trafficdp.context.read import check_context, read_context
-from trafficdp.errors import DataError, UsageError
+from trafficdp.errors import UsageError
 from trafficdp.export import notebook
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.files.tables import to_geodataframe
@@ -412,7 +412,7 @@ def version_to_plan(vault: Vault, config: Config) -> vault_fixes.DataVersion:
     version = vault_fixes.data_version(vault)
     if not vault_fixes.number_of_files(vault):
         raise UsageError("the store is empty", todo="run `trafficdp ingest FILE...` first")
-    pin_area(vault, config.grid.area.hash, dry_run=True)
+    vault_fixes.pin_area(vault, config.grid.area.hash, dry_run=True)
     check_context(config.context)
     return version
 
@@ -483,21 +483,3 @@ def share_of_fleet(grid: Grid) -> float:
         left = share_in_zones(here, grid.zones)
     left *= 1 if hours is None else len(hours) / HOURS_A_WEEK
     return float(1 - (1 - min(left, 1.0)) ** HEXAGONS_OF_A_VEHICLE)
-
-
-def pin_area(vault: Vault, area: str, *, dry_run: bool) -> None:
-    """Raise DataError unless the store was filled under the ``area`` with this hash, or is empty.
-
-    Rows outside it were rejected and cannot come back. Unless ``dry_run``, an empty store is pinned to it. A
-    store is empty, too, when all its files were undone.
-    """
-    pinned = vault.fact("area_hash") if vault_fixes.number_of_files(vault) else None
-    if pinned is None and not dry_run:
-        vault.set_fact("area_hash", area)
-    if pinned is not None and pinned != area:
-        raise DataError(
-            "the study area is not the one this store was filled under",
-            got="another area in the configuration",
-            expected="the area that was configured when the first file was read",
-            todo="restore [city] study_area, or ingest everything into a new store",
-        )

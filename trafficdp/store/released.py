@@ -24,9 +24,19 @@ from trafficdp.model import OF_MAPS, QUANTILES, SpeedUnit, Statistic, as_json
 from trafficdp.privacy.estimate import POSTERIOR_ENDS, POSTERIOR_SHARES, POSTERIOR_SPEEDS
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.release import Release, published_frame, quantiles_frame
-from trafficdp.store.store_files import attached, number, query, registered, run, script, store_failures
+from trafficdp.store.store_files import (
+    HALF_RELEASED,
+    RELEASED_NAME,
+    attached,
+    number,
+    query,
+    registered,
+    run,
+    script,
+    store_failures,
+    sweep_leftovers,
+)
 
-RELEASED_NAME = "released.duckdb"
 STORAGE_VERSION = "v1.2.0"
 """Format of the file: DuckDB clients from 1.2 on open it."""
 
@@ -110,9 +120,9 @@ class _NotToBeExtended(Exception):
 
 
 def _swap(folder: Path, make: Callable[[Path], None]) -> None:
-    half_made = folder / f".{RELEASED_NAME}.new"
+    half_made = folder / HALF_RELEASED
     with store_failures("writing released.duckdb", RELEASED_NAME):
-        sweep(folder)
+        sweep_leftovers(folder)
         try:
             make(half_made)
             with open(half_made, "rb") as file:
@@ -120,16 +130,9 @@ def _swap(folder: Path, make: Callable[[Path], None]) -> None:
             os.replace(half_made, folder / RELEASED_NAME)
         except BaseException:
             with suppress(OSError):
-                sweep(folder)
+                sweep_leftovers(folder)
             raise
         sync_folder(folder)
-
-
-def sweep(folder: Path) -> None:
-    """Remove what a ``build`` that was killed left in ``folder``."""
-    half_made = folder / f".{RELEASED_NAME}.new"
-    for leftover in (half_made, half_made.with_name(half_made.name + ".wal")):
-        leftover.unlink(missing_ok=True)
 
 
 def _fill(

@@ -169,6 +169,8 @@ def require_head(ledger: Sequence[LedgerRow], sequence: int, head_hash: str, wit
 
 
 FOLDER = "plans"
+RELEASED_NAME = "released.duckdb"
+HALF_RELEASED = f".{RELEASED_NAME}.new"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -208,9 +210,9 @@ def read_plan(store: Path, name: str) -> str:
         return read_regular(path).decode("utf-8", errors="replace")
 
 
-def sweep_plans(store: Path) -> None:
-    """Remove what a ``save`` that was killed left."""
-    for leftover in (store / FOLDER).glob(".*.new"):
+def sweep_leftovers(store: Path) -> None:
+    """Remove what was half written of plans and of `released.duckdb` by commands that were killed."""
+    for leftover in (*(store / FOLDER).glob(".*.new"), store / HALF_RELEASED, store / f"{HALF_RELEASED}.wal"):
         leftover.unlink(missing_ok=True)
 
 

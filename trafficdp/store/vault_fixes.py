@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.errors import UsageError
+from trafficdp.errors import DataError, UsageError
 from trafficdp.noise.secure import new_token
 from trafficdp.privacy.ledger import canonical
 from trafficdp.store.store_files import first, number, query, registered, run, script
@@ -88,6 +88,24 @@ def data_version(vault: Vault) -> DataVersion:
 def number_of_files(vault: Vault) -> int:
     """Return how many readings of files there were, but those that were undone."""
     return number(vault.connection, "SELECT count(*) FROM ingests WHERE undone_at IS NULL")
+
+
+def pin_area(vault: Vault, area: str, *, dry_run: bool) -> None:
+    """Raise DataError unless the store was filled under the ``area`` with this hash, or is empty.
+
+    Rows outside it were rejected and cannot come back. Unless ``dry_run``, an empty store is pinned to it. A
+    store is empty, too, when all its files were undone.
+    """
+    pinned = vault.fact("area_hash") if number_of_files(vault) else None
+    if pinned is None and not dry_run:
+        vault.set_fact("area_hash", area)
+    if pinned is not None and pinned != area:
+        raise DataError(
+            "the study area is not the one this store was filled under",
+            got="another area in the configuration",
+            expected="the area that was configured when the first file was read",
+            todo="restore [city] study_area, or ingest everything into a new store",
+        )
 
 
 def earlier_declarations(vault: Vault, digest: str) -> set[str]:

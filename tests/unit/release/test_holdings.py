@@ -21,6 +21,7 @@ from trafficdp.model import (
     Zones,
 )
 from trafficdp.release import knowledge, results
+from trafficdp.store import vault_fixes
 
 
 def given(monkeypatch, *names, same=True):
@@ -86,7 +87,7 @@ def test_a_plan_pins_no_study_area_and_wants_that_of_the_first_file(monkeypatch)
     config = SimpleNamespace(grid=SimpleNamespace(area=SimpleNamespace(hash="a")), context=())
     results.version_to_plan(vault, config)
     assert facts == {}
-    results.pin_area(vault, "b", dry_run=False)
+    vault_fixes.pin_area(vault, "b", dry_run=False)
     assert facts == {"area_hash": "b"}
     with pytest.raises(DataError):
         results.version_to_plan(vault, config)
@@ -94,7 +95,7 @@ def test_a_plan_pins_no_study_area_and_wants_that_of_the_first_file(monkeypatch)
     with pytest.raises(UsageError, match="empty"):
         results.version_to_plan(vault, config)
     # the files of another area were all undone
-    results.pin_area(vault, "a", dry_run=False)
+    vault_fixes.pin_area(vault, "a", dry_run=False)
     assert facts == {"area_hash": "a"}
 
 

@@ -14,7 +14,8 @@ from trafficdp.errors import DataError, StoreDamagedError, UsageError
 from trafficdp.store import analyst
 from trafficdp.store.analyst import LONGEST_QUERY, AnalystSession
 from trafficdp.store.analyst_worker import MOST_ROWS
-from trafficdp.store.released import RELEASED_NAME, build
+from trafficdp.store.released import build
+from trafficdp.store.store_files import RELEASED_NAME
 
 
 def built(folder):

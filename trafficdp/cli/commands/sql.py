@@ -28,7 +28,7 @@ from trafficdp.model import Zones
 from trafficdp.query.answer import Explanation
 from trafficdp.query.recognise import is_priced
 from trafficdp.store.analyst import COLUMNS, DEFAULT_TIMEOUT, TABLES, AnalystSession
-from trafficdp.store.released import RELEASED_NAME
+from trafficdp.store.store_files import RELEASED_NAME
 
 # Statements from a terminal or a pipe: read until ``;``, run one by one.
 

@@ -14,7 +14,6 @@ from trafficdp.mechanisms.protocol import Accounting
 from trafficdp.mechanisms.simulated_cities import MOST_WORSE, percent
 from trafficdp.model import SlotKind, Statistic, as_json
 from trafficdp.planner.allocation import Reach
-from trafficdp.planner.request import MapOption
 from trafficdp.planner.suggest import DataNeeded
 from trafficdp.privacy.estimate import RefusalRule
 from trafficdp.privacy.loss import Loss
@@ -543,22 +542,21 @@ def _answer_facts(result: Plan) -> dict[str, object] | None:
         "in_bins": answer.reach.value,
         "loss_for_the_median_bin": _text(answer.median_loss),
         "loss_for_every_bin": _text(answer.every_loss),
-        "maps": [_option_facts(result, option, option is answer.chosen) for option in answer.options],
+        "maps": [
+            {
+                "resolution": option.grid.resolution,
+                "slot": option.grid.slot_kind.value,
+                "min_vehicles": option.min_vehicles,
+                "bins": option.bins,
+                "share_of_records": option.records,
+                "half_width": result.shown(option.half_width),
+                "fits": option.fits,
+                "loss_needed": _text(option.loss),
+                "chosen": option is answer.chosen,
+            }
+            for option in answer.options
+        ],
         "growth_of_the_configured_map": _growth_facts(answer.growth_of_configured),
-    }
-
-
-def _option_facts(result: Plan, option: MapOption, chosen: bool) -> dict[str, object]:
-    return {
-        "resolution": option.grid.resolution,
-        "slot": option.grid.slot_kind.value,
-        "min_vehicles": option.min_vehicles,
-        "bins": option.bins,
-        "share_of_records": option.records,
-        "half_width": result.shown(option.half_width),
-        "fits": option.fits,
-        "loss_needed": _text(option.loss),
-        "chosen": chosen,
     }
 
 
