@@ -46,9 +46,9 @@ MEAN = Statistic.MEAN
 
 
 def _scaled(of: type, name: str, by: float) -> AbstractContextManager[Any]:
-    """A member that is a number, or numbers, times ``by``."""
+    """A member that is numbers times ``by``."""
     own: cached_property[Any] = of.__dict__[name]
-    return patch.object(of, name, property(lambda self: own.func(self) * by))
+    return patch.object(of, name, property(lambda self: np.asarray(own.func(self)) * by))
 
 
 def _without_slope() -> AbstractContextManager[Any]:

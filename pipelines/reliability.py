@@ -205,6 +205,42 @@ def _line(group: str, relation: str, place: str, own: Sequence[Measured]) -> str
     return f"| {' | '.join(cells)} |"
 
 
+GOALS = {
+    "held out": (
+        ("50 %", (0.44, 0.56), True),
+        ("80 %", (0.74, 0.86), True),
+        ("95 %", (0.92, 0.985), True),
+        ("95 %", (0.94, 0.97), False),
+        ("width", (0.0, 1.15), True),
+        ("error said", (0.7, 1.3), True),
+        ("error said", (0.9, 1.1), False),
+    ),
+    "other city": (
+        ("95 %", (0.9, 1.0), True),
+        ("95 %", (0.93, 0.98), False),
+        ("error said", (0.7, 1.3), False),
+    ),
+}
+"""What was aimed at by mark: one of HEADS, from where to where, and whether on every set or on average."""
+
+
+def goals(table: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a table of GOALS, from those of ``summary``: what was reached, and where it was not."""
+    rows = [dict(zip(HEADS, map(str.strip, line.split("|")[1:-1]), strict=True)) for line in table[2:]]
+    yield "| marked | relation | goal | from | to | reached | missed |"
+    yield "|---|---|---|---:|---:|---:|---|"
+    for relation, (group, own) in product((*RELATIONS, *VARIANCES, *FLAT), GOALS.items()):
+        for name, (low, high), on_every in own:
+            mark = group if on_every else f"**{group}**"
+            at = [each for each in rows if (each["marked"], each["relation"]) == (mark, relation)]
+            reached = {each["set"]: float(each[name].split()[0]) for each in at}
+            missed = [f"{place} {each:g}" for place, each in reached.items() if not low <= each <= high]
+            ends = " to ".join(f"{each:g}" for each in sorted({min(reached.values()), max(reached.values())}))
+            goal = f"{name}, {'every set' if on_every else 'average'}"
+            cells = [group, relation, goal, f"{low:g}", f"{high:g}", ends, ", ".join(missed) or "nowhere"]
+            yield f"| {' | '.join(cells)} |"
+
+
 def every_map(found: Sequence[Measured]) -> Iterator[str]:
     """Yield the lines of a table of every map of means."""
     heads = ("marked", "set", "relation", "resolution, slot", "loss", "50 %", "80 %", "95 %", "width", "said")
@@ -266,6 +302,12 @@ def report() -> Iterator[str]:
     )
     yield ""
     yield from table
+    yield ""
+    yield "## Goals"
+    yield ""
+    yield from goals(table)
+    yield ""
+    yield "Why goals are missed, and what was tried, is told in docs/guides/limits.md."
     yield ""
     yield "## Every map of means"
     yield ""

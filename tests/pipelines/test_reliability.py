@@ -133,6 +133,18 @@ def test_what_is_published_with_other_maps_is_what_the_committed_table_says(
     assert tuple(f"{each:.3f}" for each in found) == (held_out[6], held_out[7], city[6])
 
 
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [("timetables", ("shuffled",)), ("typical_speeds", ("mixed units", "constant"))],
+)
+def test_wrong_knowledge_costs_no_map_of_the_committed_tables_more_than_5_percent(name, columns, pages):
+    page = (ROOT / "data" / "accuracy" / f"{name}.md").read_text(encoding="utf-8")
+    head, _, *maps = pages.rows(page[page.index("| marked | days |") :])
+    assert len(maps) == 80
+    changes = [re.findall(r"[+-]\d+(?=%)", row[head.index(each)]) for row in maps for each in columns]
+    assert max(int(each) for found in changes for each in found) <= 5
+
+
 def test_no_day_is_both_tuned_on_and_held_out():
     assert not {*sum(reliability.TUNED, ())} & {*sum(reliability.HELD_OUT, ())}
 

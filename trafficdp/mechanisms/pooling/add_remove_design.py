@@ -65,9 +65,9 @@ MOST_AN_ASKING = GRAINS**2 / (2 * LEAST_SD**2) * (1 - 1e-9)
 """Rho: with more its noise would have less than LEAST_SD grains (``measurement.sets``)."""
 ROUNDS = 6
 """Rounds of residuals with Gaussian noise; with Laplace noise one."""
-VARIANCE_SD, LEAST_VARIANCE, USUAL_VEHICLES = 0.5, 0.1, 10.0
-"""The prior deviation of a, the least it counts as, and how many vehicles a place is taken to have where
-variances are spread about it. The last was chosen on four of the days above."""
+VARIANCE_SD, LEAST_VARIANCE, FEW_RECORDS = 0.5, 0.1, 1.5
+"""The prior deviation of a, the least it counts as, and how many times further variances spread than with many
+records, as nobody knows how many there are. The last was chosen on four of the days above."""
 
 
 @dataclass(frozen=True)
@@ -219,8 +219,8 @@ class AddRemoveDesign(MeasurementPlan):
         return variance_posterior(
             city * self.likely_variance(centre, mean),
             float(np.sqrt(prior * noise / (prior + noise))) / city,
-            np.full(len(mean), USUAL_VEHICLES),
+            np.full(len(mean), np.inf),
             mean / max(centre, upper / 15),
             (mean * (upper - mean), upper**2 / 4),
-            scale,
+            FEW_RECORDS * max(scale, 1.0),
         )

@@ -16,7 +16,7 @@ that over records. Last comes N(0, TARGET_SD^2): vehicles differ, and weigh more
 **Variance.** r_ug = mean of (x - estimate_g)^2 over a vehicle's records, in units of
 base_g = (U^2/30) lev clip(estimate_g / (lev U/5), 0.2, 3)^(1/4), lev the city's level over U/5. One number a
 for the city, posterior mean under N(1, 1/4): the variance is a base_g. Where data is thick, cells as in C.
-With the doubt of a it has a posterior by how many vehicles there are, how fast they are, and how far means
+With the doubt of a it has a posterior by how many records there are, how fast they are, and how far means
 lie apart (``posterior.variance_posterior``).
 """
 
@@ -52,6 +52,7 @@ from trafficdp.mechanisms.pooling.posterior import (
     Posterior,
     SlowTraffic,
     VariancePosterior,
+    independent_records,
     known_centre,
     lambda_of,
     lambda_sd,
@@ -465,7 +466,7 @@ def _variance_posterior(
     return variance_posterior(
         city * base + np.zeros(len(mean)),
         float(np.sqrt(_variance_doubt(design)) / city),
-        design.counts.users_per_bin.astype(np.float64),
+        independent_records(design.counts),
         mean / (level * LEVEL * upper),
         (mean * (upper - mean), upper**2 / 4),
         scale,

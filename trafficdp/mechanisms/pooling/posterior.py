@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, ndtri, stdtrit
 
-from trafficdp.model import KnowledgeKind, KnownSpeeds
+from trafficdp.model import Counts, KnowledgeKind, KnownSpeeds
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -58,13 +58,13 @@ WEIGHTS, EM_STEPS, MOST_FITTED = 25, 60, 20_000
 """Points of the prior of weights, steps that fit it, and weights that it is fitted to: quantiles, if more."""
 AT_ONCE = 256
 """Places that are worked on together."""
-VARIANCE_SHIFT, VARIANCE_UP, VARIANCE_DOWN = 0.2, 0.33, 0.3
-"""Of the logarithm of a variance: by how much bins usually lie below what is found, and how far those of 30
-vehicles spread about that, normal upwards and Student (4 degrees) downwards."""
-VARIANCE_FALL, VARIANCE_LEAST, VARIANCE_FAST = 0.4, 0.7, 2.0
-"""How both spreads fall with vehicles, and to which share; how the lower one grows where it is faster than in
-the city, up to twice: on a motorway all may drive alike. Chosen on 2015-03-07, 2016-11-24 to -27, 2017-03-16
-and -21 in Austin."""
+VARIANCE_SHIFT, VARIANCE_UP, VARIANCE_DOWN, VARIANCE_FAST = 0.15, 0.25, 0.28, 2.0
+"""Of the logarithm of a variance: by how much bins usually lie below what is found, how far they spread about
+that, Student (4 degrees) upwards and downwards, and how the lower spread grows where it is faster than in the
+city, up to twice: on a motorway all may drive alike."""
+RECORDS_ALIKE, KURTOSIS = 0.25, 5.0
+"""How alike records of one vehicle in a bin are, and the kurtosis of speeds: more than a normal's 3, as
+vehicles stand or drive. All six chosen on 2015-03-07, 2016-11-24 to -27, 2017-03-16 and -21 in Austin."""
 VARIANCE_CHANCES = (np.arange(100) + 0.5) / 100
 
 
@@ -387,31 +387,47 @@ def _below(weight: FloatArray, speed: float, upper: float) -> FloatArray:
     return np.asarray((weight * part).sum(axis=1))
 
 
+def independent_records(counts: Counts) -> FloatArray:
+    """Return how many records that know nothing of each other say as much as those of a bin, (G,); Kish."""
+    records = counts.samples_per_bin
+    return np.asarray(records / (1 + RECORDS_ALIKE * (records / counts.users_per_bin - 1)))
+
+
 def variance_posterior(
     found: FloatArray,
     doubt: float,
-    vehicles: FloatArray,
+    records: FloatArray,
     faster: FloatArray,
     most: tuple[FloatArray, float],
     scale: float = 1.0,
 ) -> VariancePosterior:
     """Return the posterior of variances where ``found`` (G,) is known but for ``doubt``, of its logarithm.
 
-    ``vehicles`` (G,) is how many a bin has, ``faster`` (G,) how many times faster than the city it is;
-    ``most`` a value can be, and a variance. The value stays ``found``, above the median: near the mean.
+    ``records`` N (G,) is how many independent ones a bin has, ``faster`` (G,) how many times faster than the
+    city it is; ``most`` a value can be, and a variance. What N records vary by is (N - 1)/N of what traffic
+    does, times chi-squared over its 2 (N - 1)/(KURTOSIS - 1) degrees of freedom. Spreads of traffic, of
+    chi-squared and doubt join in quadrature at every chance. The value lies above the median, near the mean.
     Where means lie ``scale`` times as far apart as usual variances do too; never less, as quiet days are no
     closer in variances than others.
     """
-    few = np.maximum((vehicles / 30) ** -VARIANCE_FALL, VARIANCE_LEAST) * max(scale, 1.0)
-    up = np.hypot(VARIANCE_UP * few, doubt)
-    down = np.hypot(VARIANCE_DOWN * few * np.clip(faster, 1.0, 2.0) ** VARIANCE_FAST, doubt)
-    median = np.exp(-VARIANCE_SHIFT) * found
+    within = 1 - 1 / np.maximum(records, 2.0)
+    # chi-squared over its degrees of freedom, to the power of a third: Wilson and Hilferty, 1931
+    cube_variance = (KURTOSIS - 1) / (9 * np.maximum(records - 1, 1.0))
+    up, down = VARIANCE_UP * max(scale, 1.0), VARIANCE_DOWN * max(scale, 1.0)
+    down = down * np.clip(faster, 1.0, 2.0) ** VARIANCE_FAST
+
+    def log_of_sample(z: float) -> FloatArray:
+        return np.asarray(3 * np.log(np.maximum(1 - cube_variance + z * np.sqrt(cube_variance), 0.1)))
+
+    middle = log_of_sample(0.0)
+    median = np.exp(middle - VARIANCE_SHIFT) * within * found
 
     def quantile(chance: float) -> FloatArray:
-        away = up * ndtri(chance) if chance > 0.5 else down * stdtrit(4, chance)
-        return np.asarray(np.minimum(median * np.exp(away), most[1]))
+        z, of_traffic = float(ndtri(chance)), (up if chance > 0.5 else down) * stdtrit(4, chance)
+        away = np.sqrt(of_traffic**2 + (doubt * z) ** 2 + (log_of_sample(z) - middle) ** 2)
+        return np.asarray(np.minimum(median * np.exp(np.copysign(away, z)), most[1]))
 
-    value = np.minimum(found, most[0])
+    value = np.minimum(within * found, most[0])
     ends = {}
     for level in LEVELS:
         low, high = (quantile((1 + side * level) / 2) for side in (-1, 1))

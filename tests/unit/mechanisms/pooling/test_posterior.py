@@ -178,10 +178,10 @@ def test_a_posterior_that_forgets_something_is_caught(what, monkeypatch):
 
 @pytest.mark.slow
 def test_variances_spread_as_much_more_as_means_do_and_never_less():
-    found = np.array([5.0, 20.0])
+    found, many = np.array([5.0, 20.0]), np.full(2, np.inf)
 
     def lengths(scale):
-        ends = variance_posterior(found, 0.0, found, found / found, (found * 9, 225.0), scale).ends
+        ends = variance_posterior(found, 0.0, many, found / found, (found * 9, 225.0), scale).ends
         return [np.log(end / (found * np.exp(-own.VARIANCE_SHIFT))) for end in ends[0.8]]
 
     for usual, quiet, wide in zip(lengths(1.0), lengths(0.5), lengths(2.0), strict=True):
@@ -189,10 +189,33 @@ def test_variances_spread_as_much_more_as_means_do_and_never_less():
         np.testing.assert_allclose(wide, 2 * usual)
 
 
-def test_twenty_thousand_places_take_little_memory():
+def test_variances_of_few_records_are_as_wide_as_samples_are(monkeypatch):
+    for name in ("VARIANCE_SHIFT", "VARIANCE_UP", "VARIANCE_DOWN"):
+        monkeypatch.setattr(own, name, 0.0)
+    monkeypatch.setattr(own, "KURTOSIS", 3.0)
+    for records in (4, 8, 30):
+        truth = np.random.default_rng(records).normal(0.0, 2.0, (MANY, records)).var(axis=1)
+        same = np.full(MANY, 4.0)
+        found = variance_posterior(same, 0.0, np.full(MANY, records), same, (same * 9, 225.0))
+        for level, (low, high) in found.ends.items():
+            assert np.mean((low <= truth) & (truth <= high)) == pytest.approx(level, abs=0.03)
+        assert found.value.mean() == pytest.approx(truth.mean(), rel=0.02)
+        assert found.error.mean() == pytest.approx(np.abs(found.value - truth).mean(), rel=0.05)
+
+
+def test_twenty_thousand_places_take_two_seconds_of_a_processor_and_little_memory():
+    import time
     import tracemalloc
 
     places, _ = answered(np.random.default_rng(6), MANY)
+
+    def seconds():
+        begin = time.process_time()
+        posterior(places, alone(places, MANY), FLAT, UPPER)
+        return time.process_time() - begin
+
+    # a second, where nothing else runs
+    assert min(seconds() for _ in range(3)) < 2
     tracemalloc.start()
     posterior(places, alone(places, MANY), FLAT, UPPER)
     _, most = tracemalloc.get_traced_memory()
