@@ -225,7 +225,7 @@ GOALS = {
 
 
 def goals(table: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of a table of GOALS, from those of ``summary``: what was reached, and where it was not."""
+    """Yield the lines of a table of GOALS, from those of ``summary``: what was reached, and where missed."""
     rows = [dict(zip(HEADS, map(str.strip, line.split("|")[1:-1]), strict=True)) for line in table[2:]]
     yield "| marked | relation | goal | from | to | reached | missed |"
     yield "|---|---|---|---:|---:|---:|---|"

@@ -413,8 +413,8 @@ def variance_posterior(
     within = 1 - 1 / np.maximum(records, 2.0)
     # chi-squared over its degrees of freedom, to the power of a third: Wilson and Hilferty, 1931
     cube_variance = (KURTOSIS - 1) / (9 * np.maximum(records - 1, 1.0))
-    up, down = VARIANCE_UP * max(scale, 1.0), VARIANCE_DOWN * max(scale, 1.0)
-    down = down * np.clip(faster, 1.0, 2.0) ** VARIANCE_FAST
+    up = VARIANCE_UP * max(scale, 1.0)
+    down = VARIANCE_DOWN * max(scale, 1.0) * np.clip(faster, 1.0, 2.0) ** VARIANCE_FAST
 
     def log_of_sample(z: float) -> FloatArray:
         return np.asarray(3 * np.log(np.maximum(1 - cube_variance + z * np.sqrt(cube_variance), 0.1)))
