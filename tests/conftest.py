@@ -119,6 +119,12 @@ def two_cities(monkeypatch, small_city):
     small_city.try_maps_once(monkeypatch.setattr)
 
 
+@pytest.fixture
+def tables_alone(monkeypatch):
+    """Releases are written as those of a million bins are: no page and no text, for claims about charges."""
+    monkeypatch.setattr("trafficdp.export.write.MOST_BINS_OF_TEXT", 0)
+
+
 @pytest.fixture(scope="session")
 def _workers():
     kept = {}

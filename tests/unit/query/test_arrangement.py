@@ -11,6 +11,8 @@ from trafficdp.query.answer import Explanation
 from trafficdp.query.dialect import LONGEST_REFUSAL, RefusedError
 from trafficdp.query.statement import read_statement
 
+pytestmark = pytest.mark.usefixtures("tables_alone")
+
 HEAD = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 4, force = TRUE) "
 MEANS = HEAD + "cell, AVG(speed) AS m FROM records GROUP BY cell"
 AROUND = (

@@ -9,6 +9,8 @@ from trafficdp.errors import AnalystBudgetError, InsufficientBudgetError, Traffi
 from trafficdp.privacy.loss import PureDP
 from trafficdp.release import curator as door
 
+pytestmark = pytest.mark.usefixtures("tables_alone")
+
 
 def test_every_vehicle_is_charged_its_own_exact_loss_in_the_analysts_name(city, small_city, clause, mean):
     found = city.open().ask(clause + mean, analyst="NewsRoom")

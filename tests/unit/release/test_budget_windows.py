@@ -13,6 +13,7 @@ from trafficdp.errors import InsufficientBudgetError, StoreDamagedError, UsageEr
 from trafficdp.store import vault_ledger
 from trafficdp.store.vault import Vault
 
+pytestmark = pytest.mark.usefixtures("tables_alone")
 PICO = 10**12
 
 

@@ -26,6 +26,8 @@ from trafficdp.planner.allocation import Allocation
 from trafficdp.privacy.ledger import GENESIS
 from trafficdp.release import curator
 
+pytestmark = pytest.mark.usefixtures("tables_alone")
+
 PICO = 10**12
 
 

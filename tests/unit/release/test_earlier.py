@@ -6,7 +6,7 @@ import pytest
 
 from trafficdp.release.specification import Specification
 
-pytestmark = pytest.mark.usefixtures("two_cities")
+pytestmark = pytest.mark.usefixtures("two_cities", "tables_alone")
 
 
 def test_the_same_release_is_found_until_it_is_withdrawn(released):

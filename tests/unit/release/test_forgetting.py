@@ -12,6 +12,8 @@ from trafficdp.release import intake
 from trafficdp.store import vault
 from trafficdp.store.vault import Vault
 
+pytestmark = pytest.mark.usefixtures("tables_alone")
+
 GONE = [
     "the data is the version that was charged",
     "the published scales cost no vehicle more than it was charged",
