@@ -183,6 +183,14 @@ def test_every_dependency_is_listed_with_its_reason(pages):
     assert all(row[1] for row in rows)
 
 
+def test_citation_changelog_and_bill_of_materials_are_of_this_version(pages):
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert re.findall(r"^version: (.*)$", pages.text("CITATION.cff"), re.MULTILINE) == [version]
+    assert re.findall(r"^## (\S+)", pages.text("CHANGELOG.md"), re.MULTILINE)[0] == version
+    built = json.loads(pages.text("data/installs/sbom.json"))["components"]
+    assert [each["version"] for each in built if each["name"] == "trafficdp"] == [version]
+
+
 def test_what_is_not_protected_is_what_every_manifest_says(pages):
     from trafficdp.export.files.disclosure import NOT_PROTECTED
     from trafficdp.model import NeighbouringRelation
