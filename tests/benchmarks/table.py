@@ -10,6 +10,7 @@ from pathlib import Path
 TABLE = Path(__file__).resolve().parents[2] / "data" / "bench" / "table.md"
 ORDER = (
     "Records",
+    "Records of vehicles that are everywhere",
     "Hexagons",
     "Hottest functions",
     "Planner",
