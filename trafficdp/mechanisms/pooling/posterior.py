@@ -64,7 +64,8 @@ that, Student (4 degrees) upwards and downwards, and how the lower spread grows 
 city, up to twice: on a motorway all may drive alike."""
 RECORDS_ALIKE, KURTOSIS = 0.25, 5.0
 """How alike records of one vehicle in a bin are, and the kurtosis of speeds: more than a normal's 3, as
-vehicles stand or drive. All six chosen on 2015-03-07, 2016-11-24 to -27, 2017-03-16 and -21 in Austin."""
+vehicles stand or drive. Chosen on 2015-03-07, 2016-11-24 to -27, 2017-03-16 and -21 in Austin, the kurtosis
+on 2015-03-18 and -19 too."""
 VARIANCE_CHANCES = (np.arange(100) + 0.5) / 100
 
 
