@@ -327,7 +327,7 @@ class Workspace:
             self._curator("sql") as curator,
         ):
             curator.vault.check_key(key.fingerprint)
-            return query.answer(curator, datetime.now(UTC), session, Planning)
+            return query.answer(curator, datetime.now(UTC), session)
 
     def releases(self) -> list[results.ReleaseSummary]:
         """Return every charged release, in order."""

@@ -90,8 +90,9 @@ def _coded(hint: Hint) -> Coded | None:
 def _read(hint: Hint, value: object, path: str) -> Json:
     origin: Any = get_origin(hint)
     inner = get_args(hint)
-    if isinstance(value, str) and (coded := _coded(hint) or _CODED.get(hint)):
-        with suppress(ValueError):
+    coded = _coded(hint) or (_CODED.get(hint) if isinstance(value, str) else None)
+    if coded is not None:
+        with suppress(ValueError, TypeError):
             return coded.read(value)
     elif origin is Annotated:
         return _read(inner[0], value, path)

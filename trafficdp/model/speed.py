@@ -13,18 +13,18 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from math import lcm
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import ConfigError, StoreDamagedError
 from trafficdp.model.counts import NeighbouringRelation
-from trafficdp.model.json_codec import Text, as_json, from_json
+from trafficdp.model.json_codec import Coded, Text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -537,12 +537,16 @@ class PlaceSpeeds:
         return np.where(found > 0, found, np.nan)
 
 
+def _or_null(numbers: FloatArray) -> list[list[float | None]]:
+    return [[None if np.isnan(each) else each for each in own.tolist()] for own in numbers]
+
+
 @dataclass(frozen=True, eq=False)
 class KnownSpeeds:
     """What K ``sources`` say of G bins: ``speed`` (K, G), each in a unit of its own, NaN: not known."""
 
     sources: tuple[Knowledge, ...]
-    speed: FloatArray
+    speed: Annotated[FloatArray, Coded(_or_null, partial(np.array, dtype=np.float64))]
 
     @classmethod
     def of(
@@ -564,14 +568,3 @@ class KnownSpeeds:
             if source.kind is KnowledgeKind.TIMETABLE
         )
         return next(of_timetables, None)
-
-    def to_facts(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        speed = [[None if np.isnan(each) else each for each in own.tolist()] for own in self.speed]
-        return {"sources": as_json(self.sources), "speed": speed}
-
-    @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> KnownSpeeds:
-        """Return what ``to_facts`` wrote."""
-        sources = tuple(from_json(Knowledge, each) for each in facts["sources"])
-        return cls(sources, np.array(facts["speed"], dtype=np.float64))

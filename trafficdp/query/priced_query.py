@@ -7,7 +7,7 @@ aggregate are one measurement. The arrangement runs where only what is released 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -41,7 +41,8 @@ from trafficdp.query.statement import PricedStatement, read_statement
 from trafficdp.release import results
 from trafficdp.release.curator import Curator
 from trafficdp.release.knowledge import earlier_release
-from trafficdp.release.results import Plan, Planner, PlanQuestion
+from trafficdp.release.planning import Planning
+from trafficdp.release.results import Plan, PlanQuestion
 from trafficdp.release.specification import ReleaseContext, build_specification
 from trafficdp.store import vault_fixes, vault_ledger
 from trafficdp.store.analyst import AnalystSession
@@ -65,8 +66,6 @@ _SAID = {
 }
 """What errors of DuckDB are in our words, by how they begin."""
 IntArray = npt.NDArray[np.int64]
-PlannerOf = Callable[[Curator, Config], Planner]
-"""Gives who plans the map of a configuration."""
 
 
 def role_of(config: Config, name: str | None, *, needed: bool) -> Analyst | None:
@@ -168,9 +167,7 @@ class PricedQuery:
         room = LONGEST_REFUSAL - len(f"{clause}: ; try {works}")
         return RefusedError(said if len(said) <= room else f"{said[: room - 3]}...", works, clause=clause)
 
-    def answer(
-        self, curator: Curator, at: datetime, session: AnalystSession, planner: PlannerOf
-    ) -> Answered | Explanation:
+    def answer(self, curator: Curator, at: datetime, session: AnalystSession) -> Answered | Explanation:
         """Return the answer, or the explanation that is asked for instead; ``session`` arranges it.
 
         The same question of the same data again is answered from its first release, for nothing. Raises
@@ -183,7 +180,7 @@ class PricedQuery:
             same = (number for number, each in enumerate(found) if each.answers(question, self.config))
             places.append(next(same, len(found)))
             if places[-1] == len(found):
-                found.append(_Measurement.planned(question, self.config, curator, at, planner))
+                found.append(_Measurement.planned(question, self.config, curator, at))
         new = [each for each in found if each.plan is not None and each.earlier is None]
         vehicle, loss = _together(new)
         if self.statement.explain:
@@ -289,19 +286,17 @@ class _Measurement:
     question: Question
     promise: Promise
     there: Config
-    planning: Planner
+    planning: Planning
     context: ReleaseContext
     counts: Counts
     plan: Plan | None
     earlier: str | None
 
     @classmethod
-    def planned(
-        cls, question: Question, config: Config, curator: Curator, at: datetime, planner: PlannerOf
-    ) -> _Measurement:
+    def planned(cls, question: Question, config: Config, curator: Curator, at: datetime) -> _Measurement:
         """Return what ``question`` would cost. Nothing is spent."""
         there = question.configured(config)
-        planning = planner(curator, there)
+        planning = Planning(curator, there)
         version = vault_fixes.data_version(curator.vault)
         context = replace(
             results.context_of(there, curator.vault, version, there.grid, at),

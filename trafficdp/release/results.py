@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from trafficdp.export.site import PublishedRelease
 from trafficdp.export.write import MOST_BINS_OF_TEXT
 from trafficdp.ingest.report import Extents, FileReport
 from trafficdp.mechanisms.simulated_cities import SEED, SimulatedCities, SimulatesOwnCity
-from trafficdp.model import EVERYTHING, HOURS_A_WEEK, Counts, Grid, SlotKind, SpeedUnit, Statistic
+from trafficdp.model import EVERYTHING, HOURS_A_WEEK, Grid, SlotKind, SpeedUnit, Statistic
 from trafficdp.planner.allocation import Allocation, Precision, Reach, UtilityVerdict, median_noisy
 from trafficdp.planner.choose import Choice, choose
 from trafficdp.planner.request import AdaptiveMap, Affordable, MapOption, Suggestions
@@ -37,7 +37,6 @@ from trafficdp.release.curator import Curator
 from trafficdp.release.knowledge import previous_map
 from trafficdp.release.publication import folder_of, manifests
 from trafficdp.release.specification import ReleaseContext, source_facts
-from trafficdp.sensitive import Contributions
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.vault import Vault
 
@@ -330,16 +329,6 @@ class Plan:
             [*self._facts().items()],
             sentences=("Made from public counts alone. Nothing was spent.",),
         )
-
-
-class Planner(Protocol):
-    """Who answers, under the store's lock: ``release.planning.Planning``."""
-
-    def plan(self, loss: Loss | None, question: PlanQuestion) -> tuple[Plan, Counts]:
-        """Return the answer, and the counts of all bins of its map."""
-
-    def contributions(self) -> Contributions:
-        """Return those of the configured map, which may have no bins."""
 
 
 # What a store holds: its releases and its records, as the next release is about them.

@@ -325,7 +325,7 @@ class _ExaminedRelease(Examined):
 
     def _known(self) -> str | None:
         pinned = self._specification
-        known = KnownSpeeds.from_facts(pinned.calibrated["known"])
+        known = from_json(KnownSpeeds, pinned.calibrated["known"])
         if self._manifest()["noise"]["known"] != as_json(known.sources):
             return "other sources in the manifest"
         for source, speed in zip(known.sources, known.speed, strict=True):

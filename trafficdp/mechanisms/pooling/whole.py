@@ -36,6 +36,7 @@ from trafficdp.model import (
     NeighbouringRelation,
     Statistic,
     as_json,
+    from_json,
 )
 from trafficdp.privacy.disclosure import Calibration
 from trafficdp.privacy.estimate import KNOWN_COLUMNS, BinStatus, Estimate, IntervalKind
@@ -223,7 +224,7 @@ class JointMechanism:
             "pico": self.pico,
             "statistics": [each.value for each in self.statistics],
         }
-        return facts if known is None else {**facts, "known": known.to_facts()}
+        return facts if known is None else {**facts, "known": as_json(known)}
 
     def published_facts(self) -> dict[str, Any]:
         """Return the same without the speeds that were known: they are columns."""
@@ -236,7 +237,7 @@ class JointMechanism:
     def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> Self:
         """Return what ``to_facts`` wrote."""
         statistics = tuple(Statistic(each) for each in facts["statistics"])
-        known = KnownSpeeds.from_facts(facts["known"]) if facts.get("known") else None
+        known = from_json(KnownSpeeds, facts["known"]) if facts.get("known") else None
         return cls(replace(public, known=known), statistics, LossKind(facts["loss_kind"]), int(facts["pico"]))
 
     @classmethod

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trafficdp.mechanisms.pooling.posterior import known_centre, lambda_of
-from trafficdp.model import Knowledge, KnowledgeKind, KnownSpeeds, PlaceSpeeds
+from trafficdp.model import Knowledge, KnowledgeKind, KnownSpeeds, PlaceSpeeds, as_json, from_json
 
 U = 30.0
 
@@ -62,6 +62,6 @@ def test_a_source_is_found_by_place_and_slot():
     hourly = PlaceSpeeds(source(0.5), cell[:2], slot[:2], np.array([4.0, 0.0]))
     np.testing.assert_array_equal(hourly.at(cell, slot), [4.0, np.nan, np.nan])
     assert KnownSpeeds.of((), cell, slot) is None
-    again = KnownSpeeds.from_facts(KnownSpeeds.of((whole, hourly), cell, slot).to_facts())
+    again = from_json(KnownSpeeds, as_json(KnownSpeeds.of((whole, hourly), cell, slot)))
     np.testing.assert_array_equal(again.speed, [[3.0, 3.0, 7.0], [4.0, np.nan, np.nan]])
     assert again.sources == (source(0.5), source(0.5))
