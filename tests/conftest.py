@@ -127,9 +127,9 @@ def tables_alone(monkeypatch):
 
 @pytest.fixture(scope="session")
 def _workers():
-    kept, made = {}, []
-    yield kept, made
-    for worker in made:
+    kept = {}
+    yield kept
+    for worker in kept.values():
         worker.end()
 
 
@@ -151,15 +151,12 @@ def shared_workers(monkeypatch, _workers):
         files = {None: session.path, **session._files}
         read = {name: path and hashlib.sha256(path.read_bytes()).digest() for name, path in files.items()}
         wanted = session.timeout, *sorted(read.items(), key=str)
-        kept, made = _workers
-        worker = kept.pop(wanted, None)
+        worker = _workers.pop(wanted, None)
         if worker is None or worker.busy or not worker.alive:
             worker = analyst._Worker(session.path, session.timeout, session._files)
-            # of threads that race each has its own, of which one is kept
-            made.append(worker)
-        while len(kept) > 2:
-            kept.pop(next(iter(kept))).end()
-        kept[wanted] = worker
+        while len(_workers) > 2:
+            _workers.pop(next(iter(_workers))).end()
+        _workers[wanted] = worker
         return worker
 
     monkeypatch.setattr(analyst.AnalystSession, "_started", started)
