@@ -31,8 +31,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
 import trafficdp
+from trafficdp.store.contribution_cache import load
+from trafficdp.store.store_files import run
+from trafficdp.store.vault import Vault
 
 VEHICLES = (1_000, 30_000, 90_000)
 MAP = {"resolution = 7": "resolution = 8", '"whole_period"': '"hour_of_day"'}
@@ -48,11 +52,6 @@ SPARK = {
     "spark.eventLog.compress": "false",
     "spark.eventLog.rolling.enabled": "false",
 }
-VIEW = """
-CREATE VIEW {0}_sums AS SELECT hmac, cell, slot, fixes, total, total_of_squares
-FROM {0}.contributions JOIN {0}.vehicles USING (vehicle_id)
-WHERE cache_key IN (SELECT cache_key FROM cluster.imports)
-"""
 DIFFERENT = """
 SELECT count(*) FROM (
     (FROM vault_sums EXCEPT ALL FROM cluster_sums) UNION ALL (FROM cluster_sums EXCEPT ALL FROM vault_sums)
@@ -160,10 +159,8 @@ def one_city(folder: Path, vehicles: int) -> list[tuple[int, int, int, str, floa
     # as the first plan does for the other store
     trafficdp.open(config, store=other).counts()
     with duckdb.connect() as connection:
-        for name, store in (("vault", one), ("cluster", other)):
-            connection.execute(f"ATTACH '{store / 'vault.duckdb'}' AS {name} (READ_ONLY)")
-        for name in ("vault", "cluster"):
-            connection.execute(VIEW.format(name))
+        for name, store in (("vault_sums", one), ("cluster_sums", other)):
+            connection.register(name, sums_of(config, store))
         sums = connection.sql("SELECT count(*), sum(fixes) FROM vault_sums").fetchall()
         pairs, records = map(int, sums[0])
         (different,) = connection.sql(DIFFERENT).fetchall()
@@ -171,6 +168,28 @@ def one_city(folder: Path, vehicles: int) -> list[tuple[int, int, int, str, floa
         raise SystemExit(f"the two ways disagree in {different[0]} of {pairs} sums")
     print(f"{vehicles:>7,} equal in {pairs:,} sums of {records:,} records", flush=True)
     return [(vehicles, records, pairs, name, cpu, peak, size) for name, cpu, peak, size in steps]
+
+
+def sums_of(config: Path, store: Path) -> pa.Table:
+    """Return what the store keeps of every pair of a bin and a vehicle, by the vehicle's pseudonym."""
+    city = trafficdp.open(config, store=store).config
+    with Vault.open(store) as vault:
+        kept = load(vault, city.grid, city.bound, 1 << 31)
+        pseudonyms = dict(run(vault.connection, "SELECT vehicle_id, hmac FROM vehicles"))
+    if kept is None:
+        raise SystemExit(f"{store} keeps no sums")
+    found, counts = kept.contributions, kept.contributions.counts
+    known = pa.array([pseudonyms[vehicle] for vehicle in found.vehicle.tolist()])
+    return pa.table(
+        {
+            "hmac": known.take(pa.array(counts.user_index)),
+            "cell": counts.cell[counts.bin_index],
+            "slot": counts.slot[counts.bin_index],
+            "fixes": counts.count,
+            "total": found.total,
+            "total_of_squares": found.total_of_squares,
+        }
+    )
 
 
 def write(into: Path, sizes: Sequence[int]) -> None:
