@@ -19,7 +19,6 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms import simulated_cities
 from trafficdp.mechanisms.pooling import add_remove_calibrated
 from trafficdp.model import MapRequest
-from trafficdp.release.recomputation import run_checks
 from trafficdp.store import contribution_cache
 from trafficdp.store.vault import Vault
 
@@ -318,6 +317,9 @@ LOSSES = "the published scales cost no vehicle more than it was charged"
 
 def failed(city, release="r0001", only=None):
     """Return {check: what `verify` found wrong}; where checks are named, ``only`` these are made."""
+
+    # it imports every mechanism, which tests of a mechanism that does not compile must not
+    from trafficdp.release.recomputation import run_checks
 
     def chosen(checks):
         named = {name: check for name, check in checks if only is None or name in only}

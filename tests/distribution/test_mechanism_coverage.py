@@ -108,14 +108,14 @@ def test_so_many_draws_would_show_noise_that_is_wider_by_30_percent():
     assert stats.binom.cdf(fewest + 1, TIMES, (1 - LEVEL) ** (1 / 1.3)) < REJECT
 
 
-def tested(names):
+def cases_of(names):
     """Parameters; wrap around is best fit with samples in arrays of another order, and left to the proofs."""
     return [
         pytest.param(name, marks=pytest.mark.prove if name.endswith("wrap_around") else ()) for name in names
     ]
 
 
-@pytest.mark.parametrize("name", tested(NAMES))
+@pytest.mark.parametrize("name", cases_of(NAMES))
 @pytest.mark.parametrize("epsilon", [0.7, 6.0])
 @pytest.mark.parametrize("more", [1, pytest.param(8, marks=pytest.mark.prove)])
 def test_intervals_hold_the_truth_at_least_as_often_as_they_say(name, epsilon, more):
@@ -141,7 +141,7 @@ def shows_half_the_width(name):
     )
 
 
-@pytest.mark.parametrize("name", tested(name for name in KNOWN if not name.startswith(SELECT)))
+@pytest.mark.parametrize("name", cases_of(name for name in KNOWN if not name.startswith(SELECT)))
 def test_intervals_of_half_the_width_would_be_noticed(name):
     assert shows_half_the_width(name)
 

@@ -19,7 +19,7 @@ from trafficdp.context.read import (
     simplified,
 )
 from trafficdp.errors import ConfigError
-from trafficdp.model import ContextFile, ContextKind, ContextLayer, StudyArea
+from trafficdp.model import ContextFile, ContextKind, ContextLayer, StudyArea, as_json, from_json
 
 AREA = StudyArea.from_bbox(10.0, 50.0, 10.2, 50.2)
 ROADS = geopandas.GeoDataFrame(
@@ -50,7 +50,7 @@ def test_every_format_and_coordinate_system_gives_the_same_layer(ending, crs, tm
     assert shapely.covered_by(road, AREA.geometry.buffer(1e-5))
     assert road.bounds == pytest.approx((10.0, 50.1, 10.15, 50.12), abs=1e-4)
     assert unnamed.bounds == pytest.approx((10.05, 50.0, 10.05, 50.2), abs=1e-4)
-    assert ContextLayer.from_facts(layer.to_facts()) == layer
+    assert from_json(ContextLayer, as_json(layer)) == layer
 
 
 def test_a_layer_that_lies_elsewhere_is_left_out(tmp_path):

@@ -6,7 +6,7 @@ import shapely
 
 from trafficdp.context.read import read_zones
 from trafficdp.errors import ConfigError
-from trafficdp.model import Zones
+from trafficdp.model import Zones, as_json, from_json
 
 WEST, EAST = shapely.box(10.0, 50.0, 10.1, 50.2), shapely.box(10.1, 50.0, 10.2, 50.2)
 NORTH = shapely.MultiPolygon([shapely.box(10.0, 50.2, 10.1, 50.3), shapely.box(10.15, 50.2, 10.2, 50.3)])
@@ -26,7 +26,7 @@ def test_zones_are_numbered_in_the_files_order_and_named_apart(crs, tmp_path):
     for shape, given in zip(zones.shapes, (EAST, WEST, NORTH), strict=True):
         assert shapely.area(shapely.symmetric_difference(shape, given)) < 1e-4 * given.area
         assert all(part.exterior.is_ccw for part in shapely.get_parts(shape))
-    again = Zones.from_facts(zones.to_facts())
+    again = from_json(Zones, as_json(zones))
     assert (again, again.key) == (zones, zones.key)
 
 

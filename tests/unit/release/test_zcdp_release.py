@@ -366,7 +366,7 @@ def test_mechanisms_are_compared_in_rho_and_nothing_is_spent(concentrated, run):
             assert 0 < offer["simulated_error"] <= 1.3 * offer["worst_error"]
         # of PLAN counts prove nothing
         if each["statistic"] == "mean":
-            assert each["auto"] == "gaussian_twin"
+            assert each["best"] == "gaussian_twin"
             assert offers["gaussian_twin"]["worst_error"] < offers["plan"]["worst_error"]
     code, _, err = run(concentrated, "compare", "--epsilon", "2")
     assert code == 2

@@ -248,12 +248,15 @@ class CalibratedFlat(JointMechanism):
         """The posterior of variances where one ``value`` is known of them, and one ``mean``."""
         counts, upper = self.public.counts, float(self.public.bound.upper)
         likely = VARIANCE_UNIT * upper**2
+        # it is one number for the city in few records too
+        everywhere = np.full(counts.bins, value)
         return variance_posterior(
-            np.full(counts.bins, value),
+            everywhere,
             np.sqrt(_left(self._noise[1], likely / 2)) / max(value, LEAST_VARIANCE * likely),
             independent_records(counts),
             np.ones(counts.bins),
             (np.full(counts.bins, mean * (upper - mean)), upper**2 / 4),
+            shown=everywhere,
         )
 
     @cached_property

@@ -401,13 +401,15 @@ def variance_posterior(
     faster: FloatArray,
     most: tuple[FloatArray, float],
     scale: float = 1.0,
+    shown: FloatArray | None = None,
 ) -> VariancePosterior:
     """Return the posterior of variances where ``found`` (G,) is known but for ``doubt``, of its logarithm.
 
     ``records`` N (G,) is how many independent ones a bin has, ``faster`` (G,) how many times faster than the
     city it is; ``most`` a value can be, and a variance. What N records vary by is (N - 1)/N of what traffic
     does, times chi-squared over its 2 (N - 1)/(KURTOSIS - 1) degrees of freedom. Spreads of traffic, of
-    chi-squared and doubt join in quadrature at every chance. The value lies above the median, near the mean.
+    chi-squared and doubt join in quadrature at every chance. The value is ``shown``, or else what N records
+    have if traffic has ``found``: above the median, near the mean.
     Where means lie ``scale`` times as far apart as usual variances do too; never less, as quiet days are no
     closer in variances than others.
     """
@@ -428,7 +430,7 @@ def variance_posterior(
         away = np.sqrt(of_traffic**2 + (doubt * z) ** 2 + (log_of_sample(z) - middle) ** 2)
         return np.asarray(np.minimum(median * np.exp(np.copysign(away, z)), most[1]))
 
-    value = np.minimum(within * found, most[0])
+    value = np.minimum(within * found if shown is None else shown, most[0])
     ends = {}
     for level in LEVELS:
         low, high = (quantile((1 + side * level) / 2) for side in (-1, 1))
