@@ -8,11 +8,15 @@ Nothing of them is in this repository. Below the folder that TRAFFICDP_REAL_DATA
   Networks with Clustering (2009). Speeds are those between a taxi's neighbouring positions.
 * ``wmata/vehicle_positions_2026-02-16.csv.gz``: buses of three routes of Washington, D.C., on one morning:
   GTFS-Realtime with dotted column names. From the repository UTEL-UIUC/transittraj (data-raw).
+* ``warsaw/*.json``: Warsaw's buses on one afternoon, 465 answers of the city's interface, without speeds.
+  From the repository zajacx/warsaw-buses (online_data/busy_hours; no licence of its own), after the open data
+  of the City of Warsaw. Nothing was chosen on it: it was looked at once, when all was chosen.
 """
 
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +47,6 @@ min_vehicles = 5
 statistics = ["mean"]
 [[source]]
 name = "traces"
-format = "csv"
 files = ["*"]
 speed_unit = "m/s"
 {source}
@@ -106,12 +109,28 @@ def buses(folder: Path, into: Path) -> Path:
     return path
 
 
+def answers(folder: Path, into: Path) -> Path:
+    """Put the answers on Warsaw's buses into one archive; return it. Raises UsageError without them."""
+    files = sorted((folder / "warsaw").glob("*.json"))
+    if not files:
+        raise UsageError(
+            "there are no buses of Warsaw",
+            expected=f"{folder.name}/warsaw/*.json",
+            todo="get online_data/busy_hours of zajacx/warsaw-buses",
+        )
+    path = into / "warsaw.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in files:
+            archive.write(file, file.name)
+    return path
+
+
 SAN_FRANCISCO = OtherCity(
     "San Francisco",
     "America/Los_Angeles",
     "[-122.55, 37.55, -122.2, 37.85]",
     "2008-05-29",
-    'time_format = "epoch_s"\nmissing_speed = "derive"\n'
+    'format = "csv"\ntime_format = "epoch_s"\nmissing_speed = "derive"\n'
     'columns = { vehicle = "vehicle", time = "time", latitude = "latitude", longitude = "longitude", '
     'speed = "speed" }',
     taxis,
@@ -121,10 +140,20 @@ WASHINGTON = OtherCity(
     "America/New_York",
     "[-77.2, 38.75, -76.9, 39.05]",
     "2026-02-16",
-    'time_format = "epoch_s"\n'
+    'format = "csv"\ntime_format = "epoch_s"\n'
     'columns = { vehicle = "vehicle.vehicle.id", time = "vehicle.timestamp", '
     'latitude = "vehicle.position.latitude", longitude = "vehicle.position.longitude", '
     'speed = "vehicle.position.speed" }',
     buses,
 )
-OTHER_CITIES = (SAN_FRANCISCO, WASHINGTON)
+WARSAW = OtherCity(
+    "Warsaw",
+    "Europe/Warsaw",
+    "[20.8, 52.05, 21.35, 52.4]",
+    "2024-02-19",
+    'format = "json"\nrecords = "result"\ntime_format = "iso8601"\ntime_zone = "Europe/Warsaw"\n'
+    'missing_speed = "derive"\n'
+    'columns = { vehicle = "VehicleNumber", time = "Time", latitude = "Lat", longitude = "Lon" }',
+    answers,
+)
+OTHER_CITIES = (SAN_FRANCISCO, WASHINGTON, WARSAW)

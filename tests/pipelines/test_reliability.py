@@ -61,10 +61,10 @@ def test_the_guide_has_the_committed_table_with_every_mark(pages):
     assert totals.keys() >= {*product(reliability.GROUPS, relations)}
     places = {row[2] for row in rows[2:]} - {"all"}
     days = [f"Austin {each[0]}" for each in (*reliability.TUNED[1:], *reliability.HELD_OUT)]
-    assert {*days, "San Francisco 2008-05-29", "Washington 2026-02-16"} < places
+    assert {*days, "San Francisco 2008-05-29", "Washington 2026-02-16", "Warsaw 2024-02-19"} < places
     every = pages.rows(page.split("## Every map of means")[1])[2:]
     totals = {key: row for key, row in totals.items() if key[1] in reliability.RELATIONS}
-    assert len(every) == sum(int(row[3]) for row in totals.values()) == 24 * 11
+    assert len(every) == sum(int(row[3]) for row in totals.values()) == 24 * 12
     for (group, relation), row in totals.items():
         own = [each for each in every if (each[0], each[2]) == (group, relation)]
         assert float(row[6]) == pytest.approx(np.mean([float(each[7]) for each in own]), abs=0.002)
