@@ -16,7 +16,6 @@ Nothing of them is in this repository. Below the folder that TRAFFICDP_REAL_DATA
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,14 +54,19 @@ speed_unit = "m/s"
 
 @dataclass(frozen=True)
 class OtherCity:
-    """One day of a city: where it is, how its file is read, and what makes one file of what is published."""
+    """One day of a city: where it is, how its files are read, which they are, and where they come from.
+
+    ``prepared`` makes what is read of what is published, in a folder.
+    """
 
     name: str
     zone: str
     box: str
     day: str
     source: str
-    file: Callable[[Path, Path], Path]
+    pattern: str
+    origin: str
+    prepared: Callable[[list[Path], Path], list[Path]] = lambda files, _: files
 
     def config(self, into: Path) -> Path:
         """Write the configuration into ``into``; return it."""
@@ -72,57 +76,29 @@ class OtherCity:
         return own
 
     def files(self, into: Path) -> list[Path]:
-        """Return the file to read, made in ``into`` where it has to be. Raises UsageError without data."""
+        """Return the files to read, ``prepared`` into ``into``. Raises UsageError without them."""
         named = os.environ.get("TRAFFICDP_REAL_DATA")
         if not named:
             raise UsageError("TRAFFICDP_REAL_DATA is not set", expected="the folder that holds public traces")
-        return [self.file(Path(named), into)]
+        found = sorted(Path(named).glob(self.pattern))
+        if not found:
+            raise UsageError(
+                f"there are no traces of {self.name}",
+                expected=f"{Path(named).name}/{self.pattern}",
+                todo=f"get {self.origin}",
+            )
+        return self.prepared(found, into)
 
 
-def taxis(folder: Path, into: Path) -> Path:
-    """Write the taxis of ``folder`` into one CSV without speeds; return it. UsageError without them."""
-    files = sorted((folder / "cabspotting").glob("new_*.txt"))
-    if not files:
-        raise UsageError(
-            "there are no taxis of San Francisco",
-            expected=f"{folder.name}/cabspotting/new_*.txt",
-            todo="get cabspottingdata of ogozuacik/cabspotting_case_study",
-        )
+def taxis(files: list[Path], into: Path) -> list[Path]:
+    """Write the files of single taxis into one CSV without speeds; return it."""
     names = ["latitude", "longitude", "hired", "time"]
     whole = pd.concat(
         pd.read_csv(file, sep=" ", names=names).assign(vehicle=file.stem, speed="") for file in files
     )
     path = into / "taxis.csv"
     whole.to_csv(path, index=False)
-    return path
-
-
-def buses(folder: Path, into: Path) -> Path:
-    """Return the file of Washington's buses. Raises UsageError without it."""
-    path = folder / "wmata" / "vehicle_positions_2026-02-16.csv.gz"
-    if not path.is_file():
-        raise UsageError(
-            "there are no buses of Washington",
-            expected=f"{folder.name}/wmata/{path.name}",
-            todo="get it from data-raw of UTEL-UIUC/transittraj",
-        )
-    return path
-
-
-def answers(folder: Path, into: Path) -> Path:
-    """Put the answers on Warsaw's buses into one archive; return it. Raises UsageError without them."""
-    files = sorted((folder / "warsaw").glob("*.json"))
-    if not files:
-        raise UsageError(
-            "there are no buses of Warsaw",
-            expected=f"{folder.name}/warsaw/*.json",
-            todo="get online_data/busy_hours of zajacx/warsaw-buses",
-        )
-    path = into / "warsaw.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in files:
-            archive.write(file, file.name)
-    return path
+    return [path]
 
 
 SAN_FRANCISCO = OtherCity(
@@ -133,6 +109,8 @@ SAN_FRANCISCO = OtherCity(
     'format = "csv"\ntime_format = "epoch_s"\nmissing_speed = "derive"\n'
     'columns = { vehicle = "vehicle", time = "time", latitude = "latitude", longitude = "longitude", '
     'speed = "speed" }',
+    "cabspotting/new_*.txt",
+    "cabspottingdata of ogozuacik/cabspotting_case_study",
     taxis,
 )
 WASHINGTON = OtherCity(
@@ -144,7 +122,8 @@ WASHINGTON = OtherCity(
     'columns = { vehicle = "vehicle.vehicle.id", time = "vehicle.timestamp", '
     'latitude = "vehicle.position.latitude", longitude = "vehicle.position.longitude", '
     'speed = "vehicle.position.speed" }',
-    buses,
+    "wmata/vehicle_positions_2026-02-16.csv.gz",
+    "it from data-raw of UTEL-UIUC/transittraj",
 )
 WARSAW = OtherCity(
     "Warsaw",
@@ -154,6 +133,7 @@ WARSAW = OtherCity(
     'format = "json"\nrecords = "result"\ntime_format = "iso8601"\ntime_zone = "Europe/Warsaw"\n'
     'missing_speed = "derive"\n'
     'columns = { vehicle = "VehicleNumber", time = "Time", latitude = "Lat", longitude = "Lon" }',
-    answers,
+    "warsaw/*.json",
+    "online_data/busy_hours of zajacx/warsaw-buses",
 )
 OTHER_CITIES = (SAN_FRANCISCO, WASHINGTON, WARSAW)

@@ -264,19 +264,12 @@ def _records_in(document: object) -> tuple[str, list[object]]:
 
 def _table_in(document: object) -> tuple[str, list[Any], list[str]] | None:
     """Return the key of a list of rows, which are lists, its first rows and the list beside it of names."""
-    lists = (
-        [(key, value) for key, value in document.items() if isinstance(value, list) and value]
-        if isinstance(document, dict)
-        else []
-    )
-    for key, rows in lists:
-        for _, names in lists:
-            if (
-                isinstance(rows[0], list)
-                and len(rows[0]) == len(names)
-                and all(isinstance(name, str) for name in names)
-            ):
-                return key, rows[:ROWS], names
+    found = document.items() if isinstance(document, dict) else ()
+    lists = [(key, value) for key, value in found if isinstance(value, list) and value]
+    headers = [value for _, value in lists if all(isinstance(name, str) for name in value)]
+    for (key, rows), names in itertools.product(lists, headers):
+        if isinstance(rows[0], list) and len(rows[0]) == len(names):
+            return key, rows[:ROWS], names
     return None
 
 
@@ -534,9 +527,11 @@ def in_toml(found: Suggestion, name: str, pattern: str) -> str:
     named = {ours: theirs for ours, theirs in found.columns.items() if theirs is not None or ours != "speed"}
     columns = ", ".join(f"{ours} = {_text(theirs or 'CHOOSE')}" for ours, theirs in named.items())
     first = next((pair for pair in PAIRS if pair in named), None)
-    other_order = "  # or latitude and longitude the other way round: ingest tells" * found.other_order
+    other_order = ""
     if first is not None:
         other_order = "  # or " + next(pair for pair in PAIRS if pair != first)
+    elif found.other_order:
+        other_order = "  # or latitude and longitude the other way round: ingest tells"
     lines = [
         "[[source]]",
         f"name = {_text(name)}",

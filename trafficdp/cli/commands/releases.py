@@ -272,7 +272,6 @@ def verify(
 
 def _folder(settings: Settings, release: str) -> Path:
     """Return the folder that ``release`` names, or that it has in the store; no store is opened."""
-
     named = Path(release)
     return named if named.is_dir() else folder_of(settings.workspace().store, release)
 

@@ -304,7 +304,6 @@ class _Asked:
 
     def _priced(self, query: str) -> tuple[pa.Table, dict[str, object]]:
         """Return the rows of a question to the records, and what JSON says of it besides."""
-
         if self.options.file is not None:
             raise UsageError(
                 "a priced question is for the store, not for a file",

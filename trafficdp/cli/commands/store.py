@@ -142,7 +142,6 @@ def budget(
         return
     if reason is None:
         raise UsageError("a change of the budget needs a reason", todo='add --reason "..."')
-
     changed = settings.workspace().raise_budget(reason)
     for each in changed:
         settings.output.say(f"{each.what}: {each.before} before, {each.after} from now on")

@@ -67,7 +67,7 @@ ROUNDS = 6
 """Rounds of residuals with Gaussian noise; with Laplace noise one."""
 VARIANCE_SD, LEAST_VARIANCE, FEW_RECORDS = 0.5, 0.1, 1.5
 """The prior deviation of a, the least it counts as, and how many times further variances spread than with
-many records, as nobody knows how many there are. The last was chosen on all days and cities."""
+many records, as nobody knows how many there are. The last was chosen on all days and cities but Warsaw."""
 
 
 @dataclass(frozen=True)
