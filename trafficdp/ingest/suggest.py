@@ -16,7 +16,7 @@ import pyarrow.parquet
 
 from trafficdp.errors import DataError
 from trafficdp.ingest.formats import geopackage, gtfs_rt
-from trafficdp.ingest.formats.csv_files import Lines, check_columns, read_lines
+from trafficdp.ingest.formats.csv_files import Lines, check_columns, may_hold_values, read_lines
 from trafficdp.ingest.formats.json_files import first_documents, in_lines, value_at
 from trafficdp.ingest.formats.xml_files import elements, is_xml, local_name
 from trafficdp.ingest.formats.xml_files import value_at as xml_value_at
@@ -520,6 +520,17 @@ def _fits(text: str, form: str) -> bool:
     return True
 
 
+def _about_columns(found: Suggestion) -> str:
+    """Return the comment that names the columns, but for a first line that may hold a record."""
+    if not found.dialect.header:
+        return f'# the file names no columns: they are "1" to "{found.header[-1]}"'
+    if found.format == "csv" and may_hold_values(found.header):
+        return (
+            "# the first line is not repeated: it may hold values. Without names of columns: header = false"
+        )
+    return f"# the columns of the file: {', '.join(found.header)}"
+
+
 def in_toml(found: Suggestion, name: str, pattern: str) -> str:
     """Return a commented ``[[source]]`` table; CHOOSE stands where a person must decide."""
     dialect, usual = found.dialect, Dialect()
@@ -537,12 +548,7 @@ def in_toml(found: Suggestion, name: str, pattern: str) -> str:
         f"name = {_text(name)}",
         f"format = {_text(found.format)}",
         f"files = [{_text(pattern)}]",
-        *(
-            f"# the columns of the file: {', '.join(found.header)}"
-            if dialect.header
-            else f'# the file names no columns: they are "1" to "{found.header[-1]}"'
-            for _ in found.header[:1]
-        ),
+        *(_about_columns(found) for _ in found.header[:1]),
         *(
             f"# the vehicle: a column; or {_text(FILE_NAME)}, where each file of an archive is one vehicle's"
             for _ in [0] * ("vehicle" in named and named["vehicle"] is None)

@@ -418,13 +418,18 @@ def check_columns(
 
 
 def _names(found: Sequence[str]) -> str:
-    """Return the names for a message; a first line that may hold values instead, or JSON, is not repeated."""
-    if any(re.search(r"^\s*[-+.]?\d|(\d\D*){3}|[]\"<>{}[]", name) for name in found):
+    """Return the names for a message; a first line that may hold values instead is not repeated."""
+    if may_hold_values(found):
         return "a first line that holds values, not names"
     if _separated(found):
         return "one column only"
     shown = [name[:40] for name in found if name.isprintable() and name][:40]
     return "the columns " + ", ".join(shown)
+
+
+def may_hold_values(names: Sequence[str]) -> bool:
+    """Return whether one of the ``names`` of a first line looks like a value, such as a plate, or JSON."""
+    return any(re.search(r"^\s*[-+.]?\d|(\d\D*){3}|[]\"<>{}[]", name) for name in names)
 
 
 def _separated(found: Sequence[str]) -> str | None:

@@ -229,6 +229,8 @@ def test_usual_names_of_vehicles_and_times_are_guessed(tmp_path, header):
         "366\t2008-02-02 15:36:08\t116.51172\t39.92123",
         "SECRET,10:00:01,a",
         "SECRET,1.5e-3",
+        # all of it may be names of columns, as far as anybody can tell
+        "SECRET 123,Monday noon,north of the river",
     ],
 )
 def test_a_record_in_the_first_line_is_never_printed(tmp_path, capsys, row):
