@@ -12,9 +12,10 @@ import csv
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ from trafficdp.mechanisms.pooling.add_remove_map import (
     measure_fleet,
 )
 from trafficdp.mechanisms.simulated_cities import true_statistic
-from trafficdp.model import NeighbouringRelation, Statistic
+from trafficdp.model import Grid, NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import LossKind, PureDP
@@ -47,22 +48,28 @@ DRAWS, SEED = 96, 20161124
 
 @dataclass(frozen=True)
 class Days:
-    """One map's data: its name, what every vehicle contributes, the declared hexagons."""
+    """One map's data: its name and grid, what every vehicle contributes, the declared hexagons."""
 
     name: str
+    grid: Grid
     own: Contributions
     places: np.ndarray
 
 
-def read(name: str, days: tuple[str, ...], files: list[Path], resolution: int) -> Days:
-    """Return what the vehicles of ``files`` contribute over ``days``, first to last."""
+def read(name: str, configured: Callable[[Path], Path], files: list[Path], resolution: int) -> Days:
+    """Return what the vehicles of ``files`` contribute, by the configuration written by ``configured``."""
     with tempfile.TemporaryDirectory() as scratch:
-        own = config_of(days, Path(scratch))
+        own = configured(Path(scratch))
         city = trafficdp.open(own, store=Path(scratch) / "store", create=True)
         city.ingest(files)
         here = city.with_map(resolution=resolution)
         places = np.unique(declared_bins(here.config.grid)[0])
-        return Days(name, samples_of(here).contributions(), places)
+        return Days(name, here.config.grid, samples_of(here).contributions(), places)
+
+
+def austin(name: str, days: tuple[str, ...], resolution: int) -> Days:
+    """Return what Austin's buses contribute over ``days``, first to last."""
+    return read(name, partial(config_of, days), files_of(days), resolution)
 
 
 def total_of(kind: LossKind, epsilon: int, relation: NeighbouringRelation = RELATION) -> int:
@@ -119,11 +126,8 @@ def report() -> Iterator[str]:
     slowest = 0.0
     for resolution in (7, 6):
         for days in (
-            read(f"four days, resolution {resolution}", DAYS, files_of(DAYS), resolution),
-            *(
-                read(f"check {day}, resolution {resolution}", (day,), files_of([day]), resolution)
-                for day in CHECK_DAYS
-            ),
+            austin(f"four days, resolution {resolution}", DAYS, resolution),
+            *(austin(f"check {day}, resolution {resolution}", (day,), resolution) for day in CHECK_DAYS),
         ):
             for kind in (LossKind.ZCDP, LossKind.PURE):
                 for epsilon in EPSILONS:

@@ -1,30 +1,34 @@
-"""How much nearer to the truth maps of Austin's buses are that start from a timetable, right or wrong.
+"""How much nearer to the truth maps of buses are that start from a timetable, right or wrong.
 
     TRAFFICDP_REAL_DATA=FOLDER python pipelines/timetables.py [--into data/accuracy/timetables.md]
 
 FOLDER is that of pipelines/austin.py. Beside ``capmetro`` there, ``capmetro_timetable`` holds timetables of
 the archive scascketta/CapMetrics (MIT), two tables each: ``schedule_FROM_TO.csv.gz`` (trip, time, stop, and a
-1 for every day of the week of service) and ``stops_FROM_TO.csv.gz``. Wrong timetables are right ones whose
-speeds are shuffled over the hexagons. Speeds of records are looked at to know the truth: this evaluates maps
-and is no private release. Noise is simulated, seeded.
+1 for every day of the week of service) and ``stops_FROM_TO.csv.gz``. ``warsaw_timetable`` holds that of
+2024-02-10 (a Saturday) from the repository of Warsaw's records, as it is below its ``static_data``:
+``bus_stops.json`` and ``schedules/LINE.json``, when vehicles of a line call at stops. Wrong timetables are
+right ones whose speeds are shuffled over the hexagons. Speeds of records are looked at to know the truth:
+this evaluates maps and is no private release. Noise is simulated, seeded.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from capmetro import DAYS, config_of, files_of, folder, page, write_section
-from presence import EPSILONS, LEAST_VEHICLES, Days, read, total_of
-from trafficdp.config.file import load_config
+from capmetro import DAYS, folder, page, write_section
+from cities import WARSAW
+from presence import EPSILONS, LEAST_VEHICLES, Days, austin, read, total_of
 from trafficdp.knowledge.timetable import read_timetable
 from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_all
@@ -32,7 +36,7 @@ from trafficdp.mechanisms.pooling.design import Design
 from trafficdp.mechanisms.pooling.estimates import pooled
 from trafficdp.mechanisms.pooling.posterior import LEVELS
 from trafficdp.mechanisms.simulated_cities import true_statistic
-from trafficdp.model import Grid, Knowledge, KnowledgeKind, KnownSpeeds, NeighbouringRelation, Statistic
+from trafficdp.model import Knowledge, KnowledgeKind, KnownSpeeds, NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
 
@@ -53,26 +57,62 @@ RESOLUTION, DRAWS = 7, 4
 KIND = KnowledgeKind.TIMETABLE
 COUNTS_PUBLIC = NeighbouringRelation.REPLACE_USER_VALUES
 NOTHING_PUBLIC = NeighbouringRelation.ADD_OR_REMOVE_USER
+LAYOVER = 6
+"""Minutes."""
 WEEK = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
-def gtfs_of(name: str, into: Path) -> Path:
+def austin_timetable(name: str, into: Path) -> Path:
     """Write the two tables ``name`` as static GTFS into ``into``; return the file."""
     tables = folder().parent / "capmetro_timetable"
     rows = pd.read_csv(tables / f"schedule_{name}.csv.gz", dtype=str)
     rows["service_id"] = rows[WEEK[0]].str.cat(rows[[*WEEK[1:]]])
-    rows["stop_sequence"] = rows.groupby("trip_id", sort=False).cumcount()
-    rows["departure_time"] = rows["arrival_time"]
     first, last = name.split("_")
     calendar = rows[["service_id", *WEEK]].drop_duplicates("service_id")
-    columns = ["trip_id", "arrival_time", "departure_time", "stop_id", "stop_sequence"]
+    stops = pd.read_csv(tables / f"stops_{name}.csv.gz", dtype=str)
+    return gtfs_of(stops, rows, calendar.assign(start_date=first, end_date=last), into)
+
+
+def warsaw_timetable(into: Path) -> Path:
+    """Write Warsaw's timetable as static GTFS into ``into``; return the file.
+
+    It says when a vehicle of a line calls at every stop, and not where its trips begin: they are taken to
+    begin after LAYOVER minutes and more without a stop.
+    """
+    tables = folder().parent / "warsaw_timetable"
+    said = json.loads((tables / "bus_stops.json").read_text(encoding="utf-8"))
+    stops = pd.DataFrame(
+        [(name, stop["szer_geo"], stop["dlug_geo"]) for name, stop in said.items()],
+        columns=["stop_id", "stop_lat", "stop_lon"],
+    )
+    calls = [
+        (f"{file.stem}/{vehicle}", time, stop.replace("/", "|"))
+        for file in sorted(tables.glob("schedules/*.json"))
+        for vehicle, line in json.loads(file.read_text(encoding="utf-8")).items()
+        for stop, times in line.items()
+        for time in times
+    ]
+    rows = pd.DataFrame(calls, columns=["vehicle", "arrival_time", "stop_id"])
+    rows = rows[rows["stop_id"].isin(stops["stop_id"])].sort_values(["vehicle", "arrival_time", "stop_id"])
+    minutes = pd.to_timedelta(rows["arrival_time"]).dt.total_seconds() / 60
+    begins = (rows["vehicle"] != rows["vehicle"].shift()) | (minutes.diff() >= LAYOVER)
+    rows = rows.assign(trip_id=begins.cumsum(), service_id="every day")
+    calendar = pd.DataFrame([{"service_id": "every day", **dict.fromkeys(WEEK, 1)}])
+    return gtfs_of(stops, rows, calendar.assign(start_date="20240210", end_date="20240219"), into)
+
+
+def gtfs_of(stops: pd.DataFrame, rows: pd.DataFrame, calendar: pd.DataFrame, into: Path) -> Path:
+    """Write ``stops``, ``calendar`` and the calls of ``rows``, in the order of trips; return the file."""
+    calls = rows.assign(
+        departure_time=rows["arrival_time"], stop_sequence=rows.groupby("trip_id", sort=False).cumcount()
+    )
     written = {
-        "stops.txt": pd.read_csv(tables / f"stops_{name}.csv.gz", dtype=str),
+        "stops.txt": stops,
         "trips.txt": rows[["trip_id", "service_id"]].drop_duplicates("trip_id"),
-        "calendar.txt": calendar.assign(start_date=first, end_date=last),
-        "stop_times.txt": rows[columns],
+        "calendar.txt": calendar,
+        "stop_times.txt": calls[["trip_id", "arrival_time", "departure_time", "stop_id", "stop_sequence"]],
     }
-    path = into / f"{name}.zip"
+    path = into / "gtfs.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for table, frame in written.items():
             archive.writestr(table, frame.to_csv(index=False))
@@ -142,26 +182,18 @@ class Measured:
         return right / plain - 1, wrong / plain - 1
 
 
-def grid_of(days: tuple[str, ...]) -> Grid:
-    """Return the grid of a map of ``days``."""
+def measured(group: str, here: Days, timetable: Callable[[Path], Path]) -> Iterator[Measured]:
+    """Yield every map of some days, with the file that ``timetable`` writes."""
+    grid = here.grid
     with tempfile.TemporaryDirectory() as scratch:
-        grid = load_config(config_of(days, Path(scratch))).grid
-    return replace(grid, resolution=RESOLUTION)
-
-
-def measured(group: str, days: tuple[str, ...], timetable: str) -> Iterator[Measured]:
-    """Yield every map of some days."""
-    name = days[0] if len(days) == 1 else f"{days[0]} to {days[-1][-2:]}"
-    here, grid = read(name, days, files_of(days), RESOLUTION), grid_of(days)
-    with tempfile.TemporaryDirectory() as scratch:
-        table = read_timetable(gtfs_of(timetable, Path(scratch)), grid)
+        table = read_timetable(timetable(Path(scratch)), grid)
     counts = here.own.counts
     seen = counts.users_per_bin >= LEAST_VEHICLES
     truth = true_statistic(here.own, Statistic.MEAN)[seen]
     for relation, (said, drawing) in RELATIONS.items():
         cells = counts.cell[seen] if relation is COUNTS_PUBLIC else here.places
         speed = np.round(table.traffic(grid, cells, np.zeros(len(cells), dtype=np.int64))[0], 2)
-        source = Knowledge(kind=KIND, name=timetable, sha256=table.sha256, share=KIND.share(relation))
+        source = Knowledge(kind=KIND, name=table.file, sha256=table.sha256, share=KIND.share(relation))
         for kind in LossKind:
             for epsilon in EPSILONS:
                 draw, scores = drawing(here, kind, epsilon), []
@@ -176,7 +208,7 @@ def measured(group: str, days: tuple[str, ...], timetable: str) -> Iterator[Meas
                     scores.append((off, held))
                 errors, held = np.mean(scores, axis=0).tolist()
                 loss = f"{'pure' if kind is LossKind.PURE else 'zCDP'} {epsilon}"
-                yield Measured(group, name, said, loss, tuple(errors), tuple(held))
+                yield Measured(group, here.name, said, loss, tuple(errors), tuple(held))
 
 
 def summary(found: list[Measured]) -> Iterator[str]:
@@ -199,20 +231,27 @@ def report() -> Iterator[str]:
     found: list[Measured] = []
     for group, sets in (("tuned", TUNED), ("held out", HELD_OUT)):
         for days, timetable in sets.items():
-            print(group, *days, file=sys.stderr, flush=True)
-            found += measured(group, days, timetable)
+            name = days[0] if len(days) == 1 else f"{days[0]} to {days[-1][-2:]}"
+            print(group, name, file=sys.stderr, flush=True)
+            found += measured(group, austin(name, days, RESOLUTION), partial(austin_timetable, timetable))
+    with tempfile.TemporaryDirectory() as scratch:
+        files = WARSAW.files(Path(scratch))
+        warsaw = read(f"{WARSAW.name} {WARSAW.day}", WARSAW.config, files, RESOLUTION)
+    found += measured("other city", warsaw, warsaw_timetable)
     table = [*summary(found)]
     write_section(GUIDE, "timetables", table)
     yield "# Maps that start from a timetable"
     yield ""
     yield (
-        f"Written by `make accuracy`: Austin's buses, means of hexagons of resolution {RESOLUTION} that at "
-        f"least {LEAST_VEHICLES} buses visit, whole period, {DRAWS} draws of simulated noise a map, delta "
-        "10^-6 where noise is Gaussian (zCDP). Mean absolute errors beside those of the same map without a "
-        "timetable; *shuffled*: speeds of the timetable in any other hexagon, another order for every draw. "
-        "Days of 2015-03 have the timetable of 2015-06, days of 2017-03 that of 2016-11. 95 % intervals "
+        "Written by `make accuracy`: buses of Austin and Warsaw, means of hexagons of resolution "
+        f"{RESOLUTION} that at least {LEAST_VEHICLES} buses visit, whole period, {DRAWS} draws of "
+        "simulated noise a map, delta 10^-6 where noise is Gaussian (zCDP). Mean absolute errors beside "
+        "those of the same map without a timetable; *shuffled*: speeds of the timetable in any other "
+        "hexagon, another order for every draw. Days of 2015-03 have the timetable of 2015-06, days of "
+        "2017-03 that of 2016-11, Warsaw's Monday that of a Saturday nine days before. 95 % intervals "
         "hold: without, with, and with a shuffled timetable. Held-out days were looked at once, after all "
-        "choices."
+        "choices. So was Warsaw with counts public; where nothing is public, it was seen before how far a "
+        "map follows was learnt from answers (-0.8 % on average, +7.1 % on the worst map)."
     )
     yield ""
     yield from table

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from capmetro import files_of, page, write_section
-from presence import LEAST_VEHICLES, Days, read
+from capmetro import page, write_section
+from presence import LEAST_VEHICLES, Days, austin
 from timetables import COUNTS_PUBLIC, HELD_OUT, RELATIONS, RESOLUTION, TUNED
 from trafficdp.mechanisms.simulated_cities import true_statistic
 from trafficdp.model import Knowledge, KnowledgeKind, KnownSpeeds, Statistic
@@ -122,7 +122,7 @@ def report() -> Iterator[str]:
     found: list[Measured] = []
     for group, sets in (("tuned", TUNED), ("held out", HELD_OUT)):
         names = [days[0] if len(days) == 1 else f"{days[0]} to {days[-1][-2:]}" for days in sets]
-        data = [read(name, days, files_of(days), RESOLUTION) for name, days in zip(names, sets, strict=True)]
+        data = [austin(name, days, RESOLUTION) for name, days in zip(names, sets, strict=True)]
         for number, here in enumerate(data):
             print(group, here.name, file=sys.stderr, flush=True)
             found += measured(group, here, data[number - 1])

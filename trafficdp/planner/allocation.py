@@ -56,8 +56,9 @@ WORSE_ONCE = 0.3
 KNOWLEDGE_BRINGS = {
     KnowledgeKind.RELEASE: "13 % off the errors of maps of a whole period in San Francisco and 4 to 7 % in "
     "Austin",
-    KnowledgeKind.TIMETABLE: "5 to 6 % off the errors of maps of a whole period in Austin",
-    KnowledgeKind.SPEEDS: "15 to 17 % off the errors of maps of a whole period in Austin, where speeds of "
+    KnowledgeKind.TIMETABLE: "5 to 6 % off the errors of maps of a whole period in Austin and 2 to 8 % in "
+    "Warsaw",
+    KnowledgeKind.SPEEDS: "14 to 17 % off the errors of maps of a whole period in Austin, where speeds of "
     "other days stood for typical ones",
 }
 """On average, by relation, of taxis and of buses; of a timetable over days that chose nothing:

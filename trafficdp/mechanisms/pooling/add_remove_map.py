@@ -10,7 +10,10 @@ the usual length of a vehicle's vector; G = 1 where there is no such place. G is
 
 **Centres.** Where many drive it is slow. A place is expected at mu = c b W+^-0.2, cut to c/1.5..1.5 c; b is
 such that sum W+ mu = c sum W+ over the same places, but for that cut; mu = c where there is no such place.
-Speeds that are known before move it (``posterior.known_centre``).
+Speeds that are known before move it by m (``posterior.known_centre``). Whether by less would be right is
+learnt from the answers: then a place is expected at mu + b m, b the posterior mean, in the model below, of
+one number for all places, N(0, KNOWN_SD^2) before. It is 0 at most: a map that followed further would be
+surer of what is wrong in those speeds too.
 
 **Map.** With V = G W+, y and k the means of the answers Y_i and maps K_i so far, weighed by 1/s_i^2, s_i the
 noise of round i, and s the noise of y, the answers say o = y + V (k - mu), about V (theta - mu). Places are
@@ -99,6 +102,8 @@ LIFT, LIFTED_FROM = 0.4, 1 / 2
 """The power of 1/W+ in the lift; the noise sds of weight from which a place counts in its scale."""
 SLOPE, FARTHEST = 0.2, 1.5
 """The power of 1/W+ in the centre of a place; how many times slower or faster than the city it can be."""
+KNOWN_SD = 0.5
+"""How wrong the move by known speeds may be, as a share of it. From 0.25 to 1 maps are as good."""
 LEAST_FLEET, POINTS, CALIBRATED_LEVEL = 20.0, 24, 0.95
 LEAST_LOG, AT_ONCE = -30.0, 1 << 15
 """Weights less likely than exp of this over the likeliest are left out; places integrated out together."""
@@ -141,13 +146,15 @@ class Answers:
 class WeightEstimates:
     """What the noisy weights say of places before residuals are asked for, shape (H,) each.
 
-    ``weight`` W; ``likely`` W+, above 0 everywhere; ``lift`` G; ``lifted`` V = G W+; ``centre`` mu is K_1.
+    ``weight`` W; ``likely`` W+, above 0 everywhere; ``lift`` G; ``lifted`` V = G W+; ``centre`` mu is K_1,
+    ``start`` what it would be if nothing were known before.
     """
 
     weight: FloatArray
     likely: FloatArray
     lift: FloatArray
     lifted: FloatArray
+    start: FloatArray
     centre: FloatArray
 
 
@@ -206,8 +213,9 @@ def weighed(
 
     lift, slower = falling(LIFT, 2), np.clip(falling(SLOPE, 1), 1 / FARTHEST, FARTHEST)
     many = SlowTraffic(np.log(likely), weight > LIFTED_FROM * sd * GRAINS, used=False)
-    centre = known_centre(known, city.centre * slower, likely, design.cell, design.upper, many)
-    return WeightEstimates(weight / GRAINS, likely, lift, lift * likely, centre)
+    start = np.minimum(city.centre * slower, design.upper)
+    centre = known_centre(known, start, likely, design.cell, design.upper, many)
+    return WeightEstimates(weight / GRAINS, likely, lift, lift * likely, start, centre)
 
 
 def summarise_rounds(
@@ -235,12 +243,28 @@ def summarise_all_rounds(design: AddRemoveDesign, answers: Answers) -> RoundSumm
 
 def next_map(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
     """Return the map after the rounds of ``summary``, shape (H,)."""
-    lifted, centre = summary.places.lifted, summary.places.centre
+    lifted, centre = summary.places.lifted, learnt_centre(design, summary)
     said = summary.y + lifted * (summary.k - centre)
     family, known, own, spread = _families(design, lifted, summary.sd)
     alike = (np.bincount(family, lifted * said / spread) / known)[family]
     found = centre + alike + own * lifted * (said - lifted * alike) / spread
     return np.asarray(np.clip(found, 0.0, design.upper))
+
+
+def learnt_centre(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
+    """Return mu + b m after the rounds of ``summary``, shape (H,)."""
+    places = summary.places
+    lifted, moves = places.lifted, places.centre - places.start
+    family, known, _, spread = _families(design, lifted, summary.sd)
+
+    def explained(said: FloatArray) -> float:
+        """What ``said`` (H,) says of b, times its precision."""
+        alike = (np.bincount(family, lifted * said / spread) / known)[family]
+        return float((lifted * moves / spread) @ (said - lifted * alike))
+
+    said = summary.y + lifted * (summary.k - places.centre)
+    slope = min(explained(said) / (KNOWN_SD**-2 + explained(lifted * moves)), 0.0)
+    return np.asarray(np.clip(places.centre + slope * moves, 0.0, design.upper))
 
 
 def _families(
@@ -269,7 +293,7 @@ def _posterior(design: AddRemoveDesign, answers: Answers, summary: RoundSummary)
     # no noise alone is as large
     most = np.log(2 * many) / np.sqrt(2) if design.pure else np.sqrt(2 * np.log(many))
     known = Places(
-        centre=places.centre,
+        centre=learnt_centre(design, summary),
         sigma=np.full(many, SPREAD),
         doubt=nothing,
         log_likelihood=_likelihood(design, answers, summary, weight),
@@ -365,10 +389,11 @@ def map_of(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
 def _refined(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
     """Return the posterior mean of every place over its unknown weight, shape (H,), in pure epsilon.
 
-    theta ~ N(mu, tau^2); W on POINTS points around its answer, with density 1/(W + sd) times the noise's.
-    Given W, y ~ N(G W (theta - mu), s^2 + (U/33.5)^2 G^2 W) is Gaussian in theta: integrated in closed form.
+    theta ~ N(mu + b m, tau^2); W on POINTS points about its answer, of density 1/(W + sd) times the noise's.
+    Given W, y ~ N(G W (theta - k), s^2 + (U/33.5)^2 G^2 W) is Gaussian in theta: integrated in closed form.
     """
     upper, sd, places = design.upper, design.sd(1, 1.0), summary.places
+    centre = learnt_centre(design, summary)
     prior = (PLACE_SD[design.kind] * upper) ** 2
     found = np.empty(design.size)
     for start in range(0, len(found), AT_ONCE):
@@ -378,13 +403,14 @@ def _refined(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
         weight = low + (np.arange(POINTS) + 0.5) / POINTS * (high - low)
         spread = summary.sd**2 + (RECORD_SD * upper * lift) ** 2 * weight
         lifted = lift * weight
+        own = own + lifted * (summary.k - centre)[part, None]
         precision = lifted**2 / spread + 1 / prior
         pull = lifted * own / spread
         log = -np.sqrt(2) * np.abs(weight - about) / sd - np.log(weight + sd)
         log = log - own**2 / (2 * spread) - np.log(spread) / 2
         log = log + pull**2 / (2 * precision) - np.log(precision) / 2
         share = np.exp(log - log.max(axis=1, keepdims=True))
-        found[part] = places.centre[part] + (share * pull / precision).sum(axis=1) / share.sum(axis=1)
+        found[part] = centre[part] + (share * pull / precision).sum(axis=1) / share.sum(axis=1)
     return np.clip(found, 0.0, upper)
 
 

@@ -367,21 +367,19 @@ def test_the_refined_map_is_the_posterior_mean(bound_of):
         np.zeros(1, np.int64),
     )
     sd, noise = design.sd(1, 1.0), design.sd(2, city.reach)
-    theta, lift = np.linspace(-30, 50, 8001), maps.summarise_all_rounds(design, answers).places.lift
+    summary = maps.summarise_all_rounds(design, answers)
+    theta, lift, centre = np.linspace(-30, 50, 8001), summary.places.lift, maps.learnt_centre(design, summary)
     assert lift[0] > 1 > lift[2]
     for i in range(3):
         low, high = max(weight[i] - 4 * sd, 0), max(weight[i] + 4 * sd, 2 * sd)
         w = low + (np.arange(maps.POINTS) + 0.5) / maps.POINTS * (high - low)
         spread = noise**2 + (30 / 33.5 * lift[i]) ** 2 * w
         law = np.exp(-np.sqrt(2) * np.abs(w - weight[i]) / sd) / (w + sd)
-        about = theta - answers.maps[0, i]
-        law = law[:, None] * np.exp(-(about**2) / (2 * 3.0**2))
-        off = residual[i] - lift[i] * w[:, None] * about
+        law = law[:, None] * np.exp(-((theta - centre[i]) ** 2) / (2 * 3.0**2))
+        off = residual[i] - lift[i] * w[:, None] * (theta - answers.maps[0, i])
         law = law * np.exp(-(off**2) / (2 * spread[:, None])) / np.sqrt(spread[:, None])
         exact = np.clip((law * theta).sum() / law.sum(), 0, 30)
-        assert maps.map_of(design, maps.summarise_all_rounds(design, answers))[i] == pytest.approx(
-            exact, abs=1e-3
-        )
+        assert maps.map_of(design, summary)[i] == pytest.approx(exact, abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
