@@ -20,15 +20,18 @@ import numpy.typing as npt
 
 import trafficdp
 from capmetro import DAYS, config_of, files_of, page, samples_of, write_section
-from cities import SAN_FRANCISCO
-from presence import total_of
+from cities import SAN_FRANCISCO, WARSAW
+from presence import austin, read, total_of
 from trafficdp.binning.places import declared_bins
 from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_all
 from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
+from trafficdp.mechanisms.pooling.design import Design
+from trafficdp.mechanisms.pooling.estimates import pooled
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.simulated_cities import true_statistic
 from trafficdp.model import (
+    Counts,
     Knowledge,
     KnowledgeKind,
     KnownSpeeds,
@@ -38,8 +41,8 @@ from trafficdp.model import (
     Statistic,
 )
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.loss import LossKind
-from trafficdp.sensitive import Samples, SensitiveInputs
+from trafficdp.privacy.loss import LossKind, PureDP
+from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 Places = npt.NDArray[np.uint64]
@@ -60,6 +63,7 @@ MARKED = {"Austin": "tuned", "San Francisco": "other city"}
 RELATIONS = ("counts public", "nothing public")
 SLOTS = SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY
 EPSILONS, RESOLUTIONS, LEAST_VEHICLES, DRAWS = (1, 4), (7, 8), 5, 2
+LONG, LONG_DAYS = 30, (("2015-03-18",), DAYS, ("2017-03-16",))
 KIND = KnowledgeKind.RELEASE
 SOURCE = Knowledge(
     kind=KIND,
@@ -192,6 +196,65 @@ def everything() -> Iterator[Measured]:
         yield from measured("San Francisco", cities)
 
 
+def with_other_vehicles(data: Contributions, draw: np.random.Generator) -> Contributions:
+    """Return as many vehicles as ``data`` has, drawn with replacement, in bins that enough of them visit."""
+    counts = data.counts
+    by_user = np.argsort(counts.user_index, kind="stable")
+    first = np.searchsorted(counts.user_index[by_user], np.arange(counts.users + 1))
+    drawn = draw.integers(counts.users, size=counts.users)
+    pair = np.concatenate([by_user[first[each] : first[each + 1]] for each in drawn])
+    user = np.repeat(np.arange(counts.users), np.diff(first)[drawn])
+    enough = np.bincount(counts.bin_index[pair], minlength=counts.bins) >= LEAST_VEHICLES
+    kept = enough[counts.bin_index[pair]]
+    pair, user = pair[kept], user[kept]
+    order = np.lexsort((user, counts.bin_index[pair]))
+    pair, user = pair[order], user[order]
+    there, index = np.unique(counts.bin_index[pair], return_inverse=True)
+    own = Counts(counts.cell[there], counts.slot[there], index, user, counts.count[pair], counts.users)
+    return replace(data, counts=own, total=data.total[pair], total_of_squares=data.total_of_squares[pair])
+
+
+def resampled_chain(data: Contributions, epsilon: int, maps: int, seed: int) -> FloatArray:
+    """True and expected errors of every map but the first, alone and from the one before, (maps - 1, 2, 2).
+
+    Counts are public and epsilon is pure; every map is of other vehicles of ``data``.
+    """
+    draw, found = np.random.default_rng(seed), []
+    before: PlaceSpeeds | None = None
+    for number in range(maps):
+        own = with_other_vehicles(data, draw)
+        design = Design(own.counts, own.bound, LossKind.PURE, PureDP.of(epsilon).pico, (Statistic.MEAN,))
+        truth = true_statistic(own, Statistic.MEAN)
+        known = KnownSpeeds.of([before] if before else [], own.counts.cell, own.counts.slot)
+        both = []
+        for each in (None, known):
+            mean = pooled(design, own, SimulatedNoise(1000 * seed + number), each).means[Statistic.MEAN]
+            both.append((np.abs(mean.value - truth).mean(), mean.error.mean()))
+        found.append(both)
+        before = PlaceSpeeds(SOURCE, own.counts.cell, None, mean.value)
+    return np.array(found[1:])
+
+
+def long_chains() -> Iterator[str]:
+    """Yield the lines of a table of chains of LONG maps of resampled vehicles."""
+    yield "| | epsilon | error alone, m/s | in the chain | said alone | in the chain | in its last ten |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    with tempfile.TemporaryDirectory() as scratch:
+        cities = [
+            read(f"{each.name} {each.day}", each.config, each.files(Path(scratch)), RESOLUTIONS[0])
+            for each in (SAN_FRANCISCO, WARSAW)
+        ]
+    for days in (*(austin(f"Austin {each[0]}", each, RESOLUTIONS[0]) for each in LONG_DAYS), *cities):
+        for epsilon in EPSILONS:
+            found = np.mean([resampled_chain(days.own, epsilon, LONG, each) for each in range(DRAWS)], axis=0)
+            (alone, alone_said), (error, said) = found.mean(axis=0)
+            last, last_said = found[-10:, 1].mean(axis=0)
+            yield (
+                f"| {days.name} | {epsilon} | {alone:.2f} | {error:.2f} | {alone_said / alone:.2f} | "
+                f"{said / error:.2f} | {last_said / last:.2f} |"
+            )
+
+
 def summary(found: Sequence[Measured]) -> Iterator[str]:
     """Yield the lines of a table, one a city, relation and kind of slot."""
     heads = "slots | maps | error alone, m/s | change | best map | worst map | error said | 95 % held"
@@ -224,8 +287,16 @@ def report() -> Iterator[str]:
     for each in everything():
         print(each.place, each.relation, each.grid, each.loss, file=sys.stderr, flush=True)
         found.append(each)
-    table = list(summary(found))
-    write_section(GUIDE, "knowledge", table)
+    print("chains of", LONG, file=sys.stderr, flush=True)
+    tables = [
+        *summary(found),
+        "",
+        f"Chains of {LONG} maps of vehicles drawn with replacement, counts public, pure epsilon, resolution "
+        f"{RESOLUTIONS[0]}, whole period. *Said*: the expected error over the true one.",
+        "",
+        *long_chains(),
+    ]
+    write_section(GUIDE, "knowledge", tables)
     yield "# What maps gain from the map before"
     yield ""
     yield (
@@ -234,7 +305,7 @@ def report() -> Iterator[str]:
         f"{SOURCE.share:g} of the way from the map before in its chain; the first does not count."
     )
     yield ""
-    yield from table
+    yield from tables
     yield ""
     yield "| | relation | resolution, slot | loss | error alone | error after | said | 95 % held |"
     yield "|---|---|---|---|---:|---:|---:|---:|"
