@@ -465,7 +465,8 @@ class _Published:
         counts, unit = self._public.counts, self._request.display_unit
         cells, position = np.unique(counts.cell, return_inverse=True)
         statistics = [each for each in Statistic if each in self._calibrated.statistics]
-        likely = number_columns(table, counts.slot, position, statistics, unit)
+        slots = number_columns(table, counts.slot, position, statistics, unit)
+        likely = {name: column for columns in slots for name, column in columns.items()}
         likely |= {"h3_high": ("u4", cells >> np.uint64(32)), "h3_low": ("u4", cells & np.uint64(2**32 - 1))}
         there = unpack(read_regular(self._folder / PAGE))
         return all(

@@ -290,16 +290,19 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
     parts_of_area = shapely.get_parts(release.grid.area.geometry)
     area = shapely.transform(parts_of_area, lambda xy: east_of(xy, drawing.cut))
     places = _places(release, np.unique(position, return_index=True)[1], language)
+    slot_columns = number_columns(
+        table, release.slot, position, published_statistics(release), release.request.display_unit
+    )
     parts, numbers = pack(
         _shapes(drawing, polygons, np.unique(release.cell))
         | {"places": lines_of_text(places)}
         | _layer_columns("area_", [shapely.boundary(shapely.union_all(area))], -np.inf)
         | _layer_columns("context_", [shape for each in context for shape in each.shapes], drawing.cut)
         | {"context_names": lines_of_text(name for each in context for name in each.names)}
-        | number_columns(
-            table, release.slot, position, published_statistics(release), release.request.display_unit
-        )
+        | slot_columns[0]
     )
+    # a telephone draws the first slot before it has the others
+    later = [pack(columns) for columns in slot_columns[1:]]
     number = "H3" if release.grid.zones is None else language.gettext("Number")
     looks = {letter: asdict(look) for letter, look in LOOKS.items()}
     data: dict[str, Any] = {
@@ -353,6 +356,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         live=live_seconds is not None,
         data=data,
         numbers=numbers,
+        later=[{"parts": [asdict(part) for part in own], "numbers": text} for own, text in later],
     )
     return text.encode()
 
@@ -385,8 +389,8 @@ def number_columns(
     position: npt.NDArray[np.int64],
     statistics: Sequence[Statistic],
     unit: SpeedUnit,
-) -> dict[str, Column]:
-    """Return the columns of every slot: ``cell_s``, counts if public, and the numbers of ``statistics``.
+) -> list[dict[str, Column]]:
+    """Return of every slot its columns: ``cell_s``, counts if public, and the numbers of ``statistics``.
 
     ``table`` is the published one, ``position`` which of the different cells a row has.
     """
@@ -396,12 +400,12 @@ def number_columns(
     codes = {
         each: pd.Index(statuses).get_indexer(pd.Index(table[f"{each.stem}_status"])) for each in statistics
     }
-    columns: dict[str, Column] = {}
+    found = []
     shown = {each: _shown_columns(table, each, unit) for each in statistics}
     counts = [name for name in ("vehicles", "records") if not table[name].isna().all()]
     for place, number_of_slot in enumerate(np.unique(slot)):
         rows = np.flatnonzero(slot == number_of_slot)
-        columns[f"cell_{place}"] = ("u4", position[rows])
+        columns: dict[str, Column] = {f"cell_{place}": ("u4", position[rows])}
         for name in counts:
             columns[f"{name}_{place}"] = ("u4", table[name].to_numpy(np.int64)[rows])
         for number, statistic in enumerate(statistics):
@@ -409,12 +413,14 @@ def number_columns(
             for name, numbers in shown[statistic].items():
                 columns[name + stem] = thousandths(numbers[rows])
             columns["status" + stem] = ("u1", codes[statistic][rows])
-    return columns
+        found.append(columns)
+    return found
 
 
 _SCRIPTS = re.compile(
     rb'id="data">(.*?)</script>\s*<script type="text/plain" id="numbers">(.*?)</script>', re.S
 )
+_LATER = re.compile(rb'<script type="application/json" class="later">(.*?)</script>', re.S)
 
 
 def unpack(page: bytes) -> dict[str, npt.NDArray[Any]]:
@@ -422,13 +428,15 @@ def unpack(page: bytes) -> dict[str, npt.NDArray[Any]]:
     found = _SCRIPTS.search(page)
     if found is None:
         raise ValueError("this is no page of a map")
-    packed, start = zlib.decompress(base64.b64decode(found[2])), 0
     columns = {}
-    for part in json.loads(found[1])["parts"]:
-        kind, length = TYPES[part["type"]], int(part["length"])
-        piece = np.frombuffer(packed[start : start + length * kind.itemsize], np.uint8)
-        start += len(piece)
-        columns[str(part["name"])] = np.frombuffer(piece.reshape(kind.itemsize, length).T.tobytes(), kind)
+    blocks = [json.loads(found[1]) | {"numbers": found[2]}, *map(json.loads, _LATER.findall(page))]
+    for block in blocks:
+        packed, start = zlib.decompress(base64.b64decode(block["numbers"])), 0
+        for part in block["parts"]:
+            kind, length = TYPES[part["type"]], int(part["length"])
+            piece = np.frombuffer(packed[start : start + length * kind.itemsize], np.uint8)
+            start += len(piece)
+            columns[str(part["name"])] = np.frombuffer(piece.reshape(kind.itemsize, length).T.tobytes(), kind)
     return columns
 
 

@@ -29,11 +29,8 @@
       return (high.toString(16) + columns.h3_low[cell].toString(16).padStart(8, "0")).replace(/^0+/, "");
     });
     places = texts(columns.places);
-    rows = data.slots.map(function (slot, position) {
-      var found = new Map();
-      columns["cell_" + position].forEach(function (cell, row) { found.set(cell, row); });
-      return found;
-    });
+    rows = [];
+    index(0);
     if (group) { group.remove(); }
     group = L.featureGroup();
     letters = [];
@@ -52,6 +49,31 @@
     group.on("click", function (event) { pin(event.layer.cell); });
     group.bindTooltip(function (hexagon) { return brief(hexagon.cell); }, { sticky: true, direction: "top", className: "tip" });
     document.documentElement.dataset.drawn = shapes.length;
+  }
+
+  // the row of every cell in a slot whose columns are there
+  function index(position) {
+    rows[position] = new Map();
+    columns["cell_" + position].forEach(function (cell, row) { rows[position].set(cell, row); });
+  }
+
+  // the page has the first slot before this script, the others behind it; each is unpacked when it is turned to
+  var fetched = [];
+  function fetchSlot(position) {
+    fetched[position] = fetched[position] || whenRead().then(function () {
+      var block = JSON.parse(document.getElementsByClassName("later")[position - 1].textContent);
+      return unpack(block.parts, block.numbers);
+    }).then(function (more) {
+      Object.assign(columns, more);
+      index(position);
+    });
+    return fetched[position];
+  }
+  function whenRead() {
+    return new Promise(function (done) {
+      if (document.readyState !== "loading") { done(); }
+      document.addEventListener("DOMContentLoaded", done);
+    });
   }
 
   // once, when it is known where the map lies
@@ -92,7 +114,10 @@
     hexagons.forEach(function (hexagon) { hexagon.setStyle({ stroke: edges }); });
   }
 
-  function slot() { return slotRange ? Number(slotRange.value) : 0; }
+  // the slot that is shown, which is the chosen one as soon as its numbers are there
+  var shown = 0;
+  function slot() { return shown; }
+  function chosen() { return slotRange ? Number(slotRange.value) : 0; }
   function statistic() { return Number(statisticList.value); }
 
   // the numbers and the status of a statistic in a cell now; null without a record
@@ -107,6 +132,11 @@
   }
 
   function show() {
+    if (!rows[chosen()]) {
+      fetchSlot(chosen()).then(show);
+      return;
+    }
+    shown = chosen();
     var which = statistic();
     [["slower", "chances"], ["timetable", "timetable"]].forEach(function (pair) {
       var layer = showList.querySelector("[value=" + pair[0] + "]");
@@ -347,7 +377,7 @@
   }
 
   function turn(by) {
-    slotRange.value = (slot() + by + data.slots.length) % data.slots.length;
+    slotRange.value = (chosen() + by + data.slots.length) % data.slots.length;
     show();
   }
 
