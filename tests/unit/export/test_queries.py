@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import duckdb
@@ -17,6 +20,14 @@ from trafficdp.export.write import write_release
 from trafficdp.privacy.release import published_frame
 
 GUIDE = "docs/guides/queries.md"
+PLAIN = """
+import json, sys
+import duckdb
+questions = json.load(sys.stdin)
+print(json.dumps([duckdb.sql(each).fetchall() for each in questions], default=str))
+assert not {"trafficdp", "pandas"} & {name.partition(".")[0] for name in sys.modules}
+"""
+"""What anybody runs in the folder of a release who has DuckDB and nothing of ours."""
 ENDS = ["speed_mean_kmh", "speed_mean_kmh_low", "speed_mean_kmh_high"]
 
 
@@ -77,13 +88,31 @@ def ask(rush_hours, joined, make_release, tmp_path_factory):
         with duckdb.connect() as connection:
             return connection.sql(text.replace("cells.parquet", f"cells.{format}")).df()
 
-    answer.changed = changed
+    answer.changed, answer.folder, answer.questions = changed, folder, questions
     return answer
 
 
 @pytest.mark.parametrize("number", range(1, 10))
 def test_the_csv_gives_the_same_answer(ask, number):
     pd.testing.assert_frame_equal(ask(number, "csv"), ask(number), check_dtype=False)
+
+
+def test_a_process_that_has_nothing_of_ours_gets_the_same_answers(ask):
+    found = subprocess.run(
+        [sys.executable, "-I", "-c", PLAIN],
+        input=json.dumps(ask.questions),
+        cwd=ask.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    for number, rows in enumerate(json.loads(found.stdout), 1):
+        expected = ask(number)
+        assert len(expected)
+        pd.testing.assert_frame_equal(
+            pd.DataFrame(rows, columns=expected.columns), expected, check_dtype=False
+        )
 
 
 def test_1_slow_for_certain(ask, known):
