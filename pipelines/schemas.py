@@ -11,6 +11,7 @@ import json
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, is_dataclass
+from datetime import date
 from enum import StrEnum
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
@@ -85,6 +86,8 @@ def _schema(hint: Hint, found: dict[str, Any]) -> dict[str, Any]:
         }
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return {"enum": [each.value for each in hint]}
+    if hint is date:
+        return {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"}
     return _dataclass(hint, found) if is_dataclass(hint) else {"type": SCALARS[hint]}
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from fractions import Fraction
+from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -21,9 +22,10 @@ import numpy.typing as npt
 
 from trafficdp.errors import ConfigError, UsageError, integer_between
 from trafficdp.model.context import ContextLayer, StudyArea, Zones
-from trafficdp.model.json_codec import as_json
+from trafficdp.model.json_codec import Schema, Text, as_json
 
 IntArray = npt.NDArray[np.int64]
+Hour = Annotated[int, Schema({"minimum": 0, "maximum": 24})]
 
 
 class SlotKind(StrEnum):
@@ -114,7 +116,7 @@ class Period:
 
     first: date
     last: date
-    time_zone: str
+    time_zone: Text
 
     def __post_init__(self) -> None:
         zone_of(self.time_zone)
@@ -348,9 +350,9 @@ class DayPart:
     ``first_hour > end_hour`` runs past midnight (22 to 5, say).
     """
 
-    name: str
-    first_hour: int
-    end_hour: int
+    name: Text
+    first_hour: Hour
+    end_hour: Hour
 
     def __post_init__(self) -> None:
         integer_between(0, 23, first_hour=self.first_hour)

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from trafficdp.errors import one_of
 from trafficdp.model.context import NO_CATALOGUE_ENTRY, CatalogueEntry, ContextKind
 from trafficdp.model.counts import NeighbouringRelation
-from trafficdp.model.grid import SlotKind
+from trafficdp.model.grid import DayPart, Period, SlotKind
 from trafficdp.model.json_codec import Counted, Moment, Schema, Text
 from trafficdp.model.speed import Knowledge, SpeedUnit
 from trafficdp.privacy.budget import BudgetChange
@@ -47,7 +47,6 @@ Column = Annotated[
     ),
 ]
 Number = Annotated[int, Schema({"minimum": 0})]
-Hour = Annotated[int, Schema({"minimum": 0, "maximum": 24})]
 Resolution = Annotated[int, Schema({"minimum": 0, "maximum": 15})]
 Positive = Annotated[float, Schema({"exclusiveMinimum": 0})]
 Ring = Annotated[tuple[tuple[float, float], ...], Schema({"minItems": 4})]
@@ -70,24 +69,6 @@ class MultiPolygon:
 
     type: Annotated[str, Schema({"const": "MultiPolygon"})]
     coordinates: Annotated[tuple[Rings, ...], Schema({"minItems": 1})]
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeclaredPeriod:
-    """First and last day, in the time zone of the city."""
-
-    first: Day
-    last: Day
-    time_zone: Text
-
-
-@dataclass(frozen=True, kw_only=True)
-class NamedHours:
-    """A part of the day: from ``first_hour`` to before ``end_hour``."""
-
-    name: Text
-    first_hour: Hour
-    end_hour: Hour
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,9 +154,9 @@ class Coverage:
     study_area: Polygon | MultiPolygon
     study_area_sha256: Sha256
     resolution: Resolution | None
-    period: DeclaredPeriod
+    period: Period
     slot_kind: Slots
-    day_parts: tuple[NamedHours, ...]
+    day_parts: tuple[DayPart, ...]
     bin_list: Text
     min_vehicles: Number
     bins: BinNumbers

@@ -15,7 +15,6 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -46,11 +45,9 @@ from trafficdp.model import (
     DEFAULT_DAY_PARTS,
     ContributionBound,
     Counts,
-    DayPart,
     Grid,
     MapRequest,
     NeighbouringRelation,
-    Period,
     Place,
     Selection,
     SlotKind,
@@ -263,14 +260,12 @@ class _Published:
     @cached_property
     def _grid(self) -> Grid:
         coverage = self._manifest.coverage
-        period = coverage.period
-        parts = tuple(DayPart(part.name, part.first_hour, part.end_hour) for part in coverage.day_parts)
         return Grid(
             coverage.resolution,
             SlotKind(coverage.slot_kind),
             _area(coverage.study_area),
-            Period(date.fromisoformat(period.first), date.fromisoformat(period.last), period.time_zone),
-            parts or DEFAULT_DAY_PARTS,
+            coverage.period,
+            coverage.day_parts or DEFAULT_DAY_PARTS,
             selection=_selection(coverage.selection),
             zones=None if coverage.zones is None else self._zones(coverage.zones),
         )

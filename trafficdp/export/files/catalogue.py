@@ -266,8 +266,8 @@ def dataset_node(
         "dct:spatial": _spatial(facts),
         "dct:temporal": {
             "@type": "dct:PeriodOfTime",
-            "dcat:startDate": {"@type": "xsd:date", "@value": facts.coverage.period.first},
-            "dcat:endDate": {"@type": "xsd:date", "@value": facts.coverage.period.last},
+            "dcat:startDate": {"@type": "xsd:date", "@value": str(facts.coverage.period.first)},
+            "dcat:endDate": {"@type": "xsd:date", "@value": str(facts.coverage.period.last)},
         },
         "dct:provenance": {
             "@type": "dct:ProvenanceStatement",

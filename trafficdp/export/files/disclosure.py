@@ -43,7 +43,6 @@ from trafficdp.privacy.disclosure import (
     CityZones,
     Coverage,
     Data,
-    DeclaredPeriod,
     Disclosure,
     Guarantee,
     Honesty,
@@ -51,7 +50,6 @@ from trafficdp.privacy.disclosure import (
     LossAccount,
     MechanismStated,
     MultiPolygon,
-    NamedHours,
     NoiseStated,
     PeriodicBudget,
     Polygon,
@@ -404,22 +402,15 @@ def coverage_of(
 ) -> Coverage:
     """Return where and when, and how many ``bins`` get which status."""
     kinds = (grid.slot_kind, *(() if grid.mosaic is None else grid.mosaic.longer))
-    parts = grid.day_parts if SlotKind.DAY_PART in kinds else ()
     return Coverage(
         place=place,
         study_area=_outline(grid.area),
         study_area_sha256=grid.area.hash,
         resolution=grid.resolution,
         mosaic=None if grid.mosaic is None else _mosaic(grid, grid.mosaic, request),
-        period=DeclaredPeriod(
-            first=grid.period.first.isoformat(),
-            last=grid.period.last.isoformat(),
-            time_zone=grid.period.time_zone,
-        ),
+        period=grid.period,
         slot_kind=grid.slot_kind.value,
-        day_parts=tuple(
-            NamedHours(name=part.name, first_hour=part.first_hour, end_hour=part.end_hour) for part in parts
-        ),
+        day_parts=grid.day_parts if SlotKind.DAY_PART in kinds else (),
         selection=None if grid.selection.everything else _selection(grid.selection),
         bin_list=BIN_LIST[relation],
         min_vehicles=request.min_vehicles,

@@ -89,10 +89,10 @@ class Language:
             return text
         return f"−{text}" if number < 0 else f"+{text}"
 
-    def dates(self, text: str) -> str:
+    def dates(self, text: str | date) -> str:
         """Return ``text`` with its ISO dates as people write them."""
         form = self.gettext("{year}-{month}-{day}")
-        return _DAY.sub(lambda found: form.format(year=found[1], month=found[2], day=found[3]), text)
+        return _DAY.sub(lambda found: form.format(year=found[1], month=found[2], day=found[3]), str(text))
 
     def long_date(self, day: date) -> str:
         """Return "5 March 2026"."""
