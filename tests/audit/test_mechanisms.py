@@ -12,7 +12,7 @@ from trafficdp.audit.neighbours import agreeing_neighbours, busy_neighbours
 from trafficdp.audit.steps import audit_steps
 from trafficdp.audit.wrong import mistakes
 from trafficdp.mechanisms.per_statistic.huber import Huber
-from trafficdp.mechanisms.protocol import ClaimedNoise
+from trafficdp.mechanisms.protocol import ClaimedNoise, StatisticRequest
 from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named, mechanisms_of
 from trafficdp.model import Statistic
 from trafficdp.noise import student_t
@@ -152,7 +152,9 @@ def test_every_step_keeps_its_own_price_and_half_of_its_noise_is_refuted(
     steps, refuted = None, set()
     for loss in losses(mechanism, statistic):
         given = np.full(1, loss) if mechanism.kind is LossKind.PURE else np.array(loss)
-        stated = mechanism.steps(pairs[0].left.counts, pairs[0].left.bound, statistic, given)
+        stated = mechanism.steps(
+            StatisticRequest(pairs[0].left.counts, pairs[0].left.bound, statistic, given)
+        )
         steps = set(range(sum(not isinstance(step, ClaimedNoise) for step in stated)))
         sound, quiet = (
             audit_steps(mechanism, statistic, loss, pairs, noise, draws=draws, confidence=CERTAIN)
@@ -180,7 +182,7 @@ def test_half_of_the_noise_of_huber_is_refuted_and_the_whole_is_not(
     epsilon, mechanism = 2.0, mechanism_named("huber", LossKind.PURE)
     bound = bound_of(64)
     (pair,) = agreeing_neighbours(bound, 75 if more else 55, 400, more=more)[1:2]
-    by_huber = Huber().by_huber(pair.left.counts, bound, statistic, np.array([epsilon]))
+    by_huber = Huber().by_huber(StatisticRequest(pair.left.counts, bound, statistic, np.array([epsilon])))
     assert by_huber.tolist() == [True]
 
     def audited():

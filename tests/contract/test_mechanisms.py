@@ -15,7 +15,14 @@ import trafficdp.mechanisms as room
 from trafficdp.audit.lower_bound import ReplayedDraws
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import PrivacyMeter
-from trafficdp.mechanisms.protocol import ClaimedNoise, ClaimedScores, claims_of, event_of, unenforced
+from trafficdp.mechanisms.protocol import (
+    ClaimedNoise,
+    ClaimedScores,
+    StatisticRequest,
+    claims_of,
+    event_of,
+    unenforced,
+)
 from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named, mechanisms_of
 from trafficdp.mechanisms.simulated_cities import repeated
 from trafficdp.model import NeighbouringRelation, Statistic
@@ -75,7 +82,7 @@ def asked(mechanism, counts, amount):
 
 def promised(mechanism, counts, bound, statistic, amount):
     """The event at ``amount``, of the mechanism's own kind."""
-    return event_of(mechanism, counts, bound, statistic, asked(mechanism, counts, amount))
+    return event_of(mechanism, StatisticRequest(counts, bound, statistic, asked(mechanism, counts, amount)))
 
 
 class Silent(SimulatedNoise):
@@ -159,7 +166,7 @@ def test_the_promise_needs_no_values_and_says_what_it_is(mechanism, statistic, c
     stated = event.sensitivity[statistic]
     assert stated.shape == (counts.bins,)
     assert np.all(stated >= 0)
-    error = mechanism.expected_error(counts, bound, statistic, np.full(counts.bins, 0.7))
+    error = mechanism.expected_error(StatisticRequest(counts, bound, statistic, np.full(counts.bins, 0.7)))
     assert error.shape == (counts.bins,)
     assert np.all((error >= 0) & (error <= statistic.largest(UPPER) * (1 + 1e-12)))
 
@@ -182,11 +189,13 @@ def test_one_bin_costs_what_was_asked(mechanism, statistic, epsilon, larger_city
 def test_bins_add_up_and_no_vehicle_pays_for_bins_it_was_not_in(mechanism, statistic, larger_city):
     counts, bound = larger_city.counts, larger_city.bound
     epsilon = np.linspace(0.3, 1.2, counts.bins)
-    together = event_of(mechanism, counts, bound, statistic, epsilon).loss_per_user
+    together = event_of(mechanism, StatisticRequest(counts, bound, statistic, epsilon)).loss_per_user
     apart = np.zeros_like(together)
     for bin_ in range(counts.bins):
         chosen = np.arange(counts.bins) == bin_
-        event = event_of(mechanism, counts.select(chosen), bound, statistic, epsilon[chosen])
+        event = event_of(
+            mechanism, StatisticRequest(counts.select(chosen), bound, statistic, epsilon[chosen])
+        )
         apart += event.loss_per_user
     # apart, every bin is rounded up to a charge
     assert np.all(together <= apart)
@@ -200,7 +209,7 @@ def test_bins_add_up_and_no_vehicle_pays_for_bins_it_was_not_in(mechanism, stati
 def test_the_expected_error_does_not_rise_with_epsilon(mechanism, statistic, larger_city):
     counts, bound = larger_city.counts, larger_city.bound
     errors = [
-        mechanism.expected_error(counts, bound, statistic, asked(mechanism, counts, amount))
+        mechanism.expected_error(StatisticRequest(counts, bound, statistic, asked(mechanism, counts, amount)))
         for amount in (0.001, 0.1, 0.3, 1.0, 3.0, 10.0, 1_000.0)
     ]
     assert np.all(errors[-1] <= errors[0] * (1 + 1e-9))
@@ -217,7 +226,7 @@ def test_measured_errors_stay_below_the_expected_one(mechanism, statistic, city)
     halves = replace(city, value=np.where(np.arange(len(city.value)) % 2, 0, city.bound.steps))
     for epsilon in (0.3, 3.0):
         share = np.full(city.counts.bins, epsilon)
-        stated = mechanism.expected_error(city.counts, city.bound, statistic, share)
+        stated = mechanism.expected_error(StatisticRequest(city.counts, city.bound, statistic, share))
         for samples in (city, halves, *extremes):
             many = repeated(samples, runs)
             found = mechanism.estimate(many, statistic, np.tile(share, runs), SimulatedNoise(17))
@@ -285,7 +294,10 @@ def test_what_is_published_and_asked_next_follows_from_what_was_measured_alone(
     expected = mechanism.estimate(one, statistic, loss, first)
     again = Heard(first.said)
     found = mechanism.estimate(other, statistic, loss, again)
-    steps, apart = mechanism.steps(one.counts, one.bound, statistic, loss), np.zeros(4, dtype=bool)
+    steps, apart = (
+        mechanism.steps(StatisticRequest(one.counts, one.bound, statistic, loss)),
+        np.zeros(4, dtype=bool),
+    )
     for step in steps:
         if isinstance(step, ClaimedNoise):
             # noise in proportion to what floats say of speeds: tried by tests of its own (``test_huber.py``)
@@ -318,7 +330,7 @@ def test_infinite_epsilon_leaves_the_clipped_statistic(mechanism, statistic, cit
     first, again = (mechanism.estimate(city, statistic, share, SimulatedNoise(seed)) for seed in (5, 5))
     np.testing.assert_array_equal(first, again)
     # what remains is off by clipping, grouping and projection, never by more than is stated
-    stated = mechanism.expected_error(city.counts, city.bound, statistic, share)
+    stated = mechanism.expected_error(StatisticRequest(city.counts, city.bound, statistic, share))
     assert np.all(np.abs(first - truth(city, statistic)) <= stated + 1e-9)
 
 
@@ -400,7 +412,7 @@ def test_an_empty_map_is_no_trouble(mechanism, statistic, counts_of, bound_of):
     empty = counts_of(np.zeros((0, 3), dtype=np.int64))
     bound, nothing = bound_of(UPPER), asked(mechanism, empty, 1.0)
     assert promised(mechanism, empty, bound, statistic, 1.0).loss_per_user.tolist() == [0, 0, 0]
-    assert mechanism.expected_error(empty, bound, statistic, nothing).shape == (0,)
+    assert mechanism.expected_error(StatisticRequest(empty, bound, statistic, nothing)).shape == (0,)
     samples = Samples(empty, np.zeros(0, dtype=np.int64), np.arange(3), bound)
     assert mechanism.estimate(samples, statistic, nothing, SimulatedNoise(1)).shape == (0,)
 
@@ -412,7 +424,7 @@ def test_an_epsilon_that_is_not_positive_is_refused(mechanism, statistic, epsilo
     if mechanism.kind is LossKind.PURE:
         share[:1] = 1.0
     with pytest.raises(UsageError, match=r"epsilon|rho"):
-        event_of(mechanism, city.counts, city.bound, statistic, share)
+        event_of(mechanism, StatisticRequest(city.counts, city.bound, statistic, share))
     # numerical warnings on the way to the refusal are no matter
     with np.errstate(all="ignore"), pytest.raises(UsageError):
         mechanism.estimate(city, statistic, share, SimulatedNoise(1))
@@ -423,7 +435,7 @@ def test_statistics_that_are_not_offered_are_refused(mechanism, city):
     share = asked(mechanism, city.counts, 1.0)
     for statistic in set(Statistic) - set(mechanism.statistics):
         with pytest.raises(UsageError, match="statistic"):
-            event_of(mechanism, city.counts, city.bound, statistic, share)
+            event_of(mechanism, StatisticRequest(city.counts, city.bound, statistic, share))
         with pytest.raises(UsageError, match="statistic"):
             mechanism.estimate(city, statistic, share, SimulatedNoise(1))
 
@@ -432,7 +444,7 @@ def test_statistics_that_are_not_offered_are_refused(mechanism, city):
 def test_what_a_release_meters_is_what_it_is_charged(mechanism, statistic, larger_city):
     counts, bound = larger_city.counts, larger_city.bound
     given = asked(mechanism, counts, 2.0)
-    charged = event_of(mechanism, counts, bound, statistic, given).loss_per_user
+    charged = event_of(mechanism, StatisticRequest(counts, bound, statistic, given)).loss_per_user
     measure = PrivacyMeter(SecureNoise(), charged, mechanism.kind)
     if mechanism.idealised:
         pytest.skip("idealised: never from the secure source without a switch")
@@ -510,12 +522,12 @@ def test_small_maps_are_no_trouble_whatever_the_rho(
 def test_what_is_only_claimed_is_marked_with_its_theorem(mechanism, statistic, larger_city):
     counts, bound = larger_city.counts, larger_city.bound
     given = asked(mechanism, counts, 1.0)
-    claim = unenforced(mechanism, counts, bound, statistic, given)
+    claim = unenforced(mechanism, StatisticRequest(counts, bound, statistic, given))
     assert (claim is None) == mechanism.enforced
     assert claim is None or len(claim) > 10
     if mechanism.enforced:
         # no step is a claim
-        steps = mechanism.steps(counts, bound, statistic, given)
+        steps = mechanism.steps(StatisticRequest(counts, bound, statistic, given))
         assert not claims_of(steps)
 
 
@@ -530,7 +542,7 @@ def test_what_is_metered_is_what_is_charged(mechanism, statistic, seed, counts_o
     table = random.geometric(0.1, (7, 30)) * random.integers(0, 2, (7, 30))
     counts, bound = counts_of(table), bound_of(UPPER, "1/10")
     epsilon = np.exp(random.uniform(-3, 2, counts.bins))
-    charge = event_of(mechanism, counts, bound, statistic, epsilon).loss_per_user
+    charge = event_of(mechanism, StatisticRequest(counts, bound, statistic, epsilon)).loss_per_user
     for value in (None, 0, bound.steps, "halves"):
         samples = samples_of(counts, bound, seed, None if value == "halves" else value)
         if value == "halves":

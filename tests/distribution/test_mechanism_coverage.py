@@ -12,7 +12,7 @@ from scipy import stats
 
 from trafficdp.mechanisms.known_error import BY_RANGE, KnownTerms, error_facts
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism
-from trafficdp.mechanisms.protocol import PublicFacts
+from trafficdp.mechanisms.protocol import PublicFacts, StatisticRequest
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -153,7 +153,8 @@ def test_the_basis_is_said_and_the_range_where_nothing_less_is_proved(name):
     mechanism = mechanism_named(name, LossKind.PURE)
     for statistic in mechanism.statistics:
         wide, narrow = (
-            error_facts(mechanism, counts, bound, statistic, np.full(3, 8.0), level) for level in (0.99, 0.8)
+            error_facts(mechanism, StatisticRequest(counts, bound, statistic, np.full(3, 8.0)), level)
+            for level in (0.99, 0.8)
         )
         reach = statistic.largest(UPPER)
         assert np.all(narrow.half_width <= wide.half_width)

@@ -10,6 +10,7 @@ from trafficdp.bounding.worst_case import (
     worst_case_threshold,
 )
 from trafficdp.mechanisms.per_statistic.clipping import WorstCaseClipping
+from trafficdp.mechanisms.protocol import StatisticRequest
 
 SMALL = [5, 4, 3, 2, 1]
 GEOMETRIC = [2 ** (6 - i) for i in range(7) for _ in range(2**i)]
@@ -107,10 +108,11 @@ def test_the_mechanism_expects_the_golden_error(counts_of, bound_of):
     counts, bound, unit = counts_of([SMALL]), bound_of(1_000_000, "5/3"), 1_000_000
     b, beta = 4 / 15, 1 / 30
     saturated = 0.268666 - b * np.exp(-1 / (2 * b))
-    found = WorstCaseClipping().expected_error(counts, bound, *_mean(1.0))[0] / unit
+    request = StatisticRequest(counts, bound, *_mean(1.0))
+    found = WorstCaseClipping().expected_error(request)[0] / unit
     assert found == pytest.approx(saturated, abs=2e-6)
     assert found < beta + b
-    better = WorstCaseClipping(least_exact_error=True).expected_error(counts, bound, *_mean(1.0))[0] / unit
+    better = WorstCaseClipping(least_exact_error=True).expected_error(request)[0] / unit
     assert better < found
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.mechanisms.per_statistic.clipping import AKMV, WorstCaseClipping
+from trafficdp.mechanisms.protocol import StatisticRequest
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive import Samples
@@ -88,5 +89,7 @@ def test_the_error_jumps_up_where_the_threshold_does():
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_average_errors_stay_below_the_worst_case(samples, epsilon):
     for mechanism in (WorstCaseClipping(), WorstCaseClipping(least_exact_error=True)):
-        bound = mechanism.expected_error(samples.counts, BOUND, Statistic.MEAN, np.full(RUNS, epsilon))
+        bound = mechanism.expected_error(
+            StatisticRequest(samples.counts, BOUND, Statistic.MEAN, np.full(RUNS, epsilon))
+        )
         assert error(mechanism, samples, epsilon) <= bound[0] * 1.02

@@ -25,6 +25,7 @@ from trafficdp.mechanisms.per_statistic.arrays import (
     Quantile,
     QuantileRule,
 )
+from trafficdp.mechanisms.protocol import StatisticRequest
 from trafficdp.mechanisms.simulated_cities import repeated
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -81,7 +82,9 @@ def errors(mechanism, samples, epsilons=EPSILONS, runs=RUNS, seed=0):
     asked = (samples.counts, BOUND, Statistic.MEAN)
     if not isinstance(mechanism, Levy | Quantile):
         off = mechanism.estimate(samples, Statistic.MEAN, np.array([np.inf]), SimulatedNoise(1))[0] - truth
-        terms = [mechanism.noise_terms(*asked, np.array([epsilon]))[0] for epsilon in epsilons]
+        terms = [
+            mechanism.noise_terms(StatisticRequest(*asked, np.array([epsilon])))[0] for epsilon in epsilons
+        ]
         scale = np.array([(term.scale * term.step)[0] for term in terms])
         return exact_worst_error(np.full(len(epsilons), abs(off)), scale)
     lattice = ArrayLattice(mechanism.grouping.arrays(samples.counts, mechanism.cap), BOUND)

@@ -35,7 +35,7 @@ from trafficdp.audit.neighbours import (
 from trafficdp.errors import in_range
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.mechanisms.known_error import KnownTerms
-from trafficdp.mechanisms.protocol import ClaimedNoise, Mechanism
+from trafficdp.mechanisms.protocol import ClaimedNoise, Mechanism, StatisticRequest
 from trafficdp.mechanisms.simulated_cities import repeated
 from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise import choice
@@ -242,7 +242,7 @@ def measures(
     return any(
         isinstance(step, what) and bool(step.loss().any())
         for pair in pairs
-        for step in mechanism.steps(pair.left.counts, pair.left.bound, statistic, given)
+        for step in mechanism.steps(StatisticRequest(pair.left.counts, pair.left.bound, statistic, given))
     )
 
 

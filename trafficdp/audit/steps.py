@@ -27,7 +27,7 @@ from trafficdp.audit.lower_bound import (
 )
 from trafficdp.audit.neighbours import Neighbours
 from trafficdp.measurement.laws import FloatArray, IntArray
-from trafficdp.mechanisms.protocol import ClaimedNoise, Mechanism
+from trafficdp.mechanisms.protocol import ClaimedNoise, Mechanism, StatisticRequest
 from trafficdp.model import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.conversion import zcdp_to_approx
@@ -139,7 +139,7 @@ def _claims(
     """What every step claims, and at which delta: of Gaussian noise, and of all else."""
     counts, bound = pair.left.counts, pair.left.bound
     found = []
-    for step in mechanism.steps(counts, bound, statistic, _given(mechanism, loss)):
+    for step in mechanism.steps(StatisticRequest(counts, bound, statistic, _given(mechanism, loss))):
         if not isinstance(step, ClaimedNoise):
             pico = int(step.loss().max(initial=0))
             if mechanism.kind is LossKind.PURE:

@@ -19,7 +19,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.model import ContributionBound, Counts, Statistic
+from trafficdp.mechanisms.protocol import StatisticRequest
 from trafficdp.noise.gaussian import gaussian_absolute_error, gaussian_half_width
 from trafficdp.noise.tail import half_width
 
@@ -64,9 +64,7 @@ class NoiseTerm:
 class KnownTerms(Protocol):
     """A mechanism whose error is a sum of terms that counts decide."""
 
-    def noise_terms(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray, /
-    ) -> tuple[NoiseTerm, ...]:
+    def noise_terms(self, request: StatisticRequest, /) -> tuple[NoiseTerm, ...]:
         """Return the terms, which bound the error before clamping; rounding of speeds is in the bias.
 
         Where a bin's error has no such bound, the bias is the whole range.
@@ -87,24 +85,17 @@ class ErrorFacts:
     basis: str
 
 
-def error_facts(
-    mechanism: object,
-    counts: Counts,
-    bound: ContributionBound,
-    statistic: Statistic,
-    loss: FloatArray,
-    level: float,
-) -> ErrorFacts:
+def error_facts(mechanism: object, request: StatisticRequest, level: float) -> ErrorFacts:
     """Return half widths that hold with ``level``, and what is known of the noise; no value is needed.
 
     Of a mechanism that is not one of ``KnownTerms`` nothing is known.
     Raises UsageError unless 0 < level < 1.
     """
-    reach, unknown = statistic.largest(bound.upper), np.full(counts.bins, np.nan)
+    reach, unknown = request.range, np.full(request.counts.bins, np.nan)
     if not isinstance(mechanism, KnownTerms):
-        whole = np.full(counts.bins, reach)
+        whole = np.full(request.counts.bins, reach)
         return ErrorFacts(whole, unknown, whole, BY_RANGE)
-    terms = mechanism.noise_terms(counts, bound, statistic, loss)
+    terms = mechanism.noise_terms(request)
     each = 1 - (1 - level) / len(terms)
     half = np.sum([term.half_width(each) for term in terms], axis=0)
     bias = np.minimum(np.sum([term.bias for term in terms], axis=0), reach)

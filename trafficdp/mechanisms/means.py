@@ -36,7 +36,7 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import EntryIndex, Laplace
 from trafficdp.measurement.sets import Box, Measure, Moments, Priced, Step
 from trafficdp.mechanisms.known_error import NoiseTerm
-from trafficdp.mechanisms.protocol import ClaimedSums, require_statistic
+from trafficdp.mechanisms.protocol import ClaimedSums, StatisticRequest, require_statistic
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.secure import LARGEST_SCALE, group_scales
 from trafficdp.noise.tail import clamped_laplace_error
@@ -211,52 +211,39 @@ class Means:
         """Key in the registry."""
         raise NotImplementedError
 
-    def sum_of(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> NoisySum:
+    def sum_of(self, request: StatisticRequest) -> NoisySum:
         """Return the noisy sum of every bin, or the dearest that can come: from counts alone."""
         raise NotImplementedError
 
-    def choices(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> tuple[Priced, ...]:
+    def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
         """Return what is measured before the sum: nothing."""
         return ()
 
-    def steps(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> tuple[Priced, ...]:
+    def steps(self, request: StatisticRequest) -> tuple[Priced, ...]:
         """Return the choices, then the sum.
 
         Raises UsageError for an epsilon that is not positive, another statistic, noise that cannot be drawn.
         """
-        asked = (counts, bound, statistic, epsilon)
-        self._require(statistic, epsilon, counts)
-        return (*self.choices(*asked), self.sum_of(*asked).step)
+        self._require(request)
+        return (*self.choices(request), self.sum_of(request).step)
 
-    def sensitivity(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> FloatArray:
+    def sensitivity(self, request: StatisticRequest) -> FloatArray:
         """Return the most that one vehicle moves a mean before noise, shape (G,)."""
-        widest = self.sum_of(counts, bound, statistic, epsilon)
-        return np.asarray(np.minimum(largest_move(widest.of) * widest.unit, float(bound.upper)))
+        widest = self.sum_of(request)
+        return np.asarray(np.minimum(largest_move(widest.of) * widest.unit, float(request.bound.upper)))
 
-    def noise_terms(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> tuple[NoiseTerm, ...]:
+    def noise_terms(self, request: StatisticRequest) -> tuple[NoiseTerm, ...]:
         """Return the terms that bound the error before clamping."""
-        return (self.sum_of(counts, bound, statistic, epsilon).term,)
+        return (self.sum_of(request).term,)
 
-    def expected_error(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> FloatArray:
+    def expected_error(self, request: StatisticRequest) -> FloatArray:
         """Return the expected error of bias and noise at the worst truth, a bin."""
-        (term,) = self.noise_terms(counts, bound, statistic, epsilon)
-        return clamped_laplace_error(term.scale * term.step, term.bias, float(bound.upper))
+        (term,) = self.noise_terms(request)
+        return clamped_laplace_error(term.scale * term.step, term.bias, float(request.bound.upper))
 
-    def _require(self, statistic: Statistic, epsilon: FloatArray, counts: Counts) -> None:
-        require_statistic(self.name, statistic, self.statistics)
-        checked_epsilon(epsilon, counts)
+    def _require(self, request: StatisticRequest) -> None:
+        require_statistic(self.name, request.statistic, self.statistics)
+        checked_epsilon(request.loss, request.counts)
 
 
 @dataclass(frozen=True)

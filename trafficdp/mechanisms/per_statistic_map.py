@@ -37,6 +37,7 @@ from trafficdp.mechanisms.protocol import (
     Mechanism,
     PublicFacts,
     Statement,
+    StatisticRequest,
     event,
     event_of,
     sensitivity_of,
@@ -290,11 +291,7 @@ class PerStatisticMechanism:
 
     def steps(self) -> tuple[Priced, ...]:
         """Return what will be measured."""
-        return tuple(
-            step
-            for each, part in self.parts.items()
-            for step in self.mechanisms[each].steps(*self.public.both, each, part.loss)
-        )
+        return tuple(step for each in self.parts for step in self.mechanisms[each].steps(self._request(each)))
 
     def event(self) -> PrivacyEvent:
         """Return every vehicle's exact loss. UsageError for an epsilon or a rho that is out of range."""
@@ -375,7 +372,7 @@ class PerStatisticMechanism:
             interval_basis=facts.basis,
             post_processing=POST_PROCESSING[statistic],
             idealised=mechanism.idealised,
-            unenforced=unenforced(mechanism, *self.public.both, statistic, self.parts[statistic].loss),
+            unenforced=unenforced(mechanism, self._request(statistic)),
         )
 
     def to_facts(self) -> dict[str, Any]:
@@ -476,6 +473,9 @@ class PerStatisticMechanism:
         }
         return cls(public, parts, kind)
 
+    def _request(self, statistic: Statistic) -> StatisticRequest:
+        return StatisticRequest(*self.public.both, statistic, self.parts[statistic].loss)
+
     def _event(self, statistic: Statistic) -> PrivacyEvent:
         loss, (least, most) = self.parts[statistic].loss, RANGE[self.loss_kind]
         shape = () if self.loss_kind is LossKind.ZCDP else (self.public.counts.bins,)
@@ -484,15 +484,13 @@ class PerStatisticMechanism:
             raise UsageError(
                 f"the {quantity} of a statistic is out of range", expected=f"{least:g} to {most:g}"
             )
-        return event_of(self.mechanisms[statistic], *self.public.both, statistic, loss)
+        return event_of(self.mechanisms[statistic], self._request(statistic))
 
     def _sensitivity(self, statistic: Statistic) -> FloatArray:
-        loss = self.parts[statistic].loss
-        return sensitivity_of(self.mechanisms[statistic], *self.public.both, statistic, loss)
+        return sensitivity_of(self.mechanisms[statistic], self._request(statistic))
 
     def _error(self, statistic: Statistic) -> FloatArray:
-        loss = self.parts[statistic].loss
-        error = self.mechanisms[statistic].expected_error(*self.public.both, statistic, loss)
+        error = self.mechanisms[statistic].expected_error(self._request(statistic))
         return _zero_where_constant(error, statistic, self.public.counts)
 
     def _noise_scale(self, statistic: Statistic) -> FloatArray:
@@ -501,8 +499,7 @@ class PerStatisticMechanism:
         return _zero_where_constant(facts.noise_scale, statistic, self.public.counts)
 
     def _facts(self, statistic: Statistic, level: float) -> ErrorFacts:
-        loss = self.parts[statistic].loss
-        return error_facts(self.mechanisms[statistic], *self.public.both, statistic, loss, level)
+        return error_facts(self.mechanisms[statistic], self._request(statistic), level)
 
 
 def _times(given: FloatArray, target: int, lost: int, kind: LossKind) -> FloatArray:

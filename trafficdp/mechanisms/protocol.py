@@ -52,12 +52,27 @@ RANGE = {LossKind.PURE: (np.nextafter(0.0, 1.0), 1e9), LossKind.ZCDP: (1e-6, 1e6
 """What a statistic may be given, an epsilon a bin or a rho: beyond, noise could not be drawn in 64 bits."""
 
 
-class Mechanism(Protocol):
-    """One published mechanism over all G bins at once, with its settings as fields.
+@dataclass(frozen=True, eq=False)
+class StatisticRequest:
+    """What is asked of a mechanism: one statistic of all G bins of ``counts``, at a loss.
 
-    ``loss`` is what it may cost, in its ``kind``: an epsilon a bin, shape (G,), or one rho for all bins
-    together, shape (). It may be infinite: then no noise is added, and nothing is priced.
+    ``loss`` is what it may cost, in the mechanism's ``kind``: an epsilon a bin, shape (G,), or one rho for
+    all bins together, shape (). It may be infinite: then no noise is added, and nothing is priced.
     """
+
+    counts: Counts
+    bound: ContributionBound
+    statistic: Statistic
+    loss: FloatArray
+
+    @property
+    def range(self) -> float:
+        """The largest value of the statistic; the smallest is 0."""
+        return self.statistic.largest(self.bound.upper)
+
+
+class Mechanism(Protocol):
+    """One published mechanism over all G bins at once, with its settings as fields."""
 
     @property
     def name(self) -> str:
@@ -86,17 +101,13 @@ class Mechanism(Protocol):
         Then it runs in simulations, and in a release only by an explicit switch that the manifest records.
         """
 
-    def steps(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray, /
-    ) -> tuple[Priced, ...]:
-        """Return what it measures. No vehicle loses more than ``loss`` in all by them.
+    def steps(self, request: StatisticRequest, /) -> tuple[Priced, ...]:
+        """Return what it measures. No vehicle loses more than its ``loss`` in all by them.
 
         Where later steps follow from earlier noisy numbers: the dearest that can come.
         """
 
-    def expected_error(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray, /
-    ) -> FloatArray:
+    def expected_error(self, request: StatisticRequest, /) -> FloatArray:
         """Return a bound, from counts alone, on the worst case over values of E|estimate - statistic|.
 
         Shape (G,), in the statistic's unit, rounding of speeds included; at most the statistic's range. Above
@@ -114,9 +125,7 @@ class Mechanism(Protocol):
 class KnownSensitivity(Protocol):
     """A mechanism of which more is known than that its numbers stay in their range."""
 
-    def sensitivity(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray, /
-    ) -> FloatArray:
+    def sensitivity(self, request: StatisticRequest, /) -> FloatArray:
         """Return how far one vehicle's values move each number at most, shape (G,), in its unit."""
 
 
@@ -331,31 +340,26 @@ ASSUMPTIONS = {
 }
 
 
-def event_of(
-    mechanism: Mechanism, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-) -> PrivacyEvent:
-    """Return what ``mechanism`` promises at ``loss``: every vehicle's own, from its steps and no value.
+def event_of(mechanism: Mechanism, request: StatisticRequest) -> PrivacyEvent:
+    """Return what ``mechanism`` promises: every vehicle's own, from its steps and no value.
 
     Raises UsageError for a loss or a statistic that the mechanism refuses.
     """
-    asked = (counts, bound, statistic, loss)
     promised = event(
         mechanism.name,
-        PublicFacts(counts, bound),
-        loss_of(mechanism.steps(*asked), counts.users),
-        {statistic: sensitivity_of(mechanism, *asked)},
+        PublicFacts(request.counts, request.bound),
+        loss_of(mechanism.steps(request), request.counts.users),
+        {request.statistic: sensitivity_of(mechanism, request)},
         kind=mechanism.kind,
     )
     return replace(promised, idealised=mechanism.idealised)
 
 
-def sensitivity_of(
-    mechanism: Mechanism, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-) -> FloatArray:
+def sensitivity_of(mechanism: Mechanism, request: StatisticRequest) -> FloatArray:
     """Return how far one vehicle moves each number at most, shape (G,): the range where nothing is known."""
     if isinstance(mechanism, KnownSensitivity):
-        return mechanism.sensitivity(counts, bound, statistic, loss)
-    return np.full(counts.bins, statistic.largest(bound.upper))
+        return mechanism.sensitivity(request)
+    return np.full(request.counts.bins, request.range)
 
 
 def event(
@@ -385,13 +389,11 @@ def event(
     )
 
 
-def unenforced(
-    mechanism: Mechanism, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-) -> str | None:
+def unenforced(mechanism: Mechanism, request: StatisticRequest) -> str | None:
     """Return the theorems of what is only claimed, as the steps name them; None where all is enforced."""
     if mechanism.enforced:
         return None
-    steps = mechanism.steps(counts, bound, statistic, loss)
+    steps = mechanism.steps(request)
     return "; ".join(dict.fromkeys(each.theorem for each in claims_of(steps)))
 
 

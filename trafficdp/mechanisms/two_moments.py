@@ -64,9 +64,9 @@ import numpy.typing as npt
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.known_error import KnownTerms, NoiseTerm
-from trafficdp.mechanisms.protocol import Mechanism, sensitivity_of
+from trafficdp.mechanisms.protocol import Mechanism, StatisticRequest, sensitivity_of
 from trafficdp.mechanisms.publish import NoisyStatistic, estimate, largest_variance, rounding_bias
-from trafficdp.model import ContributionBound, Counts, Statistic
+from trafficdp.model import ContributionBound, Statistic
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import ZCDP, LossKind
 
@@ -201,40 +201,34 @@ class TwoMoments:
         """As ``means``."""
         return self.means.idealised
 
-    def steps(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-    ) -> tuple[Priced, ...]:
+    def steps(self, request: StatisticRequest) -> tuple[Priced, ...]:
         """Return the steps; for a variance those of both means."""
-        if statistic is not Statistic.VARIANCE:
-            return self.means.steps(counts, bound, statistic, loss)
-        first, second = shares(self.kind, loss)
-        return (
-            *self.means.steps(counts, bound, Statistic.MEAN, first),
-            *self.means.steps(counts, squares_bound(bound), Statistic.MEAN, second),
-        )
+        if request.statistic is not Statistic.VARIANCE:
+            return self.means.steps(request)
+        first, second = self._requests(request)
+        return (*self.means.steps(first), *self.means.steps(second))
 
-    def sensitivity(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-    ) -> FloatArray:
+    def sensitivity(self, request: StatisticRequest) -> FloatArray:
         """Return that of M2 and U times that of the mean, at most the range, a bin."""
-        if statistic is not Statistic.VARIANCE:
-            return sensitivity_of(self.means, counts, bound, statistic, loss)
-        first, second = shares(self.kind, loss)
-        one = sensitivity_of(self.means, counts, bound, Statistic.MEAN, first)
-        two = sensitivity_of(self.means, counts, squares_bound(bound), Statistic.MEAN, second)
-        return np.asarray(np.minimum(two + float(bound.upper) * one, statistic.largest(bound.upper)))
+        if request.statistic is not Statistic.VARIANCE:
+            return sensitivity_of(self.means, request)
+        one, two = (sensitivity_of(self.means, each) for each in self._requests(request))
+        return np.asarray(np.minimum(two + float(request.bound.upper) * one, request.range))
 
-    def expected_error(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-    ) -> FloatArray:
+    def expected_error(self, request: StatisticRequest) -> FloatArray:
         """Return |e2| + U |e1| and the rounding of speeds, at most the range, a bin."""
-        if statistic is not Statistic.VARIANCE:
-            return self.means.expected_error(counts, bound, statistic, loss)
-        first, second = shares(self.kind, loss)
-        e1 = self.means.expected_error(counts, bound, Statistic.MEAN, first)
-        e2 = self.means.expected_error(counts, squares_bound(bound), Statistic.MEAN, second)
-        error = e2 + float(bound.upper) * e1 + rounding_bias(statistic, bound)
-        return np.minimum(error, statistic.largest(bound.upper))
+        if request.statistic is not Statistic.VARIANCE:
+            return self.means.expected_error(request)
+        e1, e2 = (self.means.expected_error(each) for each in self._requests(request))
+        bound = request.bound
+        error = e2 + float(bound.upper) * e1 + rounding_bias(request.statistic, bound)
+        return np.minimum(error, request.range)
+
+    def _requests(self, request: StatisticRequest) -> tuple[StatisticRequest, StatisticRequest]:
+        """What is asked of ``means`` for a variance: the mean, and M2."""
+        first, second = shares(self.kind, request.loss)
+        mean = replace(request, statistic=Statistic.MEAN, loss=first)
+        return mean, replace(mean, bound=squares_bound(request.bound), loss=second)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure
@@ -255,16 +249,13 @@ class KnownTwoMoments(TwoMoments):
 
     means: KnownMeans
 
-    def noise_terms(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-    ) -> tuple[NoiseTerm, ...]:
+    def noise_terms(self, request: StatisticRequest) -> tuple[NoiseTerm, ...]:
         """Return the terms that bound the error before clamping: |e2| + U |e1| for a variance."""
-        if statistic is not Statistic.VARIANCE:
-            return self.means.noise_terms(counts, bound, statistic, loss)
-        first, second = shares(self.kind, loss)
-        weight, rounding = float(bound.upper), rounding_bias(statistic, bound)
-        ones = self.means.noise_terms(counts, bound, Statistic.MEAN, first)
-        twos = self.means.noise_terms(counts, squares_bound(bound), Statistic.MEAN, second)
+        bound = request.bound
+        if request.statistic is not Statistic.VARIANCE:
+            return self.means.noise_terms(request)
+        weight, rounding = float(bound.upper), rounding_bias(request.statistic, bound)
+        ones, twos = (self.means.noise_terms(each) for each in self._requests(request))
         scaled = [replace(term, step=weight * term.step, bias=weight * term.bias) for term in ones]
         scaled[0] = replace(scaled[0], bias=scaled[0].bias + rounding)
         return (*scaled, *twos)

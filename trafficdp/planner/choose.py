@@ -39,7 +39,7 @@ from trafficdp.mechanisms.per_statistic_map import (
     too_small,
     tried_by_auto,
 )
-from trafficdp.mechanisms.protocol import RANGE, Mechanism, event_of, unenforced
+from trafficdp.mechanisms.protocol import RANGE, Mechanism, StatisticRequest, event_of, unenforced
 from trafficdp.mechanisms.simulated_cities import SimulatedCities
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.planner.request import Request
@@ -96,7 +96,7 @@ def fit(
         )
     if total.kind is LossKind.ZCDP:
         rho = cast("FloatArray", np.float64(total.number))
-        return Fit(None, rho, event_of(mechanism, counts, bound, statistic, rho))
+        return Fit(None, rho, event_of(mechanism, StatisticRequest(counts, bound, statistic, rho)))
     shape = np.ones(counts.bins)
     if split is Split.EQUAL_NOISE:
         shape = _equal_noise(fit(mechanism, counts, bound, statistic, total, Split.SAME_EPSILON))
@@ -106,7 +106,7 @@ def fit(
     factor = float(total.exact) / max(1, int(counts.bins_per_user.max(initial=0))) / float(shape.max())
     for _ in range(ATTEMPTS):
         epsilon = np.minimum(factor * shape, LARGEST_EPSILON)
-        event = event_of(mechanism, counts, bound, statistic, epsilon)
+        event = event_of(mechanism, StatisticRequest(counts, bound, statistic, epsilon))
         loss = event.loss.pico
         if loss <= total.pico:
             low = (factor, Fit(split, epsilon, event))
@@ -220,14 +220,15 @@ def _offer(
     for split in (None,) if rho else (Split.EQUAL_NOISE, Split.SAME_EPSILON):
         try:
             found = fit(mechanism, counts, bound, statistic, total, split)
-            error = mechanism.expected_error(counts, bound, statistic, found.given)
+            request = StatisticRequest(counts, bound, statistic, found.given)
+            error = mechanism.expected_error(request)
             tried = None
             if tries is not None:
                 tried = tries.error(mechanism, statistic, found.given)
         except UsageError as refusal:
             reason = str(refusal)
             continue
-        claim = unenforced(mechanism, counts, bound, statistic, found.given)
+        claim = unenforced(mechanism, request)
         offer = Offer(mechanism.name, statistic, mechanism.idealised, found, error, None, tried, claim)
         if best is None or offer.score < best.score:
             best = offer

@@ -8,7 +8,7 @@ import pytest
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.laplace.calibrated import calibrated_for
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism
-from trafficdp.mechanisms.protocol import PublicFacts
+from trafficdp.mechanisms.protocol import PublicFacts, StatisticRequest
 from trafficdp.mechanisms.publish import NoisyStatistic
 from trafficdp.model import OF_MAPS, Statistic
 
@@ -72,7 +72,7 @@ def test_the_same_noise_has_the_same_status_in_every_kind_of_calibrated(counts_o
     """10 vehicles, 3 records each: off by 7.50 of 60 or by 8.05, where an eighth and rounding are 8.02."""
     city, bound = counts_of([[3] * 10]), bound_of(60)
     epsilons = np.array([epsilon])
-    laplace = calibrated_for(MEAN, city, bound, epsilons)
+    laplace = calibrated_for(StatisticRequest(city, bound, MEAN, epsilons))
     separate = PerStatisticMechanism(
         PublicFacts(city, bound), {MEAN: StatisticMechanism("baseline", epsilons)}
     )

@@ -9,7 +9,7 @@ import pytest
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.mechanisms.per_statistic.plan import PlanMechanism, Scaling
-from trafficdp.mechanisms.protocol import event_of, sensitivity_of
+from trafficdp.mechanisms.protocol import StatisticRequest, event_of, sensitivity_of
 from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named
 from trafficdp.mechanisms.two_moments import (
     LARGEST_STEPS,
@@ -99,10 +99,10 @@ def test_a_vehicle_pays_for_both_means(means, loss, counts_of, bound_of):
     counts, bound = counts_of(TABLE), bound_of(60)
     first, second = shares(means.kind, loss)
     parts = [
-        event_of(means, counts, bound, MEAN, first).loss_per_user,
-        event_of(means, counts, squares_bound(bound), MEAN, second).loss_per_user,
+        event_of(means, StatisticRequest(counts, bound, MEAN, first)).loss_per_user,
+        event_of(means, StatisticRequest(counts, squares_bound(bound), MEAN, second)).loss_per_user,
     ]
-    event = event_of(TwoMoments(means), counts, bound, VARIANCE, loss)
+    event = event_of(TwoMoments(means), StatisticRequest(counts, bound, VARIANCE, loss))
     # each part was rounded up to a whole step of charges; in rho nothing is
     rounded = 2 * CHARGE_STEP if means.kind is LossKind.PURE else 0
     assert bool(np.all(event.loss_per_user <= parts[0] + parts[1]))
@@ -136,7 +136,7 @@ def test_each_run_gets_its_own_moment_and_its_own_part(means, loss, counts_of, b
 def test_no_change_of_one_vehicle_moves_it_by_more_than_its_sensitivity(counts_of, bound_of):
     bound, counts = bound_of(3), counts_of([[2, 1]])
     mechanism = TwoMoments(Baseline())
-    stated = sensitivity_of(mechanism, counts, bound, VARIANCE, np.ones(1))
+    stated = sensitivity_of(mechanism, StatisticRequest(counts, bound, VARIANCE, np.ones(1)))
 
     def clipped(values):
         samples = Samples(counts, np.array(values), np.arange(1, 3), bound)
@@ -162,9 +162,12 @@ def test_means_are_those_of_the_mechanism_itself(means, loss, counts_of, bound_o
         means.estimate(samples, MEAN, loss, SimulatedNoise(4)),
         both.estimate(samples, MEAN, loss, SimulatedNoise(4)),
     )
-    given = samples.counts, samples.bound, MEAN, loss
-    np.testing.assert_array_equal(event_of(means, *given).loss_per_user, event_of(both, *given).loss_per_user)
-    np.testing.assert_array_equal(means.expected_error(*given), both.expected_error(*given))
+    given = StatisticRequest(samples.counts, samples.bound, MEAN, loss)
+    np.testing.assert_array_equal(
+        event_of(means, given).loss_per_user,
+        event_of(both, given).loss_per_user,
+    )
+    np.testing.assert_array_equal(means.expected_error(given), both.expected_error(given))
     assert both.statistics == (MEAN, VARIANCE)
     assert (both.name, both.citation, both.kind) == (means.name, means.citation, means.kind)
     assert (both.enforced, both.idealised) == (means.enforced, means.idealised)
@@ -175,11 +178,11 @@ def test_terms_of_the_means_become_terms_of_the_variance(name, counts_of, bound_
     (both,) = [each for each in MECHANISMS if each.name == name]
     assert isinstance(both, KnownTwoMoments)
     counts, loss = counts_of(TABLE), np.ones(() if both.kind is LossKind.ZCDP else 4)
-    assert len(both.noise_terms(counts, bound_of(60), MEAN, loss)) == 1
-    one, two = both.noise_terms(counts, bound_of(60), VARIANCE, loss)
+    assert len(both.noise_terms(StatisticRequest(counts, bound_of(60), MEAN, loss))) == 1
+    one, two = both.noise_terms(StatisticRequest(counts, bound_of(60), VARIANCE, loss))
     first, second = shares(both.kind, loss)
-    (mean,) = both.means.noise_terms(counts, bound_of(60), MEAN, first)
-    (squares,) = both.means.noise_terms(counts, squares_bound(bound_of(60)), MEAN, second)
+    (mean,) = both.means.noise_terms(StatisticRequest(counts, bound_of(60), MEAN, first))
+    (squares,) = both.means.noise_terms(StatisticRequest(counts, squares_bound(bound_of(60)), MEAN, second))
     np.testing.assert_allclose(one.noise, 60 * mean.noise)
     np.testing.assert_allclose(two.noise, squares.noise)
 

@@ -10,7 +10,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms import means, protocol
 from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.mechanisms.per_statistic.clipping import WorstCaseClipping
-from trafficdp.mechanisms.protocol import ClaimedNoise
+from trafficdp.mechanisms.protocol import ClaimedNoise, StatisticRequest
 from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.mechanisms.simulated_cities import SimulatedCities, simulated_samples
 from trafficdp.model import OF_MAPS, Statistic
@@ -51,16 +51,17 @@ class Made:
     citation = "none"
     statistics = (MEAN,)
 
-    def steps(self, counts, bound, statistic, epsilon):
-        each = epsilon[counts.bin_index]
+    def steps(self, request):
+        counts = request.counts
+        each = request.loss[counts.bin_index]
         if self.jumps_at is not None:
             loss = np.bincount(counts.user_index, each, counts.users)
             each = np.where(loss > self.jumps_at, 3, 1)[counts.user_index] * each
         support = means.support_of(counts)
         return (ClaimedNoise(support, each, self.kind, "none", lambda size, below: np.zeros(size)),)
 
-    def expected_error(self, counts, bound, statistic, epsilon):
-        return np.resize(np.array(self.errors), counts.bins)
+    def expected_error(self, request):
+        return np.resize(np.array(self.errors), request.counts.bins)
 
     def estimate(self, samples, statistic, epsilon, noise):
         raise AssertionError("a choice made an estimate")
@@ -77,11 +78,11 @@ def test_the_largest_loss_is_the_total_and_never_above(mechanism, statistic, spl
     total = PureDP.of(6)
     found = fit(mechanism, *city, statistic, total, split)
     assert found.event.loss.pico <= total.pico
-    again = protocol.event_of(mechanism, *city, statistic, found.given)
+    again = protocol.event_of(mechanism, StatisticRequest(*city, statistic, found.given))
     assert again.loss.pico == found.event.loss.pico
     assert found.given.shape == (4,)
     assert bool(np.all(found.given > 0))
-    more = protocol.event_of(mechanism, *city, statistic, found.given * 1.001)
+    more = protocol.event_of(mechanism, StatisticRequest(*city, statistic, found.given * 1.001))
     # nothing is left over: a thousandth more is too much
     assert more.loss.pico > total.pico
 
@@ -120,7 +121,7 @@ def test_of_the_two_splits_the_better_median_is_offered(city):
         medians = []
         for split in Split:
             found = fit(mechanism, *city, MEAN, PureDP.of(8), split)
-            medians.append(np.median(mechanism.expected_error(*city, MEAN, found.given)))
+            medians.append(np.median(mechanism.expected_error(StatisticRequest(*city, MEAN, found.given))))
         assert offer.median_error == min(medians)
 
 

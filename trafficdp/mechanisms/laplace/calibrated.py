@@ -60,6 +60,7 @@ from trafficdp.mechanisms.protocol import (
     Columns,
     PublicFacts,
     Statement,
+    StatisticRequest,
     event,
     loss_of,
     require_statistic,
@@ -526,51 +527,41 @@ class Baseline:
     kind = LossKind.PURE
     enforced = True
 
-    def steps(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-    ) -> tuple[Priced, ...]:
+    def steps(self, request: StatisticRequest) -> tuple[Priced, ...]:
         """Return what is measured."""
-        return calibrated_for(statistic, counts, bound, loss).steps()
+        return calibrated_for(request).steps()
 
-    def sensitivity(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-    ) -> FloatArray:
+    def sensitivity(self, request: StatisticRequest) -> FloatArray:
         """Return how far one vehicle's values move each number at most."""
-        return calibrated_for(statistic, counts, bound, loss).event().sensitivity[statistic]
+        return calibrated_for(request).event().sensitivity[request.statistic]
 
-    def expected_error(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-    ) -> FloatArray:
+    def expected_error(self, request: StatisticRequest) -> FloatArray:
         """Return the expected error of noise at the worst truth, and the rounding of speeds, a bin."""
-        return calibrated_for(statistic, counts, bound, loss).expected_errors()[statistic]
+        return calibrated_for(request).expected_errors()[request.statistic]
 
-    def noise_terms(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-    ) -> tuple[NoiseTerm, ...]:
+    def noise_terms(self, request: StatisticRequest) -> tuple[NoiseTerm, ...]:
         """Return the terms that bound the error before clamping."""
-        calibrated = calibrated_for(statistic, counts, bound, loss)
-        first, *more = calibrated.terms(statistic)
-        return (replace(first, bias=calibrated.bias(statistic)), *more)
+        calibrated = calibrated_for(request)
+        first, *more = calibrated.terms(request.statistic)
+        return (replace(first, bias=calibrated.bias(request.statistic)), *more)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure
     ) -> FloatArray:
         """Return the estimates of all bins, clamped to their range."""
-        calibrated = calibrated_for(statistic, samples.counts, samples.bound, loss)
+        calibrated = calibrated_for(StatisticRequest(samples.counts, samples.bound, statistic, loss))
         return estimate_of(calibrated, samples.contributions(), measure)
 
 
-def calibrated_for(
-    statistic: Statistic, counts: Counts, bound: ContributionBound, epsilon: FloatArray
-) -> CalibratedLaplace:
-    """Return the noise that costs every bin's largest vehicle ``epsilon[g]`` (infinite: no noise).
+def calibrated_for(request: StatisticRequest) -> CalibratedLaplace:
+    """Return the noise that costs every bin's largest vehicle its ``loss`` (infinite: no noise).
 
     Raises UsageError for a quantile, and unless every epsilon is above 0 and its noise can be drawn.
     """
-    require_statistic(Baseline.name, statistic, Baseline.statistics)
-    noise = LaplaceNoise.of_sensitivity(counts, bound, {statistic: 1.0})
+    require_statistic(Baseline.name, request.statistic, Baseline.statistics)
+    noise = LaplaceNoise.of_sensitivity(request.counts, request.bound, {request.statistic: 1.0})
     with np.errstate(over="ignore"):
-        each = (1 + HEADROOM) / checked_epsilon(epsilon, counts)
+        each = (1 + HEADROOM) / checked_epsilon(request.loss, request.counts)
     return CalibratedLaplace.of(
         replace(noise, mean=noise.mean * each, vehicle_mean=noise.vehicle_mean * each)
     )

@@ -27,7 +27,7 @@ from trafficdp.errors import UsageError, in_range
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.means import Means, NoisySum, choice_scale, noisy_sum, speeds, support_of, unit
-from trafficdp.mechanisms.protocol import ClaimedScores, ClaimedSums
+from trafficdp.mechanisms.protocol import ClaimedScores, ClaimedSums, StatisticRequest
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.tail import clamped_laplace_error
@@ -227,27 +227,23 @@ class Projected(Means):
     cap: CountCap
     enforced = False
 
-    def sum_of(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> NoisySum:
+    def sum_of(self, request: StatisticRequest) -> NoisySum:
         """Return the noisy sum; of the widest interval where one is drawn."""
-        lattice = self._lattice(counts, bound, statistic, epsilon)
-        selects, share = self._selects(lattice), self._share(lattice, epsilon)
-        of = ClaimedSums(support_of(counts), self._dearest(lattice), OF_SUM)
-        bias = np.where(selects, float(bound.upper), lattice.bias)
+        lattice = self._lattice(request)
+        selects, share = self._selects(lattice), self._share(lattice, request.loss)
+        of = ClaimedSums(support_of(request.counts), self._dearest(lattice), OF_SUM)
+        bias = np.where(selects, float(request.bound.upper), lattice.bias)
         return noisy_sum(of, share, lattice.unit, bias, dearest=bool(selects.any()))
 
-    def choices(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> tuple[Priced, ...]:
+    def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
         """Return the choices of the interval."""
-        return self._choices(self._lattice(counts, bound, statistic, epsilon), epsilon)
+        return self._choices(self._lattice(request), request.loss)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
         """Return the estimates of all bins, clamped to their range."""
-        lattice = self._lattice(samples.counts, samples.bound, statistic, epsilon)
+        lattice = self._lattice(StatisticRequest(samples.counts, samples.bound, statistic, epsilon))
         return self.estimate_of(ArrayMeans.of(samples, lattice), epsilon, measure)
 
     def estimate_of(self, means: ArrayMeans, epsilon: FloatArray, measure: Measure) -> FloatArray:
@@ -257,11 +253,9 @@ class Projected(Means):
         projected = _projected(lattice, high - low, self._share(lattice, epsilon))
         return projected.means(means.projected_sum(low, high), measure, lattice.bound)
 
-    def _lattice(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> ArrayLattice:
-        self._require(statistic, epsilon, counts)
-        return array_lattice(counts, bound, self.grouping, self.cap)
+    def _lattice(self, request: StatisticRequest) -> ArrayLattice:
+        self._require(request)
+        return array_lattice(request.counts, request.bound, self.grouping, self.cap)
 
     def _selects(self, lattice: ArrayLattice) -> BoolArray:
         """Where an interval is chosen, shape (G,)."""
@@ -325,9 +319,7 @@ class Levy(Projected):
         """``levy_best_fit`` or ``levy_wrap_around``."""
         return f"levy_{self.grouping.value}"
 
-    def expected_error(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> FloatArray:
+    def expected_error(self, request: StatisticRequest) -> FloatArray:
         """Return the largest expected error: of grouping, projection and noise, at the worst values.
 
         Projection to [a, b] moves the mean by at most max(a #{A < a}, (U - b) #{A > b})/K, and both
@@ -336,16 +328,20 @@ class Levy(Projected):
         in expectation. So the projection costs at most max(a, U - b) min(1, 1/2 + s (1 + ln J)/K). Values
         that agree are treated far better: simulate.
         """
-        lattice = self._lattice(counts, bound, statistic, epsilon)
-        partition, selects, upper = self.partition(lattice), self._selects(lattice), float(bound.upper)
+        lattice = self._lattice(request)
+        partition, selects, upper = (
+            self.partition(lattice),
+            self._selects(lattice),
+            float(request.bound.upper),
+        )
         _, first_high = partition.interval(partition.start[:-1], self.halves)
         last_low, _ = partition.interval(partition.start[1:] - 1, self.halves)
         reach = np.maximum(lattice.top - first_high, last_low) / lattice.top * upper
-        scale = choice_scale(lattice.arrays.influence, epsilon / 2)
+        scale = choice_scale(lattice.arrays.influence, request.loss / 2)
         excess = scale * (1 + np.log(partition.parts)) / lattice.arrays.per_bin
         projection = np.where(selects, reach * np.minimum(1.0, 0.5 + excess), 0.0)
         widest = np.where(selects, np.minimum(self.halves * partition.width, lattice.top), lattice.top)
-        noise = _projected(lattice, widest, self._share(lattice, epsilon)).scale * lattice.unit
+        noise = _projected(lattice, widest, self._share(lattice, request.loss)).scale * lattice.unit
         # the error grows by at most 1 a unit of bias, so the expected projection may be added
         return np.minimum(clamped_laplace_error(noise, lattice.bias, upper) + projection, upper)
 
@@ -530,16 +526,15 @@ class Pooled(Means):
     name = "pooled"
     citation = "here; the cap by Rameshwar et al. (003), the bias of dropping samples by arXiv 2405.06261"
 
-    def sum_of(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> NoisySum:
+    def sum_of(self, request: StatisticRequest) -> NoisySum:
         """Return the noisy sum of the kept samples."""
-        self._require(statistic, epsilon, counts)
+        counts, bound, statistic = request.counts, request.bound, request.statistic
+        self._require(request)
         kept = kept_counts(counts, self.cap.of(counts))
         samples = counts.samples_per_bin
         bias = dropped_mean_bias(samples - kept.samples_per_bin, samples, float(bound.upper))
         one = unit(statistic, kept, bound)
-        return noisy_sum(speeds(kept, bound), epsilon, one, bias + rounding_bias(statistic, bound))
+        return noisy_sum(speeds(kept, bound), request.loss, one, bias + rounding_bias(statistic, bound))
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
@@ -550,4 +545,4 @@ class Pooled(Means):
         running = np.concatenate([[0], np.cumsum(samples.value)])
         begin = samples.start[:-1]
         first = running[begin + kept.count] - running[begin]
-        return self.sum_of(counts, bound, statistic, epsilon).means(first, measure, bound)
+        return self.sum_of(StatisticRequest(counts, bound, statistic, epsilon)).means(first, measure, bound)

@@ -45,6 +45,7 @@ from trafficdp.mechanisms.means import (
     support_of,
     unit,
 )
+from trafficdp.mechanisms.protocol import StatisticRequest
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
 
@@ -72,14 +73,13 @@ class WorstCaseClipping(Means):
         """Key in the registry."""
         return "worst_case_clipping_exact" if self.least_exact_error else "worst_case_clipping"
 
-    def sum_of(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> NoisySum:
+    def sum_of(self, request: StatisticRequest) -> NoisySum:
         """Return the noisy sum; where the paper's T is 0 (fewer than ceil(2/eps) vehicles), it is U/2.
 
         A vehicle pays width/scale: less than epsilon if its interval is narrower.
         """
-        self._require(statistic, epsilon, counts)
+        counts, bound, statistic, epsilon = request.counts, request.bound, request.statistic, request.loss
+        self._require(request)
         support, one = support_of(counts), unit(statistic, counts, bound)
         cut, width = self.clipping(counts, bound, epsilon)
         of, start = Box(support, width), support.sums(cut).astype(np.float64)
@@ -94,7 +94,7 @@ class WorstCaseClipping(Means):
     ) -> FloatArray:
         """Return the estimates of all bins, clamped to their range."""
         counts, bound = samples.counts, samples.bound
-        clipped = self.sum_of(counts, bound, statistic, epsilon)
+        clipped = self.sum_of(StatisticRequest(counts, bound, statistic, epsilon))
         cut, _ = self.clipping(counts, bound, epsilon)
         return clipped.means(samples.contributions().total - cut, measure, bound)
 
@@ -139,21 +139,18 @@ class AKMV(Means):
         "Differential Privacy, ICML 2019; as adapted in arXiv 2502.04749"
     )
 
-    def choices(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> tuple[Priced, ...]:
+    def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
         """Return the choice of the threshold."""
-        return (self._threshold(counts, bound, epsilon),)
+        return (self._threshold(request.counts, request.bound, request.loss),)
 
-    def sum_of(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> NoisySum:
+    def sum_of(self, request: StatisticRequest) -> NoisySum:
         """Return the noisy sum as if every vehicle could reach T.
 
         The bias is the range: T may be anywhere, so that values exist for which nothing is learnt. Compare by
         simulation.
         """
-        self._require(statistic, epsilon, counts)
+        counts, bound, statistic, epsilon = request.counts, request.bound, request.statistic, request.loss
+        self._require(request)
         widest = Box(support_of(counts), (bound.steps * counts.largest_count_per_bin)[counts.bin_index])
         noiseless = np.isinf(epsilon)
         bias = np.where(noiseless, rounding_bias(statistic, bound), float(bound.upper))
@@ -165,7 +162,8 @@ class AKMV(Means):
     ) -> FloatArray:
         """Return the estimates of all bins, clamped to their range."""
         counts, bound = samples.counts, samples.bound
-        widest, total = self.sum_of(counts, bound, statistic, epsilon), samples.contributions().total
+        widest = self.sum_of(StatisticRequest(counts, bound, statistic, epsilon))
+        total = samples.contributions().total
         choice = self._threshold(counts, bound, epsilon)
         threshold = np.where(np.isinf(epsilon), choice.high, measure.select(choice, total))
         high = np.minimum(threshold[counts.bin_index], bound.steps * counts.count)

@@ -22,7 +22,7 @@ from trafficdp.measurement.laws import Gaussian
 from trafficdp.measurement.sets import Box, Measure, Step
 from trafficdp.mechanisms import means
 from trafficdp.mechanisms.known_error import NoiseTerm
-from trafficdp.mechanisms.protocol import require_statistic
+from trafficdp.mechanisms.protocol import StatisticRequest, require_statistic
 from trafficdp.mechanisms.publish import clamped, rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.gaussian import LARGEST_SD
@@ -47,29 +47,25 @@ class GaussianTwin:
     enforced = True
     idealised = False
 
-    def steps(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-    ) -> tuple[Step, ...]:
+    def steps(self, request: StatisticRequest) -> tuple[Step, ...]:
         """Return the sums of all bins. Raises UsageError where the noise could not be drawn."""
+        counts, bound, statistic = request.counts, request.bound, request.statistic
         require_statistic(self.name, statistic, self.statistics)
-        of = _sums(counts, bound, statistic)
-        return (Step(of, Gaussian(_deviations(of, counts, means.unit(statistic, counts, bound), loss))),)
+        of, unit = _sums(counts, bound, statistic), means.unit(statistic, counts, bound)
+        return (Step(of, Gaussian(_deviations(of, counts, unit, request.loss))),)
 
-    def expected_error(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-    ) -> FloatArray:
+    def expected_error(self, request: StatisticRequest) -> FloatArray:
         """Return sd sqrt(2/pi), at most half the range, and the rounding of speeds, a bin."""
-        (term,) = self.noise_terms(counts, bound, statistic, loss)
-        reach = statistic.largest(bound.upper)
+        (term,) = self.noise_terms(request)
+        reach = request.range
         return np.asarray(np.minimum(np.minimum(term.noise, reach / 2) + term.bias, reach))
 
-    def noise_terms(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-    ) -> tuple[NoiseTerm, ...]:
+    def noise_terms(self, request: StatisticRequest) -> tuple[NoiseTerm, ...]:
         """Return the terms that bound the error before clamping."""
+        counts, bound, statistic = request.counts, request.bound, request.statistic
         require_statistic(self.name, statistic, self.statistics)
         unit = means.unit(statistic, counts, bound)
-        sd = _deviations(_sums(counts, bound, statistic), counts, unit, loss)
+        sd = _deviations(_sums(counts, bound, statistic), counts, unit, request.loss)
         return (NoiseTerm(sd, unit, np.full(counts.bins, rounding_bias(statistic, bound)), gaussian=True),)
 
     def estimate(
@@ -77,7 +73,7 @@ class GaussianTwin:
     ) -> FloatArray:
         """Return the estimates of all bins, clamped to their range."""
         counts, bound = samples.counts, samples.bound
-        (step,) = self.steps(counts, bound, statistic, loss)
+        (step,) = self.steps(StatisticRequest(counts, bound, statistic, loss))
         noisy = measure.measure(step, means.values_of(statistic, samples.contributions()))
         return clamped(statistic, noisy * means.unit(statistic, counts, bound), float(bound.upper))
 

@@ -36,9 +36,9 @@ from trafficdp.bounding.huber import (
 )
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.means import FINER, HEADROOM, Means, NoisySum, Weighting, support_of, weighting
-from trafficdp.mechanisms.protocol import ClaimedNoise
+from trafficdp.mechanisms.protocol import ClaimedNoise, StatisticRequest
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.model import ContributionBound, Counts, Statistic
+from trafficdp.model import Counts, Statistic
 from trafficdp.noise import student_t
 from trafficdp.noise.tail import clamped_laplace_error
 
@@ -93,54 +93,44 @@ class Huber(Means):
     idealised = True
     enforced = False
 
-    def by_huber(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> BoolArray:
+    def by_huber(self, request: StatisticRequest) -> BoolArray:
         """Return which bins take Huber, shape (G,). Public.
 
         The others have too few vehicles for this epsilon, or thresholds that reach U.
         """
-        return self.plan(counts, bound, statistic, epsilon).huber
+        return self.plan(request).huber
 
-    def choices(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> tuple[Priced, ...]:
+    def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
         """Return the Student-t noise: the whole epsilon of every bin by Huber."""
-        return (self._noise(self.plan(counts, bound, statistic, epsilon), counts, epsilon),)
+        return (self._noise(self.plan(request), request.counts, request.loss),)
 
-    def sum_of(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> NoisySum:
+    def sum_of(self, request: StatisticRequest) -> NoisySum:
         """Return the weighted means of the bins by Laplace; the others add nothing to it.
 
         Bins by Huber have no useful worst case (their S is U on adversarial values): their bias is the range.
         See ``clean_error`` for what they give.
         """
-        return self.plan(counts, bound, statistic, epsilon).laplace
+        return self.plan(request).laplace
 
-    def sensitivity(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> FloatArray:
+    def sensitivity(self, request: StatisticRequest) -> FloatArray:
         """Return the most that one vehicle moves a mean before noise; U by Huber."""
-        huber = self.by_huber(counts, bound, statistic, epsilon)
-        return np.where(huber, float(bound.upper), super().sensitivity(counts, bound, statistic, epsilon))
+        huber = self.by_huber(request)
+        return np.where(huber, float(request.bound.upper), super().sensitivity(request))
 
-    def clean_error(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> FloatArray:
+    def clean_error(self, request: StatisticRequest) -> FloatArray:
         """Return the expected error where vehicles agree to within 0.4 thresholds, shape (G,). Public.
 
         Noise, and for capped weights the root mean square of their bias when all samples are independent
         and follow one law. Its worst case is in ``expected_error``.
         """
-        return self.plan(counts, bound, statistic, epsilon).clean
+        return self.plan(request).clean
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
         """Return the estimates of all bins, clamped to their range."""
         counts, bound, total = samples.counts, samples.bound, samples.contributions().total
-        plan = self.plan(counts, bound, statistic, epsilon)
+        plan = self.plan(StatisticRequest(counts, bound, statistic, epsilon))
         drawn = self._noise(plan, counts, epsilon).draw(int(plan.huber.sum()), measure)
         result = plan.laplace.means(plan.weighted.values(total), measure, bound)
         if plan.huber.any():
@@ -161,11 +151,10 @@ class Huber(Means):
         )[which]
         return alpha, beta, student_t.mean_absolute(self.degrees)
 
-    def plan(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> HuberPlan:
+    def plan(self, request: StatisticRequest) -> HuberPlan:
         """Decide from public numbers how every bin is released."""
-        self._require(statistic, epsilon, counts)
+        counts, bound, statistic, epsilon = request.counts, request.bound, request.statistic, request.loss
+        self._require(request)
         index, bins, upper = counts.bin_index, counts.bins, float(bound.upper)
         used = used_count(counts.count, index, bins, self.cap_ratio)
         threshold = scale_threshold(used, index, bins, upper, self.spread * upper, self.factor)

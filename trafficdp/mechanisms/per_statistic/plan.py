@@ -37,8 +37,8 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS, EntryIndex, Gaussian
 from trafficdp.measurement.sets import Ball, Measure, Priced, Ranks, Step
 from trafficdp.mechanisms.means import support_of
-from trafficdp.mechanisms.protocol import require_statistic
-from trafficdp.model import ContributionBound, Counts, Statistic
+from trafficdp.mechanisms.protocol import StatisticRequest, require_statistic
+from trafficdp.model import Counts, Statistic
 from trafficdp.privacy.loss import PICO, ZCDP, LossKind
 
 if TYPE_CHECKING:
@@ -108,12 +108,11 @@ class PlanMechanism:
             raise UsageError("no noise fits the rho", got=f"rho={float(loss):g}", todo="ask for a larger one")
         return RhoShares(centre, spread, clipping, total - clipping - most * (centre + spread))
 
-    def steps(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-    ) -> tuple[Priced, ...]:
+    def steps(self, request: StatisticRequest) -> tuple[Priced, ...]:
         """Return the sum as if two vectors of every vehicle could be 2 C apart."""
-        require_statistic(self.name, statistic, self.statistics)
-        parts = self.parts(counts, loss)
+        counts = request.counts
+        require_statistic(self.name, request.statistic, self.statistics)
+        parts = self.parts(counts, request.loss)
         spread = (_medians(counts, parts.spread),) if self.scaling is Scaling.PRIVATE else ()
         whole = np.full(counts.pairs, GRAINS, dtype=np.int64)
         ball = Ball(support_of(counts), 2, 1.0, -whole, whole)
@@ -125,15 +124,13 @@ class PlanMechanism:
             Step(ball, Gaussian(sd)),
         )
 
-    def expected_error(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-    ) -> FloatArray:
+    def expected_error(self, request: StatisticRequest) -> FloatArray:
         """Return the trivial bound U: what clipping costs depends on values.
 
         Compare by simulation on synthetic values.
         """
-        require_statistic(self.name, statistic, self.statistics)
-        return np.full(counts.bins, float(bound.upper) if np.isfinite(loss) else 0.0)
+        require_statistic(self.name, request.statistic, self.statistics)
+        return np.full(request.counts.bins, float(request.bound.upper) if np.isfinite(request.loss) else 0.0)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.means import Means, NoisySum, choice_scale, weighting
-from trafficdp.mechanisms.protocol import ClaimedScores
+from trafficdp.mechanisms.protocol import ClaimedScores, StatisticRequest
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.source import NoiseSource
@@ -69,34 +69,30 @@ class TwoStage(Means):
         steps = np.clip(np.ceil(tau / float(bound.step)), 1, bound.steps)
         return np.asarray(steps, dtype=np.int64)
 
-    def choices(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> tuple[Priced, ...]:
+    def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
         """Return the choice of the interval."""
-        return (self._choice(counts, bound, epsilon),)
+        return (self._choice(request.counts, request.bound, request.loss),)
 
-    def sum_of(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> NoisySum:
+    def sum_of(self, request: StatisticRequest) -> NoisySum:
         """Return the noisy sum in the widest interval; a vehicle's price is the same for all.
 
         The bias is the range of a bin in which an interval is drawn: adversarial values can lie far outside.
         Values that agree to within tau err by ``clean_error``.
         """
-        self._require(statistic, epsilon, counts)
+        counts, bound, statistic = request.counts, request.bound, request.statistic
+        self._require(request)
         whole = self.width(counts, bound) >= bound.steps
         weighted = weighting(counts, bound, statistic)
         bias = weighted.bias(weighted.weight) + rounding_bias(statistic, bound)
         bias = np.where(whole, bias, float(bound.upper))
-        return weighted.noisy(self._share(whole, epsilon), bias, dearest=not whole.all())
+        return weighted.noisy(self._share(whole, request.loss), bias, dearest=not whole.all())
 
-    def clean_error(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> FloatArray:
+    def clean_error(self, request: StatisticRequest) -> FloatArray:
         """Return the expected noise where all vehicle means lie in the drawn interval, shape (G,)."""
-        width = self.width(counts, bound)
+        bound = request.bound
+        width = self.width(request.counts, bound)
         share = np.where(width >= bound.steps, 1.0, np.minimum(2 * self.reach * width / bound.steps, 1.0))
-        (term,) = self.noise_terms(counts, bound, statistic, epsilon)
+        (term,) = self.noise_terms(request)
         return np.asarray(np.minimum(share * term.noise, float(bound.upper) / 2))
 
     def estimate(
@@ -104,7 +100,7 @@ class TwoStage(Means):
     ) -> FloatArray:
         """Return the estimates of all bins, clamped to their range."""
         counts, bound = samples.counts, samples.bound
-        self._require(statistic, epsilon, counts)
+        self._require(StatisticRequest(counts, bound, statistic, epsilon))
         weighted, totals = weighting(counts, bound, statistic), samples.contributions().total
         whole = self.width(counts, bound) >= bound.steps
         low, high = self._interval(totals, counts, bound, epsilon, measure)

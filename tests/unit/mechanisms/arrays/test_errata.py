@@ -13,7 +13,7 @@ from trafficdp.bounding.arrays import (
     wrap_around,
 )
 from trafficdp.mechanisms.per_statistic.arrays import ArrayAveraging, Grouping, Levy, QuantileRule
-from trafficdp.mechanisms.protocol import event_of
+from trafficdp.mechanisms.protocol import StatisticRequest, event_of
 from trafficdp.model import Statistic
 from trafficdp.noise.choice import probabilities
 from trafficdp.noise.source import SimulatedNoise
@@ -36,7 +36,7 @@ def test_e1_wrap_around_has_sensitivity_u_over_k_not_twice_that(counts_of, bound
     assert arrays.influence.tolist() == [2]
     assert array_mean_sensitivity(arrays, 65.0, np.zeros(1), np.full(1, 65.0)).max() == pytest.approx(13)
     wrapped = ArrayAveraging(Grouping.WRAP_AROUND)
-    event = event_of(wrapped, counts, bound_of(65), Statistic.MEAN, EPSILON)
+    event = event_of(wrapped, StatisticRequest(counts, bound_of(65), Statistic.MEAN, EPSILON))
     assert event.sensitivity[Statistic.MEAN][0] == pytest.approx(13)
     # what is charged is what the smaller noise costs
     assert float(event.loss.epsilon) == 1.0
@@ -76,7 +76,9 @@ def test_e3_a_vehicle_in_two_arrays_doubles_the_loss_of_the_papers_exponent(coun
     # the mechanism prices by the arrays that are touched: its loss is what was asked for both groupings
     counts = counts_of([[3, 3, 3, 3, 3, 2, 2, 2] * 40])
     for grouping in Grouping:
-        event = event_of(Levy(grouping), counts, bound_of(65, "1/10"), Statistic.MEAN, EPSILON)
+        event = event_of(
+            Levy(grouping), StatisticRequest(counts, bound_of(65, "1/10"), Statistic.MEAN, EPSILON)
+        )
         assert float(event.loss.epsilon) == pytest.approx(1.0, abs=2e-9)
 
 

@@ -24,7 +24,7 @@ from trafficdp.mechanisms.per_statistic.arrays import (
     choice_of,
     private_position,
 )
-from trafficdp.mechanisms.protocol import event_of
+from trafficdp.mechanisms.protocol import StatisticRequest, event_of
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import Statistic
 from trafficdp.noise.choice import probabilities
@@ -185,7 +185,7 @@ def levy_law(mechanism, counts, bound, epsilon, value, support):
     """Exact joint law of (chosen part, noisy integer)."""
     lattice = array_lattice(counts, bound, mechanism.grouping, mechanism.cap)
     partition, means = mechanism.partition(lattice), ArrayMeans.of(samples_of(counts, bound, value), lattice)
-    (choice,) = mechanism.choices(counts, bound, MEAN, np.array([epsilon]))
+    (choice,) = mechanism.choices(StatisticRequest(counts, bound, MEAN, np.array([epsilon])))
     cost = partition.costs(means.y, lattice.arrays.array_bin)
     law = probabilities(cost, np.ones_like(cost), partition.start, choice.scale)
     rows = []
@@ -205,7 +205,9 @@ def test_the_exact_loss_of_levy_is_within_every_vehicles_own(grouping, halves, n
     counts, bound, epsilon = counts_of([numbers]), bound_of(4), 1.5
     mechanism = Levy(grouping, gamma=0.9, halves=halves)
     assert mechanism.partition(array_lattice(counts, bound, grouping, mechanism.cap)).parts[0] > 2
-    promised = event_of(mechanism, counts, bound, MEAN, np.array([epsilon])).loss_per_user / 1e12
+    promised = (
+        event_of(mechanism, StatisticRequest(counts, bound, MEAN, np.array([epsilon]))).loss_per_user / 1e12
+    )
     support = np.arange(-800, 1_200)
     levels = (0, 1, 2, 4)
     laws = {
@@ -262,7 +264,7 @@ def test_no_position_tells_more_than_a_quarter_of_epsilon(grouping, rule, number
 def test_where_the_parts_would_be_too_wide_all_of_epsilon_goes_to_the_noise(counts_of, bound_of):
     counts, bound = counts_of([[2, 1, 1]]), bound_of(60)
     plain, levy = (
-        event_of(mechanism, counts, bound, MEAN, np.array([1.0]))
+        event_of(mechanism, StatisticRequest(counts, bound, MEAN, np.array([1.0])))
         for mechanism in (ArrayAveraging(Grouping.BEST_FIT), Levy())
     )
     np.testing.assert_array_equal(plain.loss_per_user, levy.loss_per_user)
@@ -281,7 +283,7 @@ def test_a_vehicle_whose_samples_are_dropped_pays_nothing(counts_of, bound_of):
         Levy(Grouping.WRAP_AROUND, CountCap.MEDIAN),
         Quantile(QuantileRule.FIXED, Grouping.WRAP_AROUND, CountCap.MEDIAN),
     ):
-        loss = event_of(mechanism, counts, bound, MEAN, np.array([1.0])).loss_per_user
+        loss = event_of(mechanism, StatisticRequest(counts, bound, MEAN, np.array([1.0]))).loss_per_user
         assert loss[6] == 0
         assert np.all(loss[:5] > 0)
 
@@ -299,21 +301,21 @@ def test_array_averaging_states_its_bias_and_noise_exactly_where_it_can(counts_o
     mechanism = ArrayAveraging(Grouping.BEST_FIT)
     arrays = Grouping.BEST_FIT.arrays(counts, CountCap.ARGMAX)
     bias = total_variation_bias(arrays, 65.0) + rounding_bias(MEAN, bound)
-    stated = mechanism.expected_error(counts, bound, MEAN, np.array([2.0]))
+    stated = mechanism.expected_error(StatisticRequest(counts, bound, MEAN, np.array([2.0])))
     np.testing.assert_allclose(stated, clamped_laplace_error(np.array([6.5]), bias, 65.0), atol=2e-3)
 
 
 def test_sums_that_could_leave_64_bits_are_refused(counts_of, bound_of):
     counts = counts_of([[4_000_000, 4_000_000]])
     with pytest.raises(UsageError, match="64 bits"):
-        event_of(ArrayAveraging(), counts, bound_of(1_000_000), MEAN, np.array([1.0]))
+        event_of(ArrayAveraging(), StatisticRequest(counts, bound_of(1_000_000), MEAN, np.array([1.0])))
 
 
 def test_noise_that_could_not_be_drawn_is_refused_before_anything_is_charged(counts_of, bound_of):
     counts, bound = counts_of([[400, 300, 200]]), bound_of(65, "1/1000")
     for mechanism in (ArrayAveraging(), Levy(), Quantile(), Pooled()):
         with pytest.raises(UsageError, match="cannot be drawn exactly"):
-            event_of(mechanism, counts, bound, MEAN, np.array([1e-11]))
+            event_of(mechanism, StatisticRequest(counts, bound, MEAN, np.array([1e-11])))
 
 
 @pytest.mark.parametrize("wrong", [{"gamma": 0.0}, {"gamma": 1.0}, {"halves": 4}, {"halves": 1}])

@@ -3,7 +3,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.per_statistic.clipping import AKMV
-from trafficdp.mechanisms.protocol import event_of
+from trafficdp.mechanisms.protocol import StatisticRequest, event_of
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 
@@ -52,7 +52,7 @@ def test_extreme_values_and_epsilons_stay_in_range(epsilon, value, samples_of, b
     samples = samples_of([[[value], []], [[value] * 3, [value]]], bound_of(30))
     found = AKMV().estimate(samples, MEAN, np.full(2, epsilon), SimulatedNoise(1))
     assert np.all((found >= 0) & (found <= 30))
-    event = event_of(AKMV(), samples.counts, samples.bound, MEAN, np.full(2, epsilon))
+    event = event_of(AKMV(), StatisticRequest(samples.counts, samples.bound, MEAN, np.full(2, epsilon)))
     assert float(event.loss.epsilon) == pytest.approx(2 * epsilon, rel=1e-3, abs=1e-8)
 
 
@@ -66,6 +66,8 @@ def test_many_vehicles_give_an_accurate_mean(samples_of, bound_of):
 
 def test_noise_that_could_not_be_drawn_is_refused_from_counts(counts_of, bound_of):
     with pytest.raises(UsageError, match="drawn exactly"):
-        event_of(AKMV(), counts_of([[3, 1]]), bound_of(30), MEAN, np.array([1e-16]))
+        event_of(AKMV(), StatisticRequest(counts_of([[3, 1]]), bound_of(30), MEAN, np.array([1e-16])))
     with pytest.raises(UsageError, match="cannot estimate"):
-        event_of(AKMV(), counts_of([[3, 1]]), bound_of(30), Statistic.VEHICLE_MEAN, np.ones(1))
+        event_of(
+            AKMV(), StatisticRequest(counts_of([[3, 1]]), bound_of(30), Statistic.VEHICLE_MEAN, np.ones(1))
+        )

@@ -6,6 +6,7 @@ from scipy import special
 
 from trafficdp.bounding.worst_case import exact_worst_error, worst_case_threshold
 from trafficdp.mechanisms.per_statistic.clipping import WorstCaseClipping
+from trafficdp.mechanisms.protocol import StatisticRequest
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.research.rameshwar_2025 import (
@@ -82,7 +83,9 @@ def test_the_metric_is_never_worse_than_a_constant(counts_of, bound_of):
     counts, bound = counts_of([[5, 4, 3, 2, 1]]), bound_of(60)
     for epsilon in (1e-6, 0.39, 0.4, 1.0):
         for mechanism in (WorstCaseClipping(), WorstCaseClipping(least_exact_error=True)):
-            found = mechanism.expected_error(counts, bound, Statistic.MEAN, np.array([epsilon]))[0]
+            found = mechanism.expected_error(
+                StatisticRequest(counts, bound, Statistic.MEAN, np.array([epsilon]))
+            )[0]
             assert found <= 30 * (1 + 1e-12)
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.per_statistic.clipping import WorstCaseClipping
-from trafficdp.mechanisms.protocol import event_of
+from trafficdp.mechanisms.protocol import StatisticRequest, event_of
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -27,8 +27,8 @@ def test_a_vehicle_pays_for_the_width_of_its_interval(mechanism, counts, epsilon
     cut, width = mechanism.clipping(counts, bound, share)
     kept = width > 0
     assert np.all((2 * cut + width)[kept] == 3 * counts.count[kept])
-    (step,) = mechanism.steps(counts, bound, MEAN, share)
-    event = event_of(mechanism, counts, bound, MEAN, share)
+    (step,) = mechanism.steps(StatisticRequest(counts, bound, MEAN, share))
+    event = event_of(mechanism, StatisticRequest(counts, bound, MEAN, share))
     scale = np.where(step.law.scale > 0, step.law.scale, 1.0)
     np.testing.assert_allclose(event.loss_per_user / 1e12, width / scale, atol=1e-8)
     assert float(event.loss.epsilon) == (epsilon if kept.any() else 0)
@@ -57,9 +57,12 @@ def test_too_few_vehicles_release_the_middle_without_noise(samples_of, bound_of)
     mechanism = WorstCaseClipping()
     found = mechanism.estimate(samples, MEAN, np.array([0.5]), SimulatedNoise(1))
     assert found[0] == 4.5
-    event = event_of(mechanism, samples.counts, samples.bound, MEAN, np.array([0.5]))
+    event = event_of(mechanism, StatisticRequest(samples.counts, samples.bound, MEAN, np.array([0.5])))
     assert event.loss.pico == 0
-    assert mechanism.expected_error(samples.counts, samples.bound, MEAN, np.array([0.5]))[0] == 4.5
+    assert (
+        mechanism.expected_error(StatisticRequest(samples.counts, samples.bound, MEAN, np.array([0.5])))[0]
+        == 4.5
+    )
 
 
 @pytest.mark.parametrize(("mechanism", "statistic"), ALL)
@@ -82,7 +85,7 @@ def test_the_expected_error_bounds_the_error_of_extreme_values(
     for epsilon in (0.3, 1.0, 4.0):
         each = np.full(runs, epsilon)
         found = mechanism.estimate(samples, statistic, each, SimulatedNoise(3))
-        expected = mechanism.expected_error(samples.counts, bound, statistic, each)[0]
+        expected = mechanism.expected_error(StatisticRequest(samples.counts, bound, statistic, each))[0]
         error = np.abs(found - truth)
         assert error.mean() <= expected + 4 * error.std() / np.sqrt(runs)
         assert expected <= statistic.largest(20)
@@ -99,7 +102,8 @@ def _separate(counts, users, runs):
 def test_more_epsilon_never_costs_accuracy_much(mechanism, statistic, counts_of, bound_of):
     counts, bound = counts_of([[9, 3, 2, 2, 1, 1, 1]] * 3), bound_of(20)
     error = [
-        mechanism.expected_error(counts, bound, statistic, np.full(3, e))[0] for e in (0.1, 1.0, 10.0, 1e3)
+        mechanism.expected_error(StatisticRequest(counts, bound, statistic, np.full(3, e)))[0]
+        for e in (0.1, 1.0, 10.0, 1e3)
     ]
     assert error == sorted(error, reverse=True)
 
@@ -107,7 +111,7 @@ def test_more_epsilon_never_costs_accuracy_much(mechanism, statistic, counts_of,
 @pytest.mark.parametrize(("mechanism", "statistic"), ALL)
 def test_the_vehicle_with_most_room_pays_epsilon_a_bin(mechanism, statistic, counts_of, bound_of):
     counts, bound = counts_of([[2] * 8, [2] * 7 + [0]]), bound_of(20)
-    event = event_of(mechanism, counts, bound, statistic, np.array([1.0, 2.0]))
+    event = event_of(mechanism, StatisticRequest(counts, bound, statistic, np.array([1.0, 2.0])))
     assert event.loss.pico <= 3 * 10**12
     assert event.loss.pico >= 2.9 * 10**12
     assert not event.idealised
@@ -123,4 +127,6 @@ def test_the_same_seed_gives_the_same_map(mechanism, statistic, samples_of, boun
 def test_statistics_it_cannot_estimate_are_refused(counts_of, bound_of):
     for statistic in (Statistic.VEHICLE_MEAN, VARIANCE):
         with pytest.raises(UsageError, match="cannot estimate"):
-            event_of(WorstCaseClipping(), counts_of([[1, 1]]), bound_of(9), statistic, np.ones(1))
+            event_of(
+                WorstCaseClipping(), StatisticRequest(counts_of([[1, 1]]), bound_of(9), statistic, np.ones(1))
+            )

@@ -3,7 +3,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.per_statistic.gaussian import GaussianTwin
-from trafficdp.mechanisms.protocol import event_of
+from trafficdp.mechanisms.protocol import StatisticRequest, event_of
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -18,7 +18,7 @@ TWIN, BOTH = GaussianTwin(), KnownTwoMoments(GaussianTwin())
 @pytest.mark.parametrize("rho", [0.01, 0.5, 3.0])
 def test_the_busiest_vehicle_pays_rho_and_nobody_more(statistic, rho, counts_of, bound_of):
     counts = counts_of([[3, 1, 0], [0, 2, 2], [1, 1, 4]])
-    event = event_of(TWIN, counts, bound_of(65), statistic, np.array(rho))
+    event = event_of(TWIN, StatisticRequest(counts, bound_of(65), statistic, np.array(rho)))
     assert event.loss.rho <= ZCDP.of(rho).rho
     assert float(event.loss.rho) == pytest.approx(rho, rel=1e-9)
     sensitivity = counts.count * 65 / counts.samples_per_bin[counts.bin_index]
@@ -34,7 +34,7 @@ def test_the_noise_is_the_published_multiple_of_equal_sensitivities(counts_of, b
     rho = _rho_of(1.0, 1e-6)
     for d in (1, 9, 50):
         counts, bound = counts_of([[1] * 1_000] * d), bound_of(1_000)
-        (term,) = TWIN.noise_terms(counts, bound, MEAN, np.array(rho))
+        (term,) = TWIN.noise_terms(StatisticRequest(counts, bound, MEAN, np.array(rho)))
         np.testing.assert_allclose(term.noise / np.sqrt(2 / np.pi), 4.225 * np.sqrt(d), rtol=2e-4)
 
 
@@ -53,11 +53,11 @@ def test_errors_are_as_promised_and_estimates_stay_in_range(samples_of, bound_of
     samples = samples_of([[[10, 20, 30], [0, 5], [17]]], bound_of(30))
     noise = SimulatedNoise(1)
     found = np.array([TWIN.estimate(samples, MEAN, rho, noise)[0] for _ in range(runs)])
-    (term,) = TWIN.noise_terms(samples.counts, bound_of(30), MEAN, rho)
+    (term,) = TWIN.noise_terms(StatisticRequest(samples.counts, bound_of(30), MEAN, rho))
     error = np.abs(found - truth)
     assert error.mean() <= term.noise[0] + 4 * error.std() / np.sqrt(runs)
     assert error.mean() >= term.noise[0] * 0.8
-    stated = TWIN.expected_error(samples.counts, bound_of(30), MEAN, rho)
+    stated = TWIN.expected_error(StatisticRequest(samples.counts, bound_of(30), MEAN, rho))
     np.testing.assert_allclose(stated, term.noise + term.bias)
     assert found.min() >= 0
     assert found.max() <= 30
@@ -77,4 +77,4 @@ def test_infinite_rho_adds_no_noise(samples_of, bound_of):
 @pytest.mark.parametrize("rho", [0.0, -1.0, np.nan, 1e-40])
 def test_meaningless_rhos_are_rejected(rho, counts_of, bound_of):
     with pytest.raises(UsageError):
-        event_of(TWIN, counts_of([[1, 1]]), bound_of(9), MEAN, np.array(rho))
+        event_of(TWIN, StatisticRequest(counts_of([[1, 1]]), bound_of(9), MEAN, np.array(rho)))

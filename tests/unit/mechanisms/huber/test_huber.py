@@ -7,7 +7,7 @@ from trafficdp.bounding.huber import huber_location
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.per_statistic.huber import Huber
 from trafficdp.mechanisms.per_statistic.two_stage import TwoStage
-from trafficdp.mechanisms.protocol import event_of
+from trafficdp.mechanisms.protocol import StatisticRequest, event_of
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -51,11 +51,11 @@ def test_bins_take_huber_by_public_numbers_alone(samples_of):
     table[0], table[1, :50], table[2] = 60, 60, 1
     one, other = samples_of(table, normal), samples_of(table, lambda r, o: r.random(o.count.sum()) * 65, 1)
     epsilon = np.ones(3)
-    chosen = Huber(spread=SPREAD).by_huber(one.counts, one.bound, MEAN, epsilon)
+    chosen = Huber(spread=SPREAD).by_huber(StatisticRequest(one.counts, one.bound, MEAN, epsilon))
     # many vehicles; too few vehicles; one sample each, so that T reaches U
     np.testing.assert_array_equal(chosen, [True, False, False])
     np.testing.assert_array_equal(
-        Huber(spread=SPREAD).by_huber(other.counts, other.bound, MEAN, epsilon), chosen
+        Huber(spread=SPREAD).by_huber(StatisticRequest(other.counts, other.bound, MEAN, epsilon)), chosen
     )
 
 
@@ -65,7 +65,7 @@ def test_huber_is_within_its_clean_error_and_beats_laplace(samples_of):
     epsilon = np.ones(300)
     mechanism = Huber(spread=SPREAD)
     error = np.abs(mechanism.estimate(samples, MEAN, epsilon, SimulatedNoise(1)) - truth(samples, MEAN))
-    clean = mechanism.clean_error(samples.counts, samples.bound, MEAN, epsilon)
+    clean = mechanism.clean_error(StatisticRequest(samples.counts, samples.bound, MEAN, epsilon))
     assert error.mean() < 1.15 * clean[0] < 0.8 * 65 / 400
 
 
@@ -73,10 +73,10 @@ def test_few_vehicles_get_laplace_noise_of_the_stated_size(samples_of):
     samples = samples_of(np.full((4000, 10), 3), normal)
     epsilon = np.ones(4000)
     mechanism = Huber()
-    assert not mechanism.by_huber(samples.counts, samples.bound, MEAN, epsilon).any()
+    assert not mechanism.by_huber(StatisticRequest(samples.counts, samples.bound, MEAN, epsilon)).any()
     error = mechanism.estimate(samples, MEAN, epsilon, SimulatedNoise(2)) - truth(samples, MEAN)
     assert np.abs(error).mean() == pytest.approx(6.5, rel=0.07)
-    expected = mechanism.expected_error(samples.counts, samples.bound, MEAN, epsilon)
+    expected = mechanism.expected_error(StatisticRequest(samples.counts, samples.bound, MEAN, epsilon))
     assert np.abs(error).mean() <= expected[0] == pytest.approx(6.5, rel=0.02)
 
 
@@ -86,13 +86,15 @@ def test_the_loss_is_at_most_what_was_asked_and_attained_by_the_heaviest(samples
     samples = samples_of(random.integers(0, 9, (30, 50)), normal)
     epsilon = random.uniform(0.1, 2, 30)
     counts = samples.counts
-    event = event_of(mechanism, counts, samples.bound, statistic, epsilon)
+    event = event_of(mechanism, StatisticRequest(counts, samples.bound, statistic, epsilon))
     asked = counts.total_per_user(epsilon[counts.bin_index])
     loss = event.loss_per_user / 1e12
     assert np.all(loss <= asked + 1e-9)
     assert loss.max() > 0
     assert event.idealised is mechanism.idealised
-    one = event_of(mechanism, counts.select(np.arange(30) == 3), samples.bound, MEAN, epsilon[3:4])
+    one = event_of(
+        mechanism, StatisticRequest(counts.select(np.arange(30) == 3), samples.bound, MEAN, epsilon[3:4])
+    )
     assert float(one.loss.epsilon) == pytest.approx(epsilon[3], rel=1e-8)
 
 
@@ -100,7 +102,9 @@ def test_the_loss_is_at_most_what_was_asked_and_attained_by_the_heaviest(samples
 def test_a_round_epsilon_is_charged_as_that_number(samples_of, epsilon):
     samples = samples_of(np.full((1, 400), 60), normal)
     for mechanism in ALL:
-        event = event_of(mechanism, samples.counts, samples.bound, MEAN, np.array([epsilon]))
+        event = event_of(
+            mechanism, StatisticRequest(samples.counts, samples.bound, MEAN, np.array([epsilon]))
+        )
         assert float(event.loss.epsilon) == epsilon
 
 
@@ -123,7 +127,9 @@ def test_estimates_of_extreme_bins_stay_in_range(samples_of, mechanism, statisti
     for epsilon in (1e-6, 1.0, 30.0):
         found = mechanism.estimate(samples, statistic, np.full(4, epsilon), SimulatedNoise(6))
         assert np.all((found >= 0) & (found <= statistic.largest(65)))
-        expected = mechanism.expected_error(samples.counts, samples.bound, statistic, np.full(4, epsilon))
+        expected = mechanism.expected_error(
+            StatisticRequest(samples.counts, samples.bound, statistic, np.full(4, epsilon))
+        )
         assert np.all((expected >= 0) & (expected <= statistic.largest(65)))
 
 
@@ -143,7 +149,7 @@ def test_estimates_do_not_depend_on_other_bins(samples_of):
     epsilon = np.array([1.0, 4.0, 9.0])
     mechanism = Huber(spread=SPREAD)
     mean = samples.contributions().total / samples.counts.count / 10
-    shape = mechanism.plan(samples.counts, samples.bound, MEAN, epsilon).shape
+    shape = mechanism.plan(StatisticRequest(samples.counts, samples.bound, MEAN, epsilon)).shape
     together = huber_location(mean, shape.weight, shape.threshold, shape.bin_index, 3)
     zero = np.zeros(300, dtype=np.int64)
     alone = huber_location(mean[300:600], shape.weight[300:600], shape.threshold[300:600], zero, 1)
@@ -170,7 +176,7 @@ def test_two_stage_draws_the_interval_that_holds_the_means(samples_of):
     epsilon = np.ones(200)
     mechanism = TwoStage(spread=SPREAD)
     error = np.abs(mechanism.estimate(samples, MEAN, epsilon, SimulatedNoise(1)) - truth(samples, MEAN))
-    clean = mechanism.clean_error(samples.counts, samples.bound, MEAN, epsilon)
+    clean = mechanism.clean_error(StatisticRequest(samples.counts, samples.bound, MEAN, epsilon))
     assert clean[0] == pytest.approx(2 * 3 * 6.4 / 400, rel=0.01)
     assert error.mean() == pytest.approx(clean[0], rel=0.3)
 
@@ -188,13 +194,13 @@ def test_an_epsilon_that_is_not_positive_is_refused(samples_of, mechanism):
     samples = samples_of([[2, 2, 2]], normal)
     for wrong in (0.0, -1.0, np.nan):
         with pytest.raises(UsageError, match="epsilon"):
-            event_of(mechanism, samples.counts, samples.bound, MEAN, np.array([wrong]))
+            event_of(mechanism, StatisticRequest(samples.counts, samples.bound, MEAN, np.array([wrong])))
 
 
 def test_two_stage_refuses_a_variance(samples_of):
     samples = samples_of([[2, 2, 2]], normal)
     with pytest.raises(UsageError, match="variance"):
-        event_of(TwoStage(), samples.counts, samples.bound, VARIANCE, np.ones(1))
+        event_of(TwoStage(), StatisticRequest(samples.counts, samples.bound, VARIANCE, np.ones(1)))
 
 
 def test_two_stage_measures_by_the_median_vehicle_of_every_bin(counts_of, bound_of):

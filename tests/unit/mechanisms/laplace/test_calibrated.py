@@ -26,7 +26,7 @@ from trafficdp.mechanisms.laplace.calibrated import (
     LaplaceNoise,
     largest_sensitivity,
 )
-from trafficdp.mechanisms.protocol import PublicFacts, event_of
+from trafficdp.mechanisms.protocol import PublicFacts, StatisticRequest, event_of
 from trafficdp.mechanisms.two_moments import LEAST_RATIO, best_ratio, relative_price, spread
 from trafficdp.model import OF_MAPS, NeighbouringRelation, Statistic
 from trafficdp.noise.secure import LARGEST_SCALE
@@ -466,5 +466,5 @@ def test_the_baseline_costs_a_bins_largest_vehicle_its_epsilon(counts_of, bound_
     epsilon = np.array([0.5, 2.0, 7.0])
     for place in range(3):
         here = counts.select(np.arange(3) == place)
-        event = event_of(Baseline(), here, bound, statistic, epsilon[place : place + 1])
+        event = event_of(Baseline(), StatisticRequest(here, bound, statistic, epsilon[place : place + 1]))
         assert event.loss.pico == pytest.approx(epsilon[place] * 1e12, rel=1e-9)

@@ -3,7 +3,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.per_statistic.plan import PlanMechanism, Scaling
-from trafficdp.mechanisms.protocol import event_of
+from trafficdp.mechanisms.protocol import StatisticRequest, event_of
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive import Samples
@@ -33,7 +33,10 @@ def means(samples):
 
 def test_a_vehicle_in_few_bins_pays_less_for_centres(counts_of, bound_of):
     counts = counts_of([[1, 1, 0], [1, 0, 0], [1, 0, 0], [1, 0, 0]])
-    loss = event_of(PlanMechanism(), counts, bound_of(60), MEAN, np.array(1.0)).loss_per_user / 1e12
+    loss = (
+        event_of(PlanMechanism(), StatisticRequest(counts, bound_of(60), MEAN, np.array(1.0))).loss_per_user
+        / 1e12
+    )
     np.testing.assert_allclose(loss, [1, 0.25 / 4 + 0.75, 0])
 
 
@@ -71,7 +74,7 @@ def test_what_is_drawn_costs_no_vehicle_more_than_it_is_charged(mechanism, share
     samples, rho = city_of(1), np.array(5.0)
     measure = Recorded(2, share)
     mechanism.estimate(samples, MEAN, rho, measure)
-    foreseen = mechanism.steps(samples.counts, samples.bound, MEAN, rho)
+    foreseen = mechanism.steps(StatisticRequest(samples.counts, samples.bound, MEAN, rho))
     assert len(foreseen) == len(measure.taken) == (4 if mechanism.scaling is Scaling.PRIVATE else 3)
     *choices, total = zip(foreseen, measure.taken, strict=True)
     for before, after in choices:
@@ -87,7 +90,7 @@ def test_what_is_drawn_costs_no_vehicle_more_than_it_is_charged(mechanism, share
 def test_a_rho_that_cannot_be_shared_out_is_refused(mechanism, rho, city_of):
     samples = city_of(1, bins=600)
     with pytest.raises(UsageError, match="rho"):
-        event_of(mechanism, samples.counts, samples.bound, MEAN, np.array(rho))
+        event_of(mechanism, StatisticRequest(samples.counts, samples.bound, MEAN, np.array(rho)))
 
 
 def test_the_spread_is_that_of_the_visitors_whatever_the_centre_s_bins(counts_of, bound_of):

@@ -6,6 +6,7 @@ import pytest
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.mechanisms.per_statistic.clipping import WorstCaseClipping
+from trafficdp.mechanisms.protocol import StatisticRequest
 from trafficdp.mechanisms.simulated_cities import absolute_errors, simulated_samples, true_statistic
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -44,7 +45,9 @@ def test_errors_shrink_with_epsilon_and_vanish_without_noise(mechanism, samples)
 def test_the_noise_is_averaged_over_the_runs(samples):
     share = np.full(3, 20.0)
     found = absolute_errors(Baseline(), samples, Statistic.MEAN, share, SimulatedNoise(1), 4_000)
-    expected = Baseline().expected_error(samples.counts, samples.bound, Statistic.MEAN, share)
+    expected = Baseline().expected_error(
+        StatisticRequest(samples.counts, samples.bound, Statistic.MEAN, share)
+    )
     # at the worst truth, and with the rounding of speeds to a step (0.5), the error is larger
     assert bool(np.all(found < expected))
     assert bool(np.all(found > 0.5 * (expected - 0.5)))
