@@ -50,7 +50,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -68,10 +68,7 @@ from trafficdp.mechanisms.publish import interval, status_of
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PICO, Loss, PrivacyEvent
-
-if TYPE_CHECKING:
-    from trafficdp.sensitive import Contributions, SensitiveInputs
-
+from trafficdp.sensitive import Contributions, SensitiveInputs
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -26,7 +26,6 @@ looks at values first, to choose what is summed, states the dearest sum that can
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -41,9 +40,7 @@ from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.secure import LARGEST_SCALE, group_scales
 from trafficdp.noise.tail import clamped_laplace_error
 from trafficdp.privacy.loss import LossKind
-
-if TYPE_CHECKING:
-    from trafficdp.sensitive import Contributions
+from trafficdp.sensitive import Contributions
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

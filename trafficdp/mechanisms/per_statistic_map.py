@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -48,10 +48,7 @@ from trafficdp.model import Counts, Statistic
 from trafficdp.noise import gaussian
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PICO, ZCDP, Loss, LossKind, PrivacyEvent, sum_per_user
-
-if TYPE_CHECKING:
-    from trafficdp.sensitive import Samples, SensitiveInputs
-
+from trafficdp.sensitive import Samples, SensitiveInputs
 
 # Settings of a mechanism as plain JSON values, and the mechanism with the settings that were written down.
 #

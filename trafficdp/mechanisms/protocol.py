@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +30,7 @@ from trafficdp.model import (
 from trafficdp.privacy.disclosure import Calibration
 from trafficdp.privacy.estimate import Estimate, IntervalKind
 from trafficdp.privacy.loss import CHARGE_STEP, Loss, LossKind, PrivacyEvent, sum_per_user
-
-if TYPE_CHECKING:
-    from trafficdp.sensitive import Samples, SensitiveInputs
-
+from trafficdp.sensitive import Samples, SensitiveInputs
 
 # What a mechanism is, and what a release executes: a calibrated mechanism, frozen with its charge.
 #

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,9 +42,7 @@ from trafficdp.mechanisms.publish import rank_status
 from trafficdp.model import QUANTILES, ContributionBound, Statistic
 from trafficdp.privacy.estimate import Estimate, IntervalKind
 from trafficdp.privacy.loss import PICO, LossKind
-
-if TYPE_CHECKING:
-    from trafficdp.sensitive import SensitiveInputs
+from trafficdp.sensitive import SensitiveInputs
 
 
 def reach(step: Ranks, level: float) -> npt.NDArray[np.int64]:

@@ -56,7 +56,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -69,9 +69,7 @@ from trafficdp.mechanisms.publish import NoisyStatistic, estimate, largest_varia
 from trafficdp.model import ContributionBound, Statistic
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import ZCDP, LossKind
-
-if TYPE_CHECKING:
-    from trafficdp.sensitive import Samples
+from trafficdp.sensitive import Samples
 
 FloatArray = npt.NDArray[np.float64]
 LEAST_RATIO = 0.5651977173836394

@@ -15,13 +15,12 @@ import numpy.typing as npt
 from trafficdp.errors import DataError, UsageError
 from trafficdp.noise.secure import new_token
 from trafficdp.privacy.ledger import canonical
+from trafficdp.sensitive import Fixes
 from trafficdp.store.store_files import first, number, query, registered, run, script
 from trafficdp.store.vault import Vault
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from trafficdp.sensitive import Fixes
 
 
 # Fixes into the vault: vehicles numbered, nothing twice, every reading of a file remembered.

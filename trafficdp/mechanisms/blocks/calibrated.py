@@ -31,7 +31,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -65,9 +65,7 @@ from trafficdp.model import ContributionBound, Counts, Statistic, largest_two, n
 from trafficdp.noise.block import SAMPLER, pair_mean
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PICO, Loss, PrivacyEvent
-
-if TYPE_CHECKING:
-    from trafficdp.sensitive import Contributions, SensitiveInputs
+from trafficdp.sensitive import Contributions, SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

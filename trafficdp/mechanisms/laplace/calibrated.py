@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -78,9 +78,7 @@ from trafficdp.noise.tail import (
 )
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import LossKind, PrivacyEvent, round_up
-
-if TYPE_CHECKING:
-    from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
+from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -48,10 +47,7 @@ from trafficdp.mechanisms.means import (
 from trafficdp.mechanisms.protocol import StatisticRequest
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
-
-if TYPE_CHECKING:
-    from trafficdp.sensitive import Samples
-
+from trafficdp.sensitive import Samples
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -12,7 +12,6 @@ sensitivity D at (1, 10^-6) the noise's sd is 4.225 sqrt(d) D against Laplace's 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +27,7 @@ from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.gaussian import LARGEST_SD
 from trafficdp.noise.secure import group_scales
 from trafficdp.privacy.loss import LossKind, round_up
-
-if TYPE_CHECKING:
-    from trafficdp.sensitive import Samples
-
+from trafficdp.sensitive import Samples
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -41,10 +40,7 @@ from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import Counts, Statistic
 from trafficdp.noise import student_t
 from trafficdp.noise.tail import clamped_laplace_error
-
-if TYPE_CHECKING:
-    from trafficdp.sensitive import Samples
-
+from trafficdp.sensitive import Samples
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

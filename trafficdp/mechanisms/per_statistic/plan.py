@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -40,10 +40,7 @@ from trafficdp.mechanisms.means import support_of
 from trafficdp.mechanisms.protocol import StatisticRequest, require_statistic
 from trafficdp.model import Counts, Statistic
 from trafficdp.privacy.loss import PICO, ZCDP, LossKind
-
-if TYPE_CHECKING:
-    from trafficdp.sensitive import Samples
-
+from trafficdp.sensitive import Samples
 
 FloatArray = npt.NDArray[np.float64]
 TOP = 1 << 50

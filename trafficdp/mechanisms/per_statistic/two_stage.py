@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +14,7 @@ from trafficdp.mechanisms.protocol import ClaimedScores, StatisticRequest
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.source import NoiseSource
-
-if TYPE_CHECKING:
-    from trafficdp.sensitive import Samples
-
+from trafficdp.sensitive import Samples
 
 # Two stages: a private interval, then the mean of vehicle means clipped into it (Winsorised).
 #

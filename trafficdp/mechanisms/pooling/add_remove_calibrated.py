@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -47,10 +47,7 @@ from trafficdp.model import DEFAULT_FLEET, NeighbouringRelation, Statistic
 from trafficdp.privacy.disclosure import Calibration
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import Loss
-
-if TYPE_CHECKING:
-    from trafficdp.sensitive import SensitiveInputs
-
+from trafficdp.sensitive import SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 COUNTS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,9 +38,7 @@ from trafficdp.model import OF_MAPS, ContributionBound, Counts, Statistic
 from trafficdp.privacy.disclosure import Calibration
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PICO, LossKind, round_up
-
-if TYPE_CHECKING:
-    from trafficdp.sensitive import SensitiveInputs
+from trafficdp.sensitive import SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

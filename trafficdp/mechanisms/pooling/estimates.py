@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -62,9 +61,7 @@ from trafficdp.mechanisms.pooling.posterior import (
     variance_posterior,
 )
 from trafficdp.model import KnownSpeeds, Statistic
-
-if TYPE_CHECKING:
-    from trafficdp.sensitive import Contributions
+from trafficdp.sensitive import Contributions
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
