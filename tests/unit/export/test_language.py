@@ -273,6 +273,14 @@ def test_a_report_says_nothing_in_english(tag, any_release):
 
 
 @pytest.mark.parametrize("tag", LANGUAGES)
+def test_places_beside_a_timetable_are_called_as_elsewhere(tag, scheduled):
+    near = replace(scheduled, place=np.full(len(scheduled.cell), "Ring Road near Market", dtype=object))
+    page = report_html(in_language(near, tag)).decode()
+    assert page.count("Ring Road") > 10
+    assert "near Market" not in page
+
+
+@pytest.mark.parametrize("tag", LANGUAGES)
 def test_a_card_of_a_notebook_says_nothing_in_english(tag, any_release):
     for _, text in Texts(release_card(in_language(any_release, tag))).found:
         assert not ENGLISH_WORDS.search(text.replace("City of Austin", "")), text
