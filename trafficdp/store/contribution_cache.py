@@ -43,7 +43,7 @@ def cache_key(grid: Grid, bound: ContributionBound) -> str:
 def load(vault: Vault, grid: Grid, bound: ContributionBound, up_to_ingest: int) -> CachedContributions | None:
     """Return what is kept of the files up to ``up_to_ingest`` or of fewer, None when there is nothing.
 
-    What is there out of order is passed over.
+    What is not whole or out of order is passed over.
     """
     rows = query(
         vault.connection,
@@ -52,25 +52,32 @@ def load(vault: Vault, grid: Grid, bound: ContributionBound, up_to_ingest: int) 
     )
     if not len(rows) or (newest := rows["ingest_id"][0].as_py()) > up_to_ingest:
         return None
-    # pieces stay where DuckDB put them: there are many bytes
-    pieces = {
-        (row["part"], row["number"]): np.frombuffer(piece.as_buffer(), dtype=row["type"])
-        for row, piece in zip(rows.drop_columns("piece").to_pylist(), rows["piece"], strict=True)
-    }
-    del rows
+    try:
+        # pieces stay where DuckDB put them: there are many bytes
+        pieces = {
+            (row["part"], row["number"]): np.frombuffer(piece.as_buffer(), dtype=row["type"])
+            for row, piece in zip(rows.drop_columns("piece").to_pylist(), rows["piece"], strict=True)
+        }
+        del rows
 
-    def whole(part: str, kind: type[np.generic] | None = np.int64) -> npt.NDArray[Any]:
-        return np.concatenate([pieces.pop(at) for at in sorted(pieces) if at[0] == part], dtype=kind)
+        def whole(part: str, kind: type[np.generic] | None = np.int64) -> npt.NDArray[Any]:
+            return np.concatenate([pieces.pop(at) for at in sorted(pieces) if at[0] == part], dtype=kind)
 
-    cell, slot, pairs = whole("cell", np.uint64), whole("slot"), whole("pairs")
-    vehicle = whole("vehicle_id", None)
-    bins = np.repeat(np.arange(len(cell)), pairs)
-    if len(bins) != len(vehicle) or not (_rising(cell, slot) and _rising(bins, vehicle)):
+        cell, slot, pairs = whole("cell", np.uint64), whole("slot"), whole("pairs")
+        vehicle = whole("vehicle_id", None)
+        if not len(cell) == len(slot) == len(pairs) or pairs.min() < 1 or pairs.sum() != len(vehicle):
+            return None
+        bins = np.repeat(np.arange(len(cell)), pairs)
+        if not (_rising(cell, slot) and _rising(bins, vehicle)):
+            return None
+        vehicles, user = numbered(vehicle)
+        fixes, total, squares = whole("fixes"), whole("total"), whole("total_of_squares")
+    except (ValueError, TypeError, IndexError):
         return None
-    vehicles, user = numbered(vehicle)
-    counts = Counts(cell, slot, bins, user, whole("fixes"), len(vehicles))
-    found = Contributions(counts, whole("total"), whole("total_of_squares"), vehicles, bound)
-    return CachedContributions(found, newest)
+    if not len(fixes) == len(total) == len(squares) == len(bins):
+        return None
+    counts = Counts(cell, slot, bins, user, fixes, len(vehicles))
+    return CachedContributions(Contributions(counts, total, squares, vehicles, bound), newest)
 
 
 def save(

@@ -118,13 +118,38 @@ def test_a_day_more_is_read_alone_and_put_together_with_what_was_there(filled, m
     assert [each.after for each in read] == [1, 0, 0, 0]
 
 
-def test_rows_out_of_order_are_passed_over(door, asked):
+def test_rows_out_of_order_are_passed_over(filled, door, asked):
     grid, bound, version = asked
     fresh = door.contributions(grid, bound, version)
     turned = "UPDATE contributions SET piece = ? WHERE part = 'cell'"
     door.vault.connection.execute(turned, [fresh.counts.cell[::-1].tobytes()])
     assert load(door.vault, grid, bound, version.ingest_id) is None
-    assert same(door.contributions(grid, bound, version), fresh)
+    another = Curator(filled.store, door.vault, door.head)
+    assert same(another.contributions(grid, bound, version), fresh)
+
+
+@pytest.mark.parametrize(
+    "part", ["cell", "slot", "pairs", "vehicle_id", "fixes", "total", "total_of_squares"]
+)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM contributions WHERE part = ?",
+        "UPDATE contributions SET piece = ''::BLOB WHERE part = ?",
+        "UPDATE contributions SET piece = piece || 'x'::BLOB || piece WHERE part = ?",
+        "UPDATE contributions SET piece = piece || piece WHERE part = ?",
+        "UPDATE contributions SET type = 'no type' WHERE part = ?",
+        "UPDATE contributions SET type = '<M8[s]' WHERE part = ?",
+    ],
+)
+def test_what_is_not_whole_is_reduced_anew(filled, door, asked, part, damage):
+    grid, bound, version = asked
+    fresh = door.contributions(*asked)
+    door.vault.connection.execute(damage, [part])
+    assert load(door.vault, grid, bound, version.ingest_id) is None
+    another = Curator(filled.store, door.vault, door.head)
+    assert same(another.contributions(*asked), fresh)
+    assert same(load(door.vault, grid, bound, version.ingest_id).contributions, fresh)
 
 
 def test_verify_reduces_anew_and_so_sees_through_a_forged_cache(released, monkeypatch):
