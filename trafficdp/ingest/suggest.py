@@ -374,7 +374,7 @@ def _of_csv(file: InputFile) -> Suggestion:
     names, *rows = found
     # where files were put one behind another, the names come again
     rows = [row for row in rows if row != names] or rows
-    without_names = any(_VALUE.fullmatch(name.strip()) for name in names)
+    without_names = any(_VALUE.fullmatch(name.strip()) or re.fullmatch(_PAIR, name) for name in names)
     if without_names:
         rows = [names, *rows]
         names = [str(number) for number in range(1, len(names) + 1)]

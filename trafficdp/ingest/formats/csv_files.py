@@ -428,8 +428,13 @@ def _names(found: Sequence[str]) -> str:
 
 
 def may_hold_values(names: Sequence[str]) -> bool:
-    """Return whether one of the ``names`` of a first line looks like a value, such as a plate, or JSON."""
-    return any(re.search(r"^\s*[-+.]?\d|(\d\D*){3}|[]\"<>{}[]", name) for name in names)
+    """Return whether one of the ``names`` of a first line looks like a value, such as a plate, or JSON.
+
+    A unit in brackets at the end is part of a name.
+    """
+    bare = [re.sub(r"\s*\[[a-zA-Z/°%]+\]\s*$", "", name) for name in names]
+    pattern = r"^\s*[-+.]?\d|(\d\D*){3}|^\s*[A-Z]+[- ][A-Z]*[- ]?\d|[]\"<>{}[]"
+    return any(re.search(pattern, name) for name in bare)
 
 
 def _separated(found: Sequence[str]) -> str | None:

@@ -231,6 +231,8 @@ def test_usual_names_of_vehicles_and_times_are_guessed(tmp_path, header):
         "SECRET,1.5e-3",
         # all of it may be names of columns, as far as anybody can tell
         "SECRET 123,Monday noon,north of the river",
+        "M-XY 42,Monday noon,north of the river",
+        "SECRET;Monday noon;POINT(72.81234 21.21234)",
     ],
 )
 def test_a_record_in_the_first_line_is_never_printed(tmp_path, capsys, row):
@@ -241,6 +243,13 @@ def test_a_record_in_the_first_line_is_never_printed(tmp_path, capsys, row):
     assert "header = false" in said.out
     fields = re.split("[,;\t]", row)
     assert not [field for field in fields if len(field) > 3 and field in said.out + said.err]
+
+
+def test_units_in_brackets_are_part_of_names(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("Bus,Time,lat,lon,Speed [km/h]\n1,2026-01-31T10:00:00Z,1.5,2.5,3\n")
+    said = in_toml(suggest(InputFile(path)), "a", "*.csv")
+    assert "# the columns of the file: Bus, Time, lat, lon, Speed [km/h]" in said
 
 
 def test_a_repeated_column_is_refused_by_suggest_too(tmp_path):
