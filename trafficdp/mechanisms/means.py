@@ -217,7 +217,7 @@ class Means:
         return ()
 
     def steps(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return the choices, then the sum.
+        """Return what is measured with noise: first the ``choices``, such as of a clip, then the sum.
 
         Raises UsageError for an epsilon that is not positive, another statistic, noise that cannot be drawn.
         """

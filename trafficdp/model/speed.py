@@ -401,7 +401,9 @@ class Clip:
         self._cap = np.array([-(-self._top // numerator) for numerator in numerators], dtype=np.int64)
 
     def steps_of(self, centi: pa.Array | pa.ChunkedArray, unit: pa.Array | pa.ChunkedArray) -> IntArray:
-        """Return the steps, 0 to ``bound.steps``, of speeds in hundredths of ``unit``, shape (n,) each.
+        """Return speeds, rounded to whole steps of ``bound`` and cut to 0..``bound.steps``, shape (n,).
+
+        ``centi`` holds them in hundredths of each one's ``unit``, as a store keeps them, shape (n,) each.
 
         Raises StoreDamagedError for a unit that is none of SpeedUnit.
         """

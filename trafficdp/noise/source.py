@@ -21,7 +21,7 @@ Generator = np.random.Generator
 
 
 def generator(seed: int | tuple[int, ...]) -> Generator:
-    """Return a NumPy generator for simulations and tests; a tuple names one of many independent ones."""
+    """Return a NumPy generator seeded by one or more numbers: for simulations, never for what is released."""
     return np.random.default_rng(seed)
 
 

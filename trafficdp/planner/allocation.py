@@ -157,7 +157,7 @@ def assess_utility(allocation: Allocation) -> UtilityVerdict:
     if rule is RefusalRule.INTERVAL:
         bound, widths = request.map.bound, allocation.half_widths()
         reach = {each: each.largest(bound.upper) for each in widths}
-        spanned = {each: min(2 * median_noisy(half), reach[each]) for each, half in widths.items()}
+        spanned = {each: min(2 * positive_median(half), reach[each]) for each, half in widths.items()}
         least = max(spanned, key=lambda each: spanned[each] / reach[each])
         return UtilityVerdict(rule, least, spanned[least], reach[least], yardstick=yardstick)
     skills = allocation.skill
@@ -329,10 +329,10 @@ def precision(allocation: Allocation) -> Precision:
     return Precision(float(np.median(noisy)), float(noisy.max())) if noisy.size else Precision(0.0, 0.0)
 
 
-def median_noisy(error: npt.NDArray[np.float64]) -> float:
-    """Return the median over the bins that have an error at all (shape (G,)); 0 when none has."""
-    noisy = error[error > 0]
-    return float(np.median(noisy)) if noisy.size else 0.0
+def positive_median(error: npt.NDArray[np.float64]) -> float:
+    """Return the median of the foreseen ``error`` of all bins (G,) where it is above 0; 0 if nowhere."""
+    positive = error[error > 0]
+    return float(np.median(positive)) if positive.size else 0.0
 
 
 def floor_of_equal_scales(counts: Counts, bound: ContributionBound, epsilon: float) -> float:

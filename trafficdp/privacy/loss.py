@@ -221,10 +221,11 @@ def to_pico(loss: FloatArray) -> IntArray:
 
 
 def sum_per_user(pico: IntArray, user_index: IntArray, users: int) -> IntArray:
-    """Return for every user the exact sum of its losses, shape (users,), 10^-12 epsilon.
+    """Return the exact sum of the privacy losses of every user, shape (users,), in 10^-12 epsilon.
 
-    ``pico`` holds one loss an entry and ``user_index`` whose it is, in any order.
-    Theorem A: if for every transcript sum_t D[t, l] / b_t <= eps_l, then data sets that differ in the
+    ``pico`` holds one loss an entry, in the same unit, and ``user_index`` whose it is, in any order.
+    Theorem A: let query t have Laplace noise of scale b_t, and let the values of user l move it by at most
+    D[t, l]. If sum_t D[t, l] / b_t <= eps_l whatever was answered before, then data sets that differ in the
     values of user l have output densities within a factor e^eps_l, adaptively chosen queries and scales
     included. Losses of one user therefore add, over bins, statistics and releases; different users' never do.
 

@@ -115,7 +115,7 @@ def shown(text: str) -> str | None:
 
 
 def text_of(node: exp.Expr) -> str | None:
-    """Return what may be shown of part of the question."""
+    """Return the SQL of a part of a question, as ``shown`` in a message; None where it has none."""
     try:
         return shown(node.sql(dialect=Priced, comments=False))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):

@@ -26,7 +26,7 @@ from trafficdp.export.write import MOST_BINS_OF_TEXT
 from trafficdp.ingest.report import Extents, FileReport
 from trafficdp.mechanisms.simulated_cities import SEED, SimulatedCities, SimulatesOwnCity
 from trafficdp.model import EVERYTHING, HOURS_A_WEEK, Grid, SlotKind, SpeedUnit, Statistic
-from trafficdp.planner.allocation import Allocation, Precision, Reach, UtilityVerdict, median_noisy
+from trafficdp.planner.allocation import Allocation, Precision, Reach, UtilityVerdict, positive_median
 from trafficdp.planner.choose import Choice, choose
 from trafficdp.planner.request import AdaptiveMap, Affordable, MapOption, Suggestions
 from trafficdp.planner.suggest import DataNeeded
@@ -303,7 +303,7 @@ class Plan:
         allocation, verdict = self.allocation, self.verdict
         request, withheld = allocation.request, int((~allocation.keep).sum())
         unit, precision = self.unit, self.precision
-        level, error = f"{request.map.interval_level:.0%}", median_noisy(allocation.errors()[request.main])
+        level, error = f"{request.map.interval_level:.0%}", positive_median(allocation.errors()[request.main])
         at_worst = "" if allocation.tried_in_cities(request.main) else "at worst "
         of = verdict.statistic
         got, expected = verdict.in_words(of.unit(self.display_unit), self.shown(1.0, of))

@@ -222,9 +222,10 @@ class SimulatedRecords:
 
 
 def records_of(streets: Streets, fleet: Fleet, part: slice, day: int, seed: int) -> SimulatedRecords:
-    """Return what the vehicles of ``part`` (positions in the fleet) send on day number ``day``.
+    """Return the simulated records that some vehicles send on day number ``day``.
 
-    The same arguments give the same rows; another day, other trips.
+    ``part`` says which: their numbers in the fleet. The same arguments, ``seed`` among them, give the same
+    records; another day, other trips.
     """
     random = generator((seed, 3, day, part.start))
     vehicle, wish, blocks = _trips(streets, fleet, part, random)

@@ -121,7 +121,7 @@ class Allowance:
 
     @property
     def square_scale(self) -> int:
-        """S B, scale of the noise of sums of x (S - x)."""
+        """S B, scale of the noise of sums of x (S - x): S ``value_steps`` times B ``mean_scale``."""
         return self.value_steps * self.mean_scale
 
     def loss(self, touches: int) -> PureDP:

@@ -80,7 +80,7 @@ class LaplaceAccounting:
         return self.worst_relative_scale(1.0, tolerance) / relative_scale if relative_scale > 0 else 0.0
 
     def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """Return the worst-case expected error of every bin at ``epsilon``."""
+        """Return each statistic's expected absolute error at the worst speeds, (G,): from counts alone."""
         return self.noise(epsilon).errors()
 
     def calibrate(self, loss: Loss) -> CalibratedMechanism:
