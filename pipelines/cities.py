@@ -10,7 +10,8 @@ Nothing of them is in this repository. Below the folder that TRAFFICDP_REAL_DATA
   GTFS-Realtime with dotted column names. From the repository UTEL-UIUC/transittraj (data-raw).
 * ``warsaw/*.json``: Warsaw's buses on one afternoon, 465 answers of the city's interface, without speeds.
   From the repository zajacx/warsaw-buses (online_data/busy_hours; no licence of its own), after the open data
-  of the City of Warsaw. Nothing was chosen on it: it was looked at once, when all was chosen.
+  of the City of Warsaw. It was looked at once, when all was chosen; after that, its timetable made maps
+  of which nothing is public follow known speeds by less where their answers say so, and chose no constant.
 """
 
 from __future__ import annotations
