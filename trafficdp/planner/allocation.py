@@ -323,15 +323,13 @@ class Precision:
 
 def precision(allocation: Allocation) -> Precision:
     """Return how wide the main statistic's intervals will be (0 where no bin carries noise)."""
-    request = allocation.request
-    widths = allocation.half_widths()[request.main]
-    noisy = widths[widths > 0]
-    return Precision(float(np.median(noisy)), float(noisy.max())) if noisy.size else Precision(0.0, 0.0)
+    widths = allocation.half_widths()[allocation.request.main]
+    return Precision(positive_median(widths), float(widths.max(initial=0.0, where=widths > 0)))
 
 
-def positive_median(error: npt.NDArray[np.float64]) -> float:
-    """Return the median of the foreseen ``error`` of all bins (G,) where it is above 0; 0 if nowhere."""
-    positive = error[error > 0]
+def positive_median(foreseen: npt.NDArray[np.float64]) -> float:
+    """Return the median of what is foreseen of all bins (G,), where it is above 0; 0 if nowhere."""
+    positive = foreseen[foreseen > 0]
     return float(np.median(positive)) if positive.size else 0.0
 
 

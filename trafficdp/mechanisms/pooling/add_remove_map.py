@@ -255,6 +255,8 @@ def learnt_centre(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
     """Return mu + b m after the rounds of ``summary``, shape (H,)."""
     places = summary.places
     lifted, moves = places.lifted, places.centre - places.start
+    if not moves.any():
+        return places.centre
     family, known, _, spread = _families(design, lifted, summary.sd)
 
     def explained(said: FloatArray) -> float:
