@@ -198,7 +198,7 @@ def test_what_is_published_follows_from_what_was_measured_alone(kind, statistics
     first = calibrated.run(values(0), recorded, interval_level=0.9)
     again = Replayed(recorded.to_bytes())
     other = calibrated.run(values(1), again, interval_level=0.9)
-    assert again.over
+    assert not again.left
     for statistic in calibrated.statistics:
         for name in ("value", "low", "high"):
             one, same = (getattr(each[statistic], name) for each in (first, other))

@@ -29,7 +29,7 @@ from trafficdp.release.publication import (
     manifests,
     published,
 )
-from trafficdp.release.recomputation import UNREADABLE, differing, digests_of, names_differing
+from trafficdp.release.recomputation import UNREADABLE, files_differing
 from trafficdp.store import store_files, vault_ledger, vault_releases
 from trafficdp.store.released import differing_release, publications_match
 from trafficdp.store.store_files import DOCTOR, RELEASED_NAME, Head, looking, require_head, store_failures
@@ -253,15 +253,13 @@ class _Examination:
         there = {path.name for path in folder.glob("[!.]*")} if folder.is_dir() else set()
         wrong = [f"{name} is of no release in the vault" for name in sorted(there - known - streams)]
         for name, files in sorted(expected.items()):
-            found = digests_of(folder_of(self._store, name)) if name in there else {}
-            differences = names_differing(differing(files, found))
+            differences = files_differing(folder_of(self._store, name), files)
             wrong += [f"{name}: {differences}"] if differences else []
         for name, manifest in manifests(self._store).items():
             require_head(self._rows, *ledger_reference(manifest), f"the manifest of release {name}")
             if name in streams:
-                found = digests_of(folder_of(self._store, name))
                 listed = _listed(manifest)
-                differences = names_differing(differing(listed, found) & listed.keys())
+                differences = files_differing(folder_of(self._store, name), listed, unlisted="*")
                 wrong += [f"{name}: {differences}"] if differences else []
         return "; ".join(wrong) or None
 

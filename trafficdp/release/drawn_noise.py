@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from scipy.special import bdtr, gammainc, gammaincc, gammainccinv, gammaincinv
 from trafficdp.errors import VerificationError
 from trafficdp.measurement.laws import Block, FloatArray, Gaussian, IntArray, Laplace, Law
 from trafficdp.measurement.sets import Claim, Measure, Ranks, Scores, Step
-from trafficdp.noise.choice import Logs, block_rank, choice_rank, gaussian_rank, laplace_rank, probabilities
+from trafficdp.noise.choice import block_rank, choice_rank, gaussian_rank, laplace_rank, probabilities
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive import MeasureInput
 
@@ -28,12 +28,12 @@ from trafficdp.sensitive import MeasureInput
 # ``Replayed`` may exist only beside the vault.
 
 
+@dataclass(frozen=True)
 class Recorded:
     """The verbs of ``measure``, whose answers are kept."""
 
-    def __init__(self, measure: Measure) -> None:
-        self._measure = measure
-        self._answers: list[npt.NDArray[Any]] = []
+    _measure: Measure
+    _answers: list[npt.NDArray[Any]] = field(default_factory=list, init=False)
 
     def to_bytes(self) -> bytes:
         """Return the answers in their order."""
@@ -87,23 +87,17 @@ class Replayed:
     """The verbs again, with the answers of ``kept``. ``noise`` are the law and the draws of every step.
 
     ``chosen`` are the choices of every selection, claimed ones too; ``uniform`` are uniform numbers, and
-    below what each was drawn.
+    below what each was drawn. ``left`` is what was not asked for yet, the next of it last.
 
     Raises VerificationError where the mechanism asks for what was not kept.
     """
 
     def __init__(self, kept: bytes) -> None:
         with np.load(io.BytesIO(kept), allow_pickle=False) as file:
-            self._answers = [file[name] for name in file.files]
-        self._answers.reverse()
+            self.left = [file[name] for name in reversed(file.files)]
         self.noise: list[tuple[Law, IntArray]] = []
         self.chosen: list[Chosen] = []
         self.uniform: list[tuple[IntArray, IntArray]] = []
-
-    @property
-    def over(self) -> bool:
-        """Whether every answer was asked for."""
-        return not self._answers
 
     def measure(self, step: Step, values: MeasureInput) -> IntArray:
         """Return what was measured."""
@@ -143,9 +137,9 @@ class Replayed:
         return answer.reshape(count.shape)
 
     def _next(self, size: int) -> npt.NDArray[Any]:
-        if not self._answers or self._answers[-1].size != size:
+        if not self.left or self.left[-1].size != size:
             raise VerificationError("something else was measured than this mechanism measures")
-        return np.asarray(self._answers.pop())
+        return np.asarray(self.left.pop())
 
 
 # Is what was drawn of the law that was priced? All of a release together, wrong by chance once in 10^9.
@@ -185,12 +179,16 @@ def plausible(
     random = SimulatedNoise(0)
     ranks, above, many = [], 0, 0
     for law, z in noise:
-        drawn = _varies(law)
+        drawn, draws = draws_of(law)
         if bool(np.any(z[~drawn])):
             return False
-        own = z[drawn]
-        within = _uniform(random, law.blocks if isinstance(law, Block) else len(own))
-        ranks.append(_ranks(law, drawn, own, within))
+        own, within = z[drawn], _uniform(random, draws)
+        if isinstance(law, Block):
+            ranks.append(block_rank(own, law.half_width[drawn], law.block[drawn], law.scale, within))
+        elif isinstance(law, Gaussian):
+            ranks.append(gaussian_rank(own, law.sd[drawn], within))
+        else:
+            ranks.append(laplace_rank(own, law.scale[drawn], within))
         above += int(np.count_nonzero(own > 0))
         many += int(np.count_nonzero(own))
     choices = []
@@ -208,16 +206,13 @@ def plausible(
         within = _uniform(random, len(number))
         # 53 bits of either side are exact
         whole.append((np.log((number + within) / below), np.log((below - number - within) / below)))
-    tails = [*_tails(ranks), *_tails(choices), *_tails(whole)]
-    tails += [float(bdtr(side, many, 0.5)) for side in (above, many - above) if many]
+    tails = [float(bdtr(side, many, 0.5)) for side in (above, many - above) if many]
+    for logs in filter(None, (ranks, choices, whole)):
+        for side in zip(*logs, strict=True):
+            sums = -np.concatenate(side)
+            # how probable a sum as small is, and one as large
+            tails += [float(tail(len(sums), sums.sum())) for tail in (gammainc, gammaincc) if len(sums)]
     return min(tails, default=1.0) >= _TAIL
-
-
-def _tails(ranks: list[Logs]) -> list[float]:
-    """How probable sums as small, and as large, as those of -log are, on either side."""
-    outside, inside = (-np.concatenate([each[side] for each in ranks] or [np.zeros(0)]) for side in (0, 1))
-    n = len(outside)
-    return [float(tail(n, x.sum())) for x in (outside, inside) for tail in (gammainc, gammaincc) if n]
 
 
 def _uniform(random: SimulatedNoise, many: int) -> FloatArray:
@@ -244,27 +239,9 @@ def probability_text(probability: float) -> str:
     return f"{math.floor(100 * probability) / 100:.2f}"
 
 
-def draws_of(noise: Iterable[tuple[Law, IntArray]]) -> int:
-    """Return how many draws there are: coordinates that vary, or blocks."""
-    return sum(law.blocks if isinstance(law, Block) else int(_varies(law).sum()) for law, _ in noise)
-
-
-def choices_of(chosen: Iterable[Chosen]) -> int:
-    """Return how many choices there are that are drawn: their scales are public."""
-    return sum(int((each.scale > 0).sum()) for each in chosen)
-
-
-def _varies(law: Law) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def draws_of(law: Law) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], int]:
+    """Return which coordinates vary, and of how many draws they are: as many, or as there are blocks."""
     if isinstance(law, Block):
-        return law.block >= 0
-    return (law.scale if isinstance(law, Laplace) else law.sd) > 0
-
-
-def _ranks(
-    law: Law, drawn: np.ndarray[tuple[int], np.dtype[np.bool_]], z: IntArray, uniform: FloatArray
-) -> Logs:
-    if isinstance(law, Block):
-        return block_rank(z, law.half_width[drawn], law.block[drawn], law.scale, uniform)
-    if isinstance(law, Gaussian):
-        return gaussian_rank(z, law.sd[drawn], uniform)
-    return laplace_rank(z, law.scale[drawn], uniform)
+        return law.block >= 0, law.blocks
+    drawn = (law.scale if isinstance(law, Laplace) else law.sd) > 0
+    return drawn, int(np.count_nonzero(drawn))

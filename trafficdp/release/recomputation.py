@@ -15,8 +15,9 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,26 +106,26 @@ def run_checks(checks: NamedChecks) -> list[Check]:
     return found
 
 
-def digests_of(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file in ``folder``, by name."""
-    return {path.name: hashlib.sha256(read_regular(path)).hexdigest() for path in folder.iterdir()}
+def files_differing(
+    folder: Path, listed: Mapping[str, str], *others: Mapping[str, str], unlisted: str = ""
+) -> str | None:
+    """Return which files of ``folder`` are changed, missing or foreign, None when none are.
 
-
-def differing(expected: Mapping[str, str], found: Mapping[str, str]) -> set[str]:
-    """Return the names of files that are changed, missing or foreign."""
-    return {name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)}
-
-
-def names_differing(names: set[str]) -> str | None:
-    """Return what is wrong with the files of these names, None when there are none."""
-    return "changed, missing or foreign: " + ", ".join(sorted(names)) if names else None
-
-
-def portals_told_otherwise(folder: Path, files: Mapping[str, tuple[int, str]]) -> str | None:
-    """Return which of the files for portals state other files than the manifest does; None where none do.
-
-    ``files`` are size and SHA-256 of what the manifest lists, by name.
+    SHA-256 must be as ``listed``, and as any of the ``others`` says. Not listed may be what is called as the
+    pattern ``unlisted``.
     """
+    there = folder.iterdir() if folder.is_dir() else ()
+    found = {path.name: hashlib.sha256(read_regular(path)).hexdigest() for path in there}
+    wrong = {name for name in found.keys() - listed.keys() if not fnmatchcase(name, unlisted)}
+    for each in (listed, *others):
+        wrong |= {name for name, digest in each.items() if found.get(name) != digest}
+    return "changed, missing or foreign: " + ", ".join(sorted(wrong)) if wrong else None
+
+
+def portals_differing(folder: Path) -> str | None:
+    """Return which of the files for portals state other files than the manifest does; None where none do."""
+    manifest = json.loads(read_regular(folder / MANIFEST).decode("utf-8"))
+    files = {each["name"]: (each["bytes"], each["sha256"]) for each in manifest["files"]}
     described = {name: facts for name, facts in files.items() if name not in CATALOGUE_FILES}
     wrong = [
         name
@@ -229,7 +230,7 @@ class _Published:
     def checks(self) -> NamedChecks:
         """Yield names and checks."""
         yield "every file is the one that the manifest lists", self._files
-        yield PORTALS, self._portals
+        yield PORTALS, partial(portals_differing, self._folder)
         yield "hexagons, or the listed zones, and slots are all of the study area and period", self._bins
         yield "the noise costs what the manifest says", self._cost
         yield "what was asked about follows from the answers before", self._fed_back
@@ -323,13 +324,7 @@ class _Published:
 
     def _files(self) -> str | None:
         listed = {each.name: each.sha256 for each in self._manifest.files}
-        found = digests_of(self._folder)
-        found.pop(MANIFEST)
-        return names_differing(differing(listed, found))
-
-    def _portals(self) -> str | None:
-        listed = {each.name: (each.bytes, each.sha256) for each in self._manifest.files}
-        return portals_told_otherwise(self._folder, listed)
+        return files_differing(self._folder, listed, unlisted=MANIFEST)
 
     def _bins(self) -> str | None:
         counts = self._public.counts

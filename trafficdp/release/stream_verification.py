@@ -10,7 +10,7 @@ import hashlib
 import io
 import json
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +35,8 @@ from trafficdp.release.recomputation import (
     UNREADABLE,
     Check,
     NamedChecks,
-    differing,
-    names_differing,
+    files_differing,
+    portals_differing,
     run_checks,
 )
 from trafficdp.release.specification import Specification
@@ -75,7 +75,8 @@ class _ExaminedStream(Examined):
 
     def checks(self) -> NamedChecks:
         """Yield names and checks, in an order that a reader can follow."""
-        yield "the ledger has every entry that its head and the manifests name", self._not_behind
+        whole_ledger = partial(self._curator.check_not_behind, whole=True)
+        yield "the ledger has every entry that its head and the manifests name", whole_ledger
         yield "the ledger's charge is the specification that was executed", self._specification_is_charged
         yield "every vehicle that was counted is charged the stream's epsilon", self._accounts
         yield "every publication is the one in the ledger", self._in_ledger
@@ -90,7 +91,7 @@ class _ExaminedStream(Examined):
         yield "the manifest is complete, consistent and of the newest publication", self._manifest_valid
         yield f"the budget is the one that the ledger promised{self._changed}", self._budget_stated
         yield "every file says what was committed", self._files
-        yield PORTALS, self._portals
+        yield PORTALS, partial(portals_differing, self._folder)
         yield "the published scales cost no vehicle more than epsilon", self._losses
         yield "the state's accounts are not below the recomputed ones", self._state_accounts
         yield f"the nodes' noise has the distribution that was charged ({self._power()})", self._law
@@ -175,7 +176,8 @@ class _ExaminedStream(Examined):
         return published(self._newest).release
 
     def _files(self) -> str | None:
-        wrong = names_differing(differing(self._listed_files(), self._found_files()) - {MANIFEST})
+        listed = {each["name"]: each["sha256"] for each in self._manifest()["files"]}
+        wrong = files_differing(self._folder, listed, unlisted=MANIFEST)
         if wrong:
             return wrong
         document = json.loads(read_regular(self._folder / LIVE).decode("utf-8"))

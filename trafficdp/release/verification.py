@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trafficdp._durable import read_regular
 from trafficdp.engine.duckdb_reduce import reduce_fixes
@@ -19,7 +18,7 @@ from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import MANIFEST, MEASUREMENTS, MECHANISM
 from trafficdp.mechanisms.registry import calibrated_from_published
-from trafficdp.model import KnowledgeKind, KnownSpeeds, Statistic, as_json, from_json
+from trafficdp.model import KnowledgeKind, KnownSpeeds, as_json, from_json
 from trafficdp.privacy.budget import KIND, Promise, changes_in
 from trafficdp.privacy.disclosure import Guarantee
 from trafficdp.privacy.estimate import NOISE_COLUMNS
@@ -29,7 +28,6 @@ from trafficdp.privacy.release import LedgerReference, Release, encode, same_arr
 from trafficdp.release.curator import Curator, execute_release
 from trafficdp.release.drawn_noise import (
     Replayed,
-    choices_of,
     detection_probability,
     draws_of,
     plausible,
@@ -44,11 +42,9 @@ from trafficdp.release.recomputation import (
     UNREADABLE,
     Check,
     NamedChecks,
-    differing,
-    digests_of,
-    names_differing,
+    files_differing,
     noise_columns,
-    portals_told_otherwise,
+    portals_differing,
     rows_are_of,
     run_checks,
     verify_public,
@@ -70,25 +66,15 @@ class Examined:
         self._folder = folder_of(curator.store, release_id).absolute()
         self._ledger = vault_ledger.rows(curator.vault)
         self._sequence = sequence
+        self._promises = [row for row in self._ledger if row.facts["kind"] == KIND]
+        changes = [each.in_words for each in changes_in(self._promises)]
+        # every change of the store's promise so far, for the name of the check
+        self._changed = f" (changed {'; changed '.join(changes)})" if changes else ""
 
     @property
     def _charge(self) -> LedgerRow:
         """The ledger's entry; a ledger too short is a finding like any other."""
         return self._ledger[self._sequence - 1]
-
-    def _not_behind(self) -> str | None:
-        self._curator.check_not_behind(whole=True)
-        return None
-
-    @property
-    def _changed(self) -> str:
-        """Every change of the store's promise so far, for the name of the check; "" without one."""
-        found = [each.in_words for each in changes_in(self._promises)]
-        return f" (changed {'; changed '.join(found)})" if found else ""
-
-    @property
-    def _promises(self) -> list[LedgerRow]:
-        return [row for row in self._ledger if row.facts["kind"] == KIND]
 
     def _budget_stated(self) -> str | None:
         """Compare ceiling and changes that the manifest states with those in force at the charge."""
@@ -106,19 +92,6 @@ class Examined:
         manifest: dict[str, Any] = json.loads(read_regular(self._folder / MANIFEST).decode("utf-8"))
         return manifest
 
-    def _listed_files(self) -> dict[str, str]:
-        """Every file that the manifest lists, with its SHA-256."""
-        return {entry["name"]: entry["sha256"] for entry in self._manifest()["files"]}
-
-    def _portals(self) -> str | None:
-        """Compare what the files for portals state of files with the manifest."""
-        files = {each["name"]: (each["bytes"], each["sha256"]) for each in self._manifest()["files"]}
-        return portals_told_otherwise(self._folder, files)
-
-    def _found_files(self) -> dict[str, str]:
-        """Every file in the folder, with its SHA-256."""
-        return digests_of(self._folder)
-
 
 # Does a release stand? Recomputed from the vault's counts and the published files, trusting neither.
 #
@@ -134,26 +107,27 @@ def verify(curator: Curator, release_id: str) -> list[Check]:
             "only a published release can be verified",
             got=f"{release_id}, {'withdrawn' if stored.withdrawn else 'unfinished'}",
         )
-    examined = _ExaminedDeclared if curator.relation.hides_presence else _ExaminedRelease
-    return run_checks(examined(curator, stored).checks())
+    return run_checks(_ExaminedRelease(curator, stored).checks())
 
 
 class _ExaminedRelease(Examined):
     """One release under examination."""
 
-    table = MECHANISM
-    losses_follow_records = True
-    """Whether what a vehicle lost follows from its records, and not only from what was declared."""
-
     def __init__(self, curator: Curator, stored: vault_releases.StoredRelease) -> None:
         super().__init__(curator, stored.release_id, stored.sequence)
         self._stored = stored
         self._specification = curator.specification_of(stored.release_id)
+        # nothing about a vehicle is public, so that anyone can check the most of it
+        self._declared = curator.relation.hides_presence
 
     def checks(self) -> NamedChecks:
         """Yield names and checks, in an order that a reader can follow."""
-        of_losses = self._unless_forgotten if self.losses_follow_records else lambda check: check
-        yield "the ledger has every entry that its head and the manifests name", self._not_behind
+        # what was declared decides what a vehicle lost, or its records
+        losses, epsilon = self._losses, self._epsilon
+        if not self._declared:
+            losses, epsilon = self._unless_forgotten(losses), self._unless_forgotten(epsilon)
+        whole_ledger = partial(self._curator.check_not_behind, whole=True)
+        yield "the ledger has every entry that its head and the manifests name", whole_ledger
         yield "the ledger's charge is the specification that was executed", self._specification_is_charged
         yield "the vehicles' accounts are those of the charge", self._accounts
         yield "the data is the version that was charged", self._data_version
@@ -161,15 +135,17 @@ class _ExaminedRelease(Examined):
         yield "the manifest names its entry of the ledger", self._manifest_in_ledger
         yield f"the budget is the one that the ledger promised{self._changed}", self._budget_stated
         yield "every file is the one that was published", self._files
-        yield PORTALS, self._portals
-        yield "the published scales cost no vehicle more than it was charged", of_losses(self._losses)
-        yield "the manifest's epsilon is the largest recomputed loss", of_losses(self._epsilon)
+        yield PORTALS, partial(portals_differing, self._folder)
+        yield "the published scales cost no vehicle more than it was charged", losses
+        yield "the manifest's epsilon is the largest recomputed loss", epsilon
         yield "released.duckdb holds the same release", self._released
         if "known" in self._specification.calibrated:
             yield "speeds that were known before are those of the sources that are named", self._known
         yield "every number follows from what was measured", self._unless_forgotten(self._follows)
         law = f"the noise has the distribution that was charged ({self._power()})"
         yield law, self._unless_forgotten(self._law)
+        if self._declared:
+            yield "anyone can recompute its numbers", self._public
 
     def _specification_is_charged(self) -> str | None:
         allocation = vault_releases.allocation_of(self._curator.vault, self._stored.release_id)
@@ -209,31 +185,29 @@ class _ExaminedRelease(Examined):
         right = (self._charge.sequence, self._charge.head_hash)
         return None if stated == right else "another entry of the ledger"
 
-    def _published_files(self) -> dict[str, str]:
-        for row in self._ledger:
-            facts = row.facts
+    def _files(self) -> str | None:
+        listed = {each["name"]: each["sha256"] for each in self._manifest()["files"]}
+        for facts in (row.facts for row in self._ledger):
             if facts.get("kind") == "publication" and facts.get("release") == self._stored.release_id:
                 files = facts.get("files")
                 if isinstance(files, dict):
-                    return {str(name): str(digest) for name, digest in files.items()}
+                    return files_differing(self._folder, files, listed)
         raise VerificationError("the ledger has no publication of this release")
 
-    def _files(self) -> str | None:
-        found = self._found_files()
-        wrong = differing(self._published_files(), found)
-        listed = self._listed_files()
-        return names_differing(wrong | (differing(listed, found) & listed.keys()))
+    def _recorded(self) -> Contributions:
+        """Return the statistics of every vehicle, from the records, not from the cache."""
+        asked = self._specification.grid, self._specification.request.bound, self._specification.ingest_id
+        whole: Contributions = reduce_fixes(self._curator.vault.connection, *asked)
+        return whole
 
     @cached_property
     def _contributions(self) -> Contributions:
         """What may be planned with."""
-        return self._recorded()
-
-    def _recorded(self) -> Contributions:
-        """Of every vehicle, from the records, not from the cache."""
-        asked = self._specification.grid, self._specification.request.bound, self._specification.ingest_id
-        whole: Contributions = reduce_fixes(self._curator.vault.connection, *asked)
-        return whole
+        if not self._declared:
+            return self._recorded()
+        pinned = self._specification
+        version = DataVersion(pinned.ingest_id, pinned.data_version)
+        return self._curator.contributions(pinned.grid, pinned.request.bound, version)
 
     @cached_property
     def _recomputed_losses(self) -> dict[int, int]:
@@ -242,11 +216,21 @@ class _ExaminedRelease(Examined):
 
         contributions = self._contributions
         counts = contributions.counts
-        published = pd.read_parquet(io.BytesIO(read_regular(self._folder / self.table)))
+        table = MEASUREMENTS if self._declared else MECHANISM
+        published = pd.read_parquet(io.BytesIO(read_regular(self._folder / table)))
         if not rows_are_of(published, self._specification.grid, counts):
             raise VerificationError("the published bins are not those of the data")
         columns = noise_columns(published)
-        numbered = _has_number(columns)
+        # bins that carry noise or a constant, by any statistic: where a float of it is no null
+        numbered = np.any(
+            [
+                ~np.isnan(values)
+                for own in columns.values()
+                for name, values in own.items()
+                if NOISE_COLUMNS[name].withheld is None
+            ],
+            axis=0,
+        )
         chosen = counts.select(np.repeat(numbered, counts.bins // max(len(numbered), 1)))
         calibrated = calibrated_from_published(
             self._manifest()["noise"],
@@ -303,7 +287,9 @@ class _ExaminedRelease(Examined):
         except (TrafficdpError, *UNREADABLE):
             # the check itself says so
             again = None
-        draws, choices = (draws_of(again.noise), choices_of(again.chosen)) if again else (0, 0)
+        draws = sum(draws_of(law)[1] for law, _ in again.noise) if again else 0
+        # scales are public
+        choices = sum(int((each.scale > 0).sum()) for each in again.chosen) if again else 0
         numbers = sum(len(number) for _, number in again.uniform) if again else 0
         found = [
             detection_probability(draws, 0.5),
@@ -319,7 +305,7 @@ class _ExaminedRelease(Examined):
         again, release = self._replayed
         facts, bins = encode(release)
         committed = vault_releases.values_of(self._curator.vault, self._stored.release_id)
-        if committed is None or not again.over or json.dumps(facts, allow_nan=False) != committed[0]:
+        if committed is None or again.left or json.dumps(facts, allow_nan=False) != committed[0]:
             return "other numbers than were measured"
         return None if same_arrays(bins, committed[1]) else "other numbers than were measured"
 
@@ -349,38 +335,6 @@ class _ExaminedRelease(Examined):
         same = released_matches(self._curator.store, release, epsilon_of(release))
         return None if same else "other rows than were released"
 
-
-class _ExaminedDeclared(_ExaminedRelease):
-    """One of a declared grid: nothing about a vehicle is public, so that anyone can check the most of it."""
-
-    table = MEASUREMENTS
-    losses_follow_records = False
-
-    def checks(self) -> NamedChecks:
-        """Yield the same, and what anyone can check."""
-        yield from super().checks()
-        yield "anyone can recompute its numbers", self._public
-
-    @cached_property
-    def _contributions(self) -> Contributions:
-        specification = self._specification
-        version = DataVersion(specification.ingest_id, specification.data_version)
-        return self._curator.contributions(specification.grid, specification.request.bound, version)
-
     def _public(self) -> str | None:
         wrong = [f"{each.name}: {each.found}" for each in verify_public(self._folder) if not each.passed]
         return "; ".join(wrong) or None
-
-
-def _has_number(columns: Mapping[Statistic, Mapping[str, npt.NDArray[Any]]]) -> npt.NDArray[np.bool_]:
-    """Return which bins carry noise or a constant, by any statistic: where a float of it is no null."""
-    noisy: npt.NDArray[np.bool_] = np.any(
-        [
-            ~np.isnan(values)
-            for own in columns.values()
-            for name, values in own.items()
-            if NOISE_COLUMNS[name].withheld is None
-        ],
-        axis=0,
-    )
-    return noisy

@@ -1,5 +1,6 @@
 """Folders of releases: which are left behind by a command that was killed, and which are read."""
 
+import hashlib
 import json
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from trafficdp.errors import StoreDamagedError, StoreUnavailableError
 from trafficdp.release.diagnosis import _listed
 from trafficdp.release.publication import manifests, sweep
-from trafficdp.release.recomputation import differing, names_differing
+from trafficdp.release.recomputation import files_differing
 from trafficdp.release.status import create_store
 from trafficdp.store.vault import VAULT_NAME, Vault
 
@@ -29,10 +30,17 @@ def test_manifests_are_those_of_all_releases_but_the_named(tmp_path):
     assert manifests(tmp_path)["r2"] == {"release": "r2"}
 
 
-def test_files_that_differ_are_named_and_a_manifest_must_list_them():
-    found = differing({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "4", "d": "5"})
-    assert names_differing(found) == "changed, missing or foreign: b, c, d"
-    assert names_differing(set()) is None
+def test_files_that_differ_are_named_and_a_manifest_must_list_them(tmp_path):
+    for name in "abd":
+        (tmp_path / name).write_bytes(name.encode())
+    right = {name: hashlib.sha256(name.encode()).hexdigest() for name in "abd"}
+    other = {"a": right["a"], "b": "2", "c": "3"}
+    assert files_differing(tmp_path, right) is None
+    assert files_differing(tmp_path, other) == "changed, missing or foreign: b, c, d"
+    assert files_differing(tmp_path, other, unlisted="d") == "changed, missing or foreign: b, c"
+    assert files_differing(tmp_path, right, {"a": "2"}) == "changed, missing or foreign: a"
+    assert files_differing(tmp_path, {"a": right["a"]}, unlisted="*") is None
+    assert files_differing(tmp_path / "none", {"a": "1"}) == "changed, missing or foreign: a"
     assert _listed({"files": [{"name": "a", "sha256": "1", "bytes": 2}]}) == {"a": "1"}
     with pytest.raises(StoreDamagedError):
         _listed({"files": {}})

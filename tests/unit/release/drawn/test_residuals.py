@@ -13,7 +13,6 @@ from trafficdp.release.drawn_noise import (
     FALSE_ALARM,
     Recorded,
     Replayed,
-    choices_of,
     detection_probability,
     draws_of,
     plausible,
@@ -52,7 +51,7 @@ def test_noise_of_its_law_is_plausible_together_and_law_by_law():
     noise = [(law, drawn(law, source)) for law in laws(400).values()]
     assert plausible(noise)
     assert all(plausible([each]) for each in noise)
-    assert draws_of(noise) == 320 + 320 + 100 + 100
+    assert [draws_of(law)[1] for law, _ in noise] == [320, 320, 100, 100]
     assert plausible([])
 
 
@@ -60,13 +59,19 @@ def test_noise_of_its_law_is_plausible_together_and_law_by_law():
 def test_the_false_alarm_is_what_is_promised_because_ranks_are_uniform():
     """Means and variances of -log(rank) from draws, within 7 standard errors of Gamma(1, 1)."""
     assert FALSE_ALARM < 1e-9
-    from trafficdp.release.drawn_noise import _ranks, _varies
+    from trafficdp.noise.choice import block_rank, gaussian_rank, laplace_rank
 
     source, random = SecureNoise(), np.random.default_rng(5)
     for name, law in laws(8_000).items():
-        z, varies = drawn(law, source), _varies(law)
-        draws = draws_of([(law, z)])
-        for side in _ranks(law, varies, z[varies], random.random(draws)):
+        varies, draws = draws_of(law)
+        z, within = drawn(law, source)[varies], random.random(draws)
+        if isinstance(law, Block):
+            ranks = block_rank(z, law.half_width[varies], law.block[varies], law.scale, within)
+        elif isinstance(law, Gaussian):
+            ranks = gaussian_rank(z, law.sd[varies], within)
+        else:
+            ranks = laplace_rank(z, law.scale[varies], within)
+        for side in ranks:
             assert abs((-side).mean() - 1) < 7 / draws**0.5, name
             assert stats.kstest(np.exp(side), "uniform").pvalue > 1e-9, name
 
@@ -176,7 +181,6 @@ def chosen(many, source):
 def test_choices_of_their_law_are_plausible_alone_and_beside_noise():
     (right,) = chosen(400, SimulatedNoise(1))
     assert plausible([], [right])
-    assert choices_of([right]) == 400
     law = Laplace(np.full(400, 9.0))
     assert plausible([(law, drawn(law, SecureNoise()))], [right])
     assert not plausible([(law, 3 * drawn(law, SecureNoise()))], [right])
@@ -219,7 +223,6 @@ def test_choices_without_a_scale_are_those_of_least_cost():
         scores = ClaimedScores(support, np.ones(1), np.array([scale]), LossKind.PURE, "a theorem")
         again.select_claimed(scores, numbers([4, 0, 5]), numbers([1, 1, 1]), numbers([0, 3]))
         assert plausible([], again.chosen) is right
-        assert choices_of(again.chosen) == (scale > 0)
 
 
 def uniform(below, number):

@@ -45,9 +45,9 @@ def test_every_answer_is_given_again_and_the_noise_is_what_lies_above_the_exact_
     recorded = Recorded(SimulatedNoise(3))
     first = asked(recorded)
     again = Replayed(recorded.to_bytes())
-    assert not again.over
+    assert again.left
     assert asked(again) == first
-    assert again.over
+    assert not again.left
     # of claimed noise, and by itself
     below, number = zip(*again.uniform, strict=True)
     assert [each.tolist() for each in below] == [[9] * 3, [1000] * 4]
