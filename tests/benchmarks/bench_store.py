@@ -182,7 +182,7 @@ def _copy_in_vault(vault: Vault, last: vault_releases.StoredRelease, names: Sequ
     """Write copies of ``last`` under ``names`` and return the numbers of their charges."""
     ledger = vault_ledger.rows(vault)
     both = [row.facts for row in ledger if row.facts.get("release") == last.release_id]
-    frozen = vault_releases.allocation_of(vault, last.release_id)
+    frozen = vault_releases.part_of(vault, last.release_id, "allocation").decode()
     row, entries, charges, specifications = ledger[-1], [], [], []
     for name in names:
         specifications.append(frozen.replace(f'"{last.release_id}"', f'"{name}"'))

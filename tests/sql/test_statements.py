@@ -8,7 +8,7 @@ import pytest
 
 from trafficdp.sensitive import Fixes, fixes_schema
 from trafficdp.store.store_files import registered, run, script
-from trafficdp.store.vault import Vault
+from trafficdp.store.vault import SCHEMA_VERSION, Vault
 from trafficdp.store.vault_fixes import FileDetails, Incoming
 
 
@@ -16,6 +16,7 @@ from trafficdp.store.vault_fixes import FileDetails, Incoming
 def vault():
     with duckdb.connect() as connection:
         connection.execute(script("tables/vault"))
+        connection.execute("INSERT INTO meta VALUES ('schema_version', ?)", [SCHEMA_VERSION])
         yield connection
 
 

@@ -47,7 +47,7 @@ from trafficdp.release.specification import ListedBins, Specification, assemble
 from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
 from trafficdp.store import contribution_cache, vault_ledger, vault_releases
 from trafficdp.store.store_files import Head, require_head, store_lock
-from trafficdp.store.vault import Vault, require_vault
+from trafficdp.store.vault import Vault, database_in
 from trafficdp.store.vault_fixes import DataVersion, is_imported, require_reduced
 
 # What a rehearsal reads in place of records: nothing.
@@ -126,7 +126,7 @@ class Curator:
     @property
     def relation(self) -> NeighbouringRelation:
         """What is public in this store, and what is not."""
-        return vault_ledger.promised_entry(self.vault).policy.relation
+        return vault_ledger.promise_in_force(self.vault).policy.relation
 
     def contributions(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
         """Return what may be planned with: of every (vehicle, bin), or of the declared grid and anyone.
@@ -278,7 +278,7 @@ class Curator:
         """Promise ``configured`` from now on, for ``reason``; return what it changes. See ``promises``."""
         self.check_not_behind()
         with self.vault.transaction("changing the budget"):
-            changed = vault_ledger.promised_entry(self.vault).changes_to(configured)
+            changed = vault_ledger.promise_in_force(self.vault).changes_to(configured)
             entry = vault_ledger.replace_promise(self.vault, configured, checked_reason(reason), at)
         reached("budget changed")
         self.head.write(entry)
@@ -320,7 +320,7 @@ class Curator:
 
     def specification_of(self, release_id: str) -> Specification:
         """Return the specification that a release was charged for; raise UsageError when there is none."""
-        return Specification.from_json(vault_releases.allocation_of(self.vault, release_id))
+        return Specification.from_json(vault_releases.part_of(self.vault, release_id, "allocation"))
 
     def load(self, release_id: str) -> Release:
         """Return a release from its committed values; raise UsageError when it has none."""
@@ -405,7 +405,7 @@ class Curator:
 
     def _metered(self, charge: npt.NDArray[np.int64], source: NoiseSource) -> PrivacyMeter:
         """Return the way to ``source`` of a release that every vehicle was charged ``charge`` for."""
-        policy = vault_ledger.promised_entry(self.vault).policy
+        policy = vault_ledger.promise_in_force(self.vault).policy
         return PrivacyMeter(source, charge, policy.kind, hidden=policy.relation.hides_presence)
 
     def _rehearse(
@@ -452,7 +452,7 @@ def opened(store: Path, key_file: Path, purpose: str, *, wait: float) -> Iterato
 
     Raises StoreUnavailableError when there is none or, after ``wait`` seconds, while another holds it.
     """
-    require_vault(store)
+    database_in(store, must_exist=True)
     with store_lock(store, purpose=purpose, wait=wait), Vault.open(store) as vault:
         yield Curator(store, vault, Head.beside(key_file, vault.store_id))
 

@@ -32,7 +32,7 @@ from trafficdp.release.publication import (
 from trafficdp.release.recomputation import UNREADABLE, files_differing
 from trafficdp.store import store_files, vault_ledger, vault_releases
 from trafficdp.store.released import differing_release, publications_match
-from trafficdp.store.store_files import DOCTOR, RELEASED_NAME, Head, looking, require_head, store_failures
+from trafficdp.store.store_files import DOCTOR, RELEASED_NAME, Head, require_head, store_failures, store_lock
 from trafficdp.store.vault import VAULT_NAME, Vault, audit, looked_at, read_through, tables, vault_looked_at
 
 BACKUP = "restore the newest complete backup of the store"
@@ -80,7 +80,7 @@ def examine(store: Path, key_file: Path, *, wait: float) -> list[Finding]:
         raise StoreUnavailableError(
             "there is no store here", got=str(store), todo="run `trafficdp init` or pass --store"
         )
-    with looking(store, wait=wait), ExitStack() as opened:
+    with store_lock(store, purpose=None, wait=wait), ExitStack() as opened:
         examination = _Examination(store, key_file, opened)
         findings = [_finding(*look) for look in examination.looks()]
         return findings + examination.notes()
@@ -154,7 +154,7 @@ class _Examination:
             found.append(
                 Finding("the budget was changed", State.NOTE, change.in_words, "every later release shows it")
             )
-        own = None if self._vault is None else self._vault.fact("store_id")
+        own = None if self._vault is None else self._vault.facts.get("store_id")
         heads = [
             path.name
             for path in sorted(self._key_file.parent.glob(f"{self._key_file.name}.*.head"))

@@ -32,7 +32,7 @@ from trafficdp.release.curator import Curator
 from trafficdp.release.results import IngestedFile, UndoneFile
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.store_files import Head, store_failures, store_lock
-from trafficdp.store.vault import Vault, audit, require_vault, rewritten
+from trafficdp.store.vault import Vault, audit, database_in, rewritten
 from trafficdp.store.vault_fixes import add_import, missing_jobs, require_newest_job, require_records
 
 # A vehicle leaves the vault, because its owner asks for it: whole, or not at all, wherever the command dies.
@@ -88,7 +88,7 @@ def forget(
     if not len(wanted):
         raise UsageError("no vehicle is named", expected="identifiers, one a line", todo="give at least one")
     key = VehicleKey.load(key_file)
-    require_vault(store)
+    database_in(store, must_exist=True)
     with store_lock(store, purpose="forget", wait=wait):
         with Vault.open(store) as vault:
             vault.check_key(key.fingerprint)

@@ -50,7 +50,7 @@ def previous_map(vault: Vault, grid: Grid) -> str | None:
     # specifications are long: a search for their words
     area = f'"study_area_sha256":"{grid.area.hash}"'
     for name in vault_releases.indexed(vault, {"area_sha256": grid.area.hash, "of_question": False}):
-        frozen = vault_releases.allocation_of(vault, name)
+        frozen = vault_releases.part_of(vault, name, "allocation").decode()
         if area in frozen and '"question":' not in frozen:
             return name
     return None
@@ -151,7 +151,7 @@ def _of_release(
     if source.release == NEWEST:
         others = {"not_of_data": version.name, "of_everything": True}
         for name in vault_releases.indexed(curator.vault, others):
-            specification = Specification.from_json(vault_releases.allocation_of(curator.vault, name))
+            specification = Specification.from_json(vault_releases.part_of(curator.vault, name, "allocation"))
             alike = specification.data_version != version.name and _unlike(specification.grid, grid) is None
             if alike and _says_something(release := curator.load(name)):
                 return speeds_of(curator, release)

@@ -469,7 +469,9 @@ class Planning:
 
     def _left(self, here: Contributions) -> IntArray:
         windows = self._config.policy.windows(datetime.now(UTC))
-        return left(windows, vault_ledger.spent_in(self._curator.vault, here.vehicle, windows))
+        return left(
+            windows, [vault_ledger.spent(self._curator.vault, here.vehicle, each) for each in windows]
+        )
 
     def _contributions(self, grid: Grid) -> Contributions:
         """Those of ``grid``; raise UsageError when there is nothing in it."""

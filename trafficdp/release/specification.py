@@ -245,7 +245,7 @@ class Specification:
         )
 
     @classmethod
-    def from_json(cls, text: str) -> Specification:
+    def from_json(cls, text: str | bytes) -> Specification:
         """Return the specification that ``to_json`` wrote."""
         facts: dict[str, Any] = json.loads(text)
         grid = from_json(Grid, facts["grid"])

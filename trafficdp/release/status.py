@@ -21,7 +21,6 @@ from trafficdp.store.vault import (
     Vault,
     database_in,
     remove_unfinished,
-    require_vault,
     unfinished,
 )
 from trafficdp.store.vault_ledger import AnalystSpending
@@ -100,7 +99,7 @@ def read_status(config: Config, store: Path, *, wait: float) -> Status:
 
     Raises StoreUnavailableError when there is none or, after ``wait`` seconds, while another holds it.
     """
-    require_vault(store)
+    database_in(store, must_exist=True)
     with store_lock(store, purpose="status", wait=wait), Vault.open(store) as vault:
         vault_ledger.require_promise(vault, config.promise)
         return _status_of(vault, store, config.policy, datetime.now(UTC))
@@ -117,9 +116,9 @@ class BudgetStatus:
 
 def read_budget(config: Config, store: Path, *, wait: float) -> BudgetStatus:
     """Return what ``store`` promises, whatever ``config`` says; raises as ``read_status``."""
-    require_vault(store)
+    database_in(store, must_exist=True)
     with store_lock(store, purpose="budget", wait=wait), Vault.open(store) as vault:
-        promised = vault_ledger.promise_in_force(vault)
+        promised = vault_ledger.promise_in_force(vault) if vault_ledger.promises(vault) else None
         otherwise = () if promised is None else promised.changes_to(config.promise)
         return BudgetStatus(promised, vault_ledger.promise_changes(vault), otherwise)
 

@@ -320,8 +320,8 @@ class LiveStream:
 
     def _permit(self, curator: Curator) -> None:
         """Say who can pay, by what other releases have left every vehicle."""
-        windows = vault_ledger.promised_entry(curator.vault).policy.windows(self.specification.created_at)
-        spent = vault_ledger.spent_in(curator.vault, self._stream.vehicles.keys, windows)
+        windows = vault_ledger.promise_in_force(curator.vault).policy.windows(self.specification.created_at)
+        spent = [vault_ledger.spent(curator.vault, self._stream.vehicles.keys, each) for each in windows]
         self._stream.permit(left(windows, spent) >= self._state.sums.allowance.epsilon.pico)
 
     def _commit(

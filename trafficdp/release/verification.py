@@ -52,7 +52,7 @@ from trafficdp.release.recomputation import (
 from trafficdp.sensitive import Contributions
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import released_matches
-from trafficdp.store.vault_fixes import DataVersion, history_of, name_of_version, stated_history
+from trafficdp.store.vault_fixes import DataVersion, history_of, stated_history
 
 # What both verifications look at first: the ledger, and the files of what was published.
 
@@ -148,8 +148,8 @@ class _ExaminedRelease(Examined):
             yield "anyone can recompute its numbers", self._public
 
     def _specification_is_charged(self) -> str | None:
-        allocation = vault_releases.allocation_of(self._curator.vault, self._stored.release_id)
-        digest = hashlib.sha256(allocation.encode()).hexdigest()
+        allocation = vault_releases.part_of(self._curator.vault, self._stored.release_id, "allocation")
+        digest = hashlib.sha256(allocation).hexdigest()
         facts = self._charge.facts
         if facts.get("specification_sha256") != digest or facts.get("release") != self._stored.release_id:
             return "another specification than the one in the ledger"
@@ -164,17 +164,17 @@ class _ExaminedRelease(Examined):
         )
 
     def _data_version(self) -> str | None:
-        vault, pinned = self._curator.vault, self._specification
-        if self._data_now != pinned.data_version:
+        pinned, (name, history) = self._specification, self._data_now
+        if name != pinned.data_version:
             return self._forgotten() or "other data than was charged"
-        if history_of(vault, pinned.ingest_id) != stated_history(vault, pinned.ingest_id):
+        if history != stated_history(self._curator.vault, pinned.ingest_id):
             return "other files, or another number of records, than were ingested"
         return None
 
     @cached_property
-    def _data_now(self) -> str | None:
-        """The name that the vault's data has now, up to the last file that was charged for."""
-        return name_of_version(self._curator.vault, self._specification.ingest_id)
+    def _data_now(self) -> tuple[str, str]:
+        """Name and history that the vault's data has now, up to the last file that was charged for."""
+        return history_of(self._curator.vault, self._specification.ingest_id)
 
     def _manifest_valid(self) -> str | None:
         validate_manifest(self._manifest())
@@ -255,7 +255,7 @@ class _ExaminedRelease(Examined):
 
     def _forgotten(self) -> str | None:
         """Why nothing can be recomputed from the records, where vehicles were forgotten since the charge."""
-        if self._data_now == self._specification.data_version:
+        if self._data_now[0] == self._specification.data_version:
             return None
         return forgotten_since(self._ledger, self._charge.sequence)
 
@@ -276,7 +276,7 @@ class _ExaminedRelease(Examined):
         """The release made again from the records and the answers that were kept: every draw is known."""
         values = self._curator.values(self._specification, self._contributions)
         values = replace(values, recorded=self._recorded)
-        again = Replayed(vault_releases.measured_of(self._curator.vault, self._stored.release_id))
+        again = Replayed(vault_releases.part_of(self._curator.vault, self._stored.release_id, "measured"))
         ledger = LedgerReference(self._charge.sequence, self._charge.head_hash)
         return again, execute_release(self._specification, values, again, ledger)
 

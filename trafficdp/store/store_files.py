@@ -79,7 +79,8 @@ class Head:
             "head_hash": row.head_hash if row else GENESIS,
         }
         with store_failures("writing the ledger's head beside the key"):
-            write_whole(self.path, self._half_made, json.dumps(facts).encode("ascii"))
+            half_made = self.path.with_name(f"{self.path.name}.new")
+            write_whole(self.path, half_made, json.dumps(facts).encode("ascii"))
 
     def check(self, ledger: Sequence[LedgerRow]) -> None:
         """Raise as ``verify`` unless the ledger contains the remembered head."""
@@ -107,17 +108,13 @@ class Head:
     def sweep(self) -> None:
         """Remove what a write that was killed left behind."""
         with store_failures("tidying beside the key"):
-            self._half_made.unlink(missing_ok=True)
+            self.path.with_name(f"{self.path.name}.new").unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Remove the head of a store that was never finished."""
         self.sweep()
         with store_failures("tidying beside the key"):
             self.path.unlink(missing_ok=True)
-
-    @property
-    def _half_made(self) -> Path:
-        return self.path.with_name(self.path.name + ".new")
 
     def _read(self) -> tuple[int, str]:
         try:
@@ -271,76 +268,53 @@ POLL_SECONDS = 0.05
 
 
 @contextmanager
-def store_lock(folder: Path, *, purpose: str, wait: float) -> Iterator[None]:
+def store_lock(folder: Path, *, purpose: str | None, wait: float) -> Iterator[None]:
     """Hold the store's lock; ``purpose`` (a command's name) is what others are told.
 
+    With None no trace is left: nothing is written into the lock, and none is made; a store without one is
+    held by nobody.
     Waits up to ``wait`` seconds, then raises StoreBusyError naming the holder. Raises
     StoreUnavailableError when there is no such folder, and what ``from_os_error`` says when it cannot be
     locked.
     """
-    with _held(folder, os.O_RDWR | os.O_CREAT, wait) as descriptor:
-        if descriptor is None:
-            raise StoreUnavailableError(
-                "there is no store here", got=str(folder), todo="run `trafficdp init` or pass --store"
-            )
-        _name_holder(descriptor, purpose)
-        yield
-
-
-@contextmanager
-def looking(folder: Path, *, wait: float) -> Iterator[None]:
-    """Hold the store's lock and leave no trace: nothing is written into it, and none is made.
-
-    Raises as ``store_lock``, but for a store that has no lock: then nobody holds it.
-    """
-    with _held(folder, os.O_RDONLY, wait):
-        yield
-
-
-@contextmanager
-def _held(folder: Path, flags: int, wait: float) -> Iterator[int | None]:
-    """Hold the lock and yield its descriptor, None where there is none."""
+    flags = os.O_RDONLY if purpose is None else os.O_RDWR | os.O_CREAT
     try:
         descriptor = open_regular(folder / LOCK_NAME, flags)
-    except FileNotFoundError:
-        yield None
+    except FileNotFoundError as error:
+        if purpose is not None:
+            raise StoreUnavailableError(
+                "there is no store here", got=str(folder), todo="run `trafficdp init` or pass --store"
+            ) from error
+        yield
         return
     except OSError as error:
         raise from_os_error(error, "locking the store") from error
     try:
-        _acquire(descriptor, folder, wait)
-        yield descriptor
+        deadline = time.monotonic() + wait
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    raise StoreUnavailableError("the store cannot be locked", got=error.strerror) from error
+            if time.monotonic() >= deadline:
+                raise StoreBusyError(
+                    "the store is in use",
+                    got=_holder(descriptor),
+                    expected=f"a free store within {wait:g} s",
+                    todo=f"wait for it to finish, or raise --wait ({folder})",
+                )
+            time.sleep(POLL_SECONDS)
+        if purpose is not None:
+            holder = {"pid": os.getpid(), "command": purpose, "since": int(time.time())}
+            # it only tells whoever waits: a full disk must not matter here
+            with suppress(OSError):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+        yield
     finally:
         os.close(descriptor)
-
-
-def _acquire(descriptor: int, folder: Path, wait: float) -> None:
-    deadline = time.monotonic() + wait
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise StoreUnavailableError("the store cannot be locked", got=error.strerror) from error
-        if time.monotonic() >= deadline:
-            raise StoreBusyError(
-                "the store is in use",
-                got=_holder(descriptor),
-                expected=f"a free store within {wait:g} s",
-                todo=f"wait for it to finish, or raise --wait ({folder})",
-            )
-        time.sleep(POLL_SECONDS)
-
-
-def _name_holder(descriptor: int, purpose: str) -> None:
-    """Write who holds the lock, for whoever waits. A full disk must not matter here."""
-    text = json.dumps({"pid": os.getpid(), "command": purpose, "since": int(time.time())})
-    try:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, text.encode(), 0)
-    except OSError:
-        return
 
 
 def _holder(descriptor: int) -> str:
@@ -555,14 +529,6 @@ def registered(
             connection.unregister(name)
         raise
     connection.unregister(name)
-
-
-def first(
-    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()
-) -> tuple[Any, ...] | None:
-    """Return the first row of a query, None when it has none."""
-    rows = run(connection, sql, parameters)
-    return rows[0] if rows else None
 
 
 def number(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> int:

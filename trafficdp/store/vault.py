@@ -38,6 +38,7 @@ SCHEMA_VERSION = "9"
 MEMORY_LIMIT = "1GB"
 """What DuckDB may hold of the vault; it fills that up. Rows beyond it spill beside the vault."""
 _UNFINISHED = f".{VAULT_NAME}.*.new"
+_SPILL_NAME = f"{VAULT_NAME}.tmp"
 _OF_OTHERS = " WHERE vehicle_id NOT IN (SELECT vehicle_id FROM forgotten_vehicles)"
 _CHARGED = " OR vehicle_id IN (SELECT vehicle_id FROM whole.vehicle_charges)"
 _KEPT = {
@@ -57,16 +58,33 @@ _LATER_TABLES = {"streams": "stream", "release_index": "release_index", "spendin
 class Vault:
     """An open vault. Use it under ``store_lock`` and as a context manager.
 
-    ``connection`` is DuckDB's, for ``engine`` and the vault's own modules only.
+    ``connection`` is DuckDB's, for ``engine`` and the vault's own modules only. Raises StoreVersionError when
+    another version of trafficdp made it.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         self.connection = connection
         self.path = path
-        self._facts: dict[str, str] | None = None
-        self._tables: set[str] = set()
+        self.spill_folder = path.with_name(_SPILL_NAME)
+        """Where rows may lie that memory does not hold, for the owner only: empty at start and at end."""
         self.promises: list[LedgerRow] | None = None
         """The entries of the ledger that promise, once read: ``vault_ledger`` forgets them when it writes."""
+        try:
+            # nobody else writes while it is open
+            self.facts = {
+                str(name): str(value) for name, value in run(connection, "SELECT key, value FROM meta")
+            }
+            """What the store says of itself."""
+        except duckdb.CatalogException:
+            self.facts = {}
+        version = self.facts.get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise StoreVersionError(
+                "the store was made by another version of trafficdp",
+                got=f"schema version {version or 'none'}",
+                expected=f"schema version {SCHEMA_VERSION}",
+                todo="use the version that made it, or ingest the files into a new store",
+            )
 
     @classmethod
     def create(
@@ -113,16 +131,15 @@ class Vault:
         Raises StoreUnavailableError when there is none, StoreVersionError when another version of
         trafficdp made it, and the errors of ``store_failures`` when it cannot be opened.
         """
-        path = database_in(folder)
-        require_vault(folder)
-        spill = _spill_folder(path)
+        path = database_in(folder, must_exist=True)
+        spill = path.with_name(_SPILL_NAME)
         with ExitStack() as closing:
             with store_failures("opening the vault"):
                 if not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
                     raise PermissionError(13, "Permission denied")
                 for file in (path, path.with_name(path.name + ".wal")):
                     require_regular(file)
-                _remove_half_rewritten(path)
+                _cleared_copy(path)
                 # what does not fit in memory spills into this folder: vehicles' rows, for the owner only
                 shutil.rmtree(spill, ignore_errors=True)
                 with suppress(OSError):
@@ -133,7 +150,6 @@ class Vault:
                     connection = closing.enter_context(using)
             with store_failures("reading the vault"):
                 vault = cls(connection, path)
-                vault.check_version()
             try:
                 yield vault
             except duckdb.Error as error:
@@ -141,54 +157,40 @@ class Vault:
             with store_failures("closing the vault"):
                 closing.close()
 
-    @property
-    def spill_folder(self) -> Path:
-        """Where rows may lie that memory does not hold, for the owner only: empty at start and at end."""
-        return _spill_folder(self.path)
-
-    def fact(self, key: str) -> str | None:
-        """Return what the store says of itself under ``key``, None when it says nothing."""
-        if self._facts is None:
-            # nobody else writes while it is open
-            found = run(self.connection, "SELECT key, value FROM meta")
-            self._facts = {str(name): str(value) for name, value in found}
-        return self._facts.get(key)
-
     def has_table(self, name: str) -> bool:
         """Return whether there is a table ``name``, of those that a vault need not have."""
-        if name not in self._tables:
-            # made since, perhaps: never removed
-            self._tables = set(tables(self.connection))
-        return name in self._tables
+        there = "FROM duckdb_tables() WHERE database_name = current_database() AND table_name = ?"
+        return bool(run(self.connection, there, [name]))
 
     @property
     def store_id(self) -> str:
         """What tells this store from all others; raise StoreDamagedError when it says nothing."""
-        found = self.fact("store_id")
-        if found is None:
+        if "store_id" not in self.facts:
             raise StoreDamagedError(
                 "the store has lost its name", todo="restore the newest complete backup of the store"
             )
-        return found
+        return self.facts["store_id"]
 
     def set_fact(self, key: str, value: str) -> None:
         """Write a fact, in the place of what was written before (inside the caller's transaction)."""
-        self._facts = None
+        self.facts[key] = value
         run(self.connection, "INSERT OR REPLACE INTO meta VALUES (?, ?)", [key, value])
 
     def check_key(self, fingerprint: str) -> None:
         """Raise StoreKeyError unless this is the key that the store was made with."""
-        if self.fact("key_fingerprint") != fingerprint:
+        own = self.facts.get("key_fingerprint", "")
+        if own != fingerprint:
             raise StoreKeyError(
                 "this is not the key of this store",
                 got=f"a key with fingerprint {fingerprint[:12]}",
-                expected=f"the key with fingerprint {(self.fact('key_fingerprint') or '')[:12]}",
+                expected=f"the key with fingerprint {own[:12]}",
                 todo="point key_file to the key that `trafficdp init` made for this store",
             )
 
     @contextmanager
     def transaction(self, what: str) -> Iterator[None]:
         """Run the block in one transaction: all of it is committed, or nothing."""
+        facts = {**self.facts}
         with store_failures(what):
             self.connection.begin()
             try:
@@ -196,31 +198,11 @@ class Vault:
                 with owner_only():
                     self.connection.commit()
             except BaseException:
-                self._roll_back()
+                self.facts, self.promises = facts, None
+                # the failed statement or commit may have ended the transaction already
+                with suppress(duckdb.Error):
+                    self.connection.rollback()
                 raise
-
-    def _roll_back(self) -> None:
-        self._facts = self.promises = None
-        self._tables = set()
-        try:
-            self.connection.rollback()
-        except duckdb.Error:
-            # the failed statement or commit has already ended the transaction
-            return
-
-    def check_version(self) -> None:
-        """Raise StoreVersionError when another version of trafficdp made the store."""
-        try:
-            version = self.fact("schema_version")
-        except duckdb.CatalogException:
-            version = None
-        if version != SCHEMA_VERSION:
-            raise StoreVersionError(
-                "the store was made by another version of trafficdp",
-                got=f"schema version {version or 'none'}",
-                expected=f"schema version {SCHEMA_VERSION}",
-                todo="use the version that made it, or ingest the files into a new store",
-            )
 
 
 @contextmanager
@@ -235,11 +217,10 @@ def rewritten(folder: Path, without: Sequence[int], ready: Callable[[], None]) -
     Call it under ``store_lock``, with the vault closed. Takes as much disk again as the vault has.
     """
     path = database_in(folder)
-    copy = _half_rewritten(path)
     with store_failures("rewriting the vault"):
         if path.with_name(path.name + ".wal").exists():
             raise StoreDamagedError("the vault's log is not empty", todo="close what else has it open")
-        _remove_half_rewritten(path)
+        copy = _cleared_copy(path)
         with owner_only():
             connection = connect(str(copy), memory_limit=MEMORY_LIMIT)
         try:
@@ -276,29 +257,13 @@ def _copy_without(connection: duckdb.DuckDBPyConnection, path: Path, without: Se
     run(connection, "DETACH whole")
 
 
-def _half_rewritten(path: Path) -> Path:
-    return path.with_name(f".{path.name}.rewritten")
-
-
-def _remove_half_rewritten(path: Path) -> None:
-    """Remove what a rewriting that died left: its rows are the vault's."""
-    copy = _half_rewritten(path)
+def _cleared_copy(path: Path) -> Path:
+    """Return where the copy lies that a rewriting makes; one that died has left nothing there any more."""
+    copy = path.with_name(f".{path.name}.rewritten")
     shutil.rmtree(copy.with_name(copy.name + ".tmp"), ignore_errors=True)
     for file in (copy, copy.with_name(copy.name + ".wal")):
         file.unlink(missing_ok=True)
-
-
-def _spill_folder(path: Path) -> Path:
-    return path.with_name(path.name + ".tmp")
-
-
-def require_vault(folder: Path) -> None:
-    """Raise StoreUnavailableError unless there is a vault in ``folder``."""
-    with store_failures("looking for the store"):
-        if not (folder / VAULT_NAME).exists():
-            raise StoreUnavailableError(
-                "there is no store here", got=str(folder), todo="run `trafficdp init` or pass --store"
-            )
+    return copy
 
 
 def unfinished(folder: Path) -> list[str]:
@@ -316,11 +281,11 @@ def remove_unfinished(folder: Path, store_id: str) -> None:
         half_made.unlink(missing_ok=True)
 
 
-def database_in(folder: Path) -> Path:
+def database_in(folder: Path, *, must_exist: bool = False) -> Path:
     """Return the absolute path of the vault: DuckDB takes relative ones like "md:city" for services.
 
     Raises UsageError for a path that DuckDB takes for another: it cuts the name of its log at a question
-    mark, and reads a backslash as a slash.
+    mark, and reads a backslash as a slash. ``must_exist``: raises StoreUnavailableError where it does not.
     """
     path = (folder / VAULT_NAME).absolute()
     for letter, name in (("?", "question mark"), ("\\", "backslash")):
@@ -328,6 +293,12 @@ def database_in(folder: Path) -> Path:
             raise UsageError(
                 f"a store cannot lie under a name with a {name}", got=str(folder), todo="rename the folder"
             )
+    if must_exist:
+        with store_failures("looking for the store"):
+            if not path.exists():
+                raise StoreUnavailableError(
+                    "there is no store here", got=str(folder), todo="run `trafficdp init` or pass --store"
+                )
     return path
 
 
@@ -386,9 +357,8 @@ def vault_looked_at(folder: Path) -> Iterator[Vault]:
     """Open the vault of ``folder`` for reading; raises as ``Vault.open``, and writes nothing."""
     path = database_in(folder)
     with looked_at(path) as connection:
-        vault = Vault(connection, path)
         with store_failures("reading it"):
-            vault.check_version()
+            vault = Vault(connection, path)
         yield vault
 
 

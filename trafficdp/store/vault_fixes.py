@@ -16,7 +16,7 @@ from trafficdp.errors import DataError, UsageError
 from trafficdp.noise.secure import new_token
 from trafficdp.privacy.ledger import canonical
 from trafficdp.sensitive import Fixes
-from trafficdp.store.store_files import first, number, query, registered, run, script
+from trafficdp.store.store_files import number, query, registered, run, script
 from trafficdp.store.vault import Vault
 
 if TYPE_CHECKING:
@@ -78,10 +78,9 @@ class FileEntry:
 
 def data_version(vault: Vault) -> DataVersion:
     """Return the newest data version."""
-    row = first(
-        vault.connection, "SELECT ingest_id, data_version FROM ingests ORDER BY ingest_id DESC LIMIT 1"
-    )
-    return DataVersion(0, NO_DATA) if row is None else DataVersion(int(row[0]), str(row[1]))
+    newest = "SELECT ingest_id, data_version FROM ingests ORDER BY ingest_id DESC LIMIT 1"
+    found = run(vault.connection, newest)
+    return DataVersion(*found[0]) if found else DataVersion(0, NO_DATA)
 
 
 def number_of_files(vault: Vault) -> int:
@@ -95,7 +94,7 @@ def pin_area(vault: Vault, area: str, *, dry_run: bool) -> None:
     Rows outside it were rejected and cannot come back. Unless ``dry_run``, an empty store is pinned to it. A
     store is empty, too, when all its files were undone.
     """
-    pinned = vault.fact("area_hash") if number_of_files(vault) else None
+    pinned = vault.facts.get("area_hash") if number_of_files(vault) else None
     if pinned is None and not dry_run:
         vault.set_fact("area_hash", area)
     if pinned is not None and pinned != area:
@@ -314,44 +313,37 @@ class FixCounts:
 
 def count_fixes(vault: Vault, up_to_ingest: int) -> FixCounts:
     """Count the fixes of a data version."""
-    row = first(
+    ((fixes, vehicles, derived),) = run(
         vault.connection,
         "SELECT count(*), count(DISTINCT vehicle_id), count(*) FILTER (derived) "
         "FROM fixes WHERE ingest_id <= ?",
         [up_to_ingest],
     )
-    fixes, vehicles, derived = (int(value) for value in (row or (0, 0, 0)))
     if not fixes:
-        row = first(
+        ((fixes, vehicles),) = run(
             vault.connection,
             "SELECT coalesce(sum(fixes), 0), count(DISTINCT vehicle_id) FROM imported WHERE ingest_id <= ?",
             [up_to_ingest],
         )
-        fixes, vehicles = (int(value) for value in (row or (0, 0)))
-    return FixCounts(fixes, vehicles, derived)
+    return FixCounts(int(fixes), vehicles, derived)
 
 
-def name_of_version(vault: Vault, ingest_id: int) -> str | None:
-    """Return the name of the data version of ``ingest_id``; None when there is no such version."""
-    row = first(vault.connection, "SELECT data_version FROM ingests WHERE ingest_id = ?", [ingest_id])
-    return None if row is None else str(row[0])
+def history_of(vault: Vault, ingest_id: int) -> tuple[str, str]:
+    """Return (name, history) of a data version from the files it names and the fixes that are there now.
 
-
-def history_of(vault: Vault, ingest_id: int) -> str:
-    """Return the history of a data version from the files it names and the fixes that are there now.
-
-    A SHA-256 chain that no other files, declarations or numbers of fixes have. Never publish it.
+    The history is a SHA-256 chain that no other files, declarations or numbers of fixes have. Never publish
+    it.
     """
-    history = NO_HISTORY
-    for _, name, digest, declaration, added in run(vault.connection, _FILES, [1, ingest_id]):
-        history = _next_history(history, str(name), str(digest), str(declaration), int(added))
-    return history
+    version, history = NO_DATA, NO_HISTORY
+    for _, version, digest, declaration, added in run(vault.connection, _FILES, [1, ingest_id]):
+        history = _next_history(history, version, digest, declaration, added)
+    return version, history
 
 
 def stated_history(vault: Vault, ingest_id: int) -> str:
     """Return the history of a data version as it was when its last file was read. Never publish it."""
-    row = first(vault.connection, "SELECT history FROM ingests WHERE ingest_id = ?", [ingest_id])
-    return NO_HISTORY if row is None else str(row[0])
+    found = run(vault.connection, "SELECT history FROM ingests WHERE ingest_id = ?", [ingest_id])
+    return str(found[0][0]) if found else NO_HISTORY
 
 
 def _next_history(previous: str, name: str, digest: str, declaration: str, added: int) -> str:
@@ -398,7 +390,7 @@ def missing_jobs(vault: Vault, key: str, job: str, after: tuple[str, ...]) -> bo
 
     ``after`` are the jobs that it took account of, ``key`` the cache key of its grid and bound.
     """
-    if first(vault.connection, "SELECT 1 FROM imports WHERE job = ?", [job]) is not None:
+    if run(vault.connection, "FROM imports WHERE job = ?", [job]):
         return False
     if number_of_files(vault) and not is_imported(vault.connection):
         raise UsageError("this store holds records of files", todo="import into a store of its own")

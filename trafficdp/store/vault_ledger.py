@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +30,6 @@ from trafficdp.privacy.loss import LOSSES, Loss
 from trafficdp.store.store_files import number, query, registered, run, script
 from trafficdp.store.vault import Vault
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 # The ledger in the vault: reading it, and the personal accounts.
 
 
@@ -51,14 +48,14 @@ def rows(vault: Vault, after: int = 0) -> list[LedgerRow]:
     return result
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Entries(Sequence[LedgerRow]):
     """The ledger as it lies in the vault, read entry by entry and not checked: place n has number n + 1."""
 
-    def __init__(self, vault: Vault) -> None:
-        self._vault = vault
+    vault: Vault
 
     def __len__(self) -> int:
-        return number(self._vault.connection, "SELECT coalesce(max(sequence), 0) FROM ledger")
+        return number(self.vault.connection, "SELECT coalesce(max(sequence), 0) FROM ledger")
 
     @overload
     def __getitem__(self, place: int) -> LedgerRow: ...
@@ -66,9 +63,9 @@ class Entries(Sequence[LedgerRow]):
     def __getitem__(self, place: slice) -> Sequence[LedgerRow]: ...
     def __getitem__(self, place: int | slice) -> LedgerRow | Sequence[LedgerRow]:
         if isinstance(place, slice):
-            return rows(self._vault)[place]
+            return rows(self.vault)[place]
         found = _rows(
-            self._vault, "SELECT sequence, entry, head_hash FROM ledger WHERE sequence = ?", [place + 1]
+            self.vault, "SELECT sequence, entry, head_hash FROM ledger WHERE sequence = ?", [place + 1]
         )
         if not found:
             raise StoreDamagedError(
@@ -84,13 +81,22 @@ _CHARGES = """WITH charges AS (
 ) """
 
 
-def _promises(vault: Vault) -> list[LedgerRow]:
-    """Return the entries that promise, in order; raise StoreDamagedError where the newest was altered."""
+def promises(vault: Vault) -> list[LedgerRow]:
+    """Return the entries that promise, in order; none before anything was ingested or charged.
+
+    Raises StoreDamagedError where the newest was altered, and for a ledger without one.
+    """
     if vault.promises is None:
         found = "SELECT sequence, entry, head_hash FROM ledger WHERE contains(entry, ?) ORDER BY sequence"
         rows = _rows(vault, found, [f'"kind":"{KIND}"'])
         for row in rows[-1:]:
             check_chain([row], Entries(vault)[row.sequence - 2] if row.sequence > 1 else None)
+        if not rows and last(vault) is not None:
+            raise StoreDamagedError(
+                "the ledger does not say what the store promises",
+                expected="a promise at its first entry",
+                todo="restore the newest complete backup of the store",
+            )
         # nobody else writes while it is open
         vault.promises = rows
     return vault.promises
@@ -126,39 +132,27 @@ _SPENT = """WITH paid AS (
 
 
 def spent(
-    vault: Vault, vehicle: IntArray, charges: Sequence[int] | None = None, analyst: str | None = None
+    vault: Vault, vehicle: IntArray, window: Window | None = None, analyst: str | None = None
 ) -> IntArray:
-    """Return what each of the given vehicles has spent over all ``charges`` (pico-epsilons; None: all).
+    """Return what each of the given vehicles has spent, in pico-epsilons: in ``window``, or over all time.
 
-    With ``analyst`` over all that are made under this name.
+    With ``analyst`` by what was charged under this name.
     """
-    if charges is None and _sums_are_kept(vault):
+    if window is not None and not window.months:
+        window = None
+    if window is not None and _months_are_kept(vault, window.time_zone):
+        table = query(vault.connection, _SPENT_IN_MONTHS, [window.months])
+    elif window is None and _sums_are_kept(vault):
         kept = "SELECT vehicle_id, loss_pico FROM spending WHERE analyst IS NOT DISTINCT FROM ? ORDER BY ALL"
         table = query(vault.connection, kept, [analyst])
     else:
+        charges = None if window is None else _charges_in(vault, window)
         if analyst is not None:
             charges = charges_by_analyst(vault, analyst).get(analyst, [])
-        of = {"charges": None if charges is None else list(charges)}
-        table = query(vault.connection, _SPENT + "FROM spent ORDER BY vehicle_id", of)
-    return _of_vehicles(vehicle, table)
-
-
-def spent_in(vault: Vault, vehicle: IntArray, windows: Sequence[Window]) -> list[IntArray]:
-    """Return what each of the given vehicles has spent in each window (pico-epsilons)."""
-    return [
-        spent(vault, vehicle)
-        if not window.months
-        else _of_vehicles(vehicle, query(vault.connection, _SPENT_IN_MONTHS, [window.months]))
-        if _months_are_kept(vault, window.time_zone)
-        else spent(vault, vehicle, _charges_in(vault, window))
-        for window in windows
-    ]
-
-
-def _of_vehicles(vehicle: IntArray, spending: pa.Table) -> IntArray:
-    """Return what each of the given vehicles has in ``spending``, whose vehicles rise."""
-    known = spending.column("vehicle_id").to_numpy().astype(np.int64)
-    losses = spending.column("loss_pico").to_numpy().astype(np.int64)
+        table = query(vault.connection, _SPENT + "FROM spent ORDER BY vehicle_id", {"charges": charges})
+    # the vehicles of the table rise
+    known = table.column("vehicle_id").to_numpy().astype(np.int64)
+    losses = table.column("loss_pico").to_numpy().astype(np.int64)
     if not len(known):
         return np.zeros(len(vehicle), dtype=np.int64)
     place = np.minimum(np.searchsorted(known, vehicle), len(known) - 1)
@@ -184,7 +178,8 @@ def require_budget(
             )
     windows = policy.windows(at)
     shared = policy.relation.hides_presence
-    check_windows(windows, spent_in(vault, vehicle, windows), loss, shared=shared)
+    spent_in = [spent(vault, vehicle, window) for window in windows]
+    check_windows(windows, spent_in, loss, shared=shared)
 
 
 def largest_spent_in(vault: Vault, window: Window) -> int:
@@ -229,7 +224,12 @@ def add_charges(
             for statement in _ADD_TO_MONTH:
                 run(vault.connection, statement, of)
         if not kept:
-            _add_up(vault)
+            # all of them anew
+            run(vault.connection, script("tables/spending"))
+            run(vault.connection, "DELETE FROM spending")
+            run(vault.connection, "DELETE FROM charge_totals")
+            run(vault.connection, "INSERT INTO charge_totals " + script("statements/charge_totals"))
+            run(vault.connection, "INSERT INTO spending " + script("statements/spending"))
         elif len(charges):
             for asked_by in {None, analyst}:
                 for statement in _ADD:
@@ -263,15 +263,6 @@ def _sums_are_kept(vault: Vault) -> bool:
     return number(vault.connection, counted) == 0
 
 
-def _add_up(vault: Vault) -> None:
-    """Write the sums anew (inside the caller's transaction)."""
-    run(vault.connection, script("tables/spending"))
-    run(vault.connection, "DELETE FROM spending")
-    run(vault.connection, "DELETE FROM charge_totals")
-    run(vault.connection, "INSERT INTO charge_totals " + script("statements/charge_totals"))
-    run(vault.connection, "INSERT INTO spending " + script("statements/spending"))
-
-
 # Where ceilings follow the calendar also the sums of every month, in the time zone of the store's promise.
 # They are added up anew when that changes.
 
@@ -292,7 +283,7 @@ _ADD_TO_MONTH = (
 
 def _calendar(vault: Vault) -> str | None:
     """Return the time zone whose calendar ceilings of the store's promise follow, None where none does."""
-    policies = [Promise.from_facts(row.facts).policy for row in _promises(vault)[-1:]]
+    policies = [Promise.from_facts(row.facts).policy for row in promises(vault)[-1:]]
     return next((policy.time_zone for policy in policies if policy.periodic), None)
 
 
@@ -342,24 +333,23 @@ def _add_up_months(vault: Vault, time_zone: str) -> None:
 
 def _check_sums(vault: Vault) -> None:
     """Raise StoreDamagedError where sums are kept that are not those of the accounts."""
-    zone = _calendar(vault)
-    if zone is not None and _months_are_kept(vault, zone):
-        with _charge_months(vault, zone):
-            _compare(vault, "FROM spending_a_month", script("statements/spending_a_month"))
+    zone, kept = _calendar(vault), {}
     if _sums_are_kept(vault):
         merged = "SELECT sequence, any_value(analyst), sum(vehicles), max(largest_pico) FROM charge_totals "
-        _compare(vault, "FROM spending", script("statements/spending"))
-        _compare(vault, merged + "GROUP BY sequence", script("statements/charge_totals"))
-
-
-def _compare(vault: Vault, kept: str, right: str) -> None:
-    for one, other in ((kept, right), (right, kept)):
-        wrong = f"SELECT count(*) FROM (FROM ({one}) EXCEPT ALL FROM ({other}))"  # noqa: S608
-        if number(vault.connection, wrong):
-            raise StoreDamagedError(
-                "the sums of the vehicles' accounts are not those of their charges",
-                todo="restore the newest complete backup of the store",
-            )
+        kept = {"FROM spending": "spending", f"{merged} GROUP BY sequence": "charge_totals"}
+    with ExitStack() as months:
+        if zone is not None and _months_are_kept(vault, zone):
+            months.enter_context(_charge_months(vault, zone))
+            kept["FROM spending_a_month"] = "spending_a_month"
+        for sums, name in kept.items():
+            right = script(f"statements/{name}")
+            for one, other in ((sums, right), (right, sums)):
+                wrong = f"SELECT count(*) FROM (FROM ({one}) EXCEPT ALL FROM ({other}))"  # noqa: S608
+                if number(vault.connection, wrong):
+                    raise StoreDamagedError(
+                        "the sums of the vehicles' accounts are not those of their charges",
+                        todo="restore the newest complete backup of the store",
+                    )
 
 
 def check_accounts(vault: Vault, ledger: Sequence[LedgerRow], after: int = 0) -> None:
@@ -448,39 +438,21 @@ RAISE = 'run `trafficdp budget raise --reason "..."`, which every later release 
 NEW_STORE = "restore the configuration, or ingest everything into a new store"
 
 
-def promise_in_force(vault: Vault) -> Promise | None:
-    """Return the newest promise; None before anything was ingested or charged.
-
-    Raises StoreDamagedError where its entry was altered, and for a ledger without one.
-    """
-    for row in _promises(vault)[-1:]:
-        return Promise.from_facts(row.facts)
-    if last(vault) is not None:
-        raise StoreDamagedError(
-            "the ledger does not say what the store promises",
-            expected="a promise at its first entry",
-            todo="restore the newest complete backup of the store",
-        )
-    return None
-
-
-def promised_entry(vault: Vault) -> Promise:
-    """Return the newest promise; raise UsageError before anything was ingested or charged."""
-    found = promise_in_force(vault)
-    if found is None:
+def promise_in_force(vault: Vault) -> Promise:
+    """Return the newest promise; raise UsageError where there is none yet, else as ``promises``."""
+    if not (found := promises(vault)):
         raise UsageError("the store has promised nothing yet", todo="run `trafficdp ingest FILE...` first")
-    return found
+    return Promise.from_facts(found[-1].facts)
 
 
 def promise_changes(vault: Vault) -> tuple[BudgetChange, ...]:
     """Return how the promise changed, in order."""
-    return changes_in(_promises(vault))
+    return changes_in(promises(vault))
 
 
 def require_promise(vault: Vault, configured: Promise) -> None:
     """Raise UsageError where the configuration says otherwise than the store promises, with both."""
-    there = promise_in_force(vault)
-    found = () if there is None else there.changes_to(configured)
+    found = promise_in_force(vault).changes_to(configured) if promises(vault) else ()
     if not found:
         return
     for_life = [each for each in found if each.what in FOR_LIFE]
@@ -499,9 +471,9 @@ def settle_promise(vault: Vault, configured: Promise, at: datetime) -> Promise:
     To be called inside the transaction that ingests or charges.
     """
     require_promise(vault, configured)
-    if promise_in_force(vault) is None:
+    if not promises(vault):
         add_entry(vault, _promise_facts(configured, at))
-    return promised_entry(vault)
+    return promise_in_force(vault)
 
 
 def replace_promise(vault: Vault, configured: Promise, reason: str, at: datetime) -> LedgerRow:
@@ -509,8 +481,7 @@ def replace_promise(vault: Vault, configured: Promise, reason: str, at: datetime
 
     Raises UsageError where nothing changes, where nothing was promised yet, and for another relation or kind.
     """
-    there = promised_entry(vault)
-    changed = there.changes_to(configured)
+    changed = promise_in_force(vault).changes_to(configured)
     if not changed:
         raise UsageError(
             "the configuration says what the store promises", todo="change the configuration first"
@@ -570,7 +541,7 @@ def require_analyst_budget(vault: Vault, vehicle: IntArray, loss: IntArray, anal
             remaining=loss_of(int(remaining[worst])).exact,
             requested=loss_of(int(loss[worst])).exact,
             quantity=analyst.budget.kind.quantity,
-            shared=promised_entry(vault).policy.relation.hides_presence,
+            shared=promise_in_force(vault).policy.relation.hides_presence,
         )
 
 
@@ -578,7 +549,7 @@ def analyst_spending(vault: Vault) -> list[AnalystSpending]:
     """Return what every analyst who was ever charged has spent, by name. No vehicle is named."""
     found = []
     for name, charges in sorted(charges_by_analyst(vault).items()):
-        loss_of = LOSSES[promised_entry(vault).policy.kind]
+        loss_of = LOSSES[promise_in_force(vault).policy.kind]
         sums = totals(vault, analyst=name)
         largest, maxima = loss_of(sums.largest), loss_of(sums.sum_of_maxima)
         found.append(AnalystSpending(name, len(charges), largest, maxima))

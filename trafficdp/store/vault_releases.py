@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import StoreDamagedError, UsageError
-from trafficdp.store.store_files import first, number, query, registered, run, script
+from trafficdp.store.store_files import number, query, registered, run, script
 from trafficdp.store.vault import Vault
 
 if TYPE_CHECKING:
@@ -64,30 +64,25 @@ def release_named(vault: Vault, release_id: str) -> StoredRelease:
     return StoredRelease(*found[0])
 
 
-def allocation_of(vault: Vault, release_id: str) -> str:
-    """Return the JSON of the frozen allocation of a release; raise as ``release_named``."""
-    release_named(vault, release_id)
-    return _read(vault, release_id, "allocation").decode()
-
-
 def values_of(vault: Vault, release_id: str) -> tuple[str, bytes] | None:
     """Return (facts, bins) of a release, None until its noise is committed; raise as ``release_named``."""
     if not release_named(vault, release_id).drawn:
         return None
+    return part_of(vault, release_id, "facts").decode(), part_of(vault, release_id, "bins")
+
+
+def part_of(vault: Vault, release_id: str, part: str) -> bytes:
+    """Return what is kept of a release as "allocation" (frozen, as JSON), "facts", "bins" or "measured".
+
+    The last are the answers that it was made from. Raises as ``release_named``.
+    """
+    release_named(vault, release_id)
     rows = run(
         vault.connection,
-        "SELECT part, piece FROM release_pieces WHERE release_id = ? AND part IN ('facts', 'bins') "
-        "ORDER BY number",
-        [release_id],
+        "SELECT piece FROM release_pieces WHERE release_id = ? AND part = ? ORDER BY number",
+        [release_id, part],
     )
-    facts, bins = (b"".join(piece for part, piece in rows if part == own) for own in ("facts", "bins"))
-    return facts.decode(), bins
-
-
-def measured_of(vault: Vault, release_id: str) -> bytes:
-    """Return the answers that a drawn release was made from; raise as ``release_named``."""
-    release_named(vault, release_id)
-    return _read(vault, release_id, "measured")
+    return b"".join(piece for (piece,) in rows)
 
 
 def add_charged(vault: Vault, release_id: str, sequence: int, allocation: str) -> StoredRelease:
@@ -138,15 +133,6 @@ def _write(vault: Vault, release_id: str, parts: Mapping[str, bytes]) -> None:
                 "INSERT INTO release_pieces SELECT ?, ?, number, piece FROM incoming_pieces",
                 [release_id, part],
             )
-
-
-def _read(vault: Vault, release_id: str, part: str) -> bytes:
-    rows = run(
-        vault.connection,
-        "SELECT piece FROM release_pieces WHERE release_id = ? AND part = ? ORDER BY number",
-        [release_id, part],
-    )
-    return b"".join(piece for (piece,) in rows)
 
 
 # An index of published releases by public facts of their specifications: a cache.
@@ -305,12 +291,12 @@ def generation_of(vault: Vault, release_id: str) -> int:
 
 def file_progress(vault: Vault, release_id: str, digest: str) -> FileProgress | None:
     """Return how far the file of this digest was taken, None if it has not been begun."""
-    row = first(
+    found = run(
         vault.connection,
         "SELECT number, rows_taken, done FROM stream_files WHERE release_id = ? AND file_digest = ?",
         [release_id, digest],
     )
-    return None if row is None else FileProgress(*row)
+    return FileProgress(*found[0]) if found else None
 
 
 def begin_file(

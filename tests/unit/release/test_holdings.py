@@ -80,7 +80,7 @@ def test_half_of_the_hours_of_a_week_see_nearly_a_whole_fleet():
 
 def test_a_plan_pins_no_study_area_and_wants_that_of_the_first_file(monkeypatch):
     facts = {}
-    vault = SimpleNamespace(fact=facts.get, set_fact=facts.__setitem__)
+    vault = SimpleNamespace(facts=facts, set_fact=facts.__setitem__)
     files = [1]
     monkeypatch.setattr(results.vault_fixes, "data_version", lambda _: None)
     monkeypatch.setattr(results.vault_fixes, "number_of_files", lambda _: files[-1])

@@ -197,4 +197,4 @@ def test_an_ingest_that_dies_before_the_head_is_written_is_remembered(small_city
 
 def test_a_promise_is_read_as_it_was_written(filled):
     with Vault.open(filled.store) as vault:
-        assert vault_ledger.promised_entry(vault).facts() == filled.open().config.promise.facts()
+        assert vault_ledger.promise_in_force(vault).facts() == filled.open().config.promise.facts()

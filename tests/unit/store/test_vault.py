@@ -293,5 +293,5 @@ def test_a_failed_transaction_leaves_nothing(filled):
     with Vault.open(filled.store) as vault:
         with pytest.raises(DataError, match="on purpose"):
             fail(vault)
-        assert vault.fact("colour") is None
+        assert "colour" not in vault.facts
     assert filled.dump() == before

@@ -157,13 +157,13 @@ def test_reports_come_back_as_they_were_written(filled):
 def test_the_name_of_the_data_is_random_and_its_history_follows_from_it(filled):
     filled.open().ingest([filled.days[2]])
     with Vault.open(filled.store) as vault:
-        names = [vault_fixes.name_of_version(vault, number) for number in (1, 2)]
+        names, histories = zip(*(vault_fixes.history_of(vault, number) for number in (1, 2)), strict=True)
         stated = [row[0] for row in vault.connection.execute("SELECT history FROM ingests").fetchall()]
-        assert [vault_fixes.history_of(vault, number) for number in (1, 2)] == stated
+        assert [*histories] == stated
         assert vault_fixes.data_version(vault) == vault_fixes.DataVersion(2, names[1])
-        assert vault_fixes.history_of(vault, 0) == vault_fixes.NO_HISTORY
+        assert vault_fixes.history_of(vault, 0) == (vault_fixes.NO_DATA, vault_fixes.NO_HISTORY)
         vault.connection.execute("DELETE FROM fixes WHERE time_us = (SELECT min(time_us) FROM fixes)")
-        assert vault_fixes.history_of(vault, 1) != stated[0]
+        assert vault_fixes.history_of(vault, 1)[1] != stated[0]
     assert len({*names, *stated}) == 4
     assert all(len(bytes.fromhex(name)) == 32 for name in names)
 

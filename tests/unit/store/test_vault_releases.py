@@ -43,9 +43,9 @@ def test_what_is_kept_comes_back_byte_by_byte(filled, length):
             vault_releases.add_charged(vault, "r0001", 1, text)
             assert vault_releases.values_of(vault, "r0001") is None
             vault_releases.commit_values(vault, "r0001", **kept)
-        assert vault_releases.allocation_of(vault, "r0001") == text
+        assert vault_releases.part_of(vault, "r0001", "allocation").decode() == text
         assert vault_releases.values_of(vault, "r0001") == (kept["facts"], kept["bins"])
-        assert vault_releases.measured_of(vault, "r0001") == kept["measured"]
+        assert vault_releases.part_of(vault, "r0001", "measured") == kept["measured"]
 
 
 def test_a_committed_value_is_never_drawn_again(released):
