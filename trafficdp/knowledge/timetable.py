@@ -76,7 +76,18 @@ class Timetable:
 
         Where nothing runs in the slot, the speed is that of all slots; NaN where nothing runs at all.
         """
-        of_hour, of_slot = _slot_keys(grid, slot)
+        # numbers of slots that recur weekly: of every hour of the week, (168,), and of every slot, (G,)
+        kind, zone, of_hour = grid.slot_kind, grid.period.time_zone, np.arange(168)
+        if kind is SlotKind.WHOLE_PERIOD:
+            of_hour, of_slot = np.zeros_like(of_hour), np.zeros(len(slot), dtype=np.int64)
+        elif kind is SlotKind.DAY:
+            of_hour, of_slot = of_hour // 24, hours_of_week(slot * 1_000_000, zone) // 24
+        elif kind is SlotKind.CALENDAR_HOUR:
+            of_slot = hours_of_week(slot * 1_000_000, zone)
+        else:
+            # 1970-01-05 was a Monday
+            monday = (4 * 24 + of_hour) * 3_600_000_000
+            of_hour, of_slot = slots_of(monday, kind, "UTC", grid.day_parts), slot
         places, at = np.unique(np.append(cell, self.place), return_inverse=True)
         bin_at, own_at, many = at[: len(cell)], at[len(cell) :], int(of_hour.max()) + 1
 
@@ -90,20 +101,6 @@ class Timetable:
         speed, service = rates(*keys, len(places) * many)
         usual, _ = rates(bin_at, own_at, len(places))
         return np.where(np.isnan(speed), usual, speed), service
-
-
-def _slot_keys(grid: Grid, slot: IntArray) -> tuple[IntArray, IntArray]:
-    """Slots that recur weekly by number: of every hour of the week, (168,), and of every ``slot``, (G,)."""
-    kind, zone, hour = grid.slot_kind, grid.period.time_zone, np.arange(168)
-    if kind is SlotKind.WHOLE_PERIOD:
-        return np.zeros(168, dtype=np.int64), np.zeros(len(slot), dtype=np.int64)
-    if kind is SlotKind.DAY:
-        return hour // 24, hours_of_week(slot * 1_000_000, zone) // 24
-    if kind is SlotKind.CALENDAR_HOUR:
-        return hour, hours_of_week(slot * 1_000_000, zone)
-    # 1970-01-05 was a Monday
-    monday = (4 * 24 + hour) * 3_600_000_000
-    return slots_of(monday, kind, "UTC", grid.day_parts), slot
 
 
 def read_timetable(path: Path, grid: Grid) -> Timetable:
@@ -120,7 +117,22 @@ def read_timetable(path: Path, grid: Grid) -> Timetable:
             database.execute(
                 files("trafficdp.knowledge").joinpath("sql", "timetable.sql").read_text(encoding="utf-8")
             ).fetchall()
-            _require_read(path, database)
+            wrong, many, runs = database.sql("FROM unread, (SELECT count(*) FROM between_stops)").fetchall()[
+                0
+            ]
+            if wrong:
+                raise ConfigError(
+                    f"times of the timetable {path.name} cannot be read",
+                    got=f"{wrong} of {many} rows of stop_times.txt",
+                    expected='clocks such as "25:10:00", and whole numbers as stop_sequence',
+                    todo=CHECKED,
+                )
+            if not runs:
+                raise ConfigError(
+                    f"by the timetable {path.name} nothing runs in the period",
+                    expected="trips of two stops with times, on days of the week that the period has",
+                    todo=CHECKED,
+                )
             points = _points(database.sql("FROM pair").to_arrow_table(), grid)
             database.register("points", points)
             found = database.sql(
@@ -158,39 +170,18 @@ def _points(pair: pa.Table, grid: Grid) -> pa.Table:
         np.append(True, (place[1:] != place[:-1]) | (number[1:] != number[:-1]))[: len(place)]
     )
     own = number[first]
+    # the way along the great circle
+    a, b = np.radians(south), np.radians(north)
+    haversine = np.sin((b - a) / 2) ** 2 + np.cos(a) * np.cos(b) * np.sin(np.radians(over) / 2) ** 2
     return pa.table(
         {
             "origin": pair["origin"].to_numpy()[own],
             "destination": pair["destination"].to_numpy()[own],
             "place": place[first],
             "share": np.diff(np.append(first, len(place))) / POINTS,
-            "metres": _distance(south, north, over)[own],
+            "metres": 2 * EARTH_RADIUS * np.arcsin(np.sqrt(haversine))[own],
         }
     )
-
-
-def _distance(south: FloatArray, north: FloatArray, over: FloatArray) -> FloatArray:
-    """Metres along the great circle."""
-    a, b = np.radians(south), np.radians(north)
-    half = np.sin((b - a) / 2) ** 2 + np.cos(a) * np.cos(b) * np.sin(np.radians(over) / 2) ** 2
-    return np.asarray(2 * EARTH_RADIUS * np.arcsin(np.sqrt(half)))
-
-
-def _require_read(path: Path, database: duckdb.DuckDBPyConnection) -> None:
-    wrong, many, runs = database.sql("FROM unread, (SELECT count(*) FROM between_stops)").fetchall()[0]
-    if wrong:
-        raise ConfigError(
-            f"times of the timetable {path.name} cannot be read",
-            got=f"{wrong} of {many} rows of stop_times.txt",
-            expected='clocks such as "25:10:00", and whole numbers as stop_sequence',
-            todo=CHECKED,
-        )
-    if not runs:
-        raise ConfigError(
-            f"by the timetable {path.name} nothing runs in the period",
-            expected="trips of two stops with times, on days of the week that the period has",
-            todo=CHECKED,
-        )
 
 
 @contextmanager

@@ -23,7 +23,6 @@ from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import Measure
-from trafficdp.mechanisms.protocol import CalibratedMechanism
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import ContributionBound, Counts, Grid, NeighbouringRelation
 from trafficdp.noise.source import NoiseSource, SecureNoise, SimulatedNoise
@@ -34,37 +33,23 @@ from trafficdp.privacy.ledger import GENESIS, LedgerRow, accounts_hash
 from trafficdp.privacy.release import LedgerReference, Release, decode, encode
 from trafficdp.release.drawn_noise import Recorded
 from trafficdp.release.publication import (
-    add_to_released,
     folder_of,
     ledger_reference,
     manifests,
     place_files,
-    rebuild_released,
     remove_files,
     sweep,
+    update_released,
 )
-from trafficdp.release.specification import ListedBins, Specification, assemble
+from trafficdp.release.specification import ListedBins, Specification, assemble, numbers_digest
 from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
 from trafficdp.store import contribution_cache, vault_ledger, vault_releases
 from trafficdp.store.store_files import Head, require_head, store_lock
 from trafficdp.store.vault import Vault, database_in
 from trafficdp.store.vault_fixes import DataVersion, is_imported, require_reduced
+from trafficdp.store.vault_releases import IndexedRelease
 
 # What a rehearsal reads in place of records: nothing.
-
-
-def zeroed(contributions: Contributions, relation: NeighbouringRelation) -> SensitiveInputs:
-    """Return speeds of 0 for the same counts.
-
-    Where nothing about a vehicle is public, who was where is not read either: one record stands for all.
-    Steps, noise and map are as large as they will be, for these are public.
-    """
-    silent = SensitiveInputs(contributions, unread).zeroed()
-    if not relation.hides_presence:
-        return silent
-    counts = contributions.counts
-    one = Contributions.of_anyone(counts.cell[:1], counts.slot[:1], contributions.bound)
-    return replace(silent, recorded=lambda: one)
 
 
 def none_there() -> Samples:
@@ -312,7 +297,7 @@ class Curator:
 
         The folder goes last: while it is there, ``recover`` knows that the work is not done.
         """
-        rebuild_released(self.store, self.vault)
+        update_released(self.store, self.vault)
         reached("cells removed")
         for name in (each.release_id for each in vault_releases.all_releases(self.vault) if each.withdrawn):
             remove_files(self.store, name)
@@ -335,13 +320,46 @@ class Curator:
     def _finish(self, stored: vault_releases.StoredRelease) -> Release:
         specification = self.specification_of(stored.release_id)
         if not stored.drawn:
-            self._draw(stored, specification)
+            # the noise is drawn, once
+            self._require_unseen(stored.release_id)
+            charge = vault_ledger.Entries(self.vault)[stored.sequence - 1]
+            everything = self.values(specification)
+            vehicle = everything.contributions.vehicle
+            charged, loss = vault_ledger.charges_of(self.vault, stored.sequence)
+            paid = np.zeros(len(vehicle), dtype=np.int64)
+            paid[np.searchsorted(vehicle, charged)] = loss
+            measure = Recorded(self._metered(paid, SecureNoise()))
+            ledger = LedgerReference(charge.sequence, charge.head_hash)
+            release = execute_release(specification, everything, measure, ledger)
+            reached("values drawn")
+            facts, bins = encode(release)
+            with self.vault.transaction("committing the noisy values"):
+                text = json.dumps(facts, allow_nan=False)
+                vault_releases.commit_values(self.vault, release.id, text, bins, measure.to_bytes())
+            reached("values committed")
+        # what was committed is published
         release = self.load(stored.release_id)
         files = place_files(self.store, release)
         reached("files placed")
         with self.vault.transaction("noting the publication"):
             vault_releases.mark_published(self.vault, release.id)
-            vault_releases.add_to_index(self.vault, specification.index_facts)
+            vault_releases.add_to_index(
+                self.vault,
+                IndexedRelease(
+                    release_id=release.id,
+                    data_version=specification.data_version,
+                    numbers_sha256=numbers_digest(
+                        specification.grid,
+                        specification.request,
+                        specification.cell,
+                        specification.slot,
+                        specification.calibrated,
+                    ),
+                    area_sha256=specification.grid.area.hash,
+                    of_question=specification.disclosure.identity.question is not None,
+                    of_everything=specification.grid.selection.everything,
+                ),
+            )
             entry = vault_ledger.add_entry(
                 self.vault,
                 {
@@ -351,29 +369,11 @@ class Curator:
                     "files": {name: each.sha256 for name, each in sorted(files.items())},
                 },
             )
-            add_to_released(self.store, self.vault, release)
+            update_released(self.store, self.vault, release)
             reached("released swapped")
         self.head.write(entry)
         reached("published")
         return release
-
-    def _draw(self, stored: vault_releases.StoredRelease, specification: Specification) -> None:
-        self._require_unseen(stored.release_id)
-        charge = vault_ledger.Entries(self.vault)[stored.sequence - 1]
-        everything = self.values(specification)
-        vehicle = everything.contributions.vehicle
-        charged, loss = vault_ledger.charges_of(self.vault, stored.sequence)
-        paid = np.zeros(len(vehicle), dtype=np.int64)
-        paid[np.searchsorted(vehicle, charged)] = loss
-        measure = Recorded(self._metered(paid, SecureNoise()))
-        ledger = LedgerReference(charge.sequence, charge.head_hash)
-        release = execute_release(specification, everything, measure, ledger)
-        reached("values drawn")
-        facts, bins = encode(release)
-        with self.vault.transaction("committing the noisy values"):
-            text = json.dumps(facts, allow_nan=False)
-            vault_releases.commit_values(self.vault, release.id, text, bins, measure.to_bytes())
-        reached("values committed")
 
     def values(self, specification: Specification, known: Contributions | None = None) -> SensitiveInputs:
         """Return what ``specification`` works on; every single value is read only if its mechanism asks."""
@@ -412,7 +412,12 @@ class Curator:
         self, specification: Specification, contributions: Contributions, loss: npt.NDArray[np.int64]
     ) -> None:
         """Raise before the charge what would fail after it: the specification on speeds that are all 0."""
-        silent = zeroed(contributions, self.relation)
+        silent = SensitiveInputs(contributions, unread).zeroed()
+        if self.relation.hides_presence:
+            # who was where is not read either: one record stands for all, and what is public is as large
+            counts = contributions.counts
+            one = Contributions.of_anyone(counts.cell[:1], counts.slot[:1], contributions.bound)
+            silent = replace(silent, recorded=lambda: one)
         if is_imported(self.vault.connection):
             silent = replace(silent, read_samples=none_there)
         measure = self._metered(loss, SimulatedNoise(0))
@@ -440,10 +445,12 @@ def execute_release(
             todo="restore the newest complete backup of the store",
         )
     values = everything.select(keep)
-    estimates = _calibrated(specification, values.contributions.counts).run(
+    public = specification.public(values.contributions.counts)
+    estimates = calibrated_from_facts(specification.calibrated, public).run(
         values, measure, interval_level=specification.request.interval_level
     )
-    return assemble(specification, ListedBins.of(counts), keep, estimates, ledger)
+    bins = ListedBins(counts.cell, counts.slot, counts.users_per_bin, counts.samples_per_bin)
+    return assemble(specification, bins, keep, estimates, ledger)
 
 
 @contextmanager
@@ -464,9 +471,5 @@ def _require_covered(text: str, counts: Counts, loss: npt.NDArray[np.int64]) -> 
     """
     specification = Specification.from_json(text)
     kept = counts.select(specification.keeps(counts))
-    check_steps(_calibrated(specification, kept).steps(), loss)
-
-
-def _calibrated(specification: Specification, kept: Counts) -> CalibratedMechanism:
-    """Return what ``specification`` has carried out, on the counts of the bins that get numbers."""
-    return calibrated_from_facts(specification.calibrated, specification.public(kept))
+    calibrated = calibrated_from_facts(specification.calibrated, specification.public(kept))
+    check_steps(calibrated.steps(), loss)

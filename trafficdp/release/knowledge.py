@@ -24,7 +24,6 @@ from trafficdp.model import (
     Knowledge,
     KnowledgeKind,
     KnowledgeSource,
-    NeighbouringRelation,
     PlaceSpeeds,
     SlotKind,
     Statistic,
@@ -93,34 +92,27 @@ def known_speeds(
     """
     if grid.mosaic is not None or not grid.selection.everything:
         return ()
-    found = (
-        _of_release(curator, each, grid, version)
-        if each.kind is KnowledgeKind.RELEASE
-        else _of_file(each, config.relation, grid)
-        for each in config.knowledge
-    )
-    return tuple(each for each in found if each is not None)
-
-
-def _of_file(source: KnowledgeSource, relation: NeighbouringRelation, grid: Grid) -> PlaceSpeeds:
-    path = Path(str(source.path))
-    about = path.stat() if path.exists() else None
-    sha256, cell, slot, speed = _read(
-        source, replace(grid, context=()), about and (about.st_mtime_ns, about.st_size)
-    )
-    return PlaceSpeeds(
-        source=Knowledge(
+    found = []
+    for source in config.knowledge:
+        if source.kind is KnowledgeKind.RELEASE:
+            released = _of_release(curator, source, grid, version)
+            found += [] if released is None else [released]
+            continue
+        path = Path(str(source.path))
+        about = path.stat() if path.exists() else None
+        sha256, cell, slot, speed = _read(
+            source, replace(grid, context=()), about and (about.st_mtime_ns, about.st_size)
+        )
+        knowledge = Knowledge(
             kind=source.kind,
             name=path.name,
             licence=source.licence,
             date=None if source.date is None else source.date.isoformat(),
             sha256=sha256,
-            share=source.kind.share(relation),
-        ),
-        cell=cell,
-        slot=slot,
-        speed=np.round(speed, 2),
-    )
+            share=source.kind.share(config.relation),
+        )
+        found.append(PlaceSpeeds(source=knowledge, cell=cell, slot=slot, speed=np.round(speed, 2)))
+    return tuple(found)
 
 
 @lru_cache(maxsize=4)

@@ -29,7 +29,7 @@ from trafficdp.planner.allocation import (
     precision,
     uninformative_error,
 )
-from trafficdp.planner.request import AdaptiveSettings, Affordable, MapOption, Request
+from trafficdp.planner.request import AdaptiveSettings, MapOption, Request
 from trafficdp.planner.suggest import (
     DataNeeded,
     Maps,
@@ -254,7 +254,7 @@ class Planning:
 
     def contributions(self) -> Contributions:
         """Return those of the configured map, which may have no bins."""
-        return self._all(self._config.grid)
+        return self._contributions(self._config.grid, may_be_empty=True)
 
     def _adaptive(
         self, request: Request, question: PlanQuestion, settings: AdaptiveSettings
@@ -298,28 +298,29 @@ class Planning:
         return replace(request, fleet=max(1, round(request.fleet * share))) if share < 1 else request
 
     def _at(
-        self, grid: Grid, request: Request, question: PlanQuestion, answer: Answer | None = None
+        self,
+        grid: Grid,
+        request: Request,
+        question: PlanQuestion,
+        answer: Answer | None = None,
+        saved: SavedPlan | None = None,
     ) -> tuple[Plan, Counts]:
+        """The plan of ``request`` on ``grid``, or as it was frozen, and who can pay it today."""
         here = self._contributions(grid)
         at = _allocating(grid, here.counts, request)
-        allocation, remainders = at(request.loss), self._left(here)
+        if saved is None:
+            allocation = at(request.loss)
+        else:
+            allocation = saved.allocation(here.counts, request)
+            at = _allocating(grid, here.counts, allocation.request)
+        windows = self._config.policy.windows(datetime.now(UTC))
+        spent = [vault_ledger.spent(self._curator.vault, here.vehicle, each) for each in windows]
+        remainders = left(windows, spent)
         able = affordable(allocation, remainders, at)
         asked = None
         if question.within_budget and able.loss is not None and able.loss < request.loss:
             asked, allocation = request.loss, at(able.loss)
             able = affordable(allocation, remainders, at)
-        return self._told(grid, question, allocation, remainders, able, answer, asked), here.counts
-
-    def _told(
-        self,
-        grid: Grid,
-        question: PlanQuestion,
-        allocation: Allocation,
-        remainders: IntArray,
-        able: Affordable,
-        answer: Answer | None = None,
-        asked: Loss | None = None,
-    ) -> Plan:
         self._config.check_promise(allocation.vehicles)
         request, verdict = allocation.request, assess_utility(allocation)
         advised = verdict.refused and question.suggestions and grid.mosaic is None
@@ -338,7 +339,7 @@ class Planning:
             # of an answer, and of vehicles that are not public, it is not told
             if suggestions.epsilon is not None and not (answer or hidden):
                 growing = self._growth_of_refused(grid, request, suggestions.epsilon)
-        return Plan(
+        plan = Plan(
             allocation=allocation,
             verdict=verdict,
             suggestions=suggestions,
@@ -353,6 +354,7 @@ class Planning:
             in_epsilon=self._in_epsilon(allocation.loss),
             slot_not_measured=self._slot_not_measured,
         )
+        return plan, here.counts
 
     def _asked_epsilon(self, loss: Loss) -> float:
         return float((self._config.policy.epsilon(loss) or loss).exact)
@@ -374,12 +376,7 @@ class Planning:
         grid = saved.grid
         if grid.area.hash != self._config.grid.area.hash:
             raise UsageError("the plan was made for another study area", todo="plan again, and save it")
-        here = self._contributions(grid)
-        request = self._request(saved.loss, question, grid)
-        allocation = saved.allocation(here.counts, request)
-        remainders = self._left(here)
-        able = affordable(allocation, remainders, _allocating(grid, here.counts, allocation.request))
-        return self._told(grid, question, allocation, remainders, able), here.counts
+        return self._at(grid, self._request(saved.loss, question, grid), question, saved=saved)
 
     def _least(self, request: Request, question: PlanQuestion, width: float) -> tuple[Plan, Counts]:
         """The least loss for the configured map, for the median bin and for every bin."""
@@ -467,16 +464,18 @@ class Planning:
 
         return needed_on
 
-    def _left(self, here: Contributions) -> IntArray:
-        windows = self._config.policy.windows(datetime.now(UTC))
-        return left(
-            windows, [vault_ledger.spent(self._curator.vault, here.vehicle, each) for each in windows]
-        )
+    def _contributions(self, grid: Grid, *, may_be_empty: bool = False) -> Contributions:
+        """Those of ``grid``; those of the configured map are kept at hand.
 
-    def _contributions(self, grid: Grid) -> Contributions:
-        """Those of ``grid``; raise UsageError when there is nothing in it."""
-        found = self._all(grid)
-        if found.counts.bins == 0:
+        Raises UsageError when there is nothing in it, unless it ``may_be_empty``.
+        """
+        if self._known is not None and self._known[0] == grid:
+            found = self._known[1]
+        else:
+            found = self._curator.contributions(grid, self._config.bound, self._version)
+            if grid == self._config.grid:
+                self._known = grid, found
+        if found.counts.bins == 0 and not may_be_empty:
             raise UsageError(
                 "no record lies in the study area and the period",
                 got=f"{grid.period.first} to {grid.period.last}",
@@ -484,28 +483,19 @@ class Planning:
             )
         return found
 
-    def _all(self, grid: Grid) -> Contributions:
-        """Those of ``grid``, which may have no bins; those of the configured map are kept at hand."""
-        if self._known is None or self._known[0] != grid:
-            found = self._curator.contributions(grid, self._config.bound, self._version)
-            if grid != self._config.grid:
-                return found
-            self._known = grid, found
-        return self._known[1]
-
     def _counts(self, grid: Grid) -> Counts:
         self._looked_at(grid)
         longer = self._longer(grid)
         if longer is not None:
             return longer
-        return self._all(grid).counts
+        return self._contributions(grid, may_be_empty=True).counts
 
     def _longer(self, grid: Grid) -> Counts | None:
         """The counts of the configured map in longer slots, where these are unions of its own; else None."""
         own, kind = self._config.grid, grid.slot_kind
         if kind not in LONGER[own.slot_kind] or grid != replace(own, slot_kind=kind):
             return None
-        here = self._all(own).counts
+        here = self._contributions(own, may_be_empty=True).counts
         return here.merged(here.cell, lengthened(own, here.slot, kind) - OFFSET[kind]).counts
 
     def _guess(self, grid: Grid) -> Counts:

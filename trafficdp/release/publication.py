@@ -84,10 +84,22 @@ def sweep(store: Path) -> None:
                     shutil.rmtree(folder / name)
 
 
-def rebuild_released(store: Path, vault: Vault) -> None:
-    """Swap in a `released.duckdb` with exactly the finished releases and publications of the vault."""
+def update_released(store: Path, vault: Vault, added: Release | None = None) -> None:
+    """Swap in a `released.duckdb` with exactly the finished releases and publications of the vault.
+
+    Where only ``added`` is new, it is a copy of the one there is, and one release more.
+    """
+    stored_releases = vault_releases.all_releases(vault)
+    if added is not None:
+        before = {
+            each.release_id: each.withdrawn
+            for each in stored_releases
+            if each.drawn and each.finished and each.release_id != added.id
+        }
+        if released.append_release(store, added, epsilon_of(added), before):
+            return
     rows = []
-    for stored in vault_releases.all_releases(vault):
+    for stored in stored_releases:
         values = vault_releases.values_of(vault, stored.release_id) if stored.finished else None
         if values is not None:
             release = decode(json.loads(values[0]), values[1])
@@ -98,18 +110,6 @@ def rebuild_released(store: Path, vault: Vault) -> None:
         for publication in vault_releases.publications(vault, stream.release_id)
     ]
     released.build(store, rows, publications)
-
-
-def add_to_released(store: Path, vault: Vault, release: Release) -> None:
-    """Swap in a copy of `released.duckdb` that also has ``release``; build it anew where that cannot be."""
-    stored = vault_releases.all_releases(vault)
-    before = {
-        each.release_id: each.withdrawn
-        for each in stored
-        if each.drawn and each.finished and each.release_id != release.id
-    }
-    if not released.append_release(store, release, epsilon_of(release), before):
-        rebuild_released(store, vault)
 
 
 def published(stored: vault_releases.StoredPublication) -> released.Publication:

@@ -58,13 +58,11 @@ from trafficdp.privacy.disclosure import (
 )
 from trafficdp.privacy.estimate import NOISE_COLUMNS, BinStatus, Estimate, RefusalRule
 from trafficdp.privacy.ledger import canonical
-from trafficdp.privacy.loss import Loss
 from trafficdp.privacy.release import (
     LedgerReference,
     Release,
 )
 from trafficdp.store.vault_fixes import DataVersion
-from trafficdp.store.vault_releases import IndexedRelease
 
 
 def source_facts(declaration: str, name: str, speed: str) -> RecordSource:
@@ -103,11 +101,6 @@ class ListedBins:
     slot: npt.NDArray[np.int64]
     vehicles: npt.NDArray[np.int64]
     records: npt.NDArray[np.int64]
-
-    @classmethod
-    def of(cls, counts: Counts) -> ListedBins:
-        """Return the bins of ``counts``."""
-        return cls(counts.cell, counts.slot, counts.users_per_bin, counts.samples_per_bin)
 
 
 def assemble(
@@ -150,31 +143,26 @@ def assemble(
 def _spread(estimate: Estimate, keep: npt.NDArray[np.bool_]) -> Estimate:
     """Return the estimate over all bins: NaN, WITHHELD and such where ``keep`` is false."""
 
-    def numbers(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        full = np.full(len(keep), np.nan)
-        full[keep] = values
-        return full
-
-    def column(name: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        withheld = NOISE_COLUMNS[name].withheld
+    def over_all(values: npt.NDArray[Any], withheld: object = None) -> npt.NDArray[Any]:
         if withheld is None:
-            return numbers(values)
-        full = np.full(len(keep), withheld, dtype=np.int64)
+            full = np.full(len(keep), np.nan)
+        else:
+            full = np.full(len(keep), withheld, dtype=np.int64 if isinstance(withheld, int) else object)
         full[keep] = values
         return full
 
-    status = np.full(len(keep), BinStatus.WITHHELD.value, dtype=object)
-    status[keep] = estimate.status
     return Estimate(
         statistic=estimate.statistic,
-        value=numbers(estimate.value),
-        low=numbers(estimate.low),
-        high=numbers(estimate.high),
-        noise_scale=numbers(estimate.noise_scale),
-        expected_error=numbers(estimate.expected_error),
-        status=status,
-        noise={name: column(name, values) for name, values in estimate.noise.items()},
-        posterior={name: numbers(values) for name, values in estimate.posterior.items()},
+        value=over_all(estimate.value),
+        low=over_all(estimate.low),
+        high=over_all(estimate.high),
+        noise_scale=over_all(estimate.noise_scale),
+        expected_error=over_all(estimate.expected_error),
+        status=over_all(estimate.status, BinStatus.WITHHELD.value),
+        noise={
+            name: over_all(values, NOISE_COLUMNS[name].withheld) for name, values in estimate.noise.items()
+        },
+        posterior={name: over_all(values) for name, values in estimate.posterior.items()},
     )
 
 
@@ -207,28 +195,13 @@ class Specification:
 
     def public(self, counts: Counts) -> PublicFacts:
         """Return what is public beside ``counts``."""
-        return PublicFacts(counts, self.request.bound, self._relation)
-
-    @property
-    def index_facts(self) -> IndexedRelease:
-        """By what the release is found among many."""
-        return IndexedRelease(
-            release_id=self.release_id,
-            data_version=self.data_version,
-            numbers_sha256=numbers_digest(self.grid, self.request, self.cell, self.slot, self.calibrated),
-            area_sha256=self.grid.area.hash,
-            of_question=self.disclosure.identity.question is not None,
-            of_everything=self.grid.selection.everything,
-        )
-
-    @property
-    def _relation(self) -> NeighbouringRelation:
-        return NeighbouringRelation(self.disclosure.unit.neighbouring_relation)
+        relation = NeighbouringRelation(self.disclosure.unit.neighbouring_relation)
+        return PublicFacts(counts, self.request.bound, relation)
 
     def to_json(self) -> str:
         """Return the canonical JSON text; floats keep every bit."""
         listed: dict[str, Any] = {}
-        if not self._relation.hides_presence:
+        if not NeighbouringRelation(self.disclosure.unit.neighbouring_relation).hides_presence:
             listed = {"cell": self.cell.tolist(), "slot": self.slot.tolist()}
         return canonical(
             {
@@ -300,25 +273,6 @@ class ReleaseContext:
     budget_changes: tuple[BudgetChange, ...] = ()
     catalogue: CatalogueEntry = NO_CATALOGUE_ENTRY
 
-    def charge(
-        self,
-        relation: NeighbouringRelation,
-        loss: Loss,
-        composition: str,
-        spent_before: int,
-        vehicles: int | None = None,
-    ) -> Charge:
-        """Return what a release costs that comes after charges of ``spent_before`` (10^-12) in all."""
-        return Charge(
-            relation=relation,
-            loss=loss,
-            sum_before=type(loss)(spent_before),
-            budget=self.budget,
-            composition=composition,
-            budget_changes=self.budget_changes,
-            vehicles=vehicles,
-        )
-
 
 def build_specification(
     context: ReleaseContext,
@@ -343,23 +297,35 @@ def build_specification(
             statistic: each.stated(request.map.factor(statistic))
             for statistic, each in allocation.skill.items()
         }
+    # how many bins get which status follows from counts and calibrated mechanism alone
+    if allocation.spanned:
+        each_useless = [rank_useless(each) for each in allocation.spanned.values()]
+    else:
+        errors = calibrated.expected_errors()
+        each_useless = [useless(errors[each], each, request.map.bound) for each in errors]
+    total, kept = len(allocation.keep), int(np.count_nonzero(allocation.keep))
+    marked = int(np.count_nonzero(np.all(each_useless, axis=0)))
     frozen = freeze(
         context,
         release_id,
         calibrated=calibrated.to_facts(),
-        bins=_foreseen_bins(allocation),
+        bins=BinNumbers(
+            total=total, released=kept - marked, constant=0, withheld=total - kept, uninformative=marked
+        ),
         bounds=bounds_of(
             request.map.bound,
             f"speeds are clipped to the range, never dropped; {CAPPED[request.relation]}",
             None if known is None else int(known.bins_per_user.max()),
             None if known is None else int(known.largest_count_per_bin.max()),
         ),
-        charge=context.charge(
-            allocation.event.relation,
-            allocation.loss,
-            allocation.composition,
-            spent_before,
-            allocation.vehicles,
+        charge=Charge(
+            relation=allocation.event.relation,
+            loss=allocation.loss,
+            sum_before=type(allocation.loss)(spent_before),
+            budget=context.budget,
+            composition=allocation.composition,
+            budget_changes=context.budget_changes,
+            vehicles=allocation.vehicles,
         ),
         noise=Noise(
             request=request.map,
@@ -450,18 +416,3 @@ def numbers_digest(
     digest.update(cell.astype("<u8").tobytes())
     digest.update(slot.astype("<i8").tobytes())
     return digest.hexdigest()
-
-
-def _foreseen_bins(allocation: Allocation) -> BinNumbers:
-    """How many bins get which status, which follows from counts and calibrated mechanism alone."""
-    if allocation.spanned:
-        each_useless = [rank_useless(each) for each in allocation.spanned.values()]
-    else:
-        errors, bound = allocation.calibrated.expected_errors(), allocation.request.map.bound
-        each_useless = [useless(errors[each], each, bound) for each in errors]
-    kept = int(np.count_nonzero(allocation.keep))
-    marked = int(np.count_nonzero(np.all(each_useless, axis=0)))
-    total = len(allocation.keep)
-    return BinNumbers(
-        total=total, released=kept - marked, constant=0, withheld=total - kept, uninformative=marked
-    )

@@ -17,6 +17,7 @@ from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
 from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.files.disclosure import (
     TUNING_DATA,
+    Charge,
     Noise,
     Verdict,
     bounds_of,
@@ -214,7 +215,15 @@ def specification_of_stream(
         calibrated=sums.to_facts(),
         bins=BinNumbers(total=0, released=0, constant=0, withheld=0, uninformative=0),
         bounds=bounds_of(sums.bound, BOUNDING, None, None),
-        charge=context.charge(RELATION, sums.allowance.epsilon, sums.composition, spent_before),
+        charge=Charge(
+            relation=RELATION,
+            loss=sums.allowance.epsilon,
+            sum_before=PureDP(spent_before),
+            budget=context.budget,
+            composition=sums.composition,
+            budget_changes=context.budget_changes,
+            vehicles=None,
+        ),
         noise=Noise(
             request=request,
             statements={each: sums.statement(each) for each in sums.statistics},
