@@ -46,7 +46,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise, repeat
 from math import ceil, cos, radians, sqrt
 from typing import Protocol
 
@@ -90,17 +90,17 @@ def cells_of(latitude: FloatArray, longitude: FloatArray, resolution: int) -> Ce
     if not len(latitude):
         return np.empty(0, dtype=np.uint64)
 
-    def part_of(part: slice) -> CellArray:
-        positions = (pa.array(degrees[part], type=pa.float64()) for degrees in (latitude, longitude))
-        return np.asarray(coordinates_to_cells(*positions, resolution), dtype=np.uint64)
-
     # h3ronpy lets go of Python's lock, so threads help
-    workers = min(os.cpu_count() or 1, len(latitude) // _POSITIONS_A_THREAD)
-    if workers < 2:
-        return part_of(slice(None))
+    workers = max(1, min(os.cpu_count() or 1, len(latitude) // _POSITIONS_A_THREAD))
     ends = np.linspace(0, len(latitude), workers + 1).astype(np.int64).tolist()
+    parts = [slice(*each) for each in pairwise(ends)]
+    latitudes = [pa.array(latitude[each], type=pa.float64()) for each in parts]
+    longitudes = [pa.array(longitude[each], type=pa.float64()) for each in parts]
+    if workers == 1:
+        return np.asarray(coordinates_to_cells(latitudes[0], longitudes[0], resolution), dtype=np.uint64)
     with ThreadPoolExecutor(workers) as pool:
-        return np.concatenate(list(pool.map(part_of, map(slice, ends[:-1], ends[1:]))))
+        found = pool.map(coordinates_to_cells, latitudes, longitudes, repeat(resolution))
+        return np.concatenate([np.asarray(each, dtype=np.uint64) for each in found])
 
 
 def reference_cells_of(latitude: FloatArray, longitude: FloatArray, resolution: int) -> CellArray:
@@ -158,31 +158,26 @@ def boundary_of(cells: CellArray) -> Boundaries:
 @lru_cache(maxsize=1)
 def _boundary_of(different: bytes) -> Boundaries:
     cells = np.frombuffer(different, dtype=np.uint64)
-    parts = [
-        _rings_of(cells[start : start + _RINGS_AT_ONCE]) for start in range(0, len(cells), _RINGS_AT_ONCE)
-    ]
-    lengths = np.concatenate([np.empty(0, dtype=np.int64), *(each for each, _ in parts)])
-    vertices = np.concatenate([np.empty((0, 2)), *(each for _, each in parts)])
+    lengths, vertices = [np.empty(0, dtype=np.int64)], [np.empty((0, 2))]
+    for start in range(0, len(cells), _RINGS_AT_ONCE):
+        try:
+            rings = [h3.cell_to_boundary(cell) for cell in cells[start : start + _RINGS_AT_ONCE].tolist()]
+        except H3BaseException:
+            raise _not_cells() from None
+        lengths.append(np.fromiter(map(len, rings), dtype=np.int64, count=len(rings)))
+        flat = chain.from_iterable(chain.from_iterable(rings))
+        numbers = np.fromiter(flat, dtype=np.float64, count=2 * int(lengths[-1].sum()))
+        vertices.append(numbers.reshape(-1, 2))
+    latitude, longitude = np.concatenate(vertices).T.copy()
     found = Boundaries(
-        latitude=vertices[:, 0].copy(),
-        longitude=vertices[:, 1].copy(),
-        cell_index=np.repeat(np.arange(len(cells), dtype=np.int64), lengths),
+        latitude=latitude,
+        longitude=longitude,
+        cell_index=np.repeat(np.arange(len(cells), dtype=np.int64), np.concatenate(lengths)),
         cells=len(cells),
     )
     for each in (found.latitude, found.longitude, found.cell_index):
         each.setflags(write=False)
     return found
-
-
-def _rings_of(cells: CellArray) -> tuple[npt.NDArray[np.int64], FloatArray]:
-    """How many vertices each of ``cells`` has, and all of these: latitudes, longitudes."""
-    try:
-        rings = [h3.cell_to_boundary(cell) for cell in cells.tolist()]
-    except H3BaseException:
-        raise _not_cells() from None
-    lengths = np.fromiter(map(len, rings), dtype=np.int64, count=len(rings))
-    flat = chain.from_iterable(chain.from_iterable(rings))
-    return lengths, np.fromiter(flat, dtype=np.float64, count=2 * int(lengths.sum())).reshape(-1, 2)
 
 
 def resolution_holding(area: StudyArea) -> int | None:
@@ -401,24 +396,19 @@ class CellTable:
         if not self._rows or not len(latitude) or latitude.shape != longitude.shape:
             return cells_of(latitude, longitude, self._resolution)
         # comparisons with NaN are false, so what passes here is on the globe
-        if (
+        if not (
             latitude.min() >= self._south
             and latitude.max() < self._north
             and longitude.min() >= self._west
             and longitude.max() < self._east
         ):
-            return self._inside(latitude, longitude)
-        check_positions(latitude, longitude)
-        inside = (latitude >= self._south) & (latitude < self._north)
-        inside &= (longitude >= self._west) & (longitude < self._east)
-        cells = np.empty(len(latitude), dtype=np.uint64)
-        cells[~inside] = cells_of(latitude[~inside], longitude[~inside], self._resolution)
-        cells[inside] = self._inside(latitude[inside], longitude[inside])
-        return cells
-
-    def _inside(self, latitude: FloatArray, longitude: FloatArray) -> CellArray:
-        if not len(latitude):
-            return np.empty(0, dtype=np.uint64)
+            check_positions(latitude, longitude)
+            inside = (latitude >= self._south) & (latitude < self._north)
+            inside &= (longitude >= self._west) & (longitude < self._east)
+            cells = np.empty(len(latitude), dtype=np.uint64)
+            cells[~inside] = cells_of(latitude[~inside], longitude[~inside], self._resolution)
+            cells[inside] = self.cells_of(latitude[inside], longitude[inside])
+            return cells
         rows = ((latitude - self._south) / self._side).astype(np.int32)
         columns = ((longitude - self._west) / self._side).astype(np.int32)
         # a quotient may round up to the number of rows or columns

@@ -46,7 +46,24 @@ def simplified(shapes: Shapes, names: Names, area: BaseGeometry) -> tuple[Shapes
 
     Lines of one name become one shape. A shape without name has the name "".
     """
-    shapes, names = _joined(*_cut(shapes, names, area))
+    whole = shapely.force_2d(shapely.make_valid(shapes))
+    shapely.prepare(area)
+    crosses = ~shapely.covered_by(whole, area)
+    whole[crosses] = shapely.intersection(whole[crosses], area)
+    # what only touches the border leaves points and lines behind
+    parts, owner = shapely.get_parts(whole, return_index=True)
+    same = shapely.get_dimensions(parts) == shapely.get_dimensions(shapes)[owner]
+    keep = same & ~shapely.is_empty(parts)
+    shapes, names = parts[keep], names[owner[keep]]
+    lines = np.isin(shapely.get_type_id(shapes), _LINES)
+    if lines.any():
+        # those of a name are one shape, joined where they meet end to end
+        parts, owner = shapely.get_parts(shapes[lines], return_index=True)
+        known, code = np.unique(names[lines].astype(str)[owner], return_inverse=True)
+        order = np.argsort(code, kind="stable")
+        joined = shapely.line_merge(shapely.multilinestrings(parts[order], indices=code[order]))
+        shapes = np.concatenate([joined, shapes[~lines]])
+        names = np.concatenate([known.astype(object), names[~lines]])
     west, south, east, north = area.bounds
     tolerance = max(east - west, north - south) / STEPS_ACROSS
     for _ in range(_TURNS):
@@ -62,32 +79,6 @@ def simplified(shapes: Shapes, names: Names, area: BaseGeometry) -> tuple[Shapes
     order = np.lexsort((names.astype(str), -shapely.length(shapes)))
     within = np.cumsum(shapely.get_num_coordinates(shapes[order])) <= MOST_CORNERS
     return shapes[order][within], names[order][within]
-
-
-def _cut(shapes: Shapes, names: Names, area: BaseGeometry) -> tuple[Shapes, Names]:
-    """Return the parts of the shapes in ``area``, of the dimension that each shape had, and their names."""
-    whole = shapely.force_2d(shapely.make_valid(shapes))
-    shapely.prepare(area)
-    crosses = ~shapely.covered_by(whole, area)
-    whole[crosses] = shapely.intersection(whole[crosses], area)
-    # what only touches the border leaves points and lines behind
-    parts, owner = shapely.get_parts(whole, return_index=True)
-    same = shapely.get_dimensions(parts) == shapely.get_dimensions(shapes)[owner]
-    keep = same & ~shapely.is_empty(parts)
-    return parts[keep], names[owner[keep]]
-
-
-def _joined(shapes: Shapes, names: Names) -> tuple[Shapes, Names]:
-    """Return the same with the lines of every name as one shape, joined where they meet end to end."""
-    lines = np.isin(shapely.get_type_id(shapes), _LINES)
-    if not lines.any():
-        return shapes, names
-    parts, owner = shapely.get_parts(shapes[lines], return_index=True)
-    known, code = np.unique(names[lines].astype(str)[owner], return_inverse=True)
-    order = np.argsort(code, kind="stable")
-    joined = shapely.line_merge(shapely.multilinestrings(parts[order], indices=code[order]))
-    together = np.concatenate([joined, shapes[~lines]])
-    return together, np.concatenate([known.astype(object), names[~lines]])
 
 
 _WAYS = ("shape_id", "shape_pt_sequence", "shape_pt_lon", "shape_pt_lat")
@@ -179,8 +170,32 @@ def read_context(files: Sequence[ContextFile], area: StudyArea) -> tuple[Context
     The same files give the same layers. Raises ConfigError for a file that is not there or cannot be read,
     has no such column, or no coordinate system.
     """
-    layers = (_read(file, file.path, area) for file in files)
-    return tuple(layer for layer in layers if layer.shapes or layer.kind is ContextKind.TILES)
+    layers = []
+    for file in files:
+        path = file.path
+        if isinstance(path, str):
+            digest = hashlib.sha256(path.encode()).hexdigest()
+            layers.append(ContextLayer(file.kind, path, digest, file.attribution, (), ()))
+            continue
+        if _is_tables(path):
+            with path.open("rb") as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            with _reading(path):
+                tables = [
+                    _read_table(path, file.name, area, table, where)
+                    for table, where in _wanted(file.kind, path)
+                ]
+            shapes, names = (np.concatenate(each) for each in zip(*tables, strict=True))
+            there = ~shapely.is_missing(shapes)
+            shapes, names = shapes[there], names[there]
+        else:
+            shapes, names, digest = read_gtfs(path, file.kind)
+        shapes, names = simplified(shapes, names, area.geometry)
+        if len(shapes):
+            layers.append(
+                ContextLayer(file.kind, path.name, digest, file.attribution, tuple(names), tuple(shapes))
+            )
+    return tuple(layers)
 
 
 def check_context(files: Sequence[ContextFile]) -> None:
@@ -203,27 +218,6 @@ def _is_tables(path: Path) -> bool:
     if not path.name.lower().endswith(ENDINGS):
         raise ConfigError(f"the context layer {path.name} cannot be read", expected=", ".join(ENDINGS))
     return True
-
-
-def _read(file: ContextFile, path: Path | str, area: StudyArea) -> ContextLayer:
-    if isinstance(path, str):
-        return ContextLayer(
-            file.kind, path, hashlib.sha256(path.encode()).hexdigest(), file.attribution, (), ()
-        )
-    if _is_tables(path):
-        with path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        with _reading(path):
-            tables = [
-                _read_table(path, file.name, area, table, where) for table, where in _wanted(file.kind, path)
-            ]
-        shapes, names = (np.concatenate(each) for each in zip(*tables, strict=True))
-        there = ~shapely.is_missing(shapes)
-        shapes, names = shapes[there], names[there]
-    else:
-        shapes, names, digest = read_gtfs(path, file.kind)
-    shapes, names = simplified(shapes, names, area.geometry)
-    return ContextLayer(file.kind, path.name, digest, file.attribution, tuple(names), tuple(shapes))
 
 
 def read_table(path: Path, name: str | None, area: StudyArea | None = None) -> tuple[Shapes, Names]:
@@ -290,7 +284,9 @@ def _read_table(
         lambda xy: np.column_stack(to_file.transform(xy[:, 0], xy[:, 1], direction="INVERSE")),
     )
     names = np.asarray(columns[0], dtype=object) if column else np.full(len(shapes), None, dtype=object)
-    return shapes, np.array([_text(each) for each in names], dtype=object)
+    # one printable line of at most 60 letters each, "" for nothing (NaN is not itself)
+    lines = [" ".join(str(each).split()) if each is not None and each == each else "" for each in names]
+    return shapes, np.array([each[:60] if each.isprintable() else "" for each in lines], dtype=object)
 
 
 def _column(path: Path, name: str | None, about: Mapping[str, Any]) -> str | None:
@@ -300,12 +296,6 @@ def _column(path: Path, name: str | None, about: Mapping[str, Any]) -> str | Non
     if column is not None and column not in known:
         raise ConfigError(f"{path.name} has no column {column}", expected=", ".join(known) or None)
     return column
-
-
-def _text(value: object) -> str:
-    """Return one printable line, at most 60 letters; "" for nothing."""
-    text = " ".join(str(value).split()) if value is not None and value == value else ""
-    return text[:60] if text.isprintable() else ""
 
 
 # A city's own zones from their file: whatever GDAL reads. Nothing is fetched, and no zone is mended.
@@ -408,45 +398,51 @@ def place_names(
 @lru_cache(maxsize=1)
 def _of_hexagons(different: bytes, context: tuple[ContextLayer, ...]) -> Texts:
     """The names of ``different`` cells, given as bytes: those of the last map are kept."""
+    import pandas as pd
+
     cells = np.frombuffer(different, dtype=np.uint64)
     polygons = np.asarray(polygons_of(cells), dtype=object)
-    plane = _Plane.of(polygons)
-    hexagons = plane.flat(polygons)
-    named = _named(context)
+    plane = _Plane(polygons)
+    hexagons = shapely.transform(polygons, plane.kilometres)
+    frames = [
+        pd.DataFrame({"kind": layer.kind.value, "name": list(layer.names), "shape": list(layer.shapes)})
+        for layer in context
+        if layer.kind is not ContextKind.BOUNDARY
+    ]
+    named = pd.concat(frames) if frames else pd.DataFrame({"kind": [], "name": [], "shape": []})
+    named = named.loc[named["name"] != ""].reset_index(drop=True)
     if not len(named):
         return plane.from_the_middle(hexagons)
-    named["shape"] = plane.flat(named["shape"].to_numpy(dtype=object))
-    return told_apart(_choices(hexagons, named))
+    named["shape"] = shapely.transform(named["shape"].to_numpy(dtype=object), plane.kilometres)
+    first, second = _streets(hexagons, named[named["kind"].isin(_STREETS)])
+    beside, _ = _streets(hexagons, named[named["kind"].isin(_BESIDE)])
+    street = np.where(first != "", first, beside)
+    crossing = np.where((first != "") & (second != ""), first + " at " + second, street)
+    near, way = _places(hexagons, named[named["kind"] == ContextKind.PLACE])
+    # the shortest first, each more telling than the one before
+    return told_apart([_with(street, near, way), _with(crossing, near, way), _with(crossing, way, way)])
 
 
 class _Plane:
     """Kilometres east and north of the middle of the map, true near it."""
 
-    def __init__(self, west: float, south: float, east: float, north: float) -> None:
-        self._cut = -180.0 if west <= east else (west + east) / 2
-        east += 0.0 if west <= east else 360.0
-        self._middle = (west + east) / 2, (south + north) / 2
+    def __init__(self, polygons: Texts) -> None:
+        wests, souths, easts, norths = shapely.bounds(shapely.get_parts(polygons)).T
+        west, east = wests.min(), easts.max()
+        self._cut = -180.0
+        far_west, far_east = wests[wests > 0], easts[easts < 0]
+        if np.ptp(np.concatenate([wests, easts])) > 180 and len(far_west) and len(far_east):
+            # across the antimeridian: the far west begins it
+            self._cut = (far_west.min() + far_east.max()) / 2
+            west, east = far_west.min(), far_east.max() + 360.0
+        self._middle = (west + east) / 2, (souths.min() + norths.max()) / 2
         self._squeeze = max(math.cos(math.radians(self._middle[1])), 0.05)
 
-    @classmethod
-    def of(cls, polygons: Texts) -> _Plane:
-        west, south, east, north = shapely.bounds(shapely.get_parts(polygons)).T
-        if np.ptp(np.concatenate([west, east])) <= 180:
-            return cls(west.min(), south.min(), east.max(), north.max())
-        # across the antimeridian: the far west begins it, unless the map goes all round
-        wide = west[west > 0], east[east < 0]
-        if not all(map(len, wide)) or wide[0].min() <= wide[1].max():
-            return cls(west.min(), south.min(), east.max(), north.max())
-        return cls(wide[0].min(), south.min(), wide[1].max(), north.max())
-
-    def flat(self, shapes: Texts) -> Texts:
-        def moved(positions: FloatArray) -> FloatArray:
-            longitude = np.where(positions[:, 0] < self._cut, positions[:, 0] + 360, positions[:, 0])
-            east = (longitude - self._middle[0]) * self._squeeze
-            return np.column_stack([east, positions[:, 1] - self._middle[1]]) * KILOMETRES_PER_DEGREE
-
-        flat: Texts = shapely.transform(shapes, moved)
-        return flat
+    def kilometres(self, positions: FloatArray) -> FloatArray:
+        """Return positions in degrees, longitude first, shape (n, 2), on the plane."""
+        longitude = np.where(positions[:, 0] < self._cut, positions[:, 0] + 360, positions[:, 0])
+        east = (longitude - self._middle[0]) * self._squeeze
+        return np.column_stack([east, positions[:, 1] - self._middle[1]]) * KILOMETRES_PER_DEGREE
 
     def from_the_middle(self, hexagons: Texts) -> Texts:
         """Return "4.1 km north-east" of the middle of the map, or "in the middle"."""
@@ -470,30 +466,6 @@ def _ways(centre: FloatArray) -> Texts:
     )
 
 
-def _named(context: Sequence[ContextLayer]) -> pd.DataFrame:
-    """Return every shape that has a name: columns ``kind``, ``name``, ``shape``."""
-    import pandas as pd
-
-    frames = [
-        pd.DataFrame({"kind": layer.kind.value, "name": list(layer.names), "shape": list(layer.shapes)})
-        for layer in context
-        if layer.kind is not ContextKind.BOUNDARY
-    ]
-    together = pd.concat(frames) if frames else pd.DataFrame({"kind": [], "name": [], "shape": []})
-    named: pd.DataFrame = together.loc[together["name"] != ""].reset_index(drop=True)
-    return named
-
-
-def _choices(hexagons: Texts, named: pd.DataFrame) -> list[Texts]:
-    """Return names of every hexagon, the shortest first, each more telling than the one before."""
-    first, second = _streets(hexagons, named[named["kind"].isin(_STREETS)])
-    beside, _ = _streets(hexagons, named[named["kind"].isin(_BESIDE)])
-    street = np.where(first != "", first, beside)
-    crossing = np.where((first != "") & (second != ""), first + " at " + second, street)
-    near, way = _places(hexagons, named[named["kind"] == ContextKind.PLACE])
-    return [_with(street, near, way), _with(crossing, near, way), _with(crossing, way, way)]
-
-
 def _with(street: Texts, near: Texts, otherwise: Texts) -> Texts:
     import pandas as pd
 
@@ -508,9 +480,20 @@ def _streets(hexagons: Texts, streets: pd.DataFrame) -> tuple[Texts, Texts]:
 
     found = np.full((2, len(hexagons)), "", dtype=object)
     if len(streets):
-        shapes, owner = _pieces(streets["shape"].to_numpy(dtype=object))
-        place, street = shapely.STRtree(shapes).query(hexagons, predicate="intersects")
-        within = shapely.length(shapely.intersection(hexagons[place], shapes[street]))
+        shapes = streets["shape"].to_numpy(dtype=object)
+        # straight pieces of lines and outlines, and points as they are: small boxes are found faster, and a
+        # street from one end of a city to the other would be near every hexagon
+        points = shapely.get_dimensions(shapes) == 0
+        areas = shapely.get_dimensions(shapes) == 2
+        lines = np.where(areas, shapely.boundary(shapes), shapes)[~points]
+        parts, of_line = shapely.get_parts(lines, return_index=True)
+        position, of_part = shapely.get_coordinates(parts, return_index=True)
+        joined = np.flatnonzero(of_part[1:] == of_part[:-1])
+        straight = shapely.linestrings(np.stack([position[joined], position[joined + 1]], axis=1))
+        owner = np.concatenate([np.flatnonzero(~points)[of_line[of_part[joined]]], np.flatnonzero(points)])
+        pieces = np.concatenate([straight, shapes[points]])
+        place, street = shapely.STRtree(pieces).query(hexagons, predicate="intersects")
+        within = shapely.length(shapely.intersection(hexagons[place], pieces[street]))
         pairs = pd.DataFrame(
             {"place": place, "name": streets["name"].to_numpy()[owner[street]], "length": within}
         )
@@ -521,22 +504,6 @@ def _streets(hexagons: Texts, streets: pd.DataFrame) -> tuple[Texts, Texts]:
             best = pairs[rank == number]
             found[number, best["place"]] = best["name"]
     return found[0], found[1]
-
-
-def _pieces(shapes: Texts) -> tuple[Texts, npt.NDArray[np.int64]]:
-    """Return the straight pieces of lines and outlines, and points as they are, and the shape each is of.
-
-    Small boxes are found faster: a street from one end of a city to the other would be near every hexagon.
-    """
-    points = shapely.get_dimensions(shapes) == 0
-    areas = shapely.get_dimensions(shapes) == 2
-    lines = np.where(areas, shapely.boundary(shapes), shapes)[~points]
-    parts, of_line = shapely.get_parts(lines, return_index=True)
-    position, of_part = shapely.get_coordinates(parts, return_index=True)
-    joined = np.flatnonzero(of_part[1:] == of_part[:-1])
-    pieces = shapely.linestrings(np.stack([position[joined], position[joined + 1]], axis=1))
-    owner = np.flatnonzero(~points)[of_line[of_part[joined]]]
-    return np.concatenate([pieces, shapes[points]]), np.concatenate([owner, np.flatnonzero(points)])
 
 
 def _places(hexagons: Texts, places: pd.DataFrame) -> tuple[Texts, Texts]:

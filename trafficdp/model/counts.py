@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -28,18 +28,17 @@ class NeighbouringRelation(StrEnum):
     ADD_OR_REMOVE_USER: one of them has one vehicle more; nothing about a vehicle is public.
     """
 
+    hides_presence: bool
+    """Whether nothing about a vehicle is public."""
+    may_refuse_by_counts: bool
+    """Whether a file may be refused for how few of its rows are kept: only where counts are public."""
+
     REPLACE_USER_VALUES = "replace_user_values"
     ADD_OR_REMOVE_USER = "add_or_remove_user"
 
-    @property
-    def hides_presence(self) -> bool:
-        """Whether nothing about a vehicle is public."""
-        return self is NeighbouringRelation.ADD_OR_REMOVE_USER
-
-    @property
-    def may_refuse_by_counts(self) -> bool:
-        """Whether a file may be refused for how few of its rows are kept: only where counts are public."""
-        return not self.hides_presence
+    def __init__(self, value: str) -> None:
+        self.hides_presence = value != "replace_user_values"
+        self.may_refuse_by_counts = not self.hides_presence
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +181,7 @@ class Counts:
     user_index: IntArray
     count: IntArray
     users: int
+    _selected: dict[bytes, Counts] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of_anyone(cls, cell: npt.NDArray[np.uint64], slot: IntArray) -> Counts:
@@ -271,29 +271,22 @@ class Counts:
 
         The same choice again, one after the other, is the same object, with all that is known of it.
         """
+        if keep.all():
+            return self
         chosen = keep.tobytes()
         if chosen not in self._selected:
             self._selected.clear()
-            self._selected[chosen] = self._of_bins(keep)
+            renumber = np.cumsum(keep, dtype=np.int64) - 1
+            pairs = keep[self.bin_index]
+            self._selected[chosen] = Counts(
+                cell=self.cell[keep],
+                slot=self.slot[keep],
+                bin_index=renumber[self.bin_index[pairs]],
+                user_index=self.user_index[pairs],
+                count=self.count[pairs],
+                users=self.users,
+            )
         return self._selected[chosen]
-
-    @cached_property
-    def _selected(self) -> dict[bytes, Counts]:
-        return {}
-
-    def _of_bins(self, keep: npt.NDArray[np.bool_]) -> Counts:
-        if keep.all():
-            return self
-        renumber = np.cumsum(keep, dtype=np.int64) - 1
-        pairs = keep[self.bin_index]
-        return Counts(
-            cell=self.cell[keep],
-            slot=self.slot[keep],
-            bin_index=renumber[self.bin_index[pairs]],
-            user_index=self.user_index[pairs],
-            count=self.count[pairs],
-            users=self.users,
-        )
 
     def merged(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> Merging:
         """Return the counts of larger bins, the one that bin g goes to being (``cell[g]``, ``slot[g]``).

@@ -33,35 +33,27 @@ if TYPE_CHECKING:
 class SpeedUnit(StrEnum):
     """A unit of speed. The value is the name used in configuration files and column names."""
 
+    label: str
+    """How people write the unit."""
+    metres_per_second: Fraction
+    """Exactly how many metres a second one such unit is (a mile is 1609.344 m)."""
+
     METRES_PER_SECOND = "ms"
     KILOMETRES_PER_HOUR = "kmh"
     MILES_PER_HOUR = "mph"
 
-    @property
-    def metres_per_second(self) -> Fraction:
-        """Exactly how many metres a second one such unit is (a mile is 1609.344 m)."""
-        return _METRES_PER_SECOND[self]
-
-    @property
-    def label(self) -> str:
-        """How people write the unit."""
-        return _LABELS[self]
+    def __init__(self, value: str) -> None:
+        self.label, self.metres_per_second = {
+            "ms": ("m/s", Fraction(1)),
+            "kmh": ("km/h", Fraction(5, 18)),
+            "mph": ("mph", Fraction(44704, 100000)),
+        }[value]
 
     def factor_to(self, other: SpeedUnit) -> Fraction:
         """Return the exact factor that turns a speed in this unit into one in ``other``."""
         return self.metres_per_second / other.metres_per_second
 
 
-_METRES_PER_SECOND = {
-    SpeedUnit.METRES_PER_SECOND: Fraction(1),
-    SpeedUnit.KILOMETRES_PER_HOUR: Fraction(5, 18),
-    SpeedUnit.MILES_PER_HOUR: Fraction(44704, 100000),
-}
-_LABELS = {
-    SpeedUnit.METRES_PER_SECOND: "m/s",
-    SpeedUnit.KILOMETRES_PER_HOUR: "km/h",
-    SpeedUnit.MILES_PER_HOUR: "mph",
-}
 _SPELLINGS = {
     "ms": SpeedUnit.METRES_PER_SECOND,
     "m/s": SpeedUnit.METRES_PER_SECOND,
@@ -277,6 +269,15 @@ class Statistic(StrEnum):
     answers to questions have, never maps (``QUANTILES``, ``OF_MAPS``).
     """
 
+    power: int
+    """Power of the speed unit the statistic is measured in: 1, or 2 for the variance."""
+    stem: str
+    """First part of the published column names."""
+    words: str
+    """How it is called in a sentence: "vehicle mean", "85th percentile over vehicles"."""
+    description: str
+    """What the published number is, in words."""
+
     MEAN = "mean"
     VARIANCE = "variance"
     VEHICLE_MEAN = "vehicle_mean"
@@ -290,34 +291,21 @@ class Statistic(StrEnum):
     VEHICLE_P90 = "vehicle_p90"
     VEHICLE_P95 = "vehicle_p95"
 
-    @property
-    def power(self) -> int:
-        """Power of the speed unit the statistic is measured in: 1, or 2 for the variance."""
-        return 2 if self is Statistic.VARIANCE else 1
-
-    @property
-    def stem(self) -> str:
-        """First part of the published column names."""
-        return f"speed_{self.value}"
-
-    @property
-    def description(self) -> str:
-        """What the published number is, in words."""
-        if self in QUANTILES:
-            return f"{self.words} of each vehicle's own mean speed (each vehicle weighs the same)"
-        return {
-            Statistic.MEAN: "mean speed over GPS records (vehicles that report more often weigh more)",
-            Statistic.VARIANCE: "population variance of speed over GPS records",
-            Statistic.VEHICLE_MEAN: "mean over vehicles of each vehicle's own mean speed "
-            "(each vehicle weighs the same)",
-        }[self]
-
-    @property
-    def words(self) -> str:
-        """How it is called in a sentence: "vehicle mean", "85th percentile over vehicles"."""
-        if self in QUANTILES and self is not Statistic.VEHICLE_MEDIAN:
-            return f"{float(100 * QUANTILES[self]):g}th percentile over vehicles"
-        return "median over vehicles" if self in QUANTILES else self.value.replace("_", " ")
+    def __init__(self, value: str) -> None:
+        self.power = 2 if value == "variance" else 1
+        self.stem = f"speed_{value}"
+        each_alike = "of each vehicle's own mean speed (each vehicle weighs the same)"
+        self.words = value.replace("_", " ")
+        if value == "mean":
+            self.description = "mean speed over GPS records (vehicles that report more often weigh more)"
+        elif value == "variance":
+            self.description = "population variance of speed over GPS records"
+        elif value == "vehicle_mean":
+            self.description = f"mean over vehicles {each_alike}"
+        else:
+            quantile = "median" if value == "vehicle_median" else f"{int(value[-2:])}th percentile"
+            self.words = f"{quantile} over vehicles"
+            self.description = f"{self.words} {each_alike}"
 
     def unit(self, unit: SpeedUnit) -> str:
         """Return how people write its unit: "km/h", or "(km/h)²" for the variance."""
@@ -446,14 +434,15 @@ NEWEST = "newest"
 class KnowledgeKind(StrEnum):
     """What a public source of speeds is."""
 
+    noun: str
+    """What people are told that it is."""
+
     RELEASE = "release"
     TIMETABLE = "timetable"
     SPEEDS = "speeds"
 
-    @property
-    def noun(self) -> str:
-        """What people are told that it is."""
-        return _NOUNS[self]
+    def __init__(self, value: str) -> None:
+        self.noun = {"release": "earlier release", "speeds": "typical speeds of"}.get(value, value)
 
     def share(self, relation: NeighbouringRelation) -> float:
         """Return how far a map starts from its speeds, 0 to 1; of a file at most.
@@ -463,13 +452,6 @@ class KnowledgeKind(StrEnum):
         if self is KnowledgeKind.RELEASE:
             return 0.6
         return 1.0 if relation.hides_presence else 0.6
-
-
-_NOUNS = {
-    KnowledgeKind.RELEASE: "earlier release",
-    KnowledgeKind.TIMETABLE: "timetable",
-    KnowledgeKind.SPEEDS: "typical speeds of",
-}
 
 
 @dataclass(frozen=True)
