@@ -420,7 +420,18 @@ class CellTable:
         unknown = rows[cells == _UNKNOWN]
         if len(unknown):
             squares, positions = np.unique(unknown, return_counts=True)
-            self._look_at(squares[positions >= _WORTHWHILE])
+            squares = squares[positions >= _WORTHWHILE]
+            south = self._south + (squares // self._columns).astype(np.float64) * self._side
+            west = self._west + (squares % self._columns).astype(np.float64) * self._side
+            north, east = south + self._side + WIDENING, west + self._side + _WIDENING_LONGITUDE
+            south, west = south - WIDENING, west - _WIDENING_LONGITUDE
+            corner = cells_of(south, west, self._resolution)
+            found, back = np.unique(corner, return_inverse=True)
+            one = touches_one_face(found)[back]
+            for latitudes, longitudes in ((south, east), (north, west), (north, east)):
+                one &= corner == cells_of(latitudes, longitudes, self._resolution)
+            # by the theorem
+            self._cell_of_square[squares] = np.where(one, corner, _MIXED)
             cells = self._cell_of_square[rows]
         left = np.flatnonzero(cells <= _MIXED)
         self._asked += len(cells)
@@ -429,22 +440,6 @@ class CellTable:
             self._rows, self._cell_of_square = 0, self._cell_of_square[:0]  # no use here: see cells_of
         cells[left] = cells_of(latitude[left], longitude[left], self._resolution)
         return cells
-
-    def _look_at(self, squares: npt.NDArray[np.int32]) -> None:
-        """Find the one cell, or _MIXED, of ``squares``, by the theorem."""
-        if not len(squares):
-            return
-        south = self._south + (squares // self._columns).astype(np.float64) * self._side
-        west = self._west + (squares % self._columns).astype(np.float64) * self._side
-        corners = [
-            cells_of(latitude, longitude, self._resolution)
-            for latitude in (south - WIDENING, south + self._side + WIDENING)
-            for longitude in (west - _WIDENING_LONGITUDE, west + self._side + _WIDENING_LONGITUDE)
-        ]
-        one = (corners[0] == corners[1]) & (corners[0] == corners[2]) & (corners[0] == corners[3])
-        cells, back = np.unique(corners[0], return_inverse=True)
-        one &= touches_one_face(cells)[back]
-        self._cell_of_square[squares] = np.where(one, corners[0], _MIXED)
 
 
 # Which place of a grid a position lies in, and what shape a place has: hexagons, or a city's own zones.

@@ -101,7 +101,8 @@ def stable_order(key: Whole, size: int) -> Whole:
     Raises IndexError for a key out of range.
     """
     number = len(key)
-    _require_keys(key, size)
+    if number and not 0 <= int(key.min()) <= int(key.max()) < size:
+        raise IndexError(f"a key is not in 0..{size - 1}")
     if not FEW < number <= LONGEST:
         return np.argsort(key, kind="stable")
     # it takes longer to import than some commands to run
@@ -122,7 +123,8 @@ def number_pairs(
     different pair come back, and the number of every entry's pair, shape (n,). Raises as ``stable_order``.
     """
     for key, size in ((first, firsts), (second, seconds)):
-        _require_keys(key, size)
+        if len(key) and not 0 <= int(key.min()) <= int(key.max()) < size:
+            raise IndexError(f"a key is not in 0..{size - 1}")
     if firsts * seconds > _LARGEST:
         raise OverflowError("pairs of so many keys do not fit 64 bits")
     pair = first.astype(np.int64) * seconds
@@ -135,11 +137,6 @@ def number_pairs(
     number[order] = np.cumsum(new) - 1
     one, two = np.divmod(pair[new], seconds)
     return one, two, number
-
-
-def _require_keys(key: Whole, size: int) -> None:
-    if len(key) and not 0 <= int(key.min()) <= int(key.max()) < size:
-        raise IndexError(f"a key is not in 0..{size - 1}")
 
 
 def largest_two(
@@ -181,7 +178,15 @@ class Counts:
     user_index: IntArray
     count: IntArray
     users: int
+    bins: int = field(init=False)
+    """Number of bins, G."""
+    pairs: int = field(init=False)
+    """Number of (bin, user) pairs with at least one record."""
     _selected: dict[bytes, Counts] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bins", len(self.cell))
+        object.__setattr__(self, "pairs", len(self.count))
 
     @classmethod
     def of_anyone(cls, cell: npt.NDArray[np.uint64], slot: IntArray) -> Counts:
@@ -191,16 +196,6 @@ class Counts:
         """
         bins = np.arange(len(cell), dtype=np.int64)
         return cls(cell, slot, bins, np.zeros_like(bins), np.ones_like(bins), 1)
-
-    @property
-    def bins(self) -> int:
-        """Number of bins, G."""
-        return len(self.cell)
-
-    @property
-    def pairs(self) -> int:
-        """Number of (bin, user) pairs with at least one record."""
-        return len(self.count)
 
     @cached_property
     def cells(self) -> npt.NDArray[np.uint64]:

@@ -25,7 +25,7 @@ from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import Measure
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import ContributionBound, Counts, Grid, NeighbouringRelation
-from trafficdp.noise.source import NoiseSource, SecureNoise, SimulatedNoise
+from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.planner.allocation import Allocation, assess_utility, uninformative_error
 from trafficdp.pricing import check_steps
 from trafficdp.privacy.budget import Analyst, ChangedFact, Promise, checked_reason
@@ -322,13 +322,15 @@ class Curator:
         if not stored.drawn:
             # the noise is drawn, once
             self._require_unseen(stored.release_id)
+            policy = vault_ledger.promise_in_force(self.vault).policy
             charge = vault_ledger.Entries(self.vault)[stored.sequence - 1]
             everything = self.values(specification)
             vehicle = everything.contributions.vehicle
             charged, loss = vault_ledger.charges_of(self.vault, stored.sequence)
             paid = np.zeros(len(vehicle), dtype=np.int64)
             paid[np.searchsorted(vehicle, charged)] = loss
-            measure = Recorded(self._metered(paid, SecureNoise()))
+            meter = PrivacyMeter(SecureNoise(), paid, policy.kind, hidden=policy.relation.hides_presence)
+            measure = Recorded(meter)
             ledger = LedgerReference(charge.sequence, charge.head_hash)
             release = execute_release(specification, everything, measure, ledger)
             reached("values drawn")
@@ -403,25 +405,22 @@ class Curator:
                 todo="restore the newest backup of the store, or move away a folder that is not a release",
             )
 
-    def _metered(self, charge: npt.NDArray[np.int64], source: NoiseSource) -> PrivacyMeter:
-        """Return the way to ``source`` of a release that every vehicle was charged ``charge`` for."""
-        policy = vault_ledger.promise_in_force(self.vault).policy
-        return PrivacyMeter(source, charge, policy.kind, hidden=policy.relation.hides_presence)
-
     def _rehearse(
         self, specification: Specification, contributions: Contributions, loss: npt.NDArray[np.int64]
     ) -> None:
         """Raise before the charge what would fail after it: the specification on speeds that are all 0."""
+        policy = vault_ledger.promise_in_force(self.vault).policy
+        hidden = policy.relation.hides_presence
         silent = SensitiveInputs(contributions, unread).zeroed()
-        if self.relation.hides_presence:
+        if hidden:
             # who was where is not read either: one record stands for all, and what is public is as large
             counts = contributions.counts
             one = Contributions.of_anyone(counts.cell[:1], counts.slot[:1], contributions.bound)
             silent = replace(silent, recorded=lambda: one)
         if is_imported(self.vault.connection):
             silent = replace(silent, read_samples=none_there)
-        measure = self._metered(loss, SimulatedNoise(0))
-        release = execute_release(specification, silent, measure, LedgerReference(1, GENESIS))
+        meter = PrivacyMeter(SimulatedNoise(0), loss, policy.kind, hidden=hidden)
+        release = execute_release(specification, silent, meter, LedgerReference(1, GENESIS))
         build_manifest(release, {MANIFEST: FileFacts(MANIFEST, GENESIS, 1, ())})
 
 

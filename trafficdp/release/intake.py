@@ -412,34 +412,31 @@ class Intake:
         Return what was read, in that order, by the place in ``given``.
         """
         with _Bars(self.progress) as bars:
-            readings = [self._open(each, source, bars) for each in given]
+            readings = [
+                Reading(
+                    each,
+                    source,
+                    self.config.grid.area,
+                    self.key,
+                    progress=bars.of(each),
+                    judged=self.config.relation.may_refuse_by_counts,
+                    period=self.config.grid.period,
+                )
+                for each in given
+            ]
             order = sorted(range(len(readings)), key=lambda at: (readings[at].name, readings[at].digest))
             in_order = [readings[at] for at in order]
             for fixes, file in parts_of_files(in_order, self.vault.spill_folder / "ingest"):
                 if incoming is not None:
                     incoming.add(fixes, before + file)
         together = FileReport.together([reading.report for reading in readings])
-        require_kept_rows(together, source, self.config.relation, self._days(readings))
-        return dict(zip(order, in_order, strict=True))
-
-    def _days(self, readings: Sequence[Reading]) -> str | None:
-        """Return from which day to which the rows are; None where there is none."""
         extents = Extents()
         for reading in readings:
             extents |= reading.extents
         reach = extents.readable
-        return None if reach is None else reach.from_to(self.config.grid.period.time_zone)["days"]
-
-    def _open(self, given: object, source: SourceDeclaration, bars: _Bars) -> Reading:
-        return Reading(
-            given,
-            source,
-            self.config.grid.area,
-            self.key,
-            progress=bars.of(given),
-            judged=self.config.relation.may_refuse_by_counts,
-            period=self.config.grid.period,
-        )
+        days = None if reach is None else reach.from_to(self.config.grid.period.time_zone)["days"]
+        require_kept_rows(together, source, self.config.relation, days)
+        return dict(zip(order, in_order, strict=True))
 
     def _note(
         self, reading: Reading, source: SourceDeclaration, incoming: vault_fixes.Incoming | None, added: int

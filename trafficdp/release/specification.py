@@ -111,7 +111,30 @@ def assemble(
     ledger: LedgerReference,
 ) -> Release:
     """Return the release of ``specification`` over all ``bins``; ``estimates`` are those of ``keep``."""
-    spread = {statistic: _spread(estimate, keep) for statistic, estimate in estimates.items()}
+
+    def over_all(values: npt.NDArray[Any], withheld: object = None) -> npt.NDArray[Any]:
+        # NaN, or what is said instead, where nothing was estimated
+        if withheld is None:
+            full = np.full(len(keep), np.nan)
+        else:
+            full = np.full(len(keep), withheld, dtype=np.int64 if isinstance(withheld, int) else object)
+        full[keep] = values
+        return full
+
+    spread = {
+        statistic: Estimate(
+            statistic=each.statistic,
+            value=over_all(each.value),
+            low=over_all(each.low),
+            high=over_all(each.high),
+            noise_scale=over_all(each.noise_scale),
+            expected_error=over_all(each.expected_error),
+            status=over_all(each.status, BinStatus.WITHHELD.value),
+            noise={name: over_all(own, NOISE_COLUMNS[name].withheld) for name, own in each.noise.items()},
+            posterior={name: over_all(own) for name, own in each.posterior.items()},
+        )
+        for statistic, each in estimates.items()
+    }
     status = bin_status(keep, [estimate.status for estimate in estimates.values()])
     # where nothing about a vehicle is public, statuses follow from what was drawn
     coverage = replace(specification.disclosure.coverage, bins=bin_numbers(status))
@@ -137,32 +160,6 @@ def assemble(
         slots=slot_facts_of(specification.grid, np.unique(bins.slot)),
         ledger=ledger,
         disclosure=replace(specification.disclosure, coverage=coverage),
-    )
-
-
-def _spread(estimate: Estimate, keep: npt.NDArray[np.bool_]) -> Estimate:
-    """Return the estimate over all bins: NaN, WITHHELD and such where ``keep`` is false."""
-
-    def over_all(values: npt.NDArray[Any], withheld: object = None) -> npt.NDArray[Any]:
-        if withheld is None:
-            full = np.full(len(keep), np.nan)
-        else:
-            full = np.full(len(keep), withheld, dtype=np.int64 if isinstance(withheld, int) else object)
-        full[keep] = values
-        return full
-
-    return Estimate(
-        statistic=estimate.statistic,
-        value=over_all(estimate.value),
-        low=over_all(estimate.low),
-        high=over_all(estimate.high),
-        noise_scale=over_all(estimate.noise_scale),
-        expected_error=over_all(estimate.expected_error),
-        status=over_all(estimate.status, BinStatus.WITHHELD.value),
-        noise={
-            name: over_all(values, NOISE_COLUMNS[name].withheld) for name, values in estimate.noise.items()
-        },
-        posterior={name: over_all(values) for name, values in estimate.posterior.items()},
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -122,10 +121,6 @@ class _ExaminedRelease(Examined):
 
     def checks(self) -> NamedChecks:
         """Yield names and checks, in an order that a reader can follow."""
-        # what was declared decides what a vehicle lost, or its records
-        losses, epsilon = self._losses, self._epsilon
-        if not self._declared:
-            losses, epsilon = self._unless_forgotten(losses), self._unless_forgotten(epsilon)
         whole_ledger = partial(self._curator.check_not_behind, whole=True)
         yield "the ledger has every entry that its head and the manifests name", whole_ledger
         yield "the ledger's charge is the specification that was executed", self._specification_is_charged
@@ -136,14 +131,13 @@ class _ExaminedRelease(Examined):
         yield f"the budget is the one that the ledger promised{self._changed}", self._budget_stated
         yield "every file is the one that was published", self._files
         yield PORTALS, partial(portals_differing, self._folder)
-        yield "the published scales cost no vehicle more than it was charged", losses
-        yield "the manifest's epsilon is the largest recomputed loss", epsilon
+        yield "the published scales cost no vehicle more than it was charged", self._losses
+        yield "the manifest's epsilon is the largest recomputed loss", self._epsilon
         yield "released.duckdb holds the same release", self._released
         if "known" in self._specification.calibrated:
             yield "speeds that were known before are those of the sources that are named", self._known
-        yield "every number follows from what was measured", self._unless_forgotten(self._follows)
-        law = f"the noise has the distribution that was charged ({self._power()})"
-        yield law, self._unless_forgotten(self._law)
+        yield "every number follows from what was measured", self._follows
+        yield f"the noise has the distribution that was charged ({self._power()})", self._law
         if self._declared:
             yield "anyone can recompute its numbers", self._public
 
@@ -244,14 +238,13 @@ class _ExaminedRelease(Examined):
         return dict(zip(contributions.vehicle.tolist(), losses.tolist(), strict=True))
 
     def _losses(self) -> str | None:
+        if not self._declared and (forgotten := self._forgotten()):
+            return forgotten
         recomputed = self._recomputed_losses
         vehicle, charged = vault_ledger.charges_of(self._curator.vault, self._stored.sequence)
         account = dict(zip(vehicle.tolist(), charged.tolist(), strict=True))
         undercharged = sum(loss > account.get(name, 0) for name, loss in recomputed.items())
         return f"{undercharged} vehicles lose more than they were charged" if undercharged else None
-
-    def _unless_forgotten(self, check: Callable[[], str | None]) -> Callable[[], str | None]:
-        return lambda: self._forgotten() or check()
 
     def _forgotten(self) -> str | None:
         """Why nothing can be recomputed from the records, where vehicles were forgotten since the charge."""
@@ -260,6 +253,8 @@ class _ExaminedRelease(Examined):
         return forgotten_since(self._ledger, self._charge.sequence)
 
     def _epsilon(self) -> str | None:
+        if not self._declared and (forgotten := self._forgotten()):
+            return forgotten
         recomputed = self._recomputed_losses
         largest = decimal_text(max(recomputed.values(), default=0))
         guarantee = from_json(Guarantee, self._manifest()["guarantee"])
@@ -302,6 +297,8 @@ class _ExaminedRelease(Examined):
         return f"half as much is noticed with probability {said[0]}{close}{idle}"
 
     def _follows(self) -> str | None:
+        if forgotten := self._forgotten():
+            return forgotten
         again, release = self._replayed
         facts, bins = encode(release)
         committed = vault_releases.values_of(self._curator.vault, self._stored.release_id)
@@ -325,6 +322,8 @@ class _ExaminedRelease(Examined):
         return None
 
     def _law(self) -> str | None:
+        if forgotten := self._forgotten():
+            return forgotten
         # no more than this is said: the draws tell the exact sums
         again, _ = self._replayed
         right = plausible(again.noise, again.chosen, again.uniform)
