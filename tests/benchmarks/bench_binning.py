@@ -72,7 +72,7 @@ def write_fixes(path: Path, rows: int) -> None:
     """Make a vault with ``rows`` synthetic fixes."""
     with duckdb.connect(str(path)) as connection:
         connection.execute(files("trafficdp.store").joinpath("sql/tables/vault.sql").read_text())
-        start_us = int(PERIOD.start_utc.timestamp()) * 1_000_000
+        start_us = PERIOD.utc_seconds[0] * 1_000_000
         connection.execute(FIXES, {"rows": rows, "start_us": start_us})
 
 

@@ -127,7 +127,7 @@ class SlotTable:
         cls, period: Period, kind: SlotKind, day_parts: Sequence[DayPart] = DEFAULT_DAY_PARTS
     ) -> SlotTable:
         """Return the table of ``period``; raises as ``slots_of``."""
-        begin, end = int(period.start_utc.timestamp()), int(period.end_utc.timestamp())
+        begin, end = period.utc_seconds
         after = np.arange(begin // QUARTER_SECONDS + 1, -(-end // QUARTER_SECONDS)) * QUARTER_SECONDS
         first = np.append(begin, after).astype(np.int64)
         last = np.append(after, end) - 1
@@ -273,8 +273,12 @@ def slot_facts(
     }.get(kind)
     if most is not None and not all(0 <= number < most for number in numbers):
         raise UsageError("slot number is out of range", expected=f"0 to {most - 1} for {kind.value}")
+    days = period.first.isoformat(), period.last.isoformat()
+    whole = " to ".join(dict.fromkeys(days))
     describe: Callable[[int], SlotFacts] = {
-        SlotKind.WHOLE_PERIOD: lambda slot: _whole_period(period, zone),
+        SlotKind.WHOLE_PERIOD: lambda slot: SlotFacts(
+            whole, *(_rfc3339(at, zone) for at in period.utc_seconds)
+        ),
         SlotKind.HOUR_OF_DAY: lambda slot: SlotFacts(_hours(slot), None, None),
         SlotKind.WEEKDAY_WEEKEND_HOUR: _weekday_or_weekend,
         SlotKind.WEEKDAY: lambda slot: SlotFacts(DAYS[slot], None, None),
@@ -283,13 +287,6 @@ def slot_facts(
         SlotKind.CALENDAR_HOUR: lambda slot: _calendar_hour(slot, zone),
     }[kind]
     return {number: describe(number) for number in numbers}
-
-
-def _whole_period(period: Period, zone: ZoneInfo) -> SlotFacts:
-    first, last = period.first.isoformat(), period.last.isoformat()
-    start, end = int(period.start_utc.timestamp()), int(period.end_utc.timestamp())
-    label = first if first == last else f"{first} to {last}"
-    return SlotFacts(label, _rfc3339(start, zone), _rfc3339(end, zone))
 
 
 def _weekday_or_weekend(slot: int) -> SlotFacts:
@@ -325,8 +322,9 @@ def _calendar_hour(slot: int, zone: ZoneInfo) -> SlotFacts:
 
 def _rfc3339(second: int, zone: ZoneInfo) -> str:
     """Return the instant in local time; in UTC where the offset is not whole minutes (before 1972)."""
-    shown = zone if _offset(second, zone) % 60 == 0 else UTC
-    return datetime.fromtimestamp(second, shown).isoformat(timespec="seconds")
+    local = datetime.fromtimestamp(second, zone)
+    whole = (local.utcoffset() or timedelta()) % timedelta(minutes=1) == timedelta()
+    return (local if whole else local.astimezone(UTC)).isoformat(timespec="seconds")
 
 
 # Which bins there are and which positions are kept: the declared grid, and selections.
@@ -482,7 +480,7 @@ def declared_slots(grid: Grid) -> IntArray:
     hours = grid.selection.hours_of_week
     if hours is None and grid.slot_kind in recurring:
         return np.arange(recurring[grid.slot_kind], dtype=np.int64)
-    start, end = (int(each.timestamp()) for each in (grid.period.start_utc, grid.period.end_utc))
+    start, end = grid.period.utc_seconds
     # a slot holds at least one whole quarter of an hour, whatever the clock does
     quarters = np.arange(start, end, 900, dtype=np.int64) * 1_000_000
     if hours is not None:

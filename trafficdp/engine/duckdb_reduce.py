@@ -94,11 +94,12 @@ def binned(
     the arithmetic of the step, DataError for impossible positions.
     """
     clip = Clip(bound)
+    start, end = grid.period.utc_seconds
     parameters = {
         "after_ingest": ingests.after,
         "up_to_ingest": ingests.up_to,
-        "start_us": int(grid.period.start_utc.timestamp()) * 1_000_000,
-        "end_us": int(grid.period.end_utc.timestamp()) * 1_000_000,
+        "start_us": start * 1_000_000,
+        "end_us": end * 1_000_000,
         "part": part.number,
         "parts": part.of,
     }

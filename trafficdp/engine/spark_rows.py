@@ -201,9 +201,7 @@ class _Binning:
     def __init__(self, job: Reduction) -> None:
         self._grid, self._slots, self._clip = job.grid, job.slots, Clip(job.bound)
         self._cells = CellTable(job.grid.area.geometry.bounds, job.grid.hexagon_resolution)
-        period = job.grid.period
-        self._start_us = int(period.start_utc.timestamp()) * 1_000_000
-        self._end_us = int(period.end_utc.timestamp()) * 1_000_000
+        self._start_us, self._end_us = (each * 1_000_000 for each in job.grid.period.utc_seconds)
 
     def rows(self, fixes: Fixes, place: IntArray) -> Iterator[pa.RecordBatch]:
         """Yield the rows of ``fixes``; ``place`` has shape (n,)."""

@@ -184,9 +184,7 @@ def clean(
     records, decided = _decide_repeated_hours(sieve, records, source, in_file, whole_vehicles=whole_vehicles)
     readable, exchanged = _reject_positions(sieve, records, area)
     if period is not None:
-        first, after = (
-            int(instant.timestamp()) * 1_000_000 for instant in (period.start_utc, period.end_utc)
-        )
+        first, after = (second * 1_000_000 for second in period.utc_seconds)
         inside = (records.times.time_us >= first) & (records.times.time_us < after)
         sieve.reject(OUTSIDE_PERIOD, ~inside)
     unit = _units(records.times.time_us, source)

@@ -254,7 +254,8 @@ class Counts:
         mixed = np.arange(1, self.bins + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         weight = (mixed >> np.uint64(11)).astype(np.float64)
-        by_sum = np.argsort(self.total_per_user(self.count * weight[self.bin_index]), kind="stable")
+        sums = np.bincount(self.user_index, self.count * weight[self.bin_index], self.users)
+        by_sum = np.argsort(sums, kind="stable")
         rank = np.empty_like(by_sum)
         rank[by_sum] = np.arange(self.users)
         place = self.bin_index * self.users

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from enum import StrEnum
 from fractions import Fraction
 from typing import Annotated
@@ -134,15 +134,11 @@ class Period:
             )
 
     @property
-    def start_utc(self) -> datetime:
-        """First instant that belongs to the period, in UTC."""
-        return datetime.combine(self.first, time(), zone_of(self.time_zone)).astimezone(UTC)
-
-    @property
-    def end_utc(self) -> datetime:
-        """First instant after the period, in UTC."""
-        after = self.last + timedelta(days=1)
-        return datetime.combine(after, time(), zone_of(self.time_zone)).astimezone(UTC)
+    def utc_seconds(self) -> tuple[int, int]:
+        """The first second (since 1970-01-01 UTC) that belongs to the period, and the first after it."""
+        zone, after = zone_of(self.time_zone), self.last + timedelta(days=1)
+        start, end = (datetime.combine(day, time(), zone) for day in (self.first, after))
+        return int(start.timestamp()), int(end.timestamp())
 
 
 def zone_of(name: str) -> ZoneInfo:

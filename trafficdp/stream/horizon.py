@@ -45,8 +45,7 @@ class Horizon:
 
         Raises ConfigError for more than MOST_STEPS steps.
         """
-        origin = int(grid.period.start_utc.timestamp()) * 1_000_000
-        end = int(grid.period.end_utc.timestamp()) * 1_000_000
+        origin, end = (second * 1_000_000 for second in grid.period.utc_seconds)
         step = publish_every * MINUTE_US
         steps = -(-(end - origin) // step)
         if steps > MOST_STEPS:

@@ -52,8 +52,7 @@ def test_every_position_of_the_area_has_its_hexagon_in_the_list(area, resolution
 @pytest.mark.parametrize("kind", list(SlotKind))
 def test_every_instant_of_the_period_has_its_slot_in_the_list(kind):
     listed = declared_slots(grid(StudyArea.from_bbox(16, 48, 16.2, 48.2), kind))
-    start, end = PERIOD.start_utc.timestamp(), PERIOD.end_utc.timestamp()
-    instants = np.random.default_rng(2).integers(int(start), int(end), 30_000) * 1_000_000
+    instants = np.random.default_rng(2).integers(*PERIOD.utc_seconds, 30_000) * 1_000_000
     there = np.unique(slots_of(instants, kind, PERIOD.time_zone))
     assert np.isin(there, listed).all()
     assert np.all(np.diff(listed) > 0)
@@ -116,8 +115,7 @@ def test_every_record_that_meets_the_conditions_has_a_listed_bin(selection, kind
     places = grid(BOX, kind, selection=selection)
     rng, many = np.random.default_rng(3), 200_000
     east, north = rng.uniform(16, 16.2, many), rng.uniform(48, 48.2, many)
-    start, end = (int(each.timestamp()) for each in (PERIOD.start_utc, PERIOD.end_utc))
-    time = rng.integers(start, end, many) * 1_000_000
+    time = rng.integers(*PERIOD.utc_seconds, many) * 1_000_000
     kept = selected(selection, north, east, time, PERIOD.time_zone)
     cells = cells_of(north[kept], east[kept], 7)
     slots = slots_of(time[kept], kind, PERIOD.time_zone)

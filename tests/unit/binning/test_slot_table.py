@@ -24,7 +24,7 @@ ZONES = {
 @pytest.mark.parametrize("kind", SlotKind)
 def test_table_equals_slots_of_at_every_tenth_second_and_at_both_ends(zone, kind):
     period = Period(*ZONES[zone], zone)
-    start, end = (int(at.timestamp()) * 1_000_000 for at in (period.start_utc, period.end_utc))
+    start, end = (second * 1_000_000 for second in period.utc_seconds)
     table = SlotTable.of(period, kind)
     times = np.append(np.arange(start, end, 9_999_999), [start, end - 1])
     np.testing.assert_array_equal(table.slots_of(times), slots_of(times, kind, zone))

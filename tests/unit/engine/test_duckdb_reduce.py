@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from fractions import Fraction
 from importlib.resources import files
 from math import floor
@@ -42,7 +42,7 @@ from trafficdp.store.contribution_cache import CachedContributions
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PERIOD = Period(date(2016, 11, 24), date(2016, 11, 25), "America/Chicago")
 AREA = StudyArea.from_bbox(-98.2, 29.9, -97.2, 30.8)
-START, END = ((at - EPOCH) // timedelta(microseconds=1) for at in (PERIOD.start_utc, PERIOD.end_utc))
+START, END = (second * 1_000_000 for second in PERIOD.utc_seconds)
 Row = tuple[int, int, float, float, int, str, bool, int]
 
 

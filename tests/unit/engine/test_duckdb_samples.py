@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from fractions import Fraction
 from importlib.resources import files
 
@@ -19,7 +19,7 @@ from trafficdp.model import Clip, ContributionBound, Grid, Period, SlotKind, Spe
 from trafficdp.store.store_files import in_memory
 
 PERIOD = Period(date(2016, 11, 24), date(2016, 11, 25), "America/Chicago")
-START = (PERIOD.start_utc - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+START = PERIOD.utc_seconds[0] * 1_000_000
 GRID = Grid(7, SlotKind.HOUR_OF_DAY, StudyArea.from_bbox(-98.2, 29.9, -97.2, 30.8), PERIOD)
 BOUND = ContributionBound(Fraction(30), Fraction("0.1"), SpeedUnit.METRES_PER_SECOND)
 SECOND = 1_000_000

@@ -92,7 +92,7 @@ def test_every_day_of_the_week_counts_as_often_as_the_period_has_it(tmp_path):
 
 def test_slots_that_are_points_in_time_are_those_of_their_day_of_the_week(tmp_path):
     found = read_timetable(gtfs(tmp_path), grid_of(MONDAY, SUNDAY))
-    start = int(grid_of(SUNDAY).period.start_utc.timestamp())
+    start = grid_of(SUNDAY).period.utc_seconds[0]
     day = grid_of(MONDAY, SUNDAY, SlotKind.DAY)
     assert at(found, day, 50.1005, start) == pytest.approx((0.001 * DEGREE / 60, 0.001 * DEGREE))
     hour = grid_of(MONDAY, SUNDAY, SlotKind.CALENDAR_HOUR)
