@@ -130,10 +130,10 @@ def text_to_times(text: pa.Array, time_format: str, time_zone: str | None) -> Ti
     unknown time zone.
     """
     encoded = text if pa.types.is_dictionary(text.type) else text.dictionary_encode()
-    distinct = pa.concat_arrays([pc.cast(encoded.dictionary, pa.string()), pa.nulls(1, pa.string())])
-    times = _distinct_to_times(distinct, time_format, time_zone)
-    place = pc.fill_null(encoded.indices, len(distinct) - 1).to_numpy(zero_copy_only=False)
-    return Times(*(column[place] for column in times))
+    times = _distinct_to_times(pc.cast(encoded.dictionary, pa.string()), time_format, time_zone)
+    place = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+    # what is missing is not readable: it has the last place
+    return Times(*(np.append(column, column.dtype.type(0))[place] for column in times))
 
 
 def _distinct_to_times(text: pa.Array, time_format: str, time_zone: str | None) -> Times:
@@ -146,13 +146,13 @@ def _distinct_to_times(text: pa.Array, time_format: str, time_zone: str | None) 
     with_offset = _mask(pc.match_substring_regex(upper, _WITH_OFFSET))
     times = _none_readable(len(upper))
     _fill(times, with_offset, _parse(upper.filter(pa.array(with_offset)), "ISO8601"))
+    with_zone = with_offset
     if time_zone is not None and not with_offset.all():
         naive = _mask(pc.match_substring_regex(upper, _NAIVE))
         _localise(times, naive, _parse(upper.filter(pa.array(naive)), "ISO8601").tz_localize(None), time_zone)
-    with_zone = (
-        with_offset if time_zone is None else with_offset | _mask(pc.match_substring_regex(upper, _NAIVE))
-    )
-    times.far[:] = with_zone & ~times.readable & _mask(pc.match_substring_regex(upper, _FAR_YEAR))
+        with_zone = with_offset | naive
+    if not times.readable.all():
+        times.far[:] = with_zone & ~times.readable & _mask(pc.match_substring_regex(upper, _FAR_YEAR))
     return times
 
 

@@ -39,6 +39,8 @@ _VEHICLE_DOMAIN = b"trafficdp/vehicle/1"
 _FINGERPRINT_DOMAIN = b"trafficdp/fingerprint/1"
 _FILE_DOMAIN = b"trafficdp/file/1"
 _DROPPED = r"[\s\p{Z}\p{Pd}\p{C}]+"
+_DROPPED_OF_ASCII = r"[\x00-\x20\x7f-]+"
+"""The same of ASCII; compiling the other takes longer than reading a small file."""
 _PASSES = 16
 _WHOLE = r"^([0-9]+)\.0*$"
 _FRACTION = r"^[0-9]*\.[0-9]*[1-9][0-9]*$"
@@ -86,11 +88,14 @@ def normalise(ids: pa.Array | Sequence[str | None]) -> pa.Array:
         encoded = encoded.unify_dictionaries().combine_chunks()
     distinct = encoded.dictionary
     for _ in range(_PASSES):
+        if pc.all(pc.string_is_ascii(distinct)).as_py():
+            # nothing takes the place of what is dropped
+            distinct = pc.ascii_upper(pc.replace_substring_regex(distinct, _DROPPED_OF_ASCII, ""))
+            break
         before = distinct
         distinct = pc.utf8_normalize(pc.replace_substring_regex(distinct, _DROPPED, ""), form="NFKC")
         distinct = pc.utf8_upper(distinct)
-        # in ASCII nothing takes the place of what is dropped
-        if pc.all(pc.string_is_ascii(before)).as_py() or distinct.equals(before):
+        if distinct.equals(before):
             break
     distinct = _whole_numbers(distinct)
     if _any_has(distinct, "/"):
