@@ -191,7 +191,7 @@ def clean(
     sieve.reject(NO_UNIT_DECLARED, unit < 0)
     rows = np.flatnonzero(sieve.kept)
     timeline = Timeline.of(vehicle[rows], records.times.time_us[rows])
-    noted = {REPEATED_HOUR: of.count(decided), TWO_PLACES: of.count(_two_places(records, rows, timeline))}
+    noted = {REPEATED_HOUR: decided, TWO_PLACES: _two_places(records, rows, timeline)}
     speed, derived = _speeds(sieve, records, source, unit, rows, timeline)
     kept = np.flatnonzero(sieve.kept)
     if len(kept) != len(rows):
@@ -203,10 +203,15 @@ def clean(
     same_file = np.zeros(len(records), dtype=np.bool_)
     same_file[order[1:]] = np.diff(of.of[order]) == 0
     sieve.reject(DUPLICATE_IN_FILE, repeated & same_file)
-    noted |= {name: of.count(true) for name, true in _odd_speeds(speed, sieve.kept & ~derived).items()}
-    outcomes = _outcomes(records, sieve, derived, noted, period)
-    for outcome, reach, swapped in zip(outcomes, readable, exchanged, strict=True):
-        outcome.extents = replace(outcome.extents, readable=reach, exchanged=int(swapped))
+    reported = sieve.kept & ~derived
+    noted |= {
+        SPEED: reported,
+        SPEED_ZERO: reported & (speed == 0),
+        SPEED_TINY: reported & (speed != 0) & (np.abs(speed) < _TINY),
+        SPEED_65535: reported & (speed == 65535),
+        SPEED_MINUS_1: reported & (speed == -1),
+    }
+    outcomes = _outcomes(records, sieve, readable, exchanged, derived, noted, period)
 
     rows = np.flatnonzero(sieve.kept & ~repeated)
     vehicle, unit, speed, derived = vehicle[rows], unit[rows], speed[rows], derived[rows]
@@ -215,7 +220,8 @@ def clean(
         records.latitude[rows],
         records.longitude[rows],
     )
-    for code, r in _reported(unit, derived):
+    for code in np.unique(unit[~derived]):
+        r = np.flatnonzero((unit == code) & ~derived)
         check.add(_UNITS[code], vehicle[r], time_us[r], latitude[r], longitude[r], speed[r])
     centi = np.clip(np.rint(np.clip(speed, -SATURATION, SATURATION) * 100), -SATURATION, SATURATION)
     columns = [
@@ -235,28 +241,40 @@ def clean(
 def _outcomes(
     records: Records,
     sieve: _Sieve,
+    readable: IntArray,
+    exchanged: BoolArray,
     derived: BoolArray,
-    noted: Mapping[str, IntArray],
+    noted: Mapping[str, BoolArray],
     period: Period | None,
 ) -> list[CleanedFile]:
-    """Return of every file what became of its rows."""
+    """Return of every file what became of its rows.
+
+    ``readable``: the positions of those with a place and a time; ``exchanged``: those in the area when their
+    degrees are exchanged.
+    """
     of = sieve.files
     rows = np.flatnonzero(sieve.kept)
     kept, worked_out = of.count(sieve.kept), of.count(sieve.kept & derived)
-    reach = of.extents(records, rows)
+    reach, readable_reach = of.extents(records, rows), of.extents(records, readable)
+    swapped, counts = of.count(exchanged), {name: of.count(true) for name, true in noted.items()}
     days = [frozenset[date]()] * of.number
     if period is not None:
+        zone = zone_of(period.time_zone)
         for file, own in of.split(rows):
-            days[file] = _days(records.times.time_us[own], period.time_zone)
+            # clocks differ from UTC by whole quarters of an hour
+            quarters = np.unique(records.times.time_us[own] // _QUARTER_US) * (_QUARTER_US // 1_000_000)
+            days[file] = frozenset(datetime.fromtimestamp(at, zone).date() for at in quarters.tolist())
     return [
         CleanedFile(
             int(kept[file]),
             int(worked_out[file]),
             +Counter({rule: int(rows[file]) for rule, rows in sieve.rejected.items()}),
             Extents(
+                readable=readable_reach[file],
                 kept=reach[file],
                 days=days[file],
-                noted=dict(+Counter({name: int(rows[file]) for name, rows in noted.items()})),
+                exchanged=int(swapped[file]),
+                noted=dict(+Counter({name: int(rows[file]) for name, rows in counts.items()})),
             ),
         )
         for file in range(of.number)
@@ -274,23 +292,6 @@ def _two_places(records: Records, rows: IntArray, timeline: Timeline) -> BoolArr
     elsewhere = np.zeros(len(records), dtype=np.bool_)
     elsewhere[after[north**2 + east**2 > _ONE_PLACE_DEGREES**2]] = True
     return elsewhere
-
-
-def _odd_speeds(speed: FloatArray, reported: BoolArray) -> dict[str, BoolArray]:
-    """Return which of the reported speeds are what devices send that know none, or in a wrong unit."""
-    return {
-        SPEED: reported,
-        SPEED_ZERO: reported & (speed == 0),
-        SPEED_TINY: reported & (speed != 0) & (np.abs(speed) < _TINY),
-        SPEED_65535: reported & (speed == 65535),
-        SPEED_MINUS_1: reported & (speed == -1),
-    }
-
-
-def _days(time_us: IntArray, time_zone: str) -> frozenset[date]:
-    """Return the local days of instants; clocks differ from UTC by whole quarters of an hour."""
-    zone, quarters = zone_of(time_zone), np.unique(time_us // _QUARTER_US) * (_QUARTER_US // 1_000_000)
-    return frozenset(datetime.fromtimestamp(second, zone).date() for second in quarters.tolist())
 
 
 def _pseudonyms(
@@ -350,25 +351,19 @@ def _decide_repeated_hours(
     return replace(records, times=times._replace(time_us=time_us)), decided
 
 
-def _reject_positions(
-    sieve: _Sieve, records: Records, area: StudyArea
-) -> tuple[list[Extent | None], IntArray]:
-    """Return how far the rows with a place and a time reach, and how many lie in the area when exchanged.
-
-    Both file by file.
-    """
+def _reject_positions(sieve: _Sieve, records: Records, area: StudyArea) -> tuple[IntArray, BoolArray]:
+    """Return the positions of rows with a place and a time, and which lie in the area when exchanged."""
     latitude, longitude = records.latitude, records.longitude
     sieve.reject(MISSING_POSITION, np.isnan(latitude) | np.isnan(longitude))
     sieve.reject(POSITION_OFF_GLOBE, (np.abs(latitude) > 90) | (np.abs(longitude) > 180))
     sieve.reject(ZERO_POSITION, (latitude == 0) & (longitude == 0))
-    rows = np.flatnonzero(sieve.kept)
-    readable = sieve.files.extents(records, rows)
+    readable = np.flatnonzero(sieve.kept)
     outside = ~area.contains(latitude, longitude)
     sieve.reject(OUTSIDE_AREA, outside)
-    rows = rows[outside[rows]]
+    rows = readable[outside[readable]]
     exchanged = np.zeros(len(records), dtype=np.bool_)
     exchanged[rows] = area.contains(longitude[rows], latitude[rows])
-    return readable, sieve.files.count(exchanged)
+    return readable, exchanged
 
 
 def _units(time_us: IntArray, source: SourceDeclaration) -> IntArray:
@@ -414,11 +409,3 @@ def _speeds(
     sieve.reject(UNREADABLE_SPEED, records.speed_unreadable)
     sieve.reject(SENTINEL_SPEED, sentinel & ~derived)
     return speed, derived
-
-
-def _reported(unit: IntArray, derived: BoolArray) -> Iterator[tuple[int, IntArray]]:
-    """Yield every unit that occurs, with the positions of its rows whose speed was reported."""
-    for code in range(len(_UNITS)):
-        rows = np.flatnonzero((unit == code) & ~derived)
-        if len(rows):
-            yield code, rows

@@ -22,9 +22,15 @@ _FOREIGN = {
     b"\xfd7zXZ": "packed with xz",
     b"BZh": "packed with bzip2",
 }
-_SQLITE = b"SQLite f"
-_ZSTD = b"\x28\xb5\x2f\xfd"
-_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+_FORMS = {
+    b"\x1f\x8b": ("gzip", ".gz"),
+    b"\x28\xb5\x2f\xfd": ("zstd", ".zst"),
+    b"PK\x03\x04": ("zip", ".zip"),
+    b"PK\x05\x06": ("zip", ".zip"),
+    b"SQLite f": ("gpkg", ".gpkg"),
+    b"PAR1": ("parquet", ".parquet"),
+}
+"""How a file begins, what it is then, and how its name ends where only that counts."""
 _CHUNK = 1 << 20
 _FIRST_LOOK = 32 << 10
 """A member is begun several times, to see what it is."""
@@ -103,10 +109,11 @@ class InputFile:
 
     in_archive = False
     """Whether it is a member of a zip archive, so that no file lies beside it."""
-    called: str | None = None
-    """What messages call it where its own name is a vehicle's."""
     unpacked = 0
     """How many bytes of a member were unpacked so far."""
+
+    form = ""
+    """Whether its bytes are "gzip", "zstd", "zip", "gpkg" (or another SQLite) or "parquet"; "" of others."""
 
     def __init__(
         self,
@@ -118,82 +125,59 @@ class InputFile:
         form_by_name: bool = False,
     ) -> None:
         self.path, self.judged, self.form_by_name = path, judged, form_by_name
+        self.name = path.name
+        """What messages call it: without its folder, and where it is a vehicle's, something else."""
         self._progress = progress
         self._told = 0
         self._raw: BinaryIO | None = None
         self._held = held
-        if held is None:
-            self._look()
+        if held is not None:
+            self.size, head = len(held), held[:8]
         else:
-            self.size, self._head = len(held), held[:8]
-        self._refuse_foreign()
+            try:
+                if not path.exists():
+                    raise DataError(f"there is no file {path}")
+                if not path.is_file():
+                    raise DataError(
+                        f"{path} is not a file",
+                        got="a folder" if path.is_dir() else None,
+                        todo="name the files in it",
+                    )
+                self.size = path.stat().st_size
+                with open(path, "rb") as file:
+                    head = file.read(8)
+            except (OSError, ValueError) as error:
+                raise self.unreadable(error) from error
+        self._recognise(head)
 
-    def _look(self) -> None:
-        path = self.path
-        try:
-            if not path.exists():
-                raise DataError(f"there is no file {path}")
-            if not path.is_file():
-                raise DataError(
-                    f"{path} is not a file",
-                    got="a folder" if path.is_dir() else None,
-                    todo="name the files in it",
-                )
-            self.size = path.stat().st_size
-            with open(path, "rb") as file:
-                self._head = file.read(8)
-        except (OSError, ValueError) as error:
-            raise self.unreadable(error) from error
-
-    def _refuse_foreign(self) -> None:
-        path = self.path
+    def _recognise(self, head: bytes) -> None:
+        """Note the form of what begins with ``head``; refuse what is empty, or packed in a rare way."""
+        name = self.path.name.lower()
+        for magic, (form, ending) in _FORMS.items():
+            if head.startswith(magic) and (not self.form_by_name or name.endswith(ending)):
+                self.form = form
         if self.size == 0 and self.judged:
             raise DataError(f"{self.name} is empty", got="0 bytes")
-        if self.is_zip and self.in_archive:
+        if self.form == "zip" and self.in_archive:
             raise DataError(
                 f"{self.name} cannot be unpacked", got="an archive within an archive", expected="one archive"
             )
-        for magic, name in _FOREIGN.items():
-            if self._begins_as(".", magic):
+        for magic, foreign in _FOREIGN.items():
+            if head.startswith(magic) and not self.form_by_name:
                 raise DataError(
                     f"{self.name} cannot be read",
-                    got=name,
+                    got=foreign,
                     expected="text, Parquet or protobuf, as it is or in gzip, zstd or zip",
                     todo="convert it with its own tool",
                 )
-        if path.suffix.lower() == ".gz" and not self.is_gzip:
-            raise DataError(f"{self.name} is not a gzip file, though its name ends with .gz")
-        if path.suffix.lower() == ".zst" and not self.is_zstd:
-            raise DataError(f"{self.name} is not a zstd file, though its name ends with .zst")
-
-    @property
-    def name(self) -> str:
-        """What messages call it: the file's name without its folder."""
-        return self.called or self.path.name
-
-    @property
-    def is_gzip(self) -> bool:
-        """Whether the bytes are packed with gzip, whatever the name says."""
-        return self._begins_as(".gz", b"\x1f\x8b")
-
-    def _begins_as(self, ending: str, *magic: bytes) -> bool:
-        named = not self.form_by_name or self.path.name.lower().endswith(ending)
-        return named and self._head.startswith(magic)
-
-    @property
-    def is_zstd(self) -> bool:
-        """Whether the bytes are packed with zstd, whatever the name says."""
-        return self._begins_as(".zst", _ZSTD)
+        for ending, form in ((".gz", "gzip"), (".zst", "zstd")):
+            if name.endswith(ending) and self.form != form:
+                raise DataError(f"{self.name} is not a {form} file, though its name ends with {ending}")
 
     @property
     def unpacked_name(self) -> str:
         """The name in small letters, without the ending of what it is packed with."""
         return self.path.name.lower().removesuffix(".gz").removesuffix(".zst")
-
-    @property
-    def is_zip(self) -> bool:
-        """Whether the bytes are a zip archive, whose members are the files to read."""
-        return self._begins_as(".zip", *_ZIP)
 
     def members(self, *, named_by_vehicle: bool = False) -> Iterator[InputFile]:
         """Yield the files of a zip archive in its order, hidden ones left out; of another file, itself.
@@ -202,7 +186,7 @@ class InputFile:
 
         Raises DataError where the archive is damaged, encrypted, or holds too many files or, judged, none.
         """
-        if not self.is_zip:
+        if self.form != "zip":
             yield self
             return
         with self._archive() as archive:
@@ -240,10 +224,10 @@ class InputFile:
 
     def unpacked_sizes(self) -> list[int]:
         """Return how many bytes the file has, or each in an archive; of gzip and zstd a guess."""
-        if self.is_zip:
+        if self.form == "zip":
             with self._archive() as archive:
                 return [info.file_size for info in archive.infolist()]
-        return [self.size * (_USUAL_RATIO if self.is_gzip or self.is_zstd else 1)]
+        return [self.size * (_USUAL_RATIO if self.form in ("gzip", "zstd") else 1)]
 
     def note_unpacked(self, count: int) -> None:
         """Do nothing: only a member has an archive whose bytes are counted."""
@@ -265,16 +249,6 @@ class InputFile:
             got="a damaged or truncated zip archive, or one that is packed in a rare way",
             todo="fetch it again, or unpack it with another tool",
         )
-
-    @property
-    def is_sqlite(self) -> bool:
-        """Whether the bytes begin like a GeoPackage, or another SQLite database."""
-        return self._begins_as(".gpkg", _SQLITE)
-
-    @property
-    def is_parquet(self) -> bool:
-        """Whether the bytes begin like a Parquet file."""
-        return self._begins_as(".parquet", b"PAR1")
 
     def check_unpacked(self, unpacked: int, packed: int | None = None) -> None:
         """Raise DataError when ``unpacked`` bytes of a judged file are too many for ``packed`` ones.
@@ -306,15 +280,15 @@ class InputFile:
         try:
             with self._bytes() as raw:
                 self._raw = raw
-                if self.is_gzip or self.is_zstd:
-                    with gzip.GzipFile(fileobj=raw) if self.is_gzip else _Zstd(raw) as unpacked:
+                if self.form in ("gzip", "zstd"):
+                    with gzip.GzipFile(fileobj=raw) if self.form == "gzip" else _Zstd(raw) as unpacked:
                         check = _Unpacked(unpacked, lambda count: self.check_unpacked(count, raw.tell()))
                         yield io.BufferedReader(check, _CHUNK)
                 else:
                     yield raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise DataError(
-                f"{self.name} is a damaged or truncated {'zstd' if self.is_zstd else 'gzip'} file",
+                f"{self.name} is a damaged or truncated {self.form} file",
                 todo="fetch it again from its publisher",
             ) from error
         except OSError as error:
@@ -377,14 +351,13 @@ class _Member(InputFile):
     def __init__(
         self, of: InputFile, archive: zipfile.ZipFile, info: zipfile.ZipInfo, read: int, called: str | None
     ) -> None:
-        self._of, self._zip, self._info, self._read, self.called = of, archive, info, read, called
+        self._of, self._zip, self._info, self._read = of, archive, info, read
         self.path, self.judged, self.size = Path(info.filename), of.judged, info.file_size
-        self.form_by_name = of.form_by_name
+        self.form_by_name, self.name = of.form_by_name, called or self.path.name
         self._progress, self._told, self._raw, self._held = None, 0, None, None
-        self._head = b""
         with self.open() as stream:
-            self._head = stream.read(8)
-        self._refuse_foreign()
+            head = stream.read(8)
+        self._recognise(head)
 
     def _bytes(self) -> io.BufferedReader:
         packed = cast("zipfile.ZipExtFile", self._zip.open(self._info))

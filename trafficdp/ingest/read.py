@@ -5,9 +5,11 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trafficdp.errors import ConfigError, DataError, UsageError
-from trafficdp.ingest.clean import Cleaned, CleanedFile, clean
+from trafficdp.ingest.clean import CleanedFile, clean
 from trafficdp.ingest.formats import (
     csv_files,
     frame,
@@ -83,7 +85,7 @@ def one_by_one(given: object) -> list[object]:
     """Return the paths and frames of ``given``: one of them, or a list. A string is one path."""
     if isinstance(given, str):
         return [Path(given)]
-    if isinstance(given, Path) or frame.is_frame(given) or not isinstance(given, Iterable):
+    if isinstance(given, Path) or hasattr(given, "__arrow_c_stream__") or not isinstance(given, Iterable):
         return [given]
     return [Path(each) if isinstance(each, str) else each for each in given]
 
@@ -155,10 +157,11 @@ class Reading:
                 got=repr(source.format),
                 expected="one of " + ", ".join(sorted(READERS)),
             )
-        self._source, self._area, self._key = source, area, key
-        self._period = period
+        self.source = source
+        self.clean = partial(clean, source=source, area=area, key=key, period=period)
+        """Cleans records as this file's, of those that it is read with."""
         self._file: InputFile | frame.Frame
-        self._blocks: Callable[[Readers], Iterator[Records]]
+        self._blocks: Callable[[Readers | None], Iterator[Records]]
         if isinstance(given, Path | InputFile):
             opened = (
                 given
@@ -167,20 +170,27 @@ class Reading:
             )
             self._file = file = opened
             self._blocks = partial(_of_members, reader, file, source)
-            for met, form, name in (
-                (file.is_parquet, "parquet", "a Parquet file"),
-                (file.is_sqlite, "gpkg", "a GeoPackage, or another SQLite database"),
+            for form, name in (
+                ("parquet", "a Parquet file"),
+                ("gpkg", "a GeoPackage, or another SQLite database"),
             ):
-                if met and source.format != form:
+                if file.form == form != source.format:
                     raise DataError(
                         f"{file.name} is {name}",
                         expected=f"{source.format}, as source {source.name} declares",
                     )
-            self.digest = key.digest(_digest(file, source))
+            sha256 = file.sha256()
+            if source.format == "tides" and file.path.suffix.lower() == ".json":
+                # of a data package, that of its own and of its tables' hashes
+                parts = [sha256, *(part.sha256() for part in csv_files.package_files(file))]
+                sha256 = hashlib.sha256("\n".join(parts).encode("ascii")).hexdigest()
+            self.digest = key.digest(sha256)
         else:
             self._file = held = frame.Frame(given, source, progress, judged=judged)
             self._blocks = lambda _: frame.read(held, source)
             self.digest = key.digest(held.sha256())
+        self.name = self._file.name
+        """The name of the file, without its folder, or what a frame is called."""
         self._rows = _RowCounts()
         self._report: FileReport | None = None
         self.extents = Extents()
@@ -193,11 +203,6 @@ class Reading:
             raise ValueError("the file was not read to its end")
         return self._report
 
-    @property
-    def name(self) -> str:
-        """The name of the file, without its folder, or what a frame is called."""
-        return self._file.name
-
     def parts(self, scratch: Path | None = None) -> Iterator[Fixes]:
         """Yield the fixes of this file alone; see ``parts_of_files``."""
         for fixes, _ in parts_of_files([self], scratch):
@@ -205,15 +210,14 @@ class Reading:
 
     def work(self) -> FilesToRead | None:
         """Return what other processes would be told of this file; None where they could not read it."""
-        file, source = self._file, self._source
-        large = LARGE.get(source.format)
-        if not isinstance(file, InputFile) or not file.is_on_disk or large is None:
+        file, source = self._file, self.source
+        if not isinstance(file, InputFile) or not file.is_on_disk:
             return None
         read = partial(_of_member, READERS[source.format], source, file.name)
-        return FilesToRead([file], large, _named_by_file(source), read)
+        return FilesToRead([file], LARGE[source.format], _named_by_file(source), read)
 
-    def blocks(self, readers: Readers) -> Iterator[Records]:
-        """Yield the records as they are; count those that are none."""
+    def blocks(self, readers: Readers | None, number: int) -> Iterator[Records]:
+        """Yield the records, which are of the file ``number``, as they are; count those that are none."""
         file, rows = self._file, self._rows
         a_readable_time = False
         for block in self._blocks(readers):
@@ -222,14 +226,10 @@ class Reading:
             rows.readable += len(block)
             known = block.times.readable | block.times.skipped_hour | block.times.far
             a_readable_time = a_readable_time or bool(known.any())
-            yield block
+            yield replace(block, file=np.full(len(block), number, dtype=np.int32))
         if rows.readable and not a_readable_time and file.judged:
-            raise _no_times(file, self._source)
+            raise _no_times(file, self.source)
         file.tell_progress(file.size)
-
-    def cleaner(self) -> Callable[..., Cleaned]:
-        """Return what cleans records as this file's, of those that it is read with."""
-        return partial(clean, source=self._source, area=self._area, key=self._key, period=self._period)
 
     def finish(self, cleaned: CleanedFile, units: tuple[LintFinding, ...], files: int) -> None:
         """Take what became of the rows, which were read together with those of other ``files``."""
@@ -240,7 +240,7 @@ class Reading:
         malformed = {MALFORMED_ROW: rows.malformed} if rows.malformed else {}
         self._report = FileReport(
             file=self.name,
-            source=self._source.name,
+            source=self.source.name,
             rows_in=rows.readable + rows.malformed,
             rows_kept=cleaned.kept,
             rejected={**malformed, **cleaned.rejected},
@@ -271,18 +271,13 @@ def parts_of_files(
     Raises DataError (exit 4) when a file cannot be read as declared or, where it is judged, when not a single
     time is in the declared format.
     """
-    clean_rows, check = readings[0].cleaner(), UnitCheck()
+    first, check = readings[0], UnitCheck()
     outcomes = [CleanedFile() for _ in readings]
-
-    def blocks() -> Iterator[Records]:
-        for number, reading in enumerate(readings):
-            for block in reading.blocks(readers):
-                yield replace(block, file=np.full(len(block), number, dtype=np.int32))
-        readers.end()
-
-    with Readers([reading.work() for reading in readings]) as readers:
-        for records in vehicle_parts(blocks(), scratch):
-            cleaned = clean_rows(records, check=check, files=len(readings))
+    works = [reading.work() for reading in readings] if first.source.format in LARGE else []
+    with Readers(works) if works else nullcontext() as readers:
+        blocks = (reading.blocks(readers, number) for number, reading in enumerate(readings))
+        for records in vehicle_parts(chain.from_iterable(blocks), scratch):
+            cleaned = first.clean(records, check=check, files=len(readings))
             for outcome, part in zip(outcomes, cleaned.files, strict=True):
                 outcome.add(part)
             yield cleaned.fixes, records.numbers_of_files[cleaned.rows]
@@ -294,11 +289,11 @@ def _of_members(
     reader: Reader,
     file: InputFile,
     source: SourceDeclaration,
-    readers: Readers,
+    readers: Readers | None,
 ) -> Iterator[Records]:
     """Yield the records of a file, or of all files of a zip archive; another format in it is refused."""
     named_by_file = _named_by_file(source)
-    if named_by_file and not file.is_zip:
+    if named_by_file and file.form != "zip":
         raise DataError(
             f"the name of {file.name} would be a vehicle's",
             expected="a zip archive of files named by vehicle; what is read is kept by name",
@@ -306,7 +301,7 @@ def _of_members(
         )
     read = partial(_of_member, reader, source, file.name)
     for member in file.members(named_by_vehicle=named_by_file):
-        yield from readers.blocks(member, read)
+        yield from read(member) if readers is None else readers.blocks(member, read)
 
 
 def _named_by_file(source: SourceDeclaration) -> bool:
@@ -316,19 +311,18 @@ def _named_by_file(source: SourceDeclaration) -> bool:
 def _of_member(
     reader: Reader, source: SourceDeclaration, archive: str, member: InputFile
 ) -> Iterator[Records]:
-    if member.in_archive and "parquet" in (source.format, "parquet" if member.is_parquet else ""):
+    if member.in_archive and "parquet" in (source.format, member.form):
         raise DataError(
             f"{archive} holds Parquet files in a zip archive",
             expected="Parquet files as they are, or an archive of text files",
             todo="unpack it",
         )
     if not _named_by_file(source):
-        yield from reader(member, source)
-        return
+        return reader(member, source)
     # any column that is there: what it says of vehicles is replaced
     source = replace(source, columns={**source.columns, "vehicle": source.columns["time"]})
-    for records in reader(member, source):
-        yield _of_vehicle(records, PurePath(member.unpacked_name).stem)
+    name = PurePath(member.unpacked_name).stem
+    return (_of_vehicle(records, name) for records in reader(member, source))
 
 
 def _of_vehicle(records: Records, name: str) -> Records:
@@ -397,15 +391,6 @@ def _is_read(name: str, source: SourceDeclaration) -> bool:
         else csv_files.place_columns(source)
     )
     return name in (*place, "vehicle", "time", "speed")
-
-
-def _digest(file: InputFile, source: SourceDeclaration) -> str:
-    """Return the file's SHA-256; for a data package, that of its own and of its tables' hashes."""
-    digest = file.sha256()
-    if source.format == "tides" and file.path.suffix.lower() == ".json":
-        parts = [digest, *(part.sha256() for part in csv_files.package_files(file))]
-        digest = hashlib.sha256("\n".join(parts).encode("ascii")).hexdigest()
-    return digest
 
 
 def _no_times(file: Named, source: SourceDeclaration) -> DataError:

@@ -115,12 +115,8 @@ class Readers:
             self._processes, self._open = found, started.pop_all()
         return self
 
-    def end(self) -> None:
-        """End the processes: all files were read."""
-        self._open.close()
-
     def __exit__(self, *error: object) -> None:
-        self.end()
+        self._open.close()
 
     def blocks(self, member: InputFile, read: Read) -> Iterator[Records]:
         """Yield what ``read`` yields of the next file."""

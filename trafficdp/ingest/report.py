@@ -238,16 +238,12 @@ class FileReport:
     def share_kept(self) -> Fraction:
         """The share of rows that are kept or repeat one that is, of those in the period; of none, 1."""
         of = self.rows_in - self.rejected.get(OUTSIDE_PERIOD, 0)
-        return Fraction(self._rows_understood, of) if of else Fraction(1)
-
-    @property
-    def _rows_understood(self) -> int:
-        return self.rows_kept + self.rejected.get(DUPLICATE_IN_FILE, 0)
+        return Fraction(self.rows_kept + self.rejected.get(DUPLICATE_IN_FILE, 0), of) if of else Fraction(1)
 
     @property
     def kept_little(self) -> bool:
         """Whether so few rows were kept, of all days, that the file or the period may be declared wrongly."""
-        return self._rows_understood < LITTLE * self.rows_in
+        return self.rows_kept + self.rejected.get(DUPLICATE_IN_FILE, 0) < LITTLE * self.rows_in
 
     @property
     def commonest_reason(self) -> str | None:

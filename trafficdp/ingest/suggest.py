@@ -112,9 +112,9 @@ def _of_file(file: InputFile) -> Suggestion:
     name = file.unpacked_name
     if name.endswith(".pb") or _is_gtfs_rt(file):
         return _of_gtfs_rt(file)
-    if file.is_sqlite:
+    if file.form == "gpkg":
         return _of_geopackage(file)
-    if file.is_parquet or name.endswith(".parquet"):
+    if file.form == "parquet" or name.endswith(".parquet"):
         return _of_parquet(file)
     in_json = name.endswith((".json", ".jsonl", ".ndjson")) or _is_json(file)
     if in_json or is_xml(file):

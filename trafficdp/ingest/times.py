@@ -38,9 +38,11 @@ def text_to_numbers(
     """
     trimmed = pc.utf8_trim_whitespace(text)
     given = pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed)
+    data = given.buffers()[2]
+    letters = data is not None and bool((np.frombuffer(data, np.uint8) >= ord("A")).any())
     try:
         # of what is written without letters, Arrow reads what _NUMBER matches
-        numbers = None if _has_letters(given) else pc.cast(given, pa.float64())
+        numbers = None if letters else pc.cast(given, pa.float64())
     except pa.ArrowInvalid:
         numbers = None
     if numbers is None:
@@ -51,11 +53,6 @@ def text_to_numbers(
         readable = pc.match_substring_regex(plain, _NUMBER)
         numbers = pc.cast(pc.if_else(readable, plain, pa.scalar(None, pa.string())), pa.float64())
     return _finite(given, numbers, nan_is_missing=nan_is_missing)
-
-
-def _has_letters(text: pa.Array) -> bool:
-    data = text.buffers()[2]
-    return data is not None and bool((np.frombuffer(data, np.uint8) >= ord("A")).any())
 
 
 def numeric_to_numbers(column: pa.Array) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
@@ -130,30 +127,26 @@ def text_to_times(text: pa.Array, time_format: str, time_zone: str | None) -> Ti
     unknown time zone.
     """
     encoded = text if pa.types.is_dictionary(text.type) else text.dictionary_encode()
-    times = _distinct_to_times(pc.cast(encoded.dictionary, pa.string()), time_format, time_zone)
+    distinct = pc.cast(encoded.dictionary, pa.string())
+    trimmed = pc.utf8_trim_whitespace(distinct)
+    if start_of_seconds(time_format) is not None or time_format in _EPOCH_UNITS:
+        times = _epoch(text_to_numbers(distinct)[0], time_format)
+    elif time_format != "iso8601":
+        times = _pattern(trimmed, time_format, time_zone)
+    else:
+        times, upper = _none_readable(len(distinct)), pc.ascii_upper(trimmed)
+        with_zone = with_offset = _mask(pc.match_substring_regex(upper, _WITH_OFFSET))
+        _fill(times, with_offset, _parse(upper.filter(pa.array(with_offset)), "ISO8601"))
+        if time_zone is not None and not with_offset.all():
+            naive = _mask(pc.match_substring_regex(upper, _NAIVE))
+            clock = _parse(upper.filter(pa.array(naive)), "ISO8601").tz_localize(None)
+            _localise(times, naive, clock, time_zone)
+            with_zone = with_offset | naive
+        if not times.readable.all():
+            times.far[:] = with_zone & ~times.readable & _mask(pc.match_substring_regex(upper, _FAR_YEAR))
     place = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
     # what is missing is not readable: it has the last place
     return Times(*(np.append(column, column.dtype.type(0))[place] for column in times))
-
-
-def _distinct_to_times(text: pa.Array, time_format: str, time_zone: str | None) -> Times:
-    if start_of_seconds(time_format) is not None or time_format in _EPOCH_UNITS:
-        return _epoch(text_to_numbers(text)[0], time_format)
-    trimmed = pc.utf8_trim_whitespace(text)
-    if time_format != "iso8601":
-        return _pattern(trimmed, time_format, time_zone)
-    upper = pc.ascii_upper(trimmed)
-    with_offset = _mask(pc.match_substring_regex(upper, _WITH_OFFSET))
-    times = _none_readable(len(upper))
-    _fill(times, with_offset, _parse(upper.filter(pa.array(with_offset)), "ISO8601"))
-    with_zone = with_offset
-    if time_zone is not None and not with_offset.all():
-        naive = _mask(pc.match_substring_regex(upper, _NAIVE))
-        _localise(times, naive, _parse(upper.filter(pa.array(naive)), "ISO8601").tz_localize(None), time_zone)
-        with_zone = with_offset | naive
-    if not times.readable.all():
-        times.far[:] = with_zone & ~times.readable & _mask(pc.match_substring_regex(upper, _FAR_YEAR))
-    return times
 
 
 def numeric_to_times(column: pa.Array, time_format: str) -> Times:

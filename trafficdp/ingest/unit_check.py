@@ -220,20 +220,15 @@ class UnitCheck:
         WRONG when the median ratio of at least ENOUGH_PAIRS usable pairs lies outside LOWEST_RATIO to
         HIGHEST_RATIO, UNSURE when there are fewer pairs.
         """
-        return tuple(
-            _judged(unit, np.concatenate(self._ratios[unit])) for unit in SpeedUnit if unit in self._ratios
-        )
-
-
-def _judged(unit: SpeedUnit, ratios: FloatArray) -> LintFinding:
-    pairs = len(ratios)
-    if pairs == 0:
-        return LintFinding(unit, 0, None, LintVerdict.UNSURE)
-    median = float(np.median(ratios))
-    if pairs < ENOUGH_PAIRS:
-        verdict = LintVerdict.UNSURE
-    elif LOWEST_RATIO <= median <= HIGHEST_RATIO:
-        verdict = LintVerdict.PASS
-    else:
-        verdict = LintVerdict.WRONG
-    return LintFinding(unit, pairs, median, verdict)
+        found = []
+        for unit in (unit for unit in SpeedUnit if unit in self._ratios):
+            ratios = np.concatenate(self._ratios[unit])
+            median = float(np.median(ratios)) if len(ratios) else None
+            if median is None or len(ratios) < ENOUGH_PAIRS:
+                verdict = LintVerdict.UNSURE
+            elif LOWEST_RATIO <= median <= HIGHEST_RATIO:
+                verdict = LintVerdict.PASS
+            else:
+                verdict = LintVerdict.WRONG
+            found.append(LintFinding(unit, len(ratios), median, verdict))
+        return tuple(found)

@@ -8,6 +8,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
@@ -56,31 +58,12 @@ def read_lines(file: InputFile, encoding: str = "utf-8") -> Iterator[Lines]:
         name, chunks = _text(stream, encoding, marks=not file.form_by_name)
         for block, too_long in _blocks(chunks):
             text, broken = _utf8(block, name), 0
-            if not _is_utf8(text):
+            try:
+                _ = text.isascii() or text.decode()
+            except UnicodeDecodeError:
                 text, broken = matching(text, UTF8)
             yield Lines(text, too_long + broken)
             file.tell_progress()
-
-
-def first_line(file: InputFile, encoding: str = "utf-8") -> str | None:
-    """Return the first line, without its end; "" for a longer one than LONGEST_LINE, None in an empty file.
-
-    Raises DataError when it is no text in ``encoding``.
-    """
-    found = b""
-    with file.open() as stream:
-        name, chunks = _text(stream, encoding)
-        for chunk in chunks:
-            found += chunk
-            if b"\n" in found or len(found) > LONGEST_LINE:
-                break
-    line = found.partition(b"\n")[0]
-    if len(line) > LONGEST_LINE:
-        return ""
-    try:
-        return _utf8(line, name).decode().rstrip("\r") if found else None
-    except UnicodeDecodeError:
-        raise file.not_text(encoding) from None
 
 
 def matching(block: bytes, pattern: str) -> tuple[bytes, int]:
@@ -107,15 +90,10 @@ def _text(stream: BinaryIO, encoding: str, *, marks: bool = True) -> tuple[str, 
     start = stream.read(_BLOCK_BYTES)
     mark = next((mark for mark in _MARKS if marks and start.startswith(mark)), b"")
     name = codecs.lookup(_MARKS.get(mark, encoding)).name
+    rest = iter(partial(stream.read, _BLOCK_BYTES), b"")
     if name in UTF16:
-        return "utf-8", _from_utf16(_read(stream, start), name)
-    return name, _read(stream, start.removeprefix(codecs.BOM_UTF8))
-
-
-def _read(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
-    while chunk:
-        yield chunk
-        chunk = stream.read(_BLOCK_BYTES)
+        return "utf-8", _from_utf16(chain([start], rest), name)
+    return name, chain([start.removeprefix(codecs.BOM_UTF8)], rest)
 
 
 def _from_utf16(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
@@ -134,13 +112,6 @@ def _utf8(block: bytes, name: str) -> bytes:
     return block.decode(name, "surrogateescape").encode("utf-8", "surrogatepass")
 
 
-def _is_utf8(block: bytes) -> bool:
-    try:
-        return block.isascii() or bool(block.decode())
-    except UnicodeDecodeError:
-        return False
-
-
 def _blocks(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, int]]:
     """Yield whole lines, and how many beside them were longer than LONGEST_LINE."""
     rest, skipping = b"", False
@@ -150,22 +121,18 @@ def _blocks(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, int]]:
             if not ended:
                 continue
         whole, feed, rest = (rest + chunk).rpartition(b"\n")
-        text, too_long = _without_long_lines(whole + feed)
+        text, too_long, start = whole + feed, 0, 0
+        while len(text) - start > LONGEST_LINE:
+            start = text.rfind(b"\n", start, start + LONGEST_LINE + 1) + 1
+            if start == 0:
+                lines = _lines(text)
+                text, too_long = _kept(lines, pc.less_equal(pc.binary_length(lines), LONGEST_LINE + 1))
+                break
         skipping = len(rest) > LONGEST_LINE
         yield text, too_long + skipping
         rest = b"" if skipping else rest
     if rest:
         yield rest + b"\n", 0
-
-
-def _without_long_lines(block: bytes) -> tuple[bytes, int]:
-    start = 0
-    while len(block) - start > LONGEST_LINE:
-        start = block.rfind(b"\n", start, start + LONGEST_LINE + 1) + 1
-        if start == 0:
-            lines = _lines(block)
-            return _kept(lines, pc.less_equal(pc.binary_length(lines), LONGEST_LINE + 1))
-    return block, 0
 
 
 # CSV with a declared mapping of columns: ``.csv`` and ``.csv.gz``, read by name, never by position.
@@ -180,25 +147,25 @@ def read_csv(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     place = place_columns(source)
     columns = declared_columns(source, ("vehicle", "time", *place))
     dialect = source.dialect
-    for table, malformed in read_columns(file, list(columns.values()), dialect=dialect):
-        positions = {ours: column(table, columns[ours]) for ours in place}
+    for block, malformed in read_columns(file, list(columns.values()), dialect=dialect):
+        positions = {ours: block[columns[ours]] for ours in place}
         if len(place) == 1:
             positions = split_pair(place[0], positions[place[0]])
         else:
             positions = {ours: plain_numbers(text, dialect) for ours, text in positions.items()}
         records = Records.from_text(
             TextColumns(
-                vehicle=column(table, columns["vehicle"]),
-                time=column(table, columns["time"]),
+                vehicle=block[columns["vehicle"]],
+                time=block[columns["time"]],
                 **positions,
-                speed=plain_numbers(column(table, columns["speed"]), dialect) if "speed" in columns else None,
+                speed=plain_numbers(block[columns["speed"]], dialect) if "speed" in columns else None,
             ),
             time_format=source.time_format,
             time_zone=source.time_zone,
             malformed=malformed,
         )
         if "operator" in columns:
-            records = with_operator(records, column(table, columns["operator"]), source.operator_separator)
+            records = with_operator(records, block[columns["operator"]], source.operator_separator)
         yield records
 
 
@@ -259,22 +226,27 @@ def read_columns(
     required: Sequence[str],
     optional: Sequence[str] = (),
     dialect: Dialect = Dialect(),  # noqa: B008  # frozen
-) -> Iterator[tuple[pa.Table, int]]:
-    """Yield blocks of the named columns as text, with the number of lines beside them that are no rows.
+) -> Iterator[tuple[Mapping[str, pa.Array], int]]:
+    """Yield blocks of the named columns as text, by name, and how many lines beside them are no rows.
 
     A row is a line, so quotes span no lines. What is none: a line with more or fewer fields than the header,
     with a field that begins with a quote and does not end with one, with a carriage return before its end,
     and what ``read_lines`` leaves out. Optional columns are left out where the header has none of that name.
     """
-    found = column_names(file, dialect, [*required, *optional])
+    if dialect.header:
+        found = as_declared(header(file, dialect), [*required, *optional])
+    else:
+        found = [str(number) for number in range(1, max(map(int, required)) + 1)]
     wanted = list(dict.fromkeys([*required, *(name for name in optional if name in found)]))
     check_columns(file, required, found, optional)
-    well_formed = _well_formed(dialect)
+    delimiter, field = _field(dialect)
+    well_formed = rf"\A{field}(?:{delimiter}{field})*\r*\n\z"
     in_header, rows, malformed = dialect.header, 0, 0
     for text, no_rows in read_lines(file, dialect.encoding):
         if in_header and text:
             text, in_header = text.partition(b"\n")[2], False
-        text = _single_spaces(text, dialect)
+        if dialect.delimiter == " ":
+            text = re.sub(rb"(?m)^ +| +(?=\r*$)", b"", re.sub(rb" {2,}", b" ", text))
         # a line without quotes and carriage returns is one that fits
         returns = text.count(b"\r") if b"\r" in text else 0
         if (dialect.quote and dialect.quote.encode() in text) or (returns and returns != text.count(b"\r\n")):
@@ -284,7 +256,7 @@ def read_columns(
             text = _first_fields(text, len(found), dialect)
         table, odd = _parsed(text, found, wanted, dialect)
         rows, malformed = rows + table.num_rows, malformed + no_rows + odd
-        yield table, no_rows + odd
+        yield {name: table.column(name).combine_chunks() for name in wanted}, no_rows + odd
     if rows == 0 and file.judged:
         raise DataError(
             f"{file.name} has no rows that fit its header" if malformed else f"{file.name} has no rows",
@@ -299,32 +271,12 @@ def read_columns(
         )
 
 
-def column_names(file: InputFile, dialect: Dialect, declared: Sequence[str]) -> list[str]:
-    """Return the names in the header, spelled as in ``declared``; without a header "1", "2" and so on."""
-    if dialect.header:
-        return as_declared(header(file, dialect), declared)
-    return [str(number) for number in range(1, max(map(int, declared)) + 1)]
-
-
 def _field(dialect: Dialect) -> tuple[str, str]:
     """Return the patterns, over bytes, of a delimiter and of a field that ends where Arrow ends it."""
     delimiter, quote = (f"\\x{ord(mark):02x}" for mark in (dialect.delimiter, dialect.quote or "\n"))
     plain = rf"[^{delimiter}{quote}\r\n][^{delimiter}\r\n]*"
     quoted = rf"{quote}(?:[^{quote}\r\n]|{quote}{quote})*{quote}"
     return delimiter, rf"(?:{plain}|{quoted})?" if dialect.quote else rf"[^{delimiter}\r\n]*"
-
-
-def _well_formed(dialect: Dialect) -> str:
-    """Return the pattern, over bytes, of a line whose fields end where Arrow ends them."""
-    delimiter, field = _field(dialect)
-    return rf"\A{field}(?:{delimiter}{field})*\r*\n\z"
-
-
-def _single_spaces(text: bytes, dialect: Dialect) -> bytes:
-    """Return ``text`` with one space for several, and none at either end of a line, where they separate."""
-    if dialect.delimiter != " ":
-        return text
-    return re.sub(rb"(?m)^ +| +(?=\r*$)", b"", re.sub(rb" {2,}", b" ", text))
 
 
 def _first_fields(text: bytes, count: int, dialect: Dialect) -> bytes:
@@ -363,11 +315,22 @@ def _parsed(text: bytes, found: list[str], wanted: list[str], dialect: Dialect) 
 
 def header(file: InputFile, dialect: Dialect = Dialect()) -> list[str]:  # noqa: B008  # frozen
     """Return the column names in the first line, without a byte-order mark."""
-    line = first_line(file, dialect.encoding)
-    if line is not None and dialect.delimiter == " ":
-        line = re.sub(" +", " ", line.strip(" "))
-    if line is None:
+    found = b""
+    with file.open() as stream:
+        encoding, chunks = _text(stream, dialect.encoding)
+        for chunk in chunks:
+            found += chunk
+            if b"\n" in found or len(found) > LONGEST_LINE:
+                break
+    if not found:
         raise DataError(f"{file.name} is empty", got="0 bytes after unpacking")
+    first = found.partition(b"\n")[0]
+    try:
+        line = "" if len(first) > LONGEST_LINE else _utf8(first, encoding).decode().rstrip("\r")
+    except UnicodeDecodeError:
+        raise file.not_text(dialect.encoding) from None
+    if dialect.delimiter == " ":
+        line = re.sub(" +", " ", line.strip(" "))
     if "\r" in line:
         raise DataError(
             f"{file.name} ends its lines with carriage returns only",
@@ -445,12 +408,6 @@ def _separated(found: Sequence[str]) -> str | None:
     return f"write delimiter = {json.dumps(other.group())} into the source's declaration"
 
 
-def column(table: pa.Table, name: str) -> pa.Array:
-    """Return a column of a block as one array of text."""
-    values = table.column(name).combine_chunks()
-    return values.chunk(0) if isinstance(values, pa.ChunkedArray) and values.num_chunks else values
-
-
 def read_coalesced(
     file: InputFile, source: SourceDeclaration, columns: Mapping[str, Sequence[str]], time_format: str
 ) -> Iterator[Records]:
@@ -469,26 +426,26 @@ def read_coalesced(
     required = [names[0] for names in needed if len(names) == 1]
     if operator is not None:
         required.append(operator)
-    for table, malformed in read_columns(file, required, every, source.dialect):
+    for block, malformed in read_columns(file, required, every, source.dialect):
         records = Records.from_text(
-            TextColumns(**{ours: _coalesced(table, names) for ours, names in columns.items()}),
+            TextColumns(**{ours: _coalesced(block, names) for ours, names in columns.items()}),
             time_format=time_format,
             time_zone=source.time_zone,
             nan_is_missing=True,
             malformed=malformed,
         )
         if operator is not None:
-            records = with_operator(records, column(table, operator), source.operator_separator)
-        own, times = (_coalesced(table, names) for names in (columns["time"][:1], columns["time"]))
+            records = with_operator(records, block[operator], source.operator_separator)
+        own, times = (_coalesced(block, names) for names in (columns["time"][:1], columns["time"]))
         yield replace(records, header_times=own.null_count - times.null_count)
 
 
-def _coalesced(table: pa.Table, names: Sequence[str]) -> pa.Array:
+def _coalesced(block: Mapping[str, pa.Array], names: Sequence[str]) -> pa.Array:
     """Return for every row the first of the named columns that is there and not blank, else null."""
-    result = pa.nulls(table.num_rows, pa.string())
+    result = pa.nulls(len(next(iter(block.values()))), pa.string())
     for name in names:
-        if name in table.column_names:
-            text = column(table, name)
+        if name in block:
+            text = block[name]
             blank = pa.compute.equal(pa.compute.utf8_trim_whitespace(text), "")
             result = pa.compute.coalesce(
                 result, pa.compute.if_else(blank, pa.scalar(None, pa.string()), text)

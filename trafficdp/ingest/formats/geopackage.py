@@ -96,7 +96,7 @@ def column_names(database: sqlite3.Connection, table: str) -> list[str]:
 
 
 def _opened(file: InputFile) -> sqlite3.Connection:
-    if not file.is_sqlite or file.in_archive:
+    if file.form != "gpkg" or file.in_archive:
         raise DataError(
             f"{file.name} is not a GeoPackage",
             got="one in an archive" if file.in_archive else None,

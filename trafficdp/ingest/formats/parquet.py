@@ -169,7 +169,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     Raises DataError when the file is not Parquet, has no rows, or lacks a column, ConfigError when the
     source does not declare them.
     """
-    if not file.is_parquet:
+    if file.form != "parquet":
         raise DataError(f"{file.name} is not a Parquet file")
     place = ("geometry",) if "geometry" in source.columns else ("latitude", "longitude")
     columns = declared_columns(source, ("vehicle", "time", *place))
