@@ -172,10 +172,10 @@ def clean(
     and all else is as if each were alone.
     """
     names, vehicle = _vehicles(records)
-    of = _Files(files, records.numbers_of_files)
+    of = _Files(files, records.file)
     sieve = _Sieve(np.ones(len(records), dtype=np.bool_), of)
     in_file = vehicle if files == 1 else np.where(vehicle < 0, vehicle, vehicle * files + of.of)
-    no_operator = records.names_no_operator
+    no_operator = records.no_operator
     sieve.reject(MISSING_VEHICLE, (vehicle < 0) & ~no_operator)
     sieve.reject(MISSING_OPERATOR, no_operator)
     sieve.reject(SKIPPED_LOCAL_TIME, records.times.skipped_hour)

@@ -32,6 +32,7 @@ from trafficdp.ingest.input_file import InputFile, Named
 from trafficdp.ingest.reading_processes import LARGE, FilesToRead, Readers
 from trafficdp.ingest.report import (
     COLUMNS,
+    DUPLICATE_IN_FILE,
     HEADER_TIME,
     MALFORMED_ROW,
     MISSING_SPEED,
@@ -280,7 +281,7 @@ def parts_of_files(
             cleaned = first.clean(records, check=check, files=len(readings))
             for outcome, part in zip(outcomes, cleaned.files, strict=True):
                 outcome.add(part)
-            yield cleaned.fixes, records.numbers_of_files[cleaned.rows]
+            yield cleaned.fixes, records.file[cleaned.rows]
     for reading, outcome in zip(readings, outcomes, strict=True):
         reading.finish(outcome, check.findings(), len(readings))
 
@@ -357,7 +358,10 @@ def require_kept_rows(
     ``relation`` forbids that. A file without any row, such as a snapshot in which no vehicle runs, is no
     error.
     """
-    share = report.share_kept if relation.may_refuse_by_counts else Fraction(1)
+    # of rows in the period those that are kept, or repeat one that is
+    rows = report.rows_in - report.rejected.get(OUTSIDE_PERIOD, 0)
+    understood = report.rows_kept + report.rejected.get(DUPLICATE_IN_FILE, 0)
+    share = Fraction(understood, rows) if rows and relation.may_refuse_by_counts else Fraction(1)
     if share > 0 and share >= source.min_kept:
         return
     rule = max(RULES, key=lambda name: report.rejected.get(name, 0))

@@ -235,12 +235,6 @@ class FileReport:
         )
 
     @property
-    def share_kept(self) -> Fraction:
-        """The share of rows that are kept or repeat one that is, of those in the period; of none, 1."""
-        of = self.rows_in - self.rejected.get(OUTSIDE_PERIOD, 0)
-        return Fraction(self.rows_kept + self.rejected.get(DUPLICATE_IN_FILE, 0), of) if of else Fraction(1)
-
-    @property
     def kept_little(self) -> bool:
         """Whether so few rows were kept, of all days, that the file or the period may be declared wrongly."""
         return self.rows_kept + self.rejected.get(DUPLICATE_IN_FILE, 0) < LITTLE * self.rows_in

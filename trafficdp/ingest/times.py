@@ -295,8 +295,8 @@ class Records:
     NaN = missing or not a number. ``speed``: in the source's unit, NaN = missing or unreadable; which of the
     two says ``speed_unreadable``. ``malformed``: rows beside these n that could not be cut into fields.
     ``no_operator``: rows whose vehicle is missing since they name no operator, without which its number says
-    nothing; None: none. ``header_times``: how many rows state no time, so that their header's counts.
-    ``file``: the number of the file that each row is of; None: all are of one.
+    nothing. ``file``: the number of the file that each row is of. ``header_times``: how many rows state no
+    time, so that their header's counts.
     """
 
     vehicle: pa.DictionaryArray
@@ -305,10 +305,10 @@ class Records:
     longitude: FloatArray
     speed: FloatArray
     speed_unreadable: BoolArray
+    no_operator: BoolArray
+    file: npt.NDArray[np.int32]
     malformed: int = 0
-    no_operator: BoolArray | None = None
     header_times: int = 0
-    file: npt.NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.speed)
@@ -332,8 +332,8 @@ class Records:
         of writing a missing speed (else it is unreadable).
         """
         times = text_to_times(columns.time, time_format, time_zone)
+        rows = len(columns.time)
         if columns.speed is None:
-            rows = len(columns.time)
             speeds, unreadable = np.full(rows, np.nan), np.zeros(rows, dtype=np.bool_)
         else:
             speeds, unreadable = text_to_numbers(columns.speed, nan_is_missing=nan_is_missing)
@@ -344,6 +344,8 @@ class Records:
             longitude=text_to_numbers(columns.longitude)[0],
             speed=speeds,
             speed_unreadable=unreadable,
+            no_operator=np.zeros(rows, dtype=np.bool_),
+            file=np.zeros(rows, dtype=np.int32),
             malformed=malformed,
         )
 
@@ -373,16 +375,6 @@ class Records:
             ),
             malformed=sum(part.malformed for part in parts),
             header_times=sum(part.header_times for part in parts),
-            no_operator=np.concatenate([none.astype(np.bool_), *(part.names_no_operator for part in parts)]),
-            file=np.concatenate([none.astype(np.int32), *(part.numbers_of_files for part in parts)]),
+            no_operator=np.concatenate([none.astype(np.bool_), *(part.no_operator for part in parts)]),
+            file=np.concatenate([none.astype(np.int32), *(part.file for part in parts)]),
         )
-
-    @property
-    def names_no_operator(self) -> BoolArray:
-        """``no_operator``, written out where it is None."""
-        return np.zeros(len(self), dtype=np.bool_) if self.no_operator is None else self.no_operator
-
-    @property
-    def numbers_of_files(self) -> npt.NDArray[np.int32]:
-        """``file``, written out where it is None."""
-        return np.zeros(len(self), dtype=np.int32) if self.file is None else self.file

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
@@ -61,14 +61,6 @@ class Timeline:
         result[self.order[1:]] = self.along[1:] == self.along[:-1]
         return result
 
-    def preceding(self) -> IntArray:
-        """Return for every fix the position of the same vehicle's last fix 2 to 120 s before, else -1."""
-        place = np.searchsorted(self.along, self.along - SHORTEST_STEP_US, side="right") - 1
-        near = (place >= 0) & (self.along - self.along[place] <= LONGEST_STEP_US)
-        result = np.empty(len(self.order), dtype=np.int64)
-        result[self.order] = np.where(near, self.order[place], -1)
-        return result
-
 
 # Speeds derived from two fixes of one vehicle, for sources that report none.
 
@@ -101,7 +93,11 @@ def derived_speed_ms(
     that vehicle's value. It runs lower than what devices report (roads bend, vehicles stop in between),
     so rows that carry one are flagged.
     """
-    before = timeline.preceding()
+    order, along = timeline.order, timeline.along
+    place = np.searchsorted(along, along - SHORTEST_STEP_US, side="right") - 1
+    near = (place >= 0) & (along - along[place] <= LONGEST_STEP_US)
+    before = np.empty(len(order), dtype=np.int64)
+    before[order] = np.where(near, order[place], -1)
     speed = np.full(len(before), np.nan)
     here = np.flatnonzero(before >= 0)
     there = before[here]
@@ -184,6 +180,7 @@ class LintFinding:
         return min(fitting, key=lambda unit: abs(np.log(fitting[unit])), default=None)
 
 
+@dataclass(repr=False)
 class UnitCheck:
     """Gathers ratios of vehicles, part of a file after part, and judges the units that were declared.
 
@@ -191,8 +188,7 @@ class UnitCheck:
     counts, and a median needs no more.
     """
 
-    def __init__(self) -> None:
-        self._ratios: dict[SpeedUnit, list[FloatArray]] = {}
+    _ratios: dict[SpeedUnit, list[FloatArray]] = field(default_factory=dict)
 
     def add(
         self,

@@ -98,20 +98,16 @@ def normalise(ids: pa.Array | Sequence[str | None]) -> pa.Array:
         if distinct.equals(before):
             break
     distinct = _whole_numbers(distinct)
-    if _any_has(distinct, "/"):
+    if pc.any(pc.match_substring(distinct, "/")).as_py():
         parts = pc.split_pattern(pc.fill_null(distinct, ""), "/")
         part = parts.flatten()
         numbers = pa.ListArray.from_arrays(parts.offsets, pc.coalesce(_whole_numbers(part), part))
         distinct = pc.binary_join(numbers, "/")
     missing = pc.is_in(distinct, value_set=pa.array(MISSING_IDENTIFIERS))
-    if _any_has(distinct, "."):
+    if pc.any(pc.match_substring(distinct, ".")).as_py():
         missing = pc.or_(missing, pc.match_substring_regex(distinct, _FRACTION))
     distinct = pc.if_else(missing, pa.scalar(None, pa.string()), distinct)
     return distinct.take(encoded.indices)
-
-
-def _any_has(text: pa.Array, part: str) -> bool:
-    return bool(pc.any(pc.match_substring(text, part)).as_py())
 
 
 def of_operators(operators: pa.Array, vehicles: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
@@ -150,7 +146,7 @@ def _whole(numbers: pa.Array) -> pa.Array:
 
 def _whole_numbers(distinct: pa.Array) -> pa.Array:
     """Return whole numbers as their digits, null for those that no 64 bits hold, other texts as they are."""
-    if _any_has(distinct, "."):
+    if pc.any(pc.match_substring(distinct, ".")).as_py():
         distinct = pc.replace_substring_regex(distinct, _WHOLE, r"\1")
     large = pc.match_substring_regex(distinct, _LARGE)
     if not pc.any(large).as_py():
@@ -343,13 +339,13 @@ class _Parts:
         number = np.append(number_of, -1)[place]
         flags = _SPEED_UNREADABLE * block.speed_unreadable.view(
             np.uint8
-        ) | _NO_OPERATOR * block.names_no_operator.view(np.uint8)
+        ) | _NO_OPERATOR * block.no_operator.view(np.uint8)
         for name, bit in _OF_TIMES.items():
             flags |= bit * getattr(block.times, name).view(np.uint8)
         rows = np.empty(len(block), dtype=_ROW)
         rows["time_us"], rows["speed"] = block.times.time_us, block.speed
         rows["latitude"], rows["longitude"], rows["vehicle"] = block.latitude, block.longitude, number
-        rows["flags"] = flags | block.numbers_of_files.astype(np.uint32) << _FLAG_BITS
+        rows["flags"] = flags | block.file.astype(np.uint32) << _FLAG_BITS
         _deal(rows, self._spills)
 
     def _numbers(self, identifiers: pa.Array) -> IntArray:

@@ -73,6 +73,7 @@ def test_epochs_are_read_with_fractions_and_text_or_number():
         None,
     ]
     assert read(["1606555329123"], "epoch_ms") == [1606555329_123000]
+    assert read(["1606555329123456"], "epoch_us") == [1606555329_123456]
     times, readable, *_ = numeric_to_times(pa.array([1606555329123, None]), "epoch_ms")
     assert readable.tolist() == [True, False]
     assert times[0] == 1606555329_123000

@@ -239,7 +239,12 @@ def read_columns(
         found = [str(number) for number in range(1, max(map(int, required)) + 1)]
     wanted = list(dict.fromkeys([*required, *(name for name in optional if name in found)]))
     check_columns(file, required, found, optional)
-    delimiter, field = _field(dialect)
+    # over bytes, a delimiter and a field that ends where Arrow ends it
+    delimiter, quote = (f"\\x{ord(mark):02x}" for mark in (dialect.delimiter, dialect.quote or "\n"))
+    field = rf"[^{delimiter}\r\n]*"
+    if dialect.quote:
+        plain = rf"[^{delimiter}{quote}\r\n]{field}"
+        field = rf"(?:{plain}|{quote}(?:[^{quote}\r\n]|{quote}{quote})*{quote})?"
     well_formed = rf"\A{field}(?:{delimiter}{field})*\r*\n\z"
     in_header, rows, malformed = dialect.header, 0, 0
     for text, no_rows in read_lines(file, dialect.encoding):
@@ -253,7 +258,7 @@ def read_columns(
             text, odd = matching(text, well_formed)
             no_rows += odd
         if not dialect.header:
-            text = _first_fields(text, len(found), dialect)
+            text = _first_fields(text, len(found), delimiter, field)
         table, odd = _parsed(text, found, wanted, dialect)
         rows, malformed = rows + table.num_rows, malformed + no_rows + odd
         yield {name: table.column(name).combine_chunks() for name in wanted}, no_rows + odd
@@ -271,22 +276,13 @@ def read_columns(
         )
 
 
-def _field(dialect: Dialect) -> tuple[str, str]:
-    """Return the patterns, over bytes, of a delimiter and of a field that ends where Arrow ends it."""
-    delimiter, quote = (f"\\x{ord(mark):02x}" for mark in (dialect.delimiter, dialect.quote or "\n"))
-    plain = rf"[^{delimiter}{quote}\r\n][^{delimiter}\r\n]*"
-    quoted = rf"{quote}(?:[^{quote}\r\n]|{quote}{quote})*{quote}"
-    return delimiter, rf"(?:{plain}|{quoted})?" if dialect.quote else rf"[^{delimiter}\r\n]*"
-
-
-def _first_fields(text: bytes, count: int, dialect: Dialect) -> bytes:
+def _first_fields(text: bytes, count: int, delimiter: str, field: str) -> bytes:
     """Return the first ``count`` fields of every well-formed line; one that has fewer stays as it is.
 
     How many fields there are, no line may tell of another.
     """
-    delimiter, field = (each.encode() for each in _field(dialect))
     first = field + (delimiter + field) * (count - 1)
-    return re.sub(rb"(?m)^(" + first + rb")" + delimiter + rb"[^\n]*$", rb"\1", text)
+    return re.sub(rf"(?m)^({first}){delimiter}[^\n]*$".encode(), rb"\1", text)
 
 
 def _parsed(text: bytes, found: list[str], wanted: list[str], dialect: Dialect) -> tuple[pa.Table, int]:

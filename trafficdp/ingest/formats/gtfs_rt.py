@@ -68,6 +68,8 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         longitude=_degrees([p.position.longitude for p in positions], located),
         speed=np.where(finite, speed, np.nan),
         speed_unreadable=stated & ~finite,
+        no_operator=np.zeros(len(speed), dtype=np.bool_),
+        file=np.zeros(len(speed), dtype=np.int32),
         malformed=malformed,
         header_times=sum(not position.timestamp for position in positions) if header.timestamp else 0,
     )

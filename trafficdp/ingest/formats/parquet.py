@@ -301,6 +301,8 @@ def records_of(
         longitude=longitude,
         speed=speed,
         speed_unreadable=unreadable,
+        no_operator=np.zeros(len(batch), dtype=np.bool_),
+        file=np.zeros(len(batch), dtype=np.int32),
     )
     if "operator" not in columns:
         return records
