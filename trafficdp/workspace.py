@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trafficdp._durable import DEFAULT_WAIT, replace_file, require_folder_of
-from trafficdp.config.document import key_path, store_path
+from trafficdp.config.document import store_and_key
 from trafficdp.config.file import load_config
 from trafficdp.config.map import with_mechanism
 from trafficdp.config.settings import Config
@@ -87,7 +87,7 @@ class Workspace:
             "map": ", ".join(each.value.replace("_", " ") for each in self.config.map.statistics)
             + f"; {grid.in_words()}; "
             f"slot {grid.slot_kind.value.replace('_', ' ')}",
-            "budget": f"{loss}{policy.kind.quantity} {self.config.budget} a vehicle for all of them",
+            "budget": f"{loss}{policy.kind.quantity} {policy.total} a vehicle for all of them",
             "sources": ", ".join(source.name for source in self.config.sources),
         }
         return card(f"{city.name}, published by {city.publisher}", [*rows.items()])
@@ -284,7 +284,7 @@ class Workspace:
             "a mechanism by name", "leave it out: one mechanism, with exact noise, makes the map"
         )
         settings = self.config.map
-        known = mechanism_named(mechanism, self.config.kind).statistics
+        known = mechanism_named(mechanism, self.config.policy.kind).statistics
         named = {statistic: mechanism for statistic in settings.statistics if statistic in known}
         if not named:
             raise UsageError(
@@ -317,7 +317,7 @@ class Workspace:
 
         own = [Path(file) for file in files]
         if not is_priced(text):
-            nothing, zones = type(self.config.budget)(0), self.config.grid.zones
+            nothing, zones = type(self.config.policy.total)(0), self.config.grid.zones
             return of_released(self.store, text, nothing, zones, own)
         query = PricedQuery.of(text, self.config, analyst, self.store)
         key = VehicleKey.load(self.key_file)
@@ -471,8 +471,8 @@ def open_workspace(
     key is the configuration's ``key_file``, else STORE.key beside the store, never inside it.
     """
     settings = load_config(Path(config))
-    folder = store_path(Path(config), None if store is None else Path(store), settings.store)
-    key_file = key_path(folder, settings.key_file)
+    given = None if store is None else Path(store)
+    folder, key_file = store_and_key(Path(config), given, settings.store, settings.key_file)
     workspace = Workspace(settings, folder, key_file, wait=wait, progress=progress)
     if create:
         create_store(folder, key_file, wait=wait, only_if_missing=True)

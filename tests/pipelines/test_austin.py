@@ -76,7 +76,7 @@ def test_the_configuration_is_what_the_readme_says():
     assert config.grid.period.time_zone == "America/Chicago"
     assert (config.bound.upper, config.bound.unit.label) == (Fraction(30), "m/s")
     assert str(config.loss) == "4"
-    assert str(config.budget) == "8"
+    assert str(config.policy.total) == "8"
 
 
 def test_without_the_real_data_the_script_says_what_to_set_and_makes_nothing(tmp_path, monkeypatch, capsys):

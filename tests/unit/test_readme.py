@@ -311,7 +311,7 @@ def test_every_other_number_of_which_epsilon_is_recomputed(austin, pages):
         "27": str(config.grid.period.last.day),
         "2016": str(config.grid.period.first.year),
         "4": str(config.loss),
-        "8": str(config.budget),
+        "8": str(config.policy.total),
         "7": str(config.grid.resolution),
         "9.55": _text(facts["at_worst_error"]),
         "92": str(facts["bins"]),

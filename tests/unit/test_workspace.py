@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import trafficdp
-from trafficdp.config.document import key_path
+from trafficdp.config.document import store_and_key
 from trafficdp.errors import StoreUnavailableError, UsageError
 from trafficdp.privacy.loss import PureDP
 from trafficdp.store.store_files import store_failures
@@ -142,14 +142,14 @@ def test_an_export_is_the_published_file(released, tmp_path):
 
 
 def test_a_key_lies_beside_the_store_or_where_it_is_told_to(tmp_path):
-    store = tmp_path / "city.store"
-    assert key_path(store, None) == tmp_path / "city.store.key"
-    assert key_path(store, tmp_path / "k") == tmp_path / "k"
+    config, store = tmp_path / "trafficdp.toml", tmp_path / "city.store"
+    assert store_and_key(config, None, None, None) == (store, tmp_path / "city.store.key")
+    assert store_and_key(config, None, store, tmp_path / "k") == (store, tmp_path / "k")
     with pytest.raises(UsageError, match="must not lie in the store"):
-        key_path(store, store / "deep" / "k")
+        store_and_key(config, store, None, store / "deep" / "k")
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    assert key_path(store, loop) == loop
+    assert store_and_key(config, store, None, loop) == (store, loop)
 
 
 def test_a_path_as_text_a_frame_and_a_list_are_one_ingest(city, tmp_path):

@@ -30,7 +30,7 @@ def test_another_map_changes_the_map_and_nothing_else(city):
     assert other.config.map.request.min_vehicles == 9
     assert other.config.grid.area == city.config.grid.area
     assert other.config.grid.period == city.config.grid.period
-    assert (other.config.budget, other.config.loss) == (city.config.budget, city.config.loss)
+    assert (other.config.policy.total, other.config.loss) == (city.config.policy.total, city.config.loss)
     assert (other.store, other.key_file) == (city.store, city.key_file)
     assert (city.config.grid.resolution, city.config.map.request.min_vehicles) == (7, 5)
 

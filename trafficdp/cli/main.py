@@ -115,32 +115,20 @@ def options(
     from trafficdp.cli.words.options import Settings, store_given
 
     folder = None if store is None else store_given(store)
-    context.obj = Settings(config, folder, _seconds(wait), Output(as_json=as_json, quiet=quiet))
-
-
-def _seconds(text: str) -> float:
     try:
-        seconds = float(text)
+        seconds = float(wait)
     except ValueError:
         seconds = math.nan
     if not (math.isfinite(seconds) and seconds >= 0):
         raise UsageError(
-            "--wait is not a time", got=f"--wait {text:.40}", expected="a number of seconds, 0 or more"
+            "--wait is not a time", got=f"--wait {wait:.40}", expected="a number of seconds, 0 or more"
         )
-    return seconds
-
-
-def _application(arguments: list[str]) -> Callable[..., int | None]:
-    """Return the application; only commands that ``arguments`` name are imported, for speed."""
-    typed = (
-        {*arguments, *os.environ.get("COMP_WORDS", "").split()} if _COMPLETING in os.environ else {*arguments}
-    )
-    return _made_of(tuple(function_of(name) if name in typed else _never_called for name in COMMANDS))
+    context.obj = Settings(config, folder, seconds, Output(as_json=as_json, quiet=quiet))
 
 
 @cache
-def _made_of(functions: tuple[Callable[..., None], ...]) -> Callable[..., int | None]:
-    """Return the application in which each of COMMANDS is one of ``functions``: the same for the same."""
+def _application(typed: frozenset[str]) -> Callable[..., int | None]:
+    """Return the application; only commands that are ``typed`` are imported, for speed."""
     app = typer.Typer(
         name="trafficdp",
         help="Turn vehicle records into a private map of mean speed and its variance.",
@@ -155,8 +143,8 @@ def _made_of(functions: tuple[Callable[..., None], ...]) -> Callable[..., int | 
         rich_markup_mode=None,
     )
     app.callback()(options)
-    for (name, short_help), function in zip(COMMANDS.items(), functions, strict=True):
-        app.command(name, short_help=short_help)(function)
+    for name, short_help in COMMANDS.items():
+        app.command(name, short_help=short_help)(function_of(name) if name in typed else _never_called)
     return get_command(app)
 
 
@@ -202,9 +190,12 @@ def run(arguments: list[str]) -> int:
         return UsageError.exit_code
     with _interrupts() as interrupted:
         try:
-            arguments = _globals_first(arguments)
-            code = _application(arguments)(arguments, prog_name="trafficdp", standalone_mode=False)
-            _flush()
+            completed = os.environ.get("COMP_WORDS", "").split() if _COMPLETING in os.environ else []
+            application = _application(frozenset(COMMANDS.keys() & {*arguments, *completed}))
+            code = application(_globals_first(arguments), prog_name="trafficdp", standalone_mode=False)
+            # there is no standard output when it was closed before we began
+            if sys.stdout is not None:
+                sys.stdout.flush()
             # typer turns Ctrl-C into an exit code of its own
             return _interrupted(output) if code == INTERRUPTED else int(code or 0)
         except (KeyboardInterrupt, typer.Abort):
@@ -216,12 +207,6 @@ def run(arguments: list[str]) -> int:
         except Exception as error:  # noqa: BLE001 - the last line of defence
             # DuckDB and Arrow turn Ctrl-C into errors of theirs
             return _interrupted(output) if interrupted() else _failed(error, output)
-
-
-def _flush() -> None:
-    # there is no standard output when it was closed before we began
-    if sys.stdout is not None:
-        sys.stdout.flush()
 
 
 def _interrupted(output: Output) -> int:
@@ -311,7 +296,8 @@ def main() -> None:
             reconfigure(errors="backslashreplace")
     code = run(sys.argv[1:])
     try:
-        _flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except OSError:
         abandon_standard_output()
     if code:

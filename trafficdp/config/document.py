@@ -122,16 +122,13 @@ def exact_number(value: object) -> Fraction | None:
             return None
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None
-    # a small text may stand for an astronomically large integer: look at the exponent first
-    if isinstance(value, Decimal) and not (value.is_finite() and _short(value)):
-        return None
+    if isinstance(value, Decimal):
+        # a small text may stand for an astronomically large integer: look at the exponent first
+        _, digits, exponent = value.as_tuple()
+        if not (isinstance(exponent, int) and abs(exponent) <= 100 and len(digits) <= 100):
+            return None
     number = Fraction(value)
     return number if abs(number) <= LARGEST and (number * LARGEST).denominator == 1 else None
-
-
-def _short(value: Decimal) -> bool:
-    _, digits, exponent = value.as_tuple()
-    return isinstance(exponent, int) and abs(exponent) <= 100 and len(digits) <= 100
 
 
 # What a document names before any table is read.
@@ -191,12 +188,15 @@ def _place(key: str, value: object, folder: Path) -> Path:
     return folder / name
 
 
-def store_path(config: Path, given: Path | None, configured: Path | None) -> Path:
-    """Return the folder of the store: given, configured, or beside the configuration.
+def store_and_key(
+    config: Path, given: Path | None, store: Path | None, key_file: Path | None
+) -> tuple[Path, Path]:
+    """Return the folder of the store and its key: given, as configured, or beside the configuration.
 
-    Raises UsageError unless DuckDB can take its path: text that is UTF-8, without NUL.
+    Raises UsageError for a key inside the store, and unless DuckDB can take the path of the store: text that
+    is UTF-8, without NUL.
     """
-    store = given or configured or config.parent / "city.store"
+    store = given or store or config.parent / "city.store"
     try:
         usable = b"\0" not in os.path.abspath(store).encode("utf-8")
     except UnicodeEncodeError:
@@ -208,18 +208,13 @@ def store_path(config: Path, given: Path | None, configured: Path | None) -> Pat
             expected="letters in UTF-8",
             todo="rename it",
         )
-    return store
-
-
-def key_path(store: Path, configured: Path | None) -> Path:
-    """Return where the key of a store lies; raise UsageError for a place inside the store."""
-    path = configured or store.with_name(store.name + ".key")
+    key_file = key_file or store.with_name(store.name + ".key")
     # realpath, unlike Path.resolve, takes a loop of links as it is
-    if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(store)):
+    if Path(os.path.realpath(key_file)).is_relative_to(os.path.realpath(store)):
         raise UsageError(
-            "the key must not lie in the store", got=str(path), todo="set key_file to another folder"
+            "the key must not lie in the store", got=str(key_file), todo="set key_file to another folder"
         )
-    return path
+    return store, key_file
 
 
 def line(value: object) -> str | None:

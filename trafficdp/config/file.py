@@ -12,7 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from importlib import resources
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -26,7 +26,6 @@ from trafficdp.model import (
     NO_CATALOGUE_ENTRY,
     CatalogueEntry,
     ContextFile,
-    Grid,
     KnowledgeSource,
     NeighbouringRelation,
     Period,
@@ -120,8 +119,6 @@ _OF = {
     ),
 }
 """What is of one kind of loss alone."""
-_AS_USUAL = {"accounting": "best"}
-"""What the template says, and what contradicts no relation."""
 _SHARED = "[budget] epsilon instead: all vehicles share one budget"
 _IN_RHO = "[privacy] epsilon with delta beside it, to count in rho"
 _ONE_WAY = "to be left out: one mechanism makes the map"
@@ -171,25 +168,40 @@ class Document(t.Table):
         """Return the configuration; raise Refused for what does not go together."""
         relation, counted = self.privacy.relation, self.budget.kind
         instead = {key: f'{todo} (relation = "{relation.value}")' for key, todo in _OTHERS[relation].items()}
-        self._refuse(instead, _AS_USUAL)
-        t.require_other_names("source", [each.name for each in self.source])
-        t.require_other_names("analysts", [each.name.casefold() for each in self.analysts])
-        t.require_other_names("areas", [name.casefold() for name, _ in self.areas])
-        bound, privacy = self.map.bound(), self.privacy
-        if not (hidden := privacy.relation.hides_presence):
+        if not (hidden := relation.hides_presence):
             # nor what only the other kind of loss can release
             other = next(each for each in LossKind if each is not counted)
-            beside = f'[budget] kind = "{other.value}" with it, or to be left out'
-            self._refuse(dict.fromkeys(_OF[other], beside), {})
+            instead |= dict.fromkeys(
+                _OF[other], f'[budget] kind = "{other.value}" with it, or to be left out'
+            )
+        for (*section, key), todo in instead.items():
+            table: Any = getattr(self, section[0]) if section else self
+            # "best" is what the template says, and contradicts no relation
+            usual = hidden and key == "accounting" and table.accounting == "best"
+            if key in table.model_fields_set and not usual:
+                raise t.Refused(*section, key, expected=todo)
+        for several, names in {
+            "source": [each.name for each in self.source],
+            "analysts": [each.name.casefold() for each in self.analysts],
+            "areas": [name.casefold() for name, _ in self.areas],
+        }.items():
+            for at, name in enumerate(names):
+                if name in names[:at]:
+                    one = f"another name for every {several.removesuffix('s')}"
+                    raise t.Refused(
+                        several, at, "name", what=" is given twice", expected=one, todo="rename one"
+                    )
+        privacy = self.privacy
         policy = self.budget.of_store(privacy) if hidden else self.budget.policy(self.city.time_zone)
-        asked = privacy.counted(privacy.epsilon) if privacy.epsilon else privacy.rho
+        with t.naming("city", "period"):
+            period = Period(self.city.period.first, self.city.period.last, self.city.time_zone)
         config = Config(
             city=self.city,
-            grid=self._grid(),
-            relation=self.privacy.relation,
-            loss=asked,
+            grid=self.map.grid(self.city.study_area, period),
+            relation=relation,
+            loss=privacy.counted(privacy.epsilon) if privacy.epsilon else privacy.rho,
             policy=policy,
-            map=self.map.hidden(bound, policy.kind) if hidden else self.map.settings(bound, policy.kind),
+            map=self.map.hidden(policy.kind) if hidden else self.map.settings(policy.kind),
             sources=self.source,
             key_file=None,
             store=None,
@@ -203,22 +215,6 @@ class Document(t.Table):
         )
         config.check_promise(config.map.fleet)
         return config
-
-    def _refuse(self, keys: Mapping[tuple[str, ...], str], but: Mapping[str, object]) -> None:
-        """Raise Refused, with what to write instead, for one of ``keys`` that is given, ``but`` as these."""
-        for (*section, key), instead in keys.items():
-            table = getattr(self, section[0]) if section else self
-            if key in table.model_fields_set and getattr(table, key) != but.get(key, table):
-                raise t.Refused(*section, key, expected=instead)
-
-    def _grid(self) -> Grid:
-        with t.naming("city", "period"):
-            period = Period(self.city.period.first, self.city.period.last, self.city.time_zone)
-        with t.naming("map", "day_parts"):
-            zones = self.map.cut_into()
-            resolution = self.map.finest() if zones is None else None
-            declared = self.map.slot, self.city.study_area, period, self.map.day_parts
-            return Grid(resolution, *declared, zones=zones)
 
 
 def template() -> str:

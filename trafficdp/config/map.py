@@ -24,13 +24,15 @@ from trafficdp.model import (
     ContextKind,
     ContributionBound,
     DayPart,
+    Grid,
     KnowledgeKind,
     KnowledgeSource,
     MapRequest,
+    Period,
     SlotKind,
     SpeedUnit,
     Statistic,
-    Zones,
+    StudyArea,
     parse_speed_unit,
 )
 from trafficdp.planner.request import COUNTS_SHARE, DETAIL, AdaptiveSettings
@@ -272,43 +274,59 @@ class Map(t.Table):
         AfterValidator(_other_names),
     ] = DEFAULT_DAY_PARTS
 
-    def bound(self) -> ContributionBound:
-        """Return how speeds are clipped and rounded; raise Refused where these do not agree."""
-        with t.naming("map", "speed_bound"):
-            return ContributionBound(self.speed_bound, self.speed_step, self.speed_unit)
+    def grid(self, area: StudyArea, period: Period) -> Grid:
+        """Return what is cut into what: zones, or hexagons of ``resolution`` or the finest of several.
 
-    def cut_into(self) -> Zones | None:
-        """Return the zones, None where there are hexagons; raise Refused where both are asked for."""
-        if self.zones is None:
-            return None
-        for key in ("resolution", "resolutions", "max_half_width", "longer_slots", "detail"):
-            if key in self.model_fields_set:
-                raise t.Refused("map", key, expected="to be left out: it is about hexagons, beside zones")
-        # it takes a moment to load what reads maps: only who has zones waits for it
-        from trafficdp.context.read import read_zones
+        Raises Refused for keys that do not agree.
+        """
+        resolution, zones, of_several = self.resolution, None, ("max_half_width", "longer_slots", "detail")
+        if self.zones is not None:
+            for key in ("resolution", "resolutions", *of_several):
+                if key in self.model_fields_set:
+                    raise t.Refused("map", key, expected="to be left out: it is about hexagons, beside zones")
+            # it takes a moment to load what reads maps: only who has zones waits for it
+            from trafficdp.context.read import read_zones
 
-        return read_zones(self.zones.file, self.zones.name)
-
-    def finest(self) -> int:
-        """Return ``resolution``, or the finest of ``resolutions`` where there are several."""
-        if not self.resolutions:
-            for key in ("max_half_width", "longer_slots", "detail"):
+            with t.naming("map", "zones"):
+                zones = read_zones(self.zones.file, self.zones.name)
+        elif self.resolutions:
+            # a resolution beside them decides nothing, but must not contradict them
+            if resolution is not None and resolution not in self.resolutions:
+                raise t.Refused("map", "resolution", expected="one of resolutions, or none at all")
+            resolution = max(self.resolutions)
+        else:
+            for key in of_several:
                 if key in self.model_fields_set:
                     several = "resolutions = [...] beside it: it is about maps of several"
                     raise t.Refused("map", key, expected=several)
-            if self.resolution is None:
+            if resolution is None:
                 hexagons = "resolution, the size of the hexagons, or zones, a file of districts"
                 raise t.Refused("map", "resolution", what=t.MISSING, expected=hexagons)
-            return self.resolution
-        # a resolution beside them decides nothing, but must not contradict them
-        if self.resolution is not None and self.resolution not in self.resolutions:
-            raise t.Refused("map", "resolution", expected="one of resolutions, or none at all")
-        return max(self.resolutions)
+        with t.naming("map", "day_parts"):
+            return Grid(resolution, self.slot, area, period, self.day_parts, zones=zones)
 
-    def settings(self, bound: ContributionBound, kind: LossKind) -> MapSettings:
+    def settings(self, kind: LossKind) -> MapSettings:
         """Return what is released a bin; raise Refused for what does not go together."""
+        with t.naming("map", "speed_bound"):
+            bound = ContributionBound(self.speed_bound, self.speed_step, self.speed_unit)
         statistics = tuple(item for item in OF_MAPS if item in self.statistics)
-        mechanism = {item: self._mechanism(item, kind) for item in statistics}
+        mechanism: dict[Statistic, str] = {}
+        for item in statistics:
+            word = getattr(self.mechanism, item)
+            if word is None:
+                # an accounting, "best" too, is one of the baseline; several resolutions have a half width
+                named = "accounting" in self.model_fields_set or self.resolutions
+                word = PROVED[kind] if named else AUTO
+            elif word != AUTO:
+                from trafficdp.mechanisms.registry import names_of, require_releasable
+
+                names, key = (AUTO, *names_of(kind)), ("map", "mechanism", item.value)
+                if not isinstance(word, str) or word not in names:
+                    known = "one of " + ", ".join(f'"{name}"' for name in names)
+                    raise t.Refused(*key, expected=known, todo=did_you_mean(str(word), names))
+                with t.naming(*key):
+                    require_releasable(word, item, kind)
+            mechanism[item] = word
         if len({*mechanism.values()}) > 1:
             from trafficdp.mechanisms.registry import require_together
 
@@ -335,7 +353,7 @@ class Map(t.Table):
             adaptive=self._adaptive(bound) if self.resolutions else None,
         )
 
-    def hidden(self, bound: ContributionBound, kind: LossKind) -> MapSettings:
+    def hidden(self, kind: LossKind) -> MapSettings:
         """Return what is released a declared bin, where nothing about a vehicle is public."""
         if unknown := [each for each in self.statistics if each is Statistic.VEHICLE_MEAN]:
             raise t.Refused("map", "statistics", expected='"mean", perhaps "variance"', got=unknown[0])
@@ -343,26 +361,7 @@ class Map(t.Table):
             raise t.Refused("map", "statistics", expected='"mean" beside a variance', got="a variance alone")
         public = self.model_copy(update={"min_vehicles": 1, "mechanism": Mechanisms()})
         share = COUNTS_SHARE if self.publish_counts else 0
-        return replace(public.settings(bound, kind), fleet=self.fleet, counts_share=share)
-
-    def _mechanism(self, statistic: Statistic, kind: LossKind) -> str:
-        word = getattr(self.mechanism, statistic)
-        if word is None:
-            # an accounting, "best" too, is one of the baseline; several resolutions have a half width
-            named = "accounting" in self.model_fields_set or self.resolutions
-            return PROVED[kind] if named else AUTO
-        if word == AUTO:
-            return AUTO
-        from trafficdp.mechanisms.registry import names_of, require_releasable
-
-        names = (AUTO, *names_of(kind))
-        key = ("map", "mechanism", statistic.value)
-        if not isinstance(word, str) or word not in names:
-            known = "one of " + ", ".join(f'"{name}"' for name in names)
-            raise t.Refused(*key, expected=known, todo=did_you_mean(str(word), names))
-        with t.naming(*key):
-            require_releasable(word, statistic, kind)
-        return word
+        return replace(public.settings(kind), fleet=self.fleet, counts_share=share)
 
     def _adaptive(self, bound: ContributionBound) -> AdaptiveSettings:
         if self.max_half_width is None:

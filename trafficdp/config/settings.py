@@ -68,15 +68,6 @@ LARGEST_GEOJSON = 64 << 20
 """Bytes of the file of an area."""
 
 
-def _box(value: object) -> StudyArea:
-    corners = [exact_number(item) for item in value] if isinstance(value, list) else []
-    degrees = [float(corner) for corner in corners if corner is not None]
-    if len(corners) != 4 or len(degrees) != 4:
-        raise Refused
-    with naming():
-        return StudyArea.from_bbox(*degrees)
-
-
 def _file(value: object, info: ValidationInfo[Path]) -> Path:
     if (name := line(value)) is None:
         raise Refused
@@ -86,9 +77,7 @@ def _file(value: object, info: ValidationInfo[Path]) -> Path:
 class Area(Table):
     """Either of the two ways to draw an area."""
 
-    bbox: Annotated[
-        StudyArea | None, PlainValidator(_box), Field(description="[west, south, east, north] in degrees")
-    ] = None
+    bbox: Annotated[Any, Field(description="[west, south, east, north] in degrees")] = None
     geojson: Annotated[
         Path | None, PlainValidator(_file), Field(description="the name of a GeoJSON file")
     ] = None
@@ -96,7 +85,12 @@ class Area(Table):
     def drawn(self) -> StudyArea:
         """Return the area; raise Refused unless exactly one is given, and for a file that is none."""
         if self.geojson is None and self.bbox is not None:
-            return self.bbox
+            corners = [exact_number(item) for item in self.bbox] if isinstance(self.bbox, list) else []
+            degrees = [float(corner) for corner in corners if corner is not None]
+            if len(corners) != 4 or len(degrees) != 4:
+                raise Refused("bbox")
+            with naming("bbox"):
+                return StudyArea.from_bbox(*degrees)
         if self.geojson is None or self.bbox is not None:
             raise Refused(
                 what=": neither bbox nor geojson" if self.bbox is None else ": both bbox and geojson",
@@ -248,7 +242,7 @@ class Config:
     """The whole configuration. ``loss`` None: it must be given with the release.
 
     ``store`` and ``key_file`` are already relative to the configuration file's folder; None: not set.
-    ``policy`` is the whole of [budget], ``budget`` its total alone.
+    ``policy`` is the whole of [budget].
     ``analysts`` may ask priced questions; ``areas`` are places that these may name. ``context`` names the
     public layers that are drawn with a map, ``knowledge`` the sources of speeds that it starts from.
     ``accept_weak_promise``: see ``check_promise``. ``catalogue`` is what portals are told.
@@ -272,11 +266,6 @@ class Config:
     catalogue: CatalogueEntry = NO_CATALOGUE_ENTRY
 
     @property
-    def kind(self) -> LossKind:
-        """What losses are counted in."""
-        return self.policy.kind
-
-    @property
     def bound(self) -> ContributionBound:
         """How speeds are clipped."""
         return self.map.request.bound
@@ -284,19 +273,12 @@ class Config:
     @property
     def measured_grid(self) -> Grid:
         """The grid of a map: in one slot where presence is hidden and slots are not measured apart."""
-        if self.slot_not_measured is None:
-            return self.grid
-        return replace(self.grid, slot_kind=SlotKind.WHOLE_PERIOD)
-
-    @property
-    def slot_not_measured(self) -> SlotKind | None:
-        """The kind of slot that is configured and that a map does not have, None where it has it."""
-        whole = self.grid.slot_kind is SlotKind.WHOLE_PERIOD
-        return self.grid.slot_kind if self.relation.hides_presence and not (self.map.apart or whole) else None
+        in_one = self.relation.hides_presence and not self.map.apart
+        return replace(self.grid, slot_kind=SlotKind.WHOLE_PERIOD) if in_one else self.grid
 
     def wish(self, loss: Loss | str | float | None) -> Loss | None:
         """Return ``loss``; a bare number is an epsilon where presence is hidden, else of the store's kind."""
-        kind = LossKind.PURE if self.relation.hides_presence else self.kind
+        kind = LossKind.PURE if self.relation.hides_presence else self.policy.kind
         return loss if loss is None or isinstance(loss, Loss) else LOSSES[kind].of(loss)
 
     def require_public_counts(self, what: str, instead: str) -> None:
@@ -333,30 +315,25 @@ class Config:
                 "map and report then says in red",
             )
 
-    @property
-    def budget(self) -> Loss:
-        """What a vehicle may lose over all time."""
-        return self.policy.total
-
     def request(self, loss: Loss | None = None) -> Request:
         """Return what is asked of the planner, with ``loss`` instead of the configured one if given.
 
         Raises ConfigError when there is neither, UsageError for one of another kind than the budget's.
         """
-        quantity = self.kind.quantity
+        kind = self.policy.kind
         if (chosen := loss or self.loss) is None:
             raise ConfigError(
-                f"[privacy] {quantity} is missing",
-                expected=t.loss("4" if self.kind is LossKind.PURE else "0.5").expected,
-                todo=f"set it in the configuration file, or give --{quantity}",
+                f"[privacy] {kind.quantity} is missing",
+                expected=t.loss("4" if kind is LossKind.PURE else "0.5").expected,
+                todo=f"set it in the configuration file, or give --{kind.quantity}",
             )
         if isinstance(chosen, PureDP) and self.relation.hides_presence and self.policy.delta is not None:
             chosen = approx_to_rho(ApproxDP(chosen.pico, Fraction(self.policy.delta)), self.relation)
-        if chosen.kind is not self.kind:
+        if chosen.kind is not kind:
             raise UsageError(
-                f"this store counts its budget in {quantity}",
+                f"this store counts its budget in {kind.quantity}",
                 got=f"a wish for {chosen.kind.quantity}",
-                todo=f"ask with --{quantity}, or make a new store with another [budget] kind",
+                todo=f"ask with --{kind.quantity}, or make a new store with another [budget] kind",
             )
         keys = "tolerance", "accounting", "mechanism"
         wanted: dict[str, Any] = {key: getattr(self.map, key) for key in (*keys, "allow_idealised", "answer")}

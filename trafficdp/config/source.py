@@ -11,7 +11,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from trafficdp.config import table as t
 from trafficdp.config.document import exact_number, line
@@ -63,23 +63,6 @@ def _time_format(value: object) -> str | None:
     return word if word in _WORDS_FOR_TIME or (directives and directives <= _DIRECTIVES) else None
 
 
-def _decimal(value: object) -> Decimal | None:
-    # at most 12 decimals and 13 digits before them: the division is exact in 28 digits
-    number = exact_number(value)
-    return None if number is None else Decimal(number.numerator) / Decimal(number.denominator)
-
-
-def _apart(units: tuple[UnitPeriod, ...]) -> tuple[UnitPeriod, ...]:
-    for before, after in itertools.pairwise(sorted(units, key=_start)):
-        if before.last is None or after.first is None or after.first <= before.last:
-            raise t.Refused(
-                expected="one unit for every day",
-                got=f"{before.unit.label} {_span(before)} and {after.unit.label} {_span(after)}",
-                todo="end the earlier period the day before the later one begins (both days count)",
-            )
-    return units
-
-
 def _mark(value: object) -> str | None:
     return value if isinstance(value, str) and len(value) == 1 and value not in "\r\n" else None
 
@@ -120,7 +103,7 @@ class Unit(t.Table):
     def period(self) -> UnitPeriod:
         """Return it as the declaration has it; raise Refused if it runs backwards."""
         period = UnitPeriod(self.unit, self.first, self.last)
-        if period.last is not None and period.last < _start(period):
+        if period.last is not None and period.last < (period.first or date.min):
             raise t.Refused("to", expected="a day not before the one of from", got=_span(period))
         return period
 
@@ -138,14 +121,13 @@ class Source(t.Table):
     units: Annotated[
         tuple[Annotated[UnitPeriod, t.Built(Unit, Unit.period)], ...] | None,
         BeforeValidator(lambda value: [{"unit": value}] if isinstance(value, str) else value),
-        AfterValidator(_apart),
         Field(min_length=1, alias="speed_unit", description=_UNITS),
     ] = None
     columns: Annotated[Columns | None, Field(description=_EXAMPLE)] = None
     time_format: Annotated[str, t.Reads(_time_format, _TIMES)] = "iso8601"
     time_zone: Annotated[str | None, t.ZONE] = None
     sentinels: Annotated[
-        tuple[Annotated[Decimal, t.Reads(_decimal, "")], ...],
+        tuple[Annotated[Fraction, t.Reads(exact_number, "")], ...],
         Field(description="a list of numbers in the source's unit, such as [113.9952]; [] for none"),
     ] = ()
     missing_speed: Annotated[str, t.choice(("reject", "derive"))] = "reject"
@@ -180,7 +162,18 @@ class Source(t.Table):
         if self.units is None and self.format not in UNIT_BY_SPECIFICATION:
             raise t.Refused("speed_unit", what=t.MISSING)
         units = self.units or (UnitPeriod(SpeedUnit.METRES_PER_SECOND),)
-        own = dict(self) | {"units": units, "columns": self._columns()}
+        in_order = sorted(units, key=lambda each: each.first or date.min)
+        for before, after in itertools.pairwise(in_order):
+            if before.last is None or after.first is None or after.first <= before.last:
+                raise t.Refused(
+                    "speed_unit",
+                    expected="one unit for every day",
+                    got=f"{before.unit.label} {_span(before)} and {after.unit.label} {_span(after)}",
+                    todo="end the earlier period the day before the later one begins (both days count)",
+                )
+        # at most 12 decimals and 13 digits before them: the division is exact in 28 digits
+        sentinels = tuple(Decimal(each.numerator) / Decimal(each.denominator) for each in self.sentinels)
+        own = dict(self) | {"units": units, "columns": self._columns(), "sentinels": sentinels}
         dialect = Dialect(**{each.name: own.pop(each.name) for each in fields(Dialect)})
         if dialect.decimal == dialect.thousands or dialect.delimiter in (dialect.quote, ""):
             raise t.Refused(
@@ -216,8 +209,21 @@ class Source(t.Table):
                 expected=f"{' or '.join(PAIRS)} ({', '.join(_WITH_PAIRS)} only), or latitude and longitude",
                 got=f"format {self.format} with {', '.join(columns)}",
             )
-        self._check_operator(columns)
-        self._check_positions(columns)
+        operator = columns.get("operator")
+        if operator is not None and columns.get("vehicle") == FILE_NAME:
+            raise t.Refused(
+                "columns", expected="no operator where a file is named by its vehicle", got=operator
+            )
+        if operator is not None and self.format not in _WITH_OPERATOR:
+            known = f"operator in {', '.join(_WITH_OPERATOR)} only"
+            raise t.Refused("columns", expected=known, got=f"format {self.format}")
+        if operator is not None and self.format == "gtfs_rt" and operator not in OPERATOR_FIELDS:
+            known = f"one of {', '.join(OPERATOR_FIELDS)}"
+            raise t.Refused("columns", "operator", expected=known, got=operator)
+        for ours, name in columns.items() if self.format == "csv" and not self.header else ():
+            if (ours, name) != ("vehicle", FILE_NAME) and not re.fullmatch(r"[1-9]\d{0,2}", name):
+                position = 'the place of a column, from "1", where header = false'
+                raise t.Refused("columns", ours, expected=position, got=name)
         place = next(((each,) for each in ("geometry", *pairs) if each in columns), ("latitude", "longitude"))
         speed = ("speed",) if self.missing_speed == "reject" else ()
         required = ("vehicle", "time", *(() if self.format == "gpkg" else place), *speed)
@@ -231,37 +237,6 @@ class Source(t.Table):
                 "columns", expected="another column for each", got=f"one column for {', '.join(shared)}"
             )
         return columns
-
-    def _check_positions(self, columns: dict[str, str]) -> None:
-        """Raise Refused for a name of a column where the file has none."""
-        if self.header or self.format != "csv":
-            return
-        for ours, name in columns.items():
-            if (ours, name) != ("vehicle", FILE_NAME) and not re.fullmatch(r"[1-9]\d{0,2}", name):
-                raise t.Refused(
-                    "columns",
-                    ours,
-                    expected='the place of a column, from "1", where header = false',
-                    got=name,
-                )
-
-    def _check_operator(self, columns: dict[str, str]) -> None:
-        """Raise Refused for an operator that the format does not know."""
-        operator = columns.get("operator")
-        if operator is not None and columns.get("vehicle") == FILE_NAME:
-            raise t.Refused(
-                "columns", expected="no operator where a file is named by its vehicle", got=operator
-            )
-        if operator is not None and self.format not in _WITH_OPERATOR:
-            raise t.Refused(
-                "columns",
-                expected=f"operator in {', '.join(_WITH_OPERATOR)} only",
-                got=f"format {self.format}",
-            )
-        if operator is not None and self.format == "gtfs_rt" and operator not in OPERATOR_FIELDS:
-            raise t.Refused(
-                "columns", "operator", expected=f"one of {', '.join(OPERATOR_FIELDS)}", got=operator
-            )
 
 
 SOURCE = t.Built(Source, Source.declaration)
@@ -282,20 +257,11 @@ def declaration_json(source: SourceDeclaration) -> str:
             "first": each.first and str(each.first),
             "last": each.last and str(each.last),
         }
-        for each in sorted(source.units, key=_start)
+        for each in sorted(source.units, key=lambda each: each.first or date.min)
     ]
-    sentinels = [_plain(value) for value in sorted(set(source.sentinels))]
+    sentinels = [f"{value.normalize():f}" for value in sorted(set(source.sentinels))]
     own = {"columns": dict(source.columns), "sentinels": sentinels, "dialect": asdict(source.dialect)}
     return canonical(facts | own | {"units": units})
-
-
-def _plain(value: Decimal) -> str:
-    text = f"{value:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _start(period: UnitPeriod) -> date:
-    return period.first or date.min
 
 
 def _span(period: UnitPeriod) -> str:

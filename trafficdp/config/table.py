@@ -8,7 +8,7 @@ names ``[table] key`` and says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
@@ -69,21 +69,23 @@ def naming(*key: str | int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Reads:
-    """A value is what ``parse`` makes of it. None, or a UsageError, means: ``expected`` was something else.
+    """A value is what ``parse`` makes of it, if that ``fits``.
 
-    ``words`` are those of which the nearest is proposed.
+    None, or a UsageError, means: ``expected`` was something else. ``words`` are those of which the nearest is
+    proposed.
     """
 
     parse: Callable[[Any], object]
     expected: str
     words: tuple[str, ...] = ()
+    fits: Callable[[Any], bool] = lambda found: True
 
     def __get_pydantic_core_schema__(self, *_: object) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self._read)
 
     def _read(self, value: object) -> object:
         with suppress(UsageError):
-            if (found := self.parse(value)) is not None:
+            if (found := self.parse(value)) is not None and self.fits(found):
                 return found
         near = did_you_mean(value, self.words) if isinstance(value, str) else None
         raise Refused(expected=self.expected, todo=near)
@@ -123,12 +125,7 @@ SWITCH = Field(strict=True, description="true or false, without quotes")
 
 def number(expected: str, fits: Callable[[Fraction], bool] = lambda number: number > 0) -> Reads:
     """Read an exact number that ``fits``: above 0 unless said otherwise."""
-
-    def parse(value: object) -> Fraction | None:
-        found = exact_number(value)
-        return found if found is not None and fits(found) else None
-
-    return Reads(parse, expected)
+    return Reads(exact_number, expected, fits=fits)
 
 
 def loss(example: str, kind: type[Loss] = PureDP) -> Reads:
@@ -161,14 +158,6 @@ ZONE = Reads(
 )
 
 
-def require_other_names(section: str, names: Sequence[str]) -> None:
-    """Raise Refused for a name that another table of the section has."""
-    for i, name in enumerate(names):
-        if name in names[:i]:
-            other = f"another name for every {section.removesuffix('s')}"
-            raise Refused(section, i, "name", what=" is given twice", expected=other, todo="rename one")
-
-
 def read(
     table: type[Model], document: dict[str, object], folder: Path, build: Callable[[Model], Result]
 ) -> Result:
@@ -188,25 +177,24 @@ def read(
 
 def refuse_placeholders(document: Mapping[str, object], *, name: str) -> None:
     """Raise one ConfigError that lists every key whose value still is a placeholder of the template."""
-    waiting = list(dict.fromkeys(_where(key, document) for key in _placeholders(document)))
+    found: list[Key] = []
+    left: list[tuple[Key, object]] = [((), document)]
+    while left:
+        key, value = left.pop()
+        # dotted keys may nest without end; the configuration has four levels
+        if isinstance(value, str) and value.strip().startswith(PLACEHOLDER):
+            found.append(key)
+        elif isinstance(value, list) and len(key) <= 8:
+            left += [(key, item) for item in reversed(value)]
+        elif isinstance(value, Mapping) and len(key) <= 8:
+            left += [((*key, step), item) for step, item in reversed([*value.items()])]
+    waiting = list(dict.fromkeys(_where(key, document) for key in found))
     if waiting:
         raise ConfigError(
             f"{name} has {len(waiting)} key{'s'[: len(waiting) > 1]} still to be chosen",
             got=", ".join(waiting),
             todo='replace every "CHOOSE ..." by your choice; the comments above it explain the options',
         )
-
-
-def _placeholders(value: object, key: Key = ()) -> Iterator[Key]:
-    # dotted keys may nest without end; the configuration has four levels
-    if isinstance(value, str) and value.strip().startswith(PLACEHOLDER):
-        yield key
-    elif isinstance(value, list) and len(key) <= 8:
-        for item in value:
-            yield from _placeholders(item, key)
-    elif isinstance(value, dict) and len(key) <= 8:
-        for step, item in value.items():
-            yield from _placeholders(item, (*key, step))
 
 
 def keys_of(table: type[Table]) -> dict[str, FieldInfo]:

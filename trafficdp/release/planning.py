@@ -204,8 +204,9 @@ class Planning:
 
     def __init__(self, curator: Curator, config: Config, looked_at: LookedAt | None = None) -> None:
         self._curator = curator
-        self._slot_not_measured = config.slot_not_measured
         self._config = replace(config, grid=config.measured_grid)
+        same = config.grid.slot_kind is self._config.grid.slot_kind
+        self._slot_not_measured = None if same else config.grid.slot_kind
         self._version = version_to_plan(curator.vault, config)
         self._looked_at = looked_at or (lambda grid: None)
         self._known: tuple[Grid, Contributions] | None = None
@@ -219,7 +220,7 @@ class Planning:
         if question.saved is not None:
             if loss is not None or question.within_budget:
                 raise UsageError(
-                    f"a saved plan has its own {self._config.kind.quantity}",
+                    f"a saved plan has its own {self._config.policy.kind.quantity}",
                     got="another wish beside it",
                     todo="release it as it is, or plan and save again",
                 )
@@ -276,7 +277,7 @@ class Planning:
         grid = grid or self._config.grid
         if loss is None and self._config.loss is None and question.half_width is not None:
             # the least is looked for, whatever this is
-            loss = LOSSES[self._config.kind].of(1)
+            loss = LOSSES[self._config.policy.kind].of(1)
         request = self._config.request(loss)
         if question.half_width is not None:
             request = request.with_proved_intervals()
@@ -330,8 +331,8 @@ class Planning:
         advised = advised and not is_imported(self._curator.vault.connection)  # no other map is there
         cost = allocation.event.loss_per_user
         paying = cost > 0
-        before = remainders[paying].min(initial=self._config.budget.pico)
-        after = (remainders - cost)[paying].min(initial=self._config.budget.pico)
+        before = remainders[paying].min(initial=self._config.policy.total.pico)
+        after = (remainders - cost)[paying].min(initial=self._config.policy.total.pico)
         loss_of = LOSSES[request.kind]
         suggestions, growing = None, None
         if advised:

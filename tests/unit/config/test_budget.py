@@ -11,7 +11,7 @@ from trafficdp.privacy.loss import PureDP
 def test_the_total_alone_never_refreshes(load, minimal):
     config = load(minimal)
     assert config.policy == BudgetPolicy(PureDP.of(8), time_zone="America/Chicago")
-    assert config.budget == PureDP.of(8)
+    assert config.policy.total == PureDP.of(8)
     assert not config.policy.periodic
 
 

@@ -30,7 +30,7 @@ def test_a_minimal_configuration_has_the_stated_defaults(load, minimal):
     assert config.store is None
     assert config.key_file is None
     assert config.relation is NeighbouringRelation.REPLACE_USER_VALUES
-    assert config.budget == PureDP.of(8)
+    assert config.policy.total == PureDP.of(8)
     assert config.grid.slot_kind is SlotKind.WHOLE_PERIOD
     assert config.grid.day_parts == DEFAULT_DAY_PARTS
     assert (config.grid.period.first, config.grid.period.last) == (date(2016, 11, 24), date(2016, 11, 27))
@@ -96,7 +96,7 @@ def test_bound_and_step_are_the_decimals_as_written(load, bound, step, steps, ch
 def test_epsilon_and_budget_are_the_decimals_as_written(load, changed):
     config = load(changed("privacy.epsilon", "0.1", changed("budget.epsilon_per_vehicle", Decimal("0.3"))))
     assert config.loss.epsilon == Fraction(1, 10)
-    assert config.budget.epsilon == Fraction(3, 10)
+    assert config.policy.total.epsilon == Fraction(3, 10)
 
 
 def test_request_takes_the_configured_epsilon_unless_another_is_given(load, full):

@@ -22,7 +22,11 @@ def hidden(minimal, changed):
 def test_epsilon_alone_is_pure(load, hidden):
     config = load(hidden)
     assert config.relation is NeighbouringRelation.ADD_OR_REMOVE_USER
-    assert (config.kind, config.loss, config.budget) == (LossKind.PURE, PureDP.of(4), PureDP.of(8))
+    assert (config.policy.kind, config.loss, config.policy.total) == (
+        LossKind.PURE,
+        PureDP.of(4),
+        PureDP.of(8),
+    )
     request = config.request()
     assert request.relation.hides_presence
     assert (request.map.min_vehicles, request.mechanism_of(Statistic.MEAN)) == (1, "add_remove_pooling")
@@ -30,8 +34,8 @@ def test_epsilon_alone_is_pure(load, hidden):
 
 def test_with_delta_both_become_the_largest_rho_that_keeps_to_them(load, hidden, changed):
     config = load(changed("privacy.delta", 1e-6, hidden))
-    assert config.kind is LossKind.ZCDP
-    for epsilon, rho in ((4, config.loss), (8, config.budget)):
+    assert config.policy.kind is LossKind.ZCDP
+    for epsilon, rho in ((4, config.loss), (8, config.policy.total)):
         assert rho == approx_to_rho(ApproxDP(PureDP.of(epsilon).pico, Fraction(1, 10**6)), config.relation)
     assert config.policy.delta == "0.000001"
     # a wish in epsilon is turned as the configured one is

@@ -41,7 +41,7 @@ def test_what_the_template_shows_may_be_uncommented(load, minimal, document_text
 def test_budgets_of_analysts_may_add_up_to_more_than_a_vehicle_has(load, minimal, document_text):
     many = "".join(f'[[analysts]]\nname = "desk {n}"\nepsilon_per_vehicle = 1000\n' for n in range(3))
     config = load(document_text(minimal) + many)
-    assert sum(each.budget.pico for each in config.analysts) > config.budget.pico
+    assert sum(each.budget.pico for each in config.analysts) > config.policy.total.pico
 
 
 @pytest.mark.parametrize(

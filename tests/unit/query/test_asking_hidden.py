@@ -60,7 +60,7 @@ QUESTIONS = {
 def test_a_question_is_answered_kept_verified_and_free_when_it_is_asked_again(hidden, text):
     workspace = hidden.open()
     before = workspace.status().sum_of_maxima
-    if before.pico * 1.25 > workspace.config.budget.pico:
+    if before.pico * 1.25 > workspace.config.policy.total.pico:
         pytest.skip("the store has no more")
     answered = workspace.ask(ASK + text)
     frame = answered.to_frame()

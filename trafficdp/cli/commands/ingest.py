@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -96,7 +97,11 @@ def ingest(
         asked: str | Spark = Spark(into, key_mount) if engine == "spark" else engine
         if engine == "duckdb":
             for file in files:
-                _refuse_what_is_no_file(Path(file))
+                # before anyone wonders which source it belongs to
+                if Path(file).is_dir():
+                    raise DataError(f"{file} is a folder", expected="files", todo="name the files in it")
+                if not Path(file).exists():
+                    raise DataError(f"there is no file {file}", todo="correct its name")
         given = files[0] if engine == "reduced" and len(files) == 1 else files
         done = workspace.ingest(given, dry_run=dry_run, engine=asked)
     if dry_run:
@@ -126,8 +131,7 @@ def ingest(
             prose=("meaning",),
         )
     _show_extents(output, workspace.config.grid, done)
-    _warn_of_little(output, done)
-    _warn_about_units(output, [each.report for each in done])
+    _warn_of_little_and_units(output, done)
     for otherwise in (False, True):
         before = [each for each in done if each.read_before and each.declared_otherwise == otherwise]
         for report, _ in _in_short(before):
@@ -204,8 +208,8 @@ def _reach(extent: Extent | None, time_zone: str) -> dict[str, str]:
     return extent.from_to(time_zone)
 
 
-def _warn_of_little(output: Output, done: Sequence[IngestedFile]) -> None:
-    """Say it loudly where little of a file, or of a source, fits what is declared."""
+def _warn_of_little_and_units(output: Output, done: Sequence[IngestedFile]) -> None:
+    """Say it loudly where little of a file, or of a source, fits what is declared, and where units do not."""
     exchanged = {id(each.report): each.extents.exchanged for each in done if each.extents}
     for report in reports_of_little(each.report for each in done):
         reason = report.commonest_reason
@@ -220,6 +224,23 @@ def _warn_of_little(output: Output, done: Sequence[IngestedFile]) -> None:
         output.warn(
             f"{said}; a map would be charged all the same (for the curator's eyes, outside the guarantee)"
         )
+    # once of files of a source that were judged together
+    judged: dict[tuple[str, LintFinding], list[FileReport]] = {}
+    for report in (each.report for each in done):
+        for finding in report.lint:
+            of = report.source if report.files > 1 else report.file, finding
+            judged.setdefault(of, []).append(report)
+    for (_, finding), same in judged.items():
+        name = FileReport.together(same).file
+        undo, what = (same[0].file, "the file") if len(same) == 1 else ("FILE...", "files")
+        if finding.verdict is LintVerdict.WRONG:
+            told = wrong_unit(name, same[0].source, finding)
+            output.warn(f"{told}; `trafficdp ingest --undo {undo}` takes {what} back")
+        if finding.verdict is LintVerdict.UNSURE:
+            output.warn(
+                f"{name}: too few consecutive records to check whether speeds are really in "
+                f"{finding.unit.label} ({finding.pairs} pairs; {ENOUGH_PAIRS} are needed)"
+            )
 
 
 FEW = 20
@@ -234,11 +255,10 @@ def _warn_of_oddities(output: Output, done: Sequence[IngestedFile], source: Sour
     name = files[0].file if len(files) == 1 else f"{len(files):,} files of source {source.name}"
     extents = [each.extents or Extents() for each in files]
     eyes = "(for the curator's eyes, outside the guarantee)"
-
-    def count(what: str) -> int:
-        return sum(each.noted.get(what, 0) for each in extents)
-
-    speeds, tiny = count("speed"), count("speed_tiny")
+    count = Counter[str]()
+    for each in extents:
+        count.update(each.noted)
+    speeds, tiny = count["speed"], count["speed_tiny"]
     rows = sum(each.report.rows_in for each in files)
     missing = sum(each.report.rejected.get("missing_speed", 0) for each in files)
     if missing and source.missing_speed == "reject":
@@ -246,46 +266,38 @@ def _warn_of_oddities(output: Output, done: Sequence[IngestedFile], source: Sour
             f'{name}: {missing:,} rows state no speed; missing_speed = "derive" in source {source.name} '
             f"works it out from positions {eyes}"
         )
-    if count("repeated_hour"):
+    if count["repeated_hour"]:
         output.say(
-            f"{name}: {count('repeated_hour'):,} times of an hour that the clock shows twice were "
+            f"{name}: {count['repeated_hour']:,} times of an hour that the clock shows twice were "
             f"told apart by the order of the vehicle's records {eyes}"
         )
-    if count("header_time"):
-        output.say(f"{name}: {count('header_time'):,} rows have the time of the header {eyes}")
+    if count["header_time"]:
+        output.say(f"{name}: {count['header_time']:,} rows have the time of the header {eyes}")
     reach = [(each.report.rows_kept, extent.kept) for each, extent in zip(files, extents, strict=True)]
     at_once = sum(kept >= FEW and ends is not None and ends.first_us == ends.last_us for kept, ends in reach)
-    if at_once and not count("header_time"):
+    if at_once and not count["header_time"]:
         output.warn(
             f"{name}: all rows of {at_once:,} file{'s'[: at_once != 1]} have one time, which may be that of "
             f"the message and not of the position {eyes}"
         )
-    if 100 * count("two_places") >= max(rows, 100):
+    if 100 * count["two_places"] >= max(rows, 100):
         output.warn(
-            f"{name}: {count('two_places'):,} rows are over 1 km from where their vehicle was 10 s "
+            f"{name}: {count['two_places']:,} rows are over 1 km from where their vehicle was 10 s "
             "before; if one identifier is several vehicles, of different operators, name the operator: "
             f"columns.operator {eyes}"
         )
-    if speeds >= FEW and count("speed_zero") == speeds:
+    if speeds >= FEW and count["speed_zero"] == speeds:
         output.warn(f"{name}: every reported speed is 0: these are no speeds {eyes}")
-    if speeds >= FEW and tiny and tiny + count("speed_zero") == speeds:
+    if speeds >= FEW and tiny and tiny + count["speed_zero"] == speeds:
         output.warn(
             f"{name}: every reported speed is under a thousandth of its unit: the unit is wrong {eyes}"
         )
     for sentinel, what in ((65535, "speed_65535"), (-1, "speed_minus_1")):
-        if count(what):
+        if count[what]:
             output.warn(
-                f"{name}: {count(what):,} reported speeds are {sentinel}; if that means none, "
+                f"{name}: {count[what]:,} reported speeds are {sentinel}; if that means none, "
                 f"write sentinels = [{sentinel}] into source {source.name} {eyes}"
             )
-
-
-def _refuse_what_is_no_file(path: Path) -> None:
-    """Raise DataError for a folder or nothing, before anyone wonders which source it belongs to."""
-    if path.is_dir():
-        raise DataError(f"{path} is a folder", expected="files", todo="name the files in it")
-    if not path.exists():
-        raise DataError(f"there is no file {path}", todo="correct its name")
 
 
 def _show_undone(output: Output, done: Sequence[UndoneFile]) -> None:
@@ -320,24 +332,3 @@ def _show_sources(settings: Settings, sources: Sequence[SourceDeclaration]) -> N
         rows,
         prose=("source", "columns", "speed unit"),
     )
-
-
-def _warn_about_units(output: Output, reports: Sequence[FileReport]) -> None:
-    """Say where units do not fit: once of files of a source that were judged together."""
-    judged: dict[tuple[str, LintFinding], list[FileReport]] = {}
-    for report in reports:
-        for finding in report.lint:
-            judged.setdefault((report.source if report.files > 1 else report.file, finding), []).append(
-                report
-            )
-    for (_, finding), same in judged.items():
-        name = FileReport.together(same).file
-        undo, what = (same[0].file, "the file") if len(same) == 1 else ("FILE...", "files")
-        if finding.verdict is LintVerdict.WRONG:
-            told = wrong_unit(name, same[0].source, finding)
-            output.warn(f"{told}; `trafficdp ingest --undo {undo}` takes {what} back")
-        if finding.verdict is LintVerdict.UNSURE:
-            output.warn(
-                f"{name}: too few consecutive records to check whether speeds are really in "
-                f"{finding.unit.label} ({finding.pairs} pairs; {ENOUGH_PAIRS} are needed)"
-            )

@@ -11,7 +11,7 @@ import typer
 from trafficdp._durable import disk_errors
 from trafficdp.cli.words.iudx_template import iudx_template, with_line
 from trafficdp.cli.words.options import Settings, shorten, somebody_is_there
-from trafficdp.config.document import key_path, read_places, store_path
+from trafficdp.config.document import read_places, store_and_key
 from trafficdp.config.file import template
 from trafficdp.errors import UsageError
 from trafficdp.release.status import create_store
@@ -39,11 +39,10 @@ def init(context: typer.Context, iudx: IudxOption = None, fleet: FleetOption = N
     settings: Settings = context.obj
     output = settings.output
     fresh = not _exists(settings.config)
-    configured_store, configured_key = (None, None) if fresh else read_places(settings.config)
     # the template sets no place of its own but the usual one
-    store = store_path(settings.config, settings.store, configured_store)
+    configured = (None, None) if fresh else read_places(settings.config)
+    store, key = store_and_key(settings.config, settings.store, *configured)
     database_in(store)
-    key = key_path(store, configured_key)
     if _exists(store / "vault.duckdb"):
         raise UsageError(
             "there is a store here already", got=str(store), todo="use it, or name another with --store"

@@ -13,6 +13,7 @@ from trafficdp.cli.words.options import (
     ReleaseArgument,
     Settings,
     YesOption,
+    loss_asked,
     minute,
     on_clocks,
     shorten,
@@ -58,14 +59,17 @@ def release(
     On a terminal it asks first; elsewhere it needs --yes. The same release again costs nothing.
     """
     settings: Settings = context.obj
-    workspace = settings.workspace().with_map(**asked.changes)
+    workspace = settings.workspace().with_map(
+        resolution=asked.resolution, slot_kind=asked.slot, min_vehicles=asked.min_vehicles
+    )
+    loss = loss_asked(asked.epsilon, asked.rho)
 
     def questions() -> Iterator[str]:
         noisy = workspace
         if allow_idealised_noise is not None:
             noisy = workspace.with_idealised_noise(allow_idealised_noise)
         with settings.output.spinner("planning"):
-            planned = noisy.plan(asked.loss, suggestions=False, within_budget=asked.within_budget, saved=plan)
+            planned = noisy.plan(loss, suggestions=False, within_budget=asked.within_budget, saved=plan)
         refused = planned.affordable.short or (planned.verdict.refused and not force)
         # what is refused anyway, or free, needs no answer
         if not refused and (again or not planned.earlier):
@@ -77,7 +81,7 @@ def release(
     settings.output.confirm(yes=yes, questions=questions, otherwise="Nothing was charged.")
     with settings.output.spinner("releasing"):
         done = workspace.release(
-            asked.loss,
+            loss,
             force=force,
             within_budget=asked.within_budget,
             plan=plan,
@@ -99,8 +103,9 @@ def release(
         hidden = workspace.config.relation.hides_presence
         has = "the budget that all vehicles share has" if hidden else "every vehicle on this map has at least"
         settings.output.say(f"  {has} {done.left.kind.quantity} {done.left} left")
-    if workspace.config.slot_not_measured is not None:
-        settings.output.say(f"  {one_slot(workspace.config.slot_not_measured, done.release.grid.noun)}")
+    config = workspace.config
+    if config.measured_grid.slot_kind is not config.grid.slot_kind:
+        settings.output.say(f"  {one_slot(config.grid.slot_kind, done.release.grid.noun)}")
     if there.uninformative:
         settings.output.say(
             f"  {there.uninformative} of the numbers are marked as uninformative: the noise is too large"
@@ -155,7 +160,7 @@ def releases(context: typer.Context) -> None:
     """List the releases, withdrawn ones included."""
     settings: Settings = context.obj
     workspace = settings.workspace()
-    found, quantity = workspace.releases(), workspace.config.kind.quantity
+    found, quantity = workspace.releases(), workspace.config.policy.kind.quantity
     zone = workspace.config.grid.period.time_zone
     settings.output.table(
         "Releases",

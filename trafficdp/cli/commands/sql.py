@@ -14,7 +14,7 @@ import pyarrow as pa
 import typer
 
 from trafficdp.cli.words.options import GAP, Output, Settings, longest_word, shorten, with_options
-from trafficdp.config.document import read_places, store_path
+from trafficdp.config.document import read_places, store_and_key
 from trafficdp.errors import TrafficdpError, UsageError, one_of
 from trafficdp.export.files.query_result import (
     FORMATS,
@@ -241,7 +241,7 @@ def _released(settings: Settings) -> Path:
     configured = None
     if settings.store is None and settings.config.exists():
         configured = read_places(settings.config)[0]
-    return store_path(settings.config, settings.store, configured) / RELEASED_NAME
+    return store_and_key(settings.config, settings.store, configured, None)[0] / RELEASED_NAME
 
 
 def _piped() -> str:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from trafficdp.cli.words.options import Output, Settings, YesOption, shorten
-from trafficdp.config.document import key_path, read_places, store_path
+from trafficdp.config.document import read_places, store_and_key
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.release.status import read_budget, read_status
 
@@ -80,10 +80,9 @@ def doctor(context: typer.Context) -> None:
     from trafficdp.release.diagnosis import State, examine
 
     settings: Settings = context.obj
-    configured_store, configured_key = read_places(settings.config)
-    store = store_path(settings.config, settings.store, configured_store)
+    store, key = store_and_key(settings.config, settings.store, *read_places(settings.config))
     with settings.output.spinner("looking"):
-        findings = examine(store, key_path(store, configured_key), wait=settings.wait)
+        findings = examine(store, key, wait=settings.wait)
     for each in findings:
         mark = each.state.upper() if each.state is State.DAMAGED else each.state
         said = "; ".join(part for part in (each.found, each.todo) if part)

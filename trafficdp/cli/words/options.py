@@ -19,7 +19,7 @@ from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Annotated, TypedDict, get_type_hints
+from typing import TYPE_CHECKING, Annotated, get_type_hints
 from zoneinfo import ZoneInfo
 
 import typer
@@ -50,8 +50,17 @@ class Output:
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
         self.as_json = as_json
         self.quiet = quiet
-        self._console = _PlainConsole(stderr=False)
-        self._errors = _PlainConsole(stderr=True)
+        self._console, self._errors = (
+            _PlainConsole(
+                stderr=to_errors,
+                highlight=False,
+                markup=False,
+                emoji=False,
+                soft_wrap=True,
+                force_terminal=stream is not None and stream.isatty(),
+            )
+            for to_errors, stream in ((False, sys.stdout), (True, sys.stderr))
+        )
 
     def result(self, facts: Mapping[str, object]) -> None:
         """Print ``facts`` as JSON when that was asked for. Pure ASCII: no locale can spoil it."""
@@ -183,18 +192,7 @@ class Output:
 
 
 class _PlainConsole(Console):
-    """A console that takes text as it is: no markup, no emoji codes, no colours unless on a terminal."""
-
-    def __init__(self, *, stderr: bool) -> None:
-        stream = sys.stderr if stderr else sys.stdout
-        super().__init__(
-            stderr=stderr,
-            highlight=False,
-            markup=False,
-            emoji=False,
-            soft_wrap=True,
-            force_terminal=stream is not None and stream.isatty(),
-        )
+    """A console that prints lines, and tables without cutting them."""
 
     def print_line(self, text: str) -> None:
         """Print one line, never wrapped."""
@@ -307,14 +305,6 @@ def shorten(path: Path) -> str:
         return str(path)
 
 
-class MapChanges(TypedDict):
-    """What ``Workspace.with_map`` takes of what the command line can change."""
-
-    resolution: int | None
-    slot_kind: str | None
-    min_vehicles: int | None
-
-
 @dataclass(frozen=True)
 class Settings:
     """Options given before the command."""
@@ -334,12 +324,11 @@ class Settings:
 
     def places(self) -> tuple[Config, Path, Path]:
         """Return the configuration, the folder of the store and its key file; nothing is opened."""
-        from trafficdp.config.document import key_path, store_path
+        from trafficdp.config.document import store_and_key
         from trafficdp.config.file import load_config
 
         config = load_config(self.config)
-        store = store_path(self.config, self.store, config.store)
-        return config, store, key_path(store, config.key_file)
+        return config, *store_and_key(self.config, self.store, config.store, config.key_file)
 
 
 def store_given(text: str) -> Path:
@@ -412,16 +401,6 @@ class MapOptions:
         bool,
         typer.Option("--within-budget", help="Take the largest epsilon or rho that all vehicles can pay."),
     ] = False
-
-    @property
-    def loss(self) -> Loss | None:
-        """The loss that is asked for, None for the configured one."""
-        return loss_asked(self.epsilon, self.rho)
-
-    @property
-    def changes(self) -> MapChanges:
-        """What ``Workspace.with_map`` takes."""
-        return MapChanges(resolution=self.resolution, slot_kind=self.slot, min_vehicles=self.min_vehicles)
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
