@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import os
 import shutil
 import threading
 import zlib
@@ -137,16 +138,17 @@ def _workers():
 def shared_workers(monkeypatch, _workers):
     """Sessions that look into files of the same bytes share their process, which takes long to start.
 
-    What a process of its own is good for: tests/unit/store/test_analyst.py and tests/sql. Threads that a
-    test starts have processes of their own.
+    What a process of its own is good for: tests/unit/store/test_analyst.py and tests/sql. Threads and
+    children that a test starts have processes of their own.
     """
     alone, ended = analyst.AnalystSession._started, analyst.AnalystSession.close
+    here = os.getpid()
 
-    def in_thread():
-        return threading.current_thread() is not threading.main_thread()
+    def elsewhere():
+        return threading.current_thread() is not threading.main_thread() or os.getpid() != here
 
     def started(session):
-        if in_thread():
+        if elsewhere():
             return alone(session)
         files = {None: session.path, **session._files}
         read = {name: path and hashlib.sha256(path.read_bytes()).digest() for name, path in files.items()}
@@ -161,7 +163,7 @@ def shared_workers(monkeypatch, _workers):
 
     monkeypatch.setattr(analyst.AnalystSession, "_started", started)
     monkeypatch.setattr(
-        analyst.AnalystSession, "close", lambda session: ended(session) if in_thread() else None
+        analyst.AnalystSession, "close", lambda session: ended(session) if elsewhere() else None
     )
 
 

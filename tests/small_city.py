@@ -4,8 +4,10 @@ import atexit
 import hashlib
 import json
 import os
+import signal
 import struct
 import sys
+import warnings
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
@@ -98,14 +100,42 @@ def try_maps_once(setattr=setattr):
     setattr(add_remove_calibrated, "reference_skill", _skill_once)
 
 
-def process_of(*arguments):
-    """Return the words that start a command in a process of its own, where every map is tried once."""
-    code = (
-        f"import sys; sys.path.append({str(Path(__file__).parent)!r}); import small_city; "
-        "small_city.wait_for_no_disk(); small_city.try_maps_once(); "
-        "from trafficdp.cli.main import run; sys.exit(run(sys.argv[1:]))"
-    )
-    return [sys.executable, "-c", code, *map(str, arguments)]
+def forked(work, stdin=os.devnull, stdout=os.devnull, stderr=os.devnull):
+    """Start ``work()``, or a command of these words, in a process that need not import what this one has.
+
+    Its streams are descriptors or names of files. Return its id, for ``ended``.
+    """
+    with warnings.catch_warnings():
+        # it uses nothing that a thread of this one may hold
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child:
+        return child
+    code = 99
+    try:
+        from trafficdp.cli.main import main
+
+        for number, stream in enumerate((stdin, stdout, stderr)):
+            opened = stream if isinstance(stream, int) else os.open(stream, os.O_RDWR | os.O_CREAT)
+            os.dup2(opened, number)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        # of another number than 0, so that questions are not asked by readline, which a command never loads
+        sys.stdin = os.fdopen(os.dup(0))
+        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+        signal.alarm(60)
+        if not callable(work):
+            sys.argv = ["trafficdp", *map(str, work)]
+        (work if callable(work) else main)()
+        code = 0
+    except SystemExit as done:
+        code = done.code
+    finally:
+        os._exit(code)
+
+
+def ended(child):
+    """Wait for a process that was ``forked`` and return its exit code."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def wait_for_no_disk():

@@ -1,12 +1,18 @@
 """A small city on disk, the command line in this process, and what a store holds."""
 
 import contextlib
+import fcntl
 import gzip
 import hashlib
 import json
+import os
+import pty
+import re
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -220,6 +226,27 @@ def process(script):
         return subprocess.run([script, *map(str, arguments)], timeout=60, check=False, **options)
 
     return process
+
+
+@pytest.fixture
+def on_terminal(small_city):
+    """``on_terminal(work, typed, columns=80)``: exit code and what a terminal shows of a ``forked`` child."""
+
+    def on_terminal(work, typed=b"", columns=80):
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        child = small_city.forked(work, theirs, theirs, theirs)
+        os.close(theirs)
+        os.write(ours, typed)
+        shown = b""
+        # the terminal is gone once nobody holds its other end
+        with contextlib.suppress(OSError):
+            while piece := os.read(ours, 1 << 16):
+                shown += piece
+        os.close(ours)
+        return small_city.ended(child), re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown).decode()
+
+    return on_terminal
 
 
 @pytest.fixture(autouse=True)

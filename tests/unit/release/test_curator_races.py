@@ -1,7 +1,6 @@
 """Many releases at once and a disk that fails: nobody overspends, and a charge is never lost or doubled."""
 
 import os
-import subprocess
 
 import pytest
 
@@ -14,18 +13,17 @@ PICO = 10**12
 @pytest.mark.parametrize(
     ("processes", "budget", "fit"), [(2, 9, 1), pytest.param(8, 25, 3, marks=pytest.mark.prove(minutes=3))]
 )
-def test_racing_releases_never_overspend_and_never_crash(filled, small_city, processes, budget, fit):
+def test_racing_releases_never_overspend_and_never_crash(
+    filled, small_city, two_cities, processes, budget, fit
+):
     filled.open(budget=budget)
-    command = small_city.process_of("--config", filled.config, "release", "--yes", "--again", "--force")
-    racing = [
-        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        for _ in range(processes)
-    ]
-    codes = []
-    for each in racing:
-        _, said = each.communicate(timeout=120)
-        codes.append(each.returncode)
-        assert len(said.splitlines()) == (1 if each.returncode else 0), said
+    command = "--config", filled.config, "release", "--yes", "--again", "--force"
+    texts = [filled.folder / f"said {number}" for number in range(processes)]
+    racing = [small_city.forked(command, stderr=text) for text in texts]
+    codes = [small_city.ended(each) for each in racing]
+    for code, text in zip(codes, texts, strict=True):
+        said = text.read_text(encoding="utf-8")
+        assert len(said.splitlines()) == (1 if code else 0), said
     assert sorted(codes) == [0] * fit + [3] * (processes - fit)
     assert max(small_city.spent(filled).values()) == fit * 8 * PICO <= budget * PICO
     workspace = filled.open()

@@ -1,8 +1,6 @@
 """`trafficdp budget`: what is promised, and the one way to another promise."""
 
 import json
-import subprocess
-import sys
 from itertools import pairwise
 
 import pytest
@@ -85,14 +83,16 @@ def test_every_later_release_shows_a_raise_and_its_reason_and_earlier_ones_do_no
 
 
 @pytest.mark.slow
-def test_raises_that_race_are_made_one_after_the_other(released, command):
-    racing = []
+def test_raises_that_race_are_made_one_after_the_other(released, command, small_city):
+    racing = {}
     for budget in (13, 15, 15):
         configuration = released.folder / f"{budget}.toml"
         configuration.write_text(released.config.read_text().replace(HIGHER[0], f"{HIGHER[0][:-2]}{budget}"))
         words = "--config", str(configuration), "budget", "raise", "--reason", f"{budget} is right"
-        racing.append(subprocess.Popen([sys.executable, "-m", "trafficdp", *words], stderr=subprocess.PIPE))
-    ended = [each.communicate(timeout=120)[1].count(b"\n") or each.returncode for each in racing]
+        said = released.folder / f"said {len(racing)}"
+        racing[said] = small_city.forked(words, stderr=said)
+    codes = [small_city.ended(child) for child in racing.values()]
+    ended = [said.read_bytes().count(b"\n") or code for said, code in zip(racing, codes, strict=True)]
     found = command("--json", "budget").json
     changes = [each["changed"][0] for each in found["changes"]]
     # the second of two that say the same finds nothing to change, unless another came between

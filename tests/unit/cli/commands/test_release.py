@@ -3,18 +3,15 @@
 import copy
 import csv
 import json
-import os
-import pty
 import re
-import subprocess
-import sys
-from contextlib import suppress
 from importlib import resources
 
 import geopandas
 import jsonschema
 import pytest
 import yaml
+
+from trafficdp.cli.main import run
 
 FILES = [
     *("cells.csv", "cells.parquet", "datapackage.json", "dataset.jsonld"),
@@ -141,39 +138,25 @@ def test_when_the_budget_is_the_obstacle_it_is_said_first(filled, command, refus
     assert command("plan", "--epsilon", "0.01").out.startswith("The budget does not allow this. ")
 
 
-ONE_AFTER_ANOTHER = """
-import json
-import sys
-from trafficdp.cli.main import run
-from trafficdp.mechanisms import simulated_cities as cities
+@pytest.fixture
+def typed(on_terminal):
+    """``typed(answers, ...)``: (code, what a terminal shows) of commands, one after the other, answered."""
 
-cities.MOST_DRAWS, cities._numbers = 1, lambda counts: range(0, 8, 4)
-for arguments in json.loads(sys.argv[1]):
-    print(f"exit {run(arguments)}", flush=True)
-"""
-"""Commands in one process, where maps are tried once, as ``small_city.try_maps_once`` has it."""
+    def typed(answers, *commands):
+        def work():
+            for arguments in commands:
+                print(f"exit {run(arguments)}", flush=True)
 
+        code, shown = on_terminal(work, answers)
+        assert code == 0
+        found = re.findall(r"(.*?) ?\bexit (\d+)", " ".join(shown.split()))
+        assert len(found) == len(commands)
+        return [(int(code), told) for told, code in found]
 
-def typed(answers, *commands):
-    """Return (code, what a terminal shows) of ``commands``, the lists of their words, that are answered."""
-    leader, follower = pty.openpty()
-    start = [sys.executable, "-c", ONE_AFTER_ANOTHER, json.dumps(commands)]
-    with subprocess.Popen(start, stdin=follower, stdout=follower, stderr=follower) as child:
-        os.close(follower)
-        os.write(leader, answers)
-        shown = b""
-        with suppress(OSError):
-            while part := os.read(leader, 65536):
-                shown += part
-        os.close(leader)
-    assert child.returncode == 0
-    text = " ".join(re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown).decode().split())
-    found = re.findall(r"(.*?) ?\bexit (\d+)", text)
-    assert len(found) == len(commands)
-    return [(int(code), told) for told, code in found]
+    return typed
 
 
-def test_on_a_terminal_it_asks_before_it_charges_and_says_what_will_be_left(filled):
+def test_on_a_terminal_it_asks_before_it_charges_and_says_what_will_be_left(filled, typed):
     no, none, yes, free, again = typed(
         b"n\ny\n",
         ["release"],
@@ -194,7 +177,7 @@ def test_on_a_terminal_it_asks_before_it_charges_and_says_what_will_be_left(fill
     assert (again[0], "[y/N]" in again[1], "released r0002" in again[1]) == (0, False, True)
 
 
-def test_on_a_terminal_it_asks_again_where_little_was_kept_of_what_is_new(filled, command):
+def test_on_a_terminal_it_asks_again_where_little_was_kept_of_what_is_new(filled, command, typed):
     rows = [
         "W-1,2026-03-02T23:00:00Z,48.2,16.3,5",
         *(f"W-{n},2026-03-02T23:00:00Z,16.3,48.2,5" for n in "234"),
@@ -228,7 +211,7 @@ def test_who_says_yes_before_is_told_nothing_of_the_rows(filled, command):
     assert "rows" not in after.out
 
 
-def test_what_cannot_be_taken_back_is_asked_for_on_a_terminal(released):
+def test_what_cannot_be_taken_back_is_asked_for_on_a_terminal(released, typed):
     no, still, withdrawn, forgot = typed(
         b"n\ny\nNOT-THERE\n\x04y\n",
         ["withdraw", "r0001"],

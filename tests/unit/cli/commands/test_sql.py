@@ -1,18 +1,12 @@
 """`trafficdp sql` answers from released.duckdb alone, in the form that is asked for."""
 
 import csv
-import fcntl
 import io
 import json
 import os
 import pty
-import re
 import shutil
-import struct
-import subprocess
 import sys
-import termios
-from contextlib import suppress
 
 import pyarrow.parquet as pq
 import pytest
@@ -126,40 +120,26 @@ def test_a_script_stops_at_its_first_error(released, command, monkeypatch):
     assert result.err.startswith("trafficdp: syntax error")
 
 
-def test_a_terminal_is_a_shell(released, script):
+def test_a_terminal_is_a_shell(released, small_city):
     ours, theirs = pty.openpty()
-    typed = b"\\d\nSELECT 40 +\n2 AS answer;\noops;\n\\d budget\n\\q\n"
-    process = subprocess.Popen([script, "sql"], stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    os.write(ours, typed)
-    out, err = process.communicate(timeout=60)
-    os.close(ours)
+    os.write(ours, b"\\d\nSELECT 40 +\n2 AS answer;\noops;\n\\d budget\n\\q\n")
+    shell = small_city.forked(["sql"], theirs, "out", "err")
     os.close(theirs)
-    assert process.returncode == 0
-    text = out.decode()
+    assert small_city.ended(shell) == 0
+    os.close(ours)
+    text = (released.folder / "out").read_text(encoding="utf-8")
     for expected in ("latest_cells", "One row a release", "answer", "42", "sum_of_epsilons"):
         assert expected in text
-    assert b"trafficdp: syntax error" in err
-
-
-def on_terminal(script, query, columns):
-    """The lines that the command prints on a terminal of so many columns."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    environment = os.environ | {"NO_COLOR": "1"}
-    subprocess.run([script, "sql", query], stdout=theirs, env=environment, check=True, timeout=60)
-    os.close(theirs)
-    said = b""
-    with suppress(OSError):
-        while piece := os.read(ours, 1 << 16):
-            said += piece
-    os.close(ours)
-    # the line of names is in bold letters
-    return [line.rstrip() for line in re.sub(r"\x1b\[\d+m", "", said.decode()).splitlines()]
+    assert "trafficdp: syntax error" in (released.folder / "err").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("columns", [80, 400])
-def test_a_terminal_shows_first_where_and_how_fast_in_at_most_120_columns(cells, released, script, columns):
-    lines = on_terminal(script, "FROM latest_cells", columns)
+def test_a_terminal_shows_first_where_and_how_fast_in_at_most_120_columns(
+    cells, released, on_terminal, columns
+):
+    code, shown = on_terminal(["sql", "FROM latest_cells"], columns=columns)
+    assert code == 0
+    lines = [line.rstrip() for line in shown.splitlines()]
     assert max(map(len, lines)) <= min(columns, 120)
     header = next(line for line in lines if "hex_id" in line).split()
     assert {"hex_id", "place", "speed_mean_ms"} <= set(header)
