@@ -39,7 +39,7 @@ from trafficdp.privacy.budget import ChangedFact
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import Loss
 from trafficdp.release import results, verification
-from trafficdp.release.curator import Curator, opened
+from trafficdp.release.curator import Curator
 from trafficdp.release.intake import Cluster, Forgotten, Intake, Progress, forget, of_little, undo
 from trafficdp.release.knowledge import earlier_release
 from trafficdp.release.planning import LookedAt, Planning, refusal
@@ -52,7 +52,8 @@ from trafficdp.release.stream_verification import verify_stream
 from trafficdp.release.streaming import LiveStream, newest_release
 from trafficdp.store import store_files, vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.analyst import DEFAULT_TIMEOUT, AnalystSession
-from trafficdp.store.store_files import RELEASED_NAME
+from trafficdp.store.store_files import RELEASED_NAME, Head, store_lock
+from trafficdp.store.vault import Vault, database_in
 
 if TYPE_CHECKING:
     from trafficdp.query.answer import Answered, Explanation
@@ -412,7 +413,7 @@ class Workspace:
         or lower), delta, speed bound and analysts is taken; relation and kind of loss never change.
         """
         key = VehicleKey.load(self.key_file)
-        with opened(self.store, self.key_file, "budget", wait=self._wait) as curator:
+        with self._curator("budget", recover=False, other_promise=True) as curator:
             curator.vault.check_key(key.fingerprint)
             curator.recover()
             return curator.change_promise(self.config.promise, reason, datetime.now(UTC))
@@ -449,9 +450,21 @@ class Workspace:
         return read_status(self.config, self.store, wait=self._wait)
 
     @contextmanager
-    def _curator(self, purpose: str, *, recover: bool = True) -> Iterator[Curator]:
-        with opened(self.store, self.key_file, purpose, wait=self._wait) as curator:
-            vault_ledger.require_promise(curator.vault, self.config.promise)
+    def _curator(
+        self, purpose: str, *, recover: bool = True, other_promise: bool = False
+    ) -> Iterator[Curator]:
+        """Open the store under its lock for a block; ``purpose`` is what others are told.
+
+        Raises StoreUnavailableError when there is none or, after a wait, while another holds it.
+        """
+        database_in(self.store, must_exist=True)
+        with (
+            store_lock(self.store, purpose=purpose, wait=self._wait),
+            Vault.open(self.store) as vault,
+        ):
+            curator = Curator(self.store, vault, Head.beside(self.key_file, vault.store_id))
+            if not other_promise:
+                vault_ledger.require_promise(vault, self.config.promise)
             if recover:
                 curator.recover()
             yield curator

@@ -419,8 +419,13 @@ def _of_hexagons(different: bytes, context: tuple[ContextLayer, ...]) -> Texts:
     street = np.where(first != "", first, beside)
     crossing = np.where((first != "") & (second != ""), first + " at " + second, street)
     near, way = _places(hexagons, named[named["kind"] == ContextKind.PLACE])
+    choices = []
     # the shortest first, each more telling than the one before
-    return told_apart([_with(street, near, way), _with(crossing, near, way), _with(crossing, way, way)])
+    for road, place in ((street, near), (crossing, near), (crossing, way)):
+        joint = np.where(pd.Series(place).str.startswith("near "), " ", ", ").astype(object)
+        both = np.where(place != "", road + joint + place, road)
+        choices.append(np.where(road != "", both, way).astype(object))
+    return told_apart(choices)
 
 
 class _Plane:
@@ -464,14 +469,6 @@ def _ways(centre: FloatArray) -> Texts:
         ],
         dtype=object,
     )
-
-
-def _with(street: Texts, near: Texts, otherwise: Texts) -> Texts:
-    import pandas as pd
-
-    joint = np.where(pd.Series(near).str.startswith("near "), " ", ", ").astype(object)
-    both = np.where(near != "", street + joint + near, street)
-    return np.where(street != "", both, otherwise).astype(object)
 
 
 def _streets(hexagons: Texts, streets: pd.DataFrame) -> tuple[Texts, Texts]:

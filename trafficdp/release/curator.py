@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -24,7 +23,7 @@ from trafficdp.export.write import MANIFEST
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import Measure
 from trafficdp.mechanisms.registry import calibrated_from_facts
-from trafficdp.model import ContributionBound, Counts, Grid, NeighbouringRelation
+from trafficdp.model import ContributionBound, Grid, NeighbouringRelation
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.planner.allocation import Allocation, assess_utility, uninformative_error
 from trafficdp.pricing import check_steps
@@ -44,8 +43,8 @@ from trafficdp.release.publication import (
 from trafficdp.release.specification import ListedBins, Specification, assemble, numbers_digest
 from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
 from trafficdp.store import contribution_cache, vault_ledger, vault_releases
-from trafficdp.store.store_files import Head, require_head, store_lock
-from trafficdp.store.vault import Vault, database_in
+from trafficdp.store.store_files import Head, require_head
+from trafficdp.store.vault import Vault
 from trafficdp.store.vault_fixes import DataVersion, is_imported, require_reduced
 from trafficdp.store.vault_releases import IndexedRelease
 
@@ -213,9 +212,8 @@ class Curator:
                 own = promise.analyst(analyst.name)
                 vault_ledger.require_analyst_budget(self.vault, vehicle, loss, own)
             self._require_unseen(specification.release_id)
-            self._rehearse(specification, contributions, loss)
             text = specification.to_json()
-            _require_covered(text, contributions.counts, loss)
+            self._rehearse(text, contributions, loss)
             entry = vault_ledger.add_entry(
                 self.vault,
                 {
@@ -405,16 +403,23 @@ class Curator:
                 todo="restore the newest backup of the store, or move away a folder that is not a release",
             )
 
-    def _rehearse(
-        self, specification: Specification, contributions: Contributions, loss: npt.NDArray[np.int64]
-    ) -> None:
-        """Raise before the charge what would fail after it: the specification on speeds that are all 0."""
+    def _rehearse(self, text: str, contributions: Contributions, loss: npt.NDArray[np.int64]) -> None:
+        """Raise before the charge what would fail after it, of the specification that is frozen as ``text``.
+
+        A second computation of what it costs (``pricing.check_steps``), from the steps of its calibrated
+        mechanism on all bins, must find that ``loss`` covers every vehicle; and it is executed on speeds that
+        are all 0.
+        """
+        specification = Specification.from_json(text)
+        counts = contributions.counts
+        kept = counts.select(specification.keeps(counts))
+        calibrated = calibrated_from_facts(specification.calibrated, specification.public(kept))
+        check_steps(calibrated.steps(), loss)
         policy = vault_ledger.promise_in_force(self.vault).policy
         hidden = policy.relation.hides_presence
         silent = SensitiveInputs(contributions, unread).zeroed()
         if hidden:
             # who was where is not read either: one record stands for all, and what is public is as large
-            counts = contributions.counts
             one = Contributions.of_anyone(counts.cell[:1], counts.slot[:1], contributions.bound)
             silent = replace(silent, recorded=lambda: one)
         if is_imported(self.vault.connection):
@@ -450,25 +455,3 @@ def execute_release(
     )
     bins = ListedBins(counts.cell, counts.slot, counts.users_per_bin, counts.samples_per_bin)
     return assemble(specification, bins, keep, estimates, ledger)
-
-
-@contextmanager
-def opened(store: Path, key_file: Path, purpose: str, *, wait: float) -> Iterator[Curator]:
-    """Open a store under its lock and close it at the end of the block; ``purpose`` is what others are told.
-
-    Raises StoreUnavailableError when there is none or, after ``wait`` seconds, while another holds it.
-    """
-    database_in(store, must_exist=True)
-    with store_lock(store, purpose=purpose, wait=wait), Vault.open(store) as vault:
-        yield Curator(store, vault, Head.beside(key_file, vault.store_id))
-
-
-def _require_covered(text: str, counts: Counts, loss: npt.NDArray[np.int64]) -> None:
-    """Raise AllocationError unless ``loss`` covers what the frozen specification costs every vehicle.
-
-    A second opinion (``pricing.check_steps``), from the steps of the frozen calibrated mechanism on all bins.
-    """
-    specification = Specification.from_json(text)
-    kept = counts.select(specification.keeps(counts))
-    calibrated = calibrated_from_facts(specification.calibrated, specification.public(kept))
-    check_steps(calibrated.steps(), loss)

@@ -353,8 +353,14 @@ def test_the_second_price_is_of_every_bin_that_is_published(monkeypatch, counts_
     monkeypatch.setattr(
         curator, "calibrated_from_facts", lambda _, kept: SimpleNamespace(steps=kept.users_per_bin.tolist)
     )
-    monkeypatch.setattr(curator, "check_steps", lambda steps, loss: priced.append((steps, loss)))
-    curator._require_covered("frozen", counts, "loss")
+
+    def check_steps(steps, loss):
+        priced.append((steps, loss))
+        raise AllocationError("too little")
+
+    monkeypatch.setattr(curator, "check_steps", check_steps)
+    with pytest.raises(AllocationError):
+        curator.Curator._rehearse(None, "frozen", SimpleNamespace(counts=counts), "loss")
     assert priced == [([2, 3], "loss")]
 
 
