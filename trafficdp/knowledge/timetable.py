@@ -117,9 +117,8 @@ def read_timetable(path: Path, grid: Grid) -> Timetable:
             database.execute(
                 files("trafficdp.knowledge").joinpath("sql", "timetable.sql").read_text(encoding="utf-8")
             ).fetchall()
-            wrong, many, runs = database.sql("FROM unread, (SELECT count(*) FROM between_stops)").fetchall()[
-                0
-            ]
+            found = database.sql("FROM unread, (SELECT count(*) FROM between_stops)")
+            ((wrong, many, runs),) = found.fetchall()
             if wrong:
                 raise ConfigError(
                     f"times of the timetable {path.name} cannot be read",
@@ -135,7 +134,7 @@ def read_timetable(path: Path, grid: Grid) -> Timetable:
                 )
             points = _points(database.sql("FROM pair").to_arrow_table(), grid)
             database.register("points", points)
-            found = database.sql(
+            traffic = database.sql(
                 "SELECT place, weekday * 24 + hour AS hour, sum(share * runs * metres) AS metres, "
                 "sum(share * seconds) AS seconds FROM between_stops JOIN points USING (origin, destination) "
                 "GROUP BY ALL ORDER BY ALL"
@@ -146,10 +145,10 @@ def read_timetable(path: Path, grid: Grid) -> Timetable:
     return Timetable(
         path.name,
         digest,
-        np.asarray(found["place"], dtype=np.uint64),
-        np.asarray(found["hour"], dtype=np.int64),
-        np.asarray(found["metres"], dtype=np.float64),
-        np.asarray(found["seconds"], dtype=np.float64),
+        np.asarray(traffic["place"], dtype=np.uint64),
+        np.asarray(traffic["hour"], dtype=np.int64),
+        np.asarray(traffic["metres"], dtype=np.float64),
+        np.asarray(traffic["seconds"], dtype=np.float64),
     )
 
 
