@@ -15,6 +15,7 @@ import numpy.typing as npt
 from trafficdp.binning.cells import parents_of
 from trafficdp.binning.places import hours_of_day, lengthened, zone_km2
 from trafficdp.config.settings import Config
+from trafficdp.context.read import check_context
 from trafficdp.errors import DataError, UninformativeReleaseError, UsageError, positive
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.mechanisms.simulated_cities import SimulatesOwnCity
@@ -51,10 +52,9 @@ from trafficdp.release.results import (
     Plan,
     PlanQuestion,
     share_of_fleet,
-    version_to_plan,
 )
 from trafficdp.sensitive import Contributions
-from trafficdp.store import store_files, vault_ledger
+from trafficdp.store import store_files, vault_fixes, vault_ledger
 from trafficdp.store.vault_fixes import is_imported
 
 # A plan that was saved: the calibrated mechanism of a map, and what it was made from. Public facts alone.
@@ -199,7 +199,8 @@ LookedAt = Callable[[Grid], None]
 class Planning:
     """Plans of one configuration on the newest version of the data, under the store's lock.
 
-    Raises what ``version_to_plan`` raises.
+    Raises UsageError for an empty store and for another study area than that of the first file, ConfigError
+    for a public layer that a release could not read: before anybody decides by a plan.
     """
 
     def __init__(self, curator: Curator, config: Config, looked_at: LookedAt | None = None) -> None:
@@ -207,7 +208,11 @@ class Planning:
         self._config = replace(config, grid=config.measured_grid)
         same = config.grid.slot_kind is self._config.grid.slot_kind
         self._slot_not_measured = None if same else config.grid.slot_kind
-        self._version = version_to_plan(curator.vault, config)
+        self._version = vault_fixes.data_version(curator.vault)
+        if not vault_fixes.number_of_files(curator.vault):
+            raise UsageError("the store is empty", todo="run `trafficdp ingest FILE...` first")
+        vault_fixes.pin_area(curator.vault, config.grid.area.hash, dry_run=True)
+        check_context(config.context)
         self._looked_at = looked_at or (lambda grid: None)
         self._known: tuple[Grid, Contributions] | None = None
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from trafficdp.binning.places import declared_bins, share_in_zones, slot_facts_of
 from trafficdp.config.settings import Config
-from trafficdp.context.read import check_context, read_context
+from trafficdp.context.read import read_context
 from trafficdp.errors import UsageError
 from trafficdp.export import notebook
 from trafficdp.export.files.manifest import validate_manifest
@@ -390,20 +390,6 @@ def _report_of(curator: Curator, release_id: str, against: str | None) -> bytes 
     except UsageError:
         # the map before it is of another kind
         return report_html(release)
-
-
-def version_to_plan(vault: Vault, config: Config) -> vault_fixes.DataVersion:
-    """Return the version of the data that a plan is made from.
-
-    Raises UsageError for an empty store and for another study area than that of the first file, ConfigError
-    for a public layer that a release could not read: before anybody decides by the plan.
-    """
-    version = vault_fixes.data_version(vault)
-    if not vault_fixes.number_of_files(vault):
-        raise UsageError("the store is empty", todo="run `trafficdp ingest FILE...` first")
-    vault_fixes.pin_area(vault, config.grid.area.hash, dry_run=True)
-    check_context(config.context)
-    return version
 
 
 def summaries(curator: Curator, store: Path) -> list[ReleaseSummary]:

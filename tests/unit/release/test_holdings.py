@@ -20,7 +20,7 @@ from trafficdp.model import (
     StudyArea,
     Zones,
 )
-from trafficdp.release import knowledge, results
+from trafficdp.release import knowledge, planning, results
 from trafficdp.store import vault_fixes
 
 
@@ -82,18 +82,21 @@ def test_a_plan_pins_no_study_area_and_wants_that_of_the_first_file(monkeypatch)
     facts = {}
     vault = SimpleNamespace(facts=facts, set_fact=facts.__setitem__)
     files = [1]
-    monkeypatch.setattr(results.vault_fixes, "data_version", lambda _: None)
-    monkeypatch.setattr(results.vault_fixes, "number_of_files", lambda _: files[-1])
-    config = SimpleNamespace(grid=SimpleNamespace(area=SimpleNamespace(hash="a")), context=())
-    results.version_to_plan(vault, config)
+    monkeypatch.setattr(vault_fixes, "data_version", lambda _: None)
+    monkeypatch.setattr(vault_fixes, "number_of_files", lambda _: files[-1])
+    grid = SimpleNamespace(area=SimpleNamespace(hash="a"), slot_kind=SlotKind.WHOLE_PERIOD)
+    config = SimpleNamespace(grid=grid, measured_grid=grid, context=())
+    monkeypatch.setattr(planning, "replace", lambda config, **_: config)
+    curator = SimpleNamespace(vault=vault)
+    planning.Planning(curator, config)
     assert facts == {}
     vault_fixes.pin_area(vault, "b", dry_run=False)
     assert facts == {"area_hash": "b"}
     with pytest.raises(DataError):
-        results.version_to_plan(vault, config)
+        planning.Planning(curator, config)
     files.append(0)
     with pytest.raises(UsageError, match="empty"):
-        results.version_to_plan(vault, config)
+        planning.Planning(curator, config)
     # the files of another area were all undone
     vault_fixes.pin_area(vault, "a", dry_run=False)
     assert facts == {"area_hash": "a"}
