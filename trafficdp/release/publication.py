@@ -10,7 +10,6 @@ import os
 import shutil
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from decimal import Decimal
 from pathlib import Path
 
 from trafficdp._durable import MACHINE, from_os_error, make_folder, read_regular, sync_folder
@@ -96,14 +95,14 @@ def update_released(store: Path, vault: Vault, added: Release | None = None) -> 
             for each in stored_releases
             if each.drawn and each.finished and each.release_id != added.id
         }
-        if released.append_release(store, added, epsilon_of(added), before):
+        if released.append_release(store, added, before):
             return
     rows = []
     for stored in stored_releases:
         values = vault_releases.values_of(vault, stored.release_id) if stored.finished else None
         if values is not None:
             release = decode(json.loads(values[0]), values[1])
-            rows.append((release, epsilon_of(release), stored.withdrawn))
+            rows.append((release, stored.withdrawn))
     publications = [
         published(publication)
         for stream in vault_releases.all_streams(vault)
@@ -118,9 +117,7 @@ def published(stored: vault_releases.StoredPublication) -> released.Publication:
     stream = release.disclosure.noise.stream
     if stream is None:
         raise StoreDamagedError("a publication of a stream does not say so", got=release.id)
-    return released.Publication(
-        stored.number, datetime.fromisoformat(stream.as_of), stored.sequence, release, epsilon_of(release)
-    )
+    return released.Publication(stored.number, datetime.fromisoformat(stream.as_of), stored.sequence, release)
 
 
 def publication_number(manifest: Mapping[str, object]) -> int | None:
@@ -129,11 +126,6 @@ def publication_number(manifest: Mapping[str, object]) -> int | None:
     stream = noise.get("stream") if isinstance(noise, Mapping) else None
     number = stream.get("publication") if isinstance(stream, Mapping) else None
     return number if isinstance(number, int) else None
-
-
-def epsilon_of(release: Release) -> Decimal:
-    """Return the loss that the release discloses."""
-    return Decimal(release.disclosure.guarantee.epsilon)
 
 
 def manifests(store: Path, but: Collection[str] = ()) -> dict[str, dict[str, object]]:

@@ -35,7 +35,7 @@ from trafficdp.release.drawn_noise import (
 )
 from trafficdp.release.intake import forgotten_since
 from trafficdp.release.knowledge import speeds_of
-from trafficdp.release.publication import epsilon_of, folder_of, ledger_reference
+from trafficdp.release.publication import folder_of, ledger_reference
 from trafficdp.release.recomputation import (
     PORTALS,
     UNREADABLE,
@@ -50,7 +50,7 @@ from trafficdp.release.recomputation import (
 )
 from trafficdp.sensitive import Contributions
 from trafficdp.store import vault_ledger, vault_releases
-from trafficdp.store.released import released_matches
+from trafficdp.store.released import differing_release
 from trafficdp.store.vault_fixes import DataVersion, history_of, stated_history
 
 # What both verifications look at first: the ledger, and the files of what was published.
@@ -331,8 +331,8 @@ class _ExaminedRelease(Examined):
 
     def _released(self) -> str | None:
         release = self._curator.load(self._stored.release_id)
-        same = released_matches(self._curator.store, release, epsilon_of(release))
-        return None if same else "other rows than were released"
+        differing = differing_release(self._curator.store, [release])
+        return None if differing is None else "other rows than were released"
 
     def _public(self) -> str | None:
         wrong = [f"{each.name}: {each.found}" for each in verify_public(self._folder) if not each.passed]

@@ -53,15 +53,14 @@ class Publication:
     as_of: datetime
     sequence: int
     release: Release
-    epsilon: Decimal
 
 
 def build(
     folder: Path,
-    releases: Sequence[tuple[Release, Decimal, bool]],
+    releases: Sequence[tuple[Release, bool]],
     publications: Sequence[Publication] = (),
 ) -> None:
-    """Write `released.duckdb` in ``folder`` anew from (release, epsilon, withdrawn), in one move.
+    """Write `released.duckdb` in ``folder`` anew from (release, withdrawn), in one move.
 
     ``publications`` are those of all streams, in order. Raises StoreDamagedError when the result fails its
     audits (and leaves the old file in place).
@@ -89,7 +88,7 @@ def append(folder: Path, publications: Sequence[Publication]) -> bool:
     return _extended(folder, stream, _tables(stream), add)
 
 
-def append_release(folder: Path, release: Release, epsilon: Decimal, before: Mapping[str, bool]) -> bool:
+def append_release(folder: Path, release: Release, before: Mapping[str, bool]) -> bool:
     """Add a release to a copy of `released.duckdb` and swap it in; False where that cannot be done.
 
     That is when there is no such file, another version wrote it, or its releases are not just those of
@@ -109,7 +108,7 @@ def append_release(folder: Path, release: Release, epsilon: Decimal, before: Map
         )
         if dict(zip(*(column.to_pylist() for column in held.columns), strict=True)) != before:
             raise _NotToBeExtended
-        _insert_release(connection, release, epsilon, withdrawn=False)
+        _insert_release(connection, release, withdrawn=False)
         _insert_tables(connection, tables)
 
     return _extended(folder, release, tables, add)
@@ -135,16 +134,14 @@ def _swap(folder: Path, make: Callable[[Path], None]) -> None:
         sync_folder(folder)
 
 
-def _fill(
-    path: Path, releases: Sequence[tuple[Release, Decimal, bool]], publications: Sequence[Publication]
-) -> None:
+def _fill(path: Path, releases: Sequence[tuple[Release, bool]], publications: Sequence[Publication]) -> None:
     """Make the database at ``path``; raise StoreDamagedError when it fails its audits."""
     shown = [*(each for each, *_ in releases), *(each.release for each in publications)]
     _make_empty(path, tuple(sorted({each.request.display_unit for each in shown})))
     with _attached(path, "READ_WRITE") as connection:
         connection.begin()
-        for release, epsilon, withdrawn in releases:
-            _insert_release(connection, release, epsilon, withdrawn)
+        for release, withdrawn in releases:
+            _insert_release(connection, release, withdrawn)
             if not withdrawn:
                 _insert_tables(connection, _tables(release))
         for publication in publications:
@@ -224,7 +221,7 @@ def _insert_publication(connection: duckdb.DuckDBPyConnection, publication: Publ
     """The first makes the stream's row in releases, every later one renews what is said there."""
     release = publication.release
     if publication.number == 1:
-        _insert_release(connection, release, publication.epsilon, withdrawn=False)
+        _insert_release(connection, release, withdrawn=False)
     else:
         run(
             connection,
@@ -243,23 +240,21 @@ def _attached(path: Path, option: str) -> AbstractContextManager[duckdb.DuckDBPy
     return attached(path, "released", option, threads="1")
 
 
-def _insert_release(
-    connection: duckdb.DuckDBPyConnection, release: Release, epsilon: Decimal, withdrawn: bool
-) -> None:
+def _insert_release(connection: duckdb.DuckDBPyConnection, release: Release, withdrawn: bool) -> None:
     run(
         connection,
         "INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        _release_row(release, epsilon, withdrawn),
+        _release_row(release, withdrawn),
     )
 
 
-def _release_row(release: Release, epsilon: Decimal, withdrawn: bool) -> list[object]:
+def _release_row(release: Release, withdrawn: bool) -> list[object]:
     factor = float(release.request.bound.unit.factor_to(release.request.display_unit))
     return [
         release.id,
         release.created_at,
         "withdrawn" if withdrawn else "published",
-        epsilon,
+        Decimal(release.disclosure.guarantee.epsilon),
         release.disclosure.unit.neighbouring_relation,
         release.grid.resolution,
         release.grid.slot_kind.value,
@@ -344,31 +339,26 @@ def _insert_tables(
                 run(connection, _INSERTS[table])
 
 
-def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
-    """Return whether `released.duckdb` in ``folder`` says of the published ``release`` exactly what it is.
+def differing_release(folder: Path, releases: Iterable[Release]) -> str | None:
+    """Return the first of published ``releases`` of which `released.duckdb` in ``folder`` says anything else.
 
-    That is its row in releases, with the loss ``epsilon``, and its rows in cells and quantiles.
+    That is its row in releases, and its rows in cells and quantiles. None where all is as it was released.
     """
-    return differing_release(folder, [(release, epsilon)]) is None
-
-
-def differing_release(folder: Path, releases: Iterable[tuple[Release, Decimal]]) -> str | None:
-    """Return the first of ``releases`` that is not ``released_matches``, None where all are."""
-    with store_failures("reading released.duckdb", RELEASED_NAME):
-        with _attached(folder / RELEASED_NAME, "READ_ONLY") as connection:
-            return next((each.id for each, loss in releases if not _matches(connection, each, loss)), None)
-
-
-def _matches(connection: duckdb.DuckDBPyConnection, release: Release, epsilon: Decimal) -> bool:
     stored = {
         "cells": "SELECT * FROM cells WHERE release_id = ? ORDER BY cell, slot",
         "quantiles": "SELECT * FROM quantiles WHERE release_id = ? ORDER BY cell, slot, quantile",
     }
-    held = {table: query(connection, asked, [release.id]) for table, asked in stored.items()}
-    expected = _tables(release)
-    return _is_listed(connection, release, epsilon) and all(
-        _holds(rows, expected[table]) if table in expected else not len(rows) for table, rows in held.items()
-    )
+    with store_failures("reading released.duckdb", RELEASED_NAME):
+        with _attached(folder / RELEASED_NAME, "READ_ONLY") as connection:
+            for release in releases:
+                expected = _tables(release)
+                if not _is_listed(connection, release):
+                    return release.id
+                for table, asked in stored.items():
+                    rows = query(connection, asked, [release.id])
+                    if not (_holds(rows, expected[table]) if table in expected else not len(rows)):
+                        return release.id
+    return None
 
 
 def publications_match(folder: Path, publications: Sequence[Publication]) -> bool:
@@ -391,19 +381,19 @@ def publications_match(folder: Path, publications: Sequence[Publication]) -> boo
             return (
                 listed == expected
                 and {number for (number,) in numbers} <= {each.number for each in publications}
-                and _is_listed(connection, newest.release, newest.epsilon)
+                and _is_listed(connection, newest.release)
                 and all(_publication_matches(connection, each) for each in publications)
             )
 
 
-def _is_listed(connection: duckdb.DuckDBPyConnection, release: Release, epsilon: Decimal) -> bool:
+def _is_listed(connection: duckdb.DuckDBPyConnection, release: Release) -> bool:
     """Whether the row in releases says what it must of a ``release`` that is not withdrawn."""
     about = run(
         connection,
         "SELECT * REPLACE (epoch_us(created_at) AS created_at) FROM releases WHERE release_id = ?",
         [release.id],
     )
-    row = _release_row(release, epsilon, withdrawn=False)
+    row = _release_row(release, withdrawn=False)
     row[1] = (release.created_at - _EPOCH) // timedelta(microseconds=1)
     return [list(found) for found in about] == [row]
 

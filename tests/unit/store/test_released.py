@@ -12,9 +12,8 @@ from trafficdp.errors import StoreDamagedError, StoreFullError
 from trafficdp.model import SpeedUnit
 from trafficdp.privacy.loss import decimal_text
 from trafficdp.privacy.release import published_frame
-from trafficdp.release.publication import epsilon_of
 from trafficdp.store import released as room
-from trafficdp.store.released import STORAGE_VERSION, build, released_matches
+from trafficdp.store.released import STORAGE_VERSION, build, differing_release
 
 pytestmark = pytest.mark.usefixtures("two_cities")
 
@@ -150,13 +149,13 @@ def test_a_build_that_fails_its_audits_leaves_the_old_file(released, release, mo
     before = released.released.read_bytes()
     monkeypatch.setattr(room, "_release_row", lambda *arguments: _renamed(*arguments))
     with pytest.raises(StoreDamagedError, match="unknown or withdrawn"):
-        build(released.store, [(release, epsilon_of(release), False)])
+        build(released.store, [(release, False)])
     assert released.released.read_bytes() == before
     assert not list(released.store.glob(".released*"))
 
 
-def _renamed(release, epsilon, withdrawn, real=room._release_row):
-    return ["r0099", *real(release, epsilon, withdrawn)[1:]]
+def _renamed(release, withdrawn, real=room._release_row):
+    return ["r0099", *real(release, withdrawn)[1:]]
 
 
 @pytest.mark.parametrize("step", ["replace", "fsync"])
@@ -175,7 +174,7 @@ def test_a_full_disk_while_swapping_leaves_the_old_file(released, release, monke
 
 def test_building_twice_says_the_same(released, release):
     before = released.dump()["released"]
-    build(released.store, [(release, epsilon_of(release), False)])
+    build(released.store, [(release, False)])
     assert released.dump()["released"] == before
 
 
@@ -184,7 +183,7 @@ def test_a_file_from_the_second_on_says_what_the_first_one_says(released, releas
     other = replace(release, request=replace(release.request, display_unit=SpeedUnit.MILES_PER_HOUR))
     said = []
     for shown in (release, other, release, other):
-        build(released.store, [(shown, epsilon_of(shown), False)])
+        build(released.store, [(shown, False)])
         told = [
             released.sql(f"SELECT sql, comment FROM duckdb_{what}s()", database="released")
             for what in ("table", "view")
@@ -207,8 +206,8 @@ def test_every_unit_has_columns_of_its_own_under_the_names_of_the_files(released
     other = replace(
         release, id="r0002", request=replace(release.request, display_unit=SpeedUnit.MILES_PER_HOUR)
     )
-    build(released.store, [(each, epsilon_of(each), False) for each in (release, other)])
-    assert all(released_matches(released.store, each, epsilon_of(each)) for each in (release, other))
+    build(released.store, [(each, False) for each in (release, other)])
+    assert differing_release(released.store, (release, other)) is None
     for own, there, absent in ((release, "kmh", "mph"), (other, "mph", "kmh")):
         frame = published_frame(own)
         rows = released.sql(
@@ -226,7 +225,7 @@ def test_a_release_in_another_unit_is_not_added_to_the_file_as_it_is(released, r
     before = {release.id: False}
     for unit in (release.request.display_unit, SpeedUnit.METRES_PER_SECOND):
         other = replace(release, id="r0002", request=replace(release.request, display_unit=unit))
-        added = room.append_release(released.store, other, epsilon_of(other), before)
+        added = room.append_release(released.store, other, before)
         assert added == (unit is release.request.display_unit)
         before |= {"r0002": False}
 
@@ -248,9 +247,9 @@ ALTERED = [
 
 @pytest.mark.parametrize("statement", ALTERED)
 def test_every_alteration_is_seen(released, release, statement):
-    assert released_matches(released.store, release, epsilon_of(release))
+    assert differing_release(released.store, [release]) is None
     released.sql(statement, database="released")
-    assert not released_matches(released.store, release, epsilon_of(release))
+    assert differing_release(released.store, [release]) == release.id
 
 
 def test_a_release_is_added_to_a_copy_and_says_what_a_build_says(released, monkeypatch):
@@ -261,7 +260,7 @@ def test_a_release_is_added_to_a_copy_and_says_what_a_build_says(released, monke
     assert not built
     added = released.dump()["released"]
     releases = [workspace.map(name).release for name in ("r0001", "r0002")]
-    build(released.store, [(each, epsilon_of(each), False) for each in releases])
+    build(released.store, [(each, False) for each in releases])
     assert released.dump()["released"] == added
 
 
@@ -279,7 +278,7 @@ def test_nothing_is_added_to_a_file_that_is_not_what_it_should_be(released, rele
         connection.execute(broken)
     before = released.released.read_bytes()
     other = replace(release, id="r0002")
-    assert not room.append_release(released.store, other, epsilon_of(other), {"r0001": False})
+    assert not room.append_release(released.store, other, {"r0001": False})
     assert released.released.read_bytes() == before
 
 
@@ -290,7 +289,7 @@ def test_a_file_that_nothing_can_be_added_to_is_built_anew(released):
     workspace.release(4, force=True)
     for name in ("r0001", "r0002"):
         release = workspace.map(name).release
-        assert released_matches(released.store, release, epsilon_of(release))
+        assert differing_release(released.store, [release]) is None
 
 
 def test_a_release_that_fails_its_audits_leaves_the_old_file(released, release, monkeypatch):
@@ -298,6 +297,6 @@ def test_a_release_that_fails_its_audits_leaves_the_old_file(released, release, 
     monkeypatch.setattr(room, "_release_row", lambda *arguments: _renamed(*arguments))
     other = replace(release, id="r0002")
     with pytest.raises(StoreDamagedError, match="unknown or withdrawn"):
-        room.append_release(released.store, other, epsilon_of(release), {"r0001": False})
+        room.append_release(released.store, other, {"r0001": False})
     assert released.released.read_bytes() == before
     assert not list(released.store.glob(".released*"))
