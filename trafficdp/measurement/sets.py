@@ -357,7 +357,7 @@ def _scaled(real: FloatArray, user: IntArray, users: int, norm: int, bound: floa
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         length = largest * np.bincount(user, share**norm, users) ** (1 / norm)
         real *= np.minimum(1.0, bound / np.where(length > 0, length, 1.0))[user]
-        return np.clip(_finite(real / (bound / GRAINS)), -GRAINS, GRAINS).astype(np.int64)
+        return np.clip(_finite(np.divide(real, bound / GRAINS, out=real)), -GRAINS, GRAINS).astype(np.int64)
 
 
 def _shrunk(whole: IntArray, user: IntArray, users: int, norm: int) -> IntArray:

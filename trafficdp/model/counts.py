@@ -114,9 +114,7 @@ def stable_order(key: Whole, size: int) -> Whole:
     return result
 
 
-def number_pairs(
-    first: Whole, second: Whole, firsts: int, seconds: int
-) -> tuple[IntArray, IntArray, IntArray]:
+def number_pairs(first: Whole, second: Whole, firsts: int, seconds: int) -> tuple[IntArray, IntArray, Whole]:
     """Return the different pairs (``first``, ``second``), in order, and which of them each entry is.
 
     Keys, shape (n,), are in 0..``firsts`` - 1 and 0..``seconds`` - 1. The first and the second of every
@@ -133,18 +131,19 @@ def number_pairs(
     pair = pair[order]
     new = np.ones(len(pair), dtype=np.bool_)
     np.not_equal(pair[1:], pair[:-1], out=new[1:])
-    number = np.empty(len(pair), dtype=np.int64)
-    number[order] = np.cumsum(new) - 1
+    place = np.cumsum(new, dtype=np.int32 if len(pair) <= LONGEST else np.int64) - 1
+    number: Whole = np.empty_like(place)
+    number[order] = place
     one, two = np.divmod(pair[new], seconds)
     return one, two, number
 
 
 def largest_two(
-    values: npt.NDArray[Any], group: IntArray, groups: int
+    values: npt.NDArray[Any], group: Whole, groups: int
 ) -> tuple[npt.NDArray[Any], IntArray, npt.NDArray[Any]]:
     """Return the largest of every group, where it is, and the second largest (0 in a group of one)."""
     if not groups:
-        return values[:0], group[:0], values[:0]
+        return values[:0], group[:0].astype(np.int64), values[:0]
     order = stable_order(group, groups)
     many = np.bincount(group, minlength=groups)
     start = np.cumsum(many) - many
@@ -260,7 +259,8 @@ class Counts:
         rank[by_sum] = np.arange(self.users)
         place = self.bin_index * self.users
         place += rank[self.user_index]
-        return VehicleOrder(rank, np.argsort(place))
+        pairs = np.argsort(place)
+        return VehicleOrder(rank, pairs.astype(np.int32) if len(pairs) <= LONGEST else pairs)
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Counts:
         """Return the counts of the bins where ``keep`` (shape (G,)) is true; user positions stay.
@@ -324,7 +324,7 @@ class Visits:
     of_bin: IntArray
     place: IntArray
     user: IntArray
-    of_pair: IntArray
+    of_pair: Whole
 
 
 @dataclass(frozen=True)
@@ -341,4 +341,4 @@ class Merging:
 
     counts: Counts
     bin_of: IntArray
-    pair_of: IntArray
+    pair_of: Whole

@@ -142,6 +142,7 @@ class Curator:
             found = reduce_fixes(self.vault.connection, grid, bound, last, kept)
             with self.vault.transaction("keeping the contributions"):
                 contribution_cache.save(self.vault, grid, bound, last, found)
+        self.vault.free_memory()
         self._last[:] = [(asked, found)]
         return found
 

@@ -157,6 +157,10 @@ class Vault:
             with store_failures("closing the vault"):
                 closing.close()
 
+    def free_memory(self) -> None:
+        """Give back what DuckDB holds and does not use."""
+        run(self.connection, f"SET memory_limit = '{MEMORY_LIMIT}'")
+
     def has_table(self, name: str) -> bool:
         """Return whether there is a table ``name``, of those that a vault need not have."""
         there = "FROM duckdb_tables() WHERE database_name = current_database() AND table_name = ?"

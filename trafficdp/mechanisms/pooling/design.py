@@ -441,9 +441,9 @@ class Design(AskingOfCounts):
         return counts.samples_per_bin if self.weighs is Statistic.MEAN else counts.users_per_bin
 
     @cached_property
-    def row(self) -> IntArray:
+    def row(self) -> npt.NDArray[np.int32]:
         """The number 0..n-1 of every pair's vehicle, among those that are anywhere, shape (P,)."""
-        found: IntArray = np.cumsum(self.counts.bins_per_user > 0) - 1
+        found = np.cumsum(self.counts.bins_per_user > 0, dtype=np.int32) - np.int32(1)
         return found[self.counts.user_index]
 
     @cached_property
