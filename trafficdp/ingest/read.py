@@ -162,7 +162,7 @@ class Reading:
         self.clean = partial(clean, source=source, area=area, key=key, period=period)
         """Cleans records as this file's, of those that it is read with."""
         self._file: InputFile | frame.Frame
-        self._blocks: Callable[[Readers | None], Iterator[Records]]
+        self._named_by_file = source.columns.get("vehicle") == FILE_NAME
         if isinstance(given, Path | InputFile):
             opened = (
                 given
@@ -170,7 +170,7 @@ class Reading:
                 else InputFile(given, progress, judged=judged, form_by_name=first_bytes_are_a_record(source))
             )
             self._file = file = opened
-            self._blocks = partial(_of_members, reader, file, source)
+            self._read = partial(_of_member, reader, source, file.name)
             for form, name in (
                 ("parquet", "a Parquet file"),
                 ("gpkg", "a GeoPackage, or another SQLite database"),
@@ -180,6 +180,12 @@ class Reading:
                         f"{file.name} is {name}",
                         expected=f"{source.format}, as source {source.name} declares",
                     )
+            if self._named_by_file and file.form != "zip":
+                raise DataError(
+                    f"the name of {file.name} would be a vehicle's",
+                    expected="a zip archive of files named by vehicle; what is read is kept by name",
+                    todo="put the files into one archive, and ingest that",
+                )
             sha256 = file.sha256()
             if source.format == "tides" and file.path.suffix.lower() == ".json":
                 # of a data package, that of its own and of its tables' hashes
@@ -188,7 +194,6 @@ class Reading:
             self.digest = key.digest(sha256)
         else:
             self._file = held = frame.Frame(given, source, progress, judged=judged)
-            self._blocks = lambda _: frame.read(held, source)
             self.digest = key.digest(held.sha256())
         self.name = self._file.name
         """The name of the file, without its folder, or what a frame is called."""
@@ -214,14 +219,20 @@ class Reading:
         file, source = self._file, self.source
         if not isinstance(file, InputFile) or not file.is_on_disk:
             return None
-        read = partial(_of_member, READERS[source.format], source, file.name)
-        return FilesToRead([file], LARGE[source.format], _named_by_file(source), read)
+        return FilesToRead([file], LARGE[source.format], self._named_by_file, self._read)
 
     def blocks(self, readers: Readers | None, number: int) -> Iterator[Records]:
         """Yield the records, which are of the file ``number``, as they are; count those that are none."""
         file, rows = self._file, self._rows
         a_readable_time = False
-        for block in self._blocks(readers):
+        if isinstance(file, InputFile):
+            blocks = chain.from_iterable(
+                self._read(member) if readers is None else readers.blocks(member, self._read)
+                for member in file.members(named_by_vehicle=self._named_by_file)
+            )
+        else:
+            blocks = chain(frame.read(file, self.source))
+        for block in blocks:
             rows.malformed += block.malformed
             rows.header_times += block.header_times
             rows.readable += len(block)
@@ -286,29 +297,6 @@ def parts_of_files(
         reading.finish(outcome, check.findings(), len(readings))
 
 
-def _of_members(
-    reader: Reader,
-    file: InputFile,
-    source: SourceDeclaration,
-    readers: Readers | None,
-) -> Iterator[Records]:
-    """Yield the records of a file, or of all files of a zip archive; another format in it is refused."""
-    named_by_file = _named_by_file(source)
-    if named_by_file and file.form != "zip":
-        raise DataError(
-            f"the name of {file.name} would be a vehicle's",
-            expected="a zip archive of files named by vehicle; what is read is kept by name",
-            todo="put the files into one archive, and ingest that",
-        )
-    read = partial(_of_member, reader, source, file.name)
-    for member in file.members(named_by_vehicle=named_by_file):
-        yield from read(member) if readers is None else readers.blocks(member, read)
-
-
-def _named_by_file(source: SourceDeclaration) -> bool:
-    return source.columns.get("vehicle") == FILE_NAME
-
-
 def _of_member(
     reader: Reader, source: SourceDeclaration, archive: str, member: InputFile
 ) -> Iterator[Records]:
@@ -318,7 +306,7 @@ def _of_member(
             expected="Parquet files as they are, or an archive of text files",
             todo="unpack it",
         )
-    if not _named_by_file(source):
+    if source.columns.get("vehicle") != FILE_NAME:
         return reader(member, source)
     # any column that is there: what it says of vehicles is replaced
     source = replace(source, columns={**source.columns, "vehicle": source.columns["time"]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -312,6 +313,22 @@ def test_activities_are_read_in_blocks_and_none_is_lost(reader, monkeypatch):
     assert len(blocks) > 5
     names = pa.concat_arrays([block.vehicle.dictionary_decode() for block in blocks]).to_pylist()
     assert names == [f"TFLO/{n}" for n in range(100)]
+
+
+def test_memory_does_not_grow_with_a_file(reader, monkeypatch):
+    monkeypatch.setattr(xml_files, "ROWS", 500)
+
+    def peak(count):
+        file = InputFile(reader.write(document(*[activity()] * count), "a.xml"))
+        tracemalloc.start()
+        try:
+            assert sum(map(len, siri.read(file, SOURCE))) == count
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(1)
+    assert peak(12_000) < 1.5 * peak(3_000)
 
 
 def many(reader, *odd, cut=None):
