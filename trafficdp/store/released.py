@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -65,7 +65,16 @@ def build(
     ``publications`` are those of all streams, in order. Raises StoreDamagedError when the result fails its
     audits (and leaves the old file in place).
     """
-    _swap(folder, lambda path: _fill(path, releases, publications))
+    shown = [*(each for each, *_ in releases), *(each.release for each in publications)]
+    with _swapped(folder) as path:
+        _make_empty(path, tuple(sorted({each.request.display_unit for each in shown})))
+        with attached(path, "released", "READ_WRITE", threads="1") as connection:
+            connection.begin()
+            for release, withdrawn in releases:
+                _insert(connection, release, {} if withdrawn else _tables(release), withdrawn)
+            for publication in publications:
+                _insert_publication(connection, publication)
+            _finish(connection)
 
 
 def append(folder: Path, publications: Sequence[Publication]) -> bool:
@@ -108,8 +117,7 @@ def append_release(folder: Path, release: Release, before: Mapping[str, bool]) -
         )
         if dict(zip(*(column.to_pylist() for column in held.columns), strict=True)) != before:
             raise _NotToBeExtended
-        _insert_release(connection, release, withdrawn=False)
-        _insert_tables(connection, tables)
+        _insert(connection, release, tables)
 
     return _extended(folder, release, tables, add)
 
@@ -118,12 +126,14 @@ class _NotToBeExtended(Exception):
     pass
 
 
-def _swap(folder: Path, make: Callable[[Path], None]) -> None:
+@contextmanager
+def _swapped(folder: Path) -> Iterator[Path]:
+    """Give the path where the block makes a database; that of ``folder`` gives way to it in one move."""
     half_made = folder / HALF_RELEASED
     with store_failures("writing released.duckdb", RELEASED_NAME):
         sweep_leftovers(folder)
         try:
-            make(half_made)
+            yield half_made
             with open(half_made, "rb") as file:
                 os.fsync(file.fileno())
             os.replace(half_made, folder / RELEASED_NAME)
@@ -132,21 +142,6 @@ def _swap(folder: Path, make: Callable[[Path], None]) -> None:
                 sweep_leftovers(folder)
             raise
         sync_folder(folder)
-
-
-def _fill(path: Path, releases: Sequence[tuple[Release, bool]], publications: Sequence[Publication]) -> None:
-    """Make the database at ``path``; raise StoreDamagedError when it fails its audits."""
-    shown = [*(each for each, *_ in releases), *(each.release for each in publications)]
-    _make_empty(path, tuple(sorted({each.request.display_unit for each in shown})))
-    with _attached(path, "READ_WRITE") as connection:
-        connection.begin()
-        for release, withdrawn in releases:
-            _insert_release(connection, release, withdrawn)
-            if not withdrawn:
-                _insert_tables(connection, _tables(release))
-        for publication in publications:
-            _insert_publication(connection, publication)
-        _finish(connection)
 
 
 _empty: dict[tuple[SpeedUnit, ...], bytes] = {}
@@ -158,7 +153,8 @@ def _make_empty(path: Path, units: tuple[SpeedUnit, ...]) -> None:
     if units in _empty:
         path.write_bytes(_empty[units])
         return
-    with _attached(path, f"STORAGE_VERSION '{STORAGE_VERSION}'") as connection:
+    made = f"STORAGE_VERSION '{STORAGE_VERSION}'"
+    with attached(path, "released", made, threads="1") as connection:
         connection.begin()
         run(connection, script("tables/released"))
         for text in (*(_in(unit, "tables/speeds") for unit in units), script("views/released")):
@@ -178,18 +174,16 @@ def _extended(
     """Swap in a copy to which ``add`` added what ``release`` has, in one transaction; False if it cannot."""
     needed = {f"{table}.{name}" for table, own in tables.items() for name in own.column_names}
 
-    def extend(path: Path) -> None:
-        shutil.copyfile(folder / RELEASED_NAME, path)
-        with _attached(path, "READ_WRITE") as connection:
-            columns = run(connection, "SELECT table_name || '.' || column_name FROM duckdb_columns()")
-            if not {"cells.publication", *needed} <= {name for (name,) in columns}:
-                raise _NotToBeExtended
-            connection.begin()
-            add(connection)
-            _finish(connection, release.id)
-
     try:
-        _swap(folder, extend)
+        with _swapped(folder) as path:
+            shutil.copyfile(folder / RELEASED_NAME, path)
+            with attached(path, "released", "READ_WRITE", threads="1") as connection:
+                columns = run(connection, "SELECT table_name || '.' || column_name FROM duckdb_columns()")
+                if not {"cells.publication", *needed} <= {name for (name,) in columns}:
+                    raise _NotToBeExtended
+                connection.begin()
+                add(connection)
+                _finish(connection, release.id)
     except _NotToBeExtended:
         return False
     return True
@@ -220,9 +214,7 @@ def _in(unit: SpeedUnit, name: str) -> str:
 def _insert_publication(connection: duckdb.DuckDBPyConnection, publication: Publication) -> None:
     """The first makes the stream's row in releases, every later one renews what is said there."""
     release = publication.release
-    if publication.number == 1:
-        _insert_release(connection, release, withdrawn=False)
-    else:
+    if publication.number > 1:
         run(
             connection,
             "UPDATE releases SET disclosure = ? WHERE release_id = ?",
@@ -233,19 +225,29 @@ def _insert_publication(connection: duckdb.DuckDBPyConnection, publication: Publ
         "INSERT INTO publications VALUES (?, ?, ?, ?)",
         [release.id, publication.number, publication.as_of, publication.sequence],
     )
-    _insert_tables(connection, _tables(release), publication.number)
+    _insert(connection, release, _tables(release), publication=publication.number)
 
 
-def _attached(path: Path, option: str) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-    return attached(path, "released", option, threads="1")
-
-
-def _insert_release(connection: duckdb.DuckDBPyConnection, release: Release, withdrawn: bool) -> None:
-    run(
-        connection,
-        "INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        _release_row(release, withdrawn),
-    )
+def _insert(
+    connection: duckdb.DuckDBPyConnection,
+    release: Release,
+    tables: Mapping[str, pa.Table],
+    withdrawn: bool = False,
+    publication: int | None = None,
+) -> None:
+    """Write the row of a release, which the first of its publications does for all, and its ``tables``."""
+    if publication is None or publication == 1:
+        run(
+            connection,
+            "INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            _release_row(release, withdrawn),
+        )
+    for table, rows in tables.items():
+        if table == "cells":
+            rows = rows.append_column("publication", pa.array([publication] * len(rows), pa.int64()))
+        if len(rows):
+            with registered(connection, "incoming", rows):
+                run(connection, _INSERTS[table])
 
 
 def _release_row(release: Release, withdrawn: bool) -> list[object]:
@@ -271,14 +273,6 @@ def _release_row(release: Release, withdrawn: bool) -> list[object]:
     ]
 
 
-def _tables(release: Release) -> dict[str, pa.Table]:
-    """What the tables of the database hold of ``release``, by their names; none of no rows."""
-    found = {"cells": _cells_table(release)}
-    if QUANTILES.keys() & release.estimates.keys():
-        found["quantiles"] = _quantiles_table(release)
-    return found
-
-
 def _columns_of(statistic: Statistic, unit: SpeedUnit) -> list[str]:
     name, stem = statistic.column(unit), statistic.stem
     # what only a posterior says
@@ -289,7 +283,8 @@ def _columns_of(statistic: Statistic, unit: SpeedUnit) -> list[str]:
     return [*numbers, *speeds, *shares, f"{stem}_status", f"{stem}_interval_kind"]
 
 
-def _cells_table(release: Release) -> pa.Table:
+def _tables(release: Release) -> dict[str, pa.Table]:
+    """What the tables of the database hold of ``release``, by their names; none of no rows."""
     import pandas as pd
 
     published = published_frame(release)
@@ -312,31 +307,20 @@ def _cells_table(release: Release) -> pa.Table:
         epsilon = None if estimate is None else estimate.noise.get("epsilon")
         known = nothing if epsilon is None else pa.array(epsilon, from_pandas=True)
         columns[f"{statistic.stem}_epsilon"] = known
-    return pa.table(columns)
-
-
-def _quantiles_table(release: Release) -> pa.Table:
-    rows = quantiles_frame(release)
-    rows = rows.rename(columns={"speed": f"speed_{release.request.display_unit.value}"})
-    rows.insert(0, "release_id", release.id)
-    return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
+    found = {"cells": pa.table(columns)}
+    if QUANTILES.keys() & release.estimates.keys():
+        quantiles = quantiles_frame(release)
+        quantiles = quantiles.rename(columns={"speed": f"speed_{release.request.display_unit.value}"})
+        quantiles.insert(0, "release_id", release.id)
+        table = pa.Table.from_pandas(quantiles, preserve_index=False)
+        found["quantiles"] = table.replace_schema_metadata(None)
+    return found
 
 
 _INSERTS = {
     "cells": "INSERT INTO cells BY NAME FROM incoming",
     "quantiles": "INSERT INTO quantiles BY NAME FROM incoming",
 }
-
-
-def _insert_tables(
-    connection: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], publication: int | None = None
-) -> None:
-    for table, rows in tables.items():
-        if table == "cells":
-            rows = rows.append_column("publication", pa.array([publication] * len(rows), pa.int64()))
-        if len(rows):
-            with registered(connection, "incoming", rows):
-                run(connection, _INSERTS[table])
 
 
 def differing_release(folder: Path, releases: Iterable[Release]) -> str | None:
@@ -349,7 +333,7 @@ def differing_release(folder: Path, releases: Iterable[Release]) -> str | None:
         "quantiles": "SELECT * FROM quantiles WHERE release_id = ? ORDER BY cell, slot, quantile",
     }
     with store_failures("reading released.duckdb", RELEASED_NAME):
-        with _attached(folder / RELEASED_NAME, "READ_ONLY") as connection:
+        with attached(folder / RELEASED_NAME, "released", "READ_ONLY", threads="1") as connection:
             for release in releases:
                 expected = _tables(release)
                 if not _is_listed(connection, release):
@@ -366,7 +350,7 @@ def publications_match(folder: Path, publications: Sequence[Publication]) -> boo
     newest = publications[-1]
     name = newest.release.id
     with store_failures("reading released.duckdb", RELEASED_NAME):
-        with _attached(folder / RELEASED_NAME, "READ_ONLY") as connection:
+        with attached(folder / RELEASED_NAME, "released", "READ_ONLY", threads="1") as connection:
             listed = run(
                 connection,
                 "SELECT number, epoch_us(as_of), ledger_sequence FROM publications "
@@ -404,18 +388,21 @@ def _publication_matches(connection: duckdb.DuckDBPyConnection, publication: Pub
         "SELECT * FROM cells WHERE release_id = ? AND publication = ? ORDER BY cell, slot",
         [publication.release.id, publication.number],
     )
-    return _holds(stored, _cells_table(publication.release), publication.number)
+    return _holds(stored, _tables(publication.release)["cells"], publication.number)
 
 
 def _holds(stored: pa.Table, expected: pa.Table, publication: int | None = None) -> bool:
     """Whether ``stored`` has the rows of ``expected``, and beside them nothing but the ``publication``."""
-
-    def same(name: str) -> bool:
+    if stored.num_rows != expected.num_rows:
+        return False
+    for name in stored.column_names:
         column = stored.column(name)
         if name == "publication":
-            return set(column.to_pylist()) <= {publication}
-        if name not in expected.column_names:
-            return bool(column.null_count == len(column))
-        return bool(column.equals(expected.column(name).cast(column.type)))
-
-    return stored.num_rows == expected.num_rows and all(map(same, stored.column_names))
+            same = set(column.to_pylist()) <= {publication}
+        elif name not in expected.column_names:
+            same = column.null_count == len(column)
+        else:
+            same = column.equals(expected.column(name).cast(column.type))
+        if not same:
+            return False
+    return True
