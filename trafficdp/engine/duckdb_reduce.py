@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from trafficdp.binning.cells import places_of
 from trafficdp.binning.places import bins_in_mosaic, selected, slots_of
-from trafficdp.engine.packed import Layout, Record, Sums, packed_sums, put_together
+from trafficdp.engine.packed import Layout, Record, packed_sums, put_together
 from trafficdp.errors import DataError
 from trafficdp.model import NOWHERE, Clip, ContributionBound, Counts, Grid, SlotKind
 from trafficdp.sensitive import Contributions, Samples, numbered
@@ -144,12 +144,6 @@ def spill_folder(connection: duckdb.DuckDBPyConnection) -> Path:
     """
     ((folder,),) = connection.execute("SELECT current_setting('temp_directory')").fetchall()
     return Path(folder) / "reduction"
-
-
-def largest_vehicle(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return the largest number of a vehicle with a fix, 0 where there is none."""
-    ((largest,),) = connection.execute("SELECT coalesce(max(vehicle_id), 0) FROM fixes").fetchall()
-    return int(largest)
 
 
 def count_of(connection: duckdb.DuckDBPyConnection, ingests: Files) -> int:
@@ -278,28 +272,28 @@ def reduce_fixes(
     """
     if is_imported(connection):
         rows = imported_rows(connection, cache_key(replace(grid, mosaic=None), bound), up_to_ingest)
-        return _merged(_of_rows([rows], bound), grid, None)
-    ingests = Files(0 if known is None else known.up_to_ingest, up_to_ingest)
-    largest, folder = largest_vehicle(connection), spill_folder(connection)
-    layout = Layout.of(slots=_slot_limit(grid), largest_vehicle=largest, largest_value=bound.steps)
-    with (
-        store_failures("sorting what vehicles contribute"),
-        binned(connection, grid, bound, ingests) as batches,
-    ):
-        records = (Record(each.cell, each.slot, each.vehicle, each.value) for each in batches)
-        sums = packed_sums(records, layout, folder)
-    finest = _grouped(connection, grid, bound, ingests) if sums is None else _contributions(sums, bound)
-    return _merged(finest, grid, known)
-
-
-def _merged(finest: Contributions, grid: Grid, known: CachedContributions | None) -> Contributions:
-    """Return the finest bins put together by the grid's mosaic, and with what is ``known``."""
-    found = finest
+        known, found = None, _of_rows([rows], bound)
+    else:
+        ingests = Files(0 if known is None else known.up_to_ingest, up_to_ingest)
+        ((largest,),) = connection.execute("SELECT coalesce(max(vehicle_id), 0) FROM fixes").fetchall()
+        limits = _slot_limit(grid) - 1, int(largest), bound.steps
+        layout = Layout(*(limit.bit_length() for limit in limits))
+        folder = spill_folder(connection)
+        with (
+            store_failures("sorting what vehicles contribute"),
+            binned(connection, grid, bound, ingests) as batches,
+        ):
+            records = (Record(each.cell, each.slot, each.vehicle, each.value) for each in batches)
+            sums = packed_sums(records, layout, folder)
+        if sums is None:
+            found = _grouped(connection, grid, bound, ingests)
+        else:
+            vehicles, user = numbered(sums.vehicle)
+            counts = Counts(sums.cell, sums.slot, sums.bin_index, user, sums.count, len(vehicles))
+            found = Contributions(counts, sums.total, sums.total_of_squares, vehicles, bound)
     if grid.mosaic is not None:
-        found = finest.merged(*bins_in_mosaic(grid, finest.counts.cell, finest.counts.slot))
-    if known is not None:
-        found = put_together(known.contributions, found)
-    return found
+        found = found.merged(*bins_in_mosaic(grid, found.counts.cell, found.counts.slot))
+    return found if known is None else put_together(known.contributions, found)
 
 
 def require_exact_sums(count: npt.NDArray[np.int64], bound: ContributionBound) -> None:
@@ -318,12 +312,6 @@ def _slot_limit(grid: Grid) -> int:
         return len(grid.day_parts)
     days = (grid.period.last - grid.period.first).days + 1
     return _RECURRING.get(grid.slot_kind, days if grid.slot_kind is SlotKind.DAY else 25 * days)
-
-
-def _contributions(sums: Sums, bound: ContributionBound) -> Contributions:
-    vehicles, user = numbered(sums.vehicle)
-    counts = Counts(sums.cell, sums.slot, sums.bin_index, user, sums.count, len(vehicles))
-    return Contributions(counts, sums.total, sums.total_of_squares, vehicles, bound)
 
 
 def _grouped(

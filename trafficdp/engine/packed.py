@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -70,29 +70,19 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How many bits each part of a key has; those of a cell are what the others leave."""
+    """How many bits each part of a key has; a cell has those that the others leave."""
 
     slot: int
     vehicle: int
     value: int
 
-    @classmethod
-    def of(cls, *, slots: int, largest_vehicle: int, largest_value: int) -> Layout:
-        """Return the layout for up to ``slots`` slots and numbers up to the largest ones."""
-        return cls((slots - 1).bit_length(), largest_vehicle.bit_length(), largest_value.bit_length())
 
-    @property
-    def cell(self) -> int:
-        """Bits that are left for the number of a cell; 0 or less where nothing fits."""
-        return KEY_BITS - self.slot - self.vehicle - self.value
-
-
+@dataclass
 class _Numbers:
-    """Numbers 0, 1, 2, ... for distinct values, in the order in which they come."""
+    """Numbers 0, 1, 2, ... for distinct values, in the order in which they come; ``values`` rise."""
 
-    def __init__(self, kind: type[np.uint64] | type[np.int64]) -> None:
-        self.values = np.empty(0, dtype=kind)
-        self._number = np.empty(0, dtype=np.int64)
+    values: npt.NDArray[Any]
+    number: IntArray
 
     def of(self, values: npt.NDArray[np.uint64] | IntArray) -> IntArray:
         encoded = pa.array(values).dictionary_encode()
@@ -104,18 +94,12 @@ class _Numbers:
         if not known.all():
             new = distinct[~known]
             values_then = np.concatenate([self.values, new])
-            numbers_then = np.concatenate([self._number, np.arange(len(self.values), len(values_then))])
+            numbers_then = np.concatenate([self.number, np.arange(len(self.values), len(values_then))])
             order = np.argsort(values_then)
-            self.values, self._number = values_then[order], numbers_then[order]
+            self.values, self.number = values_then[order], numbers_then[order]
             place = np.searchsorted(self.values, distinct)
-        numbers: IntArray = self._number[place][encoded.indices.to_numpy()]
+        numbers: IntArray = self.number[place][encoded.indices.to_numpy()]
         return numbers
-
-    def rank(self) -> IntArray:
-        """Return for every number the place of its value in rising order."""
-        result = np.empty(len(self._number), dtype=np.int64)
-        result[self._number] = np.arange(len(self._number))
-        return result
 
 
 def packed_sums(batches: Iterable[Record], layout: Layout, folder: Path) -> Sums | None:
@@ -123,25 +107,31 @@ def packed_sums(batches: Iterable[Record], layout: Layout, folder: Path) -> Sums
 
     Keys are written to unnamed files in ``folder``. Raises OSError where the disk is full.
     """
-    if layout.cell <= 0:
+    cell_bits = KEY_BITS - layout.slot - layout.vehicle - layout.value
+    if cell_bits <= 0:
         return None
-    cells, slots = _Numbers(np.uint64), _Numbers(np.int64)
+    none = np.empty(0, dtype=np.int64)
+    cells, slots = _Numbers(none.astype(np.uint64), none), _Numbers(none, none)
     with ExitStack() as opened:
-        keys = opened.enter_context(_Keys(folder))
+        keys = _Keys(folder, opened)
         for batch in batches:
             key = cells.of(batch.cell)
             key <<= layout.slot
             key |= slots.of(batch.slot)
-            if len(cells.values) > 1 << layout.cell or len(slots.values) > 1 << layout.slot:
+            if len(cells.values) > 1 << cell_bits or len(slots.values) > 1 << layout.slot:
                 return None
             key <<= layout.vehicle
             key |= batch.vehicle
             key <<= layout.value
             key |= batch.value
             keys.append(key)
-        in_order = _InOrder(cells.rank(), slots.rank(), layout)
+        # for every number the place of its value in rising order
+        in_order = _InOrder(np.argsort(cells.number), np.argsort(slots.number), layout)
         parts = [_summed(bucket, layout.value) for bucket in keys.buckets(in_order, layout.value)]
-    pair, count, total, squares = (np.concatenate(column) for column in _columns(parts))
+    # one column after another, and each let go of: never two copies of all
+    columns = [list(column) for column in zip(*parts, strict=True)]
+    del parts
+    pair, count, total, squares = (np.concatenate(columns.pop(0)) for _ in range(4))
     bins = pair >> layout.vehicle
     first = np.ones(len(pair), dtype=np.bool_)
     first[1:] = bins[1:] != bins[:-1]
@@ -177,45 +167,42 @@ class _InOrder:
         return result
 
 
+@dataclass
 class _Keys:
-    """Keys as they come: in memory while they are few, in a spill file from then on."""
+    """Keys as they come: in memory while they are few, then in a spill file that ``opened`` closes."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._rows = folder, 0
-        self._held: list[IntArray] = []
-        self._sample: list[IntArray] = []
-        self._spill: Spill | None = None
-        self._opened = ExitStack()
-
-    def __enter__(self) -> _Keys:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._opened.close()
+    folder: Path
+    opened: ExitStack
+    rows: int = 0
+    held: list[IntArray] = field(default_factory=list)
+    sample: list[IntArray] = field(default_factory=list)
+    spill: Spill | None = None
 
     def append(self, key: IntArray) -> None:
-        self._sample.append(key[-self._rows % _SAMPLED :: _SAMPLED].copy())
-        self._rows += len(key)
-        self._held.append(key)
-        if self._rows > BUCKET_ROWS:
-            if self._spill is None:
-                self._spill = self._opened.enter_context(Spill(self._folder))
-            while self._held:
-                self._spill.append(self._held.pop(0))
+        self.sample.append(key[-self.rows % _SAMPLED :: _SAMPLED].copy())
+        self.rows += len(key)
+        self.held.append(key)
+        if self.rows > BUCKET_ROWS:
+            if self.spill is None:
+                self.spill = self.opened.enter_context(Spill(self.folder))
+            while self.held:
+                self.spill.append(self.held.pop(0))
 
     def buckets(self, in_order: _InOrder, value_bits: int) -> Iterator[IntArray]:
         """Yield all keys, put in order, in buckets that follow one another and cut no pair."""
-        if self._spill is None:
-            pieces = [piece for held in self._held for piece in _pieces(held)]
+        if self.spill is None:
+            pieces = [
+                held[start : start + _PIECE] for held in self.held for start in range(0, len(held), _PIECE)
+            ]
             yield np.concatenate([np.empty(0, dtype=np.int64), *map(in_order, pieces)])
             return
-        sample = np.sort(in_order(np.concatenate(self._sample))) >> value_bits
-        wanted = -(-self._rows // BUCKET_ROWS)
+        sample = np.sort(in_order(np.concatenate(self.sample))) >> value_bits
+        wanted = -(-self.rows // BUCKET_ROWS)
         first = np.unique(sample[len(sample) * np.arange(1, wanted) // wanted]) << value_bits
         with ExitStack() as opened:
-            buckets = [opened.enter_context(Spill(self._folder)) for _ in range(len(first) + 1)]
-            for start in range(0, self._rows, _PIECE):
-                key = in_order(self._spill.read(start, _PIECE))
+            buckets = [opened.enter_context(Spill(self.folder)) for _ in range(len(first) + 1)]
+            for start in range(0, self.rows, _PIECE):
+                key = in_order(self.spill.read(start, _PIECE))
                 bucket = np.searchsorted(first, key, side="right").astype(np.uint16)
                 key = key[np.argsort(bucket, kind="stable")]
                 end = np.cumsum(np.bincount(bucket, minlength=len(buckets)))
@@ -223,11 +210,6 @@ class _Keys:
                     target.append(rows)
             for each in buckets:
                 yield each.read(0, len(each))
-
-
-def _pieces(key: IntArray) -> Iterator[IntArray]:
-    for start in range(0, len(key), _PIECE):
-        yield key[start : start + _PIECE]
 
 
 def _summed(key: IntArray, value_bits: int) -> tuple[IntArray, ...]:
@@ -242,22 +224,10 @@ def _summed(key: IntArray, value_bits: int) -> tuple[IntArray, ...]:
         return pair, count, key, key
     total = np.add.reduceat(key, start)
     key *= key
-    return pair, count, total, _saturated(key, start)
-
-
-def _saturated(value: IntArray, start: IntArray) -> IntArray:
-    """Return the sums of runs of fewer than 2^31 numbers of at least 0, none above LARGEST_TOTAL."""
-    low, high = np.add.reduceat(value & _LOW, start), np.add.reduceat(value >> 32, start)
+    # sums of runs of fewer than 2^31 numbers of at least 0, none above LARGEST_TOTAL
+    low, high = np.add.reduceat(key & _LOW, start), np.add.reduceat(key >> 32, start)
     high += low >> 32
-    return np.where(high >> 31 > 0, LARGEST_TOTAL, high << 32 | low & _LOW)
-
-
-def _columns(parts: list[tuple[IntArray, ...]]) -> Iterator[list[IntArray]]:
-    """Yield the columns of ``parts`` one after another, and let go of each: never two copies of all."""
-    columns = [list(column) for column in zip(*parts, strict=True)]
-    parts.clear()
-    while columns:
-        yield columns.pop(0)
+    return pair, count, total, np.where(high >> 31 > 0, LARGEST_TOTAL, high << 32 | low & _LOW)
 
 
 def put_together(earlier: Contributions, later: Contributions) -> Contributions:
