@@ -14,6 +14,7 @@ from trafficdp.mechanisms.protocol import Accounting
 from trafficdp.mechanisms.simulated_cities import MOST_WORSE, percent
 from trafficdp.model import SlotKind, Statistic, as_json
 from trafficdp.planner.allocation import Reach
+from trafficdp.planner.request import AdaptiveMap
 from trafficdp.planner.suggest import DataNeeded
 from trafficdp.privacy.estimate import RefusalRule
 from trafficdp.privacy.loss import Loss
@@ -42,7 +43,8 @@ def show(output: Output, result: Plan, facts: dict[str, object]) -> None:
         _show_answer(output, result, result.answer)
     if result.allocation.accountings:
         _show_accountings(output, result, facts)
-    _show_adaptive(output, result)
+    if result.adaptive is not None:
+        _show_adaptive(output, result, result.adaptive)
     _show_meaning(output, result, facts)
     _show_price(output, result)
     _show_verdict(output, result)
@@ -91,13 +93,14 @@ def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
 
 def _show_accountings(output: Output, result: Plan, facts: dict[str, object]) -> None:
     request = result.allocation.request
+    name = request.main.value.replace("_", " ")
     accountings, columns = facts["accountings"], ("accounting", "epsilon", "worst_error", "mean_error")
     rows = [
         [*(each[column] for column in columns), MEANING[each["accounting"]]]
         for each in (accountings if isinstance(accountings, list) else [])
     ]
     output.table(
-        f"{len(rows)} ways to account for one release ({_name(result)}, {result.unit})",
+        f"{len(rows)} ways to account for one release ({name}, {result.unit})",
         ["accounting", "epsilon", "worst error", "mean error", "charges"],
         rows,
         prose=("charges",),
@@ -109,10 +112,7 @@ def _show_accountings(output: Output, result: Plan, facts: dict[str, object]) ->
     output.say("")
 
 
-def _show_adaptive(output: Output, result: Plan) -> None:
-    chosen = result.adaptive
-    if chosen is None:
-        return
+def _show_adaptive(output: Output, result: Plan, chosen: AdaptiveMap) -> None:
     width = float(chosen.mosaic.half_width)
     output.table(
         f"Hexagons whose intervals are within {result.shown(width, Statistic.MEAN):.4g} "
@@ -182,7 +182,7 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
             "`trafficdp sql` with SELECT WITH DIFFERENTIAL_PRIVACY ... GROUP BY slot."
         )
     request = allocation.request
-    statistic, unit, name = request.main, result.unit, _name(result)
+    statistic, unit, name = request.main, result.unit, request.main.value.replace("_", " ")
     errors, precision = allocation.errors()[statistic], result.precision
     worst, typical = f"{result.shown(errors.max()):.3g}", f"{result.shown(errors.mean()):.3g}"
     scale = f"on a scale from 0 to {result.shown(statistic.largest(request.map.bound.upper)):.4g} {unit}"
@@ -382,10 +382,6 @@ def _show_growth(output: Output, what: str, found: DataNeeded, quantity: str) ->
         )
 
 
-def _name(result: Plan) -> str:
-    return result.allocation.request.main.value.replace("_", " ")
-
-
 def _bin(result: Plan) -> str:
     """Return what a number of the map is for: its place, or a bin where there are several slots."""
     return result.grid.noun if result.grid.slot_kind is SlotKind.WHOLE_PERIOD else "bin"
@@ -431,7 +427,7 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
             "worst_half_width": result.shown(result.precision.worst),
         },
         "skill": {each.value: as_json(skill.stated()) for each, skill in allocation.skill.items()},
-        "fleet": _fleet_facts(result),
+        "fleet": _fleet_facts(result) if allocation.fleets else None,
         "refused": verdict.refused,
         "judged_by": verdict.rule.value,
         "judged_for": verdict.statistic.value,
@@ -458,22 +454,20 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
             "loss": _text(able.loss),
             "bins_without_those": None if hidden else able.bins_without_empty,
         },
-        "growth": _growth_facts(result.growth),
-        "answer": _answer_facts(result),
-        "adaptive": _adaptive_facts(result),
+        "growth": None if result.growth is None else _growth_facts(result.growth),
+        "answer": None if result.answer is None else _answer_facts(result, result.answer),
+        "adaptive": None if result.adaptive is None else _adaptive_facts(result, result.adaptive),
         "accountings": accountings,
-        "full_comparison": _full_facts(result, full),
+        "full_comparison": None if full is None else _full_facts(result, full),
     }
 
 
-def _fleet_facts(result: Plan) -> dict[str, object] | None:
+def _fleet_facts(result: Plan) -> dict[str, object]:
     request = result.allocation.request
     others = [
         {"vehicles": vehicles, **as_json(skill.stated()), "numbers_expected": skill.expected_numbers}
         for vehicles, skill in result.allocation.fleets.items()
     ]
-    if not others:
-        return None
     return {"vehicles": request.fleet, "known": request.fleet_by, "others": others}
 
 
@@ -498,9 +492,7 @@ def _accounting_facts(
     }
 
 
-def _growth_facts(found: DataNeeded | None) -> dict[str, object] | None:
-    if found is None:
-        return None
+def _growth_facts(found: DataNeeded) -> dict[str, object]:
     return {
         "loss_needed": str(found.needed),
         "loss_there_is": str(found.allowed),
@@ -512,10 +504,7 @@ def _growth_facts(found: DataNeeded | None) -> dict[str, object] | None:
     }
 
 
-def _adaptive_facts(result: Plan) -> dict[str, object] | None:
-    chosen = result.adaptive
-    if chosen is None:
-        return None
+def _adaptive_facts(result: Plan, chosen: AdaptiveMap) -> dict[str, object]:
     return {
         "max_half_width": result.shown(float(chosen.mosaic.half_width), Statistic.MEAN),
         "coverage": chosen.coverage,
@@ -533,10 +522,8 @@ def _adaptive_facts(result: Plan) -> dict[str, object] | None:
     }
 
 
-def _answer_facts(result: Plan) -> dict[str, object] | None:
-    answer = result.answer
-    if answer is None:
-        return None
+def _answer_facts(result: Plan, answer: Answer) -> dict[str, object]:
+    growth = answer.growth_of_configured
     return {
         "max_half_width": result.shown(answer.half_width),
         "in_bins": answer.reach.value,
@@ -556,13 +543,11 @@ def _answer_facts(result: Plan) -> dict[str, object] | None:
             }
             for option in answer.options
         ],
-        "growth_of_the_configured_map": _growth_facts(answer.growth_of_configured),
+        "growth_of_the_configured_map": None if growth is None else _growth_facts(growth),
     }
 
 
-def _full_facts(result: Plan, full: FullCurves | None) -> dict[str, object] | None:
-    if full is None:
-        return None
+def _full_facts(result: Plan, full: FullCurves) -> dict[str, object]:
     shown = partial(result.shown, statistic=Statistic.MEAN)
     return {
         "statistic": Statistic.MEAN.value,
