@@ -16,7 +16,8 @@ from trafficdp.store.vault_fixes import FileDetails, Incoming
 def vault():
     with duckdb.connect() as connection:
         connection.execute(script("tables/vault"))
-        connection.execute("INSERT INTO meta VALUES ('schema_version', ?)", [SCHEMA_VERSION])
+        meta = "INSERT INTO meta VALUES ('schema_version', ?), ('store_id', 'this')"
+        connection.execute(meta, [SCHEMA_VERSION])
         yield connection
 
 

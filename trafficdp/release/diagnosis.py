@@ -153,7 +153,7 @@ class _Examination:
             found.append(
                 Finding("the budget was changed", State.NOTE, change.in_words, "every later release shows it")
             )
-        own = None if self._vault is None else self._vault.facts.get("store_id")
+        own = None if self._vault is None else self._vault.store_id
         heads = [
             path.name
             for path in sorted(self._key_file.parent.glob(f"{self._key_file.name}.*.head"))

@@ -58,8 +58,8 @@ _LATER_TABLES = {"streams": "stream", "release_index": "release_index", "spendin
 class Vault:
     """An open vault. Use it under ``store_lock`` and as a context manager.
 
-    ``connection`` is DuckDB's, for ``engine`` and the vault's own modules only. Raises StoreVersionError when
-    another version of trafficdp made it.
+    ``connection`` is DuckDB's, for ``engine`` and the vault's own modules only. ``store_id`` tells the store
+    from all others. Raises StoreVersionError when another version of trafficdp made it.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
@@ -85,6 +85,11 @@ class Vault:
                 expected=f"schema version {SCHEMA_VERSION}",
                 todo="use the version that made it, or ingest the files into a new store",
             )
+        if "store_id" not in self.facts:
+            raise StoreDamagedError(
+                "the store has lost its name", todo="restore the newest complete backup of the store"
+            )
+        self.store_id = self.facts["store_id"]
 
     @classmethod
     def create(
@@ -165,15 +170,6 @@ class Vault:
         """Return whether there is a table ``name``, of those that a vault need not have."""
         there = "FROM duckdb_tables() WHERE database_name = current_database() AND table_name = ?"
         return bool(run(self.connection, there, [name]))
-
-    @property
-    def store_id(self) -> str:
-        """What tells this store from all others; raise StoreDamagedError when it says nothing."""
-        if "store_id" not in self.facts:
-            raise StoreDamagedError(
-                "the store has lost its name", todo="restore the newest complete backup of the store"
-            )
-        return self.facts["store_id"]
 
     def set_fact(self, key: str, value: str) -> None:
         """Write a fact, in the place of what was written before (inside the caller's transaction)."""

@@ -331,27 +331,6 @@ def _add_up_months(vault: Vault, time_zone: str) -> None:
         run(vault.connection, "INSERT INTO spending_a_month " + script("statements/spending_a_month"))
 
 
-def _check_sums(vault: Vault) -> None:
-    """Raise StoreDamagedError where sums are kept that are not those of the accounts."""
-    zone, kept = _calendar(vault), {}
-    if _sums_are_kept(vault):
-        merged = "SELECT sequence, any_value(analyst), sum(vehicles), max(largest_pico) FROM charge_totals "
-        kept = {"FROM spending": "spending", f"{merged} GROUP BY sequence": "charge_totals"}
-    with ExitStack() as months:
-        if zone is not None and _months_are_kept(vault, zone):
-            months.enter_context(_charge_months(vault, zone))
-            kept["FROM spending_a_month"] = "spending_a_month"
-        for sums, name in kept.items():
-            right = script(f"statements/{name}")
-            for one, other in ((sums, right), (right, sums)):
-                wrong = f"SELECT count(*) FROM (FROM ({one}) EXCEPT ALL FROM ({other}))"  # noqa: S608
-                if number(vault.connection, wrong):
-                    raise StoreDamagedError(
-                        "the sums of the vehicles' accounts are not those of their charges",
-                        todo="restore the newest complete backup of the store",
-                    )
-
-
 def check_accounts(vault: Vault, ledger: Sequence[LedgerRow], after: int = 0) -> None:
     """Raise StoreDamagedError unless every vehicle's account is what the entries of ``ledger`` say.
 
@@ -385,8 +364,26 @@ def check_accounts(vault: Vault, ledger: Sequence[LedgerRow], after: int = 0) ->
             "vehicles' accounts name a charge that is not in the ledger",
             todo="restore the newest complete backup of the store",
         )
-    if not after:
-        _check_sums(vault)
+    if after:
+        return
+    # and the sums that are kept are those of the accounts
+    zone, kept = _calendar(vault), {}
+    if _sums_are_kept(vault):
+        merged = "SELECT sequence, any_value(analyst), sum(vehicles), max(largest_pico) FROM charge_totals "
+        kept = {"FROM spending": "spending", f"{merged} GROUP BY sequence": "charge_totals"}
+    with ExitStack() as months:
+        if zone is not None and _months_are_kept(vault, zone):
+            months.enter_context(_charge_months(vault, zone))
+            kept["FROM spending_a_month"] = "spending_a_month"
+        for sums, name in kept.items():
+            right = script(f"statements/{name}")
+            for one, other in ((sums, right), (right, sums)):
+                wrong = f"SELECT count(*) FROM (FROM ({one}) EXCEPT ALL FROM ({other}))"  # noqa: S608
+                if number(vault.connection, wrong):
+                    raise StoreDamagedError(
+                        "the sums of the vehicles' accounts are not those of their charges",
+                        todo="restore the newest complete backup of the store",
+                    )
 
 
 def charges_of(vault: Vault, sequence: int) -> tuple[IntArray, IntArray]:
