@@ -19,9 +19,9 @@ from trafficdp._durable import disk_errors, read_regular, replace_file
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.export.files.catalogue import (
     CATALOGUE_FILES,
+    TITLES,
     catalogue,
     document_bytes,
-    file_title,
     licence_address,
 )
 from trafficdp.export.files.language import Language, fill_template
@@ -158,7 +158,7 @@ class _Row:
     def files(self) -> Iterable[tuple[str, str, str, str]]:
         """Name, meaning, size and SHA-256 of what can be downloaded."""
         for file in self.distributed:
-            yield file.name, file_title(file.name), _size(file.bytes), file.sha256
+            yield file.name, TITLES.get(file.name, file.name), _size(file.bytes), file.sha256
 
 
 def _contact(contact: str | None) -> tuple[str, str] | None:

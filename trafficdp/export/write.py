@@ -18,7 +18,7 @@ from trafficdp.export.files.catalogue import (
 )
 from trafficdp.export.files.columns import INSTANTS, ColumnFacts, FileFacts, column_facts, mechanism_facts
 from trafficdp.export.files.geojson import geojson_bytes, geojson_columns
-from trafficdp.export.files.manifest import build_manifest, manifest_bytes
+from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.files.tables import (
     csv_bytes,
     flatgeobuf_bytes,
@@ -162,7 +162,7 @@ def _written(
         content = document_bytes(describe(release.disclosure, described))
         replace_file(folder / name, content)
         facts[name] = _facts(name, content, ())
-    manifest = manifest_bytes(build_manifest(release, facts))
+    manifest = document_bytes(build_manifest(release, facts), sort_keys=True)
     replace_file(folder / MANIFEST, manifest)
     return {**facts, MANIFEST: _facts(MANIFEST, manifest, ())}
 

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 
 import shapely
@@ -19,7 +20,7 @@ from shapely.geometry import shape
 
 from trafficdp.binning.cells import bounding_box
 from trafficdp.errors import DataError
-from trafficdp.export.files.columns import ColumnFacts, FileFacts
+from trafficdp.export.files.columns import FileFacts
 from trafficdp.model import CatalogueEntry, as_json
 from trafficdp.privacy.disclosure import Coverage, Disclosure
 from trafficdp.privacy.estimate import BinStatus
@@ -65,23 +66,13 @@ _CONTEXT = {
 }
 
 
-def file_title(name: str) -> str:
-    """Return what a file of a release is, in a few words."""
-    return TITLES.get(name, name)
-
-
-def title_of(facts: Disclosure) -> str:
-    """Return the title of a release."""
-    period = facts.coverage.period
-    return f"Traffic speeds of {facts.coverage.place}, {period.first} to {period.last}"
-
-
-def description_of(facts: Disclosure) -> str:
-    """Return in plain words what a release is and under which promise."""
-    stated = ", ".join(each.description for each in facts.mechanisms)
+def described(facts: Disclosure) -> tuple[str, str]:
+    """Return the title of a release, and in plain words what it is and under which promise."""
+    period, stated = facts.coverage.period, ", ".join(each.description for each in facts.mechanisms)
     return (
+        f"Traffic speeds of {facts.coverage.place}, {period.first} to {period.last}",
         f"A private map: {stated}. Every number carries noise and an interval. "
-        f"{facts.unit.protected} {facts.guarantee.in_words} manifest.json says all of it."
+        f"{facts.unit.protected} {facts.guarantee.in_words} manifest.json says all of it.",
     )
 
 
@@ -90,9 +81,10 @@ def licence_address(licence: str) -> str:
     return licence if licence.startswith("http") else f"https://spdx.org/licenses/{licence}"
 
 
-def document_bytes(document: Json) -> bytes:
+def document_bytes(document: Json, *, sort_keys: bool = False) -> bytes:
     """Return the one text of a document, in UTF-8."""
-    return f"{json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)}\n".encode()
+    text = json.dumps(document, sort_keys=sort_keys, indent=2, ensure_ascii=False, allow_nan=False)
+    return f"{text}\n".encode()
 
 
 def stated_files(document: Mapping[str, Json]) -> dict[str, tuple[int, str]]:
@@ -117,11 +109,12 @@ def stated_files(document: Mapping[str, Json]) -> dict[str, tuple[int, str]]:
 def data_package(facts: Disclosure, files: Iterable[FileFacts]) -> dict[str, Json]:
     """Return the descriptor of ``files``; tables in CSV have their columns, types and primary key."""
     entry, identity = facts.catalogue, facts.identity
+    title, description = described(facts)
     package: dict[str, Json] = {
         "profile": "data-package",
         "name": slug(f"traffic-speeds-{facts.coverage.place}-{identity.release}"),
-        "title": title_of(facts),
-        "description": description_of(facts),
+        "title": title,
+        "description": description,
         "created": identity.created_at,
         "keywords": [*dict.fromkeys((*entry.keywords, *_KEYWORDS))],
         "contributors": [{"title": identity.publisher, "role": "publisher"}],
@@ -146,7 +139,7 @@ def _resource(file: FileFacts) -> dict[str, Json]:
     about: dict[str, Json] = {
         "name": file.name,
         "path": file.name,
-        "title": file_title(file.name),
+        "title": TITLES.get(file.name, file.name),
         "format": ending,
         "mediatype": _MEDIA[ending][0],
         "bytes": file.bytes,
@@ -156,44 +149,35 @@ def _resource(file: FileFacts) -> dict[str, Json]:
     if ending != "csv":
         # its readers then compare size and hash, and do not look for rows
         return about | {"type": "file"}
+    key, fields = file.columns[0].name, []
+    for column in file.columns:
+        # name and unit tell the type of a column, whatever it holds
+        told: dict[str, Json] = {"name": column.name, "description": column.description, "type": "string"}
+        if column.name in ("slot", "resolution") or column.unit in ("vehicles", "records"):
+            told["type"] = "integer"
+        elif column.name in ("slot_start", "slot_end"):
+            told |= {"type": "datetime", "format": "%Y-%m-%dT%H:%M:%S%z"}
+        elif column.unit is not None or column.name.endswith("_chance"):
+            told["type"] = "number"
+        if column.unit is not None:
+            told["unit"] = column.unit
+        if column.name in (key, "slot"):
+            told["constraints"] = {"required": True}
+        if column.name.endswith("status"):
+            told["constraints"] = {"enum": [each.value for each in BinStatus]}
+        fields.append(told)
     return about | {
         "profile": "tabular-data-resource",
         "encoding": "utf-8",
         "schema": {
-            "fields": [_field(column, key=place == 0) for place, column in enumerate(file.columns)],
+            "fields": fields,
             "missingValues": [""],
-            "primaryKey": [file.columns[0].name, "slot"],
+            "primaryKey": [key, "slot"],
         },
     }
 
 
-def _field(column: ColumnFacts, *, key: bool) -> dict[str, Json]:
-    told: dict[str, Json] = {"name": column.name, "description": column.description, **_type_of(column)}
-    if column.unit is not None:
-        told["unit"] = column.unit
-    if key or column.name == "slot":
-        told["constraints"] = {"required": True}
-    if column.name.endswith("status"):
-        told["constraints"] = {"enum": [each.value for each in BinStatus]}
-    return told
-
-
-def _type_of(column: ColumnFacts) -> dict[str, str]:
-    """Return the type of a column, which its name and unit tell, whatever it holds."""
-    if column.name in ("slot", "resolution") or column.unit in ("vehicles", "records"):
-        return {"type": "integer"}
-    if column.name in ("slot_start", "slot_end"):
-        return {"type": "datetime", "format": "%Y-%m-%dT%H:%M:%S%z"}
-    is_number = column.unit is not None or column.name.endswith("_chance")
-    return {"type": "number" if is_number else "string"}
-
-
 # DCAT-AP 3.0 as JSON-LD: https://semiceu.github.io/DCAT-AP/releases/3.0.0/
-
-
-def dataset(facts: Disclosure, files: Sequence[FileFacts]) -> dict[str, Json]:
-    """Return the dataset with its context, a document of its own."""
-    return {"@context": _CONTEXT, **dataset_node(facts, files, _base(facts.catalogue), "./")}
 
 
 def catalogue(
@@ -214,7 +198,7 @@ def catalogue(
         ),
         "dct:publisher": {"@type": "foaf:Agent", "foaf:name": publisher},
         "dcat:dataset": [
-            dataset_node(facts, files, _base(facts.catalogue) or "./", "") for facts, files in releases
+            dataset(facts, files, _base(facts.catalogue) or "./", {}) for facts, files in releases
         ],
     }
     if releases:
@@ -234,19 +218,27 @@ def _base(entry: CatalogueEntry) -> str | None:
     return None if entry.landing_page is None else f"{entry.landing_page.rstrip('/')}/"
 
 
-def dataset_node(
-    facts: Disclosure, files: Sequence[FileFacts], base: str | None, here: str
+def dataset(
+    facts: Disclosure,
+    files: Sequence[FileFacts],
+    base: str | None = None,
+    context: Mapping[str, Json] = MappingProxyType({"@context": _CONTEXT}),
 ) -> dict[str, Json]:
-    """Return the dataset at ``base`` and its release, or ``here`` where there is no base."""
+    """Return the dataset, a document of its own; without ``context`` a part of one that lies at ``base``."""
     entry, identity = facts.catalogue, facts.identity
-    address = here if base is None else f"{base}{identity.release}/"
+    base = base or _base(entry)
+    address = "./" if base is None else f"{base}{identity.release}/"
+    title, description = described(facts)
     language = entry.language or "en"
+    read = ", ".join(f"{each.name} ({each.format})" for each in facts.data.sources)
+    software = f"{identity.software.name} {identity.software.version}"
     node: dict[str, Json] = {
+        **context,
         "@id": address,
         "@type": "dcat:Dataset",
         "dct:identifier": identity.release,
-        "dct:title": _in_english(title_of(facts)),
-        "dct:description": _in_english(description_of(facts)),
+        "dct:title": _in_english(title),
+        "dct:description": _in_english(description),
         "dct:issued": {"@type": "xsd:dateTime", "@value": identity.created_at},
         "dcat:version": identity.release,
         "dct:publisher": {"@type": "foaf:Agent", "foaf:name": identity.publisher},
@@ -271,7 +263,11 @@ def dataset_node(
         },
         "dct:provenance": {
             "@type": "dct:ProvenanceStatement",
-            "rdfs:label": _in_english(_provenance(facts)),
+            "rdfs:label": _in_english(
+                f"Made from records of vehicles ({read}) by {software} under "
+                f"{facts.guarantee.definition}, {facts.guarantee.in_short}. Entry "
+                "and hash of the ledger are in manifest.json."
+            ),
         },
         "foaf:page": [
             {"@id": f"{address}{name}", "@type": "foaf:Document"} for name in ("manifest.json", DATAPACKAGE)
@@ -322,23 +318,13 @@ def _spatial(facts: Disclosure) -> dict[str, Json]:
     }
 
 
-def _provenance(facts: Disclosure) -> str:
-    sources = ", ".join(f"{each.name} ({each.format})" for each in facts.data.sources)
-    software = facts.identity.software
-    return (
-        f"Made from records of vehicles ({sources}) by {software.name} {software.version} under "
-        f"{facts.guarantee.definition}, {facts.guarantee.in_short}. Entry "
-        "and hash of the ledger are in manifest.json."
-    )
-
-
 def _distribution(facts: Disclosure, file: FileFacts, address: str) -> dict[str, Json]:
     media, named = _MEDIA[file.name.rpartition(".")[2]]
     node: dict[str, Json] = {
         "@id": f"{address}{file.name}",
         "@type": "dcat:Distribution",
         "dct:identifier": file.name,
-        "dct:title": _in_english(file_title(file.name)),
+        "dct:title": _in_english(TITLES.get(file.name, file.name)),
         "dcat:accessURL": {"@id": address, "@type": "rdfs:Resource"},
         "dcat:downloadURL": {"@id": f"{address}{file.name}", "@type": "rdfs:Resource"},
         "dct:format": {"@id": f"{_AUTHORITY}/file-type/{named}", "@type": "dct:MediaTypeOrExtent"},

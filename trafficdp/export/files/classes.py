@@ -50,18 +50,6 @@ WITHHELD, UNINFORMATIVE, ABSENT = "w", "u", "n"
 """One letter a cell: its class, plain or hatched, or why it has none."""
 
 
-def breaks_of(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -> tuple[float, ...]:
-    """Return six breaks in ``unit`` (to the statistic's power): the usual ones of the unit.
-
-    Where the declared range is too small for those, it is cut into seven equal classes.
-    """
-    usual = (_VARIANCE_BREAKS if statistic.power == 2 else _SPEED_BREAKS)[unit]
-    largest = range_of(statistic, bound, unit)
-    if usual[-1] < largest:
-        return tuple(float(each) for each in usual)
-    return tuple(float(format(largest * step / len(COLOURS), ".3g")) for step in range(1, len(COLOURS)))
-
-
 def classes_in_words(breaks: Sequence[float], language: Language = ENGLISH) -> list[str]:
     """Return what the classes between ``breaks`` are called, from the lowest."""
     limits = [language.number(f"{each:g}") for each in breaks]
@@ -74,11 +62,6 @@ def ink_on(letter: str) -> str:
     """Return the colour of lines that stand out from class ``letter``: white on dark, black on light."""
     number = (PLAIN if letter in PLAIN else HATCHED).index(letter)
     return LIGHT if number < len(COLOURS) // 2 else DARK
-
-
-def range_of(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -> float:
-    """Return the largest value of the statistic, in ``unit`` to its power."""
-    return statistic.largest(bound.upper * bound.unit.factor_to(unit))
 
 
 def hatch_limits(breaks: Sequence[float]) -> tuple[float, ...]:
@@ -141,24 +124,8 @@ CHANCE_BREAKS = (6, 8, 10)
 CHANCE_WORDS = ("6 or 7 in 10", "8 or 9 in 10", "more than 19 in 20")
 
 
-def chances_in_words(language: Language = ENGLISH) -> list[str]:
-    """Return what the classes of CHANCES are called."""
-    chances = [language.gettext(each) for each in CHANCE_WORDS]
-    return [
-        *(language.gettext("slower: {chance}", chance=each) for each in reversed(chances)),
-        language.gettext("neither is more likely than not"),
-        *(language.gettext("faster: {chance}", chance=each) for each in chances),
-    ]
-
-
 SHARE_BREAKS = (70, 85, 100, 115, 130)
 """Per cent of the scheduled speed; what is not surely below or above 100 has no colour."""
-
-
-def shares_in_words(language: Language = ENGLISH) -> list[str]:
-    """Return what the classes of CHANCES are called where they show per cent of the scheduled speed."""
-    classes = classes_in_words(SHARE_BREAKS, language)
-    return [*classes[:3], language.gettext("neither is sure, or no service"), *classes[3:]]
 
 
 READ_LEVEL = 0.8
@@ -199,14 +166,20 @@ def shown_numbers(
 
 def shown_largest(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -> float:
     """Return the largest that can be shown, in ``unit``."""
-    largest: float = range_of(statistic, bound, unit) ** (1 / statistic.power)
+    largest: float = statistic.largest(bound.upper * bound.unit.factor_to(unit)) ** (1 / statistic.power)
     return largest
 
 
 def shown_breaks(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -> tuple[float, ...]:
-    """Return the six breaks of the classes in ``unit``."""
-    breaks = breaks_of(statistic, bound, unit)
-    return breaks if statistic.power == 1 else tuple(float(format(each**0.5, ".2g")) for each in breaks)
+    """Return the six breaks of the classes in ``unit``: the usual ones of the unit.
+
+    Where the declared range is too small for those, it is cut into seven classes, equal for the statistic.
+    """
+    breaks = [float(each) for each in (_VARIANCE_BREAKS if statistic.power == 2 else _SPEED_BREAKS)[unit]]
+    largest = statistic.largest(bound.upper * bound.unit.factor_to(unit))
+    if breaks[-1] >= largest:
+        breaks = [float(format(largest * step / len(COLOURS), ".3g")) for step in range(1, len(COLOURS))]
+    return tuple(breaks if statistic.power == 1 else (float(format(each**0.5, ".2g")) for each in breaks))
 
 
 def shown_width_breaks(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -> tuple[float, ...]:

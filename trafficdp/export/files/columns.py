@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trafficdp.model import QUANTILES, Counted, NeighbouringRelation, Statistic, Text, Zones
+from trafficdp.model import QUANTILES, Counted, NeighbouringRelation, Statistic, Text
 from trafficdp.privacy.disclosure import Sha256
 from trafficdp.privacy.estimate import NOISE_COLUMNS, POSTERIOR_SHARES, POSTERIOR_SPEEDS, BinStatus
 from trafficdp.privacy.release import Release
@@ -63,8 +62,22 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
     relation = release.disclosure.unit.neighbouring_relation
     noisy = "noisy number of " if relation == NeighbouringRelation.ADD_OR_REMOVE_USER else ""
     level = format(100 * release.request.interval_level, ".6g")
+    zones = release.grid.zones
+    places = (
+        (
+            ColumnFacts("hex_id", None, "H3 index of the cell, hexadecimal text"),
+            ColumnFacts("place", None, "where the hexagon lies, in words, by public layers alone"),
+            ColumnFacts("resolution", None, "H3 resolution of the cell, 0 to 15"),
+        )
+        if zones is None
+        else (
+            ColumnFacts("hex_id", None, f"number of the zone: its place in {zones.file}, from 1"),
+            ColumnFacts("place", None, f"name of the zone in {zones.file}"),
+            ColumnFacts("resolution", None, "empty: zones have none"),
+        )
+    )
     columns = [
-        *_of_places(release.grid.zones),
+        *places,
         ColumnFacts("slot", None, "number of the time slot within its kind"),
         ColumnFacts("slot_kind", None, "how time is cut into slots"),
         ColumnFacts("slot_label", None, f"the slot in words, local time of {zone}"),
@@ -82,7 +95,7 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
     ]
     for statistic in published_statistics(release):
         name, stem = statistic.column(release.request.display_unit), statistic.stem
-        unit = statistic.unit(release.request.display_unit)
+        unit, found = statistic.unit(release.request.display_unit), release.estimates[statistic].posterior
         columns += [
             ColumnFacts(name, unit, statistic.description),
             ColumnFacts(f"{name}_low", unit, f"lower end of the {level} % interval of {name}"),
@@ -92,7 +105,16 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
             ),
             ColumnFacts(f"{name}_expected_error", unit, _error_in_words(statistic, name, release)),
             *(_ranks(name, level) if statistic in QUANTILES else ()),
-            *_of_posterior(statistic, name, release),
+            *(
+                ColumnFacts(f"{name}_{each}", unit, text)
+                for each, text in POSTERIOR_SPEEDS.items()
+                if each in found
+            ),
+            *(
+                ColumnFacts(f"{stem}_{each}", None, text)
+                for each, text in POSTERIOR_SHARES.items()
+                if each in found
+            ),
             ColumnFacts(f"{stem}_status", None, f"what became of {name} in the bin"),
             ColumnFacts(
                 f"{stem}_interval_kind",
@@ -104,16 +126,6 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
     return {facts.name: facts for facts in columns}
 
 
-def _of_posterior(statistic: Statistic, name: str, release: Release) -> Iterator[ColumnFacts]:
-    found, unit = release.estimates[statistic].posterior, statistic.unit(release.request.display_unit)
-    for each, text in POSTERIOR_SPEEDS.items():
-        if each in found:
-            yield ColumnFacts(f"{name}_{each}", unit, text)
-    for each, text in POSTERIOR_SHARES.items():
-        if each in found:
-            yield ColumnFacts(f"{statistic.stem}_{each}", None, text)
-
-
 def _ranks(name: str, level: str) -> tuple[ColumnFacts, ...]:
     text = (
         "which vehicle, counted from the slowest, has the speed that is the {} end of the {} % interval of {}"
@@ -121,20 +133,6 @@ def _ranks(name: str, level: str) -> tuple[ColumnFacts, ...]:
     return tuple(
         ColumnFacts(f"{name}_rank_{end}", "vehicles", text.format(word, level, name))
         for end, word in (("low", "lower"), ("high", "upper"))
-    )
-
-
-def _of_places(zones: Zones | None) -> tuple[ColumnFacts, ...]:
-    if zones is not None:
-        return (
-            ColumnFacts("hex_id", None, f"number of the zone: its place in {zones.file}, from 1"),
-            ColumnFacts("place", None, f"name of the zone in {zones.file}"),
-            ColumnFacts("resolution", None, "empty: zones have none"),
-        )
-    return (
-        ColumnFacts("hex_id", None, "H3 index of the cell, hexadecimal text"),
-        ColumnFacts("place", None, "where the hexagon lies, in words, by public layers alone"),
-        ColumnFacts("resolution", None, "H3 resolution of the cell, 0 to 15"),
     )
 
 

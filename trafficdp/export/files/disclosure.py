@@ -128,24 +128,25 @@ def zcdp_in_words(relation: NeighbouringRelation, rho: str, epsilon: str, delta:
 
 
 def _guess(relation: NeighbouringRelation, epsilon: float, delta: float) -> str:
-    """Return the sentence without what stands in brackets; the probability is rounded up."""
+    """Return the sentence without what stands in brackets.
+
+    The probability is rounded up where two digits of that of being wrong end.
+    """
     accounts = (
         "how fast one vehicle drove" if relation is _VALUES else "one vehicle: here, or not here at all"
     )
     # 1 - (e^epsilon + delta) / (1 + e^epsilon), which keeps its digits however large epsilon is
     wrong = (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
-    right = "practically always" if wrong < _PRACTICALLY_NEVER else f"{_percent(wrong)} % of the time"
+    right = "practically always"
+    if wrong >= _PRACTICALLY_NEVER:
+        digits = max(0, 1 - math.floor(math.log10(100 * wrong)))
+        share = 100 - math.floor(100 * wrong * 10**digits) / 10**digits
+        right = f"{share:.{digits}f} % of the time"
     return (
         f"Suppose that somebody has two equally likely guesses about {accounts}, and chooses one. Without "
         "this release the choice is right 50 % of the time; with everything that it publishes, at most "
         f"{right}"
     )
-
-
-def _percent(wrong: float) -> str:
-    """Return 100 (1 - wrong), rounded up where two digits of ``wrong`` end."""
-    digits = max(0, 1 - math.floor(math.log10(100 * wrong)))
-    return f"{100 - math.floor(100 * wrong * 10**digits) / 10**digits:.{digits}f}"
 
 
 # The manifest's group ``guarantee``, of either kind of loss, and what is read from it.
@@ -250,7 +251,7 @@ class Noise:
             WorstBias(
                 statistic=statistic.column(self.request.display_unit),
                 unit=statistic.unit(self.request.display_unit),
-                bias=_outward(each.worst_case_bias, self.request.factor(statistic)),
+                bias=float(outward_up(np.array(each.worst_case_bias) * self.request.factor(statistic))),
             )
             for statistic, each in self.statements.items()
         )
@@ -263,13 +264,9 @@ def scales_stated(
     noisy = noise_scale[noise_scale > 0]
     if not len(noisy):
         return None, None
-    factor = request.factor(statistic)
-    return _outward(float(noisy.min()), factor), _outward(float(noisy.max()), factor)
-
-
-def _outward(value: float, factor: float) -> float:
     # the published table's own rounding, so that both say the same number
-    return float(outward_up(np.array(value) * factor))
+    low, high = outward_up(np.array([noisy.min(), noisy.max()]) * request.factor(statistic)).tolist()
+    return low, high
 
 
 # What a release discloses, from its grid, its charge and its noise. The fields: ``privacy.disclosure``.
@@ -326,6 +323,10 @@ def disclosure(
     relation, request = charge.relation, noise.request
     after = charge.sum_before.pico + charge.loss.pico
     statements = noise.statements.values()
+    a_year, a_month = (
+        None if each is None else decimal_text(each.pico)
+        for each in (charge.budget.a_year, charge.budget.a_month)
+    )
     groups = Disclosure(
         identity=identity,
         coverage=coverage,
@@ -347,7 +348,9 @@ def disclosure(
             sum_of_maxima_after=decimal_text(after),
             budget_per_vehicle=decimal_text(charge.budget.total.pico),
             left_for_every_vehicle=decimal_text(max(0, charge.budget.total.pico - after)),
-            periodic_budget=_periodic(charge.budget),
+            periodic_budget=PeriodicBudget(a_year=a_year, a_month=a_month, time_zone=charge.budget.time_zone)
+            if charge.budget.periodic
+            else None,
             budget_changes=charge.budget_changes,
         ),
         post_processing=(*(each.post_processing for each in statements), ROUNDING),
@@ -443,16 +446,6 @@ def bin_numbers(status: npt.NDArray[np.object_]) -> BinNumbers:
     """Return how many bins there are in all and of each BinStatus."""
     numbers = {each.value: int(np.sum(status == each.value)) for each in BinStatus}
     return BinNumbers(total=len(status), **numbers)
-
-
-def _periodic(policy: BudgetPolicy) -> PeriodicBudget | None:
-    """The calendar's part of the budget, None where it has none."""
-    if not policy.periodic:
-        return None
-    a_year, a_month = (
-        None if each is None else decimal_text(each.pico) for each in (policy.a_year, policy.a_month)
-    )
-    return PeriodicBudget(a_year=a_year, a_month=a_month, time_zone=policy.time_zone)
 
 
 def _outline(area: StudyArea) -> Polygon | MultiPolygon:

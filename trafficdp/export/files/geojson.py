@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -38,9 +37,15 @@ dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=Fal
 
 def geojson_bytes(release: Release) -> bytes:
     """Return the GeoJSON text of ``release`` in UTF-8, one feature a line."""
+    import pandas as pd
+
     polygons, position = unique_polygons(release)
     rounded = rounded_shapes(polygons)
-    table = geojson_properties(release)
+    table = published_frame(release)
+    place, different = pd.factorize(table["status"])
+    told = np.array([reasons(release)[status] for status in different.tolist()], dtype=object)
+    table["reason"] = pd.Series(told[place], dtype="object")
+    table = table[geojson_columns(release)]
     features = features_of(table, feature_ids(release.grid, table), rounded, position)
     head = [
         '"type":"FeatureCollection"',
@@ -66,7 +71,7 @@ def features_of(
 ) -> Iterator[str]:
     """Yield the text of every feature: the row of ``table``, with the shape ``rounded[position]``."""
     shapes = [geometry_members(shape) for shape in rounded]
-    columns = [texts_of(table[name], partial(_member, f"{dump(name)}:")) for name in table.columns]
+    columns = [texts_of(table[name], dump, f"{dump(name)}:") for name in table.columns]
     rows = map(",".join, zip(*columns, strict=True))
     return (
         f'{{"type":"Feature","id":"{identifier}",{shapes[place]},"properties":{{{row}}}}}'
@@ -79,17 +84,6 @@ def feature_ids(grid: Grid, table: pd.DataFrame) -> list[str]:
     if grid.slot_kind is SlotKind.WHOLE_PERIOD:
         return [str(cell) for cell in table["hex_id"]]
     return [f"{cell}/{slot}" for cell, slot in zip(table["hex_id"], table["slot"], strict=True)]
-
-
-def geojson_properties(release: Release) -> pd.DataFrame:
-    """Return the published columns that GeoJSON carries: ``geojson_columns``."""
-    import pandas as pd
-
-    table = published_frame(release)
-    place, different = pd.factorize(table["status"])
-    told = np.array([reasons(release)[status] for status in different.tolist()], dtype=object)
-    table["reason"] = pd.Series(told[place], dtype="object")
-    return table[geojson_columns(release)]
 
 
 def geojson_columns(release: Release) -> list[str]:
@@ -108,7 +102,8 @@ def geojson_columns(release: Release) -> list[str]:
 def metadata(release: Release) -> dict[str, object]:
     """Return the foreign member: what the numbers are and under which promise they were made."""
     period, facts, disclosed = release.grid.period, column_facts(release), release.disclosure
-    return {
+    stream = disclosed.noise.stream
+    told: dict[str, object] = {
         "release": release.id,
         "created_at": rfc3339(release.created_at, period.time_zone),
         "publisher": disclosed.identity.publisher,
@@ -138,17 +133,11 @@ def metadata(release: Release) -> dict[str, object]:
         },
         "columns": {name: facts[name].description for name in ("slot", "slot_label", "status")},
         "reasons": reasons(release),
-        **_stream(release),
     }
-
-
-def _stream(release: Release) -> dict[str, object]:
-    """Which publication of a stream this is; nothing for a release that is made once."""
-    stream = release.disclosure.noise.stream
-    if stream is None:
-        return {}
-    names = ("publication", "as_of", "publish_every_minutes")
-    return {"stream": {name: getattr(stream, name) for name in names}}
+    if stream is not None:
+        names = ("publication", "as_of", "publish_every_minutes")
+        told["stream"] = {name: getattr(stream, name) for name in names}
+    return told
 
 
 def rounded_shapes(shapes: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
@@ -164,7 +153,3 @@ def geometry_members(shape: BaseGeometry) -> str:
     if shape.geom_type == "MultiPolygon":
         return f'"bbox":{dump(bounding_box([shape]))},{geometry}'
     return geometry
-
-
-def _member(name: str, value: object) -> str:
-    return name + dump(value)

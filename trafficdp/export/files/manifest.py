@@ -75,12 +75,6 @@ def build_manifest(release: Release, files: Mapping[str, FileFacts]) -> dict[str
     return document
 
 
-def manifest_bytes(document: Mapping[str, object]) -> bytes:
-    """Return the one text of a manifest, in UTF-8."""
-    text = json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
-    return f"{text}\n".encode()
-
-
 @cache
 def manifest_schema() -> dict[str, Any]:
     """Return the JSON Schema that every manifest meets."""
@@ -128,6 +122,11 @@ def validate_manifest(document: object) -> Manifest:
 def _check_sums(manifest: Manifest) -> None:
     guarantee, accounting, bins = manifest.guarantee, manifest.accounting, manifest.coverage.bins
     relation = NeighbouringRelation(manifest.unit.neighbouring_relation)
+    # which weaknesses may be stated depends on the number of vehicles, which is not
+    loss_of = PureDP if guarantee.delta is None else ZCDP
+    policy = BudgetPolicy(
+        loss_of.at_least(Fraction(guarantee.budget_per_vehicle)), delta=guarantee.delta, relation=relation
+    )
     before, after = Decimal(accounting.sum_of_maxima_before), Decimal(accounting.sum_of_maxima_after)
     budget, left = Decimal(accounting.budget_per_vehicle), Decimal(accounting.left_for_every_vehicle)
     wrong = {
@@ -140,7 +139,8 @@ def _check_sums(manifest: Manifest) -> None:
         != bins.released + bins.constant + bins.withheld + bins.uninformative,
         "$.honesty.idealised_mechanisms": manifest.honesty.idealised_mechanisms
         != any(each.idealised for each in manifest.mechanisms),
-        "$.honesty.weaknesses": manifest.honesty.weaknesses not in _weaknesses(manifest),
+        "$.honesty.weaknesses": manifest.honesty.weaknesses
+        not in (weaknesses(policy), weaknesses(policy, MANY)),
         "$.files": len({each.name for each in manifest.files}) != len(manifest.files),
         "$.registry": manifest.registry != registry_record(manifest),
     }
@@ -149,15 +149,6 @@ def _check_sums(manifest: Manifest) -> None:
             raise DataError(
                 f"the manifest contradicts itself at {path}", expected="sums that add up and names used once"
             )
-
-
-def _weaknesses(manifest: Manifest) -> tuple[tuple[str, ...], ...]:
-    """The sentences that may be stated: which of both depends on the number of vehicles, which is not."""
-    guarantee, loss_of = manifest.guarantee, PureDP if manifest.guarantee.delta is None else ZCDP
-    relation = NeighbouringRelation(manifest.unit.neighbouring_relation)
-    total = loss_of.at_least(Fraction(guarantee.budget_per_vehicle))
-    policy = BudgetPolicy(total, delta=guarantee.delta, relation=relation)
-    return weaknesses(policy), weaknesses(policy, MANY)
 
 
 def _check_release(manifest: Manifest, release: Release) -> None:

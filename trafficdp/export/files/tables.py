@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 # Columns as text, each different value written once.
 
 
-def texts_of(column: pd.Series, written: Callable[[object], str]) -> list[str]:
-    """Return what ``written`` makes of every value of ``column``; of what is missing, of None.
+def texts_of(column: pd.Series, written: Callable[[object], str], before: str = "") -> list[str]:
+    """Return ``before`` and what ``written`` makes of every value of ``column``; of what is missing, of None.
 
     Zero has no sign.
     """
@@ -56,7 +56,7 @@ def texts_of(column: pd.Series, written: Callable[[object], str]) -> list[str]:
     plain = column.to_numpy() + 0.0 if column.dtype == np.float64 else column
     place, different = pd.factorize(plain)
     # the last of them is that of missing values, whose place is -1
-    texts = [*(written(each) for each in different.tolist()), written(None)]
+    texts = [before + written(each) for each in (*different.tolist(), None)]
     found: list[str] = np.array(texts, dtype=object)[place].tolist()
     return found
 
@@ -77,24 +77,19 @@ def unique_polygons(release: Release) -> tuple[npt.NDArray[np.object_], npt.NDAr
     return np.asarray(shapes_of(cells, release.grid.zones), dtype=object), position.astype(np.int64)
 
 
-def to_geodataframe(release: Release) -> Any:  # noqa: ANN401 - geopandas carries no types
+def to_geodataframe(release: Release, *, instants: bool = True) -> Any:  # noqa: ANN401 - geopandas carries no types
     """Return a geopandas.GeoDataFrame: the published columns and ``geometry``, one row a bin.
 
-    Rows and columns are those of ``published_frame``, INSTANTS as timestamps in the time zone of the period;
-    the CRS is WGS84 with longitude first.
+    Rows and columns are those of ``published_frame``; with ``instants`` INSTANTS are timestamps in the time
+    zone of the period, else text. The CRS is WGS84 with longitude first.
     """
+    # it takes longer to import than most commands to run
+    import geopandas
     import pandas as pd
 
     table, zone = published_frame(release), release.grid.period.time_zone
-    for name in INSTANTS:
+    for name in INSTANTS if instants else ():
         table[name] = pd.to_datetime(table[name], utc=True).dt.tz_convert(zone).dt.as_unit("ms")
-    return _with_geometry(table, release)
-
-
-def _with_geometry(table: pd.DataFrame, release: Release) -> Any:  # noqa: ANN401 - geopandas carries no types
-    # it takes longer to import than most commands to run
-    import geopandas
-
     polygons, position = unique_polygons(release)
     return geopandas.GeoDataFrame(table, geometry=polygons[position], crs=CRS)
 
@@ -342,7 +337,7 @@ def pmtiles_bytes(release: Release) -> bytes:
         west, _, east, _ = shapely.bounds(shapes).T
         finest = _zoom(_ACROSS / float(np.quantile(east - west, 0.05)), math.ceil)
         zooms = min(finest, _zoom(360 / float(east.max() - west.min()), math.floor)), finest
-    table = _with_geometry(published_frame(release), release)
+    table = to_geodataframe(release, instants=False)
     return _in_memory(
         _not_empty(table),
         "PMTiles",
@@ -363,7 +358,7 @@ def shapefile_bytes(release: Release) -> bytes:
     """Return the Shapefile of ``release`` in a zip archive, with columns.txt: what each short name means."""
     import pyogrio
 
-    table = _not_empty(_with_geometry(published_frame(release), release))
+    table = _not_empty(to_geodataframe(release, instants=False))
     facts = column_facts(release)
     short = {name: short_name(name) for name in facts if name in table}
     lines = [

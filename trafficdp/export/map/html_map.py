@@ -23,6 +23,7 @@ from trafficdp.export.files.classes import (
     ABSENT,
     CHANCE_BREAKS,
     CHANCE_COLOURS,
+    CHANCE_WORDS,
     CHANCES,
     COLOURS,
     ENDS,
@@ -34,14 +35,12 @@ from trafficdp.export.files.classes import (
     WIDTH_COLOURS,
     WIDTHS,
     WITHHELD,
-    chances_in_words,
     classes_in_words,
     has_posterior,
     hatch_limits,
     ink_on,
     level_read,
     read_number,
-    shares_in_words,
     shown_breaks,
     shown_largest,
     shown_numbers,
@@ -217,14 +216,6 @@ _OF_SCRIPT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LegendClass:
-    """One line of a legend: the class letter, and the values in words."""
-
-    letter: str
-    text: str
-
-
 @dataclass(frozen=True)
 class StatisticView:
     """One statistic as template and script need it. Breaks, widths, limits and ``most`` are in ``unit``.
@@ -232,7 +223,8 @@ class StatisticView:
     ``columns`` names, for every number that the page has of it, the published column. ``root``: whether what
     is shown is the root of what they hold. ``often`` says how often the truth lies in the interval that is
     read, ``rest`` in the wider one ("" where there is none), ``calibration`` how intervals without a theorem
-    did. ``chances`` and ``timetable``: whether it is compared with the city, and with a timetable.
+    did. ``chances`` and ``timetable``: whether it is compared with the city, with a timetable. ``classes``
+    and its like are the lines of a legend: the class letter, and the values in words.
     """
 
     number: int
@@ -252,10 +244,10 @@ class StatisticView:
     calibration: str
     breaks: tuple[float, ...]
     widths: tuple[float, ...]
-    classes: tuple[LegendClass, ...]
-    width_classes: tuple[LegendClass, ...]
-    chance_classes: tuple[LegendClass, ...]
-    share_classes: tuple[LegendClass, ...]
+    classes: tuple[tuple[str, str], ...]
+    width_classes: tuple[tuple[str, str], ...]
+    chance_classes: tuple[tuple[str, str], ...]
+    share_classes: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -488,6 +480,8 @@ def _statistic_view(
     release: Release, table: pd.DataFrame, number: int, statistic: Statistic, language: Language
 ) -> StatisticView:
     unit, kind = release.request.display_unit, release.interval_kind(statistic)
+    chances = [language.gettext(each) for each in CHANCE_WORDS]
+    shares = classes_in_words(SHARE_BREAKS, language)
     breaks, widths = (
         find(statistic, release.request.bound, unit) for find in (shown_breaks, shown_width_breaks)
     )
@@ -512,10 +506,26 @@ def _statistic_view(
         calibration=release.calibration(statistic),
         breaks=breaks,
         widths=widths,
-        classes=_legend(PLAIN, classes_in_words(breaks, language)),
-        width_classes=_legend(WIDTHS, classes_in_words(widths, language)),
-        chance_classes=_legend(CHANCES, chances_in_words(language)),
-        share_classes=_legend(CHANCES, shares_in_words(language)),
+        classes=(*zip(PLAIN, classes_in_words(breaks, language), strict=True),),
+        width_classes=(*zip(WIDTHS, classes_in_words(widths, language), strict=True),),
+        chance_classes=(
+            *zip(
+                CHANCES,
+                (
+                    *(language.gettext("slower: {chance}", chance=each) for each in reversed(chances)),
+                    language.gettext("neither is more likely than not"),
+                    *(language.gettext("faster: {chance}", chance=each) for each in chances),
+                ),
+                strict=True,
+            ),
+        ),
+        share_classes=(
+            *zip(
+                CHANCES,
+                (*shares[:3], language.gettext("neither is sure, or no service"), *shares[3:]),
+                strict=True,
+            ),
+        ),
     )
 
 
@@ -548,10 +558,6 @@ def _plain_rows(
             }
         )
     return lines
-
-
-def _legend(letters: str, texts: Sequence[str]) -> tuple[LegendClass, ...]:
-    return tuple(LegendClass(*each) for each in zip(letters, texts, strict=True))
 
 
 LOOKS: Mapping[str, Look] = (

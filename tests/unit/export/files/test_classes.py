@@ -15,12 +15,11 @@ from trafficdp.export.files.classes import (
     HATCHED,
     PLAIN,
     WIDTH_COLOURS,
-    breaks_of,
     hatch_limits,
     letters_of,
-    range_of,
     read_number,
     shown_breaks,
+    shown_largest,
     shown_width_breaks,
 )
 from trafficdp.export.map.html_map import LOOKS
@@ -38,15 +37,15 @@ def bound(upper, unit=MS):
 @pytest.mark.parametrize("statistic", list(Statistic))
 @pytest.mark.parametrize("upper", [1, 5, 12, 30, 65, 300])
 def test_there_are_seven_rising_classes_within_the_range(unit, statistic, upper):
-    breaks = breaks_of(statistic, bound(upper), unit)
+    breaks = shown_breaks(statistic, bound(upper), unit)
     assert len(breaks) == len(COLOURS) - 1
     assert all(low < high for low, high in pairwise(breaks))
     assert breaks[0] > 0
-    assert breaks[-1] < range_of(statistic, bound(upper), unit)
+    assert breaks[-1] < shown_largest(statistic, bound(upper), unit)
 
 
 def test_a_city_in_kilometres_an_hour_has_the_usual_breaks():
-    assert breaks_of(Statistic.MEAN, bound(30), KMH) == BREAKS
+    assert shown_breaks(Statistic.MEAN, bound(30), KMH) == BREAKS
 
 
 def test_a_hexagon_is_hatched_beyond_twice_the_width_of_its_class():
@@ -70,7 +69,7 @@ def test_letters_tell_class_hatching_and_what_has_no_class():
 @pytest.mark.parametrize("unit", list(SpeedUnit))
 def test_a_number_as_it_is_read_lies_in_its_class(unit):
     """Near every edge, whatever the interval: what is written is what is coloured."""
-    breaks = breaks_of(Statistic.MEAN, bound(30), unit)
+    breaks = shown_breaks(Statistic.MEAN, bound(30), unit)
     edge, off = np.repeat(breaks, 400), np.tile(np.linspace(-1.1, 1.1, 400), len(breaks))
     value = np.round(edge + off, 3)
     told_apart = 0

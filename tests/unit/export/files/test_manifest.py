@@ -8,10 +8,10 @@ import jsonschema
 import pytest
 
 from trafficdp.errors import DataError
+from trafficdp.export.files.catalogue import document_bytes
 from trafficdp.export.files.columns import ColumnFacts, FileFacts
 from trafficdp.export.files.manifest import (
     build_manifest,
-    manifest_bytes,
     manifest_schema,
     validate_manifest,
 )
@@ -175,9 +175,9 @@ def test_building_leaves_the_release_as_it_was(city):
 
 
 def test_the_text_is_sorted_indented_and_ends_with_a_newline(document):
-    text = manifest_bytes(document).decode()
+    text = document_bytes(document, sort_keys=True).decode()
     assert text == json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
-    assert manifest_bytes(dict(reversed(document.items()))) == text.encode()
+    assert document_bytes(dict(reversed(document.items())), sort_keys=True) == text.encode()
 
 
 def test_the_schema_is_a_schema():

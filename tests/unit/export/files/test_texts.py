@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from trafficdp.export.files.geojson import geojson_bytes, geojson_properties
+from trafficdp.export.files.columns import reasons
+from trafficdp.export.files.geojson import geojson_bytes, geojson_columns
 from trafficdp.export.files.tables import csv_bytes, texts_of
 from trafficdp.privacy.release import published_frame
 
@@ -46,7 +47,8 @@ def test_files_read_back_as_the_published_table(any_release):
     ]
     assert lines[1:] == expected
     read = [each["properties"] for each in json.loads(geojson_bytes(any_release))["features"]]
-    wanted = geojson_properties(any_release).astype(object)
+    table["reason"] = [reasons(any_release)[status] for status in table["status"]]
+    wanted = table[geojson_columns(any_release)].astype(object)
     assert read == [
         {name: None if pd.isna(value) else value for name, value in row.items()}
         for row in wanted.to_dict("records")
