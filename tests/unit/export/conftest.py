@@ -243,6 +243,16 @@ def make_release() -> Callable[..., Release]:
 
 
 @pytest.fixture(scope="session")
+def large_city() -> Release:
+    """5,000 cells in 24 hours, with a posterior."""
+    cells = h3.grid_disk(h3.latlng_to_cell(30.3, -97.75, 8), 41)[:5_000]
+    hours = {hour: SlotFacts(f"{hour:02d}:00 to {hour + 1:02d}:00", None, None) for hour in range(24)}
+    area, statistics = StudyArea.from_bbox(-99.5, 28.6, -96, 32), (Statistic.MEAN, Statistic.VARIANCE)
+    kind = SlotKind.HOUR_OF_DAY
+    return with_posterior(release_of(cells, area=area, statistics=statistics, slot_kind=kind, slots=hours))
+
+
+@pytest.fixture(scope="session")
 def city() -> Release:
     """Whole period, 61 cells."""
     return release_of(austin_cells(4))

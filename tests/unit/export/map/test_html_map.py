@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import re
 import zlib
@@ -143,6 +144,14 @@ def test_a_page_of_twenty_thousand_cells_takes_less_than_a_megabyte(make_release
     cells = h3.grid_disk(h3.latlng_to_cell(30.27, -97.74, 9), 81)[:20_000]
     statistics = (Statistic.MEAN, Statistic.VARIANCE)
     assert len(html_bytes(make_release(cells, statistics=statistics))) < 1_000_000
+
+
+def test_the_first_of_many_slots_needs_few_bytes(large_city):
+    """What a telephone must have read before it draws."""
+    first, *later = html_bytes(large_city).split(b'<script type="application/json" class="later">')
+    assert len(later) == 23
+    assert len(first) < 430_000
+    assert len(gzip.compress(first)) < 180_000
 
 
 def test_the_slot_slider_is_there_only_with_several_slots(city, rush_hours):
