@@ -16,7 +16,13 @@ from trafficdp.export.files.catalogue import (
     document_bytes,
     registry_bytes,
 )
-from trafficdp.export.files.columns import INSTANTS, ColumnFacts, FileFacts, column_facts, mechanism_facts
+from trafficdp.export.files.columns import (
+    INSTANTS,
+    ColumnFacts,
+    FileFacts,
+    column_facts,
+    published_statistics,
+)
 from trafficdp.export.files.geojson import geojson_bytes, geojson_columns
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.files.tables import (
@@ -30,6 +36,7 @@ from trafficdp.export.files.tables import (
 )
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.model import NeighbouringRelation
+from trafficdp.privacy.estimate import NOISE_COLUMNS
 from trafficdp.privacy.release import Release
 
 MANIFEST = "manifest.json"
@@ -177,7 +184,17 @@ def _columns(release: Release, kind: str) -> tuple[ColumnFacts, ...]:
     if kind == "html":
         return ()
     if kind == "mechanism":
-        return mechanism_facts(release)
+        # those of ``mechanism_frame``, in its order
+        columns = [facts["hex_id"], facts["slot"]]
+        for statistic in published_statistics(release):
+            columns.append(facts[f"{statistic.stem}_status"])
+            columns += [
+                ColumnFacts(
+                    f"{statistic.stem}_{name}", NOISE_COLUMNS[name].unit, NOISE_COLUMNS[name].description
+                )
+                for name in release.estimates[statistic].noise
+            ]
+        return tuple(columns)
     if kind == "geojson":
         facts["reason"] = ColumnFacts("reason", None, "why a bin carries no number, or one not to lean on")
         return tuple(facts[name] for name in geojson_columns(release))

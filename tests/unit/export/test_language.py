@@ -17,7 +17,7 @@ from languages import CATALOGUES, ENGLISH_WORDS, EXPORT, TEMPLATES, Texts, messa
 from trafficdp.binning.cells import polygons_of
 from trafficdp.binning.places import slot_facts
 from trafficdp.export.files.columns import reasons, withheld_because
-from trafficdp.export.files.disclosure import guarantee_in_words, zcdp_in_words
+from trafficdp.export.files.disclosure import guarantee_in_words
 from trafficdp.export.files.language import ENGLISH, PLACES, Language
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.export.notebook import release_card
@@ -170,9 +170,9 @@ def in_language(release, tag):
 def stated(release):
     """What manifests and tables say in English, of every kind that pages repeat."""
     for relation in NeighbouringRelation:
-        yield guarantee_in_words(relation, PureDP.of("4"))
-        yield guarantee_in_words(relation, PureDP.of("40"))
-        yield zcdp_in_words(relation, "0.5", "4.12", "1e-6")
+        yield guarantee_in_words(relation, "4")
+        yield guarantee_in_words(relation, "40")
+        yield guarantee_in_words(relation, "4.12", rho="0.5", delta="1e-6")
     yield from weaknesses(BudgetPolicy(PureDP.of("30")))
     yield from weaknesses(BudgetPolicy(ZCDP.of("1"), delta="0.01"), 1000)
     for held in ((0.959, 0.78, 0.917), (0.98, None, None), (0.98, 0.95, None)):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from trafficdp.model import QUANTILES, Counted, NeighbouringRelation, Statistic, Text
 from trafficdp.privacy.disclosure import Sha256
-from trafficdp.privacy.estimate import NOISE_COLUMNS, POSTERIOR_SHARES, POSTERIOR_SPEEDS, BinStatus
+from trafficdp.privacy.estimate import POSTERIOR_SHARES, POSTERIOR_SPEEDS, BinStatus
 from trafficdp.privacy.release import Release
 
 INSTANTS = ("slot_start", "slot_end")
@@ -134,20 +134,6 @@ def _ranks(name: str, level: str) -> tuple[ColumnFacts, ...]:
         ColumnFacts(f"{name}_rank_{end}", "vehicles", text.format(word, level, name))
         for end, word in (("low", "lower"), ("high", "upper"))
     )
-
-
-def mechanism_facts(release: Release) -> tuple[ColumnFacts, ...]:
-    """Return name, type and description of every column of ``mechanism_frame(release)``, in that order."""
-    plain = column_facts(release)
-    columns = [plain["hex_id"], plain["slot"]]
-    for statistic in published_statistics(release):
-        stem = statistic.stem
-        columns.append(plain[f"{stem}_status"])
-        columns += [
-            ColumnFacts(f"{stem}_{name}", NOISE_COLUMNS[name].unit, NOISE_COLUMNS[name].description)
-            for name in release.estimates[statistic].noise
-        ]
-    return tuple(columns)
 
 
 def _error_in_words(statistic: Statistic, name: str, release: Release) -> str:

@@ -109,43 +109,34 @@ COUNTS_REVEALED = {
 }
 
 
-def guarantee_in_words(relation: NeighbouringRelation, epsilon: Loss) -> str:
-    """Return what epsilon means to whoever guesses about a vehicle.
+def guarantee_in_words(
+    relation: NeighbouringRelation, epsilon: str, *, rho: str | None = None, delta: str = "0"
+) -> str:
+    """Return what epsilon, or rho and the (epsilon, delta) that follows, means to whoever guesses.
 
-    Of two equally likely accounts, the best guess after the release is right with probability at most
-    e^epsilon / (1 + e^epsilon): a release is at most e^epsilon times as likely under one as under the other.
-    """
-    return f"{_guess(relation, epsilon.pico / 10**12, 0.0)} (epsilon = {decimal_text(epsilon.pico)})."
-
-
-def zcdp_in_words(relation: NeighbouringRelation, rho: str, epsilon: str, delta: str) -> str:
-    """Return the same of rho, by the (epsilon, delta) that follows: (e^epsilon + delta) / (1 + e^epsilon).
-
-    Best of all rules, P(right) = (1 + TV) / 2, and TV <= (e^epsilon - 1 + 2 delta) / (e^epsilon + 1).
-    """
-    guess = _guess(relation, float(epsilon), float(delta))
-    return f"{guess} (rho = {rho}, and so epsilon = {epsilon} at delta = {delta})."
-
-
-def _guess(relation: NeighbouringRelation, epsilon: float, delta: float) -> str:
-    """Return the sentence without what stands in brackets.
-
-    The probability is rounded up where two digits of that of being wrong end.
+    Of two equally likely accounts of a vehicle, the best guess after the release is right with probability
+    at most (e^epsilon + delta) / (1 + e^epsilon): it is (1 + TV) / 2, and TV is at most
+    (e^epsilon - 1 + 2 delta) / (e^epsilon + 1). It is rounded up where two digits of its rest end.
     """
     accounts = (
         "how fast one vehicle drove" if relation is _VALUES else "one vehicle: here, or not here at all"
     )
     # 1 - (e^epsilon + delta) / (1 + e^epsilon), which keeps its digits however large epsilon is
-    wrong = (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
+    wrong = (1 - float(delta)) / (1 + math.exp(min(float(epsilon), 700.0)))
     right = "practically always"
     if wrong >= _PRACTICALLY_NEVER:
         digits = max(0, 1 - math.floor(math.log10(100 * wrong)))
         share = 100 - math.floor(100 * wrong * 10**digits) / 10**digits
         right = f"{share:.{digits}f} % of the time"
+    loss = (
+        f"epsilon = {epsilon}"
+        if rho is None
+        else f"rho = {rho}, and so epsilon = {epsilon} at delta = {delta}"
+    )
     return (
         f"Suppose that somebody has two equally likely guesses about {accounts}, and chooses one. Without "
         "this release the choice is right 50 % of the time; with everything that it publishes, at most "
-        f"{right}"
+        f"{right} ({loss})."
     )
 
 
@@ -171,7 +162,7 @@ def guarantee_group(
     sums = {"sum_of_maxima": decimal_text(after), "budget_per_vehicle": str(budget.total)}
     if loss.kind is LossKind.PURE:
         return Guarantee(
-            definition=PURE, epsilon=str(loss), in_words=guarantee_in_words(relation, loss), **sums
+            definition=PURE, epsilon=str(loss), in_words=guarantee_in_words(relation, str(loss)), **sums
         )
     epsilon, delta = budget.epsilon(loss), budget.delta
     if delta is None:
@@ -183,7 +174,7 @@ def guarantee_group(
         delta=delta,
         conversion=CONVERSION[relation],
         epsilon_of_sum=str(budget.epsilon(type(loss)(after))),
-        in_words=zcdp_in_words(relation, str(loss), str(epsilon), delta),
+        in_words=guarantee_in_words(relation, str(epsilon), rho=str(loss), delta=delta),
         **sums,
     )
 

@@ -47,10 +47,47 @@ def geojson_bytes(release: Release) -> bytes:
     table["reason"] = pd.Series(told[place], dtype="object")
     table = table[geojson_columns(release)]
     features = features_of(table, feature_ids(release.grid, table), rounded, position)
+    period, facts, disclosed = release.grid.period, column_facts(release), release.disclosure
+    # what the numbers are and under which promise they were made
+    about: dict[str, object] = {
+        "release": release.id,
+        "created_at": rfc3339(release.created_at, period.time_zone),
+        "publisher": disclosed.identity.publisher,
+        "place": disclosed.coverage.place,
+        "manifest": "manifest.json",
+        "resolution": release.grid.resolution,
+        "period": {"first": period.first.isoformat(), "last": period.last.isoformat()},
+        "time_zone": period.time_zone,
+        "slot_kind": release.grid.slot_kind.value,
+        "privacy": {
+            "definition": disclosed.guarantee.definition,
+            "epsilon": disclosed.guarantee.epsilon,
+            **disclosed.guarantee.concentrated,
+            "privacy_unit": disclosed.unit.privacy_unit,
+            "neighbouring_relation": disclosed.unit.neighbouring_relation,
+        },
+        "interval_level": release.request.interval_level,
+        "interval_kind": disclosed.uncertainty.interval_kind,
+        "min_vehicles": release.request.min_vehicles,
+        "statistics": {
+            statistic.column(release.request.display_unit): {
+                "description": statistic.description,
+                "unit": statistic.unit(release.request.display_unit),
+                "interval_kind": release.interval_kind(statistic).value,
+            }
+            for statistic in published_statistics(release)
+        },
+        "columns": {name: facts[name].description for name in ("slot", "slot_label", "status")},
+        "reasons": reasons(release),
+    }
+    stream = disclosed.noise.stream
+    if stream is not None:
+        names = ("publication", "as_of", "publish_every_minutes")
+        about["stream"] = {name: getattr(stream, name) for name in names}
     head = [
         '"type":"FeatureCollection"',
         *([f'"bbox":{dump(bounding_box(rounded))}'] if len(rounded) else []),
-        f'"trafficdp":{dump(metadata(release))}',
+        f'"trafficdp":{dump(about)}',
     ]
     text = io.BytesIO()
     text.write(f'{{{",".join(head)},"features":[\n'.encode())
@@ -89,7 +126,7 @@ def feature_ids(grid: Grid, table: pd.DataFrame) -> list[str]:
 def geojson_columns(release: Release) -> list[str]:
     """Return the names of the columns that GeoJSON carries, ``reason`` after ``status``.
 
-    Left out: counts that are not published, and the kind of interval, which ``metadata`` says once.
+    Left out: counts that are not published, and the kind of interval, which the metadata say once.
     """
     left_out = {f"{statistic.stem}_interval_kind" for statistic in release.estimates}
     counts = {"vehicles": release.vehicles, "records": release.records}
@@ -97,47 +134,6 @@ def geojson_columns(release: Release) -> list[str]:
     names = [name for name in column_facts(release) if name not in left_out]
     names.insert(names.index("status") + 1, "reason")
     return names
-
-
-def metadata(release: Release) -> dict[str, object]:
-    """Return the foreign member: what the numbers are and under which promise they were made."""
-    period, facts, disclosed = release.grid.period, column_facts(release), release.disclosure
-    stream = disclosed.noise.stream
-    told: dict[str, object] = {
-        "release": release.id,
-        "created_at": rfc3339(release.created_at, period.time_zone),
-        "publisher": disclosed.identity.publisher,
-        "place": disclosed.coverage.place,
-        "manifest": "manifest.json",
-        "resolution": release.grid.resolution,
-        "period": {"first": period.first.isoformat(), "last": period.last.isoformat()},
-        "time_zone": period.time_zone,
-        "slot_kind": release.grid.slot_kind.value,
-        "privacy": {
-            "definition": disclosed.guarantee.definition,
-            "epsilon": disclosed.guarantee.epsilon,
-            **disclosed.guarantee.concentrated,
-            "privacy_unit": disclosed.unit.privacy_unit,
-            "neighbouring_relation": disclosed.unit.neighbouring_relation,
-        },
-        "interval_level": release.request.interval_level,
-        "interval_kind": disclosed.uncertainty.interval_kind,
-        "min_vehicles": release.request.min_vehicles,
-        "statistics": {
-            statistic.column(release.request.display_unit): {
-                "description": statistic.description,
-                "unit": statistic.unit(release.request.display_unit),
-                "interval_kind": release.interval_kind(statistic).value,
-            }
-            for statistic in published_statistics(release)
-        },
-        "columns": {name: facts[name].description for name in ("slot", "slot_label", "status")},
-        "reasons": reasons(release),
-    }
-    if stream is not None:
-        names = ("publication", "as_of", "publish_every_minutes")
-        told["stream"] = {name: getattr(stream, name) for name in names}
-    return told
 
 
 def rounded_shapes(shapes: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:

@@ -362,11 +362,6 @@ _OVER = {
 MOST_NAMES = 12
 
 
-def sources(context: Sequence[ContextLayer]) -> str:
-    """Return who made the layers, each once: what must stand beside the map."""
-    return "; ".join(dict.fromkeys(layer.attribution for layer in context))
-
-
 def surroundings_of(drawing: Drawing, context: Sequence[ContextLayer], below: float) -> Surroundings:
     """Return the public layers, drawn; names stand ``below`` their place, which leaves room for signs."""
     areas, lines, names = [], [], []
@@ -383,7 +378,7 @@ def surroundings_of(drawing: Drawing, context: Sequence[ContextLayer], below: fl
         tuple(each for each in areas if each.path),
         tuple(each for each in lines if each.path),
         _names_that_fit(drawing, [(shape, name) for shape, name in names if name], below),
-        sources([layer for layer in context if layer.shapes]),
+        "; ".join(dict.fromkeys(layer.attribution for layer in context if layer.shapes)),
     )
 
 

@@ -50,7 +50,7 @@ from trafficdp.export.files.columns import published_statistics, reasons, withhe
 from trafficdp.export.files.disclosure import on_city_clocks
 from trafficdp.export.files.language import PLACES, Language, fill_template
 from trafficdp.export.files.tables import unique_polygons
-from trafficdp.export.map.drawing import Drawing, Rings, east_of, outlines_shown, sources
+from trafficdp.export.map.drawing import Drawing, Rings, east_of, outlines_shown
 from trafficdp.model import ContextKind, SpeedUnit, Statistic
 from trafficdp.privacy.estimate import BinStatus, IntervalKind
 from trafficdp.privacy.release import Release, published_frame
@@ -339,7 +339,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         groups=release.disclosure,
         made=language.dates(on_city_clocks(release.created_at, release.grid.period.time_zone)),
         library=LIBRARY,
-        sources=sources(release.grid.context),
+        sources="; ".join(dict.fromkeys(each.attribution for each in context)),
         tiles=None if tiles is None else TileServer(tiles, urlsplit(tiles).netloc),
         plain=_plain_rows(release, table, views[0], language),
         statistics=views,

@@ -12,10 +12,8 @@ from trafficdp.export.files.disclosure import (
     NOT_PROTECTED,
     PROTECTED,
     guarantee_in_words,
-    zcdp_in_words,
 )
 from trafficdp.model import NeighbouringRelation
-from trafficdp.privacy.loss import PureDP
 
 
 @pytest.mark.parametrize("relation", list(NeighbouringRelation))
@@ -24,7 +22,7 @@ def test_every_relation_has_its_words(relation):
     assert NOT_PROTECTED[relation]
     assert BIN_LIST[relation]
     assert COUNTS_REVEALED[relation]
-    assert "epsilon = 1)" in guarantee_in_words(relation, PureDP.of(1))
+    assert "epsilon = 1)" in guarantee_in_words(relation, "1")
 
 
 def test_under_public_counts_the_words_admit_that_trips_are_not_protected():
@@ -38,7 +36,7 @@ def test_under_public_counts_the_words_admit_that_trips_are_not_protected():
     [("0.1", "53 %"), (1, "74 %"), (6, "99.76 %"), (10, "99.9955 %"), (25, "always"), (10**6, "always")],
 )
 def test_how_often_a_guess_is_right_is_rounded_up_however_large_epsilon_is(epsilon, right):
-    words = guarantee_in_words(NeighbouringRelation.REPLACE_USER_VALUES, PureDP.of(epsilon))
+    words = guarantee_in_words(NeighbouringRelation.REPLACE_USER_VALUES, str(epsilon))
     assert f" {right}" in words
     stated = re.search(r"at most ([\d.]+) %", words)
     if stated:
@@ -47,7 +45,7 @@ def test_how_often_a_guess_is_right_is_rounded_up_however_large_epsilon_is(epsil
 
 
 def test_the_words_of_rho_count_delta():
-    words = zcdp_in_words(NeighbouringRelation.REPLACE_USER_VALUES, "0.5", "1", "0.1")
+    words = guarantee_in_words(NeighbouringRelation.REPLACE_USER_VALUES, "1", rho="0.5", delta="0.1")
     # (e + 0.1) / (1 + e)
     assert "at most 76 % of the time" in words
     assert "(rho = 0.5, and so epsilon = 1 at delta = 0.1)" in words
