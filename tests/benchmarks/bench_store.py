@@ -1,11 +1,13 @@
 """A store that grows: what its last day and its last release cost beside the first.
 
     python tests/benchmarks/bench_store.py [--days D --every E] [--releases N] [--questions N] [--copies N]
+        [--ledger N...]
 
 * days: a file a day of a simulated city, ingested and, every so many days, released;
 * releases: one map again and again, each charged, of the same records;
 * questions: an analyst's priced questions, no two alike, of the same records;
-* copies: the same in a store that was filled up with copies of its last release, as if N had been made.
+* copies: the same in a store that was filled up with copies of its last release, as if N had been made;
+* ledger: a check of the whole ledger of such stores, as `verify` and `doctor` make it.
 
 Processor seconds in one process, after imports and one release of another store that is not counted.
 """
@@ -29,6 +31,7 @@ from table import keep
 import trafficdp
 from trafficdp.noise.secure import new_token
 from trafficdp.privacy.ledger import append
+from trafficdp.release.curator import opened
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.store_files import RELEASED_NAME, Head, attached, registered, run
 from trafficdp.store.vault import Vault
@@ -154,6 +157,34 @@ def again_and_again(folder: Path, many: int, copies: int, *, questions: bool) ->
     )
 
 
+def whole_ledger(folder: Path, sizes: Sequence[int]) -> None:
+    """Check the whole ledger of a store filled up to ``sizes``, rising; print and keep what it costs."""
+    config, files = city(folder, 3)
+    store, key = folder / "store", folder / "store.key"
+    workspace = trafficdp.open(config, store=store, create=True)
+    workspace.ingest(files)
+    workspace.release(force=True)
+    rows = []
+    for many in sizes:
+        fill_up(store, key, many)
+        with opened(store, key, "measuring", wait=5) as curator:
+            entries = len(vault_ledger.Entries(curator.vault))
+            check = partial(curator.check_not_behind, whole=True)
+            own = [seconds_of(check) for _ in range(AROUND)]
+        an_entry = statistics.median(own) / entries * 1e6
+        shown = f"{statistics.median(own):.2f}", f"{max(own):.2f}", f"{an_entry:.0f}"
+        rows.append([f"{many:,}", f"{entries:,}", *shown])
+        print("ledger", *rows[-1], flush=True)
+    keep(
+        "Checks of the whole ledger",
+        "The chain of hashes, the accounts of every vehicle and the manifests of every release, of stores of "
+        f"{VEHICLES} vehicles that were filled up with copies of one release: median and largest processor "
+        f"seconds of {AROUND} checks, with other work beside them, and the median in microseconds an entry.",
+        ["releases", "entries", "seconds", "largest", "an entry"],
+        rows,
+    )
+
+
 def fill_up(store: Path, key: Path, many: int) -> None:
     """Make ``many`` releases of those of ``store``: the missing ones are copies of the last."""
     with Vault.open(store) as vault:
@@ -246,12 +277,15 @@ def main() -> None:
     parser.add_argument("--releases", type=int, default=1000)
     parser.add_argument("--questions", type=int, default=1000)
     parser.add_argument("--copies", type=int, default=10_000)
+    parser.add_argument("--ledger", type=int, nargs="*", default=(1000, 2000, 5000, 10_000))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         warm(Path(temporary) / "warm")
         for noun, many in (("releases", options.releases), ("questions", options.questions)):
             if many:
                 again_and_again(Path(temporary) / noun, many, options.copies, questions=noun == "questions")
+        if options.ledger:
+            whole_ledger(Path(temporary) / "ledger", options.ledger)
         if options.days:
             days_of_a_store(Path(temporary) / "days", options.days, options.every)
 

@@ -16,6 +16,7 @@ ORDER = (
     "Planner",
     "Releases of one store",
     "Questions of one store",
+    "Checks of the whole ledger",
     "Days of one store",
     "Peers",
     "Timetables",
