@@ -75,15 +75,17 @@ def twins(small_city, tmp_path):
 @pytest.fixture(scope="session")
 def contributions_of():
     """``contributions_of(workspace)``: rows (pseudonym, cell, slot, fixes, total, squares), sorted."""
-    from trafficdp.release.curator import opened
+    from trafficdp.release.curator import Curator
     from trafficdp.store import vault_fixes
-    from trafficdp.store.store_files import run
+    from trafficdp.store.store_files import Head, run
+    from trafficdp.store.vault import Vault
 
     def rows(city):
-        with opened(city.store, city.key_file, "test", wait=5) as curator:
-            version = vault_fixes.data_version(curator.vault)
+        with Vault.open(city.store) as vault:
+            curator = Curator(city.store, vault, Head.beside(city.key_file, vault.store_id))
+            version = vault_fixes.data_version(vault)
             found = curator.contributions(city.config.grid, city.config.bound, version)
-            hmac = dict(run(curator.vault.connection, "SELECT vehicle_id, hmac FROM vehicles"))
+            hmac = dict(run(vault.connection, "SELECT vehicle_id, hmac FROM vehicles"))
         own = found.counts
         columns = {
             "hmac": [hmac[number] for number in found.vehicle[own.user_index].tolist()],
