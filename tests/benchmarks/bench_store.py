@@ -31,7 +31,7 @@ from table import keep
 import trafficdp
 from trafficdp.noise.secure import new_token
 from trafficdp.privacy.ledger import append
-from trafficdp.release.curator import opened
+from trafficdp.release.curator import Curator
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.store_files import RELEASED_NAME, Head, attached, registered, run
 from trafficdp.store.vault import Vault
@@ -167,8 +167,9 @@ def whole_ledger(folder: Path, sizes: Sequence[int]) -> None:
     rows = []
     for many in sizes:
         fill_up(store, key, many)
-        with opened(store, key, "measuring", wait=5) as curator:
-            entries = len(vault_ledger.Entries(curator.vault))
+        with Vault.open(store) as vault:
+            entries = len(vault_ledger.Entries(vault))
+            curator = Curator(store, vault, Head.beside(key, vault.store_id))
             check = partial(curator.check_not_behind, whole=True)
             own = [seconds_of(check) for _ in range(AROUND)]
         an_entry = statistics.median(own) / entries * 1e6
