@@ -57,7 +57,7 @@ def _without_slope() -> AbstractContextManager[Any]:
 
 
 def _equal_guess(self: Level) -> npt.NDArray[np.float64]:
-    return np.full(self.size, self.guessed**0.5 * design.CELL_SD * self.upper)
+    return np.full(self.size, self.guessed**0.5 * design.CELL_SD * float(self.bound.upper))
 
 
 VARIANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {

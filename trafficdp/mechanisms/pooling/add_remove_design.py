@@ -43,7 +43,7 @@ from trafficdp.binning.cells import parents_of, resolutions_of
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import AddRemoveBall, Step
-from trafficdp.mechanisms.pooling.design import MeasurementPlan, noise_for, noise_sd
+from trafficdp.mechanisms.pooling.design import NORM, noise_for, noise_sd
 from trafficdp.mechanisms.pooling.posterior import VariancePosterior, variance_posterior
 from trafficdp.model import ContributionBound, NeighbouringRelation
 from trafficdp.privacy.conversion import LEAST_SD
@@ -71,7 +71,7 @@ many records, as nobody knows how many there are. The last was chosen on all day
 
 
 @dataclass(frozen=True)
-class AddRemoveDesign(MeasurementPlan):
+class AddRemoveDesign:
     """What will be asked of all ``places``, rising; ``total`` is the whole loss in 10^-12 of ``kind``.
 
     ``apart`` (slots,), rising, are slots that are measured apart; none: all slots of a place together.
@@ -93,6 +93,21 @@ class AddRemoveDesign(MeasurementPlan):
             raise UsageError("there is nothing to pool", expected="places in rising order, each once")
         if min(self.parts) <= 0:
             raise UsageError("the budget is too small to be shared out", todo="ask for a larger one")
+
+    @property
+    def pure(self) -> bool:
+        """Whether noise is Laplace, for pure epsilon."""
+        return self.kind is LossKind.PURE
+
+    @property
+    def norm(self) -> int:
+        """Of the vehicles' vectors."""
+        return NORM[self.kind]
+
+    @property
+    def upper(self) -> float:
+        """U."""
+        return float(self.bound.upper)
 
     @property
     def size(self) -> int:

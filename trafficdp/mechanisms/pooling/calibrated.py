@@ -18,10 +18,9 @@ from trafficdp.mechanisms.pooling.design import LEVEL, Design
 from trafficdp.mechanisms.pooling.estimates import (
     LEAST_VARIANCE,
     VARIANCE_UNIT,
-    expected_error,
     flat_error,
     flat_posterior,
-    foreseen_half_width,
+    foreseen_sd,
     foreseen_variance,
     pooled,
 )
@@ -34,7 +33,7 @@ from trafficdp.mechanisms.pooling.posterior import (
 from trafficdp.mechanisms.pooling.whole import BY_POSTERIOR, JointMechanism, calibration
 from trafficdp.mechanisms.protocol import require_statistic
 from trafficdp.mechanisms.publish import rounding_bias, status_of
-from trafficdp.model import OF_MAPS, ContributionBound, Counts, Statistic
+from trafficdp.model import OF_MAPS, ContributionBound, Statistic
 from trafficdp.privacy.disclosure import Calibration
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PICO, LossKind, round_up
@@ -45,12 +44,8 @@ IntArray = npt.NDArray[np.int64]
 CITATION = "here; shrinkage toward a common level by James, Stein 1961, and Efron, Morris 1975"
 
 
-@lru_cache(maxsize=2)
-def _design(
-    counts: Counts, bound: ContributionBound, kind: LossKind, pico: int, statistics: tuple[Statistic, ...]
-) -> Design:
-    """Return the design; two are kept: plan, rehearsal and draw have the same counts, one number a design."""
-    return Design(counts, bound, kind, pico, statistics)
+_design = lru_cache(maxsize=2)(Design)
+"""Two designs are kept: plan, rehearsal and draw have the same counts, one number a design."""
 
 
 @dataclass(frozen=True)
@@ -101,24 +96,26 @@ class CalibratedPooling(JointMechanism):
 
     @cached_property
     def _known_errors(self) -> dict[Statistic, FloatArray]:
-        own = {each: expected_error(self.design, each) for each in self._means}
-        if self.design.variance:
-            own[Statistic.VARIANCE] = foreseen_variance(self.design).error
+        # the mean absolute value of a normal error
+        own = {
+            each: foreseen_variance(self.design).error
+            if each is Statistic.VARIANCE
+            else np.asarray(np.sqrt(2 / np.pi) * foreseen_sd(self.design, each))
+            for each in self.statistics
+        }
         return _errors(own, self.statistics, self.public.bound)
-
-    @property
-    def _means(self) -> tuple[Statistic, ...]:
-        """The mean that all others lean on, and that over vehicles where it is asked for."""
-        return (Statistic.MEAN, Statistic.VEHICLE_MEAN)[: 1 + self.design.over_vehicles]
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
         """Return what is expected at the usual level: the intervals themselves follow the answers."""
-        design = self.design
-        found = {each: foreseen_half_width(design, each, interval_level) for each in self._means}
-        if design.variance:
-            low, high = foreseen_variance(design).ends[LEVELS[-1]]
-            found[Statistic.VARIANCE] = (high - low) / 2
-        return {each: found[each] for each in self.statistics}
+        design, tail, upper = self.design, float(ndtri((1 + interval_level) / 2)), self.public.bound.upper
+        found: dict[Statistic, FloatArray] = {}
+        for each in self.statistics:
+            if each is Statistic.VARIANCE:
+                low, high = foreseen_variance(design).ends[LEVELS[-1]]
+                found[each] = (high - low) / 2
+            else:
+                found[each] = np.minimum(tail * foreseen_sd(design, each), float(upper))
+        return found
 
 
 @dataclass(frozen=True)
@@ -154,16 +151,21 @@ class CalibratedFlat(JointMechanism):
     @cached_property
     def _steps(self) -> tuple[Step, ...]:
         bound = self.public.bound
-        one, records = self._records
+        # one number of every vehicle that is anywhere
+        counts = self.public.counts
+        user = np.flatnonzero(counts.bins_per_user > 0).astype(np.int64)
+        one = EntryIndex(user, np.zeros(len(user), dtype=np.int64), counts.users, 1)
+        records = np.bincount(counts.user_index, counts.count, counts.users)[user].astype(np.int64)
+        paired = Statistic.VARIANCE in self.statistics
         loss, most = self.pico / PICO * (1 - 2.0**-40), int(records.max(initial=0))
         change = most * bound.steps
-        if self.loss_kind is LossKind.PURE and self._paired:
+        if self.loss_kind is LossKind.PURE and paired:
             # from W's scale K times S's on, variances are free
             pair = np.array([change / loss, bound.steps * change / loss]) * (1 + 2.0**-40)
             return (Step(Moments(one, records, bound.steps, np.ones(1, dtype=np.bool_)), Laplace(pair)),)
         if self.loss_kind is LossKind.PURE:
             return (Step(Box(one, records * bound.steps), Laplace(round_up(np.array([change / loss])))),)
-        ends = [records * bound.steps, records * (bound.steps**2 // 4)][: 1 + self._paired]
+        ends = [records * bound.steps, records * (bound.steps**2 // 4)][: 1 + paired]
         sd = [round_up(np.array([end.max(initial=0) * np.sqrt(len(ends) / (2 * loss))])) for end in ends]
         return tuple(Step(Box(one, end), Gaussian(noise)) for end, noise in zip(ends, sd, strict=True))
 
@@ -178,9 +180,10 @@ class CalibratedFlat(JointMechanism):
                 own = self._spread(value[each], value[Statistic.MEAN])
                 found[each] = self.of_variance(own, self.column())
             else:
-                mean = flat_posterior(
-                    self._design, value[each], _left(self._noise[0], float(bound.upper) / 6)
-                )
+                noise, spread = float(self._noise[0]), float(bound.upper) / 6
+                # what is left of the prior's variance
+                noise = noise * spread**2 / (spread**2 + noise)
+                mean = flat_posterior(self._design, value[each], noise)
                 one = self.of_posterior(each, mean, self.column())
                 # it is one number for the city, and says so
                 found[each] = replace(one, status=status_of(one.expected_error, each, bound))
@@ -194,8 +197,9 @@ class CalibratedFlat(JointMechanism):
         own = [np.bincount(counts.user_index, contributions.total, counts.users)]
         squares = np.bincount(counts.user_index, contributions.total_of_squares, counts.users)
         own.append(bound.steps * own[0] - squares)
-        given = np.stack(own[: 1 + self._paired])[:, counts.bins_per_user > 0]
-        steps = self.steps()
+        paired = Statistic.VARIANCE in self.statistics
+        given = np.stack(own[: 1 + paired])[:, counts.bins_per_user > 0]
+        steps = self._steps
         each_asked = [given] if len(steps) < len(given) else list(given)
         noisy = np.concatenate(
             [measure.measure(step, asked) for step, asked in zip(steps, each_asked, strict=True)]
@@ -205,7 +209,7 @@ class CalibratedFlat(JointMechanism):
             np.clip(_drawn_to(noisy[0] * unit / many, noise[0], LEVEL * upper, upper / 6), 0.0, upper)
         )
         value = {Statistic.MEAN: mean, Statistic.VEHICLE_MEAN: mean}
-        if self._paired:
+        if paired:
             found = mean * (upper - mean) - noisy[1] * unit**2 / many
             likely = VARIANCE_UNIT * upper**2
             found = max(_drawn_to(found, noise[1], likely, likely / 2), LEAST_VARIANCE * likely)
@@ -216,7 +220,7 @@ class CalibratedFlat(JointMechanism):
     def _known_errors(self) -> dict[Statistic, FloatArray]:
         # noise, and how far bins lie from the city
         own = dict.fromkeys((Statistic.MEAN, Statistic.VEHICLE_MEAN), flat_error(self._design))
-        if self._paired:
+        if Statistic.VARIANCE in self.statistics:
             own[Statistic.VARIANCE] = self._usual_spread.error
         return _errors(own, self.statistics, self.public.bound)
 
@@ -225,7 +229,7 @@ class CalibratedFlat(JointMechanism):
         upper = float(self.public.bound.upper)
         usual = float(ndtri((1 + interval_level) / 2)) * np.sqrt(np.pi / 2) * flat_error(self._design)
         found = dict.fromkeys((Statistic.MEAN, Statistic.VEHICLE_MEAN), np.minimum(usual, upper))
-        if self._paired:
+        if Statistic.VARIANCE in self.statistics:
             low, high = self._usual_spread.ends[LEVELS[-1]]
             found[Statistic.VARIANCE] = (high - low) / 2
         return {each: found[each] for each in self.statistics}
@@ -239,7 +243,9 @@ class CalibratedFlat(JointMechanism):
     def _noise(self) -> FloatArray:
         """The variances of noise of the city's numbers."""
         unit, records = float(self.public.bound.step), float(self.public.counts.count.sum())
-        found = np.concatenate([_variance_of(step) for step in self.steps()]) * (unit / records) ** 2
+        laws = [step.law for step in self._steps if isinstance(step.law, Laplace | Gaussian)]
+        own = [2 * law.scale**2 if isinstance(law, Laplace) else law.sd**2 for law in laws]
+        found = np.concatenate(own) * (unit / records) ** 2
         return np.asarray(found * unit ** (2 * np.arange(len(found))))
 
     def _spread(self, value: float, mean: float) -> VariancePosterior:
@@ -247,10 +253,10 @@ class CalibratedFlat(JointMechanism):
         counts, upper = self.public.counts, float(self.public.bound.upper)
         likely = VARIANCE_UNIT * upper**2
         # it is one number for the city in few records too
-        everywhere = np.full(counts.bins, value)
+        everywhere, noise, prior = np.full(counts.bins, value), float(self._noise[1]), (likely / 2) ** 2
         return variance_posterior(
             everywhere,
-            np.sqrt(_left(self._noise[1], likely / 2)) / max(value, LEAST_VARIANCE * likely),
+            np.sqrt(noise * prior / (prior + noise)) / max(value, LEAST_VARIANCE * likely),
             independent_records(counts),
             np.ones(counts.bins),
             (np.full(counts.bins, mean * (upper - mean)), upper**2 / 4),
@@ -263,34 +269,10 @@ class CalibratedFlat(JointMechanism):
         upper = float(self.public.bound.upper)
         return self._spread(VARIANCE_UNIT * upper**2, LEVEL * upper)
 
-    @cached_property
-    def _paired(self) -> bool:
-        return Statistic.VARIANCE in self.statistics
-
-    @property
-    def _records(self) -> tuple[EntryIndex, IntArray]:
-        """One number of every vehicle that is anywhere, and its records, shape (vehicles,)."""
-        counts = self.public.counts
-        user = np.flatnonzero(counts.bins_per_user > 0).astype(np.int64)
-        records = np.bincount(counts.user_index, counts.count, counts.users)[user].astype(np.int64)
-        return EntryIndex(user, np.zeros(len(user), dtype=np.int64), counts.users, 1), records
-
-
-def _variance_of(step: Step) -> FloatArray:
-    """The variance of the noise of every sum."""
-    if isinstance(step.law, Laplace):
-        return np.asarray(2 * step.law.scale**2)
-    return np.asarray(step.law.sd**2) if isinstance(step.law, Gaussian) else np.full(len(step.shift), np.inf)
-
 
 def _drawn_to(found: float, noise: float, level: float, spread: float) -> float:
     """The posterior mean under a normal prior."""
     return float(level + (found - level) * spread**2 / (spread**2 + noise))
-
-
-def _left(noise: float, spread: float) -> float:
-    """The posterior variance under a normal prior."""
-    return float(noise * spread**2 / (spread**2 + noise))
 
 
 def _errors(

@@ -34,26 +34,8 @@ from trafficdp.privacy.loss import PICO, LossKind, round_up
 BOUNDS_MOVED = {NeighbouringRelation.REPLACE_USER_VALUES: 2, NeighbouringRelation.ADD_OR_REMOVE_USER: 1}
 
 
-class MeasurementPlan:
-    """What the designs share: the kind of their noise, and the norm and range that go with it."""
-
-    kind: LossKind
-    bound: ContributionBound
-
-    @property
-    def pure(self) -> bool:
-        """Whether noise is Laplace, for pure epsilon."""
-        return self.kind is LossKind.PURE
-
-    @property
-    def norm(self) -> int:
-        """Of the vehicles' vectors."""
-        return 1 if self.kind is LossKind.PURE else 2
-
-    @property
-    def upper(self) -> float:
-        """U."""
-        return float(self.bound.upper)
+NORM = {LossKind.PURE: 1, LossKind.ZCDP: 2}
+"""Of the vehicles' vectors: Laplace noise for pure epsilon, else Gaussian."""
 
 
 def noise_for(
@@ -140,38 +122,21 @@ FIRST, HALF = 0.3, 0.5
 """Of two levels: what the first is given, and the part of the guessed variance that each takes."""
 
 
-class AskingOfCounts(MeasurementPlan):
-    """An asking of which counts are public: who has which entries, R of them.
-
-    ``weighs``: the mean that is asked for, over records or over vehicles.
-    """
+class AskingOfCounts:
+    """An asking of which counts are public: who has which entries, R of them."""
 
     counts: Counts
-    weighs: Statistic
-
-    @cached_property
-    def count(self) -> IntArray:
-        """m_ug of every pair, shape (P,); 1 for a mean over vehicles."""
-        own = self.counts.count
-        return own if self.weighs is Statistic.MEAN else np.ones_like(own)
+    kind: LossKind
 
     @cached_property
     def by_bin(self) -> sparse.csc_matrix:
         """How much a pair weighs in its entry, shape (R, G)."""
         raise NotImplementedError
 
-    def of_bins(self, value: FloatArray) -> FloatArray:
-        """Return sums over an entry's pairs of ``value`` (G,) by their weights, shape (R,)."""
-        return np.asarray(self.by_bin @ value)
-
     def of_pairs(self, value: FloatArray, of_bins: FloatArray) -> FloatArray:
-        """Return those of ``value`` (P,) times ``of_bins`` (G,)."""
+        """Return sums over an entry's pairs of ``value`` (P,) times ``of_bins`` (G,) by weights, (R,)."""
         rows = self.by_bin
         return np.asarray(self.counts.matrix(rows.data * value, rows.indices, rows.shape[0]) @ of_bins)
-
-    def asked_sd(self, bound: float, part: int) -> float:
-        """Return the standard deviation of an asking's noise, in the unit of ``bound``."""
-        return noise_sd(self.kind, RELATION, part, bound)
 
     def step(self, support: EntryIndex, bound: float, low: FloatArray, high: FloatArray, part: int) -> Step:
         """Return the asking of vectors of at most ``bound`` with entries in ``low``..``high`` (E,), around 0.
@@ -179,7 +144,7 @@ class AskingOfCounts(MeasurementPlan):
         What lies beyond the bound is of no use and not promised.
         """
         ends = [np.minimum(np.abs(each) / bound * GRAINS, GRAINS).astype(np.int64) for each in (low, high)]
-        ball = Ball(support, self.norm, bound, -ends[0], ends[1])
+        ball = Ball(support, NORM[self.kind], bound, -ends[0], ends[1])
         return Step(ball, noise_for(self.kind, RELATION, part, support.coordinates))
 
 
@@ -212,32 +177,27 @@ class Level(AskingOfCounts):
 
     @cached_property
     def by_bin(self) -> sparse.csc_matrix:
-        """m_ug, shape (E, G)."""
-        return self.counts.matrix(self.count.astype(np.float64), self.places.of_pair, len(self.support.user))
+        """m_ug, 1 for a mean over vehicles, shape (E, G)."""
+        own = self.counts.count if self.weighs is Statistic.MEAN else np.ones_like(self.counts.count)
+        return self.counts.matrix(own.astype(np.float64), self.places.of_pair, len(self.support.user))
 
     @cached_property
     def records(self) -> FloatArray:
         """m_uc of every entry, shape (E,)."""
-        return self.of_bins(np.ones(self.counts.bins))
+        return np.asarray(self.by_bin @ np.ones(self.counts.bins))
 
     @cached_property
     def cell_sd(self) -> FloatArray:
         """The guess of how far places lie from the map so far, shape (C,): rarely driven ones further."""
         many = np.bincount(self.support.coordinate, minlength=self.size) / 30
         sd = CELL_SD if self.weighs is Statistic.MEAN else VEHICLES_SD
-        return np.asarray(self.guessed**0.5 * sd * self.upper * np.clip(many**-0.5, 0.3, 3.0))
+        return np.asarray(self.guessed**0.5 * sd * float(self.bound.upper) * np.clip(many**-0.5, 0.3, 3.0))
 
     @cached_property
     def reach(self) -> tuple[float, ...]:
         """T, the bound of a vehicle's vector, of every round; a variance is asked for in the first."""
         first = 1.2 * float(self.guessed**0.5 * max(1.0, self.strength / THICK) ** 0.4)
-        return tuple(first * NARROWER**each for each in range(1 if self.pure else ROUNDS))
-
-    def at_places(self, of_bins: FloatArray) -> FloatArray:
-        """Return means over a place of ``of_bins`` (G,), weighed as its sum is, shape (C,)."""
-        own = self.weight / self.records * self.of_bins(of_bins)
-        total = (np.bincount(self.support.coordinate, each, self.size) for each in (own, self.weight))
-        return np.asarray(np.divide(*total))
+        return tuple(first * NARROWER**each for each in range(1 if self.kind is LossKind.PURE else ROUNDS))
 
     @cached_property
     def left_by_bounds(self) -> tuple[FloatArray, ...]:
@@ -249,9 +209,9 @@ class Level(AskingOfCounts):
 
         Shape (C, len(distances)), from counts, other places as far off as guessed.
         """
-        user, place, norm = self.support.user, self.support.coordinate, self.norm
-        less = 0.8 if self.pure else 1.0
-        spread = (RECORD_SD * self.upper) ** 2 / self.records
+        user, place, norm = self.support.user, self.support.coordinate, NORM[self.kind]
+        less, upper = 0.8 if self.kind is LossKind.PURE else 1.0, float(self.bound.upper)
+        spread = (RECORD_SD * upper) ** 2 / self.records
         usual = (less * self.weight * np.sqrt(self.cell_sd[place] ** 2 + spread)) ** norm
         whole = np.bincount(user, usual, self.support.users)
         found = np.zeros((self.size, len(distances)))
@@ -259,7 +219,7 @@ class Level(AskingOfCounts):
             part = slice(start, start + AT_ONCE)
             weight, at = self.weight[part], place[part]
             others = np.maximum(whole[user[part]] - usual[part], 0.0)
-            for number, distance in enumerate(distances * self.upper):
+            for number, distance in enumerate(distances * upper):
                 own = (weight * np.sqrt(distance**2 + less**2 * spread[part])) ** norm
                 share = bound / np.maximum((others + own) ** (1 / norm), 1e-9)
                 kept = sum(np.minimum(t, share) / t for t in (0.6, 1.0, 1.6)) / 3
@@ -272,16 +232,16 @@ class Level(AskingOfCounts):
         """f_uc of every entry, shape (E,): expected length of a vehicle's vector 1."""
         user, place, users = self.support.user, self.support.coordinate, self.support.users
         whole: FloatArray = np.bincount(place, self.records, self.size).astype(np.float64)
-        spread = (RECORD_SD * self.upper) ** 2
+        spread = (RECORD_SD * float(self.bound.upper)) ** 2
         expected = np.sqrt(self.cell_sd[place] ** 2 + spread / self.records)
         share = self.records / whole[place]
-        if not self.pure:
+        if self.kind is not LossKind.PURE:
             length = np.sqrt(np.bincount(user, (share * expected) ** 2, users))
             return np.asarray(share / length[user])
         expected = 0.8 * expected
         part = share * expected
         part = part / np.bincount(user, part, users)[user]
-        noise = self.asked_sd(self.reach[0], self.part) ** 2
+        noise = noise_sd(self.kind, RELATION, self.part, self.reach[0]) ** 2
         bins: FloatArray = np.bincount(self.places.of_bin, minlength=self.size).astype(np.float64)
         for _ in range(MULTIPLICATIVE_STEPS if self.strength < THIN else 0):
             gain = self._gain(part / expected, noise, bins, whole, spread) / expected
@@ -314,19 +274,19 @@ class Level(AskingOfCounts):
         """q_c: what a place's weighted mean is off its records' mean, a variance, shape (C,)."""
         place = self.support.coordinate
         squares = np.bincount(place, self.weight**2 / self.records, self.size) / self.cell_weight**2
-        spread = (RECORD_SD * self.upper) ** 2
+        spread = (RECORD_SD * float(self.bound.upper)) ** 2
         rest = squares - 1 / np.bincount(place, self.records, self.size)
         return np.asarray(np.maximum(rest * spread, 1e-3))
 
     @property
     def rounds_sd(self) -> float:
         """The standard deviation of the noise of all rounds together, in the unit of T."""
-        of_one = self.asked_sd(1.0, self.part // len(self.reach))
+        of_one = noise_sd(self.kind, RELATION, self.part // len(self.reach), 1.0)
         return float(np.sum(np.power([of_one * reach for reach in self.reach], -2.0)) ** -0.5)
 
     def dearest(self) -> list[Step]:
         """Return every round with the longest intervals that earlier numbers can make of it."""
-        long, part = self.weight * self.upper / LEAST_UNIT, self.part // len(self.reach)
+        long, part = self.weight * float(self.bound.upper) / LEAST_UNIT, self.part // len(self.reach)
         return [self.step(self.support, bound, *around(long, bound), part) for bound in self.reach]
 
 
@@ -391,11 +351,6 @@ class Parts(NamedTuple):
     vehicles: tuple[int, ...]
     variance: tuple[int, ...]
 
-    @property
-    def every(self) -> tuple[int, ...]:
-        """All of them."""
-        return (self.city, self.dwell, self.cells, *self.vehicles, *self.variance)
-
 
 @dataclass(frozen=True)
 class Design(AskingOfCounts):
@@ -414,20 +369,11 @@ class Design(AskingOfCounts):
     weighs: Statistic = Statistic.MEAN
 
     def __post_init__(self) -> None:
-        if not self.counts.bins or min(self.parts.every) <= 0:
+        parts = self.parts
+        if not self.counts.bins or min((*parts[:3], *parts.vehicles, *parts.variance)) <= 0:
             raise UsageError(
                 "there is nothing to pool", got=f"{self.counts.bins} bins", todo="ask for a larger budget"
             )
-
-    @property
-    def variance(self) -> bool:
-        """Whether a variance is asked for."""
-        return Statistic.VARIANCE in self.statistics
-
-    @property
-    def over_vehicles(self) -> bool:
-        """Whether a mean over vehicles is asked for."""
-        return Statistic.VEHICLE_MEAN in self.statistics
 
     @cached_property
     def by_vehicle(self) -> Design:
@@ -436,7 +382,7 @@ class Design(AskingOfCounts):
 
     @cached_property
     def per_bin(self) -> IntArray:
-        """The sum of ``count`` in every bin, shape (G,)."""
+        """Records of every bin, or vehicles for a mean over these, shape (G,)."""
         counts = self.counts
         return counts.samples_per_bin if self.weighs is Statistic.MEAN else counts.users_per_bin
 
@@ -455,14 +401,13 @@ class Design(AskingOfCounts):
     def strength(self) -> float:
         """r: how much may be learnt of a cell."""
         loss = self.learnt / PICO
-        return (
-            self.vehicles * (loss if self.pure else (2 * loss) ** 0.5 / 0.22) / len(self.counts.visits.cell)
-        )
+        rate = loss if self.kind is LossKind.PURE else (2 * loss) ** 0.5 / 0.22
+        return self.vehicles * rate / len(self.counts.visits.cell)
 
     @property
     def learnt(self) -> int:
         """What is given to means of either kind, 10^-12."""
-        return int(self.total * (1 - VARIANCE_SHARE)) if self.variance else self.total
+        return int(self.total * (1 - VARIANCE_SHARE)) if Statistic.VARIANCE in self.statistics else self.total
 
     @cached_property
     def parts(self) -> Parts:
@@ -471,16 +416,17 @@ class Design(AskingOfCounts):
         In pure epsilon the city and dwell take less where there are many vehicles: their noise falls with n.
         """
         means = self.learnt
-        if self.over_vehicles:
+        over_vehicles = Statistic.VEHICLE_MEAN in self.statistics
+        if over_vehicles:
             means = int(means * (1 - (THICK_VEHICLES_SHARE if self.thick else VEHICLES_SHARE)))
         first, second = 0.1 * means, 0.25 * means
-        if self.pure:
+        if self.kind is LossKind.PURE:
             first = min(0.4 * means, max(min(first, 60 * PICO / self.vehicles), 36 * PICO / self.vehicles))
             second = min(second, 60 * PICO / self.vehicles)
         further = []
         for asked, rest in (
-            (self.over_vehicles, self.learnt - means),
-            (self.variance, self.total - self.learnt),
+            (over_vehicles, self.learnt - means),
+            (Statistic.VARIANCE in self.statistics, self.total - self.learnt),
         ):
             level = int(0.3 * rest) if self.thick else rest
             further.append((level, rest - level)[: (1 + self.thick) * asked])
@@ -494,7 +440,8 @@ class Design(AskingOfCounts):
     @cached_property
     def share(self) -> FloatArray:
         """f1_ug of every pair, shape (P,): a vehicle's add up to 1."""
-        share = self.count / self.per_bin[self.counts.bin_index]
+        own = self.counts.count if self.weighs is Statistic.MEAN else np.ones_like(self.counts.count)
+        share = own / self.per_bin[self.counts.bin_index]
         return np.asarray(share / np.bincount(self.row, share, self.vehicles)[self.row])
 
     @cached_property
@@ -515,8 +462,8 @@ class Design(AskingOfCounts):
     @cached_property
     def lean(self) -> tuple[FloatArray, FloatArray]:
         """How far a faster record moves level and slope, upwards and downwards: shape (2 n,) each."""
-        up, down = (self.of_bins(np.maximum(side * self.dwell[:, 1], 0)) for side in (1, -1))
-        level = self.of_bins(np.ones(self.counts.bins))
+        up, down = (self.by_bin @ np.maximum(side * self.dwell[:, 1], 0) for side in (1, -1))
+        level = self.by_bin @ np.ones(self.counts.bins)
         return np.concatenate([level, up]), np.concatenate([np.zeros_like(level), down])
 
     @cached_property
@@ -551,7 +498,7 @@ class Design(AskingOfCounts):
         What is drawn later costs every vehicle as much or less: bounds only grow with the level of the city,
         and s is at least LEAST_UNIT.
         """
-        upper, one = self.upper, self.everyone(1)
+        upper, one = float(self.bound.upper), self.everyone(1)
         half = np.full(self.vehicles, upper / 2)
         first = self.step(one, upper / 2, half, half, self.parts.city)
         slope, (up, down) = SLOPE_BOUND * upper, self.lean
@@ -559,16 +506,15 @@ class Design(AskingOfCounts):
         found = [first, second]
         for level in self.levels:
             found += level.dearest()
-        if self.over_vehicles:
+        if Statistic.VEHICLE_MEAN in self.statistics:
             whole = np.full(self.vehicles, slope)
             found.append(self.step(one, slope, whole, whole, self.parts.vehicles[0]))
-        if self.over_vehicles and self.thick:
-            for level in self.by_vehicle.levels:
+            for level in self.by_vehicle.levels if self.thick else ():
                 found += level.dearest()
-        if self.variance:
+        if Statistic.VARIANCE in self.statistics:
             ends = np.ones(self.vehicles)
             found.append(self.step(one, 1.0, ends, ends, self.parts.variance[0]))
-        if self.variance and self.thick:
+        if Statistic.VARIANCE in self.statistics and self.thick:
             cells = self.variance_cells
             far = np.full(len(cells.support.user), cells.reach[0])
             found.append(cells.step(cells.support, cells.reach[0], far, far, cells.part))

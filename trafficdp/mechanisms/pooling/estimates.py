@@ -27,7 +27,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import Measure
@@ -36,10 +35,12 @@ from trafficdp.mechanisms.pooling.design import (
     LEAST_UNIT,
     LEVEL,
     RECORD_SD,
+    RELATION,
     SLOPE_BOUND,
     VEHICLES_SD,
     Design,
     Level,
+    noise_sd,
 )
 from trafficdp.mechanisms.pooling.posterior import (
     LAMBDA,
@@ -61,6 +62,7 @@ from trafficdp.mechanisms.pooling.posterior import (
     variance_posterior,
 )
 from trafficdp.model import KnownSpeeds, Statistic
+from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive import Contributions
 
 FloatArray = npt.NDArray[np.float64]
@@ -128,7 +130,7 @@ def pooled(
 
     The numbers are functions of counts, of ``known`` speeds and of what ``measure`` gives back.
     """
-    counts, upper = design.counts, design.upper
+    counts, upper = design.counts, float(design.bound.upper)
     x = contributions.total * float(design.bound.step) / counts.count
     centre, doubt = _centre(design, x, measure)
     base, beta, slope_variance = _base(design, x, centre, doubt, measure)
@@ -141,11 +143,11 @@ def pooled(
     slope = float(np.hypot(beta[1], np.sqrt(slope_variance[1])))
     city = CityLevel(max(centre + beta[0], LEAST_UNIT * LEVEL * upper), unit, slope)
     means = {Statistic.MEAN: _posterior(design, told, city, around, (mean, mean), np.zeros(counts.bins))}
-    if design.over_vehicles:
+    if Statistic.VEHICLE_MEAN in design.statistics:
         own, further = _over_vehicles(design.by_vehicle, x, mean, unit, measure)
         means[Statistic.VEHICLE_MEAN] = _posterior(design, told, city, around, (mean, own), further)
     variance = None
-    if design.variance:
+    if Statistic.VARIANCE in design.statistics:
         level = (centre + beta[0]) / (LEVEL * upper)
         scale = means[Statistic.MEAN].scale
         variance = _variance(design, contributions, mean, level, scale, measure)
@@ -163,7 +165,7 @@ class CityLevel:
 
 def flat_posterior(design: Design, value: float, noise: float) -> Posterior:
     """Return the posterior of every bin where one number ``value`` is known, with variance ``noise``."""
-    bins, upper = design.counts.bins, design.upper
+    bins, upper = design.counts.bins, float(design.bound.upper)
     everywhere, around = np.full(bins, value), np.full(bins, noise)
     slope = SLOPE_SD * (upper / 30 + value)
     city = CityLevel(max(value, LEAST_UNIT * LEVEL * upper), max(value / (LEVEL * upper), LEAST_UNIT), slope)
@@ -185,12 +187,16 @@ def _posterior(
     ``around`` (G,) is the variance of the map before all of them. ``maps`` (G,) are that after them, and
     where it was moved to, with ``further`` (G,) the spread of that move.
     """
-    last, upper, unit = told[-1], design.upper, city.unit
+    last, upper, unit = told[-1], float(design.bound.upper), city.unit
     level, place = last.level, last.level.places.of_bin
     inside = np.bincount(place, minlength=level.size)
     for cells in told[:-1]:
         around = around + ((1 - cells.pull) * (unit * cells.level.cell_sd) ** 2)[cells.level.places.of_bin]
-    before = level.at_places(last.before)
+    # means over a place, weighed as its sum is
+    weighed = level.weight / level.records * (level.by_bin @ last.before)
+    before = np.divide(
+        *(np.bincount(level.support.coordinate, each, level.size) for each in (weighed, level.weight))
+    )
     doubt = lambda_sd(np.sqrt(np.bincount(place, around, level.size) / inside), before, upper)
     vehicles = np.bincount(level.support.coordinate, minlength=level.size)
     sigma = SPREAD * np.clip((vehicles / 30) ** -FALL, 0.3, 3.0)
@@ -221,16 +227,21 @@ def _posterior(
 
 def _likelihood(cells: Cells, before: FloatArray, unit: float) -> Callable[[IntArray], FloatArray]:
     """How likely the answers of all rounds are at every speed of the grid, for some places."""
-    level = cells.level
+    level, upper = cells.level, float(cells.level.bound.upper)
     left = level.left_by_bounds if cells.rounds else ()
-    sampling, speeds = unit**2 * level.sampling, speed_of(LAMBDA, level.upper)
+    sampling, speeds = unit**2 * level.sampling, speed_of(LAMBDA, upper)
 
     def log_likelihood(own: IntArray) -> FloatArray:
         found = np.zeros((len(own), POINTS))
         for each, table in zip(cells.rounds, left, strict=True):
             away = speeds - (before + each.moved)[own, None]
-            off = each.answer[own, None] - _between(table[own], np.abs(away) / (unit * level.upper)) * away
-            if level.pure:
+            # what the bounds leave of it, between the distances that are tabled
+            distance = np.abs(away) / (unit * upper)
+            at = np.clip(np.searchsorted(DISTANCES, distance) - 1, 0, len(DISTANCES) - 2)
+            part = np.clip((distance - DISTANCES[at]) / (DISTANCES[at + 1] - DISTANCES[at]), 0.0, 1.0)
+            share = table[own[:, None], at] * (1 - part) + table[own[:, None], at + 1] * part
+            off = each.answer[own, None] - share * away
+            if level.kind is LossKind.PURE:
                 scale = np.sqrt(each.noise / 2)
                 found += log_laplace_normal(off, scale[own, None], sampling[own, None])
             else:
@@ -242,37 +253,20 @@ def _likelihood(cells: Cells, before: FloatArray, unit: float) -> Callable[[IntA
     return log_likelihood
 
 
-def _between(table: FloatArray, distance: FloatArray) -> FloatArray:
-    """``table`` (n, len(DISTANCES)) at ``distance`` (n, POINTS)."""
-    at = np.clip(np.searchsorted(DISTANCES, distance) - 1, 0, len(DISTANCES) - 2)
-    part = np.clip((distance - DISTANCES[at]) / (DISTANCES[at + 1] - DISTANCES[at]), 0.0, 1.0)
-    row = np.arange(len(table))[:, None]
-    return np.asarray(table[row, at] * (1 - part) + table[row, at + 1] * part)
-
-
-def expected_error(design: Design, of: Statistic = Statistic.MEAN) -> FloatArray:
-    """Return the error that is expected before anything is asked, shape (G,): from counts and the guesses.
-
-    ``of`` the mean over records, or over vehicles where that is asked for: the mean absolute value of a
-    normal error of mean square e^2 (``_error``) at the level U/5.
-    """
-    return np.asarray(np.sqrt(2 / np.pi) * _foreseen(design, of))
-
-
-def foreseen_half_width(design: Design, of: Statistic, level: float) -> FloatArray:
-    """Return how wide half an interval of the mean ``of`` is expected to be at the level U/5, (G,)."""
-    return np.minimum(float(ndtri((1 + level) / 2)) * _foreseen(design, of), design.upper)
-
-
 def foreseen_variance(design: Design) -> VariancePosterior:
     """Return what is expected of variances at that level."""
-    unit = VARIANCE_UNIT * design.upper**2
-    return _variance_posterior(design, np.full(design.counts.bins, LEVEL * design.upper), 1.0, 1.0, unit)
+    upper = float(design.bound.upper)
+    mean = np.full(design.counts.bins, LEVEL * upper)
+    return _variance_posterior(design, mean, 1.0, 1.0, VARIANCE_UNIT * upper**2)
 
 
-def _foreseen(design: Design, of: Statistic) -> FloatArray:
-    """e of a bin's mean at the level U/5, over records or over vehicles."""
-    around = (design.asked_sd(design.upper / 2, design.parts.city) / design.vehicles) ** 2
+def foreseen_sd(design: Design, of: Statistic = Statistic.MEAN) -> FloatArray:
+    """Return e (``_error``) of means at the level U/5 before anything is asked, by counts and guesses, (G,).
+
+    ``of`` the mean over records, or over vehicles where that is asked for.
+    """
+    half = float(design.bound.upper) / 2
+    around = (noise_sd(design.kind, RELATION, design.parts.city, half) / design.vehicles) ** 2
     found = _foreseen_cells(design, True, around)
     if of is Statistic.MEAN:
         return found
@@ -295,22 +289,22 @@ def _foreseen_cells(design: Design, asked: bool, around: float) -> FloatArray:
 
 def flat_error(design: Design) -> FloatArray:
     """Return the error that is expected of one number for the city at the whole budget, shape (G,)."""
-    noise, prior = (
-        (design.asked_sd(design.upper / 2, design.total) / design.vehicles) ** 2,
-        design.upper**2 / 36,
-    )
+    upper = float(design.bound.upper)
+    noise = (noise_sd(design.kind, RELATION, design.total, upper / 2) / design.vehicles) ** 2
+    prior = upper**2 / 36
     around = noise * prior / (noise + prior)
     return np.asarray(np.sqrt(2 / np.pi) * _foreseen_cells(design, False, around))
 
 
 def _centre(design: Design, x: FloatArray, measure: Measure) -> tuple[float, float]:
     """Asking A: the posterior mean of the city's level, and its variance."""
-    upper, part = design.upper, design.parts.city
+    upper, part = float(design.bound.upper), design.parts.city
     own = design.of_pairs(x, design.dwell[:, 0]) - upper / 2
     ends = np.full(design.vehicles, upper / 2)
     step = design.step(design.everyone(1), upper / 2, ends, ends, part)
     found = measure.measure(step, own)[0] * (upper / 2 / GRAINS) / design.vehicles + upper / 2
-    noise, prior = (design.asked_sd(upper / 2, part) / design.vehicles) ** 2, (upper / 6) ** 2
+    noise = (noise_sd(design.kind, RELATION, part, upper / 2) / design.vehicles) ** 2
+    prior = (upper / 6) ** 2
     level = LEVEL * upper
     centre = float(np.clip(level + (found - level) * prior / (prior + noise), 0.0, upper))
     return centre, prior * noise / (prior + noise) + (upper / 30) ** 2
@@ -320,7 +314,7 @@ def _base(
     design: Design, x: FloatArray, centre: float, doubt: float, measure: Measure
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Asking B: the map by level and slope (G,), their posterior means and variances (2,)."""
-    upper, part = design.upper, design.parts.dwell
+    upper, part = float(design.bound.upper), design.parts.dwell
     grown = max(centre / (LEVEL * upper), 1.0)
     bound = SLOPE_BOUND * upper * grown
     up, down = design.lean
@@ -328,7 +322,7 @@ def _base(
     step = design.step(design.everyone(2), bound, below, above, part)
     own = np.concatenate([design.of_pairs(x - centre, each) for each in design.dwell.T])
     answer = measure.measure(step, own) * (bound / GRAINS)
-    noise = (design.asked_sd(bound, part) / design.vehicles) ** 2
+    noise = (noise_sd(design.kind, RELATION, part, bound) / design.vehicles) ** 2
     noise = noise + (grown * upper / 30) ** 2 / design.vehicles
     prior = np.array([doubt, (grown * upper / 10) ** 2])
     beta = answer / design.vehicles * prior / (prior + noise)
@@ -339,43 +333,38 @@ def _base(
 def _levels(
     design: Design, x: FloatArray, base: FloatArray, unit: float, measure: Measure
 ) -> tuple[FloatArray, list[Cells]]:
-    """Asking C, level by level: the map after it, (G,), and what was told of each."""
-    told, mean = [], base
+    """Asking C, level by level, each in rounds: the map after it, (G,), and what was told of each."""
+    upper, found, mean = float(design.bound.upper), [], base
     for level in design.levels:
-        told.append(_cells(level, x, mean, unit, measure))
-        mean = np.clip(mean + told[-1].move[level.places.of_bin], 0.0, design.upper)
-    return mean, told
-
-
-def _cells(level: Level, x: FloatArray, base: FloatArray, unit: float, measure: Measure) -> Cells:
-    """One level, in rounds."""
-    upper, part = level.upper, level.part // len(level.reach)
-    of_record = level.weight / level.records / unit
-    prior, sampling = (unit * level.cell_sd) ** 2, unit**2 * level.sampling
-    precision, told, move = (np.zeros(level.size) for _ in range(3))
-    pull = move
-    own, most = of_record * level.of_pairs(x, np.ones(len(base))), level.weight * (upper / unit)
-    rounds = []
-    for bound in level.reach:
-        noise = (level.asked_sd(bound, part) * unit / level.cell_weight) ** 2
-        below = of_record * level.of_bins(np.clip(base + move[level.places.of_bin], 0.0, upper))
-        step = level.step(level.support, bound, below, most - below, part)
-        answer = measure.measure(step, own - below) * (bound / GRAINS)
-        answer = answer * unit / level.cell_weight
-        rounds.append(Round(answer, move, noise))
-        precision, told = precision + 1 / noise, told + (answer + move) / noise
-        pull = prior / (prior + 1 / precision + sampling)
-        move = pull * told / precision
-    return Cells(level, base, move, pull, 1 / precision, tuple(rounds))
+        part, place = level.part // len(level.reach), level.places.of_bin
+        of_record = level.weight / level.records / unit
+        prior, sampling = (unit * level.cell_sd) ** 2, unit**2 * level.sampling
+        precision, told, move = (np.zeros(level.size) for _ in range(3))
+        pull = move
+        own, most = of_record * level.of_pairs(x, np.ones(len(mean))), level.weight * (upper / unit)
+        rounds = []
+        for bound in level.reach:
+            noise = (noise_sd(level.kind, RELATION, part, bound) * unit / level.cell_weight) ** 2
+            below = of_record * (level.by_bin @ np.clip(mean + move[place], 0.0, upper))
+            step = level.step(level.support, bound, below, most - below, part)
+            answer = measure.measure(step, own - below) * (bound / GRAINS)
+            answer = answer * unit / level.cell_weight
+            rounds.append(Round(answer, move, noise))
+            precision, told = precision + 1 / noise, told + (answer + move) / noise
+            pull = prior / (prior + 1 / precision + sampling)
+            move = pull * told / precision
+        found.append(Cells(level, mean, move, pull, 1 / precision, tuple(rounds)))
+        mean = np.clip(mean + move[place], 0.0, upper)
+    return mean, found
 
 
 def _over_vehicles(
     design: Design, x: FloatArray, mean: FloatArray, unit: float, measure: Measure
 ) -> tuple[FloatArray, FloatArray]:
     """Return the mean over vehicles, and how far off its distance from the mean may be; (G,) each."""
-    upper, part = design.upper, design.parts.vehicles[0]
-    below, bound = design.of_bins(mean), SLOPE_BOUND * upper * unit
-    step = design.step(design.everyone(1), bound, below, design.of_bins(upper - mean), part)
+    upper, part = float(design.bound.upper), design.parts.vehicles[0]
+    below, bound = design.by_bin @ mean, SLOPE_BOUND * upper * unit
+    step = design.step(design.everyone(1), bound, below, design.by_bin @ (upper - mean), part)
     own = design.of_pairs(x, design.dwell[:, 0]) - below
     answer = float(measure.measure(step, own)[0]) * bound / GRAINS / design.vehicles
     noise, prior = _distance(design, unit)
@@ -389,8 +378,9 @@ def _over_vehicles(
 
 def _distance(design: Design, unit: float) -> tuple[float, float]:
     """Of how far vehicles' means lie above those of records in the city: variances of noise and prior."""
-    noise = design.asked_sd(SLOPE_BOUND * design.upper * unit, design.parts.vehicles[0]) / design.vehicles
-    return noise**2, (unit * VEHICLES_SD * design.upper / 2) ** 2
+    upper, part = float(design.bound.upper), design.parts.vehicles[0]
+    noise = noise_sd(design.kind, RELATION, part, SLOPE_BOUND * upper * unit) / design.vehicles
+    return noise**2, (unit * VEHICLES_SD * upper / 2) ** 2
 
 
 def _error(design: Design, told: Sequence[Cells], unit: float, around: FloatArray) -> FloatArray:
@@ -399,28 +389,25 @@ def _error(design: Design, told: Sequence[Cells], unit: float, around: FloatArra
     After a level e^2 = (1 - k A)^2 ((s tau)^2 + e^2 before it) + k^2 (noise + q), from ``around`` on; for
     slots that no level asks for (s max(tau, U/30) / 2)^2 + (s U/5)^2 / N more.
     """
-    found = np.zeros(design.counts.bins)
+    found, upper = np.zeros(design.counts.bins), float(design.bound.upper)
     for cells in told:
         level, place = cells.level, cells.level.places.of_bin
         square = ((unit * level.cell_sd) ** 2)[place] + found
-        left = 1 - cells.pull * _usually_left(level) if cells.pull.any() else np.ones(level.size)
+        left = np.ones(level.size)
+        if cells.pull.any():
+            # of a usual deviation, what the bounds of all rounds leave
+            share, usual = np.array([bound**-2 for bound in level.reach]), np.zeros(level.size)
+            for bound, part in zip(level.reach, share / share.sum(), strict=True):
+                usual += part * level.left_by_bound(bound, DISTANCES[1:2])[:, 0]
+            left = 1 - cells.pull * usual
         added = cells.pull**2 * (cells.noise + unit**2 * level.sampling)
         found = (left**2)[place] * square + added[place]
     found = found + around
     if design.counts.bins > told[-1].level.size:
-        apart = np.maximum(design.cells.cell_sd, LEAST_APART * design.upper)[design.cells.places.of_bin] / 2
+        apart = np.maximum(design.cells.cell_sd, LEAST_APART * upper)[design.cells.places.of_bin] / 2
         found = found + (unit * apart) ** 2
-        found = found + (unit * RECORD_SD * design.upper) ** 2 / design.per_bin
+        found = found + (unit * RECORD_SD * upper) ** 2 / design.per_bin
     return np.asarray(np.sqrt(found))
-
-
-def _usually_left(level: Level) -> FloatArray:
-    """The share of a usual deviation that the bounds of all rounds leave, shape (C,), from counts."""
-    share = np.array([bound**-2 for bound in level.reach])
-    found = np.zeros(level.size)
-    for bound, part in zip(level.reach, share / share.sum(), strict=True):
-        found += part * level.left_by_bound(bound, DISTANCES[1:2])[:, 0]
-    return found
 
 
 def _variance(
@@ -432,7 +419,7 @@ def _variance(
     measure: Measure,
 ) -> VariancePosterior:
     """The variance of every bin, a function of its mean; ``scale`` is the likely factor of means' spread."""
-    counts, upper = design.counts, design.upper
+    counts, upper = design.counts, float(design.bound.upper)
     place, step, part = counts.bin_index, float(design.bound.step), design.parts.variance[0]
     level = max(level, LEAST_UNIT)
     relative = np.clip(mean / (level * LEVEL * upper), 0.2, 3.0) ** 0.25
@@ -459,7 +446,7 @@ def _variance_posterior(
     scale: float = 1.0,
 ) -> VariancePosterior:
     """The posterior where a is ``city``, and the city's level over U/5 is ``level``."""
-    upper = design.upper
+    upper = float(design.bound.upper)
     return variance_posterior(
         city * base + np.zeros(len(mean)),
         float(np.sqrt(_variance_doubt(design)) / city),
@@ -472,18 +459,19 @@ def _variance_posterior(
 
 def _variance_doubt(design: Design) -> float:
     """The posterior variance of the city's number a."""
-    noise = (design.asked_sd(1.0, design.parts.variance[0]) / design.vehicles) ** 2
+    noise = (noise_sd(design.kind, RELATION, design.parts.variance[0], 1.0) / design.vehicles) ** 2
     return float(noise * VARIANCE_SPREAD**2 / (VARIANCE_SPREAD**2 + noise))
 
 
 def _variance_cells(cells: Level, own: FloatArray, measure: Measure) -> FloatArray:
     """How much more the cell of a bin varies than the function says, as a share, shape (G,)."""
-    factor = VARIANCE_POWER * cells.upper
+    factor = VARIANCE_POWER * float(cells.bound.upper)
     values = cells.weight / cells.records * cells.of_pairs(own, np.ones(cells.counts.bins)) * factor
     bound = cells.reach[0]
     far = np.full(len(values), bound)
     step = cells.step(cells.support, bound, far, far, cells.part)
     answer = measure.measure(step, values) * (bound / GRAINS)
-    noise, prior = (cells.asked_sd(bound, cells.part) / cells.cell_weight) ** 2, cells.cell_sd**2
+    noise = (noise_sd(cells.kind, RELATION, cells.part, bound) / cells.cell_weight) ** 2
+    prior = cells.cell_sd**2
     found = answer / cells.cell_weight * prior / (prior + noise + cells.sampling) / factor
     return np.maximum(found, -0.9)[cells.places.of_bin]

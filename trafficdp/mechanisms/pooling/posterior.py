@@ -125,15 +125,6 @@ class Posterior:
     city: float
     scale: float
 
-    def columns(self) -> dict[str, FloatArray]:
-        """Return what is published beside the value, its error and its widest interval, by name."""
-        city = np.full(len(self.value), self.city)
-        return inner_ends(self.ends) | {
-            "city": city,
-            "slower_chance": self.slower,
-            "faster_chance": self.faster,
-        }
-
 
 @dataclass(frozen=True)
 class VariancePosterior:
@@ -239,8 +230,19 @@ def _as_far_as_it_agrees(
     regression on it.
     """
     moves = np.zeros(len(before))
-    if slow is not None:
-        moves[there] = _beside(slow, own, there, mass, place[there])
+    tells = np.zeros(len(there), dtype=np.bool_) if slow is None else slow.tells[there]
+    if slow is None or not tells.any():
+        return moves
+    sign = slow.value[there]
+    told, value, at = own[tells], sign[tells], place[there][tells]
+    # slots of a place are alike, and are no further evidence; but a timetable must be right in them too
+    belief = min(_agreement(told, value, each) for each in (at, np.arange(len(at))))
+    if belief:
+        share = mass[tells] / mass[tells].sum()
+        # what spreads beyond usual is error: so much of its variance is not
+        belief *= min(1.0, USUAL_SPREAD**2 / float(share @ (told - share @ told) ** 2))
+        slope = share @ ((value - share @ value) * told) / (share @ (value - share @ value) ** 2)
+        moves[there] = belief * (own - share @ told - slow.used * slope * (sign - share @ value))
     return moves
 
 
@@ -250,23 +252,6 @@ MOVES = {
     KnowledgeKind.SPEEDS: _as_far_as_it_agrees,
 }
 """How far each kind of source would move bins by what it says, of lambda."""
-
-
-def _beside(
-    slow: SlowTraffic, position: FloatArray, there: IntArray, mass: FloatArray, place: IntArray
-) -> FloatArray:
-    """How far ``position`` (n,), of lambda in the bins ``there``, lies from what ``slow`` makes likely."""
-    sign, tells = slow.value[there], slow.tells[there]
-    own, value, at = position[tells], sign[tells], place[tells]
-    # slots of a place are alike, and are no further evidence; but a timetable must be right in them too
-    belief = min(_agreement(own, value, each) for each in (at, np.arange(len(at))))
-    if belief == 0:
-        return np.zeros(len(there))
-    share = mass[tells] / mass[tells].sum()
-    # what spreads beyond usual is error: so much of its variance is not
-    belief *= min(1.0, USUAL_SPREAD**2 / float(share @ (own - share @ own) ** 2))
-    slope = share @ ((value - share @ value) * own) / (share @ (value - share @ value) ** 2)
-    return np.asarray(belief * (position - share @ own - slow.used * slope * (sign - share @ value)))
 
 
 def _agreement(position: FloatArray, slow: FloatArray, place: IntArray) -> float:
@@ -302,7 +287,13 @@ def posterior(
     for start in range(0, len(order), AT_ONCE):
         rows = order[start : start + AT_ONCE]
         own, which = np.unique(bins.place[rows], return_inverse=True)
-        weight = _mixed(places, own, scale_share, upper)[which]
+        # of the places, a integrated out: rows sum to 1
+        likelihood, of_place = _likelihood(places, own), np.zeros((len(own), POINTS))
+        for each, chance in zip(SCALES, scale_share, strict=True):
+            if chance > 1e-3:
+                scaled = _prior(places, own, each, upper) * likelihood
+                of_place += chance / scaled.sum(axis=1, keepdims=True) * scaled
+        weight = (of_place / of_place.sum(axis=1, keepdims=True))[which]
         weight = _moved(weight, bins.shift[rows], bins.sd[rows])
         total = np.cumsum(weight, axis=1)
         for level in LEVELS:
@@ -312,8 +303,11 @@ def posterior(
         value = np.clip(value, *(end[rows] for end in ends[LEVELS[1]]))
         found["value"][rows] = value
         found["error"][rows] = (weight * np.abs(speeds - value[:, None])).sum(axis=1)
-        found["slower"][rows] = _below(weight, (1 - APART) * flat.level, upper)
-        found["faster"][rows] = 1 - _below(weight, (1 + APART) * flat.level, upper)
+        # the chance of less than both speeds, a step of the grid being shared out
+        apart = lambda_of(flat.level * np.array([1 - APART, 1 + APART]), upper)
+        less = np.clip((apart[:, None] - LAMBDA) / STEP + 0.5, 0.0, 1.0)
+        found["slower"][rows] = (weight * less[0]).sum(axis=1)
+        found["faster"][rows] = 1 - (weight * less[1]).sum(axis=1)
     low, high = ends[0.8]
     middle, sd = float(lambda_of(np.array(flat.level), upper)), np.hypot(scale * flat.growing, flat.fixed)
     alone = speed_of(middle + NINE_TENTHS * sd, upper) - speed_of(middle - NINE_TENTHS * sd, upper)
@@ -332,16 +326,6 @@ def _scale_share(places: Places, upper: float) -> FloatArray:
             log[number] += np.log((_prior(places, own, scale, upper) * likelihood).sum(axis=1)).sum()
     share = np.exp(log - log.max())
     return np.asarray(share / share.sum())
-
-
-def _mixed(places: Places, own: IntArray, scale_share: FloatArray, upper: float) -> FloatArray:
-    """The posterior of the places ``own`` on the grid, a integrated out: (n, POINTS), rows sum to 1."""
-    likelihood, found = _likelihood(places, own), np.zeros((len(own), POINTS))
-    for scale, share in zip(SCALES, scale_share, strict=True):
-        if share > 1e-3:
-            each = _prior(places, own, scale, upper) * likelihood
-            found += share / each.sum(axis=1, keepdims=True) * each
-    return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 
 def _likelihood(places: Places, own: IntArray) -> FloatArray:
@@ -381,11 +365,6 @@ def _quantile(weight: FloatArray, total: FloatArray, chance: float, upper: float
     before = total[row, at] - weight[row, at]
     inside = np.clip((chance - before) / np.maximum(weight[row, at], 1e-12), 0.0, 1.0)
     return speed_of(LAMBDA[at] + (inside - 0.5) * STEP, upper)
-
-
-def _below(weight: FloatArray, speed: float, upper: float) -> FloatArray:
-    part = np.clip((float(lambda_of(np.array(speed), upper)) - LAMBDA) / STEP + 0.5, 0.0, 1.0)
-    return np.asarray((weight * part).sum(axis=1))
 
 
 def independent_records(counts: Counts) -> FloatArray:

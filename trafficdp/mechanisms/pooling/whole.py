@@ -151,6 +151,19 @@ class JointMechanism:
     ) -> Estimate:
         """Return the estimate of a mean: its posterior, and a status by what one number would say."""
         status = np.where(found.informed, BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value)
+        beside = inner_ends(found.ends) | {
+            "city": np.full(len(found.value), found.city),
+            "slower_chance": found.slower,
+            "faster_chance": found.faster,
+        }
+        known, unit = self.public.known, self.public.bound.unit
+        if known is not None and known.scheduled is not None:
+            # which share of the scheduled speeds the means are
+            scheduled = known.scheduled / float(unit.metres_per_second)
+            low, high = found.ends[LEVELS[-1]]
+            shares = {"": found.value, "_low": low, "_high": high}
+            beside["scheduled"] = scheduled
+            beside |= {f"of_scheduled{end}": speed / scheduled for end, speed in shares.items()}
         return Estimate(
             statistic=statistic,
             value=found.value,
@@ -160,20 +173,8 @@ class JointMechanism:
             expected_error=found.error + rounding_bias(statistic, self.public.bound),
             status=status.astype(object),
             noise=dict(noise),
-            posterior=found.columns() | self._against_timetable(found),
+            posterior=beside,
         )
-
-    def _against_timetable(self, found: Posterior) -> dict[str, FloatArray]:
-        """The scheduled speeds, and which share of them the means are; nothing without a timetable."""
-        known, unit = self.public.known, self.public.bound.unit
-        if known is None or known.scheduled is None:
-            return {}
-        scheduled = known.scheduled / float(unit.metres_per_second)
-        low, high = found.ends[LEVELS[-1]]
-        shares = {"": found.value, "_low": low, "_high": high}
-        return {"scheduled": scheduled} | {
-            f"of_scheduled{end}": speed / scheduled for end, speed in shares.items()
-        }
 
     def of_variance(
         self,

@@ -14,8 +14,8 @@ from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.mechanisms.pooling import design, estimates
 from trafficdp.mechanisms.pooling.add_remove_calibrated import CalibratedAddRemove
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
-from trafficdp.mechanisms.pooling.design import Design
-from trafficdp.mechanisms.pooling.estimates import expected_error, flat_error, pooled
+from trafficdp.mechanisms.pooling.design import RELATION, Design, noise_sd
+from trafficdp.mechanisms.pooling.estimates import flat_error, foreseen_sd, pooled
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.registry import calibrated_from_facts, calibrated_from_published
 from trafficdp.mechanisms.simulated_cities import cities_of, skills_of, true_statistic
@@ -118,7 +118,7 @@ def test_the_weights_are_what_they_say(bound_of):
     weight = np.bincount(design.counts.bin_index, design.share, design.counts.bins)
     gram = (design.dwell * weight[:, None]).T @ design.dwell
     np.testing.assert_allclose(gram, np.eye(2) * design.vehicles, atol=1e-6 * design.vehicles)
-    assert sum(design.parts.every) == PICO
+    assert sum((*design.parts[:3], *design.parts.vehicles, *design.parts.variance)) == PICO
 
 
 def test_what_a_weight_gains_is_the_fall_of_the_error_left(bound_of):
@@ -167,8 +167,9 @@ def test_a_mean_over_vehicles_costs_the_map_of_means_a_small_share(bound_of):
 
     def parts(total, *statistics):
         design = Design(counts, bound, LossKind.PURE, total, statistics)
-        assert sum(design.parts.every) == total
-        return design, [sum(design.parts[:3]), sum(design.parts.vehicles), sum(design.parts.variance)]
+        parts = [sum(design.parts[:3]), sum(design.parts.vehicles), sum(design.parts.variance)]
+        assert sum(parts) == total
+        return design, parts
 
     for total, share in ((PICO, 0.1), (50 * PICO, 0.25)):
         thin, own = parts(total, VEHICLES)
@@ -285,7 +286,7 @@ def test_more_budget_is_expected_to_help_and_more_than_one_number(bound_of):
     bound = bound_of(30, step="0.1")
     counts = town(bound, users=300, cells=25).counts
     errors = [
-        expected_error(Design(counts, bound, LossKind.PURE, int(e * PICO), (MEAN,))).mean()
+        np.sqrt(2 / np.pi) * foreseen_sd(Design(counts, bound, LossKind.PURE, int(e * PICO), (MEAN,))).mean()
         for e in (0.5, 2, 8, 32)
     ]
     assert all(more > less for more, less in itertools.pairwise(errors))
@@ -380,9 +381,12 @@ def test_rounds_in_rho_ask_within_narrower_bounds_and_count_by_their_noise(bound
     # noise is so many grains in every round, and grains are a bound's
     noise = [step.law.sd[0] * step.of.bound / GRAINS for step in rounds]
     assert cells.rounds_sd == pytest.approx(np.sum(np.power(noise, -2)) ** -0.5)
-    assert cells.rounds_sd < cells.asked_sd(cells.reach[0], cells.part) / 1.5
+    assert cells.rounds_sd < noise_sd(LossKind.ZCDP, RELATION, cells.part, cells.reach[0]) / 1.5
     one = Design(data.counts, bound, LossKind.PURE, PICO, (MEAN,)).levels[-1]
-    assert (len(one.dearest()), one.rounds_sd) == (1, one.asked_sd(one.reach[0], one.part))
+    assert (len(one.dearest()), one.rounds_sd) == (
+        1,
+        noise_sd(LossKind.PURE, RELATION, one.part, one.reach[0]),
+    )
 
 
 def known(speed):
