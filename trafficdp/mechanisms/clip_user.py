@@ -245,7 +245,7 @@ class CalibratedSuppression:
     @cached_property
     def kept(self) -> BoolArray:
         """Which pairs stay, shape (P,); raises UsageError when what is left out does not fit the counts."""
-        return self.suppressing.kept(*self.public.both)
+        return self.suppressing.kept(self.public.counts, self.public.bound)
 
     @cached_property
     def of_kept(self) -> CalibratedLaplace:
@@ -268,7 +268,7 @@ class CalibratedSuppression:
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
     ) -> dict[Statistic, Estimate]:
         """Measure, and return the estimates of all bins."""
-        rest, bound = self.of_kept.public.both
+        rest, bound = self.of_kept.public.counts, self.of_kept.public.bound
         found = self.of_kept.run(
             replace(values, contributions=_kept_contributions(values.contributions, rest, self.kept)),
             measure,

@@ -314,7 +314,7 @@ class PerStatisticMechanism:
     ) -> dict[Statistic, Estimate]:
         """Measure, and return the estimates; intervals as proved in ``mechanisms.known_error``."""
         samples = _samples_of(values)
-        counts, bound = self.public.both
+        counts, bound = self.public.counts, self.public.bound
         halves, errors = self.half_widths(interval_level), self.expected_errors()
         found: dict[Statistic, Estimate] = {}
         for statistic in self.statistics:
@@ -471,7 +471,7 @@ class PerStatisticMechanism:
         return cls(public, parts, kind)
 
     def _request(self, statistic: Statistic) -> StatisticRequest:
-        return StatisticRequest(*self.public.both, statistic, self.parts[statistic].loss)
+        return StatisticRequest(self.public.counts, self.public.bound, statistic, self.parts[statistic].loss)
 
     def _event(self, statistic: Statistic) -> PrivacyEvent:
         loss, (least, most) = self.parts[statistic].loss, RANGE[self.loss_kind]

@@ -153,11 +153,6 @@ class PublicFacts:
     known: KnownSpeeds | None = None
 
     @property
-    def both(self) -> tuple[Counts, ContributionBound]:
-        """Counts and bound."""
-        return self.counts, self.bound
-
-    @property
     def of_vehicles(self) -> Counts | None:
         """The counts of vehicles; None where nothing about a vehicle is public."""
         return self.counts if self.relation is NeighbouringRelation.REPLACE_USER_VALUES else None

@@ -102,7 +102,8 @@ def status_of(error: FloatArray, statistic: Statistic, bound: ContributionBound)
     USELESS of the range R and ``rounding_bias`` together, RELEASED else. So the bias of
     clipping counts like noise: a number is useless for how far it may be off, whichever of the two it is.
     """
-    status = _unless(useless(error, statistic, bound))
+    status = np.full(error.shape, BinStatus.RELEASED.value, dtype=object)
+    status[useless(error, statistic, bound)] = BinStatus.UNINFORMATIVE.value
     status[error == 0] = BinStatus.CONSTANT.value
     return status
 
@@ -120,12 +121,8 @@ def rank_useless(spanned: FloatArray) -> npt.NDArray[np.bool_]:
 
 def rank_status(spanned: FloatArray) -> StatusArray:
     """Return the BinStatus value of numbers by the share of vehicles that their intervals span, (G,)."""
-    return _unless(rank_useless(spanned))
-
-
-def _unless(useless: npt.NDArray[np.bool_]) -> StatusArray:
-    status = np.full(useless.shape, BinStatus.RELEASED.value, dtype=object)
-    status[useless] = BinStatus.UNINFORMATIVE.value
+    status = np.full(spanned.shape, BinStatus.RELEASED.value, dtype=object)
+    status[rank_useless(spanned)] = BinStatus.UNINFORMATIVE.value
     return status
 
 

@@ -80,7 +80,7 @@ class CalibratedQuantiles(JointMechanism):
 
     def steps(self) -> tuple[Ranks, ...]:
         """Return one selection a quantile. Raises UsageError for a loss that cannot be shared out."""
-        counts, bound = self.public.both
+        counts, bound = self.public.counts, self.public.bound
         for each in self.statistics:
             require_statistic(self.kind, each, self.estimable)
         share = self._share
@@ -119,7 +119,7 @@ class CalibratedQuantiles(JointMechanism):
     ) -> dict[Statistic, Estimate]:
         """Select, and state the ranks; a status follows from these."""
         contributions = values.contributions
-        counts, bound = self.public.both
+        counts, bound = self.public.counts, self.public.bound
         grain = _grain(bound)
         own = (2 * contributions.total + counts.count * grain) // (2 * counts.count * grain)
         ranks = self.ranks(interval_level)
@@ -144,7 +144,7 @@ class CalibratedQuantiles(JointMechanism):
     @cached_property
     def _known_errors(self) -> dict[Statistic, FloatArray]:
         # no theorem bounds how far apart in speed neighbouring ranks are
-        counts, bound = self.public.both
+        counts, bound = self.public.counts, self.public.bound
         return {each: np.full(counts.bins, float(bound.upper)) for each in self.statistics}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:

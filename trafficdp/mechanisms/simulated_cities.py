@@ -27,7 +27,7 @@ from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic, number_pairs
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.disclosure import SkillStated
-from trafficdp.privacy.estimate import BinStatus, Estimate
+from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import Loss, LossKind
 from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
 from trafficdp.simulation.city import (
@@ -481,6 +481,7 @@ def skills_of(
     ``once`` is enough. What is found of a map does not depend on the others.
     """
     maps = [each.without_known() if isinstance(each, FromKnownSpeeds) else each for each in maps]
+    # the mean absolute error over all bins, and how many say something, of every draw
     found: list[dict[Statistic, list[tuple[float, int]]]] = [
         {each: [] for each in one.statistics} for one in maps
     ]
@@ -503,8 +504,10 @@ def skills_of(
             for calibrated, own, sums in zip(maps, found, stated, strict=True):
                 drawn = calibrated.run(values, SimulatedNoise(seed + 1), interval_level=LEVELS[-1])
                 for each in calibrated.statistics:
-                    own[each].append(_drawn(drawn[each], truth[each]))
-                    sums[each] += drawn[each].expected_error, (drawn[each].high - drawn[each].low) / 2
+                    one = drawn[each]
+                    informative = int(np.count_nonzero(one.status != BinStatus.UNINFORMATIVE.value))
+                    own[each].append((float(np.abs(one.value - truth[each]).mean()), informative))
+                    sums[each] += one.expected_error, (one.high - one.low) / 2
         del city, values
     return tuple(
         {
@@ -518,12 +521,6 @@ def skills_of(
         }
         for own, sums in zip(found, stated, strict=True)
     )
-
-
-def _drawn(found: Estimate, truth: FloatArray) -> tuple[float, int]:
-    """The mean absolute error over all bins and how many say something, of one draw."""
-    informative = found.status != BinStatus.UNINFORMATIVE.value
-    return float(np.abs(found.value - truth).mean()), int(np.count_nonzero(informative))
 
 
 def _samples(

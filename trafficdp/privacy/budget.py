@@ -263,16 +263,15 @@ class Promise:
         loss_of = LOSSES[LossKind(str(facts["loss_kind"]))]
         stem = "budget" if loss_of is PureDP else "budget_rho"
 
-        def ceiling(key: str) -> Loss | None:
-            return loss_of(int(str(facts[key]))) if key in facts else None
-
+        keys = (f"{stem}_a_year_pico", f"{stem}_a_month_pico")
+        a_year, a_month = (loss_of(int(str(facts[key]))) if key in facts else None for key in keys)
         analysts = facts["analysts"]
         ceilings = analysts if isinstance(analysts, dict) else {}
         return cls(
             BudgetPolicy(
                 loss_of(int(str(facts[f"{stem}_pico"]))),
-                ceiling(f"{stem}_a_year_pico"),
-                ceiling(f"{stem}_a_month_pico"),
+                a_year,
+                a_month,
                 str(facts.get("time_zone", "UTC")),
                 None if "delta" not in facts else str(facts["delta"]),
                 NeighbouringRelation(str(facts["relation"])),

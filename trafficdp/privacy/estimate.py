@@ -199,15 +199,14 @@ class RefusalRule(StrEnum):
     INTERVAL = "interval"
     RANK = "rank"
 
-    @property
-    def stated(self) -> str:
-        """What a manifest says of it, about its threshold and value."""
-        return {
-            RefusalRule.SKILL: "refused when the expected error in simulated cities, as a share of that of "
-            "one city-wide average, is above the threshold, or when the map is less accurate than that "
-            "average in more than 10 % of draws",
-            RefusalRule.INTERVAL: "refused when the interval of the median bin can span the whole range: a "
-            "share of it that reaches the threshold",
-            RefusalRule.RANK: "refused when the interval of the median bin spans a larger share of its "
-            "vehicles than the threshold",
-        }[self]
+
+REFUSAL_RULES = {
+    RefusalRule.SKILL: "refused when the expected error in simulated cities, as a share of that of "
+    "one city-wide average, is above the threshold, or when the map is less accurate than that "
+    "average in more than 10 % of draws",
+    RefusalRule.INTERVAL: "refused when the interval of the median bin can span the whole range: a "
+    "share of it that reaches the threshold",
+    RefusalRule.RANK: "refused when the interval of the median bin spans a larger share of its "
+    "vehicles than the threshold",
+}
+"""What a manifest says of a rule, about its threshold and value."""

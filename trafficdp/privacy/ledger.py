@@ -60,7 +60,12 @@ def check_chain(rows: Iterable[LedgerRow], after: LedgerRow | None = None) -> No
     head, expected = (GENESIS, 1) if after is None else (after.head_hash, after.sequence + 1)
     for row in rows:
         head = _chain(head, row.entry)
-        if row.sequence != expected or row.head_hash != head or _stated_sequence(row) != expected:
+        try:
+            facts: object = json.loads(row.entry)
+        except ValueError:
+            facts = None
+        stated = facts.get("sequence") if isinstance(facts, dict) else None
+        if row.sequence != expected or row.head_hash != head or stated != expected:
             raise StoreDamagedError(
                 "the ledger's chain is broken",
                 got=f"an altered or missing entry at number {expected}",
@@ -74,14 +79,6 @@ def accounts_hash(vehicle: npt.NDArray[np.int64], loss: npt.NDArray[np.int64]) -
     order = np.argsort(vehicle, kind="stable")
     table = np.column_stack([vehicle[order], loss[order]]).astype("<i8")
     return hashlib.sha256(table.tobytes()).hexdigest()
-
-
-def _stated_sequence(row: LedgerRow) -> object:
-    try:
-        facts: object = json.loads(row.entry)
-    except ValueError:
-        return None
-    return facts.get("sequence") if isinstance(facts, dict) else None
 
 
 def _chain(head: str, entry: str) -> str:

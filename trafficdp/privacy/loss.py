@@ -67,7 +67,19 @@ class Loss:
         Raises UsageError unless it is a number from 10^-12 to one million.
         """
         what = cls.kind.quantity
-        exact = _fraction_of(number, what)
+        if isinstance(number, int | Fraction) and not isinstance(number, bool):
+            # beyond the range all the same, and safe to print
+            exact = min(max(Fraction(number), Fraction(-1)), Fraction(PICO))
+        else:
+            text = str(number)
+            try:
+                # as a fraction, "1e999999999" would fill the memory
+                magnitude = 0 if "/" in text else Decimal(text).adjusted()
+                exact = Fraction(text) if -30 < magnitude < 20 else Fraction(0 if magnitude < 0 else PICO)
+            except (ValueError, ArithmeticError) as error:
+                raise UsageError(
+                    f"{what} is not a number", got=f"{what}={text:.40}", expected="a number above 0"
+                ) from error
         pico = int(exact * PICO)
         if not 0 < pico <= LARGEST_LOSS:
             raise UsageError(
@@ -148,21 +160,6 @@ class ZCDP(Loss):
 
 LOSSES: dict[LossKind, type[Loss]] = {LossKind.PURE: PureDP, LossKind.ZCDP: ZCDP}
 """The losses of each kind: ``LOSSES[kind](pico)``."""
-
-
-def _fraction_of(number: str | float | int | Decimal | Fraction, what: str) -> Fraction:
-    if isinstance(number, int | Fraction) and not isinstance(number, bool):
-        # beyond the range all the same, and safe to print
-        return min(max(Fraction(number), Fraction(-1)), Fraction(PICO))
-    text = str(number)
-    try:
-        # as a fraction, "1e999999999" would fill the memory
-        magnitude = 0 if "/" in text else Decimal(text).adjusted()
-        return Fraction(text) if -30 < magnitude < 20 else Fraction(0 if magnitude < 0 else PICO)
-    except (ValueError, ArithmeticError) as error:
-        raise UsageError(
-            f"{what} is not a number", got=f"{what}={text:.40}", expected="a number above 0"
-        ) from error
 
 
 def rounded_up(loss: float) -> str:

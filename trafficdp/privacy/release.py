@@ -119,10 +119,6 @@ def outward_up(ends: npt.NDArray[np.float64], digits: int = DECIMALS) -> npt.NDA
     return np.asarray(np.ceil(ends * 10.0**digits) / 10.0**digits + 0.0)
 
 
-def _rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return np.asarray(np.round(values * 10.0**DECIMALS) / 10.0**DECIMALS)
-
-
 def published_frame(release: Release) -> pd.DataFrame:
     """Return the table of ``release``: G rows, sorted by cell, then slot.
 
@@ -261,13 +257,24 @@ def statistic_columns(estimate: Estimate, request: MapRequest) -> dict[str, obje
 
     factor, display = request.factor(estimate.statistic), request.display_unit
     name, stem = estimate.statistic.column(display), estimate.statistic.stem
-    value = _rounded(estimate.value * factor)
+    value = np.round(estimate.value * factor * 10.0**DECIMALS) / 10.0**DECIMALS
     there = ~np.isnan(estimate.value)
     ranks: dict[str, object] = {
         f"{name}_{end}": pd.Series(estimate.noise[end], dtype="Int64").where(there)
         for end in ("rank_low", "rank_high")
         if end in estimate.noise
     }
+    # what else a posterior says: ends of intervals outward, all else to DECIMALS
+    beside: dict[str, object] = {}
+    for each in (*POSTERIOR_SPEEDS, *POSTERIOR_SHARES):
+        if each in estimate.posterior:
+            speed, parts = each in POSTERIOR_SPEEDS, each.split("_")
+            own = estimate.posterior[each] * (factor if speed else 1.0)
+            if "low" in parts:
+                own = outward_down(own)
+            else:
+                own = outward_up(own) if "high" in parts else np.round(own * 10.0**DECIMALS) / 10.0**DECIMALS
+            beside[f"{name if speed else stem}_{each}"] = own
     return {
         name: value,
         # a value that rounding moved past its interval takes the interval's end with it
@@ -276,27 +283,9 @@ def statistic_columns(estimate: Estimate, request: MapRequest) -> dict[str, obje
         f"{name}_noise_scale": outward_up(estimate.noise_scale * factor),
         f"{name}_expected_error": outward_up(estimate.expected_error * factor),
         **ranks,
-        **_posterior_columns(estimate, name, factor),
+        **beside,
         f"{stem}_status": _repeating(estimate.status),
     }
-
-
-def _posterior_columns(estimate: Estimate, name: str, factor: float) -> dict[str, object]:
-    """What else a posterior says: ends of intervals outward, all else to DECIMALS."""
-    found = estimate.posterior
-
-    def rounded(each: str, own: float) -> npt.NDArray[np.float64]:
-        ends = {"low": outward_down, "high": outward_up}
-        end = next((ends[part] for part in each.split("_") if part in ends), _rounded)
-        return end(found[each] * own)
-
-    speeds: dict[str, object] = {
-        f"{name}_{each}": rounded(each, factor) for each in POSTERIOR_SPEEDS if each in found
-    }
-    shares = {
-        f"{estimate.statistic.stem}_{each}": rounded(each, 1.0) for each in POSTERIOR_SHARES if each in found
-    }
-    return speeds | shares
 
 
 # A release as JSON and Arrow, and back, without losing a bit.
@@ -359,46 +348,37 @@ def decode(facts: Mapping[str, Any], arrays: bytes) -> Release:
     """Return the release that ``encode`` wrote."""
     with pa.ipc.open_stream(arrays) as reader:
         table = reader.read_all()
-    present = set(table.column_names)
+    columns: dict[str, npt.NDArray[Any]] = {
+        name: np.array(column.to_pylist(), dtype=object)
+        if name == "place" or name.endswith("status")
+        else column.to_numpy()
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+    estimates = {}
+    for statistic in map(Statistic, facts["statistics"]):
+        noise, posterior = (
+            {
+                name: columns[f"{statistic.value}:{name}"]
+                for name in names
+                if f"{statistic.value}:{name}" in columns
+            }
+            for names in (NOISE_COLUMNS, (*POSTERIOR_SPEEDS, *POSTERIOR_SHARES))
+        )
+        own: dict[str, Any] = {name: columns[f"{statistic.value}:{name}"] for name in _ARRAYS}
+        estimates[statistic] = Estimate(statistic=statistic, noise=noise, posterior=posterior, **own)
     return Release(
         id=facts["id"],
         created_at=datetime.fromisoformat(facts["created_at"]),
         grid=from_json(Grid, facts["grid"]),
         request=from_json(MapRequest, facts["request"]),
-        cell=_numbers(table, "cell"),
-        slot=_numbers(table, "slot"),
-        status=_encoded_texts(table, "status"),
-        place=_encoded_texts(table, "place"),
-        vehicles=_numbers(table, "vehicles") if "vehicles" in present else None,
-        records=_numbers(table, "records") if "records" in present else None,
-        estimates={Statistic(name): _estimate(table, Statistic(name)) for name in facts["statistics"]},
+        cell=columns["cell"],
+        slot=columns["slot"],
+        status=columns["status"],
+        place=columns["place"],
+        vehicles=columns.get("vehicles"),
+        records=columns.get("records"),
+        estimates=estimates,
         slots={slot: SlotFacts(label, start, end) for slot, label, start, end in facts["slots"]},
         ledger=LedgerReference(facts["ledger"]["sequence"], facts["ledger"]["head_hash"]),
         disclosure=from_json(Disclosure, facts["disclosure"]),
     )
-
-
-def _estimate(table: pa.Table, statistic: Statistic) -> Estimate:
-    arrays: dict[str, Any] = {
-        name: (_encoded_texts if name == "status" else _numbers)(table, f"{statistic.value}:{name}")
-        for name in _ARRAYS
-    }
-    present = set(table.column_names)
-    noise, posterior = (
-        {
-            name: _numbers(table, f"{statistic.value}:{name}")
-            for name in names
-            if f"{statistic.value}:{name}" in present
-        }
-        for names in (NOISE_COLUMNS, (*POSTERIOR_SPEEDS, *POSTERIOR_SHARES))
-    )
-    return Estimate(statistic=statistic, noise=noise, posterior=posterior, **arrays)
-
-
-def _numbers(table: pa.Table, name: str) -> npt.NDArray[Any]:
-    column: npt.NDArray[Any] = table.column(name).to_numpy()
-    return column
-
-
-def _encoded_texts(table: pa.Table, name: str) -> npt.NDArray[np.object_]:
-    return np.array(table.column(name).to_pylist(), dtype=object)

@@ -341,35 +341,29 @@ class _Places:
         cell, of_bin = visits.cell, visits.of_bin
         vehicles = np.bincount(visits.place, minlength=len(cell)).astype(np.float64)
         records = np.bincount(of_bin, counts.samples_per_bin, len(cell)).astype(np.float64)
+        dwell = _centred(np.log(records / vehicles), np.ones(len(cell)))
+        spread = float(dwell.std()) if len(cell) else 0.0
+        try:
+            latitude, longitude = centres_of(cell)
+        except DataError:
+            away = np.zeros(len(cell))
+        else:
+            # longitudes beside that of one cell, so that no city is cut at the antimeridian
+            east = (longitude - longitude[:1] + 180) % 360 * np.cos(np.radians(latitude))
+            far = np.hypot(_centred(latitude, records), _centred(east, records))
+            away = 2 * far / max(float(far.max(initial=0.0)), 1e-12) - 1
         return cls(
             of_bin=of_bin,
             slots=len(np.unique(counts.slot)),
             vehicles=vehicles,
-            dwell=_standard(np.log(records / vehicles)),
-            away=_away(cell, records),
+            dwell=dwell / spread if spread > 1e-9 else np.zeros_like(dwell),
+            away=away,
             records=records,
         )
 
 
-def _away(cell: npt.NDArray[np.uint64], records: FloatArray) -> FloatArray:
-    try:
-        latitude, longitude = centres_of(cell)
-    except DataError:
-        return np.zeros(len(cell))
-    # longitudes beside that of one cell, so that no city is cut at the antimeridian
-    east = (longitude - longitude[:1] + 180) % 360 * np.cos(np.radians(latitude))
-    away = np.hypot(_centred(latitude, records), _centred(east, records))
-    return 2 * away / max(float(away.max(initial=0.0)), 1e-12) - 1
-
-
 def _centred(value: FloatArray, weight: FloatArray) -> FloatArray:
     return value - np.average(value, weights=weight) if len(value) else value
-
-
-def _standard(value: FloatArray) -> FloatArray:
-    centred = _centred(value, np.ones_like(value))
-    spread = float(centred.std()) if len(value) else 0.0
-    return centred / spread if spread > 1e-9 else np.zeros_like(value)
 
 
 def _moving_speeds(
@@ -432,21 +426,19 @@ def _drawn_pairs(
         part = pairs[stretch]
         count = counts.count[part]
         drawn = np.minimum(count, most)
-        value = _drawn(np.repeat(moving[part], drawn), bound, model, random)
+        # one record's speed about every mean, in whole steps of the bound
+        mean = np.repeat(moving[part], drawn)
+        speed = mean_one(random.standard_normal(len(mean)), model.record_spread)
+        speed *= mean
+        speed *= random.uniform(size=len(mean)) >= model.standing
+        np.minimum(speed, model.top_speed, out=speed)
+        speed *= float(1 / (bound.unit.metres_per_second * bound.step))
+        np.minimum(speed, bound.steps, out=speed)
+        value: IntArray = np.rint(speed, out=speed).astype(np.int64)
+        # large, and not needed while these are worked on
+        del mean, speed
         start, times, draw = np.cumsum(drawn) - drawn, np.ones(len(value), dtype=np.int64), np.arange(most)
         # a pair's draws stand for count // most records each, the first count % most of them for one more
         more = np.flatnonzero(count > most)[:, None]
         times[start[more] + draw] = count[more] // most + (draw < count[more] % most)
         yield part, start, value, times
-
-
-def _drawn(moving: FloatArray, bound: ContributionBound, model: CityModel, random: Generator) -> IntArray:
-    """Return one record's speed about every mean, in whole steps of the bound."""
-    speed = mean_one(random.standard_normal(len(moving)), model.record_spread)
-    speed *= moving
-    speed *= random.uniform(size=len(moving)) >= model.standing
-    np.minimum(speed, model.top_speed, out=speed)
-    speed *= float(1 / (bound.unit.metres_per_second * bound.step))
-    np.minimum(speed, bound.steps, out=speed)
-    value: IntArray = np.rint(speed, out=speed).astype(np.int64)
-    return value

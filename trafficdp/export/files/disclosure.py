@@ -64,7 +64,7 @@ from trafficdp.privacy.disclosure import (
     Uncertainty,
     WorstBias,
 )
-from trafficdp.privacy.estimate import BinStatus, RefusalRule
+from trafficdp.privacy.estimate import REFUSAL_RULES, BinStatus, RefusalRule
 from trafficdp.privacy.loss import ZCDP, Loss, LossKind, decimal_text, exact_text
 from trafficdp.privacy.release import outward_up
 
@@ -360,7 +360,7 @@ def disclosure(
             tuning_data=noise.tuning_data,
             forced=verdict.forced,
             refusal=Refusal(
-                rule=verdict.rule.stated,
+                rule=REFUSAL_RULES[verdict.rule],
                 threshold=verdict.threshold,
                 value=verdict.value,
             ),

@@ -127,11 +127,13 @@ class CalibratedBlocks:
 
     def steps(self) -> tuple[Step, ...]:
         """Return what is measured: all sums at once."""
-        return (self.noise.step(set_of(self.statistics, *self.public.both)),)
+        return (self.noise.step(set_of(self.statistics, self.public.counts, self.public.bound)),)
 
     def event(self) -> PrivacyEvent:
         """Return what is promised: every vehicle's exact loss."""
-        sensitivity = {each: largest_sensitivity(each, *self.public.both) for each in self.statistics}
+        sensitivity = {
+            each: largest_sensitivity(each, self.public.counts, self.public.bound) for each in self.statistics
+        }
         return event(self.kind, self.public, loss_of(self.steps(), self.public.counts.users), sensitivity)
 
     def run(
@@ -219,7 +221,9 @@ class CalibratedBlocks:
         return self.statistics.index(statistic) * bins + np.arange(bins)
 
     def _spread(self, statistic: Statistic) -> Spread:
-        return spread_of(self.noise, self._at(statistic), means.unit(statistic, *self.public.both))
+        return spread_of(
+            self.noise, self._at(statistic), means.unit(statistic, self.public.counts, self.public.bound)
+        )
 
     def _known(self, statistic: Statistic, level: float | None) -> NumberLaw:
         """The law of a statistic's numbers: it follows from counts, and is worked out once for all draws."""
@@ -345,8 +349,10 @@ class BlockAccounting:
             own = np.full(self.public.counts.bins, -1, dtype=np.int64)
             own[varies] = block.max() + 1 + np.unique(block[varies], return_inverse=True)[1]
             block = np.concatenate([block, own])
-        of = set_of(self.statistics, *self.public.both)
-        units = [widths[each] / means.unit(each, *self.public.both) for each in self.statistics]
+        of = set_of(self.statistics, self.public.counts, self.public.bound)
+        units = [
+            widths[each] / means.unit(each, self.public.counts, self.public.bound) for each in self.statistics
+        ]
         return CalibratedBlocks(self.public, self.statistics, fitted(of, block, np.concatenate(units), loss))
 
     def _noise(self, epsilon: float) -> FloatArray:

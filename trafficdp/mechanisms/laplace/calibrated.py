@@ -281,7 +281,9 @@ class CalibratedLaplace:
 
     def event(self) -> PrivacyEvent:
         """Return what is promised: every vehicle's exact loss."""
-        sensitivity = {each: largest_sensitivity(each, *self.public.both) for each in self.statistics}
+        sensitivity = {
+            each: largest_sensitivity(each, self.public.counts, self.public.bound) for each in self.statistics
+        }
         return event(NAME, self.public, loss_of(self.steps(), self.public.counts.users), sensitivity)
 
     def numbers(self, contributions: Contributions, measure: Measure) -> dict[Statistic, FloatArray]:
@@ -289,7 +291,7 @@ class CalibratedLaplace:
 
         MEAN: S/N, also where only a variance is asked for; VARIANCE: W/N; 0 where nothing is measured.
         """
-        counts, bound = self.public.both
+        counts, bound = self.public.counts, self.public.bound
         found = {}
         for statistic, step in self._steps().items():
             if statistic is not VARIANCE:
@@ -360,7 +362,7 @@ class CalibratedLaplace:
 
     def terms(self, statistic: Statistic) -> tuple[NoiseTerm, ...]:
         """Return the noises of a statistic, without bias; of a variance those of U times its mean and W/N."""
-        counts, bound = self.public.both
+        counts, bound = self.public.counts, self.public.bound
         none = np.zeros(counts.bins)
         if statistic is not VARIANCE:
             return (NoiseTerm(self.scale[statistic], unit(statistic, counts, bound), none),)
@@ -374,7 +376,7 @@ class CalibratedLaplace:
 
     def bias(self, statistic: Statistic) -> FloatArray:
         """Return what rounding speeds, and flooring W, move a statistic at most, shape (G,)."""
-        counts, bound = self.public.both
+        counts, bound = self.public.counts, self.public.bound
         rounding = np.full(counts.bins, publish.rounding_bias(statistic, bound))
         if statistic is not VARIANCE:
             return rounding
@@ -429,7 +431,7 @@ class CalibratedLaplace:
 
     def _steps(self) -> dict[Statistic, Step]:
         """What is measured; under VARIANCE both sums, in the bins where they are."""
-        counts, bound = self.public.both
+        counts, bound = self.public.counts, self.public.bound
         found = {}
         if VARIANCE in self.statistics:
             measured = speeds_measured(self.statistics, counts)

@@ -107,7 +107,7 @@ class CalibratedAddRemove(JointMechanism):
     @cached_property
     def design(self) -> AddRemoveDesign:
         """What is asked; raises UsageError for a statistic that is not pooled, or for real counts."""
-        counts, bound = self.public.both
+        counts, bound = self.public.counts, self.public.bound
         for each in self.statistics:
             require_statistic(self.kind, each, self.estimable)
         if counts.users != 1 or counts.pairs != counts.bins or Statistic.MEAN not in self.statistics:
@@ -162,7 +162,7 @@ class CalibratedAddRemove(JointMechanism):
     @cached_property
     def _known_errors(self) -> dict[Statistic, FloatArray]:
         """What a fleet of that size leads to expect in the reference city."""
-        counts, bound = self.public.both
+        counts, bound = self.public.counts, self.public.bound
         found = {Statistic.MEAN: float(self.skill().error.mean()) + rounding_bias(Statistic.MEAN, bound)}
         if self.design.variance:
             found[Statistic.VARIANCE] = float(variance_error(self._usual_variance, bound)[0])
@@ -170,7 +170,7 @@ class CalibratedAddRemove(JointMechanism):
 
     def skill(self, fleet: int | None = None) -> Skill:
         """Return how much the means say beside one number for the city, in the reference city."""
-        (counts, bound), design = self.public.both, self.design
+        counts, bound, design = self.public.counts, self.public.bound, self.design
         slots = len(counts.slots) if self.apart else 1
         # the shares of variance and counts are fixed: what is left is that of a smaller loss
         means = sum(design.parts[: design.of_variance])

@@ -78,7 +78,7 @@ class CalibratedPooling(JointMechanism):
         """What is asked; raises UsageError for a statistic that is not pooled."""
         for each in self.statistics:
             require_statistic(self.kind, each, self.estimable)
-        return _design(*self.public.both, self.loss_kind, self.pico, self.statistics)
+        return _design(self.public.counts, self.public.bound, self.loss_kind, self.pico, self.statistics)
 
     def steps(self) -> tuple[Priced, ...]:
         """Return the askings at their dearest."""
@@ -192,7 +192,7 @@ class CalibratedFlat(JointMechanism):
     def numbers(self, values: SensitiveInputs, measure: Measure) -> dict[Statistic, float]:
         """Measure the city, and return the one number of every statistic, in its unit."""
         contributions = values.contributions
-        counts, bound = self.public.both
+        counts, bound = self.public.counts, self.public.bound
         many, upper, unit = int(counts.count.sum()), float(bound.upper), float(bound.step)
         own = [np.bincount(counts.user_index, contributions.total, counts.users)]
         squares = np.bincount(counts.user_index, contributions.total_of_squares, counts.users)
@@ -237,7 +237,7 @@ class CalibratedFlat(JointMechanism):
     @cached_property
     def _design(self) -> Design:
         """What partial pooling would ask for: how far bins lie from the city is guessed alike."""
-        return _design(*self.public.both, self.loss_kind, self.pico, (Statistic.MEAN,))
+        return _design(self.public.counts, self.public.bound, self.loss_kind, self.pico, (Statistic.MEAN,))
 
     @property
     def _noise(self) -> FloatArray:

@@ -387,12 +387,6 @@ class Design(AskingOfCounts):
         return counts.samples_per_bin if self.weighs is Statistic.MEAN else counts.users_per_bin
 
     @cached_property
-    def row(self) -> npt.NDArray[np.int32]:
-        """The number 0..n-1 of every pair's vehicle, among those that are anywhere, shape (P,)."""
-        found = np.cumsum(self.counts.bins_per_user > 0, dtype=np.int32) - np.int32(1)
-        return found[self.counts.user_index]
-
-    @cached_property
     def vehicles(self) -> int:
         """n."""
         return int(np.count_nonzero(self.counts.bins_per_user))
@@ -438,17 +432,10 @@ class Design(AskingOfCounts):
         return self.strength >= THICK
 
     @cached_property
-    def share(self) -> FloatArray:
-        """f1_ug of every pair, shape (P,): a vehicle's add up to 1."""
-        own = self.counts.count if self.weighs is Statistic.MEAN else np.ones_like(self.counts.count)
-        share = own / self.per_bin[self.counts.bin_index]
-        return np.asarray(share / np.bincount(self.row, share, self.vehicles)[self.row])
-
-    @cached_property
     def dwell(self) -> FloatArray:
         """X of every bin, shape (G, 2): 1, and the centred and scaled logarithm of records a vehicle."""
         counts = self.counts
-        weight = np.bincount(counts.bin_index, self.share, counts.bins)
+        weight = np.bincount(counts.bin_index, self.by_bin.data, counts.bins)
         log = np.log(counts.samples_per_bin / counts.users_per_bin)
         log = log - np.average(log, weights=weight)
         spread = np.sqrt(max(float(np.average(log**2, weights=weight)), 1e-12))
@@ -456,8 +443,12 @@ class Design(AskingOfCounts):
 
     @cached_property
     def by_bin(self) -> sparse.csc_matrix:
-        """f1_ug, shape (n, G)."""
-        return self.counts.matrix(self.share, self.row, self.vehicles)
+        """f1_ug, shape (n, G), of the vehicles that are anywhere: each one's add up to 1."""
+        counts = self.counts
+        row = (np.cumsum(counts.bins_per_user > 0, dtype=np.int32) - np.int32(1))[counts.user_index]
+        own = counts.count if self.weighs is Statistic.MEAN else np.ones_like(counts.count)
+        share = own / self.per_bin[counts.bin_index]
+        return counts.matrix(share / np.bincount(row, share, self.vehicles)[row], row, self.vehicles)
 
     @cached_property
     def lean(self) -> tuple[FloatArray, FloatArray]:

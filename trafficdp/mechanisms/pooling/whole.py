@@ -199,7 +199,7 @@ class JointMechanism:
 
     def statement(self, statistic: Statistic) -> Statement:
         """Return what the manifest says."""
-        counts, bound = self.public.both
+        counts, bound = self.public.counts, self.public.bound
         kind = IntervalKind.CALIBRATED if statistic in self.trials else IntervalKind.GUARANTEED
         return Statement(
             mechanism=self.kind,

@@ -114,8 +114,8 @@ def test_cells_are_told_apart_where_there_is_budget(bound_of, kind):
 def test_the_weights_are_what_they_say(bound_of):
     bound = bound_of(30, step="0.1")
     design = Design(town(bound).counts, bound, LossKind.PURE, PICO, (MEAN,))
-    np.testing.assert_allclose(np.bincount(design.row, design.share), 1)
-    weight = np.bincount(design.counts.bin_index, design.share, design.counts.bins)
+    np.testing.assert_allclose(design.by_bin.sum(axis=1), 1)
+    weight = np.bincount(design.counts.bin_index, design.by_bin.data, design.counts.bins)
     gram = (design.dwell * weight[:, None]).T @ design.dwell
     np.testing.assert_allclose(gram, np.eye(2) * design.vehicles, atol=1e-6 * design.vehicles)
     assert sum((*design.parts[:3], *design.parts.vehicles, *design.parts.variance)) == PICO
@@ -158,7 +158,7 @@ def test_a_mean_over_vehicles_weighs_every_vehicle_the_same(bound_of, kind):
         for each, own in found.means.items():
             assert np.abs(own.value - truths[each]).mean() < 1.5
         np.testing.assert_array_equal(design.by_vehicle.cells.records, 1)
-        np.testing.assert_allclose(np.bincount(design.row, design.by_vehicle.share), 1)
+        np.testing.assert_allclose(design.by_vehicle.by_bin.sum(axis=1), 1)
 
 
 def test_a_mean_over_vehicles_costs_the_map_of_means_a_small_share(bound_of):
