@@ -98,11 +98,13 @@ def require_covered(losses: Callable[[], Iterable[Losses]], charged: IntArray) -
         rest &= (1 << FRACTION_BITS) - 1
     # every term was rounded down by less than one 2^-30
     most = whole + ((rest + terms) >> FRACTION_BITS) + 1
-    refuse_undercharged(int(np.count_nonzero(whole > charged)))
+    short = int(np.count_nonzero(whole > charged))
     open_ones = (whole <= charged) & (most > charged)
-    if bool(open_ones.any()):
+    if not short and bool(open_ones.any()):
         exact = _summed(losses(), open_ones)
-        refuse_undercharged(sum(loss * PICO > int(charged[user]) for user, loss in exact.items()))
+        short = sum(loss * PICO > int(charged[user]) for user, loss in exact.items())
+    if short:
+        raise unsound(f"{short} vehicles would lose more than they are charged")
 
 
 def _summed(losses: Iterable[Losses], chosen: npt.NDArray[np.bool_]) -> dict[int, Fraction]:
@@ -122,12 +124,6 @@ def _summed(losses: Iterable[Losses], chosen: npt.NDArray[np.bool_]) -> dict[int
             user, below = divmod(one, len(distinct))
             found[user] = found.get(user, Fraction(0)) + Fraction(numerator, distinct[below])
     return found
-
-
-def refuse_undercharged(vehicles: int) -> None:
-    """Raise AllocationError when there are ``vehicles`` that lose more than they are charged."""
-    if vehicles:
-        raise unsound(f"{vehicles} vehicles would lose more than they are charged")
 
 
 def unsound(found: str) -> AllocationError:

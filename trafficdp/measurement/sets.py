@@ -326,7 +326,9 @@ class AddRemoveBall:
         many = max(len(users), 1)
         user, place, entry = number_pairs(user, values.coordinate[there], many, self.coordinates)
         with np.errstate(over="ignore", invalid="ignore"):
-            real = _finite(np.bincount(entry, _finite(values.value[there]), len(user)).astype(np.float64))
+            real = np.where(np.isfinite(values.value[there]), values.value[there], 0.0)
+            real = np.bincount(entry, real, len(user)).astype(np.float64)
+        real = np.where(np.isfinite(real), real, 0.0)
         kept = np.arange(len(user)) - np.searchsorted(user, user) < LARGEST_ENTRIES
         user, place, real = user[kept], place[kept], real[kept]
         whole = _scaled(real, user, many, self.norm, self.bound)
@@ -341,10 +343,6 @@ class AddRemoveBall:
         return _price(np.array([GRAINS**self.norm]), self.norm, law, LEAST_SD)
 
 
-def _finite(real: FloatArray) -> FloatArray:
-    return np.where(np.isfinite(real), real, 0.0)
-
-
 def _scaled(real: FloatArray, user: IntArray, users: int, norm: int, bound: float) -> IntArray:
     """``real`` (E,), finite, each vehicle's vector clipped to ``bound``, in grains, cut off toward zero.
 
@@ -357,7 +355,8 @@ def _scaled(real: FloatArray, user: IntArray, users: int, norm: int, bound: floa
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         length = largest * np.bincount(user, share**norm, users) ** (1 / norm)
         real *= np.minimum(1.0, bound / np.where(length > 0, length, 1.0))[user]
-        return np.clip(_finite(np.divide(real, bound / GRAINS, out=real)), -GRAINS, GRAINS).astype(np.int64)
+        real /= bound / GRAINS
+    return np.clip(np.where(np.isfinite(real), real, 0.0), -GRAINS, GRAINS).astype(np.int64)
 
 
 def _shrunk(whole: IntArray, user: IntArray, users: int, norm: int) -> IntArray:

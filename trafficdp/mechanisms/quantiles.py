@@ -36,7 +36,7 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.sets import Measure, Ranks
 from trafficdp.mechanisms.means import choice_scale, support_of
 from trafficdp.mechanisms.names import BY_RANK
-from trafficdp.mechanisms.pooling.whole import JointMechanism, estimate_without_scale
+from trafficdp.mechanisms.pooling.whole import JointMechanism
 from trafficdp.mechanisms.protocol import Statement, require_statistic
 from trafficdp.mechanisms.publish import rank_status
 from trafficdp.model import QUANTILES, ContributionBound, Statistic
@@ -132,12 +132,15 @@ class CalibratedQuantiles(JointMechanism):
         for statistic, step in zip(self.statistics, self.steps(), strict=True):
             low, high = ranks[statistic]
             value = np.minimum(measure.select(step, own) * grain, bound.steps).astype(np.float64)
-            ends = np.zeros(counts.bins), np.full(counts.bins, float(bound.upper))
-            found[statistic] = estimate_without_scale(
-                statistic,
-                (value * float(bound.step), *ends, errors[statistic]),
-                rank_status(spanned[statistic]),
-                {self.loss_kind.quantity: given, "rank_low": low, "rank_high": high},
+            found[statistic] = Estimate(
+                statistic=statistic,
+                value=value * float(bound.step),
+                low=np.zeros(counts.bins),
+                high=np.full(counts.bins, float(bound.upper)),
+                noise_scale=np.full(counts.bins, np.nan),
+                expected_error=errors[statistic],
+                status=rank_status(spanned[statistic]),
+                noise={self.loss_kind.quantity: given, "rank_low": low, "rank_high": high},
             )
         return found
 

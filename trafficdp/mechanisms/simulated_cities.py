@@ -59,22 +59,18 @@ AT_ONCE = 10
 def true_statistic(own: Contributions, statistic: Statistic) -> FloatArray:
     """Return the statistic of every bin, in its unit, exact up to one rounding, shape (G,)."""
     counts, unit = own.counts, float(own.bound.step)
+    # pairs are sorted by bin, and every bin has one
+    start = np.searchsorted(counts.bin_index, np.arange(counts.bins))
     if statistic is Statistic.VEHICLE_MEAN:
         rounded = (2 * own.total + counts.count) // (2 * counts.count)
-        return _sum_per_bin(counts, rounded) * unit / counts.users_per_bin
-    total, records = _sum_per_bin(counts, own.total), counts.samples_per_bin
+        return np.asarray(np.add.reduceat(rounded, start) * unit / counts.users_per_bin)
+    total, records = np.add.reduceat(own.total, start), counts.samples_per_bin
     if statistic is Statistic.MEAN:
-        return total * unit / records
-    squares = _sum_per_bin(counts, own.total_of_squares)
+        return np.asarray(total * unit / records)
+    squares = np.add.reduceat(own.total_of_squares, start)
     # in whole numbers, as N Q - S^2 can leave 64 bits
     spread = records.astype(object) * squares - total.astype(object) ** 2
     return np.asarray(spread.astype(np.float64) * unit**2 / records.astype(np.float64) ** 2)
-
-
-def _sum_per_bin(counts: Counts, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    total = np.zeros(counts.bins, dtype=np.int64)
-    np.add.at(total, counts.bin_index, values)
-    return total
 
 
 def repeated(samples: Samples, times: int, *, apart: bool = False) -> Samples:

@@ -186,9 +186,17 @@ class JointMechanism:
         error = variance_error(found, self.public.bound)
         if status is None:
             status = status_of(error, Statistic.VARIANCE, self.public.bound)
-        numbers = (found.value, *found.ends[LEVELS[-1]], error)
-        one = estimate_without_scale(Statistic.VARIANCE, numbers, status, noise)
-        return replace(one, posterior=inner_ends(found.ends))
+        return Estimate(
+            statistic=Statistic.VARIANCE,
+            value=found.value,
+            low=found.ends[LEVELS[-1]][0],
+            high=found.ends[LEVELS[-1]][1],
+            noise_scale=np.full(len(found.value), np.nan),
+            expected_error=error,
+            status=status,
+            noise=dict(noise),
+            posterior=inner_ends(found.ends),
+        )
 
     def column(self) -> dict[str, FloatArray]:
         """Return what is published of every bin beside its numbers: the whole loss, and what was known."""
@@ -260,23 +268,3 @@ def variance_error(found: VariancePosterior, bound: ContributionBound) -> FloatA
     """Return the expected error that is published: rounding of speeds comes on top."""
     most = Statistic.VARIANCE.largest(bound.upper)
     return np.asarray(np.minimum(found.error + rounding_bias(Statistic.VARIANCE, bound), most))
-
-
-def estimate_without_scale(
-    statistic: Statistic,
-    numbers: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
-    status: npt.NDArray[np.object_],
-    noise: Mapping[str, npt.NDArray[Any]],
-) -> Estimate:
-    """Return the estimate of ``numbers``: value, both ends, expected error; its noise has no one scale."""
-    value, low, high, error = numbers
-    return Estimate(
-        statistic=statistic,
-        value=value,
-        low=low,
-        high=high,
-        noise_scale=np.full(len(value), np.nan),
-        expected_error=error,
-        status=status,
-        noise=dict(noise),
-    )
