@@ -122,7 +122,7 @@ def forked(work, stdin=os.devnull, stdout=os.devnull, stderr=os.devnull):
         # of another number than 0, so that questions are not asked by readline, which a command never loads
         sys.stdin = os.fdopen(os.dup(0))
         sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-        signal.alarm(60)
+        signal.alarm(300)
         if not callable(work):
             sys.argv = ["trafficdp", *map(str, work)]
         (work if callable(work) else main)()
