@@ -442,6 +442,11 @@ class MechanismStated:
     calibration: Calibration | None = None
     skill: SkillStated | None = None
 
+    @property
+    def claim(self) -> str:
+        """What a reader is told of the theorem that is only claimed; empty where all is enforced."""
+        return f"; unenforced: {self.unenforced}" if self.unenforced else ""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PeriodicBudget:

@@ -411,7 +411,7 @@ def registry_record(facts: Disclosure) -> dict[str, object]:
                 "preprocessing_and_hyperparameter_tuning": f"Tuning data: {honesty.tuning_data}.",
                 "mechanisms": "; ".join(
                     f"{each.statistic}: {each.mechanism}, {each.distribution}, {each.sampler}, {each.library}"
-                    + (f"; unenforced: {each.unenforced}" if each.unenforced else "")
+                    f"{each.claim}"
                     for each in mechanisms
                 ),
                 "justification": f"{bounds.method}. Noise is drawn on exact integers, so that "
