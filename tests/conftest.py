@@ -33,12 +33,6 @@ def pytest_addoption(parser):
     parser.addoption("--pick", default="", help="what picks them: the same text picks the same tests")
 
 
-def pytest_configure(config):
-    # commands in processes of their own (tests/crash, the README, analysts) and `make prove` have it
-    if config.option.markexpr != "prove":
-        small_city.plan_no_queries()
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     config.stash[COLLECTED] = tuple(items)

@@ -138,23 +138,13 @@ def ended(child):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-UNPLANNED = {}
-
-
-def plan_no_queries():
-    """Let DuckDB run queries as they are written: to plan small ones takes longer than to run them."""
-    with duckdb.connect() as connection:
-        names = connection.execute("FROM duckdb_optimizers()").fetchall()
-    UNPLANNED["disabled_optimizers"] = ",".join(name for (name,) in names)
-
-
 def wait_for_no_disk():
     """Let this process and its children write without waiting for the disk: no test cuts the power."""
     os.fsync = os.fstat
     connect = duckdb.connect
 
     def unsynced(database=":memory:", read_only=False, config=()):
-        return connect(database, read_only, {"fsync_mode": "NONE", **UNPLANNED, **dict(config)})
+        return connect(database, read_only, {"fsync_mode": "NONE", **dict(config)})
 
     duckdb.connect = unsynced
 
