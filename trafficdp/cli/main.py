@@ -14,8 +14,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable
+from contextlib import redirect_stdout
 from functools import cache
 from importlib import import_module
 from itertools import islice
@@ -188,25 +188,35 @@ def run(arguments: list[str]) -> int:
         with redirect_stdout(sys.stderr):
             run(["--help"])
         return UsageError.exit_code
-    with _interrupts() as interrupted:
-        try:
-            completed = os.environ.get("COMP_WORDS", "").split() if _COMPLETING in os.environ else []
-            application = _application(frozenset(COMMANDS.keys() & {*arguments, *completed}))
-            code = application(_globals_first(arguments), prog_name="trafficdp", standalone_mode=False)
-            # there is no standard output when it was closed before we began
-            if sys.stdout is not None:
-                sys.stdout.flush()
-            # typer turns Ctrl-C into an exit code of its own
-            return _interrupted(output) if code == INTERRUPTED else int(code or 0)
-        except (KeyboardInterrupt, typer.Abort):
-            return _interrupted(output)
-        except (BrokenPipeError, SystemExit):
-            # whoever read our help has gone; leave quietly, with nothing left to flush
-            abandon_standard_output()
-            return 0
-        except Exception as error:  # noqa: BLE001 - the last line of defence
-            # DuckDB and Arrow turn Ctrl-C into errors of theirs
-            return _interrupted(output) if interrupted() else _failed(error, output)
+    pressed = threading.Event()
+
+    def note(_signal: int, _frame: FrameType | None) -> None:
+        pressed.set()
+        raise KeyboardInterrupt
+
+    main_thread = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, note) if main_thread else None
+    try:
+        completed = os.environ.get("COMP_WORDS", "").split() if _COMPLETING in os.environ else []
+        application = _application(frozenset(COMMANDS.keys() & {*arguments, *completed}))
+        code = application(_globals_first(arguments), prog_name="trafficdp", standalone_mode=False)
+        # there is no standard output when it was closed before we began
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        # typer turns Ctrl-C into an exit code of its own
+        return _interrupted(output) if code == INTERRUPTED else int(code or 0)
+    except (KeyboardInterrupt, typer.Abort):
+        return _interrupted(output)
+    except (BrokenPipeError, SystemExit):
+        # whoever read our help has gone; leave quietly, with nothing left to flush
+        abandon_standard_output()
+        return 0
+    except Exception as error:  # noqa: BLE001 - the last line of defence
+        # DuckDB and Arrow turn Ctrl-C into errors of theirs
+        return _interrupted(output) if pressed.is_set() else _failed(error, output)
+    finally:
+        if main_thread:
+            signal.signal(signal.SIGINT, before)
 
 
 def _interrupted(output: Output) -> int:
@@ -260,25 +270,6 @@ def _in_our_words(error: Exception) -> TrafficdpError | None:
     if isinstance(error, OSError) and error.errno in _DISK:
         return from_os_error(error, "reading or writing a file")
     return None
-
-
-@contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Note whether Ctrl-C was pressed while the block runs."""
-    pressed = threading.Event()
-
-    def note(_signal: int, _frame: FrameType | None) -> None:
-        pressed.set()
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield pressed.is_set
-        return
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield pressed.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def main() -> None:

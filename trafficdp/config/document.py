@@ -56,29 +56,6 @@ def read_text(path: Path, *, what: str, todo: str, largest: int = LARGEST_FILE) 
         raise ConfigError(f"{what} {is_so}", got=path, expected=expected, todo=todo) from error
 
 
-def parse_toml(text: str, *, name: str) -> dict[str, object]:
-    """Return ``text`` as a dict, decimals as Decimal; ``name`` is that of the file, for messages.
-
-    Raises ConfigError, with the line, where it is no TOML, and for a dotted key of very many parts, before it
-    is parsed: that would take time with the square of their number.
-    """
-    if (found := _TOO_DEEP.search(text)) is not None:
-        line = text.count("\n", 0, found.start()) + 1
-        raise ConfigError(
-            f"{name} is nested too deeply",
-            got=f"more than {LONGEST_KEY} words joined by dots in line {line}",
-            expected="tables as the template has them",
-        )
-    try:
-        return tomllib.loads(text, parse_float=Decimal)
-    except RecursionError as error:
-        raise ConfigError(
-            f"{name} is nested too deeply", expected="tables as the template has them"
-        ) from error
-    except (ValueError, ArithmeticError) as error:
-        raise _not_toml(text, name, error) from error
-
-
 def _not_toml(text: str, name: str, error: Exception) -> ConfigError:
     """Return the error that says in which line ``text`` is not TOML, and what is most often wrong there."""
     place = re.search(r"\(at line (\d+), column \d+\)", str(error))
@@ -143,9 +120,27 @@ TABLES = (
 
 
 def load_document(path: Path) -> dict[str, object]:
-    """Return the document of the configuration file; raise ConfigError where it cannot be read."""
+    """Return the document of the configuration file, decimals as Decimal.
+
+    Raises ConfigError where it cannot be read; with the line, where it is no TOML; and for a dotted key of
+    very many parts, before it is parsed: that would take time with the square of their number.
+    """
     text = read_text(path, what="the configuration file", todo="run `trafficdp init` or give --config FILE")
-    return parse_toml(text, name=path.name)
+    if (found := _TOO_DEEP.search(text)) is not None:
+        line = text.count("\n", 0, found.start()) + 1
+        raise ConfigError(
+            f"{path.name} is nested too deeply",
+            got=f"more than {LONGEST_KEY} words joined by dots in line {line}",
+            expected="tables as the template has them",
+        )
+    try:
+        return tomllib.loads(text, parse_float=Decimal)
+    except RecursionError as error:
+        raise ConfigError(
+            f"{path.name} is nested too deeply", expected="tables as the template has them"
+        ) from error
+    except (ValueError, ArithmeticError) as error:
+        raise _not_toml(text, path.name, error) from error
 
 
 def read_places(path: Path) -> tuple[Path | None, Path | None]:

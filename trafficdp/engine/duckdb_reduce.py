@@ -177,7 +177,14 @@ def _kept(batch: pa.RecordBatch, grid: Grid) -> pa.RecordBatch:
 
 def _binned(fixes: pa.RecordBatchReader, grid: Grid, clip: Clip) -> Iterator[Binned]:
     places = places_of(grid)
-    for batch in _rebatched(fixes):
+    while True:
+        # until there are BATCH_ROWS: DuckDB hands out smaller batches than were asked for
+        held: list[pa.RecordBatch] = []
+        while sum(map(len, held)) < BATCH_ROWS and (read := next(fixes, None)) is not None:
+            held.append(read)
+        if not held:
+            return
+        batch = pa.concat_batches(held)
         if not grid.selection.everything:
             batch = _kept(batch, grid)
         cell = places.cells_of(batch.column("latitude").to_numpy(), batch.column("longitude").to_numpy())
@@ -192,18 +199,6 @@ def _binned(fixes: pa.RecordBatchReader, grid: Grid, clip: Clip) -> Iterator[Bin
             time_us=time_us,
             value=clip.steps_of(batch.column("speed_centi"), batch.column("speed_unit")),
         )
-
-
-def _rebatched(fixes: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """Put batches together until there are BATCH_ROWS: DuckDB hands out smaller ones than were asked for."""
-    held: list[pa.RecordBatch] = []
-    for batch in fixes:
-        held.append(batch)
-        if sum(map(len, held)) >= BATCH_ROWS:
-            yield pa.concat_batches(held)
-            held = []
-    if held:
-        yield pa.concat_batches(held)
 
 
 def read_samples(

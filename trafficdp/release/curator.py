@@ -271,7 +271,11 @@ class Curator:
 
     def remember(self) -> None:
         """Write the head beside the key where the ledger went on without it: after a first ingest."""
-        if self.head.lags(vault_ledger.Entries(self.vault)):
+        try:
+            sequence, _ = self.head.read()
+        except (StoreBehindError, StoreDamagedError):
+            return
+        if sequence < len(vault_ledger.Entries(self.vault)):
             self.check_not_behind()
             self.head.write(vault_ledger.last(self.vault))
 
@@ -343,8 +347,7 @@ class Curator:
         files = place_files(self.store, release)
         reached("files placed")
         with self.vault.transaction("noting the publication"):
-            vault_releases.mark_published(self.vault, release.id)
-            vault_releases.add_to_index(
+            vault_releases.mark_published(
                 self.vault,
                 IndexedRelease(
                     release_id=release.id,

@@ -33,7 +33,7 @@ from trafficdp.release.results import IngestedFile, UndoneFile
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.store_files import Head, store_failures, store_lock
 from trafficdp.store.vault import Vault, audit, database_in, rewritten
-from trafficdp.store.vault_fixes import add_import, missing_jobs, require_newest_job, require_records
+from trafficdp.store.vault_fixes import add_import, is_imported, missing_jobs, require_newest_job
 
 # A vehicle leaves the vault, because its owner asks for it: whole, or not at all, wherever the command dies.
 #
@@ -375,7 +375,11 @@ class Intake:
         self.vault.check_key(self.key.fingerprint)
         # the report of a file is text; its records go straight into the transaction
         with store_failures("reading files") if self.dry_run else self.vault.transaction("ingesting"):
-            require_records(self.vault)
+            if is_imported(self.vault.connection):
+                raise UsageError(
+                    "this store holds contributions from a cluster, so it cannot find repeats in files",
+                    todo="reduce the files on the cluster too, or begin another store",
+                )
             vault_fixes.pin_area(self.vault, self.config.grid.area.hash, dry_run=self.dry_run)
             if not self.dry_run:
                 vault_ledger.settle_promise(self.vault, self.config.promise, datetime.now(UTC))

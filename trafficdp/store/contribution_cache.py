@@ -68,8 +68,10 @@ def load(vault: Vault, grid: Grid, bound: ContributionBound, up_to_ingest: int) 
         if not len(cell) == len(slot) == len(pairs) or pairs.min() < 1 or pairs.sum() != len(vehicle):
             return None
         bins = np.repeat(np.arange(len(cell)), pairs)
-        if not (_rising(cell, slot) and _rising(bins, vehicle)):
-            return None
+        for first, second in ((cell, slot), (bins, vehicle)):
+            equal = first[1:] == first[:-1]
+            if not ((first[1:] > first[:-1]) | equal & (second[1:] > second[:-1])).all():
+                return None
         vehicles, user = numbered(vehicle)
         fixes, total, squares = whole("fixes"), whole("total"), whole("total_of_squares")
     except (ValueError, TypeError, IndexError):
@@ -109,13 +111,3 @@ def save(
                 "INSERT INTO contributions VALUES (?, ?, ?, ?, ?, ?)",
                 [key, up_to_ingest, part, place, piece.dtype.str, piece.tobytes()],
             )
-
-
-def _rising(*columns: npt.NDArray[Any]) -> bool:
-    """Return whether rows rise by the first column, where it is equal by the second, and so on."""
-    equal = np.ones(max(len(columns[0]) - 1, 0), dtype=np.bool_)
-    rises = ~equal
-    for column in columns:
-        rises |= equal & (column[1:] > column[:-1])
-        equal &= column[1:] == column[:-1]
-    return bool(rises.all())

@@ -42,6 +42,8 @@ STORAGE_VERSION = "v1.2.0"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN = ("hex_id", "place", "resolution", "slot", "slot_kind", "slot_label", "status", "vehicles", "records")
+_empty: dict[tuple[SpeedUnit, ...], bytes] = {}
+"""The files without a row that this process made, by the units of their columns."""
 _PARTS = ("", "_low", "_high", "_noise_scale", "_expected_error")
 
 
@@ -66,8 +68,21 @@ def build(
     audits (and leaves the old file in place).
     """
     shown = [*(each for each, *_ in releases), *(each.release for each in publications)]
+    units = tuple(sorted({each.request.display_unit for each in shown}))
     with _swapped(folder) as path:
-        _make_empty(path, tuple(sorted({each.request.display_unit for each in shown})))
+        if units in _empty:
+            path.write_bytes(_empty[units])
+        else:
+            made = f"STORAGE_VERSION '{STORAGE_VERSION}'"
+            with attached(path, "released", made, threads="1") as connection:
+                connection.begin()
+                run(connection, script("tables/released"))
+                for text in (*(_in(unit, "tables/speeds") for unit in units), script("views/released")):
+                    run(connection, text)
+                connection.commit()
+                # all of it into the one file, not into a log beside it
+                run(connection, "CHECKPOINT released")
+            _empty[units] = path.read_bytes()
         with attached(path, "released", "READ_WRITE", threads="1") as connection:
             connection.begin()
             for release, withdrawn in releases:
@@ -142,27 +157,6 @@ def _swapped(folder: Path) -> Iterator[Path]:
                 sweep_leftovers(folder)
             raise
         sync_folder(folder)
-
-
-_empty: dict[tuple[SpeedUnit, ...], bytes] = {}
-"""The files without a row that this process made, by the units of their columns."""
-
-
-def _make_empty(path: Path, units: tuple[SpeedUnit, ...]) -> None:
-    """Make the database at ``path`` without a row: a copy of the first of its kind."""
-    if units in _empty:
-        path.write_bytes(_empty[units])
-        return
-    made = f"STORAGE_VERSION '{STORAGE_VERSION}'"
-    with attached(path, "released", made, threads="1") as connection:
-        connection.begin()
-        run(connection, script("tables/released"))
-        for text in (*(_in(unit, "tables/speeds") for unit in units), script("views/released")):
-            run(connection, text)
-        connection.commit()
-        # all of it into the one file, not into a log beside it
-        run(connection, "CHECKPOINT released")
-    _empty[units] = path.read_bytes()
 
 
 def _extended(

@@ -82,10 +82,6 @@ class Head:
             half_made = self.path.with_name(f"{self.path.name}.new")
             write_whole(self.path, half_made, json.dumps(facts).encode("ascii"))
 
-    def check(self, ledger: Sequence[LedgerRow]) -> None:
-        """Raise as ``verify`` unless the ledger contains the remembered head."""
-        self.verify(ledger)
-
     def verify(self, ledger: Sequence[LedgerRow]) -> int:
         """Return the number of the entry that this file names; StoreBehindError if ``ledger`` lacks it.
 
@@ -93,17 +89,9 @@ class Head:
         entry none need be checked again. Raises StoreBehindError too when the file is missing or another
         store's, and StoreDamagedError when it cannot be read.
         """
-        sequence, head_hash = self._read()
+        sequence, head_hash = self.read()
         require_head(ledger, sequence, head_hash, f"the head beside the key ({self.path.name})")
         return sequence
-
-    def lags(self, ledger: Sequence[LedgerRow]) -> bool:
-        """Return whether a crash left the head behind the ledger (False when there is no readable head)."""
-        try:
-            sequence, _ = self._read()
-        except (StoreBehindError, StoreDamagedError):
-            return False
-        return sequence < len(ledger)
 
     def sweep(self) -> None:
         """Remove what a write that was killed left behind."""
@@ -116,7 +104,8 @@ class Head:
         with store_failures("tidying beside the key"):
             self.path.unlink(missing_ok=True)
 
-    def _read(self) -> tuple[int, str]:
+    def read(self) -> tuple[int, str]:
+        """Return number and hash of the entry that this file names; raise as ``verify`` where it cannot."""
         try:
             facts = json.loads(read_regular(self.path, _LARGEST).decode("ascii"))
             owner, sequence, head_hash = facts["store_id"], int(facts["sequence"]), str(facts["head_hash"])

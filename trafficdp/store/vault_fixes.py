@@ -193,19 +193,18 @@ class Incoming:
         self._held: list[pa.Table] = []
         self._first_us, self._last_us = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
-    def add(self, fixes: Fixes, file: npt.NDArray[np.int32] | None = None) -> None:
+    def add(self, fixes: Fixes | None, file: npt.NDArray[np.int32] | None = None) -> None:
         """Take a part, whose fixes are of the files of these numbers, from 0; None: of the first.
 
-        Small parts wait for others: a statement costs as much as many rows.
+        Small parts wait for others: a statement costs as much as many rows. Without ``fixes`` none waits.
         """
-        ingest_id = self.ingest_id + (np.zeros(len(fixes), dtype=np.int32) if file is None else file)
-        self._held.append(fixes.table.append_column("ingest_id", [ingest_id]))
-        if sum(map(len, self._held)) >= _ROWS_AT_ONCE:
-            self._add_held()
-
-    def _add_held(self) -> None:
         import pyarrow as pa
 
+        if fixes is not None:
+            ingest_id = self.ingest_id + (np.zeros(len(fixes), dtype=np.int32) if file is None else file)
+            self._held.append(fixes.table.append_column("ingest_id", [ingest_id]))
+            if sum(map(len, self._held)) < _ROWS_AT_ONCE:
+                return
         held, self._held = self._held, []
         if not held:
             return
@@ -226,7 +225,7 @@ class Incoming:
 
         ``once``: no (vehicle, instant) is in two of the files.
         """
-        self._add_held()
+        self.add(None)
         if not once:
             run(
                 self._vault.connection,
@@ -374,15 +373,6 @@ def speed_provenance(vault: Vault, up_to_ingest: int) -> dict[str, str]:
 def is_imported(connection: duckdb.DuckDBPyConnection) -> bool:
     """Return whether the vault holds imported contributions, and so no records."""
     return number(connection, "SELECT count(*) FROM imports") > 0
-
-
-def require_records(vault: Vault) -> None:
-    """Raise UsageError where files cannot come in because contributions did."""
-    if is_imported(vault.connection):
-        raise UsageError(
-            "this store holds contributions from a cluster, so it cannot find repeats in files",
-            todo="reduce the files on the cluster too, or begin another store",
-        )
 
 
 def missing_jobs(vault: Vault, key: str, job: str, after: tuple[str, ...]) -> bool:

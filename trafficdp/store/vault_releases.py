@@ -111,11 +111,6 @@ def commit_values(vault: Vault, release_id: str, facts: str, bins: bytes, measur
     _write(vault, release_id, {"facts": facts.encode(), "bins": bins, "measured": measured})
 
 
-def mark_published(vault: Vault, release_id: str) -> None:
-    """Write that the files of a release are in place (inside the caller's transaction)."""
-    run(vault.connection, "UPDATE releases SET published = true WHERE release_id = ?", [release_id])
-
-
 def mark_withdrawn(vault: Vault, release_id: str) -> None:
     """Write that a release was withdrawn (inside the caller's transaction)."""
     run(vault.connection, "UPDATE releases SET withdrawn = true WHERE release_id = ?", [release_id])
@@ -153,8 +148,9 @@ class IndexedRelease:
 _INDEX = "release_index"
 
 
-def add_to_index(vault: Vault, release: IndexedRelease) -> None:
-    """Write ``release`` into the index (inside the caller's transaction)."""
+def mark_published(vault: Vault, release: IndexedRelease) -> None:
+    """Write that the files of a release are in place, and index it (inside the caller's transaction)."""
+    run(vault.connection, "UPDATE releases SET published = true WHERE release_id = ?", [release.release_id])
     run(vault.connection, script(f"tables/{_INDEX}"))
     run(vault.connection, "INSERT INTO release_index VALUES (?, ?, ?, ?, ?, ?)", [*astuple(release)])
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trafficdp.config.document import _TOO_DEEP, LARGEST_FILE, parse_toml
+from trafficdp.config.document import _TOO_DEEP, LARGEST_FILE, load_document
 from trafficdp.config.file import load_config
 from trafficdp.config.source import declaration_json
 from trafficdp.errors import ConfigError
@@ -49,13 +49,16 @@ def test_endless_nesting_is_refused(refusal):
 
 
 @pytest.mark.parametrize("word", ["a", '"a\\"b"', "'a'", " a "], ids=["bare", "quoted", "literal", "spaced"])
-def test_keys_are_refused_before_they_are_parsed_from_seventeen_words_on(word, monkeypatch):
+def test_keys_are_refused_before_they_are_parsed_from_seventeen_words_on(word, monkeypatch, tmp_path):
     parsed = []
     monkeypatch.setattr(tomllib, "loads", lambda text, **_options: parsed.append(text) or {})
-    parse_toml(".".join([word] * 16) + " = 1", name="it")
+    file = tmp_path / "it.toml"
+    file.write_text(".".join([word] * 16) + " = 1", encoding="utf-8")
+    load_document(file)
     assert len(parsed) == 1
+    file.write_text(".".join([word] * 17) + " = 1", encoding="utf-8")
     with pytest.raises(ConfigError, match="nested too deeply"):
-        parse_toml(".".join([word] * 17) + " = 1", name="it")
+        load_document(file)
     assert len(parsed) == 1
 
 

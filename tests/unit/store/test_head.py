@@ -7,6 +7,7 @@ import pytest
 
 from trafficdp.errors import StoreBehindError, StoreDamagedError, StoreFullError
 from trafficdp.privacy.ledger import GENESIS, append
+from trafficdp.release.curator import Curator
 from trafficdp.store.store_files import Head, require_head
 
 
@@ -28,20 +29,20 @@ def test_a_ledger_at_or_beyond_its_head_passes(head):
     rows = chain(3)
     for known in (None, rows[0], rows[2]):
         head.write(known)
-        head.check(rows)
+        head.verify(rows)
 
 
 def test_a_ledger_shorter_than_its_head_is_behind(head):
     head.write(chain(3)[2])
     with pytest.raises(StoreBehindError, match="behind the head") as caught:
-        head.check(chain(2))
+        head.verify(chain(2))
     assert caught.value.exit_code == 6
 
 
 def test_another_ledger_of_the_same_length_is_refused(head):
     head.write(append(None, {"kind": "charge", "release": "other"}, "5a" * 32))
     with pytest.raises(StoreBehindError, match="another hash at entry 1"):
-        head.check(chain(1))
+        head.verify(chain(1))
 
 
 def test_an_entry_zero_that_is_not_the_start_is_refused():
@@ -55,8 +56,8 @@ def test_stores_with_one_key_have_heads_of_their_own(tmp_path):
     ours.write(chain(2)[1])
     theirs.write(None)
     with pytest.raises(StoreBehindError):
-        ours.check([])
-    theirs.check([])
+        ours.verify([])
+    theirs.verify([])
 
 
 def test_another_stores_head_under_this_name_is_refused(head, tmp_path):
@@ -64,13 +65,15 @@ def test_another_stores_head_under_this_name_is_refused(head, tmp_path):
     other.write(None)
     os.replace(other.path, head.path)
     with pytest.raises(StoreBehindError, match="another store's"):
-        head.check(chain(1))
-    assert not head.lags(chain(1))
+        head.verify(chain(1))
+    before = head.path.read_bytes()
+    Curator(tmp_path, None, head).remember()
+    assert head.path.read_bytes() == before
 
 
 def test_a_missing_head_is_refused(head):
     with pytest.raises(StoreBehindError, match="missing"):
-        head.check([])
+        head.verify([])
 
 
 @pytest.mark.parametrize(
@@ -91,7 +94,7 @@ def test_a_missing_head_is_refused(head):
 def test_a_garbled_head_is_damage_and_never_a_bug(head, content):
     head.path.write_bytes(content)
     with pytest.raises(StoreDamagedError, match="cannot be read"):
-        head.check([])
+        head.verify([])
 
 
 def test_a_head_is_its_owners_and_leaves_nothing_beside_it(head, tmp_path):
@@ -116,8 +119,7 @@ def test_a_full_disk_leaves_the_old_head_whole(head, monkeypatch, step):
     assert list(head.path.parent.iterdir()) == [head.path]
 
 
-def test_a_head_that_a_crash_left_behind_its_ledger_lags(head):
+def test_a_head_that_a_crash_left_behind_its_ledger_names_its_entry(head):
     rows = chain(3)
     head.write(rows[1])
-    assert head.lags(rows)
-    assert not head.lags(rows[:2])
+    assert head.verify(rows) == 2 < len(rows)

@@ -76,7 +76,7 @@ def test_nothing_is_called_damaged_or_missing(failing, tmp_path):
     failing(str(tmp_path))
     for look in (
         lambda: VehicleKey.load(tmp_path / "city.key"),
-        lambda: head.check([]),
+        lambda: head.verify([]),
         lambda: manifests(tmp_path),
         lambda: InputFile(tmp_path / "day.csv"),
         lambda: digest_of(tmp_path / "day.csv", key),

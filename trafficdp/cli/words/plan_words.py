@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 
-from trafficdp.cli.words.facts import loss_facts
 from trafficdp.cli.words.options import Output
 from trafficdp.mechanisms.names import BASELINE
 from trafficdp.mechanisms.protocol import Accounting
 from trafficdp.mechanisms.simulated_cities import MOST_WORSE, percent
-from trafficdp.model import SlotKind, Statistic, as_json
+from trafficdp.model import Schema, SlotKind, Statistic, as_json
 from trafficdp.planner.allocation import Reach
 from trafficdp.planner.request import AdaptiveMap
 from trafficdp.planner.suggest import DataNeeded
 from trafficdp.privacy.estimate import RefusalRule
-from trafficdp.privacy.loss import Loss
+from trafficdp.privacy.loss import Loss, LossKind
 from trafficdp.release.results import Answer, Plan
 from trafficdp.research.full_comparison import FullCurves
 
@@ -387,7 +387,18 @@ def _bin(result: Plan) -> str:
     return result.grid.noun if result.grid.slot_kind is SlotKind.WHOLE_PERIOD else "bin"
 
 
-# A plan as plain JSON values: plan.schema.json.
+# A plan as plain JSON values: plan.schema.json. Here is also what a text or a number may be that a command
+# prints as JSON; schemas follow from it (`make docs`).
+
+LossText = Annotated[str, Schema(pattern=r"^[0-9]+(\.[0-9]+)?$", description="exact decimal text")]
+MechanismName = Annotated[str, Schema(pattern="^[a-z0-9_]+$")]
+Size = Annotated[float, Schema(minimum=0)]
+Words = Annotated[str, Schema(minLength=1)]
+
+
+def loss_facts(loss: Loss) -> dict[str, str | None]:
+    """Return ``loss`` under the name of its kind, and null under that of the other."""
+    return {kind.quantity: str(loss) if loss.kind is kind else None for kind in LossKind}
 
 
 def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object]:
