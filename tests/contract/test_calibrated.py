@@ -20,7 +20,6 @@ from trafficdp.mechanisms.registry import (
     MechanismReader,
     all_accountings,
     calibrated_from_facts,
-    calibrated_from_published,
 )
 from trafficdp.model import Counts, NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -166,7 +165,7 @@ def test_what_is_run_is_what_was_foreseen_and_is_read_back_from_what_is_publishe
                 told = each.status[-1], each.value[-1], each.low[-1], each.high[-1], each.noise_scale[-1]
                 assert told == ("constant", 0.0, 0.0, 0.0, 0.0)
                 assert foreseen[VARIANCE][-1] == widths[VARIANCE][-1] == 0
-    again = calibrated_from_published(calibrated.published_facts(), columns, facts)
+    again = calibrated_from_facts(calibrated.published_facts(), facts, columns)
     np.testing.assert_array_equal(again.event().loss_per_user, calibrated.event().loss_per_user)
 
 

@@ -26,7 +26,6 @@ these are, only the speeds could tell: a theorem in speeds has the whole range a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -144,9 +143,8 @@ class CalibratedQuantiles(JointMechanism):
             )
         return found
 
-    @cached_property
-    def _known_errors(self) -> dict[Statistic, FloatArray]:
-        # no theorem bounds how far apart in speed neighbouring ranks are
+    def expected_errors(self) -> dict[Statistic, FloatArray]:
+        """Return the whole range: no theorem bounds how far apart in speed neighbouring ranks are."""
         counts, bound = self.public.counts, self.public.bound
         return {each: np.full(counts.bins, float(bound.upper)) for each in self.statistics}
 

@@ -126,27 +126,21 @@ def require_releasable(
         )
 
 
-def calibrated_from_facts(facts: Mapping[str, Any], public: PublicFacts) -> CalibratedMechanism:
-    """Return the calibrated mechanism that ``to_facts`` wrote; raise UsageError for an unknown kind."""
-    return _kind(facts.get("kind")).from_facts(facts, public)
-
-
-def calibrated_from_published(
-    facts: Mapping[str, Any], columns: Columns, public: PublicFacts
+def calibrated_from_facts(
+    facts: Mapping[str, Any], public: PublicFacts, columns: Columns | None = None
 ) -> CalibratedMechanism:
-    """Return the calibrated mechanism of a published release, from its files and what was ``public``.
+    """Return the calibrated mechanism that ``to_facts`` wrote, on what was ``public``.
 
-    ``facts`` is the manifest's ``calibrated``.
+    With ``columns`` that of a published release: these are its noise, ``facts`` what its manifest says.
     Raises UsageError for an unknown kind or columns that are not its own.
     """
-    return _kind(facts.get("kind")).from_published(facts, columns, public)
-
-
-def _kind(name: object) -> MechanismReader:
+    name = facts.get("kind")
     if not isinstance(name, str) or name not in KINDS:
         raise UsageError(
             "unknown kind of calibrated mechanism",
             got=str(name)[:40],
             expected="one of " + ", ".join(sorted(KINDS)),
         )
-    return KINDS[name]
+    if columns is None:
+        return KINDS[name].from_facts(facts, public)
+    return KINDS[name].from_published(facts, columns, public)

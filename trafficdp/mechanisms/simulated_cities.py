@@ -225,31 +225,31 @@ class Skill:
     numbers: FloatArray
     stated_error: FloatArray = field(default_factory=lambda: np.full(1, np.nan))
     half_width: FloatArray = field(default_factory=lambda: np.full(1, np.nan))
+    expected: float = field(init=False)
+    """How much nearer to the truth than one number: 1 - error / flat, on average."""
+    at_least: float = field(init=False)
+    """The same, reached in 19 of 20 draws."""
+    worse: float = field(init=False)
+    """The share of draws that are worse than one number."""
+    enough: bool = field(init=False)
+    """Whether the map says enough to be released."""
 
-    @property
-    def expected(self) -> float:
-        """How much nearer to the truth than one number: 1 - error / flat, on average."""
-        return 1 - float(self.error.mean() / self.flat.mean())
+    def __post_init__(self) -> None:
+        expected = 1 - float(self.error.mean() / self.flat.mean())
+        worse = float(np.mean(self.error > self.flat))
+        found = {
+            "expected": expected,
+            "at_least": float(np.quantile(1 - self.error / self.flat, SURE)),
+            "worse": worse,
+            "enough": expected >= LEAST_SKILL and worse <= MOST_WORSE,
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
     @property
     def expected_numbers(self) -> int:
         """How many bins have a number that says something, on average."""
         return round(float(self.numbers.mean()))
-
-    @property
-    def at_least(self) -> float:
-        """The same, reached in 19 of 20 draws."""
-        return float(np.quantile(1 - self.error / self.flat, SURE))
-
-    @property
-    def worse(self) -> float:
-        """The share of draws that are worse than one number."""
-        return float(np.mean(self.error > self.flat))
-
-    @property
-    def enough(self) -> bool:
-        """Whether the map says enough to be released."""
-        return self.expected >= LEAST_SKILL and self.worse <= MOST_WORSE
 
     def stated(self, factor: float = 1.0) -> SkillStated:
         """Return all of it as it is published, errors times ``factor``: from one unit to another."""

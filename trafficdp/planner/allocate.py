@@ -56,7 +56,7 @@ def allocate(
     require_together(named)
     hour = None if hour is None else hour[keep]
     if whole := next((name for name in named.values() if name in JOINT_MECHANISMS), None):
-        made = _made(keep, kept, request, _joint(whole, facts, request), f"{whole}: it was asked for by name")
+        made = _joint(whole, keep, facts, request, f"{whole}: it was asked for by name")
         if isinstance(made.calibrated, SimulatesOwnCity):
             reason = "nothing about a vehicle is public; errors are of "
             made = replace(made, reason=f"{reason}{request.fleet:,} vehicles in simulated cities")
@@ -65,8 +65,7 @@ def allocate(
         maps = {}
         for name in reversed(PUBLIC_COUNTS):
             with suppress(UsageError):
-                joint = _joint(name, facts, request)
-                maps[name] = _made(keep, kept, request, joint, f"{name}: all statistics together")
+                maps[name] = _joint(name, keep, facts, request, f"{name}: all statistics together")
         if maps:
             cities = cities_of(kept, request.map.bound, hour)
             tried = skills_of([each.calibrated for each in maps.values()], request.loss, cities)
@@ -83,7 +82,8 @@ def allocate(
     tries = SimulatedCities(kept, request.map.bound) if request.simulate else None
     parts, reason = fit_mechanisms(kept, replace(request, mechanism=proved), tries)
     calibrated = PerStatisticMechanism.calibrate(facts, request.loss, parts)
-    return replace(_made(keep, kept, request, calibrated, reason), hour=hour)
+    event, error = calibrated.event(), calibrated.expected_errors()
+    return Allocation(request, keep, kept, calibrated, event, error, reason, hour=hour)
 
 
 def kept_bins(
@@ -124,18 +124,15 @@ def _least_error(maps: Mapping[str, Allocation]) -> Allocation:
     return replace(taken, reason=f"auto: {taken.reason}; {what}: {numbers}", considered=considered)
 
 
-def _joint(name: str, facts: PublicFacts, request: Request) -> CalibratedMechanism:
+def _joint(
+    name: str, keep: npt.NDArray[np.bool_], facts: PublicFacts, request: Request, reason: str
+) -> Allocation:
     """All statistics by the map ``name`` of JOINT_MECHANISMS, which is given all of the loss."""
     statistics = tuple(each for each in Statistic if each in request.tolerance)
     wanted = Wanted(statistics, request.fleet, request.apart, request.counts, request.zone_km2)
-    return JOINT_MECHANISMS[name].calibrate(facts, request.loss, wanted)
-
-
-def _made(
-    keep: npt.NDArray[np.bool_], kept: Counts, request: Request, calibrated: CalibratedMechanism, reason: str
-) -> Allocation:
+    calibrated = JOINT_MECHANISMS[name].calibrate(facts, request.loss, wanted)
     event, error = calibrated.event(), calibrated.expected_errors()
-    return Allocation(request, keep, kept, calibrated, event, error, reason)
+    return Allocation(request, keep, facts.counts, calibrated, event, error, reason)
 
 
 def _by_accounting(

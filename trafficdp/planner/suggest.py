@@ -47,11 +47,11 @@ _HALF_WIDTH = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(?:(?!in every bin)(\D.*?)
 
 
 def half_width_of(
-    asked: str | float | None, bound: ContributionBound, statistics: Collection[Statistic]
-) -> tuple[float | None, Reach]:
+    asked: str | float, bound: ContributionBound, statistics: Collection[Statistic]
+) -> tuple[float, Reach]:
     """Return the half width that is ``asked`` for, in the unit of ``bound``, and in which bins it shall hold.
 
-    "5 km/h", "5 km/h in every bin", a number, or None. Raises UsageError
+    "5 km/h", "5 km/h in every bin", or a number. Raises UsageError
     for no speed above 0, and for a unit of speed where only a variance is released.
     """
     expected = 'a number above 0, alone or with a unit, such as "5 km/h", or "5 km/h in every bin"'

@@ -41,7 +41,7 @@ from trafficdp.export.map.html_map import number_columns, unpack
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
 from trafficdp.mechanisms.protocol import CalibratedMechanism, PublicFacts, Recomputable
 from trafficdp.mechanisms.publish import bin_status
-from trafficdp.mechanisms.registry import calibrated_from_published
+from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import (
     DEFAULT_DAY_PARTS,
     ContributionBound,
@@ -310,7 +310,7 @@ class _Published:
 
     @cached_property
     def _calibrated(self) -> CalibratedMechanism:
-        return calibrated_from_published(as_json(self._manifest.noise), self._columns, self._public)
+        return calibrated_from_facts(as_json(self._manifest.noise), self._public, self._columns)
 
     @cached_property
     def _recomputable(self) -> Recomputable:

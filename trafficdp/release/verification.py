@@ -16,7 +16,7 @@ from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import MANIFEST, MEASUREMENTS, MECHANISM
-from trafficdp.mechanisms.registry import calibrated_from_published
+from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import KnowledgeKind, KnownSpeeds, as_json, from_json
 from trafficdp.privacy.budget import KIND, Promise, changes_in
 from trafficdp.privacy.disclosure import Guarantee
@@ -226,13 +226,13 @@ class _ExaminedRelease(Examined):
             axis=0,
         )
         chosen = counts.select(np.repeat(numbered, counts.bins // max(len(numbered), 1)))
-        calibrated = calibrated_from_published(
+        calibrated = calibrated_from_facts(
             self._manifest()["noise"],
+            self._specification.public(chosen),
             {
                 statistic: {name: values[numbered] for name, values in own.items()}
                 for statistic, own in columns.items()
             },
-            self._specification.public(chosen),
         )
         losses = calibrated.event().loss_per_user
         return dict(zip(contributions.vehicle.tolist(), losses.tolist(), strict=True))

@@ -11,7 +11,7 @@ from trafficdp.mechanisms import simulated_cities
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.publish import status_of
-from trafficdp.mechanisms.registry import calibrated_from_facts, calibrated_from_published, mechanisms_of
+from trafficdp.mechanisms.registry import calibrated_from_facts, mechanisms_of
 from trafficdp.mechanisms.simulated_cities import SimulatedCities
 from trafficdp.model import Statistic
 from trafficdp.planner.allocate import allocate
@@ -151,7 +151,7 @@ def test_facts_and_publication_lead_back_to_the_calibrated_to_the_last_bit(city,
     calibrated = calibrated_of(city, bound_of(60))
     again = calibrated_from_facts(calibrated.to_facts(), calibrated.public)
     columns = {statistic: {"epsilon": part.loss} for statistic, part in calibrated.parts.items()}
-    published = calibrated_from_published(calibrated.published_facts(), columns, calibrated.public)
+    published = calibrated_from_facts(calibrated.published_facts(), calibrated.public, columns)
     assert again.to_facts() == calibrated.to_facts() == published.to_facts()
     events = [each.event().loss_per_user for each in (calibrated, again, published)]
     np.testing.assert_array_equal(events[0], events[1])

@@ -159,9 +159,8 @@ class CalibratedAddRemove(JointMechanism):
             estimates[Statistic.VARIANCE] = self.of_variance(found.variance, spread, mean.status.copy())
         return estimates
 
-    @cached_property
-    def _known_errors(self) -> dict[Statistic, FloatArray]:
-        """What a fleet of that size leads to expect in the reference city."""
+    def expected_errors(self) -> dict[Statistic, FloatArray]:
+        """Return what a fleet of that size leads to expect in the reference city."""
         counts, bound = self.public.counts, self.public.bound
         found = {Statistic.MEAN: float(self.skill().error.mean()) + rounding_bias(Statistic.MEAN, bound)}
         if self.design.variance:

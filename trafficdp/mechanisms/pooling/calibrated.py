@@ -94,8 +94,8 @@ class CalibratedPooling(JointMechanism):
             estimates[Statistic.VARIANCE] = self.of_variance(found.variance, self.column())
         return {each: estimates[each] for each in self.statistics}
 
-    @cached_property
-    def _known_errors(self) -> dict[Statistic, FloatArray]:
+    def expected_errors(self) -> dict[Statistic, FloatArray]:
+        """Return what is expected if cities differ as guessed, not at worst; shape (G,) each, from counts."""
         # the mean absolute value of a normal error
         own = {
             each: foreseen_variance(self.design).error
@@ -216,9 +216,8 @@ class CalibratedFlat(JointMechanism):
             value[Statistic.VARIANCE] = min(found, mean * (upper - mean))
         return value
 
-    @cached_property
-    def _known_errors(self) -> dict[Statistic, FloatArray]:
-        # noise, and how far bins lie from the city
+    def expected_errors(self) -> dict[Statistic, FloatArray]:
+        """Return what noise leads to expect, and how far bins lie from the city."""
         own = dict.fromkeys((Statistic.MEAN, Statistic.VEHICLE_MEAN), flat_error(self._design))
         if Statistic.VARIANCE in self.statistics:
             own[Statistic.VARIANCE] = self._usual_spread.error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -148,6 +148,19 @@ class AskingOfCounts:
         return Step(ball, noise_for(self.kind, RELATION, part, support.coordinates))
 
 
+class Weights(NamedTuple):
+    """How much vehicles weigh in the sums of a level's places, by counts."""
+
+    records: FloatArray
+    """m_uc of every entry, shape (E,)."""
+    entry: FloatArray
+    """f_uc of every entry, shape (E,): expected length of a vehicle's vector 1."""
+    place: FloatArray
+    """e_c, the sum of the vehicles' weights, shape (C,)."""
+    sampling: FloatArray
+    """q_c: what a place's weighted mean is off its records' mean, a variance, shape (C,)."""
+
+
 @dataclass(frozen=True)
 class Level(AskingOfCounts):
     """What is asked of ``places`` for ``part`` 10^-12 of a loss of ``kind``, r being ``strength``.
@@ -182,11 +195,6 @@ class Level(AskingOfCounts):
         return self.counts.matrix(own.astype(np.float64), self.places.of_pair, len(self.support.user))
 
     @cached_property
-    def records(self) -> FloatArray:
-        """m_uc of every entry, shape (E,)."""
-        return np.asarray(self.by_bin @ np.ones(self.counts.bins))
-
-    @cached_property
     def cell_sd(self) -> FloatArray:
         """The guess of how far places lie from the map so far, shape (C,): rarely driven ones further."""
         many = np.bincount(self.support.coordinate, minlength=self.size) / 30
@@ -200,93 +208,75 @@ class Level(AskingOfCounts):
         return tuple(first * NARROWER**each for each in range(1 if self.kind is LossKind.PURE else ROUNDS))
 
     @cached_property
-    def left_by_bounds(self) -> tuple[FloatArray, ...]:
-        """``left_by_bound`` of every round."""
-        return tuple(map(self.left_by_bound, self.reach))
+    def left_by_bounds(self) -> FloatArray:
+        """A_j: the share of a place's distance that the bound of a round leaves, by DISTANCES.
 
-    def left_by_bound(self, bound: float, distances: FloatArray = DISTANCES) -> FloatArray:
-        """A_j: the share of a place's distance that the ``bound`` of a round leaves, by ``distances``.
-
-        Shape (C, len(distances)), from counts, other places as far off as guessed.
+        Shape (rounds, C, len(DISTANCES)), from counts, other places as far off as guessed.
         """
         user, place, norm = self.support.user, self.support.coordinate, NORM[self.kind]
         less, upper = 0.8 if self.kind is LossKind.PURE else 1.0, float(self.bound.upper)
-        spread = (RECORD_SD * upper) ** 2 / self.records
-        usual = (less * self.weight * np.sqrt(self.cell_sd[place] ** 2 + spread)) ** norm
+        spread = (RECORD_SD * upper) ** 2 / self.weights.records
+        usual = (less * self.weights.entry * np.sqrt(self.cell_sd[place] ** 2 + spread)) ** norm
         whole = np.bincount(user, usual, self.support.users)
-        found = np.zeros((self.size, len(distances)))
+        found = np.zeros((len(self.reach), self.size, len(DISTANCES)))
         for start in range(0, len(user), AT_ONCE):
             part = slice(start, start + AT_ONCE)
-            weight, at = self.weight[part], place[part]
+            weight, at = self.weights.entry[part], place[part]
             others = np.maximum(whole[user[part]] - usual[part], 0.0)
-            for number, distance in enumerate(distances * upper):
+            for number, distance in enumerate(DISTANCES * upper):
                 own = (weight * np.sqrt(distance**2 + less**2 * spread[part])) ** norm
-                share = bound / np.maximum((others + own) ** (1 / norm), 1e-9)
-                kept = sum(np.minimum(t, share) / t for t in (0.6, 1.0, 1.6)) / 3
-                total = np.bincount(at - at[0], weight * kept)
-                found[at[0] : at[-1] + 1, number] += total
-        return found / self.cell_weight[:, None]
+                length = np.maximum((others + own) ** (1 / norm), 1e-9)
+                for of_round, bound in zip(found, self.reach, strict=True):
+                    kept = sum(np.minimum(t, bound / length) / t for t in (0.6, 1.0, 1.6)) / 3
+                    total = np.bincount(at - at[0], weight * kept)
+                    of_round[at[0] : at[-1] + 1, number] += total
+        return found / self.weights.place[:, None]
 
     @cached_property
-    def weight(self) -> FloatArray:
-        """f_uc of every entry, shape (E,): expected length of a vehicle's vector 1."""
+    def weights(self) -> Weights:
+        """What vehicles weigh: by their shares of records, where cells are thin so as to earn most."""
         user, place, users = self.support.user, self.support.coordinate, self.support.users
-        whole: FloatArray = np.bincount(place, self.records, self.size).astype(np.float64)
+        records = np.asarray(self.by_bin @ np.ones(self.counts.bins))
+        whole: FloatArray = np.bincount(place, records, self.size).astype(np.float64)
         spread = (RECORD_SD * float(self.bound.upper)) ** 2
-        expected = np.sqrt(self.cell_sd[place] ** 2 + spread / self.records)
-        share = self.records / whole[place]
-        if self.kind is not LossKind.PURE:
-            length = np.sqrt(np.bincount(user, (share * expected) ** 2, users))
-            return np.asarray(share / length[user])
-        expected = 0.8 * expected
-        part = share * expected
-        part = part / np.bincount(user, part, users)[user]
-        noise = noise_sd(self.kind, RELATION, self.part, self.reach[0]) ** 2
-        bins: FloatArray = np.bincount(self.places.of_bin, minlength=self.size).astype(np.float64)
-        for _ in range(MULTIPLICATIVE_STEPS if self.strength < THIN else 0):
-            gain = self._gain(part / expected, noise, bins, whole, spread) / expected
-            part = part * np.sqrt(np.maximum(gain, 1e-30))
-            part = np.maximum(part / np.bincount(user, part, users)[user], 1e-12)
+        expected = np.sqrt(self.cell_sd[place] ** 2 + spread / records)
+        share = records / whole[place]
+        if self.kind is LossKind.PURE:
+            expected = 0.8 * expected
+            part = share * expected
             part = part / np.bincount(user, part, users)[user]
-        return np.asarray(part / expected)
+            noise = noise_sd(self.kind, RELATION, self.part, self.reach[0]) ** 2
+            bins: FloatArray = np.bincount(self.places.of_bin, minlength=self.size).astype(np.float64)
+            for _ in range(MULTIPLICATIVE_STEPS if self.strength < THIN else 0):
+                gain = self._gain(part / expected, records, noise, bins, spread) / expected
+                part = part * np.sqrt(np.maximum(gain, 1e-30))
+                part = np.maximum(part / np.bincount(user, part, users)[user], 1e-12)
+                part = part / np.bincount(user, part, users)[user]
+            weight = part / expected
+        else:
+            weight = share / np.sqrt(np.bincount(user, (share * expected) ** 2, users))[user]
+        total = np.maximum(np.bincount(place, weight, self.size), 1e-9)
+        squares = np.bincount(place, weight**2 / records, self.size) / total**2
+        sampling = np.maximum((squares - 1 / whole) * spread, 1e-3)
+        return Weights(records, weight, total, sampling)
 
     def _gain(
-        self, weight: FloatArray, noise: float, bins: FloatArray, whole: FloatArray, spread: float
+        self, weight: FloatArray, records: FloatArray, noise: float, bins: FloatArray, spread: float
     ) -> FloatArray:
         """The fall of sum B_c (posterior sd)_c for a little more of every weight, shape (E,)."""
         place = self.support.coordinate
         total = np.bincount(place, weight, self.size) + 1e-9
-        both = noise + np.bincount(place, weight**2 * spread / self.records, self.size)
-        left = np.maximum(both / total**2 - spread / whole, 1e-6)
+        both = noise + np.bincount(place, weight**2 * spread / records, self.size)
+        left = np.maximum(both / total**2 - spread / np.bincount(place, records, self.size), 1e-6)
         prior = self.cell_sd**2
         worth = bins * prior**1.5 / np.sqrt(left) / (prior + left) ** 1.5
-        slope = (both / total**3)[place] - weight * spread / self.records / total[place] ** 2
+        slope = (both / total**3)[place] - weight * spread / records / total[place] ** 2
         return np.asarray(worth[place] * slope)
-
-    @cached_property
-    def cell_weight(self) -> FloatArray:
-        """e_c, the sum of the vehicles' weights, shape (C,)."""
-        found = np.bincount(self.support.coordinate, self.weight, self.size)
-        return np.maximum(found, 1e-9)
-
-    @cached_property
-    def sampling(self) -> FloatArray:
-        """q_c: what a place's weighted mean is off its records' mean, a variance, shape (C,)."""
-        place = self.support.coordinate
-        squares = np.bincount(place, self.weight**2 / self.records, self.size) / self.cell_weight**2
-        spread = (RECORD_SD * float(self.bound.upper)) ** 2
-        rest = squares - 1 / np.bincount(place, self.records, self.size)
-        return np.asarray(np.maximum(rest * spread, 1e-3))
-
-    @property
-    def rounds_sd(self) -> float:
-        """The standard deviation of the noise of all rounds together, in the unit of T."""
-        of_one = noise_sd(self.kind, RELATION, self.part // len(self.reach), 1.0)
-        return float(np.sum(np.power([of_one * reach for reach in self.reach], -2.0)) ** -0.5)
 
     def dearest(self) -> list[Step]:
         """Return every round with the longest intervals that earlier numbers can make of it."""
-        long, part = self.weight * float(self.bound.upper) / LEAST_UNIT, self.part // len(self.reach)
+        long = self.weights.entry * float(self.bound.upper) / LEAST_UNIT
+        part = self.part // len(self.reach)
         return [self.step(self.support, bound, *around(long, bound), part) for bound in self.reach]
 
 
@@ -367,13 +357,47 @@ class Design(AskingOfCounts):
     total: int
     statistics: tuple[Statistic, ...]
     weighs: Statistic = Statistic.MEAN
+    vehicles: int = field(init=False)
+    """n."""
+    strength: float = field(init=False)
+    """r: how much may be learnt of a cell."""
+    thick: bool = field(init=False)
+    """Whether cells are asked for beyond those of means."""
+    parts: Parts = field(init=False)
+    """Shares of the total."""
 
     def __post_init__(self) -> None:
-        parts = self.parts
-        if not self.counts.bins or min((*parts[:3], *parts.vehicles, *parts.variance)) <= 0:
-            raise UsageError(
-                "there is nothing to pool", got=f"{self.counts.bins} bins", todo="ask for a larger budget"
-            )
+        refused = UsageError(
+            "there is nothing to pool", got=f"{self.counts.bins} bins", todo="ask for a larger budget"
+        )
+        if not self.counts.bins:
+            raise refused
+        vehicles = int(np.count_nonzero(self.counts.bins_per_user))
+        over_vehicles = Statistic.VEHICLE_MEAN in self.statistics
+        variance = Statistic.VARIANCE in self.statistics
+        # what is given to means of either kind
+        learnt = means = int(self.total * (1 - VARIANCE_SHARE)) if variance else self.total
+        pure, loss = self.kind is LossKind.PURE, learnt / PICO
+        rate = loss if pure else (2 * loss) ** 0.5 / 0.22
+        strength = vehicles * rate / len(self.counts.visits.cell)
+        thick = strength >= THICK
+        if over_vehicles:
+            means = int(means * (1 - (THICK_VEHICLES_SHARE if thick else VEHICLES_SHARE)))
+        first, second = 0.1 * means, 0.25 * means
+        if pure:
+            # the noise of the city and of dwell falls with n
+            first = min(0.4 * means, max(min(first, 60 * PICO / vehicles), 36 * PICO / vehicles))
+            second = min(second, 60 * PICO / vehicles)
+        further = []
+        for asked, rest in ((over_vehicles, learnt - means), (variance, self.total - learnt)):
+            level = int(0.3 * rest) if thick else rest
+            further.append((level, rest - level)[: (1 + thick) * asked])
+        parts = Parts(int(first), int(second), means - int(first) - int(second), *further)
+        if min((*parts[:3], *parts.vehicles, *parts.variance)) <= 0:
+            raise refused
+        of_counts = {"vehicles": vehicles, "strength": strength, "thick": thick, "parts": parts}
+        for name, value in of_counts.items():
+            object.__setattr__(self, name, value)
 
     @cached_property
     def by_vehicle(self) -> Design:
@@ -385,51 +409,6 @@ class Design(AskingOfCounts):
         """Records of every bin, or vehicles for a mean over these, shape (G,)."""
         counts = self.counts
         return counts.samples_per_bin if self.weighs is Statistic.MEAN else counts.users_per_bin
-
-    @cached_property
-    def vehicles(self) -> int:
-        """n."""
-        return int(np.count_nonzero(self.counts.bins_per_user))
-
-    @cached_property
-    def strength(self) -> float:
-        """r: how much may be learnt of a cell."""
-        loss = self.learnt / PICO
-        rate = loss if self.kind is LossKind.PURE else (2 * loss) ** 0.5 / 0.22
-        return self.vehicles * rate / len(self.counts.visits.cell)
-
-    @property
-    def learnt(self) -> int:
-        """What is given to means of either kind, 10^-12."""
-        return int(self.total * (1 - VARIANCE_SHARE)) if Statistic.VARIANCE in self.statistics else self.total
-
-    @cached_property
-    def parts(self) -> Parts:
-        """Shares of the total, 10^-12.
-
-        In pure epsilon the city and dwell take less where there are many vehicles: their noise falls with n.
-        """
-        means = self.learnt
-        over_vehicles = Statistic.VEHICLE_MEAN in self.statistics
-        if over_vehicles:
-            means = int(means * (1 - (THICK_VEHICLES_SHARE if self.thick else VEHICLES_SHARE)))
-        first, second = 0.1 * means, 0.25 * means
-        if self.kind is LossKind.PURE:
-            first = min(0.4 * means, max(min(first, 60 * PICO / self.vehicles), 36 * PICO / self.vehicles))
-            second = min(second, 60 * PICO / self.vehicles)
-        further = []
-        for asked, rest in (
-            (over_vehicles, self.learnt - means),
-            (Statistic.VARIANCE in self.statistics, self.total - self.learnt),
-        ):
-            level = int(0.3 * rest) if self.thick else rest
-            further.append((level, rest - level)[: (1 + self.thick) * asked])
-        return Parts(int(first), int(second), means - int(first) - int(second), *further)
-
-    @property
-    def thick(self) -> bool:
-        """Whether cells are asked for beyond those of means."""
-        return self.strength >= THICK
 
     @cached_property
     def dwell(self) -> FloatArray:

@@ -9,7 +9,7 @@ answers are averaged, weighed by their noise. That is the map that later rounds 
 about first, of spread SPREAD (vehicles / 30)^-FALL, cut to 0.3..3 times SPREAD; what is unknown of that map,
 by level, slope and the level before, joins it in quadrature. Likelihood: every round by itself, answer_j =
 A_j(|D|) D + noise, D the distance from the map that it asked about, A_j the share of it that the bounds
-leave, others as guessed (``left_by_bound``); q_c joins the noise. A slot that no level asks for is moved
+leave, others as guessed (``left_by_bounds``); q_c joins the noise. A slot that no level asks for is moved
 with the map from its place, SLOT spreads more, of at least SPREAD each. A mean over vehicles is moved from
 that over records. Last comes N(0, TARGET_SD^2): vehicles differ, and weigh more or less in the answer.
 
@@ -132,8 +132,7 @@ def pooled(
     """
     counts, upper = design.counts, float(design.bound.upper)
     x = contributions.total * float(design.bound.step) / counts.count
-    centre, doubt = _centre(design, x, measure)
-    base, beta, slope_variance = _base(design, x, centre, doubt, measure)
+    centre, base, beta, slope_variance = _base(design, x, measure)
     dwell = SlowTraffic(design.dwell[:, 1], np.ones(counts.bins, dtype=np.bool_), used=True)
     vehicles = counts.users_per_bin.astype(np.float64)
     base = known_centre(known, base, vehicles, design.cells.places.of_bin, upper, dwell)
@@ -193,9 +192,9 @@ def _posterior(
     for cells in told[:-1]:
         around = around + ((1 - cells.pull) * (unit * cells.level.cell_sd) ** 2)[cells.level.places.of_bin]
     # means over a place, weighed as its sum is
-    weighed = level.weight / level.records * (level.by_bin @ last.before)
+    weighed = level.weights.entry / level.weights.records * (level.by_bin @ last.before)
     before = np.divide(
-        *(np.bincount(level.support.coordinate, each, level.size) for each in (weighed, level.weight))
+        *(np.bincount(level.support.coordinate, each, level.size) for each in (weighed, level.weights.entry))
     )
     doubt = lambda_sd(np.sqrt(np.bincount(place, around, level.size) / inside), before, upper)
     vehicles = np.bincount(level.support.coordinate, minlength=level.size)
@@ -228,8 +227,8 @@ def _posterior(
 def _likelihood(cells: Cells, before: FloatArray, unit: float) -> Callable[[IntArray], FloatArray]:
     """How likely the answers of all rounds are at every speed of the grid, for some places."""
     level, upper = cells.level, float(cells.level.bound.upper)
-    left = level.left_by_bounds if cells.rounds else ()
-    sampling, speeds = unit**2 * level.sampling, speed_of(LAMBDA, upper)
+    left = level.left_by_bounds if cells.rounds else np.empty((0, level.size, len(DISTANCES)))
+    sampling, speeds = unit**2 * level.weights.sampling, speed_of(LAMBDA, upper)
 
     def log_likelihood(own: IntArray) -> FloatArray:
         found = np.zeros((len(own), POINTS))
@@ -265,26 +264,25 @@ def foreseen_sd(design: Design, of: Statistic = Statistic.MEAN) -> FloatArray:
 
     ``of`` the mean over records, or over vehicles where that is asked for.
     """
-    half = float(design.bound.upper) / 2
+    half, nowhere = float(design.bound.upper) / 2, np.zeros(design.counts.bins)
     around = (noise_sd(design.kind, RELATION, design.parts.city, half) / design.vehicles) ** 2
-    found = _foreseen_cells(design, True, around)
-    if of is Statistic.MEAN:
-        return found
-    own = design.by_vehicle
-    noise, prior = _distance(own, 1.0)
-    return np.hypot(found, _foreseen_cells(own, own.thick, prior * noise / (prior + noise)))
-
-
-def _foreseen_cells(design: Design, asked: bool, around: float) -> FloatArray:
-    nowhere = np.zeros(design.counts.bins)
-    told = [Cells.unasked(design.cells, nowhere)]
-    if asked:
-        told = []
-        for level in design.levels:
-            prior, noise = level.cell_sd**2, (level.rounds_sd / level.cell_weight) ** 2
-            pull = prior / (prior + noise + level.sampling)
-            told.append(Cells(level, nowhere, np.zeros(level.size), pull, noise))
-    return _error(design, told, 1.0, np.full(design.counts.bins, around))
+    maps = [(design, design.levels, around)]
+    if of is not Statistic.MEAN:
+        own = design.by_vehicle
+        noise, prior = _distance(own, 1.0)
+        maps.append((own, own.levels if own.thick else (), prior * noise / (prior + noise)))
+    found = []
+    for each, levels, around in maps:
+        told = [] if levels else [Cells.unasked(each.cells, nowhere)]
+        for level in levels:
+            of_one = noise_sd(level.kind, RELATION, level.part // len(level.reach), 1.0)
+            # of all rounds together, in the unit of T
+            sd = float(np.sum(np.power([of_one * reach for reach in level.reach], -2.0)) ** -0.5)
+            of_cells, of_noise = level.cell_sd**2, (sd / level.weights.place) ** 2
+            pull = of_cells / (of_cells + of_noise + level.weights.sampling)
+            told.append(Cells(level, nowhere, np.zeros(level.size), pull, of_noise))
+        found.append(_error(each, told, 1.0, np.full(len(nowhere), around)))
+    return found[0] if of is Statistic.MEAN else np.hypot(*found)
 
 
 def flat_error(design: Design) -> FloatArray:
@@ -292,30 +290,31 @@ def flat_error(design: Design) -> FloatArray:
     upper = float(design.bound.upper)
     noise = (noise_sd(design.kind, RELATION, design.total, upper / 2) / design.vehicles) ** 2
     prior = upper**2 / 36
-    around = noise * prior / (noise + prior)
-    return np.asarray(np.sqrt(2 / np.pi) * _foreseen_cells(design, False, around))
+    nothing = np.zeros(design.counts.bins)
+    error = _error(
+        design, [Cells.unasked(design.cells, nothing)], 1.0, nothing + noise * prior / (noise + prior)
+    )
+    return np.asarray(np.sqrt(2 / np.pi) * error)
 
 
-def _centre(design: Design, x: FloatArray, measure: Measure) -> tuple[float, float]:
-    """Asking A: the posterior mean of the city's level, and its variance."""
-    upper, part = float(design.bound.upper), design.parts.city
+def _base(
+    design: Design, x: FloatArray, measure: Measure
+) -> tuple[float, FloatArray, FloatArray, FloatArray]:
+    """Askings A and B: the city's level, the map by it and by slope (G,); means and variances of both (2,).
+
+    Means and variances are the posterior's.
+    """
+    upper, part, level = float(design.bound.upper), design.parts.city, LEVEL * float(design.bound.upper)
     own = design.of_pairs(x, design.dwell[:, 0]) - upper / 2
     ends = np.full(design.vehicles, upper / 2)
     step = design.step(design.everyone(1), upper / 2, ends, ends, part)
     found = measure.measure(step, own)[0] * (upper / 2 / GRAINS) / design.vehicles + upper / 2
-    noise = (noise_sd(design.kind, RELATION, part, upper / 2) / design.vehicles) ** 2
-    prior = (upper / 6) ** 2
-    level = LEVEL * upper
-    centre = float(np.clip(level + (found - level) * prior / (prior + noise), 0.0, upper))
-    return centre, prior * noise / (prior + noise) + (upper / 30) ** 2
-
-
-def _base(
-    design: Design, x: FloatArray, centre: float, doubt: float, measure: Measure
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Asking B: the map by level and slope (G,), their posterior means and variances (2,)."""
-    upper, part = float(design.bound.upper), design.parts.dwell
-    grown = max(centre / (LEVEL * upper), 1.0)
+    noise_of_city = (noise_sd(design.kind, RELATION, part, upper / 2) / design.vehicles) ** 2
+    spread = (upper / 6) ** 2
+    centre = float(np.clip(level + (found - level) * spread / (spread + noise_of_city), 0.0, upper))
+    doubt = spread * noise_of_city / (spread + noise_of_city) + (upper / 30) ** 2
+    # B, about that level
+    part, grown = design.parts.dwell, max(centre / level, 1.0)
     bound = SLOPE_BOUND * upper * grown
     up, down = design.lean
     below, above = centre * up + (upper - centre) * down, (upper - centre) * up + centre * down
@@ -327,7 +326,7 @@ def _base(
     prior = np.array([doubt, (grown * upper / 10) ** 2])
     beta = answer / design.vehicles * prior / (prior + noise)
     base = np.clip(centre + design.dwell @ beta, 0.0, upper)
-    return base, beta, prior * noise / (prior + noise)
+    return centre, base, beta, prior * noise / (prior + noise)
 
 
 def _levels(
@@ -337,18 +336,18 @@ def _levels(
     upper, found, mean = float(design.bound.upper), [], base
     for level in design.levels:
         part, place = level.part // len(level.reach), level.places.of_bin
-        of_record = level.weight / level.records / unit
-        prior, sampling = (unit * level.cell_sd) ** 2, unit**2 * level.sampling
+        of_record = level.weights.entry / level.weights.records / unit
+        prior, sampling = (unit * level.cell_sd) ** 2, unit**2 * level.weights.sampling
         precision, told, move = (np.zeros(level.size) for _ in range(3))
         pull = move
-        own, most = of_record * level.of_pairs(x, np.ones(len(mean))), level.weight * (upper / unit)
+        own, most = of_record * level.of_pairs(x, np.ones(len(mean))), level.weights.entry * (upper / unit)
         rounds = []
         for bound in level.reach:
-            noise = (noise_sd(level.kind, RELATION, part, bound) * unit / level.cell_weight) ** 2
+            noise = (noise_sd(level.kind, RELATION, part, bound) * unit / level.weights.place) ** 2
             below = of_record * (level.by_bin @ np.clip(mean + move[place], 0.0, upper))
             step = level.step(level.support, bound, below, most - below, part)
             answer = measure.measure(step, own - below) * (bound / GRAINS)
-            answer = answer * unit / level.cell_weight
+            answer = answer * unit / level.weights.place
             rounds.append(Round(answer, move, noise))
             precision, told = precision + 1 / noise, told + (answer + move) / noise
             pull = prior / (prior + 1 / precision + sampling)
@@ -397,10 +396,10 @@ def _error(design: Design, told: Sequence[Cells], unit: float, around: FloatArra
         if cells.pull.any():
             # of a usual deviation, what the bounds of all rounds leave
             share, usual = np.array([bound**-2 for bound in level.reach]), np.zeros(level.size)
-            for bound, part in zip(level.reach, share / share.sum(), strict=True):
-                usual += part * level.left_by_bound(bound, DISTANCES[1:2])[:, 0]
+            for kept, part in zip(level.left_by_bounds, share / share.sum(), strict=True):
+                usual += part * kept[:, 1]
             left = 1 - cells.pull * usual
-        added = cells.pull**2 * (cells.noise + unit**2 * level.sampling)
+        added = cells.pull**2 * (cells.noise + unit**2 * level.weights.sampling)
         found = (left**2)[place] * square + added[place]
     found = found + around
     if design.counts.bins > told[-1].level.size:
@@ -466,12 +465,13 @@ def _variance_doubt(design: Design) -> float:
 def _variance_cells(cells: Level, own: FloatArray, measure: Measure) -> FloatArray:
     """How much more the cell of a bin varies than the function says, as a share, shape (G,)."""
     factor = VARIANCE_POWER * float(cells.bound.upper)
-    values = cells.weight / cells.records * cells.of_pairs(own, np.ones(cells.counts.bins)) * factor
+    of_record = cells.weights.entry / cells.weights.records
+    values = of_record * cells.of_pairs(own, np.ones(cells.counts.bins)) * factor
     bound = cells.reach[0]
     far = np.full(len(values), bound)
     step = cells.step(cells.support, bound, far, far, cells.part)
     answer = measure.measure(step, values) * (bound / GRAINS)
-    noise = (noise_sd(cells.kind, RELATION, cells.part, bound) / cells.cell_weight) ** 2
+    noise = (noise_sd(cells.kind, RELATION, cells.part, bound) / cells.weights.place) ** 2
     prior = cells.cell_sd**2
-    found = answer / cells.cell_weight * prior / (prior + noise + cells.sampling) / factor
+    found = answer / cells.weights.place * prior / (prior + noise + cells.weights.sampling) / factor
     return np.maximum(found, -0.9)[cells.places.of_bin]

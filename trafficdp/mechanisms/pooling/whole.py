@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -138,12 +137,7 @@ class JointMechanism:
         return event(self.kind, self.public, lost, self.statistics, kind=self.loss_kind)
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """Return what is expected if cities differ as guessed, not at worst; shape (G,) each, from counts."""
-        return dict(self._known_errors)
-
-    @cached_property
-    def _known_errors(self) -> dict[Statistic, FloatArray]:
-        """What follows from counts is worked out once."""
+        """Return what is expected of every bin, shape (G,) each, from counts."""
         raise NotImplementedError
 
     def of_posterior(

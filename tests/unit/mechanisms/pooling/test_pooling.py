@@ -17,7 +17,7 @@ from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPo
 from trafficdp.mechanisms.pooling.design import RELATION, Design, noise_sd
 from trafficdp.mechanisms.pooling.estimates import flat_error, foreseen_sd, pooled
 from trafficdp.mechanisms.protocol import PublicFacts
-from trafficdp.mechanisms.registry import calibrated_from_facts, calibrated_from_published
+from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.mechanisms.simulated_cities import cities_of, skills_of, true_statistic
 from trafficdp.model import Counts, Knowledge, KnowledgeKind, KnownSpeeds, NeighbouringRelation, Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
@@ -128,17 +128,18 @@ def test_what_a_weight_gains_is_the_fall_of_the_error_left(bound_of):
     place, many = cells.support.coordinate, cells.size
     rng = np.random.default_rng(3)
     weight, noise, spread = rng.uniform(0.1, 1, len(place)), 0.4, 5.0
-    bins, whole = rng.uniform(1, 9, many), rng.uniform(500, 900, many)
+    bins, records = rng.uniform(1, 9, many), rng.uniform(100, 200, len(place))
+    whole = np.bincount(place, records, many)
 
     def left(weights):
         total = np.bincount(place, weights, many)
-        own = np.bincount(place, weights**2 * spread / cells.records, many)
+        own = np.bincount(place, weights**2 * spread / records, many)
         error = (noise + own) / total**2 - spread / whole
         return float(bins @ np.sqrt(cells.cell_sd**2 * error / (cells.cell_sd**2 + error)))
 
     nudges = 1e-5 * np.eye(len(weight))
     fall = [(left(weight - nudge) - left(weight + nudge)) / 2e-5 for nudge in nudges]
-    np.testing.assert_allclose(cells._gain(weight, noise, bins, whole, spread), fall, rtol=1e-4, atol=1e-9)
+    np.testing.assert_allclose(cells._gain(weight, records, noise, bins, spread), fall, rtol=1e-4, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", list(LossKind))
@@ -157,7 +158,7 @@ def test_a_mean_over_vehicles_weighs_every_vehicle_the_same(bound_of, kind):
         assert set(found.means) == set(statistics)
         for each, own in found.means.items():
             assert np.abs(own.value - truths[each]).mean() < 1.5
-        np.testing.assert_array_equal(design.by_vehicle.cells.records, 1)
+        np.testing.assert_array_equal(design.by_vehicle.cells.weights.records, 1)
         np.testing.assert_allclose(design.by_vehicle.by_bin.sum(axis=1), 1)
 
 
@@ -223,7 +224,9 @@ def test_where_cells_are_thin_the_finest_hexagons_above_them_that_are_not_come_f
         # a vehicle's records in a coarser hexagon are those in its cells
         own = np.zeros((counts.users, above))
         np.add.at(own, (counts.user_index, first.places.of_bin[counts.bin_index]), counts.count)
-        np.testing.assert_array_equal(own[first.support.user, first.support.coordinate], first.records)
+        np.testing.assert_array_equal(
+            own[first.support.user, first.support.coordinate], first.weights.records
+        )
         np.testing.assert_allclose(second.cell_sd, alone.cell_sd / 2**0.5)
         assert second.reach[0] == pytest.approx(1.2 / 2**0.5)
     # zones have nothing above them, and one hexagon above all cells is the city
@@ -240,7 +243,7 @@ def test_where_bins_are_thick_they_come_after_their_cells(bound_of):
         assert [each.size for each in levels] == [10, 40][:many]
     _, bins = levels
     np.testing.assert_array_equal(bins.places.of_bin, np.arange(40))
-    np.testing.assert_array_equal(bins.records, counts.count)
+    np.testing.assert_array_equal(bins.weights.records, counts.count)
     whole = town(bound, users=100, cells=10).counts
     assert len(Design(whole, bound, LossKind.PURE, 9 * PICO, (MEAN,)).levels) == 1
 
@@ -380,13 +383,17 @@ def test_rounds_in_rho_ask_within_narrower_bounds_and_count_by_their_noise(bound
     np.testing.assert_allclose([step.of.bound for step in cells.dearest()], bounds)
     # noise is so many grains in every round, and grains are a bound's
     noise = [step.law.sd[0] * step.of.bound / GRAINS for step in rounds]
-    assert cells.rounds_sd == pytest.approx(np.sum(np.power(noise, -2)) ** -0.5)
-    assert cells.rounds_sd < noise_sd(LossKind.ZCDP, RELATION, cells.part, cells.reach[0]) / 1.5
-    one = Design(data.counts, bound, LossKind.PURE, PICO, (MEAN,)).levels[-1]
-    assert (len(one.dearest()), one.rounds_sd) == (
-        1,
-        noise_sd(LossKind.PURE, RELATION, one.part, one.reach[0]),
-    )
+    base, x = np.full(data.counts.bins, 6.0), data.total * float(bound.step) / data.counts.count
+    _, (told,) = estimates._levels(design, x, base, 1.0, SimulatedNoise(1))
+    together = np.sqrt(told.noise) * cells.weights.place
+    np.testing.assert_allclose(together, np.sum(np.power(noise, -2)) ** -0.5)
+    assert together.max() < noise_sd(LossKind.ZCDP, RELATION, cells.part, cells.reach[0]) / 1.5
+    one = Design(data.counts, bound, LossKind.PURE, PICO, (MEAN,))
+    _, (told,) = estimates._levels(one, x, base, 1.0, SimulatedNoise(1))
+    (level,) = one.levels
+    assert len(level.dearest()) == len(told.rounds) == 1
+    together = np.sqrt(told.noise) * level.weights.place
+    np.testing.assert_allclose(together, noise_sd(LossKind.PURE, RELATION, level.part, level.reach[0]))
 
 
 def known(speed):
@@ -436,7 +443,7 @@ def test_what_was_known_is_written_and_read_back_from_facts_and_from_columns(bou
     noise = made.run(values_of(data), SimulatedNoise(1), interval_level=0.95)[MEAN].noise
     for again in (
         calibrated_from_facts(made.to_facts(), public),
-        calibrated_from_published(made.published_facts(), {MEAN: noise}, public),
+        calibrated_from_facts(made.published_facts(), public, {MEAN: noise}),
     ):
         np.testing.assert_array_equal(again.public.known.speed, speeds.speed)
         assert again.to_facts() == made.to_facts()
