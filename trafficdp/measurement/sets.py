@@ -273,15 +273,11 @@ class Ball:
 
     def sums(self, values: Values) -> IntArray:
         """Return the sums (C,) in grains of ``values`` (E,), each vehicle's vector in the ball."""
-        return self.support.sums(self.inside(values))
-
-    def inside(self, values: Values) -> IntArray:
-        """Return the whole numbers (E,) that ``values`` become."""
         user, users = self.support.user, self.support.users
         real, flat = np.zeros(len(user)), np.ravel(values)[: len(user)]
         np.copyto(real[: len(flat)], flat, where=np.isfinite(flat))
         whole = np.clip(_scaled(real, user, users, self.norm, self.bound), self.low, self.high)
-        return _shrunk(whole, user, users, self.norm)
+        return self.support.sums(_shrunk(whole, user, users, self.norm))
 
     def largest(self) -> IntArray:
         """Return what no sum exceeds, shape (C,)."""

@@ -149,7 +149,7 @@ def test_a_ball_keeps_every_vector_and_costs_its_diameter(norm):
     wild = [(0.0, 0.0), (1e300, -1e300), (np.inf, 3.0), (np.nan, -2.0), (1.5, 0.0), (-1.5, 0.0), (0.7, 0.9)]
     rng = np.random.default_rng(5)
     wild += [tuple(rng.normal(0, 2, 2)) for _ in range(200)]
-    found = [ball.inside(np.array(v)).tolist() for v in wild]
+    found = [ball.sums(np.array(v)).tolist() for v in wild]
     assert all(sum(abs(x) ** norm for x in z) <= GRAINS**norm for z in found)
     law = (Laplace if norm == 1 else Gaussian)(np.full(2, 3.0 * GRAINS))
     loss = int(Step(ball, law).loss()[0])
@@ -164,7 +164,7 @@ def test_a_narrow_interval_in_a_ball_costs_less():
     ball = Ball(entries, 1, 1.0, numbers(0, -10), numbers(100, 0))
     loss = int(Step(ball, Laplace(np.full(2, 50.0))).loss()[0])
     assert near(loss, Fraction(110, 50))
-    assert ball.inside(np.array([1.0, 1.0])).tolist() == [100, 0]
+    assert ball.sums(np.array([1.0, 1.0])).tolist() == [100, 0]
 
 
 def missed(values, t, rank, above):

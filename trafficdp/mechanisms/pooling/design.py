@@ -273,12 +273,6 @@ class Level(AskingOfCounts):
         slope = (both / total**3)[place] - weight * spread / records / total[place] ** 2
         return np.asarray(worth[place] * slope)
 
-    def dearest(self) -> list[Step]:
-        """Return every round with the longest intervals that earlier numbers can make of it."""
-        long = self.weights.entry * float(self.bound.upper) / LEAST_UNIT
-        part = self.part // len(self.reach)
-        return [self.step(self.support, bound, *around(long, bound), part) for bound in self.reach]
-
 
 def _halves(cells: Level, *places: Visits) -> tuple[Level, ...]:
     """Both levels, for the part of ``cells``."""
@@ -474,13 +468,15 @@ class Design(AskingOfCounts):
         slope, (up, down) = SLOPE_BOUND * upper, self.lean
         second = self.step(self.everyone(2), slope, *around((up + down) * upper, slope), self.parts.dwell)
         found = [first, second]
-        for level in self.levels:
-            found += level.dearest()
-        if Statistic.VEHICLE_MEAN in self.statistics:
-            whole = np.full(self.vehicles, slope)
-            found.append(self.step(one, slope, whole, whole, self.parts.vehicles[0]))
-            for level in self.by_vehicle.levels if self.thick else ():
-                found += level.dearest()
+        over_vehicles = Statistic.VEHICLE_MEAN in self.statistics
+        for design in (self, self.by_vehicle) if over_vehicles else (self,):
+            if design is not self:
+                whole = np.full(self.vehicles, slope)
+                found.append(self.step(one, slope, whole, whole, self.parts.vehicles[0]))
+            for level in design.levels if design is self or self.thick else ():
+                long, part = level.weights.entry * upper / LEAST_UNIT, level.part // len(level.reach)
+                for bound in level.reach:
+                    found.append(level.step(level.support, bound, *around(long, bound), part))
         if Statistic.VARIANCE in self.statistics:
             ends = np.ones(self.vehicles)
             found.append(self.step(one, 1.0, ends, ends, self.parts.variance[0]))

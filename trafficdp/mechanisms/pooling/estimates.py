@@ -432,7 +432,17 @@ def _variance(
     doubt = _variance_doubt(design)
     city = max(1 + answer * (1 - doubt / VARIANCE_SPREAD**2), LEAST_VARIANCE)
     if design.thick:
-        base = base * (1 + _variance_cells(design.variance_cells, own / city - 1, measure))
+        # how much more the cell of a bin varies than the function says, as a share
+        cells, factor = design.variance_cells, VARIANCE_POWER * upper
+        weights, bound = cells.weights, cells.reach[0]
+        more = weights.entry / weights.records * cells.of_pairs(own / city - 1, np.ones(counts.bins)) * factor
+        far = np.full(len(more), bound)
+        ask = cells.step(cells.support, bound, far, far, cells.part)
+        told = measure.measure(ask, more) * (bound / GRAINS)
+        noise = (noise_sd(cells.kind, RELATION, cells.part, bound) / weights.place) ** 2
+        prior = cells.cell_sd**2
+        share = told / weights.place * prior / (prior + noise + weights.sampling) / factor
+        base = base * (1 + np.maximum(share, -0.9)[cells.places.of_bin])
     return _variance_posterior(design, mean, level, city, base, scale)
 
 
@@ -460,18 +470,3 @@ def _variance_doubt(design: Design) -> float:
     """The posterior variance of the city's number a."""
     noise = (noise_sd(design.kind, RELATION, design.parts.variance[0], 1.0) / design.vehicles) ** 2
     return float(noise * VARIANCE_SPREAD**2 / (VARIANCE_SPREAD**2 + noise))
-
-
-def _variance_cells(cells: Level, own: FloatArray, measure: Measure) -> FloatArray:
-    """How much more the cell of a bin varies than the function says, as a share, shape (G,)."""
-    factor = VARIANCE_POWER * float(cells.bound.upper)
-    of_record = cells.weights.entry / cells.weights.records
-    values = of_record * cells.of_pairs(own, np.ones(cells.counts.bins)) * factor
-    bound = cells.reach[0]
-    far = np.full(len(values), bound)
-    step = cells.step(cells.support, bound, far, far, cells.part)
-    answer = measure.measure(step, values) * (bound / GRAINS)
-    noise = (noise_sd(cells.kind, RELATION, cells.part, bound) / cells.weights.place) ** 2
-    prior = cells.cell_sd**2
-    found = answer / cells.weights.place * prior / (prior + noise + cells.weights.sampling) / factor
-    return np.maximum(found, -0.9)[cells.places.of_bin]

@@ -348,19 +348,31 @@ def test_intervals_hold_for_hours_of_a_large_fleet(bound_of):
     assert np.mean(held) > 0.95
 
 
-def test_a_cell_varies_by_its_share_more_or_less_than_the_function_says(bound_of, monkeypatch):
+def test_a_cell_varies_by_its_share_more_or_less_than_the_function_says(bound_of):
     bound = bound_of(60)
     data = town(bound)
     design = Design(data.counts, bound, LossKind.ZCDP, 50 * PICO, BOTH)
     assert design.thick
     mean = np.full(design.counts.bins, 20.0)
 
-    def found(share):
-        monkeypatch.setattr(estimates, "_variance_cells", lambda cells, *_: np.full(len(mean), share))
-        return estimates._variance(design, data, mean, 0.25, 1.0, SimulatedNoise(1)).value
+    class Said:
+        def __init__(self, of_cells):
+            self.of_cells = of_cells
 
-    assert found(0.0).min() > 0
-    np.testing.assert_allclose(found(-0.5), found(0.0) / 2, rtol=1e-12)
+        def measure(self, step, values):
+            cells = step.of.support.coordinates > 1
+            return np.full(12, self.of_cells) if cells else SimulatedNoise(1).measure(step, values)
+
+    def found(of_cells):
+        return estimates._variance(design, data, mean, 0.25, 1.0, Said(of_cells)).value
+
+    usual = found(0.0)
+    assert usual.min() > 0
+    once, twice = (found(answer) / usual - 1 for answer in (1e3, 2e3))
+    assert once.min() > 0
+    np.testing.assert_allclose(twice, 2 * once, rtol=1e-9)
+    # by nine tenths less at most
+    np.testing.assert_allclose(found(-1e15), usual / 10, rtol=1e-12)
 
 
 def test_rounds_in_rho_ask_within_narrower_bounds_and_count_by_their_noise(bound_of):
@@ -377,10 +389,14 @@ def test_rounds_in_rho_ask_within_narrower_bounds_and_count_by_their_noise(bound
             return SimulatedNoise(1).measure(step, values)
 
     pooled(design, data, Noted())
-    rounds = [step for step in asked if step.of.support.coordinates == cells.size]
+
+    def of_cells(steps):
+        return [step for step in steps if step.of.support.coordinates == cells.size]
+
+    rounds = of_cells(asked)
     bounds = cells.reach[0] * 0.7 ** np.arange(4)
     np.testing.assert_allclose([step.of.bound for step in rounds], bounds)
-    np.testing.assert_allclose([step.of.bound for step in cells.dearest()], bounds)
+    np.testing.assert_allclose([step.of.bound for step in of_cells(design.dearest_steps())], bounds)
     # noise is so many grains in every round, and grains are a bound's
     noise = [step.law.sd[0] * step.of.bound / GRAINS for step in rounds]
     base, x = np.full(data.counts.bins, 6.0), data.total * float(bound.step) / data.counts.count
@@ -391,7 +407,7 @@ def test_rounds_in_rho_ask_within_narrower_bounds_and_count_by_their_noise(bound
     one = Design(data.counts, bound, LossKind.PURE, PICO, (MEAN,))
     _, (told,) = estimates._levels(one, x, base, 1.0, SimulatedNoise(1))
     (level,) = one.levels
-    assert len(level.dearest()) == len(told.rounds) == 1
+    assert len(of_cells(one.dearest_steps())) == len(told.rounds) == 1
     together = np.sqrt(told.noise) * level.weights.place
     np.testing.assert_allclose(together, noise_sd(LossKind.PURE, RELATION, level.part, level.reach[0]))
 
