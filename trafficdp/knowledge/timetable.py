@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import IO, BinaryIO
 
 import duckdb
 import numpy as np
@@ -222,24 +221,21 @@ def _unpack(path: Path, into: Path) -> None:
             with (into / name).open("wb") as unpacked:
                 if name in size:
                     with unpacking(f"the timetable {path.name}", name), archive.open(name) as packed:
-                        _copy(path, name, packed, unpacked)
+                        header = packed.readline(1 << 16).decode("utf-8-sig", "replace")
+                        try:
+                            given = [each.strip() for each in next(csv.reader([header]), [])]
+                        except csv.Error:
+                            got = f"{name} whose first line is no header of a CSV"
+                            raise _not_gtfs(path, got) from None
+                        missing = [each for each in columns if each not in given]
+                        if missing:
+                            raise _not_gtfs(path, f"{name} without the column {missing[0]}")
+                        unpacked.write(",".join(given).encode() + b"\n")
+                        shutil.copyfileobj(packed, unpacked, 1 << 20)
                 elif name in OPTIONAL:
                     unpacked.write(",".join(columns).encode() + b"\n")
                 else:
                     raise _not_gtfs(path, f"no {name}")
-
-
-def _copy(path: Path, name: str, packed: IO[bytes], unpacked: BinaryIO) -> None:
-    header = packed.readline(1 << 16).decode("utf-8-sig", "replace")
-    try:
-        given = [each.strip() for each in next(csv.reader([header]), [])]
-    except csv.Error:
-        raise _not_gtfs(path, f"{name} whose first line is no header of a CSV") from None
-    missing = [each for each in TABLES[name] if each not in given]
-    if missing:
-        raise _not_gtfs(path, f"{name} without the column {missing[0]}")
-    unpacked.write(",".join(given).encode() + b"\n")
-    shutil.copyfileobj(packed, unpacked, 1 << 20)
 
 
 def _not_gtfs(path: Path, got: str) -> ConfigError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from fractions import Fraction
 from itertools import pairwise
@@ -80,15 +80,16 @@ class BudgetPolicy:
     time_zone: str = "UTC"
     delta: str | None = None
     relation: NeighbouringRelation = NeighbouringRelation.REPLACE_USER_VALUES
+    kind: LossKind = field(init=False, repr=False)
+    """The kind of its losses."""
+    periodic: bool = field(init=False, repr=False)
+    """Whether a ceiling depends on the calendar."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", self.total.kind)
+        object.__setattr__(self, "periodic", self.a_year is not None or self.a_month is not None)
         if self.delta is not None or self.kind is LossKind.ZCDP:
             delta_of(self.delta or "0")
-
-    @property
-    def kind(self) -> LossKind:
-        """The kind of its losses."""
-        return self.total.kind
 
     def epsilon(self, loss: Loss) -> PureDP | None:
         """Return the epsilon of (epsilon, ``self.delta``) that a ``loss`` of rho implies, rounded up.
@@ -98,11 +99,6 @@ class BudgetPolicy:
         if self.delta is None or not isinstance(loss, ZCDP):
             return None
         return PureDP(rho_to_approx(loss, self.delta, self.relation).pico)
-
-    @property
-    def periodic(self) -> bool:
-        """Whether a ceiling depends on the calendar."""
-        return self.a_year is not None or self.a_month is not None
 
     def windows(self, at: datetime) -> tuple[Window, ...]:
         """Return the windows in which a charge at ``at`` counts, the one of all time first.
@@ -126,17 +122,6 @@ class BudgetPolicy:
         zone = zone_of(self.time_zone)
         start, stop = (datetime.combine(day, time(), zone).astimezone(UTC) for day in (first, end))
         return Window(months, ceiling, start, stop, self.time_zone)
-
-    def facts(self) -> dict[str, object]:
-        """Return the policy as plain JSON values, losses in 10^-12 of its kind, without what is not set."""
-        stem = "budget" if self.kind is LossKind.PURE else "budget_rho"
-        ceilings = {
-            f"{stem}_pico": self.total,
-            f"{stem}_a_year_pico": self.a_year,
-            f"{stem}_a_month_pico": self.a_month,
-        }
-        facts: dict[str, object] = {name: each.pico for name, each in ceilings.items() if each is not None}
-        return facts if self.delta is None else {**facts, "delta": self.delta}
 
 
 def month_of(at: datetime, time_zone: str) -> str:
@@ -246,12 +231,19 @@ class Promise:
     analysts: tuple[Analyst, ...] = ()
 
     def facts(self) -> dict[str, object]:
-        """Return the promise as plain JSON values, as an entry of the ledger holds them."""
+        """Return the promise as the ledger holds it: losses in 10^-12, without what is not set."""
         policy = self.policy
+        stem = "budget" if policy.kind is LossKind.PURE else "budget_rho"
+        ceilings = {
+            f"{stem}_pico": policy.total,
+            f"{stem}_a_year_pico": policy.a_year,
+            f"{stem}_a_month_pico": policy.a_month,
+        }
         return {
             "relation": policy.relation.value,
             "loss_kind": policy.kind.value,
-            **policy.facts(),
+            **{name: each.pico for name, each in ceilings.items() if each is not None},
+            **({} if policy.delta is None else {"delta": policy.delta}),
             **({"time_zone": policy.time_zone} if policy.periodic else {}),
             "speed_bound": self.speed_bound,
             "analysts": {each.name: each.budget.pico for each in self.analysts},

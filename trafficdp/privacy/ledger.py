@@ -52,14 +52,14 @@ def append(last: LedgerRow | None, facts: Mapping[str, object], nonce: str) -> L
     sequence = 1 if last is None else last.sequence + 1
     head = GENESIS if last is None else last.head_hash
     entry = canonical({**facts, "sequence": sequence, "nonce": nonce})
-    return LedgerRow(sequence, entry, _chain(head, entry))
+    return LedgerRow(sequence, entry, hashlib.sha256(f"{head}\n{entry}".encode()).hexdigest())
 
 
 def check_chain(rows: Iterable[LedgerRow], after: LedgerRow | None = None) -> None:
     """Raise StoreDamagedError unless the rows are numbered from 1 (or ``after``) and every hash follows."""
     head, expected = (GENESIS, 1) if after is None else (after.head_hash, after.sequence + 1)
     for row in rows:
-        head = _chain(head, row.entry)
+        head = hashlib.sha256(f"{head}\n{row.entry}".encode()).hexdigest()
         try:
             facts: object = json.loads(row.entry)
         except ValueError:
@@ -79,7 +79,3 @@ def accounts_hash(vehicle: npt.NDArray[np.int64], loss: npt.NDArray[np.int64]) -
     order = np.argsort(vehicle, kind="stable")
     table = np.column_stack([vehicle[order], loss[order]]).astype("<i8")
     return hashlib.sha256(table.tobytes()).hexdigest()
-
-
-def _chain(head: str, entry: str) -> str:
-    return hashlib.sha256(f"{head}\n{entry}".encode()).hexdigest()

@@ -25,18 +25,17 @@ from trafficdp.model.speed import ContributionBound, Statistic
 class LossKind(StrEnum):
     """What a store counts in, for ever: PURE: epsilon; ZCDP: rho of zero-concentrated privacy."""
 
+    quantity: str
+    """What a number of the kind is called: epsilon or rho."""
+    pico_key: str
+    """The field of a charge in the ledger that holds its largest loss."""
+
     PURE = "pure"
     ZCDP = "zcdp"
 
-    @property
-    def quantity(self) -> str:
-        """What a number of the kind is called: epsilon or rho."""
-        return "epsilon" if self is LossKind.PURE else "rho"
-
-    @property
-    def pico_key(self) -> str:
-        """The field of a charge in the ledger that holds its largest loss."""
-        return f"{self.quantity}_pico"
+    def __init__(self, value: str) -> None:
+        self.quantity = "epsilon" if value == "pure" else "rho"
+        self.pico_key = f"{self.quantity}_pico"
 
 
 PICO = 10**12

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +24,6 @@ from trafficdp.privacy.estimate import (
     POSTERIOR_SHARES,
     POSTERIOR_SPEEDS,
     Estimate,
-    IntervalKind,
 )
 
 if TYPE_CHECKING:
@@ -79,28 +77,18 @@ class Release:
     slots: Mapping[int, SlotFacts]
     ledger: LedgerReference
     disclosure: Disclosure
+    _table: list[pd.DataFrame] = field(default_factory=list, init=False, repr=False, compare=False)
+    """What ``published_frame`` made, of a small map."""
 
     @property
     def bins(self) -> int:
         """Number of bins, withheld ones included."""
         return len(self.cell)
 
-    def interval_kind(self, statistic: Statistic) -> IntervalKind:
-        """Return what the intervals of ``statistic`` are."""
-        return IntervalKind(self._stated(statistic).interval_kind)
-
-    def calibration(self, statistic: Statistic) -> str:
-        """Return on what they were tuned, and how they did elsewhere; empty where a theorem holds."""
-        stated = self._stated(statistic).calibration
-        return "" if stated is None else stated.in_words
-
-    def _stated(self, statistic: Statistic) -> MechanismStated:
+    def stated(self, statistic: Statistic) -> MechanismStated:
+        """Return what the manifest says of how ``statistic`` was made noisy."""
         names = {statistic.column(unit) for unit in SpeedUnit}
         return next(each for each in self.disclosure.mechanisms if each.statistic in names)
-
-    @cached_property
-    def _table(self) -> pd.DataFrame:
-        return _published(self)
 
 
 DECIMALS = 3
@@ -132,12 +120,11 @@ def published_frame(release: Release) -> pd.DataFrame:
     Values are rounded to DECIMALS to the nearest, ``_low`` down and ``_high``, ``_noise_scale`` and
     ``_expected_error`` up, so that an interval is never narrowed. Withheld numbers are NaN.
     """
-    return release._table.copy() if release.bins <= KEPT_BINS else _published(release)
-
-
-def _published(release: Release) -> pd.DataFrame:
     import pandas as pd
 
+    if release._table:
+        return release._table[0].copy()
+    cells, cell = np.unique(release.cell, return_inverse=True)
     slots, slot = np.unique(release.slot, return_inverse=True)
     labels = [release.slots[int(each)] for each in slots]
     own = release.grid.slot_kind
@@ -153,7 +140,7 @@ def _published(release: Release) -> pd.DataFrame:
         for name, each in (("vehicles", release.vehicles), ("records", release.records))
     }
     columns: dict[str, object] = {
-        "hex_id": _spelled(release.grid, release.cell),
+        "hex_id": _texts(release.grid.spelled(cells), cell),
         "place": _repeating(release.place),
         "resolution": pd.Series([None] * release.bins, dtype="Int64") if zones else resolution,
         "slot": release.slot,
@@ -169,9 +156,13 @@ def _published(release: Release) -> pd.DataFrame:
             estimate = release.estimates[statistic]
             columns |= statistic_columns(estimate, release.request)
             there = np.where(np.isnan(estimate.low), -1, 0)
-            kind = _texts([release.interval_kind(statistic).value], there)
+            kind = _texts([release.stated(statistic).interval_kind], there)
             columns[f"{statistic.stem}_interval_kind"] = kind
-    return pd.DataFrame(columns)
+    table = pd.DataFrame(columns)
+    if release.bins > KEPT_BINS:
+        return table
+    release._table[:] = [table]
+    return table.copy()
 
 
 def quantiles_frame(release: Release) -> pd.DataFrame:
@@ -195,10 +186,11 @@ def quantiles_frame(release: Release) -> pd.DataFrame:
         ]
         return pd.Series(pd.DataFrame(table)[names].to_numpy(dtype=object).ravel(), dtype=dtype)
 
+    cells, cell = np.unique(release.cell, return_inverse=True)
     given = [release.estimates[each].noise.get("epsilon", np.full(release.bins, np.nan)) for each in own]
     return pd.DataFrame(
         {
-            "hex_id": _spelled(release.grid, release.cell[row]),
+            "hex_id": _texts(release.grid.spelled(cells), cell[row]),
             "cell": release.cell[row],
             "slot": release.slot[row],
             "quantile": np.tile([float(QUANTILES[each]) for each in own], release.bins),
@@ -220,8 +212,9 @@ def mechanism_frame(release: Release) -> pd.DataFrame:
     """
     import pandas as pd
 
+    cells, cell = np.unique(release.cell, return_inverse=True)
     columns: dict[str, object] = {
-        "hex_id": _spelled(release.grid, release.cell),
+        "hex_id": _texts(release.grid.spelled(cells), cell),
         "slot": release.slot,
     }
     for statistic in Statistic:
@@ -244,11 +237,6 @@ def _repeating(texts: npt.NDArray[np.object_]) -> pd.Series:
 
     place, different = pd.factorize(texts)
     return _texts(different.tolist(), place)
-
-
-def _spelled(grid: Grid, cell: npt.NDArray[np.uint64]) -> pd.Series:
-    cells, place = np.unique(cell, return_inverse=True)
-    return _texts(grid.spelled(cells), place)
 
 
 def statistic_columns(estimate: Estimate, request: MapRequest) -> dict[str, object]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -32,18 +34,18 @@ from trafficdp.privacy.ledger import GENESIS, LedgerRow, accounts_hash
 from trafficdp.privacy.release import LedgerReference, Release, decode, encode
 from trafficdp.release.drawn_noise import Recorded
 from trafficdp.release.publication import (
+    RELEASES,
     folder_of,
     ledger_reference,
     manifests,
     place_files,
     remove_files,
-    sweep,
     update_released,
 )
 from trafficdp.release.specification import ListedBins, Specification, assemble, numbers_digest
 from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
 from trafficdp.store import contribution_cache, vault_ledger, vault_releases
-from trafficdp.store.store_files import Head, require_head
+from trafficdp.store.store_files import Head, require_head, store_failures, sweep_leftovers
 from trafficdp.store.vault import Vault
 from trafficdp.store.vault_fixes import DataVersion, is_imported, require_reduced
 from trafficdp.store.vault_releases import IndexedRelease
@@ -244,7 +246,13 @@ class Curator:
         Raises StoreBehindError for a vault that is behind: from an old backup, the noise of a release whose
         values are out already would be drawn a second time.
         """
-        sweep(self.store)
+        # what commands that were killed left behind: half-made and outdated files, never a release
+        with store_failures("removing leftovers of an interrupted command"):
+            sweep_leftovers(self.store)
+            folder = self.store / RELEASES
+            for name in os.listdir(folder) if folder.is_dir() else ():
+                if name.startswith(".") and Path(name).suffix in (".new", ".old"):
+                    shutil.rmtree(folder / name)
         self.head.sweep()
         stored = vault_releases.all_releases(self.vault)
         unfinished = [each for each in stored if not each.finished]

@@ -35,24 +35,10 @@ from trafficdp.release.publication import folder_of
 from trafficdp.release.recomputation import CELLS
 from trafficdp.release.specification import Specification, numbers_digest, same_question
 from trafficdp.store import vault_releases
-from trafficdp.store.vault import Vault
 from trafficdp.store.vault_fixes import DataVersion
 
 # Earlier releases are found by an index of the vault, so that among thousands it takes no longer; what is
 # found is compared with the release itself.
-
-
-def previous_map(vault: Vault, grid: Grid) -> str | None:
-    """Return the newest published map of the study area of ``grid``; None without one, and of an answer."""
-    if not grid.selection.everything:
-        return None
-    # specifications are long: a search for their words
-    area = f'"study_area_sha256":"{grid.area.hash}"'
-    for name in vault_releases.indexed(vault, {"area_sha256": grid.area.hash, "of_question": False}):
-        frozen = vault_releases.part_of(vault, name, "allocation").decode()
-        if area in frozen and '"question":' not in frozen:
-            return name
-    return None
 
 
 def earlier_release(curator: Curator, version: DataVersion, grid: Grid, allocation: Allocation) -> str | None:

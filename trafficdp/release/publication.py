@@ -17,7 +17,7 @@ from trafficdp.errors import StoreDamagedError, VerificationError
 from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.write import MANIFEST, write_release
 from trafficdp.privacy.release import Release, decode
-from trafficdp.store import released, store_files, vault_releases
+from trafficdp.store import released, vault_releases
 from trafficdp.store.store_files import store_failures
 from trafficdp.store.vault import Vault
 
@@ -70,17 +70,6 @@ def remove_files(store: Path, release_id: str) -> None:
             sync_folder(target.parent)
         if outdated.exists():
             shutil.rmtree(outdated)
-
-
-def sweep(store: Path) -> None:
-    """Remove what commands that were killed left behind: half-made and outdated files, never a release."""
-    folder = store / RELEASES
-    with store_failures("removing leftovers of an interrupted command"):
-        store_files.sweep_leftovers(store)
-        if folder.is_dir():
-            for name in os.listdir(folder):
-                if name.startswith(".") and Path(name).suffix in (".new", ".old"):
-                    shutil.rmtree(folder / name)
 
 
 def update_released(store: Path, vault: Vault, added: Release | None = None) -> None:

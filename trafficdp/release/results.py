@@ -34,7 +34,6 @@ from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP
 from trafficdp.privacy.release import Release, published_frame
 from trafficdp.release.curator import Curator
-from trafficdp.release.knowledge import previous_map
 from trafficdp.release.publication import folder_of, manifests
 from trafficdp.release.specification import ReleaseContext, source_facts
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
@@ -424,6 +423,14 @@ def context_of(
         source_facts(declaration, name, speeds.get(name, "mixed" if hidden else "reported"))
         for name, declaration in vault_fixes.declarations(vault, version.ingest_id)
     )
+    area, previous = grid.area.hash, None
+    if grid.selection.everything:
+        # the newest published map of the study area; specifications are long: a search for their words
+        for name in vault_releases.indexed(vault, {"area_sha256": area, "of_question": False}):
+            frozen = vault_releases.part_of(vault, name, "allocation").decode()
+            if f'"study_area_sha256":"{area}"' in frozen and '"question":' not in frozen:
+                previous = name
+                break
     return ReleaseContext(
         publisher=config.city.publisher,
         place=config.city.name,
@@ -433,7 +440,7 @@ def context_of(
         sources=sources,
         created_at=at.replace(microsecond=0),
         budget_changes=vault_ledger.promise_changes(vault),
-        catalogue=replace(config.catalogue, previous=previous_map(vault, grid)),
+        catalogue=replace(config.catalogue, previous=previous),
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trafficdp.errors import InsufficientBudgetError, UsageError
-from trafficdp.privacy.budget import BudgetPolicy, check_windows, left
+from trafficdp.privacy.budget import BudgetPolicy, Promise, check_windows, left
 from trafficdp.privacy.loss import PureDP
 
 POLICY = BudgetPolicy(PureDP.of(8), PureDP.of(4), PureDP.of(1), "America/Chicago")
@@ -87,11 +87,14 @@ def test_who_pays_nothing_is_never_in_the_way():
     check_windows(windows, [picos(5, 0)], picos(0, 1))
 
 
-def test_the_facts_of_a_policy_hold_what_is_set():
-    assert BudgetPolicy(PureDP.of(8)).facts() == {"budget_pico": 8 * 10**12}
+def test_the_facts_of_a_promise_hold_what_is_set_of_its_policy():
+    def set_of(policy):
+        return {name: own for name, own in Promise(policy, "120 km/h").facts().items() if "budget" in name}
+
+    assert set_of(BudgetPolicy(PureDP.of(8))) == {"budget_pico": 8 * 10**12}
     assert BudgetPolicy(PureDP.of(8)).periodic is False
     assert POLICY.periodic is True
-    assert POLICY.facts() == {
+    assert set_of(POLICY) == {
         "budget_pico": 8 * 10**12,
         "budget_a_year_pico": 4 * 10**12,
         "budget_a_month_pico": 10**12,

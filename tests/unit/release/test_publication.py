@@ -7,17 +7,17 @@ import pytest
 
 from trafficdp.errors import StoreDamagedError, StoreUnavailableError
 from trafficdp.release.diagnosis import _listed
-from trafficdp.release.publication import manifests, sweep
+from trafficdp.release.publication import manifests
 from trafficdp.release.recomputation import files_differing
 from trafficdp.release.status import create_store
 from trafficdp.store.vault import VAULT_NAME, Vault
 
 
-def test_only_half_made_and_outdated_folders_are_swept(tmp_path):
-    folder = tmp_path / "releases"
+def test_only_half_made_and_outdated_folders_are_swept(filled):
+    folder = filled.store / "releases"
     for name in (".r1.new", ".r1.old", ".mine", "r1.old", "r1"):
         (folder / name).mkdir(parents=True)
-    sweep(tmp_path)
+    filled.open().releases()
     assert sorted(each.name for each in folder.iterdir()) == [".mine", "r1", "r1.old"]
 
 

@@ -479,7 +479,7 @@ def _labels(statistic: Statistic, language: Language) -> tuple[str, str]:
 def _statistic_view(
     release: Release, table: pd.DataFrame, number: int, statistic: Statistic, language: Language
 ) -> StatisticView:
-    unit, kind = release.request.display_unit, release.interval_kind(statistic)
+    unit, stated = release.request.display_unit, release.stated(statistic)
     chances = [language.gettext(each) for each in CHANCE_WORDS]
     shares = classes_in_words(SHARE_BREAKS, language)
     breaks, widths = (
@@ -488,6 +488,8 @@ def _statistic_view(
     level, posterior = level_read(release, statistic), bool(release.estimates[statistic].posterior)
     label, brief = _labels(statistic, language)
     often, columns = times_in(level, language), _columns(table, statistic, unit)
+    if stated.interval_kind != IntervalKind.CALIBRATED:
+        often = language.gettext("at least {often}", often=often)
     return StatisticView(
         number=number,
         columns=columns,
@@ -498,12 +500,12 @@ def _statistic_view(
         root=statistic.power == 2,
         most=shown_largest(statistic, release.request.bound, unit),
         limits=hatch_limits(breaks),
-        often=often if kind is IntervalKind.CALIBRATED else language.gettext("at least {often}", often=often),
+        often=often,
         rest=times_in(release.request.interval_level, language) if posterior else "",
         chances="slower" in columns,
         timetable="share" in columns,
-        kind=kind.value,
-        calibration=release.calibration(statistic),
+        kind=stated.interval_kind,
+        calibration="" if stated.calibration is None else stated.calibration.in_words,
         breaks=breaks,
         widths=widths,
         classes=(*zip(PLAIN, classes_in_words(breaks, language), strict=True),),

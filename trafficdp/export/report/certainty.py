@@ -368,7 +368,7 @@ def compared_rows(release: Release, statistic: Statistic) -> IntArray:
 
 def is_calibrated(release: Release, statistic: Statistic) -> bool:
     """Return whether intervals are compared for what they are in trials, without a theorem."""
-    return release.interval_kind(statistic) is IntervalKind.CALIBRATED
+    return release.stated(statistic).interval_kind == IntervalKind.CALIBRATED
 
 
 @dataclass(frozen=True)
