@@ -140,15 +140,15 @@ def published_frame(release: Release) -> pd.DataFrame:
         for name, each in (("vehicles", release.vehicles), ("records", release.records))
     }
     columns: dict[str, object] = {
-        "hex_id": _texts(release.grid.spelled(cells), cell),
-        "place": _repeating(release.place),
+        "hex_id": _texts(cell, release.grid.spelled(cells)),
+        "place": _texts(*pd.factorize(release.place)),
         "resolution": pd.Series([None] * release.bins, dtype="Int64") if zones else resolution,
         "slot": release.slot,
-        "slot_kind": _repeating(kinds),
-        "slot_label": _texts([facts.label for facts in labels], slot),
-        "slot_start": _texts([facts.start for facts in labels], slot),
-        "slot_end": _texts([facts.end for facts in labels], slot),
-        "status": _repeating(release.status),
+        "slot_kind": _texts(*pd.factorize(kinds)),
+        "slot_label": _texts(slot, [facts.label for facts in labels]),
+        "slot_start": _texts(slot, [facts.start for facts in labels]),
+        "slot_end": _texts(slot, [facts.end for facts in labels]),
+        "status": _texts(*pd.factorize(release.status)),
         **counts,
     }
     for statistic in Statistic:
@@ -156,7 +156,7 @@ def published_frame(release: Release) -> pd.DataFrame:
             estimate = release.estimates[statistic]
             columns |= statistic_columns(estimate, release.request)
             there = np.where(np.isnan(estimate.low), -1, 0)
-            kind = _texts([release.stated(statistic).interval_kind], there)
+            kind = _texts(there, [release.stated(statistic).interval_kind])
             columns[f"{statistic.stem}_interval_kind"] = kind
     table = pd.DataFrame(columns)
     if release.bins > KEPT_BINS:
@@ -190,7 +190,7 @@ def quantiles_frame(release: Release) -> pd.DataFrame:
     given = [release.estimates[each].noise.get("epsilon", np.full(release.bins, np.nan)) for each in own]
     return pd.DataFrame(
         {
-            "hex_id": _texts(release.grid.spelled(cells), cell[row]),
+            "hex_id": _texts(cell[row], release.grid.spelled(cells)),
             "cell": release.cell[row],
             "slot": release.slot[row],
             "quantile": np.tile([float(QUANTILES[each]) for each in own], release.bins),
@@ -214,29 +214,22 @@ def mechanism_frame(release: Release) -> pd.DataFrame:
 
     cells, cell = np.unique(release.cell, return_inverse=True)
     columns: dict[str, object] = {
-        "hex_id": _texts(release.grid.spelled(cells), cell),
+        "hex_id": _texts(cell, release.grid.spelled(cells)),
         "slot": release.slot,
     }
     for statistic in Statistic:
         if statistic in release.estimates:
             estimate = release.estimates[statistic]
-            columns[f"{statistic.stem}_status"] = _repeating(estimate.status)
+            columns[f"{statistic.stem}_status"] = _texts(*pd.factorize(estimate.status))
             columns |= {f"{statistic.stem}_{name}": values for name, values in estimate.noise.items()}
     return pd.DataFrame(columns)
 
 
-def _texts(different: Sequence[Any], place: npt.NDArray[np.int64]) -> pd.Series:
+def _texts(place: npt.NDArray[np.int64], different: Sequence[Any] | npt.NDArray[np.object_]) -> pd.Series:
     """The texts ``different[place]``: a column of millions of rows says few of them."""
     import pandas as pd
 
     return pd.Series(pd.array(different, dtype="str").take(place, allow_fill=True))
-
-
-def _repeating(texts: npt.NDArray[np.object_]) -> pd.Series:
-    import pandas as pd
-
-    place, different = pd.factorize(texts)
-    return _texts(different.tolist(), place)
 
 
 def statistic_columns(estimate: Estimate, request: MapRequest) -> dict[str, object]:
@@ -272,7 +265,7 @@ def statistic_columns(estimate: Estimate, request: MapRequest) -> dict[str, obje
         f"{name}_expected_error": outward_up(estimate.expected_error * factor),
         **ranks,
         **beside,
-        f"{stem}_status": _repeating(estimate.status),
+        f"{stem}_status": _texts(*pd.factorize(estimate.status)),
     }
 
 
