@@ -20,9 +20,8 @@ from trafficdp.export.files.classes import (
     shown_numbers,
     shown_width_breaks,
 )
-from trafficdp.export.files.columns import published_statistics
 from trafficdp.export.files.language import ENGLISH, PLACES, Language, fill_template, said
-from trafficdp.export.files.tables import CRS, unique_polygons
+from trafficdp.export.files.tables import CRS, published_statistics, unique_polygons
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.export.report.maps import ReportMaps, legend, slot_shown
 from trafficdp.model import Statistic

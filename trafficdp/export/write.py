@@ -11,27 +11,25 @@ from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.catalogue import (
     DATAPACKAGE,
     DATASET,
+    ColumnFacts,
+    FileFacts,
     data_package,
     dataset,
     document_bytes,
     registry_bytes,
 )
-from trafficdp.export.files.columns import (
-    INSTANTS,
-    ColumnFacts,
-    FileFacts,
-    column_facts,
-    published_statistics,
-)
 from trafficdp.export.files.geojson import geojson_bytes, geojson_columns
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.files.tables import (
+    INSTANTS,
+    column_facts,
     csv_bytes,
     flatgeobuf_bytes,
     geoparquet_bytes,
     gpkg_bytes,
     mechanism_bytes,
     pmtiles_bytes,
+    published_statistics,
     shapefile_bytes,
 )
 from trafficdp.export.map.html_map import html_bytes

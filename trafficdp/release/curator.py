@@ -19,7 +19,7 @@ import numpy.typing as npt
 from trafficdp.binning.places import declared_bins
 from trafficdp.engine.duckdb_reduce import read_samples, reduce_fixes, require_exact_sums
 from trafficdp.errors import StoreBehindError, StoreDamagedError, UsageError
-from trafficdp.export.files.columns import FileFacts
+from trafficdp.export.files.catalogue import FileFacts
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
 from trafficdp.measurement.measure import PrivacyMeter

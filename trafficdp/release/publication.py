@@ -14,7 +14,7 @@ from pathlib import Path
 
 from trafficdp._durable import MACHINE, from_os_error, make_folder, read_regular, sync_folder
 from trafficdp.errors import StoreDamagedError, VerificationError
-from trafficdp.export.files.columns import FileFacts
+from trafficdp.export.files.catalogue import FileFacts
 from trafficdp.export.write import MANIFEST, write_release
 from trafficdp.privacy.release import Release, decode
 from trafficdp.store import released, vault_releases

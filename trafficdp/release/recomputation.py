@@ -33,10 +33,9 @@ from trafficdp.binning.places import declared_bins, slot_facts_of
 from trafficdp.context.read import read_zones
 from trafficdp.errors import TrafficdpError, UsageError, VerificationError
 from trafficdp.export.files.catalogue import CATALOGUE_FILES, stated_files
-from trafficdp.export.files.columns import INSTANTS
-from trafficdp.export.files.geojson import feature_ids, features_of, rounded_shapes
+from trafficdp.export.files.geojson import features_of, rounded_shapes
 from trafficdp.export.files.manifest import Manifest, validate_manifest
-from trafficdp.export.files.tables import csv_of
+from trafficdp.export.files.tables import INSTANTS, csv_of
 from trafficdp.export.map.html_map import number_columns, unpack
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
 from trafficdp.mechanisms.protocol import CalibratedMechanism, PublicFacts, Recomputable
@@ -447,7 +446,7 @@ class _Published:
         table["reason"] = table["status"].map(json.loads(head + "]}")["trafficdp"]["reasons"])
         cells, position = np.unique(self._public.counts.cell, return_inverse=True)
         rounded = rounded_shapes(shapes_of(cells, self._grid.zones))
-        features = features_of(table[[*names]], feature_ids(self._grid, table), rounded, position)
+        features = features_of(table[[*names]], self._grid, rounded, position)
         return lines == [*",\n".join(features).split("\n"), "]}", ""]
 
     def _is_page_of(self, table: pd.DataFrame) -> bool:

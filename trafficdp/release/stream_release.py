@@ -14,7 +14,7 @@ from trafficdp.binning.places import slots_of
 from trafficdp.config.settings import Config, StreamSettings
 from trafficdp.config.source import declaration_json
 from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
-from trafficdp.export.files.columns import FileFacts
+from trafficdp.export.files.catalogue import FileFacts
 from trafficdp.export.files.disclosure import (
     TUNING_DATA,
     Charge,

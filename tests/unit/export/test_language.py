@@ -16,9 +16,9 @@ from languages import CATALOGUES, ENGLISH_WORDS, EXPORT, TEMPLATES, Texts, messa
 
 from trafficdp.binning.cells import polygons_of
 from trafficdp.binning.places import slot_facts
-from trafficdp.export.files.columns import reasons, withheld_because
 from trafficdp.export.files.disclosure import guarantee_in_words
 from trafficdp.export.files.language import ENGLISH, PLACES, Language
+from trafficdp.export.files.tables import reasons, withheld_because
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.export.notebook import release_card
 from trafficdp.export.report.report import report_html

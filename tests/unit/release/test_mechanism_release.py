@@ -15,7 +15,7 @@ from trafficdp import workspace
 from trafficdp.bounding.arrays import CountCap
 from trafficdp.cli.main import run as command_line
 from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
-from trafficdp.export.files.manifest import manifest_schema
+from trafficdp.export.files.manifest import SCHEMA
 from trafficdp.mechanisms import per_statistic_map
 from trafficdp.mechanisms.per_statistic.arrays import Pooled
 from trafficdp.mechanisms.per_statistic_map import settings_of
@@ -93,7 +93,7 @@ def test_a_mechanism_named_in_the_configuration_is_released_verified_and_read(fi
     assert 7.5 * PICO <= largest <= 8 * PICO
 
     document = json.loads(manifest_of(filled).read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator(manifest_schema()).validate(document)
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text("utf-8"))).validate(document)
     assert document["noise"]["kind"] == "mechanism"
     assert set(document["noise"]["mechanisms"].values()) == {name}
     for settings in document["noise"]["settings"].values():
@@ -276,7 +276,7 @@ def test_the_switch_releases_an_idealised_mechanism_and_the_manifest_says_so(fil
     assert "--allow-idealised-noise" in stated.sampler
     assert failed(filled) == {}
     document = json.loads(manifest_of(filled).read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator(manifest_schema()).validate(document)
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text("utf-8"))).validate(document)
 
 
 def test_the_curator_itself_refuses_idealised_noise_that_nobody_allowed(filled, monkeypatch):

@@ -14,7 +14,7 @@ from small_city import EPSILON, FILES, failed
 from trafficdp import workspace
 from trafficdp.cli.main import run as command_line
 from trafficdp.errors import ConfigError, InsufficientBudgetError, StoreDamagedError, UsageError
-from trafficdp.export.files.manifest import manifest_schema, validate_manifest
+from trafficdp.export.files.manifest import SCHEMA, validate_manifest
 from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.privacy.conversion import zcdp_to_approx
 from trafficdp.privacy.loss import ZCDP, LossKind, PureDP, decimal_text
@@ -77,7 +77,7 @@ def test_a_gaussian_map_is_planned_released_verified_and_read(concentrated, smal
     assert 2.9 * PICO <= largest <= 3 * PICO
 
     document = read(manifest_of(concentrated))
-    jsonschema.validate(document, manifest_schema())
+    jsonschema.validate(document, json.loads(SCHEMA.read_text("utf-8")))
     guarantee = document["guarantee"]
     assert guarantee["definition"].startswith("rho-zero-concentrated")
     assert guarantee["rho"] == decimal_text(largest)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
@@ -20,9 +21,8 @@ from shapely.geometry import shape
 
 from trafficdp.binning.cells import bounding_box
 from trafficdp.errors import DataError
-from trafficdp.export.files.columns import FileFacts
-from trafficdp.model import CatalogueEntry, as_json
-from trafficdp.privacy.disclosure import Coverage, Disclosure
+from trafficdp.model import CatalogueEntry, Counted, Text, as_json
+from trafficdp.privacy.disclosure import Disclosure, Sha256
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import Release
 
@@ -64,6 +64,25 @@ _CONTEXT = {
     "vcard": "http://www.w3.org/2006/vcard/ns#",
     "xsd": "http://www.w3.org/2001/XMLSchema#",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """One column of a file. ``unit`` is None where a unit makes no sense (text, identifiers)."""
+
+    name: Text
+    unit: Text | None
+    description: Text
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """One written file: its name within the release, SHA-256 (hexadecimal), size and columns."""
+
+    name: Text
+    sha256: Sha256
+    bytes: Counted
+    columns: tuple[ColumnFacts, ...]
 
 
 def described(facts: Disclosure) -> tuple[str, str]:
@@ -232,6 +251,11 @@ def dataset(
     language = entry.language or "en"
     read = ", ".join(f"{each.name} ({each.format})" for each in facts.data.sources)
     software = f"{identity.software.name} {identity.software.version}"
+    # the box around the study area; of two parts across the antimeridian
+    west, south, east, north = bounding_box([shape(as_json(facts.coverage.study_area))])
+    sides = [(west, east)] if west <= east else [(west, 180.0), (-180.0, east)]
+    boxes = [shapely.box(first, south, last, north) for first, last in sides]
+    box = shapely.to_wkt(boxes[0] if len(boxes) == 1 else shapely.MultiPolygon(boxes), rounding_precision=7)
     node: dict[str, Json] = {
         **context,
         "@id": address,
@@ -255,7 +279,11 @@ def dataset(
             "@id": f"{_AUTHORITY}/access-right/PUBLIC",
             "@type": "dct:RightsStatement",
         },
-        "dct:spatial": _spatial(facts),
+        "dct:spatial": {
+            "@type": "dct:Location",
+            "skos:prefLabel": facts.coverage.place,
+            "dcat:bbox": {"@type": "geo:wktLiteral", "@value": box},
+        },
         "dct:temporal": {
             "@type": "dct:PeriodOfTime",
             "dcat:startDate": {"@type": "xsd:date", "@value": str(facts.coverage.period.first)},
@@ -304,20 +332,6 @@ def _contact(contact: str, publisher: str) -> dict[str, Json]:
     return {"@type": "vcard:Kind", "vcard:fn": publisher, **where}
 
 
-def _spatial(facts: Disclosure) -> dict[str, Json]:
-    """The box around the study area; of two parts across the antimeridian."""
-    area = shape(as_json(facts.coverage.study_area))
-    west, south, east, north = bounding_box([area])
-    sides = [(west, east)] if west <= east else [(west, 180.0), (-180.0, east)]
-    boxes = [shapely.box(first, south, last, north) for first, last in sides]
-    text = shapely.to_wkt(boxes[0] if len(boxes) == 1 else shapely.MultiPolygon(boxes), rounding_precision=7)
-    return {
-        "@type": "dct:Location",
-        "skos:prefLabel": facts.coverage.place,
-        "dcat:bbox": {"@type": "geo:wktLiteral", "@value": text},
-    }
-
-
 def _distribution(facts: Disclosure, file: FileFacts, address: str) -> dict[str, Json]:
     media, named = _MEDIA[file.name.rpartition(".")[2]]
     node: dict[str, Json] = {
@@ -357,6 +371,13 @@ def registry_record(facts: Disclosure) -> dict[str, object]:
     guarantee, honesty, mechanisms = facts.guarantee, facts.honesty, facts.mechanisms
     period, software = coverage.period, identity.software
     published = "; ".join(f"{each.description} ({each.unit})" for each in mechanisms)
+    if coverage.zones is not None:
+        places = f"{coverage.zones.zones} zones of the city ({coverage.zones.file})"
+    elif coverage.mosaic is None:
+        places = f"hexagonal cells (H3 resolution {coverage.resolution})"
+    else:
+        every = sorted(coverage.mosaic.resolutions)
+        places = f"hexagonal cells (H3 resolution {every[0]} to {every[-1]})"
     return {
         "url_slug": slug(f"traffic-speeds-{coverage.place}-{identity.release}"),
         "status": "Draft",
@@ -371,7 +392,7 @@ def registry_record(facts: Disclosure) -> dict[str, object]:
                 "data_product_type": "Summary statistics",
                 "data_product_region": coverage.place,
                 "data_product_sector": "Government",
-                "description": f"A map of {_places(coverage)}, {period.first} to {period.last}: {published}.",
+                "description": f"A map of {places}, {period.first} to {period.last}: {published}.",
                 "publication_date": identity.created_at[:10],
             },
             "dp_variant": {
@@ -448,15 +469,6 @@ def registry_bytes(release: Release) -> bytes:
         )
     text: str = yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=float("inf"))
     return text.encode()
-
-
-def _places(coverage: Coverage) -> str:
-    if coverage.zones is not None:
-        return f"{coverage.zones.zones} zones of the city ({coverage.zones.file})"
-    if coverage.mosaic is None:
-        return f"hexagonal cells (H3 resolution {coverage.resolution})"
-    every = sorted(coverage.mosaic.resolutions)
-    return f"hexagonal cells (H3 resolution {every[0]} to {every[-1]})"
 
 
 def slug(text: str) -> str:

@@ -133,11 +133,6 @@ READ_LEVEL = 0.8
 READ_ENDS, ENDS = ("_low_80", "_high_80"), ("_low", "_high")
 
 
-def has_posterior(table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit) -> bool:
-    """Return whether the published ``table`` says what a posterior says of ``statistic``."""
-    return statistic.column(unit) + READ_ENDS[0] in table
-
-
 def level_read(release: Release, statistic: Statistic) -> float:
     """Return the level of the interval that is read first."""
     return READ_LEVEL if release.estimates[statistic].posterior else release.request.interval_level
@@ -152,7 +147,7 @@ def shown_numbers(
     ``outer`` they are those of the release's level.
     """
     column = statistic.column(unit)
-    ends = ENDS if outer or not has_posterior(table, statistic, unit) else READ_ENDS
+    ends = ENDS if outer or column + READ_ENDS[0] not in table else READ_ENDS
     value, low, high = (
         table[column + end].to_numpy(dtype=np.float64) ** (1 / statistic.power) for end in ("", *ends)
     )

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from fractions import Fraction
 from importlib.metadata import version
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -32,7 +31,6 @@ from trafficdp.model import (
     from_json,
 )
 from trafficdp.privacy.budget import BudgetChange, BudgetPolicy, weaknesses
-from trafficdp.privacy.conversion import rho_to_approx
 from trafficdp.privacy.disclosure import (
     CONCENTRATED,
     INTERVAL_KINDS,
@@ -65,7 +63,7 @@ from trafficdp.privacy.disclosure import (
     WorstBias,
 )
 from trafficdp.privacy.estimate import REFUSAL_RULES, BinStatus, RefusalRule
-from trafficdp.privacy.loss import ZCDP, Loss, LossKind, decimal_text, exact_text
+from trafficdp.privacy.loss import Loss, LossKind, decimal_text, exact_text
 from trafficdp.privacy.release import outward_up
 
 # Plain words about a guarantee, by neighbouring relation.
@@ -179,20 +177,6 @@ def guarantee_group(
     )
 
 
-def conversion_holds(relation: NeighbouringRelation, guarantee: Guarantee) -> bool:
-    """Return whether the guarantee is pure, or both epsilons are what the relation's conversion gives."""
-    stated = (guarantee.rho, guarantee.delta, guarantee.epsilon_of_sum, guarantee.conversion)
-    if guarantee.definition == PURE:
-        return stated == (None,) * 4
-    rho, delta, of_sum, conversion = stated
-    if rho is None or delta is None or of_sum is None or conversion != CONVERSION[relation]:
-        return False
-    return all(
-        rho_to_approx(ZCDP.at_least(Fraction(loss)), delta, relation).epsilon == Fraction(epsilon)
-        for loss, epsilon in ((rho, guarantee.epsilon), (guarantee.sum_of_maxima, of_sum))
-    )
-
-
 # How one statistic was made noisy, as the manifest says it.
 
 
@@ -216,16 +200,22 @@ class Noise:
     skill: Mapping[Statistic, SkillStated] = field(default_factory=dict)
     library: str = LIBRARY
 
-    def stated(self) -> tuple[MechanismStated, ...]:
-        """Return the manifest's form of all statements, in display units."""
-        found = []
+    def stated(self) -> tuple[tuple[MechanismStated, ...], tuple[WorstBias, ...]]:
+        """Return the manifest's form of all statements, and every statistic's largest bias over all data.
+
+        Both are in display units; a bias is rounded up.
+        """
+        request, found, biases = self.request, [], []
         for statistic, statement in self.statements.items():
             both = vars(statement).keys() & MechanismStated.__dataclass_fields__.keys()
-            low, high = scales_stated(statistic, statement.noise_scale, self.request)
+            named = {
+                "statistic": statistic.column(request.display_unit),
+                "unit": statistic.unit(request.display_unit),
+            }
+            low, high = scales_stated(statistic, statement.noise_scale, request)
             stated: dict[str, Any] = {name: getattr(statement, name) for name in both} | {
-                "statistic": statistic.column(self.request.display_unit),
+                **named,
                 "description": statistic.description,
-                "unit": statistic.unit(self.request.display_unit),
                 "noise_scale_min": low,
                 "noise_scale_max": high,
                 "tolerance": self.tolerance.get(statistic),
@@ -234,18 +224,9 @@ class Noise:
                 "skill": self.skill.get(statistic),
             }
             found.append(MechanismStated(**stated))
-        return tuple(found)
-
-    def biases(self) -> tuple[WorstBias, ...]:
-        """Return the largest bias of every statistic over all data, in display units, rounded up."""
-        return tuple(
-            WorstBias(
-                statistic=statistic.column(self.request.display_unit),
-                unit=statistic.unit(self.request.display_unit),
-                bias=float(outward_up(np.array(each.worst_case_bias) * self.request.factor(statistic))),
-            )
-            for statistic, each in self.statements.items()
-        )
+            bias = outward_up(np.array(statement.worst_case_bias) * request.factor(statistic))
+            biases.append(WorstBias(**named, bias=float(bias)))
+        return tuple(found), tuple(biases)
 
 
 def scales_stated(
@@ -313,7 +294,7 @@ def disclosure(
     """Return the field groups of the manifest that are fixed at charge time."""
     relation, request = charge.relation, noise.request
     after = charge.sum_before.pico + charge.loss.pico
-    statements = noise.statements.values()
+    statements, (mechanisms, biases) = noise.statements.values(), noise.stated()
     a_year, a_month = (
         None if each is None else decimal_text(each.pico)
         for each in (charge.budget.a_year, charge.budget.a_month)
@@ -332,7 +313,7 @@ def disclosure(
         ),
         bounds=bounds if request.publish_counts else replace(bounds, records_per_vehicle_in_a_bin=None),
         guarantee=guarantee_group(relation, charge.loss, after, charge.budget),
-        mechanisms=noise.stated(),
+        mechanisms=mechanisms,
         accounting=LossAccount(
             composition=charge.composition,
             sum_of_maxima_before=decimal_text(charge.sum_before.pico),
@@ -350,7 +331,7 @@ def disclosure(
             interval_kind=INTERVAL_KINDS[
                 max((str(each.interval_kind) for each in statements), key=[*INTERVAL_KINDS].index)
             ],
-            worst_case_bias=noise.biases(),
+            worst_case_bias=biases,
             simultaneous=False,
         ),
         honesty=Honesty(

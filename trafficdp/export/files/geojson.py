@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,14 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 from trafficdp.binning.cells import bounding_box
-from trafficdp.export.files.columns import column_facts, published_statistics, reasons
 from trafficdp.export.files.disclosure import rfc3339
-from trafficdp.export.files.tables import texts_of, unique_polygons
+from trafficdp.export.files.tables import (
+    column_facts,
+    published_statistics,
+    reasons,
+    texts_of,
+    unique_polygons,
+)
 from trafficdp.model import Grid, SlotKind
 from trafficdp.privacy.release import Release, published_frame
 
@@ -46,7 +51,7 @@ def geojson_bytes(release: Release) -> bytes:
     told = np.array([reasons(release)[status] for status in different.tolist()], dtype=object)
     table["reason"] = pd.Series(told[place], dtype="object")
     table = table[geojson_columns(release)]
-    features = features_of(table, feature_ids(release.grid, table), rounded, position)
+    features = features_of(table, release.grid, rounded, position)
     period, facts, disclosed = release.grid.period, column_facts(release), release.disclosure
     # what the numbers are and under which promise they were made
     about: dict[str, object] = {
@@ -102,11 +107,17 @@ def geojson_bytes(release: Release) -> bytes:
 
 def features_of(
     table: pd.DataFrame,
-    ids: Sequence[str],
+    grid: Grid,
     rounded: npt.NDArray[np.object_],
     position: npt.NDArray[np.int64],
 ) -> Iterator[str]:
-    """Yield the text of every feature: the row of ``table``, with the shape ``rounded[position]``."""
+    """Yield the text of every feature: the row of ``table``, with the shape ``rounded[position]``.
+
+    Its id is the cell, or "cell/slot" unless there is one slot only.
+    """
+    ids: Iterable[str] = table["hex_id"]
+    if grid.slot_kind is not SlotKind.WHOLE_PERIOD:
+        ids = (f"{cell}/{slot}" for cell, slot in zip(table["hex_id"], table["slot"], strict=True))
     shapes = [geometry_members(shape) for shape in rounded]
     columns = [texts_of(table[name], dump, f"{dump(name)}:") for name in table.columns]
     rows = map(",".join, zip(*columns, strict=True))
@@ -114,13 +125,6 @@ def features_of(
         f'{{"type":"Feature","id":"{identifier}",{shapes[place]},"properties":{{{row}}}}}'
         for identifier, place, row in zip(ids, position.tolist(), rows, strict=True)
     )
-
-
-def feature_ids(grid: Grid, table: pd.DataFrame) -> list[str]:
-    """Return the unique id of every feature: the cell, or "cell/slot" unless there is one slot only."""
-    if grid.slot_kind is SlotKind.WHOLE_PERIOD:
-        return [str(cell) for cell in table["hex_id"]]
-    return [f"{cell}/{slot}" for cell, slot in zip(table["hex_id"], table["slot"], strict=True)]
 
 
 def geojson_columns(release: Release) -> list[str]:

@@ -16,12 +16,13 @@ from importlib.resources import files as package_files
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from trafficdp.errors import DataError
-from trafficdp.export.files.catalogue import registry_record
-from trafficdp.export.files.columns import FileFacts, published_statistics
-from trafficdp.export.files.disclosure import bin_numbers, conversion_holds, rfc3339
+from trafficdp.export.files.catalogue import FileFacts, registry_record
+from trafficdp.export.files.disclosure import CONVERSION, bin_numbers, rfc3339
+from trafficdp.export.files.tables import published_statistics
 from trafficdp.model import Counted, NeighbouringRelation, Schema, as_json, from_json
 from trafficdp.privacy.budget import BudgetPolicy, weaknesses
-from trafficdp.privacy.disclosure import Disclosure, LossAccount, Sha256
+from trafficdp.privacy.conversion import rho_to_approx
+from trafficdp.privacy.disclosure import PURE, Disclosure, LossAccount, Sha256
 from trafficdp.privacy.loss import ZCDP, PureDP
 from trafficdp.privacy.release import Release
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 SchemaNode: TypeAlias = Any
 VERSION = 1
+SCHEMA = package_files("trafficdp.export").joinpath("schemas/manifest.schema.json")
+"""The JSON Schema that every manifest meets."""
 MANY = 10**301
 """More vehicles than one divided by any delta."""
 
@@ -71,23 +74,37 @@ def build_manifest(release: Release, files: Mapping[str, FileFacts]) -> dict[str
     )
     document: dict[str, Any] = as_json(manifest)
     validate_manifest(document)
-    _check_release(manifest, release)
+    coverage = manifest.coverage
+    same = {
+        "$.identity.release": manifest.identity.release == release.id,
+        "$.identity.created_at": manifest.identity.created_at
+        == rfc3339(release.created_at, release.grid.period.time_zone),
+        "$.coverage.study_area_sha256": coverage.study_area_sha256 == release.grid.area.hash,
+        "$.coverage.resolution": coverage.resolution == release.grid.resolution,
+        "$.coverage.zones": (coverage.zones and coverage.zones.sha256)
+        == (release.grid.zones and release.grid.zones.sha256),
+        "$.coverage.slot_kind": coverage.slot_kind == release.grid.slot_kind.value,
+        "$.coverage.min_vehicles": coverage.min_vehicles == release.request.min_vehicles,
+        "$.coverage.bins": coverage.bins == bin_numbers(release.status),
+        "$.uncertainty.interval_level": manifest.uncertainty.interval_level == release.request.interval_level,
+        "$.honesty.publish_counts": manifest.honesty.publish_counts == (release.vehicles is not None),
+        "$.mechanisms": [each.statistic for each in manifest.mechanisms]
+        == [each.column(release.request.display_unit) for each in published_statistics(release)],
+    }
+    for path, agrees in same.items():
+        if not agrees:
+            raise DataError(
+                f"the disclosure does not belong to this release: it differs at {path}",
+                expected="the disclosure that was fixed when this release was charged",
+            )
     return document
-
-
-@cache
-def manifest_schema() -> dict[str, Any]:
-    """Return the JSON Schema that every manifest meets."""
-    text = package_files("trafficdp.export").joinpath("schemas/manifest.schema.json").read_text("utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema
 
 
 @cache
 def _validator() -> jsonschema.Draft202012Validator:
     import jsonschema
 
-    schema = manifest_schema()
+    schema = json.loads(SCHEMA.read_text("utf-8"))
     return jsonschema.Draft202012Validator(_spelt_out(schema, schema["$defs"]))
 
 
@@ -115,13 +132,24 @@ def validate_manifest(document: object) -> Manifest:
             expected="what manifest.schema.json asks for",
         )
     manifest = from_json(Manifest, document)
-    _check_sums(manifest)
-    return manifest
-
-
-def _check_sums(manifest: Manifest) -> None:
     guarantee, accounting, bins = manifest.guarantee, manifest.accounting, manifest.coverage.bins
     relation = NeighbouringRelation(manifest.unit.neighbouring_relation)
+    # the guarantee is pure, or both epsilons are what the relation's conversion gives
+    stated = (guarantee.rho, guarantee.delta, guarantee.epsilon_of_sum, guarantee.conversion)
+    if guarantee.definition == PURE:
+        converted = stated == (None,) * 4
+    else:
+        rho, delta, of_sum, conversion = stated
+        converted = (
+            rho is not None
+            and delta is not None
+            and of_sum is not None
+            and conversion == CONVERSION[relation]
+            and all(
+                rho_to_approx(ZCDP.at_least(Fraction(loss)), delta, relation).epsilon == Fraction(epsilon)
+                for loss, epsilon in ((rho, guarantee.epsilon), (guarantee.sum_of_maxima, of_sum))
+            )
+        )
     # which weaknesses may be stated depends on the number of vehicles, which is not
     loss_of = PureDP if guarantee.delta is None else ZCDP
     policy = BudgetPolicy(
@@ -134,7 +162,7 @@ def _check_sums(manifest: Manifest) -> None:
         "$.accounting.left_for_every_vehicle": left != max(Decimal(0), budget - after),
         "$.guarantee.sum_of_maxima": Decimal(guarantee.sum_of_maxima) != after,
         "$.guarantee.budget_per_vehicle": Decimal(guarantee.budget_per_vehicle) != budget,
-        "$.guarantee.epsilon": not conversion_holds(relation, guarantee),
+        "$.guarantee.epsilon": not converted,
         "$.coverage.bins.total": bins.total
         != bins.released + bins.constant + bins.withheld + bins.uninformative,
         "$.honesty.idealised_mechanisms": manifest.honesty.idealised_mechanisms
@@ -149,29 +177,4 @@ def _check_sums(manifest: Manifest) -> None:
             raise DataError(
                 f"the manifest contradicts itself at {path}", expected="sums that add up and names used once"
             )
-
-
-def _check_release(manifest: Manifest, release: Release) -> None:
-    coverage = manifest.coverage
-    same = {
-        "$.identity.release": manifest.identity.release == release.id,
-        "$.identity.created_at": manifest.identity.created_at
-        == rfc3339(release.created_at, release.grid.period.time_zone),
-        "$.coverage.study_area_sha256": coverage.study_area_sha256 == release.grid.area.hash,
-        "$.coverage.resolution": coverage.resolution == release.grid.resolution,
-        "$.coverage.zones": (coverage.zones and coverage.zones.sha256)
-        == (release.grid.zones and release.grid.zones.sha256),
-        "$.coverage.slot_kind": coverage.slot_kind == release.grid.slot_kind.value,
-        "$.coverage.min_vehicles": coverage.min_vehicles == release.request.min_vehicles,
-        "$.coverage.bins": coverage.bins == bin_numbers(release.status),
-        "$.uncertainty.interval_level": manifest.uncertainty.interval_level == release.request.interval_level,
-        "$.honesty.publish_counts": manifest.honesty.publish_counts == (release.vehicles is not None),
-        "$.mechanisms": [each.statistic for each in manifest.mechanisms]
-        == [each.column(release.request.display_unit) for each in published_statistics(release)],
-    }
-    for path, agrees in same.items():
-        if not agrees:
-            raise DataError(
-                f"the disclosure does not belong to this release: it differs at {path}",
-                expected="the disclosure that was fixed when this release was charged",
-            )
+    return manifest

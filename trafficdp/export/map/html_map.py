@@ -36,7 +36,6 @@ from trafficdp.export.files.classes import (
     WIDTHS,
     WITHHELD,
     classes_in_words,
-    has_posterior,
     hatch_limits,
     ink_on,
     level_read,
@@ -46,10 +45,9 @@ from trafficdp.export.files.classes import (
     shown_numbers,
     shown_width_breaks,
 )
-from trafficdp.export.files.columns import published_statistics, reasons, withheld_because
 from trafficdp.export.files.disclosure import on_city_clocks
 from trafficdp.export.files.language import PLACES, Language, fill_template
-from trafficdp.export.files.tables import unique_polygons
+from trafficdp.export.files.tables import published_statistics, reasons, unique_polygons, withheld_because
 from trafficdp.export.map.drawing import Drawing, Rings, east_of, outlines_shown
 from trafficdp.model import ContextKind, SpeedUnit, Statistic
 from trafficdp.privacy.estimate import BinStatus, IntervalKind
@@ -393,7 +391,17 @@ def number_columns(
         each: pd.Index(statuses).get_indexer(pd.Index(table[f"{each.stem}_status"])) for each in statistics
     }
     found = []
-    shown = {each: _shown_columns(table, each, unit) for each in statistics}
+    shown = {}
+    for each in statistics:
+        numbers = dict(zip(("value", "low", "high"), shown_numbers(table, each, unit), strict=True))
+        named = _columns(table, each, unit)
+        if "outer_low" in named:
+            outer = shown_numbers(table, each, unit, outer=True)[1:]
+            numbers |= dict(zip(("outer_low", "outer_high"), outer, strict=True))
+        for name, column in named.items():
+            if name not in numbers:
+                numbers[name] = table[column].to_numpy(np.float64)
+        shown[each] = numbers
     counts = [name for name in ("vehicles", "records") if not table[name].isna().all()]
     for place, number_of_slot in enumerate(np.unique(slot)):
         rows = np.flatnonzero(slot == number_of_slot)
@@ -402,8 +410,8 @@ def number_columns(
             columns[f"{name}_{place}"] = ("u4", table[name].to_numpy(np.int64)[rows])
         for number, statistic in enumerate(statistics):
             stem = f"_{place}_{number}"
-            for name, numbers in shown[statistic].items():
-                columns[name + stem] = thousandths(numbers[rows])
+            for name, values in shown[statistic].items():
+                columns[name + stem] = thousandths(values[rows])
             columns["status" + stem] = ("u1", codes[statistic][rows])
         found.append(columns)
     return found
@@ -432,23 +440,10 @@ def unpack(page: bytes) -> dict[str, npt.NDArray[Any]]:
     return columns
 
 
-def _shown_columns(
-    table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit
-) -> dict[str, npt.NDArray[np.float64]]:
-    """Every number that the page has of ``statistic``, by name, (G,) each."""
-    found = dict(zip(("value", "low", "high"), shown_numbers(table, statistic, unit), strict=True))
-    if has_posterior(table, statistic, unit):
-        outer = shown_numbers(table, statistic, unit, outer=True)[1:]
-        found |= dict(zip(("outer_low", "outer_high"), outer, strict=True))
-        rest = _columns(table, statistic, unit).items()
-        found |= {name: table[each].to_numpy(dtype=np.float64) for name, each in rest if name not in found}
-    return found
-
-
 def _columns(table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit) -> dict[str, str]:
     """The published column of every number that the page has of ``statistic``, by its name on the page."""
     column, stem = statistic.column(unit), statistic.stem
-    if not has_posterior(table, statistic, unit):
+    if column + READ_ENDS[0] not in table:
         return {"value": column, "low": f"{column}_low", "high": f"{column}_high"}
     ends = {"low": READ_ENDS[0], "high": READ_ENDS[1], "outer_low": ENDS[0], "outer_high": ENDS[1]}
     compared = {each: f"{stem}_{each}_chance" for each in ("slower", "faster")}
@@ -461,21 +456,6 @@ def _columns(table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit) -> dict
     )
 
 
-def _labels(statistic: Statistic, language: Language) -> tuple[str, str]:
-    """What a statistic is called, at length and in brief."""
-    if statistic is Statistic.MEAN:
-        return language.gettext("Mean speed (over GPS records)"), language.gettext("Mean")
-    if statistic is Statistic.VARIANCE:
-        label = language.gettext("How much speeds differ (standard deviation, over GPS records)")
-        return label, language.gettext("Standard deviation")
-    if statistic is Statistic.VEHICLE_MEAN:
-        label = language.gettext("Mean speed (every vehicle weighs the same)")
-        return label, language.gettext("Mean by vehicle")
-    brief = language.translated(statistic.words)
-    brief = brief[0].upper() + brief[1:]
-    return language.gettext("{quantile} (their mean speeds)", quantile=brief), brief
-
-
 def _statistic_view(
     release: Release, table: pd.DataFrame, number: int, statistic: Statistic, language: Language
 ) -> StatisticView:
@@ -486,7 +466,22 @@ def _statistic_view(
         find(statistic, release.request.bound, unit) for find in (shown_breaks, shown_width_breaks)
     )
     level, posterior = level_read(release, statistic), bool(release.estimates[statistic].posterior)
-    label, brief = _labels(statistic, language)
+    labels = {
+        Statistic.MEAN: (language.gettext("Mean speed (over GPS records)"), language.gettext("Mean")),
+        Statistic.VARIANCE: (
+            language.gettext("How much speeds differ (standard deviation, over GPS records)"),
+            language.gettext("Standard deviation"),
+        ),
+        Statistic.VEHICLE_MEAN: (
+            language.gettext("Mean speed (every vehicle weighs the same)"),
+            language.gettext("Mean by vehicle"),
+        ),
+    }
+    if statistic not in labels:
+        brief = language.translated(statistic.words)
+        brief = brief[0].upper() + brief[1:]
+        labels[statistic] = language.gettext("{quantile} (their mean speeds)", quantile=brief), brief
+    label, brief = labels[statistic]
     often, columns = times_in(level, language), _columns(table, statistic, unit)
     if stated.interval_kind != IntervalKind.CALIBRATED:
         often = language.gettext("at least {often}", often=often)

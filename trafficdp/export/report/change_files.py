@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from trafficdp._durable import replace_file, require_folder_of
 from trafficdp.errors import UsageError, one_of
-from trafficdp.export.files.columns import published_statistics
 from trafficdp.export.files.language import Language, fill_template
 from trafficdp.export.files.query_result import json_rows, write_result
+from trafficdp.export.files.tables import published_statistics
 from trafficdp.export.report.change import likely_changes
 from trafficdp.export.report.maps import CHANGE_LEGEND, ReportMaps
 from trafficdp.export.report.page import Figure

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.export.files.classes import read_number, shown_largest
-from trafficdp.export.files.columns import published_statistics
+from trafficdp.export.files.tables import published_statistics
 from trafficdp.export.report.certainty import (
     CityChances,
     Interval,

@@ -20,8 +20,7 @@ from trafficdp.export.files.classes import (
     shown_breaks,
     shown_numbers,
 )
-from trafficdp.export.files.columns import withheld_because
-from trafficdp.export.files.tables import unique_polygons
+from trafficdp.export.files.tables import unique_polygons, withheld_because
 from trafficdp.export.map.drawing import (
     FELL,
     ROSE,

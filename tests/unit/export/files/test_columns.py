@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from trafficdp.export.files.columns import column_facts
+from trafficdp.export.files.tables import column_facts
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import published_frame
 

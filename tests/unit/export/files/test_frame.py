@@ -7,8 +7,7 @@ import pandas as pd
 
 from trafficdp.binning.cells import polygons_of, shapes_of
 from trafficdp.export.files import tables
-from trafficdp.export.files.columns import INSTANTS
-from trafficdp.export.files.tables import to_geodataframe
+from trafficdp.export.files.tables import INSTANTS, to_geodataframe
 from trafficdp.privacy.release import published_frame
 
 

@@ -15,8 +15,7 @@ import pytest
 
 from trafficdp.errors import StoreUnavailableError
 from trafficdp.export.files import tables
-from trafficdp.export.files.columns import INSTANTS
-from trafficdp.export.files.tables import to_geodataframe
+from trafficdp.export.files.tables import INSTANTS, to_geodataframe
 from trafficdp.model import SpeedUnit, Statistic
 from trafficdp.privacy.estimate import POSTERIOR_SHARES, POSTERIOR_SPEEDS
 from trafficdp.privacy.release import published_frame
