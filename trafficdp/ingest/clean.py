@@ -224,8 +224,12 @@ def clean(
         r = np.flatnonzero((unit == code) & ~derived)
         check.add(_UNITS[code], vehicle[r], time_us[r], latitude[r], longitude[r], speed[r])
     centi = np.clip(np.rint(np.clip(speed, -SATURATION, SATURATION) * 100), -SATURATION, SATURATION)
+    # the pseudonym of names[vehicle]: a dictionary without what does not occur
+    occurs = np.bincount(vehicle, minlength=len(names)) > 0
+    place = (np.cumsum(occurs) - 1)[vehicle].astype(np.int32)
+    pseudonyms = key.pseudonyms(names.filter(pa.array(occurs)), source.namespace)
     columns = [
-        _pseudonyms(names, vehicle, source, key),
+        pa.DictionaryArray.from_arrays(pa.array(place), pseudonyms),
         pa.array(time_us),
         pa.array(latitude),
         pa.array(longitude),
@@ -292,16 +296,6 @@ def _two_places(records: Records, rows: IntArray, timeline: Timeline) -> BoolArr
     elsewhere = np.zeros(len(records), dtype=np.bool_)
     elsewhere[after[north**2 + east**2 > _ONE_PLACE_DEGREES**2]] = True
     return elsewhere
-
-
-def _pseudonyms(
-    names: pa.Array, vehicle: IntArray, source: SourceDeclaration, key: VehicleKey
-) -> pa.DictionaryArray:
-    """Return the pseudonym of ``names[vehicle]``, shape (n,): a dictionary without what does not occur."""
-    occurs = np.bincount(vehicle, minlength=len(names)) > 0
-    place = (np.cumsum(occurs) - 1)[vehicle].astype(np.int32)
-    pseudonyms = key.pseudonyms(names.filter(pa.array(occurs)), source.namespace)
-    return pa.DictionaryArray.from_arrays(pa.array(place), pseudonyms)
 
 
 def _vehicles(records: Records) -> tuple[pa.Array, IntArray]:

@@ -234,7 +234,7 @@ def read_columns(
     and what ``read_lines`` leaves out. Optional columns are left out where the header has none of that name.
     """
     if dialect.header:
-        found = as_declared(header(file, dialect), [*required, *optional])
+        found = header(file, [*required, *optional], dialect)
     else:
         found = [str(number) for number in range(1, max(map(int, required)) + 1)]
     wanted = list(dict.fromkeys([*required, *(name for name in optional if name in found)]))
@@ -309,8 +309,12 @@ def _parsed(text: bytes, found: list[str], wanted: list[str], dialect: Dialect) 
     return table, malformed
 
 
-def header(file: InputFile, dialect: Dialect = Dialect()) -> list[str]:  # noqa: B008  # frozen
-    """Return the column names in the first line, without a byte-order mark."""
+def header(file: InputFile, declared: Sequence[str], dialect: Dialect) -> list[str]:
+    """Return the column names in the first line, without a byte-order mark.
+
+    One that is as ``declared`` but for capitals and spaces is as declared, where only one column can be
+    meant: where two differ in nothing else, neither is renamed.
+    """
     found = b""
     with file.open() as stream:
         encoding, chunks = _text(stream, dialect.encoding)
@@ -339,19 +343,11 @@ def header(file: InputFile, dialect: Dialect = Dialect()) -> list[str]:  # noqa:
         names = []
     if not any(names) or any("\x00" in name for name in names):
         raise DataError(f"{file.name} does not begin with column names", expected="CSV with a header line")
-    return names
-
-
-def as_declared(found: Sequence[str], declared: Sequence[str]) -> list[str]:
-    """Return the names of a header; one that is as ``declared`` but for capitals and spaces is as declared.
-
-    That holds where only one column can be meant: where two differ in nothing else, neither is renamed.
-    """
-    plain = [name.strip().casefold() for name in found]
-    meant = {name.strip().casefold(): name for name in declared if name not in found}
+    plain = [name.strip().casefold() for name in names]
+    meant = {name.strip().casefold(): name for name in declared if name not in names}
     return [
         meant[key] if key in meant and plain.count(key) == 1 else name
-        for name, key in zip(found, plain, strict=True)
+        for name, key in zip(names, plain, strict=True)
     ]
 
 
@@ -414,7 +410,7 @@ def read_coalesced(
     """
     needed = [names for ours, names in columns.items() if ours != "speed" or source.missing_speed != "derive"]
     every = [name for names in columns.values() for name in names]
-    found = as_declared(header(file, source.dialect), every)
+    found = header(file, every, source.dialect)
     for names in needed:
         if not set(names) & set(found):
             check_columns(file, names[:1], found)
