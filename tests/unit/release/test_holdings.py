@@ -108,7 +108,6 @@ def test_a_release_is_made_at_a_whole_second(monkeypatch):
     monkeypatch.setattr(results, "replace", lambda grid, **_: grid)
     monkeypatch.setattr(results, "read_context", lambda *_: None)
     monkeypatch.setattr(results, "ReleaseContext", SimpleNamespace)
-    monkeypatch.setattr(results, "previous_map", lambda *_: None)
     monkeypatch.setattr(results, "vault_ledger", SimpleNamespace(promise_changes=lambda vault: ()))
     config = SimpleNamespace(
         relation=NeighbouringRelation.REPLACE_USER_VALUES,
@@ -118,6 +117,6 @@ def test_a_release_is_made_at_a_whole_second(monkeypatch):
         catalogue=None,
     )
     at = datetime(2026, 3, 5, 12, 0, 1, 999_999, tzinfo=UTC)
-    grid = SimpleNamespace(area=None)
+    grid = SimpleNamespace(area=SimpleNamespace(hash="a"), selection=SimpleNamespace(everything=False))
     found = results.context_of(config, None, SimpleNamespace(ingest_id=1), grid, at)
     assert found.created_at == datetime(2026, 3, 5, 12, 0, 1, tzinfo=UTC)
