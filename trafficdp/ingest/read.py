@@ -225,14 +225,7 @@ class Reading:
         """Yield the records, which are of the file ``number``, as they are; count those that are none."""
         file, rows = self._file, self._rows
         a_readable_time = False
-        if isinstance(file, InputFile):
-            blocks = chain.from_iterable(
-                self._read(member) if readers is None else readers.blocks(member, self._read)
-                for member in file.members(named_by_vehicle=self._named_by_file)
-            )
-        else:
-            blocks = chain(frame.read(file, self.source))
-        for block in blocks:
+        for block in self._as_read(readers):
             rows.malformed += block.malformed
             rows.header_times += block.header_times
             rows.readable += len(block)
@@ -242,6 +235,15 @@ class Reading:
         if rows.readable and not a_readable_time and file.judged:
             raise _no_times(file, self.source)
         file.tell_progress(file.size)
+
+    def _as_read(self, readers: Readers | None) -> Iterator[Records]:
+        # loops, for an iterator that a name holds keeps an archive open as long as an error is looked at
+        file = self._file
+        if not isinstance(file, InputFile):
+            yield from frame.read(file, self.source)
+            return
+        for member in file.members(named_by_vehicle=self._named_by_file):
+            yield from self._read(member) if readers is None else readers.blocks(member, self._read)
 
     def finish(self, cleaned: CleanedFile, units: tuple[LintFinding, ...], files: int) -> None:
         """Take what became of the rows, which were read together with those of other ``files``."""

@@ -25,7 +25,7 @@ from trafficdp.model import Counts, Statistic
 from trafficdp.planner.allocation import Allocation, assess_utility
 from trafficdp.planner.choose import SIMULATED_ERROR_TOLERANCE, fit_mechanisms
 from trafficdp.planner.request import Request
-from trafficdp.privacy.loss import LossKind
+from trafficdp.privacy.loss import Loss, LossKind
 
 IntArray = npt.NDArray[np.int64]
 BLOCK_GAIN_TOLERANCE = 1e-3
@@ -38,18 +38,20 @@ def allocate(
     counts: Counts,
     request: Request,
     hour: IntArray | None = None,
+    loss: Loss | None = None,
     *,
     allowed: npt.NDArray[np.bool_] | None = None,
     thorough: bool = True,
 ) -> Allocation:
     """Return the Allocation for ``request``: bins by public counts, the best noise, exact losses.
 
-    The loss that is charged never exceeds the one asked for. ``hour`` is the hour of day of every bin of
-    ``counts``, None where slots have none: simulated cities have rush hours. Only ``allowed`` bins get
-    numbers, None: all may. Not ``thorough``: to look whether a map may pass, with blocks that are searched
-    for less long.
+    The loss that is charged never exceeds the one asked for, or ``loss`` in its place. ``hour`` is the hour
+    of day of every bin of ``counts``, None where slots have none: simulated cities have rush hours. Only
+    ``allowed`` bins get numbers, None: all may. Not ``thorough``: to look whether a map may pass, with blocks
+    that are searched for less long.
     Raises UsageError when no bin has ``min_vehicles`` vehicles, or no noise fits the loss.
     """
+    request = request if loss is None else replace(request, loss=loss)
     keep, kept = kept_bins(counts, request.map.min_vehicles, allowed)
     facts = request.facts(kept)
     named = {statistic: request.mechanism_of(statistic) for statistic in request.tolerance}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -220,12 +220,7 @@ def _options(
         width = precision(made).at(reach)
         needed = None
         if width > half_width:
-            needed = least_loss(
-                lambda loss: allocate(counts, replace(asked, loss=loss)),
-                request.kind,
-                half_width,
-                reach,
-            )
+            needed = least_loss(partial(allocate, counts, asked, None), request.kind, half_width, reach)
         share = float(made.counts.samples_per_bin.sum()) / records
         bins = made.counts.bins
         return MapOption(grid, min_vehicles, bins, share, width, width <= half_width, needed)
@@ -386,7 +381,7 @@ class Maps:
 
     def _judged(self, loss: Loss, *, once: bool) -> UtilityVerdict | None:
         try:
-            found = allocate(self._counts, replace(self._request, loss=loss), self._hour, thorough=not once)
+            found = allocate(self._counts, self._request, self._hour, loss, thorough=not once)
         except UsageError:
             # no bin, or noise that cannot be drawn
             return None

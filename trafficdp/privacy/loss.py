@@ -196,7 +196,7 @@ def loss_upper_bound(sensitivity: FloatArray, scale: FloatArray) -> FloatArray:
     """
     noisy = scale > 0
     with np.errstate(over="ignore"):
-        bound = round_up(sensitivity / np.where(noisy, scale, 1.0))
+        bound = np.nextafter(sensitivity / np.where(noisy, scale, 1.0), np.inf)
     return np.where(sensitivity == 0, 0.0, np.where(noisy, bound, np.inf))
 
 

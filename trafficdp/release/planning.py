@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -528,7 +529,7 @@ def refusal(plan: Plan) -> UninformativeReleaseError:
 def _allocating(grid: Grid, counts: Counts, request: Request) -> Callable[[Loss], Allocation]:
     """Return what plans ``request`` on ``grid`` at any loss."""
     hour, allowed = hours_of_day(grid, counts.slot), grid.may_publish(counts.cell, counts.slot)
-    return lambda loss: allocate(counts, replace(request, loss=loss), hour, allowed=allowed)
+    return partial(allocate, counts, request, hour, allowed=allowed)
 
 
 def _settings(option: MapOption) -> str:

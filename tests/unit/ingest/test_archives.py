@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import io
 import zipfile
@@ -174,6 +175,8 @@ def test_no_message_says_the_name_of_a_file_that_is_a_vehicles(reader, content):
         reader.file(path, columns=columns)
     said = [str(refused.value), repr(vars(refused.value)), repr(refused.value.__cause__)]
     assert not any("1234" in each for each in said), said
+    files = [each for each in gc.get_objects() if isinstance(each, io.FileIO) and not each.closed]
+    assert str(path) not in [each.name for each in files], "the archive is open as long as the error is kept"
 
 
 def test_a_vehicle_that_its_file_names_has_no_operator(declared_in):

@@ -12,7 +12,7 @@ from trafficdp.mechanisms.per_statistic.plan import PlanMechanism, Scaling
 from trafficdp.mechanisms.per_statistic.two_stage import TwoStage
 from trafficdp.mechanisms.per_statistic_map import in_words, settings_of, with_settings
 from trafficdp.mechanisms.protocol import PublicFacts
-from trafficdp.mechanisms.registry import calibrated_from_facts, calibrated_from_published, mechanisms_of
+from trafficdp.mechanisms.registry import calibrated_from_facts, mechanisms_of
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
 from trafficdp.model import Statistic
 from trafficdp.privacy.loss import LossKind
@@ -77,9 +77,9 @@ def test_settings_are_published_once_of_every_mechanism(kind, counts_of, bound_o
     frozen, published = calibrated.to_facts(), calibrated.published_facts()
     assert frozen["parts"]["mean"]["settings"] == settings_of(calibrated.mechanisms[Statistic.MEAN]) != {}
     columns = {Statistic.MEAN: {amount: np.array([0.5])}}
-    assert calibrated_from_published(published, columns, public).to_facts() == frozen
+    assert calibrated_from_facts(published, public, columns).to_facts() == frozen
     without = {key: each for key, each in published.items() if key != "settings"}
     twice = {**published, "settings": {"mean": [{"name": "cap", "value": "argmax"}] * 2}}
     for wrong in (without, twice):
         with pytest.raises(UsageError, match="once"):
-            calibrated_from_published(wrong, columns, public)
+            calibrated_from_facts(wrong, public, columns)

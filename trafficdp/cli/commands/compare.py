@@ -371,7 +371,7 @@ def noise_options(plan: Plan) -> tuple[NoiseOption, ...]:
     rho = approx_to_rho(ApproxDP(epsilon.pico, Fraction(delta)), allocation.request.relation)
     found = []
     for each, at in ((rho, delta), (epsilon, None)):
-        made = allocate(allocation.counts, replace(allocation.request, loss=each), allocation.hour)
+        made = allocate(allocation.counts, allocation.request, allocation.hour, each)
         skills = {made.request.fleet: made.skill[Statistic.MEAN], **made.fleets}
         found.append(NoiseOption(each, at, dict(sorted(skills.items()))))
     return tuple(found)

@@ -201,9 +201,7 @@ class CalibratedFlat(JointMechanism):
         given = np.stack(own[: 1 + paired])[:, counts.bins_per_user > 0]
         steps = self._steps
         each_asked = [given] if len(steps) < len(given) else list(given)
-        noisy = np.concatenate(
-            [measure.measure(step, asked) for step, asked in zip(steps, each_asked, strict=True)]
-        ).astype(np.float64)
+        noisy = np.concatenate([*map(measure.measure, steps, each_asked)]).astype(np.float64)
         noise = self._noise
         mean = float(
             np.clip(_drawn_to(noisy[0] * unit / many, noise[0], LEVEL * upper, upper / 6), 0.0, upper)

@@ -9,7 +9,6 @@ from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, Statis
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.registry import (
     calibrated_from_facts,
-    calibrated_from_published,
     mechanisms_of,
     require_releasable,
 )
@@ -102,12 +101,12 @@ def test_what_is_published_prices_the_same(values_of, bound_of):
     both = both_of(values)
     columns = {statistic: each.noise for statistic, each in drawn(values, both, 1).items()}
     published, frozen = both.published_facts(), both.to_facts()
-    again = calibrated_from_published(published, columns, both.public)
+    again = calibrated_from_facts(published, both.public, columns)
     assert again.to_facts() == frozen == calibrated_from_facts(frozen, both.public).to_facts()
     np.testing.assert_array_equal(again.event().loss_per_user, both.event().loss_per_user)
     columns[MEAN] = {"rho": columns[MEAN]["rho"] * np.linspace(1, 2, both.public.counts.bins)}
     with pytest.raises(UsageError, match="one rho"):
-        calibrated_from_published(published, columns, both.public)
+        calibrated_from_facts(published, both.public, columns)
 
 
 def test_errors_and_widths_are_known_before_the_noise(values_of, bound_of):
