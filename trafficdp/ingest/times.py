@@ -128,13 +128,12 @@ def text_to_times(text: pa.Array, time_format: str, time_zone: str | None) -> Ti
     """
     encoded = text if pa.types.is_dictionary(text.type) else text.dictionary_encode()
     distinct = pc.cast(encoded.dictionary, pa.string())
-    trimmed = pc.utf8_trim_whitespace(distinct)
     if start_of_seconds(time_format) is not None or time_format in _EPOCH_UNITS:
         times = _epoch(text_to_numbers(distinct)[0], time_format)
     elif time_format != "iso8601":
-        times = _pattern(trimmed, time_format, time_zone)
+        times = _pattern(pc.utf8_trim_whitespace(distinct), time_format, time_zone)
     else:
-        times, upper = _none_readable(len(distinct)), pc.ascii_upper(trimmed)
+        times, upper = _none_readable(len(distinct)), pc.ascii_upper(pc.utf8_trim_whitespace(distinct))
         with_zone = with_offset = _mask(pc.match_substring_regex(upper, _WITH_OFFSET))
         _fill(times, with_offset, _parse(upper.filter(pa.array(with_offset)), "ISO8601"))
         if time_zone is not None and not with_offset.all():
@@ -144,7 +143,7 @@ def text_to_times(text: pa.Array, time_format: str, time_zone: str | None) -> Ti
             with_zone = with_offset | naive
         if not times.readable.all():
             times.far[:] = with_zone & ~times.readable & _mask(pc.match_substring_regex(upper, _FAR_YEAR))
-    place = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+    place = pc.fill_null(pc.cast(encoded.indices, pa.int64()), -1).to_numpy(zero_copy_only=False)
     # what is missing is not readable: it has the last place
     return Times(*(np.append(column, column.dtype.type(0))[place] for column in times))
 

@@ -207,3 +207,13 @@ def test_times_of_a_repeated_hour_are_marked_where_the_text_has_no_offset():
     column = pa.array([*texts, "2016-11-06T01:30:00-05:00", "2016-03-13T02:30:00", None], pa.string())
     marked = text_to_times(column, "iso8601", "America/Chicago").repeated_hour
     assert marked.tolist() == [False, True, True, False, False, False, False]
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint8(), pa.int32(), pa.uint32(), pa.uint64()], ids=str)
+def test_texts_of_a_dictionary_are_read_whatever_numbers_it_has(kind):
+    texts = pa.array(["2015-03-07T10:03:34Z", "no time"])
+    times = text_to_times(
+        pa.DictionaryArray.from_arrays(pa.array([0, None, 1, 0], kind), texts), "iso8601", None
+    )
+    assert times.readable.tolist() == [True, False, False, True]
+    assert times.time_us[0] == times.time_us[3] == micro(2015, 3, 7, 10, 3, 34)
