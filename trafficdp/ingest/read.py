@@ -9,7 +9,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from itertools import chain
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -86,7 +85,7 @@ def one_by_one(given: object) -> list[object]:
     """Return the paths and frames of ``given``: one of them, or a list. A string is one path."""
     if isinstance(given, str):
         return [Path(given)]
-    if isinstance(given, Path) or hasattr(given, "__arrow_c_stream__") or not isinstance(given, Iterable):
+    if isinstance(given, Path) or frame.is_frame(given) or not isinstance(given, Iterable):
         return [given]
     return [Path(each) if isinstance(each, str) else each for each in given]
 
@@ -288,13 +287,18 @@ def parts_of_files(
     first, check = readings[0], UnitCheck()
     outcomes = [CleanedFile() for _ in readings]
     works = [reading.work() for reading in readings] if first.source.format in LARGE else []
-    with Readers(works) if works else nullcontext() as readers:
-        blocks = (reading.blocks(readers, number) for number, reading in enumerate(readings))
-        for records in vehicle_parts(chain.from_iterable(blocks), scratch):
-            cleaned = first.clean(records, check=check, files=len(readings))
-            for outcome, part in zip(outcomes, cleaned.files, strict=True):
-                outcome.add(part)
-            yield cleaned.fixes, records.file[cleaned.rows]
+
+    def blocks() -> Iterator[Records]:
+        # the processes end when all files are read: their memory is for the cleaning
+        with Readers(works) if works else nullcontext() as readers:
+            for number, reading in enumerate(readings):
+                yield from reading.blocks(readers, number)
+
+    for records in vehicle_parts(blocks(), scratch):
+        cleaned = first.clean(records, check=check, files=len(readings))
+        for outcome, part in zip(outcomes, cleaned.files, strict=True):
+            outcome.add(part)
+        yield cleaned.fixes, records.file[cleaned.rows]
     for reading, outcome in zip(readings, outcomes, strict=True):
         reading.finish(outcome, check.findings(), len(readings))
 

@@ -44,7 +44,7 @@ class Frame:
         kind = type(frame)
         self.judged = judged
         self.name = f"{kind.__module__.partition('.')[0].strip('_')}.{kind.__name__}"
-        if not hasattr(frame, "__arrow_c_stream__"):
+        if not is_frame(frame):
             raise UsageError("this can be no source of records", got=self.name, expected=f"a path, {_KNOWN}")
         if source.format not in ("csv", "parquet"):
             raise UsageError(
@@ -143,6 +143,11 @@ class _Hashed:
 
     def close(self) -> None:
         self.closed = True
+
+
+def is_frame(given: object) -> bool:
+    """Return whether ``given`` hands over Arrow data."""
+    return hasattr(given, "__arrow_c_stream__")
 
 
 def read(frame: Frame, source: SourceDeclaration) -> Iterator[Records]:

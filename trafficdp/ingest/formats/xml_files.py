@@ -40,7 +40,7 @@ ROWS = 20_000
 MOST_BETWEEN = 16 << 20
 """Bytes of XML without a record; they are held as a tree, which takes several times as much."""
 _CHUNK = 256 << 10
-_HEAD = 1 << 10
+_HEAD = 4 << 10
 _LONGEST_NAME = 256
 """Bytes of a name with its prefix."""
 _RECORDS = "records"
