@@ -379,7 +379,7 @@ class CellTable:
         self._west, self._south = max(west, -_LONGITUDE_LIMIT), max(south, -_LATITUDE_LIMIT)
         width = min(east, _LONGITUDE_LIMIT) - self._west
         height = min(north, _LATITUDE_LIMIT) - self._south
-        cell_side = sqrt(h3.average_hexagon_area(resolution, "km^2")) / _KM_A_DEGREE
+        cell_side = sqrt(area_km2(resolution)) / _KM_A_DEGREE
         wanted = min(cell_side / _SQUARES_A_CELL, LARGEST_SIDE)
         self._side = max(wanted, sqrt(max(width * height, 0.0) / _MOST_SQUARES))
         # squares that are too large for the theorem, for the cells or beside the widening are no use

@@ -200,9 +200,7 @@ def run(arguments: list[str]) -> int:
         completed = os.environ.get("COMP_WORDS", "").split() if _COMPLETING in os.environ else []
         application = _application(frozenset(COMMANDS.keys() & {*arguments, *completed}))
         code = application(_globals_first(arguments), prog_name="trafficdp", standalone_mode=False)
-        # there is no standard output when it was closed before we began
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        _flush()
         # typer turns Ctrl-C into an exit code of its own
         return _interrupted(output) if code == INTERRUPTED else int(code or 0)
     except (KeyboardInterrupt, typer.Abort):
@@ -217,6 +215,12 @@ def run(arguments: list[str]) -> int:
     finally:
         if main_thread:
             signal.signal(signal.SIGINT, before)
+
+
+def _flush() -> None:
+    # there is no standard output when it was closed before we began
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 def _interrupted(output: Output) -> int:
@@ -287,8 +291,7 @@ def main() -> None:
             reconfigure(errors="backslashreplace")
     code = run(sys.argv[1:])
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        _flush()
     except OSError:
         abandon_standard_output()
     if code:

@@ -101,8 +101,7 @@ def stable_order(key: Whole, size: int) -> Whole:
     Raises IndexError for a key out of range.
     """
     number = len(key)
-    if number and not 0 <= int(key.min()) <= int(key.max()) < size:
-        raise IndexError(f"a key is not in 0..{size - 1}")
+    _require_keys(key, size)
     if not FEW < number <= LONGEST:
         return np.argsort(key, kind="stable")
     # it takes longer to import than some commands to run
@@ -121,8 +120,7 @@ def number_pairs(first: Whole, second: Whole, firsts: int, seconds: int) -> tupl
     different pair come back, and the number of every entry's pair, shape (n,). Raises as ``stable_order``.
     """
     for key, size in ((first, firsts), (second, seconds)):
-        if len(key) and not 0 <= int(key.min()) <= int(key.max()) < size:
-            raise IndexError(f"a key is not in 0..{size - 1}")
+        _require_keys(key, size)
     if firsts * seconds > _LARGEST:
         raise OverflowError("pairs of so many keys do not fit 64 bits")
     pair = first.astype(np.int64) * seconds
@@ -136,6 +134,11 @@ def number_pairs(first: Whole, second: Whole, firsts: int, seconds: int) -> tupl
     number[order] = place
     one, two = np.divmod(pair[new], seconds)
     return one, two, number
+
+
+def _require_keys(key: Whole, size: int) -> None:
+    if len(key) and not 0 <= int(key.min()) <= int(key.max()) < size:
+        raise IndexError(f"a key is not in 0..{size - 1}")
 
 
 def largest_two(

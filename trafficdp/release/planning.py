@@ -314,12 +314,9 @@ class Planning:
     ) -> tuple[Plan, Counts]:
         """The plan of ``request`` on ``grid``, or as it was frozen, and who can pay it today."""
         here = self._contributions(grid)
-        at = _allocating(grid, here.counts, request)
-        if saved is None:
-            allocation = at(request.loss)
-        else:
-            allocation = saved.allocation(here.counts, request)
-            at = _allocating(grid, here.counts, allocation.request)
+        frozen = None if saved is None else saved.allocation(here.counts, request)
+        at = _allocating(grid, here.counts, request if frozen is None else frozen.request)
+        allocation = at(request.loss) if frozen is None else frozen
         windows = self._config.policy.windows(datetime.now(UTC))
         spent = [vault_ledger.spent(self._curator.vault, here.vehicle, each) for each in windows]
         remainders = left(windows, spent)

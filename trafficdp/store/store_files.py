@@ -79,8 +79,7 @@ class Head:
             "head_hash": row.head_hash if row else GENESIS,
         }
         with store_failures("writing the ledger's head beside the key"):
-            half_made = self.path.with_name(f"{self.path.name}.new")
-            write_whole(self.path, half_made, json.dumps(facts).encode("ascii"))
+            write_whole(self.path, self._half_made, json.dumps(facts).encode("ascii"))
 
     def verify(self, ledger: Sequence[LedgerRow]) -> int:
         """Return the number of the entry that this file names; StoreBehindError if ``ledger`` lacks it.
@@ -96,13 +95,17 @@ class Head:
     def sweep(self) -> None:
         """Remove what a write that was killed left behind."""
         with store_failures("tidying beside the key"):
-            self.path.with_name(f"{self.path.name}.new").unlink(missing_ok=True)
+            self._half_made.unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Remove the head of a store that was never finished."""
         self.sweep()
         with store_failures("tidying beside the key"):
             self.path.unlink(missing_ok=True)
+
+    @property
+    def _half_made(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.new")
 
     def read(self) -> tuple[int, str]:
         """Return number and hash of the entry that this file names; raise as ``verify`` where it cannot."""

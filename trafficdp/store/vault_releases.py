@@ -68,7 +68,8 @@ def values_of(vault: Vault, release_id: str) -> tuple[str, bytes] | None:
     """Return (facts, bins) of a release, None until its noise is committed; raise as ``release_named``."""
     if not release_named(vault, release_id).drawn:
         return None
-    return part_of(vault, release_id, "facts").decode(), part_of(vault, release_id, "bins")
+    facts, bins = _parts(vault, release_id, "facts", "bins")
+    return facts.decode(), bins
 
 
 def part_of(vault: Vault, release_id: str, part: str) -> bytes:
@@ -77,12 +78,7 @@ def part_of(vault: Vault, release_id: str, part: str) -> bytes:
     The last are the answers that it was made from. Raises as ``release_named``.
     """
     release_named(vault, release_id)
-    rows = run(
-        vault.connection,
-        "SELECT piece FROM release_pieces WHERE release_id = ? AND part = ? ORDER BY number",
-        [release_id, part],
-    )
-    return b"".join(piece for (piece,) in rows)
+    return _parts(vault, release_id, part)[0]
 
 
 def add_charged(vault: Vault, release_id: str, sequence: int, allocation: str) -> StoredRelease:
@@ -128,6 +124,16 @@ def _write(vault: Vault, release_id: str, parts: Mapping[str, bytes]) -> None:
                 "INSERT INTO release_pieces SELECT ?, ?, number, piece FROM incoming_pieces",
                 [release_id, part],
             )
+
+
+def _parts(vault: Vault, release_id: str, *parts: str) -> list[bytes]:
+    rows = run(
+        vault.connection,
+        "SELECT part, piece FROM release_pieces WHERE release_id = ? AND list_contains(?, part) "
+        "ORDER BY number",
+        [release_id, [*parts]],
+    )
+    return [b"".join(piece for part, piece in rows if part == own) for own in parts]
 
 
 # An index of published releases by public facts of their specifications: a cache.

@@ -93,14 +93,13 @@ def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
 
 def _show_accountings(output: Output, result: Plan, facts: dict[str, object]) -> None:
     request = result.allocation.request
-    name = request.main.value.replace("_", " ")
     accountings, columns = facts["accountings"], ("accounting", "epsilon", "worst_error", "mean_error")
     rows = [
         [*(each[column] for column in columns), MEANING[each["accounting"]]]
         for each in (accountings if isinstance(accountings, list) else [])
     ]
     output.table(
-        f"{len(rows)} ways to account for one release ({name}, {result.unit})",
+        f"{len(rows)} ways to account for one release ({request.main.words}, {result.unit})",
         ["accounting", "epsilon", "worst error", "mean error", "charges"],
         rows,
         prose=("charges",),
@@ -182,7 +181,7 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
             "`trafficdp sql` with SELECT WITH DIFFERENTIAL_PRIVACY ... GROUP BY slot."
         )
     request = allocation.request
-    statistic, unit, name = request.main, result.unit, request.main.value.replace("_", " ")
+    statistic, unit, name = request.main, result.unit, request.main.words
     errors, precision = allocation.errors()[statistic], result.precision
     worst, typical = f"{result.shown(errors.max()):.3g}", f"{result.shown(errors.mean()):.3g}"
     scale = f"on a scale from 0 to {result.shown(statistic.largest(request.map.bound.upper)):.4g} {unit}"

@@ -180,9 +180,7 @@ class CalibratedFlat(JointMechanism):
                 own = self._spread(value[each], value[Statistic.MEAN])
                 found[each] = self.of_variance(own, self.column())
             else:
-                noise, spread = float(self._noise[0]), float(bound.upper) / 6
-                # what is left of the prior's variance
-                noise = noise * spread**2 / (spread**2 + noise)
+                noise = _left(float(self._noise[0]), float(bound.upper) / 6)
                 mean = flat_posterior(self._design, value[each], noise)
                 one = self.of_posterior(each, mean, self.column())
                 # it is one number for the city, and says so
@@ -250,10 +248,10 @@ class CalibratedFlat(JointMechanism):
         counts, upper = self.public.counts, float(self.public.bound.upper)
         likely = VARIANCE_UNIT * upper**2
         # it is one number for the city in few records too
-        everywhere, noise, prior = np.full(counts.bins, value), float(self._noise[1]), (likely / 2) ** 2
+        everywhere = np.full(counts.bins, value)
         return variance_posterior(
             everywhere,
-            np.sqrt(noise * prior / (prior + noise)) / max(value, LEAST_VARIANCE * likely),
+            np.sqrt(_left(float(self._noise[1]), likely / 2)) / max(value, LEAST_VARIANCE * likely),
             independent_records(counts),
             np.ones(counts.bins),
             (np.full(counts.bins, mean * (upper - mean)), upper**2 / 4),
@@ -270,6 +268,11 @@ class CalibratedFlat(JointMechanism):
 def _drawn_to(found: float, noise: float, level: float, spread: float) -> float:
     """The posterior mean under a normal prior."""
     return float(level + (found - level) * spread**2 / (spread**2 + noise))
+
+
+def _left(noise: float, spread: float) -> float:
+    """The posterior variance under a normal prior."""
+    return noise * spread**2 / (spread**2 + noise)
 
 
 def _errors(
