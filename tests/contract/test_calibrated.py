@@ -24,7 +24,8 @@ from trafficdp.mechanisms.registry import (
 from trafficdp.model import Counts, NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind, PureDP
-from trafficdp.release.drawn_noise import Recorded, Replayed
+from trafficdp.release.curator import Recorded
+from trafficdp.release.verification import Replayed
 from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN

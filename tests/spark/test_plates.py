@@ -173,7 +173,7 @@ from pyspark.sql import SparkSession
 import trafficdp
 from trafficdp.engine import spark_job
 from trafficdp.engine.spark_rows import Reduction
-from trafficdp.config.source import declaration_json
+from trafficdp.config.file import declaration_json
 from trafficdp.ingest.vehicle_key import VehicleKey
 
 config, store, into, records, local = sys.argv[1:]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from trafficdp.config.source import declaration_json
+from trafficdp.config.file import declaration_json
 from trafficdp.engine.reduced import MANIFEST, PARTS, JobManifest, about
 from trafficdp.errors import DataError, StoreKeyError, UsageError
 from trafficdp.ingest.report import FileReport

@@ -6,35 +6,294 @@ area, period, units of speed, speed bound, resolution, budget and time zone must
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import itertools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields, replace
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from trafficdp.config import table as t
-from trafficdp.config.document import PLACES, load_document, places
+from trafficdp.config.document import PLACES, exact_number, line, load_document, places
 from trafficdp.config.map import CONTEXT, KNOWLEDGE, Map
 from trafficdp.config.settings import NAMED, PUBLISH, City, Config, StreamSettings
-from trafficdp.config.source import SOURCE
 from trafficdp.model import (
+    FILE_NAME,
+    FORMATS,
     MOST_SOURCES,
     NO_CATALOGUE_ENTRY,
+    OPERATOR_FIELDS,
+    PAIRS,
     CatalogueEntry,
     ContextFile,
+    Dialect,
     KnowledgeSource,
     NeighbouringRelation,
     Period,
     SourceDeclaration,
+    SpeedUnit,
     StudyArea,
+    UnitPeriod,
+    is_line_encoding,
+    start_of_seconds,
 )
 from trafficdp.privacy.budget import Analyst, BudgetPolicy
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
+from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.loss import ZCDP, Loss, LossKind, PureDP
+
+# The ``[[source]]`` tables: what the city declares about its files.
+
+
+UNIT_BY_SPECIFICATION = ("gtfs_rt", "gtfs_rt_csv", "tides", "mds", "siri")
+"""Formats whose specification says metres a second."""
+_WITH_OPERATOR = ("csv", "parquet", "gpkg", "json", "xml", "gtfs_rt", "gtfs_rt_csv")
+_WITH_PAIRS = ("csv", "json", "xml")
+_WORDS_FOR_TIME = ("iso8601", "epoch_s", "epoch_ms", "epoch_us")
+_DIRECTIVES = set("aAbBcdfGHIjmMpSuUVwWxXyYzZ%")
+_UNITS = '"m/s", "km/h", "mph", or a list such as [{ unit = "mph", to = "2015-12-31" }, ...]'
+_TIMES = (
+    '"iso8601", "epoch_s", "epoch_ms", "epoch_us", "seconds since 2026-03-02T06:00:00+01:00" or a strptime '
+    'pattern such as "%d/%m/%Y %H:%M:%S"'
+)
+_EXAMPLE = (
+    'columns = { vehicle = "...", time = "...", latitude = "...", longitude = "...", speed = "..." }, '
+    "the names in your files"
+)
+_PLACES = {"latitude", "longitude", "geometry"}
+_COLUMN = t.text("the name of a column in your files")
+
+
+def _file(value: object) -> str | None:
+    name = line(value)
+    if name and "/" in name:
+        raise t.Refused(todo="leave the folder out; it is given to `trafficdp ingest`")
+    return name
+
+
+def _time_format(value: object) -> str | None:
+    word = line(value)
+    if start_of_seconds(word or "") is not None:
+        return word
+    directives = {*re.findall(r"%(.?)", word or "")}
+    return word if word in _WORDS_FOR_TIME or (directives and directives <= _DIRECTIVES) else None
+
+
+def _mark(value: object) -> str | None:
+    return value if isinstance(value, str) and len(value) == 1 and value not in "\r\n" else None
+
+
+def _byte(value: object) -> str | None:
+    return _mark(value) if isinstance(value, str) and value.isascii() and value != "\0" else None
+
+
+def _or_nothing(parse: Callable[[object], str | None], expected: str) -> t.Reads:
+    return t.Reads(lambda value: "" if value == "" else parse(value), expected)
+
+
+def _encoding(value: object) -> str | None:
+    return value.lower() if isinstance(value, str) and is_line_encoding(value) else None
+
+
+class Columns(t.Table):
+    """What the columns are called in the files."""
+
+    vehicle: Annotated[str | None, _COLUMN] = None
+    time: Annotated[str | None, _COLUMN] = None
+    latitude: Annotated[str | None, _COLUMN] = None
+    longitude: Annotated[str | None, _COLUMN] = None
+    speed: Annotated[str | None, _COLUMN] = None
+    geometry: Annotated[str | None, _COLUMN] = None
+    operator: Annotated[str | None, _COLUMN] = None
+    longitude_latitude: Annotated[str | None, _COLUMN] = None
+    latitude_longitude: Annotated[str | None, _COLUMN] = None
+
+
+class Unit(t.Table):
+    """The unit of the speeds of some days, both included."""
+
+    unit: Annotated[SpeedUnit, t.UNIT]
+    first: Annotated[t.Day | None, Field(alias="from")] = None
+    last: Annotated[t.Day | None, Field(alias="to")] = None
+
+    def period(self) -> UnitPeriod:
+        """Return it as the declaration has it; raise Refused if it runs backwards."""
+        period = UnitPeriod(self.unit, self.first, self.last)
+        if period.last is not None and period.last < (period.first or date.min):
+            raise t.Refused("to", expected="a day not before the one of from", got=_span(period))
+        return period
+
+
+class Source(t.Table):
+    """One kind of file."""
+
+    name: Annotated[str, t.text('a name for the source, such as "buses"')]
+    format: Annotated[str, t.choice(FORMATS)]
+    files: Annotated[
+        tuple[Annotated[str, t.Reads(_file, "")], ...],
+        Field(min_length=1, description='a list of file names or patterns such as ["*.csv.gz"]'),
+        t.Once,
+    ]
+    units: Annotated[
+        tuple[Annotated[UnitPeriod, t.Built(Unit, Unit.period)], ...] | None,
+        BeforeValidator(lambda value: [{"unit": value}] if isinstance(value, str) else value),
+        Field(min_length=1, alias="speed_unit", description=_UNITS),
+    ] = None
+    columns: Annotated[Columns | None, Field(description=_EXAMPLE)] = None
+    time_format: Annotated[str, t.Reads(_time_format, _TIMES)] = "iso8601"
+    time_zone: Annotated[str | None, t.ZONE] = None
+    sentinels: Annotated[
+        tuple[Annotated[Fraction, t.Reads(exact_number, "")], ...],
+        Field(description="a list of numbers in the source's unit, such as [113.9952]; [] for none"),
+    ] = ()
+    missing_speed: Annotated[str, t.choice(("reject", "derive"))] = "reject"
+    namespace: Annotated[str, _or_nothing(line, "text without line breaks")] = ""
+    min_kept: Annotated[
+        Fraction, t.number("a share of rows from 0 to 1, such as 0.9", lambda share: 0 <= share <= 1)
+    ] = Fraction(0)
+
+    records: Annotated[str, _or_nothing(line, 'a path such as "result.vehicles"')] = ""
+    operator_separator: Annotated[str, _or_nothing(line, 'text such as ":"')] = ""
+    header: Annotated[bool, t.SWITCH] = True
+    delimiter: Annotated[str, t.Reads(_byte, 'what separates fields, such as ";" or "\\t"')] = ","
+    quote: Annotated[str, _or_nothing(_byte, 'what surrounds text, such as "\'"; "" for nothing')] = '"'
+    decimal: Annotated[str, t.Reads(_mark, 'the decimal mark of numbers, "." or ","')] = "."
+    thousands: Annotated[str, _or_nothing(_mark, 'what groups digits, such as "."; "" for nothing')] = ""
+    encoding: Annotated[str, t.Reads(_encoding, 'an encoding such as "utf-8", "cp1252" or "utf-16"')] = (
+        "utf-8"
+    )
+
+    def declaration(self) -> SourceDeclaration:
+        """Return the source as readers know it; raise Refused for keys that do not go together."""
+        offsets = {*re.findall(r"%(.)", self.time_format)}
+        if offsets and self.time_zone is None and not {"z", "Z"} & offsets:
+            raise t.Refused(
+                "time_zone",
+                what=t.MISSING,
+                got=f'time_format = "{self.time_format}", which reads no offset',
+                expected='the zone of the clock that wrote the times, such as "America/Chicago"',
+            )
+        if self.format == "xml" and not self.records:
+            raise t.Refused("records", what=t.MISSING, expected="the name of the element that is a record")
+        if self.units is None and self.format not in UNIT_BY_SPECIFICATION:
+            raise t.Refused("speed_unit", what=t.MISSING)
+        units = self.units or (UnitPeriod(SpeedUnit.METRES_PER_SECOND),)
+        in_order = sorted(units, key=lambda each: each.first or date.min)
+        for before, after in itertools.pairwise(in_order):
+            if before.last is None or after.first is None or after.first <= before.last:
+                raise t.Refused(
+                    "speed_unit",
+                    expected="one unit for every day",
+                    got=f"{before.unit.label} {_span(before)} and {after.unit.label} {_span(after)}",
+                    todo="end the earlier period the day before the later one begins (both days count)",
+                )
+        # at most 12 decimals and 13 digits before them: the division is exact in 28 digits
+        sentinels = tuple(Decimal(each.numerator) / Decimal(each.denominator) for each in self.sentinels)
+        own = dict(self) | {"units": units, "columns": self._columns(), "sentinels": sentinels}
+        dialect = Dialect(**{each.name: own.pop(each.name) for each in fields(Dialect)})
+        if dialect.decimal == dialect.thousands or dialect.delimiter in (dialect.quote, ""):
+            raise t.Refused(
+                "decimal" if dialect.decimal == dialect.thousands else "delimiter",
+                expected="another mark for each",
+                got=f"{dialect.decimal} {dialect.thousands} {dialect.delimiter} {dialect.quote}",
+            )
+        if not dialect.header and dialect.encoding == "utf-16":
+            raise t.Refused(
+                "encoding",
+                expected='"utf-16-le" or "utf-16-be" where header = false: no first record may tell which',
+                got=dialect.encoding,
+            )
+        return SourceDeclaration(**own, dialect=dialect)
+
+    def _columns(self) -> dict[str, str]:
+        free = self.format in ("csv", "parquet", "gpkg", "json", "xml")
+        if self.columns is None and free:
+            raise t.Refused("columns", what=t.MISSING)
+        columns: dict[str, str] = {} if self.columns is None else self.columns.model_dump(exclude_none=True)
+        if self.format == "gpkg" and {*PAIRS, *_PLACES} & {*columns}:
+            raise t.Refused("columns", expected="no position: a layer has its points", got=", ".join(columns))
+        if "geometry" in columns and (self.format != "parquet" or {"latitude", "longitude"} & {*columns}):
+            raise t.Refused(
+                "columns",
+                expected="geometry (parquet only), or latitude and longitude, not both",
+                got=f"format {self.format} with {', '.join(columns)}",
+            )
+        pairs = [name for name in PAIRS if name in columns]
+        if pairs and (self.format not in _WITH_PAIRS or len(pairs) > 1 or _PLACES & {*columns}):
+            raise t.Refused(
+                "columns",
+                expected=f"{' or '.join(PAIRS)} ({', '.join(_WITH_PAIRS)} only), or latitude and longitude",
+                got=f"format {self.format} with {', '.join(columns)}",
+            )
+        operator = columns.get("operator")
+        if operator is not None and columns.get("vehicle") == FILE_NAME:
+            raise t.Refused(
+                "columns", expected="no operator where a file is named by its vehicle", got=operator
+            )
+        if operator is not None and self.format not in _WITH_OPERATOR:
+            known = f"operator in {', '.join(_WITH_OPERATOR)} only"
+            raise t.Refused("columns", expected=known, got=f"format {self.format}")
+        if operator is not None and self.format == "gtfs_rt" and operator not in OPERATOR_FIELDS:
+            known = f"one of {', '.join(OPERATOR_FIELDS)}"
+            raise t.Refused("columns", "operator", expected=known, got=operator)
+        for ours, name in columns.items() if self.format == "csv" and not self.header else ():
+            if (ours, name) != ("vehicle", FILE_NAME) and not re.fullmatch(r"[1-9]\d{0,2}", name):
+                position = 'the place of a column, from "1", where header = false'
+                raise t.Refused("columns", ours, expected=position, got=name)
+        place = next(((each,) for each in ("geometry", *pairs) if each in columns), ("latitude", "longitude"))
+        speed = ("speed",) if self.missing_speed == "reject" else ()
+        required = ("vehicle", "time", *(() if self.format == "gpkg" else place), *speed)
+        missing = [key for key in required if free and key not in columns]
+        if missing:
+            raise t.Refused("columns", missing[0], what=t.MISSING)
+        names = list(columns.values())
+        shared = [key for key, name in columns.items() if names.count(name) > 1]
+        if shared:
+            raise t.Refused(
+                "columns", expected="another column for each", got=f"one column for {', '.join(shared)}"
+            )
+        return columns
+
+
+SOURCE = t.Built(Source, Source.declaration)
+"""A source as readers know it."""
+
+
+def declaration_json(source: SourceDeclaration) -> str:
+    """Return canonical JSON of everything that decides what the reader makes of a file of ``source``.
+
+    Equal declarations give equal text: columns are sorted, sentinels are sorted plain decimals. The name
+    of the source, its file patterns and min_kept are left out, for they change nothing in what is read.
+    """
+    left_out = ("name", "files", "min_kept")
+    facts = {each.name: getattr(source, each.name) for each in fields(source) if each.name not in left_out}
+    units = [
+        {
+            "unit": each.unit.value,
+            "first": each.first and str(each.first),
+            "last": each.last and str(each.last),
+        }
+        for each in sorted(source.units, key=lambda each: each.first or date.min)
+    ]
+    sentinels = [f"{value.normalize():f}" for value in sorted(set(source.sentinels))]
+    own = {"columns": dict(source.columns), "sentinels": sentinels, "dialect": asdict(source.dialect)}
+    return canonical(facts | own | {"units": units})
+
+
+def _span(period: UnitPeriod) -> str:
+    first = "the beginning" if period.first is None else period.first.isoformat()
+    last = "the end" if period.last is None else period.last.isoformat()
+    return f"from {first} to {last}"
+
+
+# The tables ``[privacy]``, ``[budget]``, ``[[analysts]]``, and the whole file.
+
 
 _CEILINGS = ("epsilon_per_vehicle", "epsilon_per_vehicle_a_year", "epsilon_per_vehicle_a_month")
 DELTA = t.number("a number from 10^-12 to below 1, such as 1e-6", lambda delta: 0 < delta < 1)

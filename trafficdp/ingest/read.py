@@ -346,7 +346,7 @@ def require_kept_rows(
     relation: NeighbouringRelation,
     days: str | None = None,
 ) -> None:
-    """Raise DataError, naming the commonest reason, when no row is kept or too few for ``source.min_kept``.
+    """Raise DataError, naming the commonest reason, when no row is kept or a smaller share than ``min_kept``.
 
     ``days``: from which day to which its rows are. Nothing is looked at, and nothing raised, where
     ``relation`` forbids that. A file without any row, such as a snapshot in which no vehicle runs, is no

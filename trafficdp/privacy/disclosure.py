@@ -13,6 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from trafficdp.errors import one_of
 from trafficdp.model.context import NO_CATALOGUE_ENTRY, CatalogueEntry, ContextKind
 from trafficdp.model.counts import NeighbouringRelation
@@ -20,6 +23,7 @@ from trafficdp.model.grid import DayPart, Period, SlotKind
 from trafficdp.model.json_codec import Counted, Moment, Schema, Text
 from trafficdp.model.speed import Knowledge, SpeedUnit
 from trafficdp.privacy.budget import BudgetChange
+from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import LossKind
 
 _LABELS = [unit.label for unit in SpeedUnit]
@@ -144,6 +148,12 @@ class BinNumbers:
     constant: Number
     withheld: Number
     uninformative: Number
+
+    @classmethod
+    def of(cls, status: npt.NDArray[np.object_]) -> BinNumbers:
+        """Return the numbers of bins whose ``status`` (BinStatus) this is."""
+        numbers = {each.value: int(np.sum(status == each.value)) for each in BinStatus}
+        return cls(total=len(status), **numbers)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +23,9 @@ from trafficdp.errors import StoreBehindError, StoreDamagedError, UsageError
 from trafficdp.export.files.catalogue import FileFacts
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
+from trafficdp.measurement.laws import IntArray
 from trafficdp.measurement.measure import PrivacyMeter
-from trafficdp.measurement.sets import Measure
+from trafficdp.measurement.sets import Claim, Measure, Ranks, Scores, Step
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import ContributionBound, Grid, NeighbouringRelation
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
@@ -32,7 +34,6 @@ from trafficdp.pricing import check_steps
 from trafficdp.privacy.budget import Analyst, ChangedFact, Promise, checked_reason
 from trafficdp.privacy.ledger import GENESIS, LedgerRow, accounts_hash
 from trafficdp.privacy.release import LedgerReference, Release, decode, encode
-from trafficdp.release.drawn_noise import Recorded
 from trafficdp.release.publication import (
     RELEASES,
     folder_of,
@@ -43,7 +44,7 @@ from trafficdp.release.publication import (
     update_released,
 )
 from trafficdp.release.specification import ListedBins, Specification, assemble, numbers_digest
-from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
+from trafficdp.sensitive import Contributions, MeasureInput, Samples, SensitiveInputs
 from trafficdp.store import contribution_cache, vault_ledger, vault_releases
 from trafficdp.store.store_files import Head, require_head, store_failures, sweep_leftovers
 from trafficdp.store.vault import Vault
@@ -64,6 +65,49 @@ def none_there() -> Samples:
 def unread() -> NoReturn:
     """Raise TypeError: no value is read before the charge."""
     raise TypeError("a rehearsal reads no value")
+
+
+# What was measured is kept as it was drawn: answers are noisy and paid for, so they may lie wherever the
+# release does. ``verification`` measures again from them.
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The verbs of ``measure``, whose answers are kept."""
+
+    _measure: Measure
+    _answers: list[npt.NDArray[Any]] = field(default_factory=list, init=False)
+
+    def to_bytes(self) -> bytes:
+        """Return the answers in their order."""
+        sink = io.BytesIO()
+        # drawn noise hardly packs
+        np.savez(sink, *self._answers, allow_pickle=False)
+        return sink.getvalue()
+
+    def measure(self, step: Step, values: MeasureInput) -> IntArray:
+        """Measure, and keep it."""
+        return self._kept(self._measure.measure(step, values))
+
+    def select(self, ranks: Ranks, values: npt.NDArray[Any]) -> IntArray:
+        """Select, and keep it."""
+        return self._kept(self._measure.select(ranks, values))
+
+    def select_claimed(self, scores: Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
+        """Choose, and keep it."""
+        return self._kept(self._measure.select_claimed(scores, cost, weight, start))
+
+    def charge_unverified(self, noise: Claim) -> None:
+        """Meter; what it is made of is kept as uniform numbers."""
+        self._measure.charge_unverified(noise)
+
+    def uniform_below(self, count: IntArray) -> IntArray:
+        """Draw, and keep it."""
+        return self._kept(self._measure.uniform_below(count))
+
+    def _kept(self, answer: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        self._answers.append(answer.copy())
+        return answer
 
 
 # The one entry point: takes values, gives a release. Charge first, noise second, files last.

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from trafficdp.config.file import declaration_json
 from trafficdp.config.settings import Config
-from trafficdp.config.source import declaration_json
 from trafficdp.engine.reduced import JobManifest, Spark, batches, finished_jobs, local_folder
 from trafficdp.engine.spark_rows import Reduction
 from trafficdp.errors import DataError, UsageError

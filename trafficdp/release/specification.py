@@ -21,7 +21,6 @@ from trafficdp.export.files.disclosure import (
     Charge,
     Noise,
     Verdict,
-    bin_numbers,
     bounds_of,
     coverage_of,
     disclosure,
@@ -137,7 +136,7 @@ def assemble(
     }
     status = bin_status(keep, [estimate.status for estimate in estimates.values()])
     # where nothing about a vehicle is public, statuses follow from what was drawn
-    coverage = replace(specification.disclosure.coverage, bins=bin_numbers(status))
+    coverage = replace(specification.disclosure.coverage, bins=BinNumbers.of(status))
     vehicles = records = None
     if specification.request.publish_counts:
         noise = next(iter(spread.values())).noise

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.places import slots_of
+from trafficdp.config.file import declaration_json
 from trafficdp.config.settings import Config, StreamSettings
-from trafficdp.config.source import declaration_json
 from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
 from trafficdp.export.files.catalogue import FileFacts
 from trafficdp.export.files.disclosure import (

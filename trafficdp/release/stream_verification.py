@@ -27,7 +27,6 @@ from trafficdp.privacy.ledger import GENESIS, LedgerRow
 from trafficdp.privacy.loss import PICO, decimal_text
 from trafficdp.privacy.release import Release
 from trafficdp.release.curator import Curator
-from trafficdp.release.drawn_noise import detection_probability, plausible, probability_text
 from trafficdp.release.intake import forgotten_since
 from trafficdp.release.publication import published
 from trafficdp.release.recomputation import (
@@ -41,7 +40,7 @@ from trafficdp.release.recomputation import (
 )
 from trafficdp.release.specification import Specification
 from trafficdp.release.stream_release import next_digest, stream_of, sums_of
-from trafficdp.release.verification import Examined
+from trafficdp.release.verification import Examined, detection_probability, plausible, probability_text
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import publications_match
 from trafficdp.stream.service import Stream

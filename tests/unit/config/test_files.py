@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trafficdp.config.document import _TOO_DEEP, LARGEST_FILE, load_document
-from trafficdp.config.file import load_config
-from trafficdp.config.source import declaration_json
+from trafficdp.config.file import declaration_json, load_config
 from trafficdp.errors import ConfigError
 from trafficdp.privacy.loss import PureDP
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from trafficdp.config.source import declaration_json
+from trafficdp.config.file import declaration_json
 from trafficdp.errors import ConfigError
 from trafficdp.model import SpeedUnit, UnitPeriod
 

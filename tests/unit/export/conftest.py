@@ -18,7 +18,6 @@ from trafficdp.export.files.disclosure import (
     Charge,
     Noise,
     Verdict,
-    bin_numbers,
     bounds_of,
     coverage_of,
     disclosure,
@@ -43,6 +42,7 @@ from trafficdp.model import (
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import (
     INTERVAL_KINDS,
+    BinNumbers,
     Calibration,
     Data,
     DeclaredUnit,
@@ -145,7 +145,7 @@ def release_of(
             created_at=rfc3339(created_at, period.time_zone),
             supersedes=None,
         ),
-        coverage=coverage_of(grid, request, place, RELATION, bin_numbers(status)),
+        coverage=coverage_of(grid, request, place, RELATION, BinNumbers.of(status)),
         data=Data(
             sources=(
                 RecordSource(

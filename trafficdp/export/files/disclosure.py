@@ -62,7 +62,7 @@ from trafficdp.privacy.disclosure import (
     Uncertainty,
     WorstBias,
 )
-from trafficdp.privacy.estimate import REFUSAL_RULES, BinStatus, RefusalRule
+from trafficdp.privacy.estimate import REFUSAL_RULES, RefusalRule
 from trafficdp.privacy.loss import Loss, LossKind, decimal_text, exact_text
 from trafficdp.privacy.release import outward_up
 
@@ -412,12 +412,6 @@ def rfc3339(moment: datetime, time_zone: str) -> str:
 def on_city_clocks(moment: datetime, time_zone: str) -> str:
     """Return ``moment`` to the minute, as pages say it: "2026-03-05 10:30 (Asia/Kolkata)"."""
     return f"{moment.astimezone(ZoneInfo(time_zone)):%Y-%m-%d %H:%M} ({time_zone})"
-
-
-def bin_numbers(status: npt.NDArray[np.object_]) -> BinNumbers:
-    """Return how many bins there are in all and of each BinStatus."""
-    numbers = {each.value: int(np.sum(status == each.value)) for each in BinStatus}
-    return BinNumbers(total=len(status), **numbers)
 
 
 def _outline(area: StudyArea) -> Polygon | MultiPolygon:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from trafficdp.errors import DataError
 from trafficdp.export.files.catalogue import FileFacts, registry_record
-from trafficdp.export.files.disclosure import CONVERSION, bin_numbers, rfc3339
+from trafficdp.export.files.disclosure import CONVERSION, rfc3339
 from trafficdp.export.files.tables import published_statistics
 from trafficdp.model import Counted, NeighbouringRelation, Schema, as_json, from_json
 from trafficdp.privacy.budget import BudgetPolicy, weaknesses
 from trafficdp.privacy.conversion import rho_to_approx
-from trafficdp.privacy.disclosure import PURE, Disclosure, LossAccount, Sha256
+from trafficdp.privacy.disclosure import PURE, BinNumbers, Disclosure, LossAccount, Sha256
 from trafficdp.privacy.loss import ZCDP, PureDP
 from trafficdp.privacy.release import Release
 
@@ -85,7 +85,7 @@ def build_manifest(release: Release, files: Mapping[str, FileFacts]) -> dict[str
         == (release.grid.zones and release.grid.zones.sha256),
         "$.coverage.slot_kind": coverage.slot_kind == release.grid.slot_kind.value,
         "$.coverage.min_vehicles": coverage.min_vehicles == release.request.min_vehicles,
-        "$.coverage.bins": coverage.bins == bin_numbers(release.status),
+        "$.coverage.bins": coverage.bins == BinNumbers.of(release.status),
         "$.uncertainty.interval_level": manifest.uncertainty.interval_level == release.request.interval_level,
         "$.honesty.publish_counts": manifest.honesty.publish_counts == (release.vehicles is not None),
         "$.mechanisms": [each.statistic for each in manifest.mechanisms]

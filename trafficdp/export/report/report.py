@@ -13,7 +13,7 @@ import numpy as np
 from trafficdp._durable import replace_file, require_folder_of
 from trafficdp.errors import DataError, UsageError, one_of
 from trafficdp.export.files.classes import level_read
-from trafficdp.export.files.disclosure import bin_numbers, on_city_clocks
+from trafficdp.export.files.disclosure import on_city_clocks
 from trafficdp.export.files.language import Language, fill_template
 from trafficdp.export.report.certainty import SimultaneousIntervals, decimals, is_calibrated
 from trafficdp.export.report.change import common_rows
@@ -40,6 +40,7 @@ from trafficdp.export.report.page import (
     nice_top,
     panel,
 )
+from trafficdp.privacy.disclosure import BinNumbers
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import Release
 
@@ -165,7 +166,7 @@ class Contents:
         slot = slot_shown(release, statistic)
         return Section(
             statistic=statistic,
-            bins=bin_numbers(release.estimates[statistic].status),
+            bins=BinNumbers.of(release.estimates[statistic].status),
             average=each.average,
             order=each.order,
             figure=self.atlas.figure(statistic, slot, marks, small=False) if shown else None,

@@ -139,7 +139,7 @@ def _blocks(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, int]]:
 
 
 def read_csv(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
-    """Yield the records of ``file`` in blocks; columns are named by ``source.columns``.
+    """Yield the records of ``file`` in blocks; columns are named by ``columns`` of ``source``.
 
     Raises DataError when the file has no rows, is not text in the declared encoding, or lacks a declared
     column, ConfigError when the source does not declare the columns.
@@ -462,7 +462,7 @@ GTFS_RT_COLUMNS = {
 
 
 def read_gtfs_rt_csv(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
-    """Yield the records of ``file`` in blocks. ``source.columns`` may replace any of the names.
+    """Yield the records of ``file`` in blocks. ``columns`` of ``source`` may replace any of the names.
 
     Times are POSIX seconds unless the source declares another format than the default.
     Raises DataError when columns are missing or the file has no rows.

@@ -35,7 +35,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the vehicle positions of the snapshot; speeds are m/s by the specification.
 
     The vehicle is ``vehicle.license_plate``, else ``vehicle.id``, else the entity's ``id``; the time is
-    ``vehicle.timestamp``, else the header's. Where ``source.columns`` names a field of OPERATOR_FIELDS as the
+    ``vehicle.timestamp``, else the header's. Where ``columns`` name a field of OPERATOR_FIELDS as the
     operator, the vehicle is its identifier within it. A snapshot in which no vehicle runs has no rows and is
     accepted. Raises DataError when the file is not a FeedMessage or holds other entities only.
     """

@@ -153,10 +153,10 @@ def check_keys(file: InputFile, blocks: Sequence[Mapping[str, bool]]) -> None:
 
 
 def read_json(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
-    """Yield the records of ``file`` in blocks: those of the list at ``source.records``, or (.jsonl) of lines.
+    """Yield the records of ``file`` in blocks: those of the list at ``records``, or (.jsonl) of lines.
 
     In lines the path leads to a record, or a list of them, within each line. Raises DataError for what is no
-    JSON, where nothing lies at ``source.records``, and where no record of a judged file has a column.
+    JSON, where nothing lies at ``records``, and where no record of a judged file has a column.
     """
     columns = declared_columns(source, ("vehicle", "time", *place_columns(source)))
     present, found = [], 0
@@ -238,7 +238,7 @@ _DEPTH = 4
 
 
 def read_iudx(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
-    """Yield the records of ``file``; ``source.columns`` may rename vehicle, time and speed.
+    """Yield the records of ``file``; ``columns`` of ``source`` may rename vehicle, time and speed.
 
     Raises DataError when a document is not JSON, or no record of a judged file has a vehicle, time or place.
     """
@@ -329,7 +329,7 @@ def _parsed(text: str) -> object:
 def read_mds(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the telemetry of ``file``: an array, ``{"telemetry": [...]}``, or (.jsonl) one record a line.
 
-    ``source.columns`` may name another key than ``device_id`` for the vehicle. Raises DataError when a
+    ``columns`` of ``source`` may name another key than ``device_id`` for the vehicle. Raises DataError when a
     document is not JSON or no record of a judged file has the keys of telemetry.
     """
     vehicle_key = source.columns.get("vehicle", "device_id")

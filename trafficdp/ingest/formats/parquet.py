@@ -162,7 +162,7 @@ _LONGITUDE_LATITUDE = "OGC:CRS84"
 
 
 def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
-    """Yield the records of ``file`` in blocks; columns are named by ``source.columns``.
+    """Yield the records of ``file`` in blocks; columns are named by ``columns`` of ``source``.
 
     The position is ``latitude`` and ``longitude``, or ``geometry``: a column of points, native or WKB.
     GeoParquet without a reference system means longitude and latitude (OGC:CRS84); another is converted.

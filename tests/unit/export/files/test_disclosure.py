@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.export.files.disclosure import bin_numbers, on_city_clocks, rfc3339
+from trafficdp.export.files.disclosure import on_city_clocks, rfc3339
 from trafficdp.model import SlotKind, as_json, from_json
 from trafficdp.privacy.disclosure import BinNumbers, Disclosure
 from trafficdp.privacy.loss import exact_text
@@ -34,7 +34,7 @@ def test_sums_of_epsilon_are_exact(city):
 def test_bins_are_counted_by_status(city):
     numbers = city.disclosure.coverage.bins
     assert numbers == BinNumbers(total=61, released=47, constant=0, withheld=9, uninformative=5)
-    assert bin_numbers(np.array([], dtype=object)).total == 0
+    assert BinNumbers.of(np.array([], dtype=object)).total == 0
 
 
 def test_noise_scales_are_those_of_the_published_table(city):

@@ -9,9 +9,9 @@ from trafficdp.measurement.sets import Ranks
 from trafficdp.mechanisms.protocol import ClaimedScores
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import LossKind
-from trafficdp.release.drawn_noise import (
+from trafficdp.release.curator import Recorded
+from trafficdp.release.verification import (
     FALSE_ALARM,
-    Recorded,
     Replayed,
     detection_probability,
     draws_of,

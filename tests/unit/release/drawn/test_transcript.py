@@ -11,7 +11,8 @@ from trafficdp.measurement.sets import Box, Ranks, Step
 from trafficdp.mechanisms.protocol import ClaimedNoise, ClaimedScores
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
-from trafficdp.release.drawn_noise import Recorded, Replayed
+from trafficdp.release.curator import Recorded
+from trafficdp.release.verification import Replayed
 
 
 def numbers(*values):
