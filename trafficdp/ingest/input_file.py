@@ -58,11 +58,16 @@ class Named(Protocol):
 
 
 class _Unpacked(io.RawIOBase):
-    """Bytes of ``source``, unpacked; ``check`` is called with their count, raises if it is too large."""
+    """Bytes of ``source``, unpacked; ``check`` is called with their count, raises if it is too large.
 
-    def __init__(self, source: io.BufferedIOBase, check: Callable[[int], None]) -> None:
+    Where ``packed`` is given ``check`` is called with both counts, of the unpacked bytes and of the packed.
+    """
+
+    def __init__(
+        self, source: io.BufferedIOBase, check: Callable[..., None], packed: BinaryIO | None = None
+    ) -> None:
         super().__init__()
-        self._source, self._check, self._count = source, check, 0
+        self._source, self._check, self._packed, self._count = source, check, packed, 0
 
     def readable(self) -> bool:
         return True
@@ -70,7 +75,10 @@ class _Unpacked(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         count = self._source.readinto(buffer)
         self._count += count
-        self._check(self._count)
+        if self._packed is None:
+            self._check(self._count)
+        else:
+            self._check(self._count, self._packed.tell())
         return count
 
     def tell(self) -> int:
@@ -282,7 +290,7 @@ class InputFile:
                 self._raw = raw
                 if self.form in ("gzip", "zstd"):
                     with gzip.GzipFile(fileobj=raw) if self.form == "gzip" else _Zstd(raw) as unpacked:
-                        check = _Unpacked(unpacked, lambda count: self.check_unpacked(count, raw.tell()))
+                        check = _Unpacked(unpacked, self.check_unpacked, raw)
                         yield io.BufferedReader(check, _CHUNK)
                 else:
                     yield raw

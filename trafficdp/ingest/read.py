@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path, PurePath
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -160,16 +161,18 @@ class Reading:
         self.source = source
         self.clean = partial(clean, source=source, area=area, key=key, period=period)
         """Cleans records as this file's, of those that it is read with."""
-        self._file: InputFile | frame.Frame
-        self._named_by_file = source.columns.get("vehicle") == FILE_NAME
+        self.file: InputFile | frame.Frame
+        self.read: Callable[[Any], Iterator[Records]]
+        """Yields the records of the file, or of each file of an archive."""
+        self.named_by_file = source.columns.get("vehicle") == FILE_NAME
         if isinstance(given, Path | InputFile):
             opened = (
                 given
                 if isinstance(given, InputFile)
                 else InputFile(given, progress, judged=judged, form_by_name=first_bytes_are_a_record(source))
             )
-            self._file = file = opened
-            self._read = partial(_of_member, reader, source, file.name)
+            self.file = file = opened
+            self.read = partial(_of_member, reader, source, file.name)
             for form, name in (
                 ("parquet", "a Parquet file"),
                 ("gpkg", "a GeoPackage, or another SQLite database"),
@@ -179,7 +182,7 @@ class Reading:
                         f"{file.name} is {name}",
                         expected=f"{source.format}, as source {source.name} declares",
                     )
-            if self._named_by_file and file.form != "zip":
+            if self.named_by_file and file.form != "zip":
                 raise DataError(
                     f"the name of {file.name} would be a vehicle's",
                     expected="a zip archive of files named by vehicle; what is read is kept by name",
@@ -192,11 +195,10 @@ class Reading:
                 sha256 = hashlib.sha256("\n".join(parts).encode("ascii")).hexdigest()
             self.digest = key.digest(sha256)
         else:
-            self._file = held = frame.Frame(given, source, progress, judged=judged)
+            self.file = held = frame.Frame(given, source, progress, judged=judged)
+            self.read = partial(frame.read, source=source)
             self.digest = key.digest(held.sha256())
-        self.name = self._file.name
-        """The name of the file, without its folder, or what a frame is called."""
-        self._rows = _RowCounts()
+        self.rows = _RowCounts()
         self._report: FileReport | None = None
         self.extents = Extents()
         """How far the rows reach, once all are read. For the curator's eyes."""
@@ -215,44 +217,20 @@ class Reading:
 
     def work(self) -> FilesToRead | None:
         """Return what other processes would be told of this file; None where they could not read it."""
-        file, source = self._file, self.source
+        file, source = self.file, self.source
         if not isinstance(file, InputFile) or not file.is_on_disk:
             return None
-        return FilesToRead([file], LARGE[source.format], self._named_by_file, self._read)
-
-    def blocks(self, readers: Readers | None, number: int) -> Iterator[Records]:
-        """Yield the records, which are of the file ``number``, as they are; count those that are none."""
-        file, rows = self._file, self._rows
-        a_readable_time = False
-        for block in self._as_read(readers):
-            rows.malformed += block.malformed
-            rows.header_times += block.header_times
-            rows.readable += len(block)
-            known = block.times.readable | block.times.skipped_hour | block.times.far
-            a_readable_time = a_readable_time or bool(known.any())
-            yield replace(block, file=np.full(len(block), number, dtype=np.int32))
-        if rows.readable and not a_readable_time and file.judged:
-            raise _no_times(file, self.source)
-        file.tell_progress(file.size)
-
-    def _as_read(self, readers: Readers | None) -> Iterator[Records]:
-        # loops, for an iterator that a name holds keeps an archive open as long as an error is looked at
-        file = self._file
-        if not isinstance(file, InputFile):
-            yield from frame.read(file, self.source)
-            return
-        for member in file.members(named_by_vehicle=self._named_by_file):
-            yield from self._read(member) if readers is None else readers.blocks(member, self._read)
+        return FilesToRead([file], LARGE[source.format], self.named_by_file, self.read)
 
     def finish(self, cleaned: CleanedFile, units: tuple[LintFinding, ...], files: int) -> None:
         """Take what became of the rows, which were read together with those of other ``files``."""
-        rows, self.extents = self._rows, cleaned.extents
+        rows, self.extents = self.rows, cleaned.extents
         if rows.header_times:
             noted = {**self.extents.noted, HEADER_TIME: rows.header_times}
             self.extents = replace(self.extents, noted=noted)
         malformed = {MALFORMED_ROW: rows.malformed} if rows.malformed else {}
         self._report = FileReport(
-            file=self.name,
+            file=self.file.name,
             source=self.source.name,
             rows_in=rows.readable + rows.malformed,
             rows_kept=cleaned.kept,
@@ -265,11 +243,15 @@ class Reading:
 
 @dataclass
 class _RowCounts:
-    """Rows that came from a file: those that were read, those that were none, those with a header's time."""
+    """Rows that came from a file: those that were read, those that were none, those with a header's time.
+
+    ``a_known_time``: whether one of them states an instant, or one that no clock shows or that is too far.
+    """
 
     readable: int = 0
     malformed: int = 0
     header_times: int = 0
+    a_known_time: bool = False
 
 
 def parts_of_files(
@@ -286,21 +268,36 @@ def parts_of_files(
     """
     first, check = readings[0], UnitCheck()
     outcomes = [CleanedFile() for _ in readings]
-    works = [reading.work() for reading in readings] if first.source.format in LARGE else []
-
-    def blocks() -> Iterator[Records]:
-        # the processes end when all files are read: their memory is for the cleaning
-        with Readers(works) if works else nullcontext() as readers:
-            for number, reading in enumerate(readings):
-                yield from reading.blocks(readers, number)
-
-    for records in vehicle_parts(blocks(), scratch):
+    for records in vehicle_parts(_records(readings), scratch):
         cleaned = first.clean(records, check=check, files=len(readings))
         for outcome, part in zip(outcomes, cleaned.files, strict=True):
             outcome.add(part)
         yield cleaned.fixes, records.file[cleaned.rows]
     for reading, outcome in zip(readings, outcomes, strict=True):
         reading.finish(outcome, check.findings(), len(readings))
+
+
+def _records(readings: Sequence[Reading]) -> Iterator[Records]:
+    """Yield the records of files as they are, with the number of their file; count those that are none."""
+    works = [reading.work() for reading in readings] if readings[0].source.format in LARGE else []
+    # the processes end when all files are read: their memory is for the cleaning
+    with Readers(works) if works else nullcontext() as readers:
+        for number, reading in enumerate(readings):
+            file, read, rows = reading.file, reading.read, reading.rows
+            if readers is not None:
+                read = partial(readers.blocks, read=read)
+            # no name holds an iterator: it would keep an archive open as long as an error is looked at
+            for member in file.members(named_by_vehicle=reading.named_by_file):
+                for block in read(member):
+                    times = block.times
+                    rows.malformed += block.malformed
+                    rows.header_times += block.header_times
+                    rows.readable += len(block)
+                    rows.a_known_time |= bool((times.readable | times.skipped_hour | times.far).any())
+                    yield replace(block, file=np.full(len(block), number, dtype=np.int32))
+            if rows.readable and not rows.a_known_time and file.judged:
+                raise _no_times(file, reading.source)
+            file.tell_progress(file.size)
 
 
 def _of_member(

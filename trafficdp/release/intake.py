@@ -428,7 +428,7 @@ class Intake:
                 )
                 for each in given
             ]
-            order = sorted(range(len(readings)), key=lambda at: (readings[at].name, readings[at].digest))
+            order = sorted(range(len(readings)), key=lambda at: (readings[at].file.name, readings[at].digest))
             in_order = [readings[at] for at in order]
             for fixes, file in parts_of_files(in_order, self.vault.spill_folder / "ingest"):
                 if incoming is not None:

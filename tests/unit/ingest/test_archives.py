@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import gzip
 import io
+import random
 import zipfile
 
 import pytest
@@ -175,8 +176,34 @@ def test_no_message_says_the_name_of_a_file_that_is_a_vehicles(reader, content):
         reader.file(path, columns=columns)
     said = [str(refused.value), repr(vars(refused.value)), repr(refused.value.__cause__)]
     assert not any("1234" in each for each in said), said
+    assert not is_open(path), "the archive is open as long as the error is kept"
+
+
+def is_open(path):
     files = [each for each in gc.get_objects() if isinstance(each, io.FileIO) and not each.closed]
-    assert str(path) not in [each.name for each in files], "the archive is open as long as the error is kept"
+    return str(path) in [each.name for each in files]
+
+
+@pytest.mark.parametrize("name", ["day.csv.gz", "day.zip"])
+def test_a_file_that_is_damaged_after_blocks_that_were_read_is_closed(reader, name):
+    rng = random.Random(5)
+    rows = [f"{rng.random()},2020-11-28T06:00:00Z,21.2,72.8,30" for _ in range(100_000)]
+    content = "\n".join(["plate,when,lat,lng,v", *rows]) + "\n"
+    path = (
+        reader.write(content, name)
+        if name.endswith(".gz")
+        else archive(reader, {"a.csv": content, "b.csv": content})
+    )
+    whole = path.read_bytes()
+    middle = len(whole) * 9 // 10
+    path.write_bytes(whole[:middle] + bytes(9) + whole[middle + 9 :])
+    taken = []
+    reading = Reading(path, reader.source, reader.area, reader.key, progress=taken.append)
+    with pytest.raises(DataError, match=r"damaged|cannot be unpacked") as refused:
+        list(reading.parts())
+    assert 0 < sum(taken) < len(whole)
+    assert refused.value.__traceback__ is not None
+    assert not is_open(path)
 
 
 def test_a_vehicle_that_its_file_names_has_no_operator(declared_in):

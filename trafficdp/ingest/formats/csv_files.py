@@ -33,6 +33,8 @@ from trafficdp.model import PAIRS, UTF16, Dialect, SourceDeclaration
 LONGEST_LINE = 1 << 20
 """Bytes of a line, without the line feed; of UTF-16 they are counted in UTF-8."""
 _BLOCK_BYTES = 2 << 20
+_HEADER_BYTES = 64 << 10
+"""What is read of a file to see its first line; more where that is longer."""
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 UTF8 = (
     r"\A(?:[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}"
@@ -55,7 +57,8 @@ def read_lines(file: InputFile, encoding: str = "utf-8") -> Iterator[Lines]:
     A byte-order mark says more than ``encoding``, unless it may be a record's, and is left out.
     """
     with file.open() as stream:
-        name, chunks = _text(stream, encoding, marks=not file.form_by_name)
+        start = stream.read(_BLOCK_BYTES)
+        name, chunks = _text(start, stream, encoding, marks=not file.form_by_name)
         for block, too_long in _blocks(chunks):
             text, broken = _utf8(block, name), 0
             try:
@@ -85,9 +88,10 @@ def _kept(lines: pa.Array, fits: pa.Array) -> tuple[bytes, int]:
     return kept.buffers()[2].slice(0, size).to_pybytes() if size else b"", len(lines) - len(kept)
 
 
-def _text(stream: BinaryIO, encoding: str, *, marks: bool = True) -> tuple[str, Iterator[bytes]]:
-    """Return the file in chunks in which line feeds are bytes, and how they are written."""
-    start = stream.read(_BLOCK_BYTES)
+def _text(
+    start: bytes, stream: BinaryIO, encoding: str, *, marks: bool = True
+) -> tuple[str, Iterator[bytes]]:
+    """Return how a file is written and its chunks, ``start`` and the rest, in which line feeds are bytes."""
     mark = next((mark for mark in _MARKS if marks and start.startswith(mark)), b"")
     name = codecs.lookup(_MARKS.get(mark, encoding)).name
     rest = iter(partial(stream.read, _BLOCK_BYTES), b"")
@@ -317,7 +321,7 @@ def header(file: InputFile, declared: Sequence[str], dialect: Dialect) -> list[s
     """
     found = b""
     with file.open() as stream:
-        encoding, chunks = _text(stream, dialect.encoding)
+        encoding, chunks = _text(stream.read(_HEADER_BYTES), stream, dialect.encoding)
         for chunk in chunks:
             found += chunk
             if b"\n" in found or len(found) > LONGEST_LINE:
