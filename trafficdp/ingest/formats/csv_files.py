@@ -57,16 +57,39 @@ def read_lines(file: InputFile, encoding: str = "utf-8") -> Iterator[Lines]:
     A byte-order mark says more than ``encoding``, unless it may be a record's, and is left out.
     """
     with file.open() as stream:
-        start = stream.read(_BLOCK_BYTES)
-        name, chunks = _text(start, stream, encoding, marks=not file.form_by_name)
-        for block, too_long in _blocks(chunks):
-            text, broken = _utf8(block, name), 0
-            try:
-                _ = text.isascii() or text.decode()
-            except UnicodeDecodeError:
-                text, broken = matching(text, UTF8)
-            yield Lines(text, too_long + broken)
+        name, chunks = _text(stream.read(_BLOCK_BYTES), stream, encoding, marks=not file.form_by_name)
+        rest, skipping = b"", False
+        for chunk in chunks:
+            if skipping:
+                _, ended, chunk = chunk.partition(b"\n")
+                if not ended:
+                    continue
+            whole, feed, rest = (rest + chunk).rpartition(b"\n")
+            text, too_long, start = whole + feed, 0, 0
+            while len(text) - start > LONGEST_LINE:
+                start = text.rfind(b"\n", start, start + LONGEST_LINE + 1) + 1
+                if start == 0:
+                    lines = _lines(text)
+                    text, too_long = _kept(lines, pc.less_equal(pc.binary_length(lines), LONGEST_LINE + 1))
+                    break
+            skipping = len(rest) > LONGEST_LINE
+            yield _of_text(text, name, too_long + skipping)
             file.tell_progress()
+            rest = b"" if skipping else rest
+        if rest:
+            yield _of_text(rest + b"\n", name, 0)
+            file.tell_progress()
+
+
+def _of_text(block: bytes, name: str, left_out: int) -> Lines:
+    """Return the lines of ``block`` that are text in ``name``, and how many are not or were ``left_out``."""
+    text = _utf8(block, name)
+    try:
+        _ = text.isascii() or text.decode()
+    except UnicodeDecodeError:
+        text, broken = matching(text, UTF8)
+        left_out += broken
+    return Lines(text, left_out)
 
 
 def matching(block: bytes, pattern: str) -> tuple[bytes, int]:
@@ -114,29 +137,6 @@ def _utf8(block: bytes, name: str) -> bytes:
     if name in ("utf-8", "utf-8-sig") or block.isascii():
         return block
     return block.decode(name, "surrogateescape").encode("utf-8", "surrogatepass")
-
-
-def _blocks(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, int]]:
-    """Yield whole lines, and how many beside them were longer than LONGEST_LINE."""
-    rest, skipping = b"", False
-    for chunk in chunks:
-        if skipping:
-            _, ended, chunk = chunk.partition(b"\n")
-            if not ended:
-                continue
-        whole, feed, rest = (rest + chunk).rpartition(b"\n")
-        text, too_long, start = whole + feed, 0, 0
-        while len(text) - start > LONGEST_LINE:
-            start = text.rfind(b"\n", start, start + LONGEST_LINE + 1) + 1
-            if start == 0:
-                lines = _lines(text)
-                text, too_long = _kept(lines, pc.less_equal(pc.binary_length(lines), LONGEST_LINE + 1))
-                break
-        skipping = len(rest) > LONGEST_LINE
-        yield text, too_long + skipping
-        rest = b"" if skipping else rest
-    if rest:
-        yield rest + b"\n", 0
 
 
 # CSV with a declared mapping of columns: ``.csv`` and ``.csv.gz``, read by name, never by position.
