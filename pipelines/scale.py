@@ -34,9 +34,9 @@ import duckdb
 import pyarrow as pa
 
 import trafficdp
-from trafficdp.store.contribution_cache import load
 from trafficdp.store.store_files import run
 from trafficdp.store.vault import Vault
+from trafficdp.store.vault_fixes import load_contributions
 
 VEHICLES = (1_000, 30_000, 90_000)
 MAP = {"resolution = 7": "resolution = 8", '"whole_period"': '"hour_of_day"'}
@@ -174,7 +174,7 @@ def sums_of(config: Path, store: Path) -> pa.Table:
     """Return what the store keeps of every pair of a bin and a vehicle, by the vehicle's pseudonym."""
     city = trafficdp.open(config, store=store).config
     with Vault.open(store) as vault:
-        kept = load(vault, city.grid, city.bound, 1 << 31)
+        kept = load_contributions(vault, city.grid, city.bound, 1 << 31)
         pseudonyms = dict(run(vault.connection, "SELECT vehicle_id, hmac FROM vehicles"))
     if kept is None:
         raise SystemExit(f"{store} keeps no sums")

@@ -21,7 +21,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms import simulated_cities
 from trafficdp.mechanisms.pooling import add_remove_calibrated
 from trafficdp.model import MapRequest
-from trafficdp.store import contribution_cache
+from trafficdp.store import vault_fixes
 from trafficdp.store.vault import Vault
 
 PLATES = [f"ka-{number:02d} Zx {7000 + 13 * number}" for number in range(1, 16)]
@@ -232,7 +232,7 @@ class City:
         """Return rows (cell, slot, vehicle, fixes, total, total of squares) of what the cache has, sorted."""
         config = self.open().config
         with Vault.open(self.store) as vault:
-            found = contribution_cache.load(vault, config.grid, config.bound, 1 << 31).contributions
+            found = vault_fixes.load_contributions(vault, config.grid, config.bound, 1 << 31).contributions
         own = found.counts
         vehicle = found.vehicle[own.user_index]
         bins = own.cell[own.bin_index], own.slot[own.bin_index]

@@ -12,7 +12,7 @@ from trafficdp.config.file import declaration_json
 from trafficdp.engine.reduced import MANIFEST, PARTS, JobManifest, about
 from trafficdp.errors import DataError, StoreKeyError, UsageError
 from trafficdp.ingest.report import FileReport
-from trafficdp.store.contribution_cache import cache_key
+from trafficdp.store.vault_fixes import cache_key
 
 pytestmark = pytest.mark.usefixtures("two_cities")
 

@@ -9,18 +9,19 @@ Every value of every (vehicle, bin), by the same arithmetic as the sums: fixes i
 
 The heavy reduction, on one machine: fixes in the vault to per (vehicle, bin) sums.
 
-Records are packed in 64-bit numbers and sorted (``engine.packed``). Where 63 bits do not hold a record,
-DuckDB groups them instead, one part of the vehicles after another.
+Records are packed in 64-bit numbers and sorted. Where 63 bits do not hold a record, DuckDB groups them
+instead, one part of the vehicles after another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
@@ -29,13 +30,11 @@ import pyarrow as pa
 
 from trafficdp.binning.cells import places_of
 from trafficdp.binning.places import bins_in_mosaic, selected, slots_of
-from trafficdp.engine.packed import Layout, Record, packed_sums, put_together
 from trafficdp.errors import DataError
 from trafficdp.model import NOWHERE, Clip, ContributionBound, Counts, Grid, SlotKind
-from trafficdp.sensitive import Contributions, Samples, numbered
-from trafficdp.store.contribution_cache import CachedContributions, cache_key
-from trafficdp.store.store_files import in_memory, registered, store_failures
-from trafficdp.store.vault_fixes import imported_rows, is_imported
+from trafficdp.sensitive import LARGEST_TOTAL, Contributions, Samples, numbered
+from trafficdp.store.store_files import Spill, in_memory, registered, store_failures
+from trafficdp.store.vault_fixes import CachedContributions, cache_key, imported_rows, is_imported
 
 IntArray = npt.NDArray[np.int64]
 
@@ -233,6 +232,190 @@ def read_samples(
     return Samples(pairs.counts, value.astype(np.int64), pairs.vehicle, bound)
 
 
+# Sums a (bin, vehicle) by sorting: cell, slot, vehicle and value of a record in one 64-bit number.
+#
+#     key = cell number | slot number | vehicle | value,   at most 63 bits
+#
+# Cells and slots are numbered as they come, and renumbered in rising order once all are known. Keys are
+# then cut into buckets of some millions: at keys of a systematic sample, between two (bin, vehicle) pairs,
+# never inside one. Each bucket is sorted by itself, and the runs of one pair are added up. Memory is that of
+# one bucket and of the result, whatever the number of records. All arithmetic is in whole numbers.
+
+
+KEY_BITS = 63
+"""Keys are never negative, so that they sort like the numbers in them."""
+BUCKET_ROWS = 1 << 23
+"""Keys that are sorted at once."""
+_PIECE = 1 << 17
+"""Keys that are worked on together: they stay in the processor's cache."""
+_LOW = (1 << 32) - 1
+_SAMPLED = 1021
+"""One key in so many decides where buckets begin; a prime, so that no period of a feed fits it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How many bits each part of a key has; a cell has those that the others leave."""
+
+    slot: int
+    vehicle: int
+    value: int
+
+
+@dataclass
+class _Numbers:
+    """Numbers 0, 1, 2, ... for distinct values, in the order in which they come; ``values`` rise."""
+
+    values: npt.NDArray[Any]
+    number: IntArray
+
+    def of(self, values: npt.NDArray[np.uint64] | IntArray) -> IntArray:
+        encoded = pa.array(values).dictionary_encode()
+        distinct = encoded.dictionary.to_numpy()
+        place = np.searchsorted(self.values, distinct)
+        known = np.zeros(len(distinct), dtype=np.bool_)
+        inside = place < len(self.values)
+        known[inside] = self.values[place[inside]] == distinct[inside]
+        if not known.all():
+            new = distinct[~known]
+            values_then = np.concatenate([self.values, new])
+            numbers_then = np.concatenate([self.number, np.arange(len(self.values), len(values_then))])
+            order = np.argsort(values_then)
+            self.values, self.number = values_then[order], numbers_then[order]
+            place = np.searchsorted(self.values, distinct)
+        numbers: IntArray = self.number[place][encoded.indices.to_numpy()]
+        return numbers
+
+
+def _packed_sums(
+    batches: Iterable[Binned], layout: Layout, folder: Path, bound: ContributionBound
+) -> Contributions | None:
+    """Return the sums of all ``batches``; None where there are more cells or slots than fit ``layout``.
+
+    Keys are written to unnamed files in ``folder``. Raises OSError where the disk is full.
+    """
+    cell_bits = KEY_BITS - layout.slot - layout.vehicle - layout.value
+    if cell_bits <= 0:
+        return None
+    none = np.empty(0, dtype=np.int64)
+    cells, slots = _Numbers(none.astype(np.uint64), none), _Numbers(none, none)
+    with ExitStack() as opened:
+        keys = _Keys(folder, opened)
+        for batch in batches:
+            key = cells.of(batch.cell)
+            key <<= layout.slot
+            key |= slots.of(batch.slot)
+            if len(cells.values) > 1 << cell_bits or len(slots.values) > 1 << layout.slot:
+                return None
+            key <<= layout.vehicle
+            key |= batch.vehicle
+            key <<= layout.value
+            key |= batch.value
+            keys.append(key)
+        # for every number the place of its value in rising order
+        ranks = np.argsort(cells.number), np.argsort(slots.number)
+        in_order = partial(_in_order, ranks=ranks, layout=layout)
+        parts = [_summed(bucket, layout.value) for bucket in keys.buckets(in_order, layout.value)]
+    # one column after another, and each let go of: never two copies of all
+    columns = [list(column) for column in zip(*parts, strict=True)]
+    del parts
+    pair, count, total, squares = (np.concatenate(columns.pop(0)) for _ in range(4))
+    bins = pair >> layout.vehicle
+    first = np.ones(len(pair), dtype=np.bool_)
+    first[1:] = bins[1:] != bins[:-1]
+    of_bin = bins[first]
+    vehicles, user = numbered(pair & ((1 << layout.vehicle) - 1))
+    counts = Counts(
+        cell=cells.values[of_bin >> layout.slot],
+        slot=slots.values[of_bin & ((1 << layout.slot) - 1)],
+        bin_index=np.cumsum(first, dtype=np.int64) - 1,
+        user_index=user,
+        count=count,
+        users=len(vehicles),
+    )
+    return Contributions(counts, total, squares, vehicles, bound)
+
+
+def _in_order(key: IntArray, ranks: tuple[IntArray, IntArray], layout: Layout) -> IntArray:
+    """Renumber cells and slots of keys by their ``ranks``, so that keys sort as their cells and slots do."""
+    low, slot_bits = layout.vehicle + layout.value, layout.slot
+    cell_rank, slot_rank = ranks
+    bins = key >> low
+    result: IntArray = cell_rank[bins >> slot_bits]
+    result <<= slot_bits
+    bins &= (1 << slot_bits) - 1
+    result |= slot_rank[bins]
+    result <<= low
+    result |= key & ((1 << low) - 1)
+    return result
+
+
+@dataclass
+class _Keys:
+    """Keys as they come: in memory while they are few, then in a spill file that ``opened`` closes."""
+
+    folder: Path
+    opened: ExitStack
+    rows: int = 0
+    held: list[IntArray] = field(default_factory=list)
+    sample: list[IntArray] = field(default_factory=list)
+    spill: Spill | None = None
+
+    def append(self, key: IntArray) -> None:
+        self.sample.append(key[-self.rows % _SAMPLED :: _SAMPLED].copy())
+        self.rows += len(key)
+        self.held.append(key)
+        if self.rows > BUCKET_ROWS:
+            if self.spill is None:
+                self.spill = self.opened.enter_context(Spill(self.folder))
+            while self.held:
+                self.spill.append(self.held.pop(0))
+
+    def buckets(self, in_order: Callable[[IntArray], IntArray], value_bits: int) -> Iterator[IntArray]:
+        """Yield all keys, put in order, in buckets that follow one another and cut no pair."""
+        if self.spill is None:
+            pieces = [
+                held[start : start + _PIECE] for held in self.held for start in range(0, len(held), _PIECE)
+            ]
+            yield np.concatenate([np.empty(0, dtype=np.int64), *map(in_order, pieces)])
+            return
+        sample = np.sort(in_order(np.concatenate(self.sample))) >> value_bits
+        wanted = -(-self.rows // BUCKET_ROWS)
+        first = np.unique(sample[len(sample) * np.arange(1, wanted) // wanted]) << value_bits
+        with ExitStack() as opened:
+            buckets = [opened.enter_context(Spill(self.folder)) for _ in range(len(first) + 1)]
+            for start in range(0, self.rows, _PIECE):
+                key = in_order(self.spill.read(start, _PIECE))
+                bucket = np.searchsorted(first, key, side="right").astype(np.uint16)
+                key = key[np.argsort(bucket, kind="stable")]
+                end = np.cumsum(np.bincount(bucket, minlength=len(buckets)))
+                for target, rows in zip(buckets, np.split(key, end[:-1]), strict=True):
+                    target.append(rows)
+            for each in buckets:
+                yield each.read(0, len(each))
+
+
+def _summed(key: IntArray, value_bits: int) -> tuple[IntArray, ...]:
+    """Return pair, count, sum and sum of squares of every run of one pair; sorts ``key`` in place."""
+    key.sort()
+    pair = key >> value_bits
+    start = np.flatnonzero(np.append(True, pair[1:] != pair[:-1])[: len(pair)])
+    count = np.diff(start, append=len(pair))
+    pair = pair[start]
+    key &= (1 << value_bits) - 1
+    if not len(start):
+        return pair, count, key, key
+    total = np.add.reduceat(key, start)
+    key *= key
+    # sums of runs of fewer than 2^31 numbers of at least 0, none above LARGEST_TOTAL
+    low, high = np.add.reduceat(key & _LOW, start), np.add.reduceat(key >> 32, start)
+    high += low >> 32
+    return pair, count, total, np.where(high >> 31 > 0, LARGEST_TOTAL, high << 32 | low & _LOW)
+
+
+# The sums of a vault: by sorting, or by DuckDB where 63 bits do not hold a record.
+
+
 PART_ROWS = 1 << 23
 """Records that DuckDB groups at once, where they do not fit 63 bits."""
 _RECURRING = {
@@ -271,24 +454,21 @@ def reduce_fixes(
     else:
         ingests = Files(0 if known is None else known.up_to_ingest, up_to_ingest)
         ((largest,),) = connection.execute("SELECT coalesce(max(vehicle_id), 0) FROM fixes").fetchall()
-        limits = _slot_limit(grid) - 1, int(largest), bound.steps
+        days = (grid.period.last - grid.period.first).days + 1
+        # a day has at most 25 hours of the clock; with more slots (odd clock changes) DuckDB groups
+        slots = {**_RECURRING, SlotKind.DAY_PART: len(grid.day_parts), SlotKind.DAY: days}
+        limits = slots.get(grid.slot_kind, 25 * days) - 1, int(largest), bound.steps
         layout = Layout(*(limit.bit_length() for limit in limits))
         folder = spill_folder(connection)
         with (
             store_failures("sorting what vehicles contribute"),
             binned(connection, grid, bound, ingests) as batches,
         ):
-            records = (Record(each.cell, each.slot, each.vehicle, each.value) for each in batches)
-            sums = packed_sums(records, layout, folder)
-        if sums is None:
-            found = _grouped(connection, grid, bound, ingests)
-        else:
-            vehicles, user = numbered(sums.vehicle)
-            counts = Counts(sums.cell, sums.slot, sums.bin_index, user, sums.count, len(vehicles))
-            found = Contributions(counts, sums.total, sums.total_of_squares, vehicles, bound)
+            sums = _packed_sums(batches, layout, folder, bound)
+        found = _grouped(connection, grid, bound, ingests) if sums is None else sums
     if grid.mosaic is not None:
         found = found.merged(*bins_in_mosaic(grid, found.counts.cell, found.counts.slot))
-    return found if known is None else put_together(known.contributions, found)
+    return found if known is None else known.contributions.plus(found)
 
 
 def require_exact_sums(count: npt.NDArray[np.int64], bound: ContributionBound) -> None:
@@ -299,14 +479,6 @@ def require_exact_sums(count: npt.NDArray[np.int64], bound: ContributionBound) -
             expected="fixes times the square of the steps up to the speed bound below 2^63",
             todo="choose a larger speed_step or shorter slots",
         )
-
-
-def _slot_limit(grid: Grid) -> int:
-    """Return how many slots the grid has at most; with more (odd clock changes) DuckDB groups."""
-    if grid.slot_kind is SlotKind.DAY_PART:
-        return len(grid.day_parts)
-    days = (grid.period.last - grid.period.first).days + 1
-    return _RECURRING.get(grid.slot_kind, days if grid.slot_kind is SlotKind.DAY else 25 * days)
 
 
 def _grouped(

@@ -61,7 +61,7 @@ class SourceFile:
 class JobManifest:
     """What a job computed, of what. ``after`` are the jobs whose records it left out, in order.
 
-    ``key`` is ``contribution_cache.cache_key`` of grid and bound; ``about`` says the same for people.
+    ``key`` is ``vault_fixes.cache_key`` of grid and bound; ``about`` says the same for people.
     ``parts`` are rows by file, ``fixes`` the records that are counted in them.
     """
 

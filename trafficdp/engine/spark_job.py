@@ -31,7 +31,7 @@ from trafficdp.ingest.unit_check import LintFinding, LintVerdict
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.noise.secure import new_token
 from trafficdp.sensitive import LARGEST_TOTAL
-from trafficdp.store.contribution_cache import cache_key
+from trafficdp.store.vault_fixes import cache_key
 
 # What a job asks of Spark itself: a session, the key in its executors, its errors, its file systems.
 

@@ -45,7 +45,7 @@ from trafficdp.release.publication import (
 )
 from trafficdp.release.specification import ListedBins, Specification, assemble, numbers_digest
 from trafficdp.sensitive import Contributions, MeasureInput, Samples, SensitiveInputs
-from trafficdp.store import contribution_cache, vault_ledger, vault_releases
+from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.store_files import Head, require_head, store_failures, sweep_leftovers
 from trafficdp.store.vault import Vault
 from trafficdp.store.vault_fixes import DataVersion, is_imported, require_reduced
@@ -169,7 +169,7 @@ class Curator:
             require_exact_sums(found.counts.count, bound)
             return found
         if is_imported(self.vault.connection):
-            key = contribution_cache.cache_key(grid, bound)
+            key = vault_fixes.cache_key(grid, bound)
             require_reduced(self.vault.connection, key, version.ingest_id)
         cell, slot = declared_bins(grid)
         if not self._anyone or self._anyone[0].counts.cell is not cell or self._anyone[0].bound != bound:
@@ -181,13 +181,13 @@ class Curator:
         asked, last = (grid, bound, version), version.ingest_id
         if self._last and self._last[0][0] == asked:
             return self._last[0][1]
-        kept = contribution_cache.load(self.vault, grid, bound, last)
+        kept = vault_fixes.load_contributions(self.vault, grid, bound, last)
         if kept is not None and kept.up_to_ingest == last:
             found = kept.contributions
         else:
             found = reduce_fixes(self.vault.connection, grid, bound, last, kept)
             with self.vault.transaction("keeping the contributions"):
-                contribution_cache.save(self.vault, grid, bound, last, found)
+                vault_fixes.save_contributions(self.vault, grid, bound, last, found)
         self.vault.free_memory()
         self._last[:] = [(asked, found)]
         return found

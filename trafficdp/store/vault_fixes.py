@@ -1,4 +1,4 @@
-"""Fixes in the vault: from files that were read, and contributions that a cluster reduced."""
+"""Fixes in the vault: from files that were read; contributions of a cluster, and those that were reduced."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import DataError, UsageError
+from trafficdp.model import ContributionBound, Counts, Grid
 from trafficdp.noise.secure import new_token
 from trafficdp.privacy.ledger import canonical
-from trafficdp.sensitive import Fixes
+from trafficdp.sensitive import Contributions, Fixes, numbered
 from trafficdp.store.store_files import number, query, registered, run, script
 from trafficdp.store.vault import Vault
 
@@ -210,10 +211,10 @@ class Incoming:
             return
         for batch in pa.concat_tables(held).unify_dictionaries().combine_chunks().to_batches():
             vehicle = number_vehicles(self._vault, batch.column("vehicle"))
-            numbered = pa.table(
+            with_numbers = pa.table(
                 {"vehicle_id": vehicle} | {n: batch.column(n) for n in batch.schema.names[1:]}
             )
-            rows = pa.RecordBatchReader.from_batches(numbered.schema, numbered.to_batches())
+            rows = pa.RecordBatchReader.from_batches(with_numbers.schema, with_numbers.to_batches())
             with registered(self._vault.connection, "incoming_fixes", rows):
                 run(self._vault.connection, script("statements/add_fixes"))
             time_us = batch.column("time_us").to_numpy()
@@ -413,9 +414,9 @@ def add_import(
     incoming, added = Incoming(vault), 0
     for batch in batches:
         vehicle = number_vehicles(vault, batch.column("vehicle").cast(pa.binary(32)).dictionary_encode())
-        numbered = pa.table({"vehicle_id": vehicle} | {n: batch.column(n) for n in batch.schema.names[1:]})
+        table = pa.table({"vehicle_id": vehicle} | {n: batch.column(n) for n in batch.schema.names[1:]})
         added += int(pa.compute.sum(batch.column("fixes")).as_py() or 0)
-        with registered(vault.connection, "incoming_contributions", numbered):
+        with registered(vault.connection, "incoming_contributions", table):
             facts = {"cache_key": key, "ingest_id": incoming.ingest_id}
             run(vault.connection, script("statements/add_imported"), facts)
     if job is not None:
@@ -463,3 +464,106 @@ def require_reduced(connection: duckdb.DuckDBPyConnection, key: str, up_to_inges
             expected="the resolution, slot, period, area, selection, speed bound and step of an import",
             todo="run the job with this configuration, and import what it writes",
         )
+
+
+# Reduced contributions, kept in the vault: those of older data are brought up to date by what came later.
+
+
+MOST_CACHED = 8
+"""Reductions kept; the cache is emptied when one more would come."""
+_AT_ONCE = 1 << 18
+"""Numbers of a piece."""
+
+
+@dataclass(frozen=True, repr=False)
+class CachedContributions:
+    """What vehicles contribute by the files 1 to ``up_to_ingest``."""
+
+    contributions: Contributions
+    up_to_ingest: int
+
+
+def cache_key(grid: Grid, bound: ContributionBound) -> str:
+    """Return SHA-256 over grid, speed bound, unit and step."""
+    facts = {
+        "grid": grid.key,
+        "upper": str(bound.upper),
+        "step": str(bound.step),
+        "unit": bound.unit.value,
+    }
+    return hashlib.sha256(canonical(facts).encode()).hexdigest()
+
+
+def load_contributions(
+    vault: Vault, grid: Grid, bound: ContributionBound, up_to_ingest: int
+) -> CachedContributions | None:
+    """Return what is kept of the files up to ``up_to_ingest`` or of fewer, None when there is nothing.
+
+    What is not whole or out of order is passed over.
+    """
+    rows = query(
+        vault.connection,
+        "SELECT ingest_id, part, number, type, piece FROM contributions WHERE cache_key = ?",
+        [cache_key(grid, bound)],
+    )
+    if not len(rows) or (newest := rows["ingest_id"][0].as_py()) > up_to_ingest:
+        return None
+    try:
+        # pieces stay where DuckDB put them: there are many bytes
+        pieces = {
+            (row["part"], row["number"]): np.frombuffer(piece.as_buffer(), dtype=row["type"])
+            for row, piece in zip(rows.drop_columns("piece").to_pylist(), rows["piece"], strict=True)
+        }
+        del rows
+
+        def whole(part: str, kind: type[np.generic] | None = np.int64) -> npt.NDArray[Any]:
+            return np.concatenate([pieces.pop(at) for at in sorted(pieces) if at[0] == part], dtype=kind)
+
+        cell, slot, pairs = whole("cell", np.uint64), whole("slot"), whole("pairs")
+        vehicle = whole("vehicle_id", None)
+        if not len(cell) == len(slot) == len(pairs) or pairs.min() < 1 or pairs.sum() != len(vehicle):
+            return None
+        bins = np.repeat(np.arange(len(cell)), pairs)
+        for first, second in ((cell, slot), (bins, vehicle)):
+            equal = first[1:] == first[:-1]
+            if not ((first[1:] > first[:-1]) | equal & (second[1:] > second[:-1])).all():
+                return None
+        vehicles, user = numbered(vehicle)
+        fixes, total, squares = whole("fixes"), whole("total"), whole("total_of_squares")
+    except (ValueError, TypeError, IndexError):
+        return None
+    if not len(fixes) == len(total) == len(squares) == len(bins):
+        return None
+    counts = Counts(cell, slot, bins, user, fixes, len(vehicles))
+    return CachedContributions(Contributions(counts, total, squares, vehicles, bound), newest)
+
+
+def save_contributions(
+    vault: Vault, grid: Grid, bound: ContributionBound, up_to_ingest: int, contributions: Contributions
+) -> None:
+    """Keep contributions in the place of older ones (inside the caller's transaction)."""
+    key = cache_key(grid, bound)
+    run(vault.connection, "DELETE FROM contributions WHERE cache_key = ?", [key])
+    kept = number(vault.connection, "SELECT count(DISTINCT cache_key) FROM contributions")
+    if kept >= MOST_CACHED:
+        run(vault.connection, "DELETE FROM contributions")
+    counts = contributions.counts
+    parts = {
+        "cell": counts.cell,
+        "slot": counts.slot,
+        "pairs": counts.users_per_bin,
+        "vehicle_id": contributions.vehicle[counts.user_index],
+        "fixes": counts.count,
+        "total": contributions.total,
+        "total_of_squares": contributions.total_of_squares,
+    }
+    for part, column in parts.items():
+        for place, start in enumerate(range(0, len(column), _AT_ONCE), start=1):
+            piece = column[start : start + _AT_ONCE]
+            ends = map(np.min_scalar_type, (piece.min(), piece.max()))
+            piece = piece.astype(np.promote_types(*ends))
+            run(
+                vault.connection,
+                "INSERT INTO contributions VALUES (?, ?, ?, ?, ?, ?)",
+                [key, up_to_ingest, part, place, piece.dtype.str, piece.tobytes()],
+            )

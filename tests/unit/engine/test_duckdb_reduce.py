@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.binning.places import slots_of
-from trafficdp.engine import duckdb_reduce, packed
+from trafficdp.engine import duckdb_reduce
 from trafficdp.engine.duckdb_reduce import Files, reduce_fixes, require_exact_sums
 from trafficdp.errors import DataError, StoreDamagedError
 from trafficdp.ingest.read import read_file
@@ -37,7 +37,7 @@ from trafficdp.model import (
     UnitPeriod,
 )
 from trafficdp.sensitive import Contributions
-from trafficdp.store.contribution_cache import CachedContributions
+from trafficdp.store.vault_fixes import CachedContributions
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PERIOD = Period(date(2016, 11, 24), date(2016, 11, 25), "America/Chicago")
@@ -199,8 +199,8 @@ def test_keys_that_are_sorted_in_buckets_on_disk_give_the_same(
 ) -> None:
     grid, bound = grid_of(kind), bound_of(step=step)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packed, "BUCKET_ROWS", bucket)
-        patch.setattr(packed, "_SAMPLED", 1)
+        patch.setattr(duckdb_reduce, "BUCKET_ROWS", bucket)
+        patch.setattr(duckdb_reduce, "_SAMPLED", 1)
         patch.setattr(duckdb_reduce, "BATCH_ROWS", 7)
         one_vault.execute("SET temp_directory = ?", [str(tmp_path_factory.mktemp("spill"))])
         insert(one_vault, rows)
@@ -234,11 +234,11 @@ def test_records_beyond_63_bits_are_grouped_by_duckdb_to_the_same(vault, monkeyp
         duckdb_reduce, "ask_binned", lambda *arguments: calls.append(arguments) or sound(*arguments)
     )
     if why == "slots":
-        monkeypatch.setattr(duckdb_reduce, "_slot_limit", lambda grid: 8)
+        monkeypatch.setitem(duckdb_reduce._RECURRING, SlotKind.HOUR_OF_DAY, 8)
     else:
         # cells that occur need 9 bits or so: 4 are left, or none
         used = sum(largest.bit_length() for largest in (23, 59, bound.steps))
-        monkeypatch.setattr(packed, "KEY_BITS", used + (4 if why == "cells" else 0))
+        monkeypatch.setattr(duckdb_reduce, "KEY_BITS", used + (4 if why == "cells" else 0))
     found = arrays_of(reduce_fixes(vault, grid_of(), bound, 2))
     assert len(calls) == (1 if part_rows > 600 else 4)
     assert all(
@@ -248,7 +248,7 @@ def test_records_beyond_63_bits_are_grouped_by_duckdb_to_the_same(vault, monkeyp
 
 @pytest.mark.slow
 def test_nothing_of_the_keys_stays_on_disk(vault, monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr(packed, "BUCKET_ROWS", 500)
+    monkeypatch.setattr(duckdb_reduce, "BUCKET_ROWS", 500)
     vault.execute("SET temp_directory = ?", [str(tmp_path)])
     rows = random_rows(6000)
     insert(vault, rows)
@@ -340,7 +340,7 @@ def test_both_ways_to_add_up_say_the_largest_number_where_64_bits_hold_no_sum() 
     pair = np.repeat([0, 1, 2, 3], [2, 3, 4, 2])
     expected = [min(int((value[pair == each] ** 2).astype(object).sum()), 2**63 - 1) for each in range(4)]
     assert expected[0] < expected[1] == 2**63 - 1
-    by_sorting = packed._summed(pair << 31 | value, 31)
+    by_sorting = duckdb_reduce._summed(pair << 31 | value, 31)
     assert by_sorting[3].tolist() == expected
     assert by_sorting[2].tolist() == np.bincount(pair, value).tolist()
     with duckdb.connect() as scratch:
@@ -401,7 +401,7 @@ def test_austins_files_reduce_to_what_duckdb_groups(feeds, vault, monkeypatch, t
             [number],
         )
     grid = grid_of(SlotKind.CALENDAR_HOUR, resolution)
-    monkeypatch.setattr(packed, "BUCKET_ROWS", 5000)
+    monkeypatch.setattr(duckdb_reduce, "BUCKET_ROWS", 5000)
     vault.execute("SET temp_directory = ?", [str(tmp_path)])
     found = arrays_of(reduce_fixes(vault, grid, bound_of(), 2))
     expected = arrays_of(duckdb_reduce._grouped(vault, grid, bound_of(), Files(0, 2)))

@@ -86,7 +86,7 @@ def test_an_explanation_reads_no_record(hidden, monkeypatch):
 
     for name in ("reduce_fixes", "read_samples"):
         monkeypatch.setattr(f"trafficdp.release.curator.{name}", looked)
-    monkeypatch.setattr("trafficdp.store.contribution_cache.load", looked)
+    monkeypatch.setattr("trafficdp.store.vault_fixes.load_contributions", looked)
     workspace = hidden.open()
     before = workspace.status().sum_of_maxima
     told = explained(

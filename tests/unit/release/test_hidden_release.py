@@ -380,7 +380,7 @@ def test_plans_see_nothing_of_the_store(hidden, monkeypatch):
 
     monkeypatch.setattr("trafficdp.release.curator.reduce_fixes", looked)
     monkeypatch.setattr("trafficdp.release.curator.read_samples", looked)
-    monkeypatch.setattr("trafficdp.store.contribution_cache.load", looked)
+    monkeypatch.setattr("trafficdp.store.vault_fixes.load_contributions", looked)
     plan = hidden.workspace.plan()
     assert plan.affordable.paying == 1
     assert plan.allocation.counts.users == 1

@@ -11,10 +11,10 @@ from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.model import SlotKind
 from trafficdp.release import verification
 from trafficdp.release.curator import Curator
-from trafficdp.store import contribution_cache, vault_fixes
-from trafficdp.store.contribution_cache import MOST_CACHED, cache_key, load
+from trafficdp.store import vault_fixes
 from trafficdp.store.store_files import Head
 from trafficdp.store.vault import Vault
+from trafficdp.store.vault_fixes import MOST_CACHED, cache_key, load_contributions
 
 pytestmark = pytest.mark.usefixtures("two_cities")
 
@@ -47,9 +47,9 @@ def same(ours, theirs):
 def test_what_is_kept_equals_a_fresh_reduction_bit_for_bit(door, asked):
     grid, bound, version = asked
     fresh = reduce_fixes(door.vault.connection, grid, bound, version.ingest_id)
-    assert load(door.vault, grid, bound, version.ingest_id) is None
+    assert load_contributions(door.vault, grid, bound, version.ingest_id) is None
     assert same(door.contributions(grid, bound, version), fresh)
-    kept = load(door.vault, grid, bound, version.ingest_id).contributions
+    kept = load_contributions(door.vault, grid, bound, version.ingest_id).contributions
     assert same(kept, fresh)
     assert kept.counts.bins == 5
     assert kept.total.dtype == fresh.total.dtype
@@ -86,7 +86,7 @@ def test_the_cache_is_emptied_when_it_would_outgrow_its_bound(door, asked):
     assert door.vault.connection.execute(count).fetchall() == [(MOST_CACHED,)]
     door.contributions(grid, bound, version)
     assert door.vault.connection.execute(count).fetchall() == [(1,)]
-    assert load(door.vault, grid, bound, version.ingest_id) is not None
+    assert load_contributions(door.vault, grid, bound, version.ingest_id) is not None
 
 
 def test_new_data_is_another_question(filled):
@@ -112,9 +112,9 @@ def test_a_day_more_is_read_alone_and_put_together_with_what_was_there(filled, m
             version = vault_fixes.data_version(vault)
             brought_up = door.contributions(grid, config.bound, version)
             assert same(brought_up, reduce_fixes(vault.connection, grid, config.bound, 2))
-            assert same(load(vault, grid, config.bound, 2).contributions, brought_up)
+            assert same(load_contributions(vault, grid, config.bound, 2).contributions, brought_up)
             # of an older state of the data nothing is kept any more
-            assert load(vault, grid, config.bound, 1) is None
+            assert load_contributions(vault, grid, config.bound, 1) is None
     assert [each.after for each in read] == [1, 0, 0, 0]
 
 
@@ -123,7 +123,7 @@ def test_rows_out_of_order_are_passed_over(filled, door, asked):
     fresh = door.contributions(grid, bound, version)
     turned = "UPDATE contributions SET piece = ? WHERE part = 'cell'"
     door.vault.connection.execute(turned, [fresh.counts.cell[::-1].tobytes()])
-    assert load(door.vault, grid, bound, version.ingest_id) is None
+    assert load_contributions(door.vault, grid, bound, version.ingest_id) is None
     another = Curator(filled.store, door.vault, door.head)
     assert same(another.contributions(grid, bound, version), fresh)
 
@@ -146,10 +146,10 @@ def test_what_is_not_whole_is_reduced_anew(filled, door, asked, part, damage):
     grid, bound, version = asked
     fresh = door.contributions(*asked)
     door.vault.connection.execute(damage, [part])
-    assert load(door.vault, grid, bound, version.ingest_id) is None
+    assert load_contributions(door.vault, grid, bound, version.ingest_id) is None
     another = Curator(filled.store, door.vault, door.head)
     assert same(another.contributions(*asked), fresh)
-    assert same(load(door.vault, grid, bound, version.ingest_id).contributions, fresh)
+    assert same(load_contributions(door.vault, grid, bound, version.ingest_id).contributions, fresh)
 
 
 def test_verify_reduces_anew_and_so_sees_through_a_forged_cache(released, monkeypatch):
@@ -159,4 +159,4 @@ def test_verify_reduces_anew_and_so_sees_through_a_forged_cache(released, monkey
     failed = [check.name for check in released.open().verify("r0001") if not check.passed]
     assert "the data is the version that was charged" in failed
     assert verification.reduce_fixes is reduce_fixes
-    assert contribution_cache.MOST_CACHED == 8
+    assert MOST_CACHED == 8
