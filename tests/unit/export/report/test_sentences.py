@@ -43,6 +43,18 @@ MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 MEDIAN_AND_P85 = Statistic.VEHICLE_MEDIAN, Statistic.VEHICLE_P85
 EARLIER = "release r0001 of 3 to 5 March 2026"
 CHANGED = ("fell", "rose", "unsure", "absent")
+PROMISE = Facts(
+    unit=Facts(protected="How fast it drove.", not_protected=("Where it drove.", "When it drove.")),
+    guarantee=Facts(
+        in_words="A guess is right 60 % of the time.",
+        quantity="epsilon",
+        sum_of_maxima="8",
+        budget_per_vehicle="12",
+    ),
+    accounting=Facts(budget_changes=(Facts(in_words="on 2026-03-06: budget a vehicle from 8 to 12."),)),
+    honesty=Facts(forced=False, weaknesses=(), counts_revealed="The list of bins reveals visits."),
+)
+WARNED = Facts(forced=True, weaknesses=("Delta is large.",), counts_revealed="It reveals nothing.")
 ONE, TWO = (RankedBin(0, 3),), (RankedBin(0, 3), RankedBin(1, 2))
 
 
@@ -188,6 +200,8 @@ CASES = {
     ],
     "intervals": [(0.95, "per bin, two-sided")],
     "ledger": [(LedgerReference(2, "bb"),)],
+    "protection": [(PROMISE,)],
+    "promise": [(PROMISE,), (Facts(**{**vars(PROMISE), "honesty": WARNED}),)],
     "verify_with": [("r0001",)],
     "full_account": [()],
     "days": [
@@ -276,7 +290,7 @@ def test_every_sentence_and_label_is_used():
         for pair in each.node.items
     }
     used = set(re.findall(r'said\("(\w+)"', (EXPORT / "notebook.py").read_text(encoding="utf-8")))
-    for page in map(template, ("report.html", "protection.html", "picture.html", "card.html")):
+    for page in map(template, ("report.html", "site.html", "picture.html", "card.html")):
         for each in page.find_all(nodes.Getattr):
             of = each.node
             if isinstance(of, nodes.Name) and of.name == "say":
