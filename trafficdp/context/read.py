@@ -86,15 +86,6 @@ _STOPS = ("stop_name", "stop_lon", "stop_lat")
 _TEXTS = ("stop_name", "shape_id")
 
 
-def is_gtfs(path: Path) -> bool:
-    """Return whether ``path`` is meant as static GTFS: a folder, or a .zip with stops.txt."""
-    if path.is_dir():
-        return True
-    with suppress(zipfile.BadZipFile, RuntimeError, ValueError, OSError), zipfile.ZipFile(path) as archive:
-        return "stops.txt" in archive.namelist()
-    return False
-
-
 def read_gtfs(path: Path, kind: ContextKind) -> tuple[Shapes, Names, str]:
     """Return stops with their names and (kind TRANSIT) the ways of vehicles without, and a SHA-256.
 
@@ -177,7 +168,9 @@ def read_context(files: Sequence[ContextFile], area: StudyArea) -> tuple[Context
             digest = hashlib.sha256(path.encode()).hexdigest()
             layers.append(ContextLayer(file.kind, path, digest, file.attribution, (), ()))
             continue
-        if _is_tables(path):
+        if is_gtfs(path):
+            shapes, names, digest = read_gtfs(path, file.kind)
+        else:
             with path.open("rb") as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
             with _reading(path):
@@ -188,8 +181,6 @@ def read_context(files: Sequence[ContextFile], area: StudyArea) -> tuple[Context
             shapes, names = (np.concatenate(each) for each in zip(*tables, strict=True))
             there = ~shapely.is_missing(shapes)
             shapes, names = shapes[there], names[there]
-        else:
-            shapes, names, digest = read_gtfs(path, file.kind)
         shapes, names = simplified(shapes, names, area.geometry)
         if len(shapes):
             layers.append(
@@ -203,21 +194,27 @@ def check_context(files: Sequence[ContextFile]) -> None:
     import pyogrio
 
     for file in files:
-        if isinstance(file.path, Path) and _is_tables(file.path):
+        if isinstance(file.path, Path) and not is_gtfs(file.path):
             with _reading(file.path):
                 for table, _ in _wanted(file.kind, file.path):
                     _column(file.path, file.name, pyogrio.read_info(file.path, layer=table))
 
 
-def _is_tables(path: Path) -> bool:
-    """Whether GDAL reads it, and it is not static GTFS; raise ConfigError where nothing does."""
+def is_gtfs(path: Path) -> bool:
+    """Return whether ``path`` is meant as static GTFS: a folder, or a .zip with stops.txt. Others GDAL reads.
+
+    Raises ConfigError where nothing does.
+    """
     if not path.exists():
         raise ConfigError(f"the context layer {path.name} does not exist", got=str(path), todo="correct file")
-    if is_gtfs(path):
-        return False
+    if path.is_dir():
+        return True
+    with suppress(zipfile.BadZipFile, RuntimeError, ValueError, OSError), zipfile.ZipFile(path) as archive:
+        if "stops.txt" in archive.namelist():
+            return True
     if not path.name.lower().endswith(ENDINGS):
         raise ConfigError(f"the context layer {path.name} cannot be read", expected=", ".join(ENDINGS))
-    return True
+    return False
 
 
 def read_table(path: Path, name: str | None, area: StudyArea | None = None) -> tuple[Shapes, Names]:
