@@ -37,7 +37,7 @@ INSTRUMENTED = [
         "context",
         "query",
         "model",
-        "cli.words",
+        "cli.commands.init",
         "simulation.city",
         "export.files",
     )

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from google.transit.gtfs_realtime_pb2 import FeedMessage
 
-from trafficdp.cli.words.iudx_template import iudx_template
+from trafficdp.cli.commands.init import iudx_template
 from trafficdp.config.file import load_config
 from trafficdp.config.settings import Config
 from trafficdp.context.read import is_gtfs, read_gtfs, read_zones

@@ -19,7 +19,7 @@ import pytest
 import trafficdp
 from trafficdp import errors
 from trafficdp.cli.main import COMMANDS
-from trafficdp.cli.words.plan_words import plan_facts
+from trafficdp.cli.plan_words import plan_facts
 from trafficdp.config.settings import MapSettings
 from trafficdp.export.write import FORMATS
 from trafficdp.mechanisms.registry import MECHANISMS

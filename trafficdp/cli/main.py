@@ -27,7 +27,7 @@ import typer
 from typer.main import get_command
 
 from trafficdp._durable import DEFAULT_WAIT, FULL, MACHINE, READ_ONLY, WRONG_PATH, from_os_error
-from trafficdp.cli.words.options import Output, abandon_standard_output
+from trafficdp.cli.options import Output, abandon_standard_output
 from trafficdp.errors import TrafficdpError, UsageError
 
 INTERRUPTED = 130
@@ -112,7 +112,7 @@ def options(
 ) -> None:
     """Turn vehicle records into a private map of mean speed and its variance."""
     # not at the top: whoever asks for help need not wait for what the commands need
-    from trafficdp.cli.words.options import Settings, store_given
+    from trafficdp.cli.options import Settings, store_given
 
     folder = None if store is None else store_given(store)
     try:

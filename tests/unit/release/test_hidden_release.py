@@ -18,7 +18,7 @@ import pytest
 
 import trafficdp
 from trafficdp.binning.places import declared_bins
-from trafficdp.cli.words.plan_words import plan_facts
+from trafficdp.cli.plan_words import plan_facts
 from trafficdp.errors import (
     AllocationError,
     ConfigError,

@@ -14,7 +14,7 @@ import shapely
 
 import trafficdp
 from trafficdp.binning.places import declared_bins, zone_km2
-from trafficdp.cli.words.plan_words import plan_facts
+from trafficdp.cli.plan_words import plan_facts
 from trafficdp.errors import UsageError
 from trafficdp.model import Statistic, StudyArea
 from trafficdp.release.recomputation import verify_public

@@ -13,8 +13,8 @@ from trafficdp.audit.lower_bound import LowerBound, audit_draws, audit_mechanism
 from trafficdp.audit.neighbours import ranked_neighbours
 from trafficdp.audit.releases import AuditedRelease, audited_releases
 from trafficdp.audit.wrong import Mistake, mistakes
-from trafficdp.cli.words.options import Output, Settings
-from trafficdp.cli.words.plan_words import MechanismName
+from trafficdp.cli.options import Output, Settings
+from trafficdp.cli.plan_words import MechanismName
 from trafficdp.errors import UsageError, VerificationError, did_you_mean, in_range, positive
 from trafficdp.measurement.sets import Ranks
 from trafficdp.mechanisms.protocol import ClaimedScores, Mechanism

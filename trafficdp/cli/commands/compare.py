@@ -13,8 +13,8 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from trafficdp.cli.words.options import EpsilonOption, Output, RhoOption, Settings, loss_asked
-from trafficdp.cli.words.plan_words import LossText, MechanismName, Size, Words, loss_facts
+from trafficdp.cli.options import EpsilonOption, Output, RhoOption, Settings, loss_asked
+from trafficdp.cli.plan_words import LossText, MechanismName, Size, Words, loss_facts
 from trafficdp.mechanisms.names import AUTO
 from trafficdp.mechanisms.simulated_cities import REFERENCE_SEED, SEED, Skill, percent
 from trafficdp.model import ContributionBound, Counts, Schema, SpeedUnit, Statistic, as_json

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import Output, Settings
+from trafficdp.cli.options import Output, Settings
 from trafficdp.engine.reduced import Spark
 from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest import suggest as declarations

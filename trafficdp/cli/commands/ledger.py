@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from trafficdp.cli.words.options import Settings, minute, on_clocks
-from trafficdp.cli.words.plan_words import LossText, Words
+from trafficdp.cli.options import Settings, minute, on_clocks
+from trafficdp.cli.plan_words import LossText, Words
 from trafficdp.model import Schema, as_json
 from trafficdp.privacy.budget import BudgetChange
 from trafficdp.privacy.ledger import LedgerRow

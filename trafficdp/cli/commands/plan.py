@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from trafficdp._durable import disk_errors
-from trafficdp.cli.words.options import MapOptions, Settings, loss_asked, with_options
-from trafficdp.cli.words.plan_words import plan_facts, show, show_full
+from trafficdp.cli.options import MapOptions, Settings, loss_asked, with_options
+from trafficdp.cli.plan_words import plan_facts, show, show_full
 from trafficdp.errors import UsageError, one_of
 from trafficdp.export.report.loss_chart import KINDS, Line, LossChart, Point, chart_bytes
 from trafficdp.model import Grid, Statistic
@@ -64,9 +64,7 @@ def plan(
     """Show what a release would cost, what a precision would take, or which map fits. Nothing is spent."""
     settings: Settings = context.obj
     output = settings.output
-    workspace = settings.workspace().with_map(
-        resolution=asked.resolution, slot_kind=asked.slot, min_vehicles=asked.min_vehicles
-    )
+    workspace = settings.workspace(asked=asked)
     kind = None if chart is None else one_of(KINDS, chart=chart.suffix.lower().removeprefix("."))
     config = workspace.config
     loss = loss_asked(asked.epsilon, asked.rho)

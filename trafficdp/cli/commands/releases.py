@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import (
+from trafficdp.cli.options import (
     MapOptions,
     ReleaseArgument,
     Settings,
@@ -19,7 +19,7 @@ from trafficdp.cli.words.options import (
     shorten,
     with_options,
 )
-from trafficdp.cli.words.plan_words import one_slot
+from trafficdp.cli.plan_words import one_slot
 from trafficdp.errors import VerificationError
 from trafficdp.export.write import FORMATS, GUARANTEED, format_of
 from trafficdp.ingest.report import FileReport
@@ -59,9 +59,7 @@ def release(
     On a terminal it asks first; elsewhere it needs --yes. The same release again costs nothing.
     """
     settings: Settings = context.obj
-    workspace = settings.workspace().with_map(
-        resolution=asked.resolution, slot_kind=asked.slot, min_vehicles=asked.min_vehicles
-    )
+    workspace = settings.workspace(asked=asked)
     loss = loss_asked(asked.epsilon, asked.rho)
 
     def questions() -> Iterator[str]:

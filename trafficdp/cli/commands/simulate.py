@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from trafficdp._durable import disk_errors
-from trafficdp.cli.words.options import Settings, shorten
-from trafficdp.cli.words.plan_words import plan_facts, show
+from trafficdp.cli.options import Settings, shorten
+from trafficdp.cli.plan_words import plan_facts, show
 from trafficdp.errors import UsageError, VerificationError, one_of
 from trafficdp.simulation.city import VARIATIONS, like_release, variations
 from trafficdp.simulation.write import simulate as write_city

@@ -13,7 +13,7 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from trafficdp.cli.words.options import GAP, Output, Settings, longest_word, shorten, with_options
+from trafficdp.cli.options import GAP, Output, Settings, longest_word, shorten, with_options
 from trafficdp.config.document import read_places, store_and_key
 from trafficdp.errors import TrafficdpError, UsageError, one_of
 from trafficdp.export.files.query_result import (

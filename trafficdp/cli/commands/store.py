@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import Output, Settings, YesOption, shorten
+from trafficdp.cli.options import Output, Settings, YesOption, shorten
 from trafficdp.config.document import read_places, store_and_key
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.release.status import read_budget, read_status

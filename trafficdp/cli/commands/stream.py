@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import Settings, minute, on_clocks, shorten
+from trafficdp.cli.options import Settings, minute, on_clocks, shorten
 from trafficdp.errors import UsageError
 from trafficdp.release.streaming import Progress, follow_folder, follow_lines, replay_files, source_of_lines
 

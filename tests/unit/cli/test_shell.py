@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trafficdp.cli.commands.sql import CONTINUED, PROMPT, run_script, run_shell, split_statements
-from trafficdp.cli.words.options import Output
+from trafficdp.cli.options import Output
 from trafficdp.errors import UsageError
 
 

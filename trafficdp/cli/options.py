@@ -314,13 +314,18 @@ class Settings:
     wait: float
     output: Output
 
-    def workspace(self, bars: Progress | None = None) -> Workspace:
-        """Return the city; with ``bars``, files are read under progress bars."""
+    def workspace(self, bars: Progress | None = None, *, asked: MapOptions | None = None) -> Workspace:
+        """Return the city, with the map ``asked`` for; with ``bars``, files are read under progress bars."""
         # not at the top: whoever asks for help need not wait for it
         from trafficdp.workspace import open_workspace
 
         progress = None if bars is None else _bar_per_file(bars)
-        return open_workspace(self.config, store=self.store, wait=self.wait, progress=progress)
+        city = open_workspace(self.config, store=self.store, wait=self.wait, progress=progress)
+        if asked is None:
+            return city
+        return city.with_map(
+            resolution=asked.resolution, slot_kind=asked.slot, min_vehicles=asked.min_vehicles
+        )
 
     def places(self) -> tuple[Config, Path, Path]:
         """Return the configuration, the folder of the store and its key file; nothing is opened."""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import numpy as np
 
-from trafficdp.cli.words.options import Output
+from trafficdp.cli.options import Output
 from trafficdp.mechanisms.names import BASELINE
 from trafficdp.mechanisms.protocol import Accounting
 from trafficdp.mechanisms.simulated_cities import MOST_WORSE, percent

@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from trafficdp.cli.main import main
-from trafficdp.cli.words.options import Output, minute, plain, shared
+from trafficdp.cli.options import Output, minute, plain, shared
 from trafficdp.errors import StoreFullError
 
 READ_ONLY = [
