@@ -102,16 +102,6 @@ def as_integers(values: Values, size: int) -> IntArray:
     return found
 
 
-def shifted_move(move: IntArray, shift: IntArray) -> IntArray:
-    """Return how far ``move`` carries a sum that is multiplied by 2^``shift``, or floored, elementwise.
-
-    Both are those of a step, which made sure that they fit 64 bits.
-    """
-    # rounded up: right shifts of negative numbers floor
-    down = -np.right_shift(-move, np.maximum(-shift, 0))
-    return np.where(shift < 0, down, np.left_shift(move, np.maximum(shift, 0))).astype(np.int64)
-
-
 _AT_ONCE = 1 << 21
 """Entries that are sorted in memory together."""
 

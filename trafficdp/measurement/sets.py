@@ -82,7 +82,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -100,7 +100,6 @@ from trafficdp.measurement.laws import (
     Law,
     Values,
     as_integers,
-    shifted_move,
 )
 from trafficdp.model.counts import largest_two, number_pairs
 from trafficdp.noise.source import NoiseSource
@@ -135,7 +134,10 @@ class Box:
 
     def moves(self, shift: IntArray) -> IntArray:
         """Return how far every entry moves its sum then, shape (E,)."""
-        return shifted_move(self.high, shift[self.support.coordinate])
+        by = shift[self.support.coordinate]
+        # rounded up: right shifts of negative numbers floor
+        floored = -np.right_shift(-self.high, np.maximum(-by, 0))
+        return np.asarray(np.where(by < 0, floored, np.left_shift(self.high, np.maximum(by, 0))))
 
 
 @dataclass(frozen=True)
@@ -250,8 +252,34 @@ LARGEST_USERS = 1 << 40
 """More vehicles than this are no city: sums of a hidden ball stay below 2^60."""
 
 
+class _Vectors:
+    """What a move of vectors costs, of either relation: by its length in the ``norm``, at the least noise."""
+
+    norm: int
+    least_sd: ClassVar[float] = 0.0
+    """Gaussian noise of less, in grains, has no theorem."""
+
+    def farthest(self) -> IntArray:
+        """Return how long a vehicle's move can be, in grains, to the power of the norm, a vehicle."""
+        raise NotImplementedError
+
+    def loss(self, law: Law, shift: IntArray) -> IntArray:
+        """Return what every vehicle loses, as ``farthest``; raises UsageError for a law without theorem."""
+        move = self.farthest().astype(np.float64)
+        if self.norm == 1 and isinstance(law, Laplace):
+            return to_pico(loss_upper_bound(move, np.asarray(law.scale.min(initial=np.inf))))
+        if self.norm == 2 and isinstance(law, Gaussian) and bool(np.all(law.sd >= self.least_sd)):
+            least = np.asarray(law.sd.min(initial=np.inf))
+            return to_pico(loss_upper_bound(loss_upper_bound(move, least), 2 * least))
+        raise UsageError(
+            "no theorem prices a ball under this noise",
+            got=f"l{self.norm}, {type(law).__name__}",
+            expected=f"l1 with Laplace noise, or l2 with Gaussian noise of at least {self.least_sd:g} grains",
+        )
+
+
 @dataclass(frozen=True)
-class Ball:
+class Ball(_Vectors):
     """``norm`` is 1 or 2, ``bound`` C; ``low`` <= 0 <= ``high`` (E,) bound entries, in grains.
 
     ``support`` has the entries, which are public. Raises UsageError when these do not fit together.
@@ -283,15 +311,15 @@ class Ball:
         """Return what no sum exceeds, shape (C,)."""
         return self.support.sums(np.maximum(self.high, -self.low))
 
-    def loss(self, law: Law, shift: IntArray) -> IntArray:
-        """Return what every vehicle loses, shape (users,); raises UsageError for a law without theorem."""
+    def farthest(self) -> IntArray:
+        """Return the most that another vector of a vehicle moves the sums by, shape (users,)."""
         far = np.zeros(self.support.users, dtype=np.int64)
         np.add.at(far, self.support.user, (self.high - self.low) ** self.norm)
-        return _price(np.minimum(far, (2 * GRAINS) ** self.norm), self.norm, law)
+        return np.asarray(np.minimum(far, (2 * GRAINS) ** self.norm))
 
 
 @dataclass(frozen=True)
-class AddRemoveBall:
+class AddRemoveBall(_Vectors):
     """A ball over ``coordinates`` of which nothing is public: not who has entries, nor where, nor how many.
 
     ``norm`` is 1 or 2, ``bound`` C. Raises UsageError when these are out of range.
@@ -300,22 +328,16 @@ class AddRemoveBall:
     coordinates: int
     norm: int
     bound: float
+    least_sd: ClassVar[float] = LEAST_SD
 
     def __post_init__(self) -> None:
         if not (self.norm in (1, 2) and self.coordinates >= 1 and 0 < self.bound < np.inf):
             raise UsageError("a ball is out of range", expected="a bound above 0, coordinates, norm 1 or 2")
 
     def sums(self, values: VectorEntries) -> IntArray:
-        """Return the sums (C,) in grains of ``values``, each vehicle's vector in the ball."""
-        _, place, whole = self.inside(values)
-        total = np.zeros(self.coordinates, dtype=np.int64)
-        np.add.at(total, place, whole)
-        return total
+        """Return the sums (C,) in grains of ``values``, each vehicle's vector in the ball.
 
-    def inside(self, values: VectorEntries) -> tuple[IntArray, IntArray, IntArray]:
-        """Return vehicles, coordinates and whole numbers of the entries that count, by vehicle, then place.
-
-        Each vehicle's follow from its own entries alone.
+        A vehicle's vector follows from its own entries alone.
         """
         there = (values.coordinate >= 0) & (values.coordinate < self.coordinates)
         users, user = np.unique(values.user[there], return_inverse=True)
@@ -327,16 +349,18 @@ class AddRemoveBall:
         real = np.where(np.isfinite(real), real, 0.0)
         kept = np.arange(len(user)) - np.searchsorted(user, user) < LARGEST_ENTRIES
         user, place, real = user[kept], place[kept], real[kept]
-        whole = _scaled(real, user, many, self.norm, self.bound)
-        return users[user], place, _shrunk(whole, user, many, self.norm)
+        whole = _shrunk(_scaled(real, user, many, self.norm, self.bound), user, many, self.norm)
+        total = np.zeros(self.coordinates, dtype=np.int64)
+        np.add.at(total, place, whole)
+        return total
 
     def largest(self) -> IntArray:
         """Return what no sum exceeds, shape (C,)."""
         return np.full(self.coordinates, LARGEST_USERS * GRAINS, dtype=np.int64)
 
-    def loss(self, law: Law, shift: IntArray) -> IntArray:
-        """Return what any possible vehicle loses, shape (1,); raises UsageError for a law without theorem."""
-        return _price(np.array([GRAINS**self.norm]), self.norm, law, LEAST_SD)
+    def farthest(self) -> IntArray:
+        """Return the most that any possible vehicle moves the sums by, shape (1,)."""
+        return np.array([GRAINS**self.norm])
 
 
 def _scaled(real: FloatArray, user: IntArray, users: int, norm: int, bound: float) -> IntArray:
@@ -364,20 +388,6 @@ def _shrunk(whole: IntArray, user: IntArray, users: int, norm: int) -> IntArray:
         if not bool(long.any()):
             return whole
         whole = whole - np.where(long, np.sign(whole), 0)
-
-
-def _price(far: IntArray, norm: int, law: Law, least_sd: float = 0.0) -> IntArray:
-    """What moves of length ``far``, to the power of the norm, cost by the least noise, whole 10^-12."""
-    move = far.astype(np.float64)
-    if norm == 1 and isinstance(law, Laplace):
-        return to_pico(loss_upper_bound(move, np.asarray(law.scale.min(initial=np.inf))))
-    if norm == 2 and isinstance(law, Gaussian) and (least := law.sd.min(initial=np.inf)) >= least_sd:
-        return to_pico(loss_upper_bound(loss_upper_bound(move, np.asarray(least)), np.asarray(2 * least)))
-    raise UsageError(
-        "no theorem prices a ball under this noise",
-        got=f"l{norm}, {type(law).__name__}",
-        expected=f"l1 with Laplace noise, or l2 with Gaussian noise of at least {least_sd:g} grains",
-    )
 
 
 @dataclass(frozen=True)
