@@ -168,9 +168,9 @@ NAMED = {
         'np.add.at(taken, groups.find(pack(open_["vehicle"], open_["step"])), 0)',
     ),
     "Gaussian noise with a standard deviation that is rounded down": (
-        "noise/gaussian.py",
-        "return noisy(lambda value: make_gaussian(*space, scale=value), sd, sums)",
-        "return noisy(lambda value: make_gaussian(*space, scale=float(np.floor(value))), sd, sums)",
+        "noise/source.py",
+        'return _noisy(make_gaussian, l2_distance(T="f64"), sd, sums)',
+        'return _noisy(make_gaussian, l2_distance(T="f64"), np.floor(sd), sums)',
     ),
     "a nonce of the ledger that is always the same": (
         "store/vault_ledger.py",

@@ -214,3 +214,8 @@ def require_folder_of(path: Path) -> None:
             expected="a file name in an existing folder",
             todo="make the folder first",
         )
+
+
+def new_token() -> str:
+    """Return 256 random bits of the operating system as 64 hexadecimal digits: a name that nobody guesses."""
+    return os.urandom(32).hex()

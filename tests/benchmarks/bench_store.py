@@ -29,7 +29,7 @@ import pyarrow as pa
 from table import keep
 
 import trafficdp
-from trafficdp.noise.secure import new_token
+from trafficdp._durable import new_token
 from trafficdp.privacy.ledger import append
 from trafficdp.release.curator import Curator
 from trafficdp.store import vault_ledger, vault_releases

@@ -22,6 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
+from trafficdp._durable import new_token
 from trafficdp.engine.reduced import MANIFEST, PARTS, SAID, JobManifest, SourceFile, about
 from trafficdp.engine.spark_rows import SPARK_ROWS, Facts, Reduction, plain, rows_of_files, rows_of_frame
 from trafficdp.errors import ConfigError, DataError, UsageError
@@ -29,7 +30,6 @@ from trafficdp.ingest.formats.csv_files import declared_columns
 from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.unit_check import LintFinding, LintVerdict
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.noise.secure import new_token
 from trafficdp.sensitive import LARGEST_TOTAL
 from trafficdp.store.vault_fixes import cache_key
 

@@ -2,8 +2,8 @@
 
 Theorem. Let |estimate - statistic| <= sum over t of (step_t |Z_t| + bias_t) before the estimate is clamped
 to the statistic's range, Z_t discrete Laplace of scale B_t, or discrete Gaussian of standard deviation B_t.
-With T terms and h_t the least whole number with P(|Z_t| > h_t) <= (1 - level)/T (``noise.tail``,
-``noise.gaussian``), the interval estimate +- sum (step_t h_t + bias_t) holds the statistic with at least
+With T terms and h_t the least whole number with P(|Z_t| > h_t) <= (1 - level)/T (``noise.tail``),
+the interval estimate +- sum (step_t h_t + bias_t) holds the statistic with at least
 ``level``, whatever the values: all |Z_t| <= h_t at once with that probability, and clamping moves no estimate
 away from a statistic of the same range.
 
@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.mechanisms.protocol import StatisticRequest
-from trafficdp.noise.gaussian import gaussian_absolute_error, gaussian_half_width
-from trafficdp.noise.tail import half_width
+from trafficdp.noise.tail import gaussian_absolute_error, gaussian_half_width, half_width
 
 FloatArray = npt.NDArray[np.float64]
 BY_TAIL = "exact tail of the discrete Laplace noise, widened by the worst-case bias"

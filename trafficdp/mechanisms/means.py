@@ -37,7 +37,7 @@ from trafficdp.measurement.sets import Box, Measure, Moments, Priced, Step
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.protocol import ClaimedSums, StatisticRequest, require_statistic
 from trafficdp.model import ContributionBound, Counts, Statistic
-from trafficdp.noise.secure import LARGEST_SCALE, group_scales
+from trafficdp.noise.source import LARGEST_SCALE, group_scales
 from trafficdp.noise.tail import clamped_laplace_error
 from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive import Contributions

@@ -45,7 +45,6 @@ from trafficdp.mechanisms.protocol import (
 )
 from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
 from trafficdp.model import Counts, Statistic
-from trafficdp.noise import gaussian
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PICO, ZCDP, Loss, LossKind, PrivacyEvent, sum_per_user
 from trafficdp.sensitive import Samples, SensitiveInputs
@@ -235,7 +234,8 @@ SENSITIVITY = {
 }
 SAMPLER = {
     LossKind.PURE: "OpenDP's exact samplers on whole numbers: discrete Laplace, noisy choice, uniform",
-    LossKind.ZCDP: gaussian.SAMPLER,
+    LossKind.ZCDP: "OpenDP make_gaussian on 64-bit integers (exact discrete Gaussian, P(z) prop. to "
+    "exp(-z^2/(2 sd^2)))",
 }
 IDEALISED = (
     "idealised: no exact sampler is known for this noise; it was drawn in floating point from secure "

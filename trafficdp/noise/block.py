@@ -59,7 +59,6 @@ import numpy.typing as npt
 from scipy.special import gammainc, gammaincc
 
 from trafficdp.errors import UsageError, in_range, positive
-from trafficdp.noise import secure
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -113,7 +112,10 @@ def block_absolute_error(
     return np.asarray(np.minimum(half_width + spread * within, limit))
 
 
-SAMPLER = f"l-infinity block noise on integers, from {secure.SAMPLER} and the operating system's random bits"
+SAMPLER = (
+    "l-infinity block noise on integers, from OpenDP make_laplace on 64-bit integers (exact discrete "
+    "Laplace, P(z) proportional to exp(-|z|/scale)) and the operating system's random bits"
+)
 FARTHEST = 512.0
 """A geometric draw beyond this many scales is drawn again (probability e^-512), so that 64 bits suffice."""
 

@@ -21,6 +21,10 @@ e^(-1/B)) = e^(-(j - 1/2)/B) / cosh(1/(2B)) <= P(|L| >= j - 1/2), and it is at l
 Pairing quantiles, |Z| = j implies j - 1/2 <= |L| < j + 1. QED. So n draws are off their continuous twins
 by less than n together, and P(|sum Z| > n + B h) <= P(|X| > h).
 
+Discrete Gaussian noise: P(z) proportional to exp(-z^2 / (2 sd^2)) on the integers (Canonne, Kamath, Steinke
+2020). An integer statistic that one user moves by at most D is D^2/(2 sd^2)-zCDP under it (their Theorem 4),
+and losses of several such statistics add up.
+
 Tails of sums of independent Laplace noises: half widths of differences and averages, with their proofs.
 
 Notation: L_b is continuous Laplace of scale b, Z_B discrete Laplace of scale B (P(Z = z) proportional to
@@ -69,7 +73,7 @@ from math import lgamma, log
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammainc, gammaincc, gammainccinv
+from scipy.special import gammainc, gammaincc, gammainccinv, ndtri
 
 from trafficdp.errors import in_range
 
@@ -111,6 +115,30 @@ def clamped_laplace_error(
     with np.errstate(under="ignore"):
         noise = noisy * (np.exp(-bias / noisy) * -np.expm1(np.minimum((bias - reach / 2) / noisy, 0.0)))
     return np.minimum(bias + np.where(scale > 0, noise, 0.0), reach)
+
+
+def gaussian_half_width(sd: npt.NDArray[np.float64], level: float) -> npt.NDArray[np.float64]:
+    """Return a whole h with P(|Z| > h) <= 1 - level for discrete Gaussian Z; 0 for sd 0.
+
+    For whole m >= 1, P(Z >= m) <= P(N >= m - 1) with N normal of the same sd (Canonne, Kamath, Steinke
+    2020, Proposition 25), so that h = ceil(sd * quantile) will do: at most one above the least such h.
+    Raises UsageError unless 0 < level < 1.
+    """
+    in_range(0, 1, level=level)
+    # a few units in the last place up, so that rounding never shortens an interval
+    quantile = -float(ndtri((1.0 - level) / 2)) * (1 + 2.0**-40)
+    return np.where(sd > 0, np.ceil(sd * quantile), 0.0)
+
+
+def gaussian_absolute_error(sd: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return sd sqrt(2/pi), at least E|Z| of the discrete Gaussian Z.
+
+    By Poisson summation sum |j| e^(-j^2/(2 sd^2)) = sum over whole k of the transform
+    2 sd^2 (1 - 2 x D(x)), x = sqrt(2) pi sd k, D Dawson's function. From sd = 0.21 on, x > 0.925 for all
+    k != 0, where the bracket is negative: the sum is at most 2 sd^2, and the normaliser at least
+    sd sqrt(2 pi). Below, 2 e^(-1/(2 sd^2)) (1 + 3 e^(-3/(2 sd^2))) is smaller still.
+    """
+    return np.asarray(sd * np.sqrt(2 / np.pi))
 
 
 FloatArray = npt.NDArray[np.float64]

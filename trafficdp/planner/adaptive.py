@@ -56,7 +56,7 @@ from trafficdp.mechanisms.laplace.calibrated import LaplaceNoise
 from trafficdp.mechanisms.names import BASELINE
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import Counts, Grid, MapRequest, Mosaic, SlotKind, Statistic, levels_of
-from trafficdp.noise.secure import MOST_DISTINCT_SCALES
+from trafficdp.noise.source import MOST_DISTINCT_SCALES
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import precision
 from trafficdp.planner.packing import Forest, Packing, pack
@@ -70,7 +70,7 @@ Level = tuple[CellArray, IntArray]
 """The (cell, slot) that each finest bin belongs to on a level, shape (F,) each."""
 
 MARGIN = 1 / 500
-"""Share of the noise kept back where scales may be rounded up by 1/512 (``noise.secure.group_scales``)."""
+"""Share of the noise kept back where scales may be rounded up by 1/512 (``noise.source.group_scales``)."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trafficdp._durable import make_folder, sync_folder
+from trafficdp._durable import make_folder, new_token, sync_folder
 from trafficdp.config.settings import Config
 from trafficdp.errors import DataError, StoreDamagedError, UsageError
 from trafficdp.export.write import write_live
@@ -33,7 +33,6 @@ from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.mechanisms.running_sums import RunningSums
 from trafficdp.model import SourceDeclaration
-from trafficdp.noise.secure import new_token
 from trafficdp.noise.source import SecureNoise
 from trafficdp.privacy.budget import left
 from trafficdp.privacy.ledger import GENESIS, LedgerRow

@@ -12,9 +12,9 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp._durable import new_token
 from trafficdp.errors import DataError, UsageError
 from trafficdp.model import ContributionBound, Counts, Grid
-from trafficdp.noise.secure import new_token
 from trafficdp.privacy.ledger import canonical
 from trafficdp.sensitive import Contributions, Fixes, numbered
 from trafficdp.store.store_files import number, query, registered, run, script

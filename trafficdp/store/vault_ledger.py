@@ -11,8 +11,8 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp._durable import new_token
 from trafficdp.errors import AnalystBudgetError, StoreDamagedError, UsageError
-from trafficdp.noise.secure import new_token
 from trafficdp.privacy.budget import (
     FOR_LIFE,
     KIND,

@@ -62,8 +62,7 @@ from trafficdp.bounding.arrays import rank_within
 from trafficdp.errors import UsageError, integer_between
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Moments
-from trafficdp.noise.secure import LARGEST_SCALE
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.source import LARGEST_SCALE, NoiseSource
 from trafficdp.privacy.loss import PICO, PureDP
 from trafficdp.stream.horizon import MINUTE_US, Horizon
 from trafficdp.stream.tree import SignedCounterBank

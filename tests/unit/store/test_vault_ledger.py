@@ -7,8 +7,8 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+from trafficdp._durable import new_token
 from trafficdp.errors import StoreBehindError, StoreDamagedError
-from trafficdp.noise.secure import new_token
 from trafficdp.store import vault_ledger
 from trafficdp.store.store_files import Head
 from trafficdp.store.vault import Vault

@@ -67,7 +67,7 @@ from trafficdp.mechanisms.protocol import (
 )
 from trafficdp.mechanisms.two_moments import best_ratio, relative_price, spread
 from trafficdp.model import OF_MAPS, ContributionBound, Counts, Statistic
-from trafficdp.noise.secure import LARGEST_SCALE, group_scales
+from trafficdp.noise.source import LARGEST_SCALE, group_scales
 from trafficdp.noise.tail import (
     clamped_laplace_error,
     half_width,

@@ -24,8 +24,7 @@ from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.protocol import StatisticRequest, require_statistic
 from trafficdp.mechanisms.publish import clamped, rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
-from trafficdp.noise.gaussian import LARGEST_SD
-from trafficdp.noise.secure import group_scales
+from trafficdp.noise.source import LARGEST_SCALE, group_scales
 from trafficdp.privacy.loss import LossKind, round_up
 from trafficdp.sensitive import Samples
 
@@ -88,7 +87,7 @@ def _deviations(of: Box, counts: Counts, unit: FloatArray, loss: FloatArray) -> 
     room = (int(counts.bins_per_user.max(initial=0)) + 1) * 1e-12
     usable = max(rho * (1 - 2.0**-40) - room, rho / 2)
     sd = round_up(length * (1 + 2.0**-40) / np.sqrt(2 * usable) / unit)
-    if not bool(np.all(sd <= LARGEST_SD)):
+    if not bool(np.all(sd <= LARGEST_SCALE)):
         raise UsageError(
             "noise of this size cannot be drawn exactly", todo="ask for a larger rho or a larger speed_step"
         )

@@ -29,8 +29,7 @@ from trafficdp.mechanisms.laplace.calibrated import (
 from trafficdp.mechanisms.protocol import PublicFacts, StatisticRequest, event_of
 from trafficdp.mechanisms.two_moments import LEAST_RATIO, best_ratio, relative_price, spread
 from trafficdp.model import OF_MAPS, NeighbouringRelation, Statistic
-from trafficdp.noise.secure import LARGEST_SCALE
-from trafficdp.noise.source import SecureNoise, SimulatedNoise
+from trafficdp.noise.source import LARGEST_SCALE, SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import CHARGE_STEP, LossKind, PureDP
 from trafficdp.sensitive import SensitiveInputs
 
