@@ -186,7 +186,7 @@ def _slots_of_starts(
     local = start + offset
     if kind is SlotKind.DAY:
         days, back = np.unique(local // _DAY_SECONDS, return_inverse=True)
-        starts = [_start_of_day(_date(day), zone) for day in days.tolist()]
+        starts = [_start_of_day(date(1970, 1, 1) + timedelta(days=day), zone) for day in days.tolist()]
         return np.array(starts, dtype=np.int64)[back]
     if kind is SlotKind.CALENDAR_HOUR:
         # one number for each pair of clock hour and offset (offsets are shorter than 2^17 seconds)
@@ -223,10 +223,6 @@ def slot_of_second(second: int, kind: SlotKind, zone: ZoneInfo, day_parts: Seque
 def _offset(second: int, zone: ZoneInfo) -> int:
     offset = datetime.fromtimestamp(second, zone).utcoffset()
     return 0 if offset is None else int(offset.total_seconds())
-
-
-def _date(day: int) -> date:
-    return date(1970, 1, 1) + timedelta(days=day)
 
 
 def _start_of_day(day: date, zone: ZoneInfo) -> int:

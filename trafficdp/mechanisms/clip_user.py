@@ -68,7 +68,7 @@ from trafficdp.mechanisms.publish import interval, status_of
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PICO, Loss, PrivacyEvent
-from trafficdp.sensitive import Contributions, SensitiveInputs
+from trafficdp.sensitive import SensitiveInputs
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -268,12 +268,14 @@ class CalibratedSuppression:
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
     ) -> dict[Statistic, Estimate]:
         """Measure, and return the estimates of all bins."""
-        rest, bound = self.of_kept.public.counts, self.of_kept.public.bound
-        found = self.of_kept.run(
-            replace(values, contributions=_kept_contributions(values.contributions, rest, self.kept)),
-            measure,
-            interval_level=interval_level,
+        rest, bound, own = self.of_kept.public.counts, self.of_kept.public.bound, values.contributions
+        kept = replace(
+            own,
+            counts=rest,
+            total=own.total[self.kept],
+            total_of_squares=own.total_of_squares[self.kept],
         )
+        found = self.of_kept.run(replace(values, contributions=kept), measure, interval_level=interval_level)
         return {statistic: _of_all(each, self._by(statistic), bound) for statistic, each in found.items()}
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
@@ -392,15 +394,6 @@ def _of_all(kept: Estimate, by: ImputedNumber, bound: ContributionBound) -> Esti
         noise_scale=kept.noise_scale * by.share,
         expected_error=error,
         status=status_of(error, kept.statistic, bound),
-    )
-
-
-def _kept_contributions(contributions: Contributions, rest: Counts, kept: BoolArray) -> Contributions:
-    return replace(
-        contributions,
-        counts=rest,
-        total=contributions.total[kept],
-        total_of_squares=contributions.total_of_squares[kept],
     )
 
 

@@ -237,7 +237,8 @@ class TwoMoments:
         first, second = shares(self.kind, loss)
         mean = self.means.estimate(samples, Statistic.MEAN, first, measure)
         squares = self.means.estimate(squares_of(samples), Statistic.MEAN, second, measure)
-        variance = variance_from(mean, squares, float(samples.bound.upper))
+        upper = float(samples.bound.upper)
+        variance = publish.clamped(Statistic.VARIANCE, squares - (mean - upper / 2) ** 2, upper, mean)
         return np.where(samples.counts.samples_per_bin == 1, 0.0, variance)
 
 
@@ -291,9 +292,3 @@ def squares_of(samples: Samples) -> Samples:
     # where there are fewer speeds than records, each speed is worked out once
     value = rounded(np.arange(top + 1))[value] if top < len(value) else rounded(value)
     return type(samples)(samples.counts, value, samples.vehicle, target)
-
-
-def variance_from(mean: FloatArray, second: FloatArray, upper: float) -> FloatArray:
-    """Return M2 - (mean - U/2)^2 put into [0, mean (U - mean)] (Bhatia and Davis); shape (G,)."""
-    raw = second - (mean - upper / 2) ** 2
-    return publish.clamped(Statistic.VARIANCE, raw, upper, mean)

@@ -46,7 +46,6 @@ from trafficdp.mechanisms.blocks.noise import (
     NumberLaw,
     Spread,
     fitted,
-    spread_of,
     variance_law,
     whole_steps,
 )
@@ -221,9 +220,11 @@ class CalibratedBlocks:
         return self.statistics.index(statistic) * bins + np.arange(bins)
 
     def _spread(self, statistic: Statistic) -> Spread:
-        return spread_of(
-            self.noise, self._at(statistic), means.unit(statistic, self.public.counts, self.public.bound)
-        )
+        noise, at = self.noise, self._at(statistic)
+        size, shift = noise.size[at], noise.shift[at]
+        unit = means.unit(statistic, self.public.counts, self.public.bound)
+        step = np.where(size > 0, np.ldexp(unit, -shift), 0.0)
+        return Spread(noise.block[at], noise.half_width[at], shift, size, step, noise.scale)
 
     def _known(self, statistic: Statistic, level: float | None) -> NumberLaw:
         """The law of a statistic's numbers: it follows from counts, and is worked out once for all draws."""

@@ -188,13 +188,6 @@ class Spread:
         return {"block_scale": scale, "block": self.block, "half_width": self.half_width, "shift": self.shift}
 
 
-def spread_of(noise: BlockNoise, at: IntArray, unit: FloatArray) -> Spread:
-    """Return the noise of the sums ``at`` (n,), of which one is ``unit`` (n,) of a number."""
-    size, shift = noise.size[at], noise.shift[at]
-    step = np.where(size > 0, np.ldexp(unit, -shift), 0.0)
-    return Spread(noise.block[at], noise.half_width[at], shift, size, step, noise.scale)
-
-
 def variance_law(mean: Spread, products: Spread, bound: ContributionBound, level: float | None) -> NumberLaw:
     """Return the law of variances, mean (U - mean) less the average of x (U - x): ``products``.
 

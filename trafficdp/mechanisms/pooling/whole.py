@@ -141,55 +141,44 @@ class JointMechanism:
         raise NotImplementedError
 
     def of_posterior(
-        self, statistic: Statistic, found: Posterior, noise: Mapping[str, npt.NDArray[Any]]
-    ) -> Estimate:
-        """Return the estimate of a mean: its posterior, and a status by what one number would say."""
-        status = np.where(found.informed, BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value)
-        beside = inner_ends(found.ends) | {
-            "city": np.full(len(found.value), found.city),
-            "slower_chance": found.slower,
-            "faster_chance": found.faster,
-        }
-        known, unit = self.public.known, self.public.bound.unit
-        if known is not None and known.scheduled is not None:
-            # which share of the scheduled speeds the means are
-            scheduled = known.scheduled / float(unit.metres_per_second)
-            low, high = found.ends[LEVELS[-1]]
-            shares = {"": found.value, "_low": low, "_high": high}
-            beside["scheduled"] = scheduled
-            beside |= {f"of_scheduled{end}": speed / scheduled for end, speed in shares.items()}
-        return Estimate(
-            statistic=statistic,
-            value=found.value,
-            low=found.ends[LEVELS[-1]][0],
-            high=found.ends[LEVELS[-1]][1],
-            noise_scale=np.full(len(found.value), np.nan),
-            expected_error=found.error + rounding_bias(statistic, self.public.bound),
-            status=status.astype(object),
-            noise=dict(noise),
-            posterior=beside,
-        )
-
-    def of_variance(
         self,
-        found: VariancePosterior,
+        statistic: Statistic,
+        found: Posterior | VariancePosterior,
         noise: Mapping[str, npt.NDArray[Any]],
         status: npt.NDArray[np.object_] | None = None,
     ) -> Estimate:
-        """Return the estimate of a variance: its posterior, and ``status``, or that by its expected error."""
-        error = variance_error(found, self.public.bound)
-        if status is None:
-            status = status_of(error, Statistic.VARIANCE, self.public.bound)
+        """Return the estimate of a statistic: its posterior, published with the columns of ``noise``.
+
+        The status of means is by what one number would say, that of a variance ``status``, or else by its
+        expected error.
+        """
+        bound, known, beside = self.public.bound, self.public.known, inner_ends(found.ends)
+        low, high = found.ends[LEVELS[-1]]
+        if isinstance(found, VariancePosterior):
+            error = variance_error(found, bound)
+            status = status_of(error, statistic, bound) if status is None else status
+        else:
+            error = found.error + rounding_bias(statistic, bound)
+            said = np.where(found.informed, BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value)
+            status = said.astype(object)
+            beside["city"] = np.full(len(found.value), found.city)
+            beside |= {"slower_chance": found.slower, "faster_chance": found.faster}
+            if known is not None and known.scheduled is not None:
+                # which share of the scheduled speeds the means are
+                scheduled = known.scheduled / float(bound.unit.metres_per_second)
+                beside["scheduled"] = scheduled
+                shares = {"": found.value, "_low": low, "_high": high}
+                beside |= {f"of_scheduled{end}": speed / scheduled for end, speed in shares.items()}
         return Estimate(
-            statistic=Statistic.VARIANCE,
+            statistic=statistic,
             value=found.value,
-            low=found.ends[LEVELS[-1]][0],
-            high=found.ends[LEVELS[-1]][1],
+            low=low,
+            high=high,
             noise_scale=np.full(len(found.value), np.nan),
             expected_error=error,
             status=status,
             noise=dict(noise),
-            posterior=inner_ends(found.ends),
+            posterior=beside,
         )
 
     def column(self) -> dict[str, FloatArray]:
