@@ -17,7 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationError
 
 from trafficdp.config import table as t
 from trafficdp.config.document import PLACES, exact_number, line, load_document, places
@@ -492,4 +492,14 @@ def load_config(path: Path) -> Config:
     t.refuse_placeholders(document, name=path.name)
     store, key_file = places(document, path.parent)
     tables = {key: value for key, value in document.items() if key not in PLACES}
-    return replace(t.read(Document, tables, path.parent, Document.config), store=store, key_file=key_file)
+    try:
+        config = Document.model_validate(tables, context=path.parent).config()
+    except ValidationError as error:
+        # keys that nobody knows before all others
+        first = min(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
+        refused = first.get("ctx", {}).get("error", t.Refused())
+        key = (*first["loc"], *refused.key)
+        raise t.wrong(Document, tables, key, first["type"], refused) from error
+    except t.Refused as error:
+        raise t.wrong(Document, tables, error.key, "", error) from error
+    return replace(config, store=store, key_file=key_file)

@@ -13,10 +13,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
-from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
@@ -40,9 +39,6 @@ class Table(BaseModel):
     """One table of the file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
-
-
-Model = TypeVar("Model", bound=Table)
 
 
 class Refused(ValueError):
@@ -158,23 +154,6 @@ ZONE = Reads(
 )
 
 
-def read(
-    table: type[Model], document: dict[str, object], folder: Path, build: Callable[[Model], Result]
-) -> Result:
-    """Return what ``build`` makes of the document, read as ``table``; files are relative to ``folder``.
-
-    Raises ConfigError for the first thing that is wrong, keys that nobody knows before all others.
-    """
-    try:
-        return build(table.model_validate(document, context=folder))
-    except ValidationError as error:
-        first = min(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
-        refused = first.get("ctx", {}).get("error", Refused())
-        raise _wrong(table, document, (*first["loc"], *refused.key), first["type"], refused) from error
-    except Refused as error:
-        raise _wrong(table, document, error.key, "", error) from error
-
-
 def refuse_placeholders(document: Mapping[str, object], *, name: str) -> None:
     """Raise one ConfigError that lists every key whose value still is a placeholder of the template."""
     found: list[Key] = []
@@ -233,7 +212,7 @@ def _where(key: Key, document: Mapping[str, Any]) -> str:
     return f"{head} {inside.lstrip('.')}".rstrip()
 
 
-def _wrong(
+def wrong(
     table: type[Table], document: Mapping[str, object], key: Key, kind: str, refused: Refused
 ) -> ConfigError:
     """Return the error in the words of all configuration errors; ``kind`` is pydantic's, if it found it."""

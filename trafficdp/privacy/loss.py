@@ -206,7 +206,7 @@ def to_pico(loss: FloatArray) -> IntArray:
     Raises UsageError when a loss exceeds LARGEST_LOSS or is not a number.
     """
     with np.errstate(over="ignore"):
-        scaled = np.where(loss == 0, 0.0, np.ceil(round_up(loss * float(PICO))))
+        scaled = np.where(loss == 0, 0.0, np.ceil(np.nextafter(loss * float(PICO), np.inf)))
     if scaled.size and not float(scaled.max()) <= float(LARGEST_LOSS):
         raise UsageError(
             "privacy loss is too large to account for",
