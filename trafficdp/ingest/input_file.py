@@ -47,6 +47,9 @@ LARGEST_DOCUMENT = 64 << 20
 _ENCRYPTED = 1
 MOST_MEMBERS = 100_000
 """Files of a zip archive."""
+LOT_BYTES = 8 << 20
+LOT_FILES = 256
+"""Unpacked bytes, and files of an archive, that are read together: every block of rows has its own costs."""
 
 
 class Named(Protocol):
@@ -117,9 +120,6 @@ class InputFile:
 
     in_archive = False
     """Whether it is a member of a zip archive, so that no file lies beside it."""
-    unpacked = 0
-    """How many bytes of a member were unpacked so far."""
-
     form = ""
     """Whether its bytes are "gzip", "zstd", "zip", "gpkg" (or another SQLite) or "parquet"; "" of others."""
 
@@ -187,15 +187,18 @@ class InputFile:
         """The name in small letters, without the ending of what it is packed with."""
         return self.path.name.lower().removesuffix(".gz").removesuffix(".zst")
 
-    def members(self, *, named_by_vehicle: bool = False) -> Iterator[InputFile]:
+    def lots(self, *, named_by_vehicle: bool = False) -> Iterator[list[InputFile]]:
         """Yield the files of a zip archive in its order, hidden ones left out; of another file, itself.
+
+        Small ones come together, up to LOT_FILES of them or some LOT_BYTES.
 
         Where they are ``named_by_vehicle`` no message says a name.
 
-        Raises DataError where the archive is damaged, encrypted, or holds too many files or, judged, none.
+        Raises DataError where the archive is damaged, encrypted, unpacks to too much, or holds too many files
+        or, judged, none.
         """
         if self.form != "zip":
-            yield self
+            yield [self]
             return
         with self._archive() as archive:
             infos = [info for info in archive.infolist() if not info.is_dir() and not _hidden(info.filename)]
@@ -216,14 +219,19 @@ class InputFile:
                     expected="text, Parquet or protobuf",
                     todo="save the sheet as CSV",
                 )
-            read = packed = 0
+            # of a file no more is unpacked than the archive says
+            self.check_unpacked(sum(info.file_size for info in infos))
+            lot: list[InputFile] = []
+            unpacked = packed = 0
             for info in infos:
-                member = _Member(
-                    self, archive, info, read, f"a file of {self.name}" if named_by_vehicle else None
+                lot.append(
+                    _Member(self, archive, info, f"a file of {self.name}" if named_by_vehicle else None)
                 )
-                yield member
-                read, packed = read + member.unpacked, packed + info.compress_size
-                self.tell_progress(min(packed, self.size))
+                unpacked, packed = unpacked + info.file_size, packed + info.compress_size
+                if unpacked >= LOT_BYTES or len(lot) == LOT_FILES or info is infos[-1]:
+                    yield lot
+                    self.tell_progress(min(packed, self.size))
+                    lot, unpacked = [], 0
 
     @property
     def is_on_disk(self) -> bool:
@@ -236,9 +244,6 @@ class InputFile:
             with self._archive() as archive:
                 return [info.file_size for info in archive.infolist()]
         return [self.size * (_USUAL_RATIO if self.form in ("gzip", "zstd") else 1)]
-
-    def note_unpacked(self, count: int) -> None:
-        """Do nothing: only a member has an archive whose bytes are counted."""
 
     @contextmanager
     def _archive(self) -> Iterator[zipfile.ZipFile]:
@@ -352,14 +357,14 @@ class InputFile:
 
 
 class _Member(InputFile):
-    """One file of a zip archive, of which ``read`` bytes were unpacked before it."""
+    """One file of a zip archive."""
 
     in_archive = True
 
     def __init__(
-        self, of: InputFile, archive: zipfile.ZipFile, info: zipfile.ZipInfo, read: int, called: str | None
+        self, of: InputFile, archive: zipfile.ZipFile, info: zipfile.ZipInfo, called: str | None
     ) -> None:
-        self._of, self._zip, self._info, self._read = of, archive, info, read
+        self._of, self._zip, self._info = of, archive, info
         self.path, self.judged, self.size = Path(info.filename), of.judged, info.file_size
         self.form_by_name, self.name = of.form_by_name, called or self.path.name
         self._progress, self._told, self._raw, self._held = None, 0, None, None
@@ -368,8 +373,8 @@ class _Member(InputFile):
         self._recognise(head)
 
     def _bytes(self) -> io.BufferedReader:
-        packed = cast("zipfile.ZipExtFile", self._zip.open(self._info))
-        return io.BufferedReader(_Unpacked(packed, self.note_unpacked), _FIRST_LOOK)
+        # which reads as RawIOBase does
+        return io.BufferedReader(cast("io.RawIOBase", self._zip.open(self._info)), _FIRST_LOOK)
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
@@ -379,11 +384,6 @@ class _Member(InputFile):
                 yield stream
         except (zipfile.BadZipFile, NotImplementedError) as error:
             raise self._of.damaged_archive() from error
-
-    def note_unpacked(self, count: int) -> None:
-        """Note that ``count`` bytes were unpacked; raise DataError where the archive's are too many."""
-        self.unpacked = max(self.unpacked, count)
-        self._of.check_unpacked(self._read + self.unpacked)
 
 
 def _hidden(name: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -281,14 +280,12 @@ def _records(readings: Sequence[Reading]) -> Iterator[Records]:
     """Yield the records of files as they are, with the number of their file; count those that are none."""
     works = [reading.work() for reading in readings] if readings[0].source.format in LARGE else []
     # the processes end when all files are read: their memory is for the cleaning
-    with Readers(works) if works else nullcontext() as readers:
+    with Readers(works) as readers:
         for number, reading in enumerate(readings):
-            file, read, rows = reading.file, reading.read, reading.rows
-            if readers is not None:
-                read = partial(readers.blocks, read=read)
+            file, rows = reading.file, reading.rows
             # no name holds an iterator: it would keep an archive open as long as an error is looked at
-            for member in file.members(named_by_vehicle=reading.named_by_file):
-                for block in read(member):
+            for lot in file.lots(named_by_vehicle=reading.named_by_file):
+                for block in readers.blocks(lot, reading.read):
                     times = block.times
                     rows.malformed += block.malformed
                     rows.header_times += block.header_times

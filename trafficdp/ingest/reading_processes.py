@@ -1,4 +1,4 @@
-"""Many files read by several processes: the same records in the same order as by one."""
+"""Many files read in lots, by one process or several: the same records in the same order."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from trafficdp.errors import TrafficdpError
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import Records
 
-# Process k of n reads files k, n + k, 2n + k, ... and of an archive the files in it; the parent takes them in
-# their order. A pipe holds little, so no process is more than a block or two ahead of the parent.
+# Process k of n reads lots k, n + k, 2n + k, ... of files; the parent takes them in their order. A pipe holds
+# little, so no process is more than a block or two ahead of the parent.
 #
-# What goes wrong in a process is said by the parent: it reads that file again from its start.
+# What goes wrong in a process is said by the parent: it reads that lot again from its start.
 
 LARGE = {
     **dict.fromkeys(("json", "mds", "iudx", "xml", "nextbus"), 128 << 20),
@@ -33,9 +33,13 @@ LARGE = {
 MOST_PROCESSES = 8
 """Each takes some 150 MB."""
 _PIPE = 1 << 20
+_ROWS = 20_000
+"""Of a block that is put together of smaller ones."""
+_ENDS = "the end of a lot"
 _START = "from trafficdp.ingest.reading_processes import work; work()"
 
-Read = Callable[[InputFile], Iterator[Records]]
+Read = Callable[[Any], Iterator[Records]]
+"""Of a file, or of a frame."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ def _shared(works: Sequence[FilesToRead | None]) -> FilesToRead | None:
 class Readers:
     """The processes that read, as a context manager; with none, files are read in this one.
 
-    ``blocks`` must be asked of every file, in order.
+    ``blocks`` must be asked of every lot, in order.
     """
 
     def __init__(self, works: Sequence[FilesToRead | None]) -> None:
@@ -118,8 +122,8 @@ class Readers:
     def __exit__(self, *error: object) -> None:
         self._open.close()
 
-    def blocks(self, member: InputFile, read: Read) -> Iterator[Records]:
-        """Yield what ``read`` yields of the next file."""
+    def blocks(self, lot: Sequence[Any], read: Read) -> Iterator[Records]:
+        """Yield what ``read`` yields of the files of the next lot, small blocks put together."""
         taken = 0
         if self._processes:
             process = self._processes[self._next % len(self._processes)]
@@ -127,15 +131,26 @@ class Readers:
             while isinstance(found := _received(process), Records):
                 yield found
                 taken += 1
-            if found is not None:
-                member.note_unpacked(found)
+            if found == _ENDS:
                 return
-        yield from islice(read(member), taken, None)
+        yield from islice(_blocks(lot, read), taken, None)
 
 
-def _received(process: subprocess.Popen[bytes]) -> Records | int | None:
+def _blocks(lot: Sequence[Any], read: Read) -> Iterator[Records]:
+    held: list[Records] = []
+    for member in lot:
+        for records in read(member):
+            held.append(records)
+            if sum(map(len, held)) >= _ROWS:
+                yield Records.concatenate(held)
+                held = []
+    if held:
+        yield Records.concatenate(held)
+
+
+def _received(process: subprocess.Popen[bytes]) -> Records | str | None:
     try:
-        found: Records | int = pickle.load(_pipe(process.stdout))
+        found: Records | str = pickle.load(_pipe(process.stdout))
     except (EOFError, OSError, pickle.UnpicklingError):
         return None
     return found
@@ -161,18 +176,11 @@ def work() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)
-        *told, read, own, number = pickle.load(sys.stdin.buffer)
-        for place, member in enumerate(_members(*told)):
-            if place % number == own:
-                for records in read(member):
-                    pickle.dump(records, out, protocol=5)
-                pickle.dump(member.unpacked, out)
-                out.flush()
-
-
-def _members(
-    paths: Sequence[str], judged: bool, form_by_name: bool, named_by_vehicle: bool
-) -> Iterator[InputFile]:
-    for path in paths:
-        file = InputFile(Path(path), judged=judged, form_by_name=form_by_name)
-        yield from file.members(named_by_vehicle=named_by_vehicle)
+        paths, judged, form_by_name, named_by_vehicle, read, own, number = pickle.load(sys.stdin.buffer)
+        files = (InputFile(Path(path), judged=judged, form_by_name=form_by_name) for path in paths)
+        lots = (lot for file in files for lot in file.lots(named_by_vehicle=named_by_vehicle))
+        for lot in islice(lots, own, None, number):
+            for records in _blocks(lot, read):
+                pickle.dump(records, out, protocol=5)
+            pickle.dump(_ENDS, out)
+            out.flush()

@@ -103,8 +103,8 @@ def suggest(file: InputFile) -> Suggestion:
 
     Raises DataError for one that is neither a table nor of a form that is known.
     """
-    for member in file.members():
-        return _of_file(member)
+    for lot in file.lots():
+        return _of_file(lot[0])
     raise DataError(f"{file.name} holds no file")
 
 

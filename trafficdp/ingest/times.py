@@ -351,6 +351,8 @@ class Records:
     @classmethod
     def concatenate(cls, parts: Sequence[Records]) -> Records:
         """Return the rows of all ``parts``, in order; no part gives no rows."""
+        if len(parts) == 1:
+            return parts[0]
         kind = pa.dictionary(pa.int32(), pa.string())
         vehicles = pa.chunked_array([part.vehicle for part in parts], type=kind)
         vehicle = vehicles.unify_dictionaries().combine_chunks()

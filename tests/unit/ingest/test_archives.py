@@ -66,6 +66,13 @@ def test_what_unpacks_to_too_much_is_refused(reader, members):
         reader.file(path)
 
 
+def test_files_come_together_up_to_their_bytes(reader, monkeypatch):
+    monkeypatch.setattr(input_file, "LOT_BYTES", 100)
+    members = {f"{n}.csv": "x" * size for n, size in enumerate([60, 60, 200, 10, 20])}
+    found = [[each.size for each in lot] for lot in InputFile(archive(reader, members)).lots()]
+    assert found == [[60, 60], [200], [10, 20]]
+
+
 def test_too_many_files_are_refused(reader, monkeypatch):
     monkeypatch.setattr(input_file, "MOST_MEMBERS", 2)
     with pytest.raises(DataError, match="too many files; got 3"):
@@ -185,7 +192,8 @@ def is_open(path):
 
 
 @pytest.mark.parametrize("name", ["day.csv.gz", "day.zip"])
-def test_a_file_that_is_damaged_after_blocks_that_were_read_is_closed(reader, name):
+def test_a_file_that_is_damaged_after_blocks_that_were_read_is_closed(reader, monkeypatch, name):
+    monkeypatch.setattr(input_file, "LOT_FILES", 1)
     rng = random.Random(5)
     rows = [f"{rng.random()},2020-11-28T06:00:00Z,21.2,72.8,30" for _ in range(100_000)]
     content = "\n".join(["plate,when,lat,lng,v", *rows]) + "\n"

@@ -14,7 +14,7 @@ from trafficdp.model import SpeedUnit, UnitPeriod
 
 ACTIVITY = (
     "<VehicleActivity><RecordedAtTime>2020-11-28T12:00:{:02}Z</RecordedAtTime><MonitoredVehicleJourney>"
-    "<OperatorRef>OP</OperatorRef><VehicleLocation><Longitude>72.8</Longitude><Latitude>21.2{}</Latitude>"
+    "<OperatorRef>OP</OperatorRef><VehicleLocation><Longitude>72.8</Longitude><Latitude>21.2{:03}</Latitude>"
     "</VehicleLocation><VehicleRef>{}</VehicleRef></MonitoredVehicleJourney></VehicleActivity>"
 )
 
@@ -25,7 +25,8 @@ def delivery(number, vehicles=5):
     return "".join(f"<{name}>" for name in around) + rows + "".join(f"</{name}>" for name in around[::-1])
 
 
-DELIVERIES = {f"{n:02}.xml": delivery(n, n) for n in range(9)}
+DELIVERIES = {f"{n:03}.xml": delivery(n, n % 4) for n in range(2 * input_file.LOT_FILES + 9)}
+"""Three lots."""
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def outcome(siri, area, key, tmp_path):
     return all_of
 
 
-@pytest.mark.parametrize("broken", [None, "03.xml", "08.xml"])
+@pytest.mark.parametrize("broken", [None, "003.xml", "302.xml", "518.xml"])
 def test_several_processes_read_what_one_does(outcome, started, monkeypatch, tmp_path, broken):
     path = archive(tmp_path, {n: t[: 400 if n == broken else None] for n, t in DELIVERIES.items()})
     by_two = outcome(path)
@@ -92,8 +93,19 @@ def test_several_processes_read_what_one_does(outcome, started, monkeypatch, tmp
     assert len(started) == 2
 
 
+def test_small_files_of_an_archive_are_read_in_lots(siri, area, key, tmp_path):
+    reading = Reading(archive(tmp_path, DELIVERIES), siri, area, key)
+    with reading_processes.Readers([]) as here:
+        rows = [len(block) for lot in reading.file.lots() for block in here.blocks(lot, reading.read)]
+    deliveries = [n % 4 for n in range(len(DELIVERIES))]
+    lots = [
+        deliveries[at : at + input_file.LOT_FILES] for at in range(0, len(deliveries), input_file.LOT_FILES)
+    ]
+    assert rows == [*map(sum, lots)]
+
+
 def test_so_do_many_files(outcome, started, monkeypatch, tmp_path):
-    paths = [tmp_path / name for name in DELIVERIES]
+    paths = [tmp_path / name for name in [*DELIVERIES][:9]]
     for path in paths:
         path.write_text(DELIVERIES[path.name])
     paths.append(archive(tmp_path, {f"b{name}": text for name, text in DELIVERIES.items()}))
@@ -105,7 +117,7 @@ def test_so_do_many_files(outcome, started, monkeypatch, tmp_path):
 
 
 def test_a_file_alone_and_few_bytes_are_read_here(outcome, started, monkeypatch, tmp_path):
-    outcome(archive(tmp_path, {"00.xml": delivery(1)}))
+    outcome(archive(tmp_path, {"000.xml": delivery(1)}))
     monkeypatch.setattr(read, "LARGE", dict.fromkeys(read.LARGE, 1 << 20))
     outcome(archive(tmp_path, DELIVERIES))
     assert started == []

@@ -108,9 +108,9 @@ class Frame:
         # one chunk, so that equal frames have equal digests, however they are cut
         return table.replace_schema_metadata(None).combine_chunks()
 
-    def members(self, *, named_by_vehicle: bool = False) -> Iterator[Frame]:
+    def lots(self, *, named_by_vehicle: bool = False) -> Iterator[list[Frame]]:
         """Yield the frame, which is no archive of others, whether or not these are ``named_by_vehicle``."""
-        yield self
+        yield [self]
 
     def sha256(self) -> str:
         """Return the SHA-256 of the columns that are read."""
