@@ -19,43 +19,47 @@
   });
   // for whoever looks in from outside, such as tests
   container.leaflet = map;
-  var columns, hexagons, middles, names, places, rows, letters, whole, written, known = [];
-  var group = null, frame = null, picked = -1, pinned = false, lined = null, timer = 0;
+  var columns, hexagons, cells, places, rows, whole, known = [], written = function () { return []; };
+  var frame = null, picked = -1, pointed = -1, pinned = false, lined = null, timer = 0;
 
-  function start(unpacked, shapes) {
+  function start(unpacked, outlines) {
+    var again = Boolean(hexagons);
     columns = unpacked;
-    names = Array.prototype.map.call(columns.h3_high, function (high, cell) {
-      if (data.noun === "zone") { return String(columns.h3_low[cell]); }
-      return (high.toString(16) + columns.h3_low[cell].toString(16).padStart(8, "0")).replace(/^0+/, "");
-    });
     places = texts(columns.places);
     rows = [];
     index(0);
-    if (group) { group.remove(); }
-    group = L.featureGroup();
-    letters = [];
-    hexagons = shapes.map(function (rings, cell) {
-      var made = L.polygon(rings, {
-        pane: "cells", renderer: sheet("cells"), color: "#595959", weight: 0.6, fillOpacity: data.tiles ? 0.8 : 1, noClip: true, smoothFactor: 0
-      });
-      made.cell = cell;
-      return made.addTo(group);
+    if (again) { hexagons.remove(); }
+    cells = placed(outlines);
+    hexagons = new Shapes(cells, [], {
+      pane: "cells", renderer: sheet("cells"), color: "#595959", weight: 0.6, fill: true, fillOpacity: data.tiles ? 0.8 : 1, closed: true,
+      // districts may overlap
+      together: data.noun === "zone" ? 1 : 0
     });
-    middles = hexagons.map(function (hexagon) { return hexagon.getBounds().getCenter(); });
-    if (!whole) { begin(); }
+    if (!again) { begin(); }
     show();
-    group.addTo(map);
-    group.on("mouseover", function (event) { if (!pinned) { choose(event.layer.cell); } });
-    group.on("click", function (event) { pin(event.layer.cell); });
-    group.bindTooltip(function (hexagon) { return brief(hexagon.cell); }, { sticky: true, direction: "top", className: "tip" });
-    document.documentElement.dataset.drawn = shapes.length;
+    hexagons.setStyle({ stroke: lined }).addTo(map);
+    hexagons.on("mouseover", function () { point(hexagons.over); });
+    hexagons.on("mousemove", function () { point(hexagons.over); });
+    hexagons.on("mouseout", function () { pointed = -1; });
+    hexagons.on("click", function () { pin(hexagons.over); });
+    hexagons.bindTooltip(function () { return brief(hexagons.over); }, { sticky: true, direction: "top", className: "tip" });
+    function drawn() { document.documentElement.dataset.drawn = places.length; }
+    if (again) { drawn(); return; }
+    // the hexagons are seen before streets and names
+    window.requestAnimationFrame(function () { window.setTimeout(function () { finish(); drawn(); }); });
   }
 
-  // the row of every cell in a slot whose columns are there
+  // the row of every cell in a slot whose columns are there, -1 where there is none
   function index(position) {
-    rows[position] = new Map();
-    columns["cell_" + position].forEach(function (cell, row) { rows[position].set(cell, row); });
+    rows[position] = new Int32Array(columns.h3_high.length).fill(-1);
+    columns["cell_" + position].forEach(function (cell, row) { rows[position][cell] = row; });
   }
+
+  function nameOf(cell) {
+    if (data.noun === "zone") { return String(columns.h3_low[cell]); }
+    return (columns.h3_high[cell].toString(16) + columns.h3_low[cell].toString(16).padStart(8, "0")).replace(/^0+/, "");
+  }
+  function middleOf(cell) { return boundsOf(cells, cell).getCenter(); }
 
   // the page has the first slot before this script, the others behind it; each is unpacked when it is turned to
   var fetched = [];
@@ -78,15 +82,19 @@
 
   // once, when it is known where the map lies
   function begin() {
-    whole = group.getBounds().pad(0.02);
+    whole = hexagons.getBounds().pad(0.02);
     fit();
     map.createPane("cells").style.zIndex = 400;
-    known = surround(map, outlines(columns, "context_", data.places), texts(columns.context_names));
-    L.polyline(outlines(columns, "area_", data.places)[0], { interactive: false, color: "#767676", weight: 1, dashArray: "6 4", pane: "outline", renderer: sheet("outline") }).addTo(map);
-    frame = L.polygon([], { pane: "pick", renderer: L.svg({ pane: "pick" }), className: "pick", color: "#d00000", weight: 3, fill: false, interactive: false }).addTo(map);
-    L.control.scale({ imperial: false, position: "bottomleft" }).addTo(map);
-    written = letter(map, known);
     map.on("zoomend", loosen);
+    frame = L.polygon([], { pane: "pick", renderer: L.svg({ pane: "pick" }), className: "pick", color: "#d00000", weight: 3, fill: false, interactive: false }).addTo(map);
+  }
+  // once, what lies around the hexagons
+  function finish() {
+    var around = placed(outlines(columns, "context_", data.places)), area = placed(outlines(columns, "area_", data.places));
+    known = surround(map, around, texts(columns.context_names));
+    new Shapes(area, [{ shapes: [0] }], { interactive: false, color: "#767676", weight: 1, dashArray: "6 4", pane: "outline", renderer: sheet("outline") }).addTo(map);
+    L.control.scale({ imperial: false, position: "bottomleft" }).addTo(map);
+    written = letter(map, around, known);
   }
   ["outline", "pick"].forEach(function (name) {
     var pane = map.createPane(name);
@@ -108,10 +116,10 @@
   // one finger scrolls the page until the map is zoomed; small hexagons have no edges
   function loosen() {
     map.dragging[map.getZoom() > map.getMinZoom() ? "enable" : "disable"]();
-    var box = hexagons[0].getBounds(), edges = map.latLngToContainerPoint(box.getSouthWest()).y - map.latLngToContainerPoint(box.getNorthEast()).y > 7;
+    var box = boundsOf(cells, 0), edges = map.latLngToContainerPoint(box.getSouthWest()).y - map.latLngToContainerPoint(box.getNorthEast()).y > 7;
     if (edges === lined) { return; }
     lined = edges;
-    hexagons.forEach(function (hexagon) { hexagon.setStyle({ stroke: edges }); });
+    hexagons.setStyle({ stroke: edges });
   }
 
   // the slot that is shown, which is the chosen one as soon as its numbers are there
@@ -122,8 +130,8 @@
 
   // the numbers and the status of a statistic in a cell now; null without a record
   function told(cell, which) {
-    var row = rows[slot()].get(cell), stem = "_" + slot() + "_" + which;
-    if (row === undefined) { return null; }
+    var row = rows[slot()][cell], stem = "_" + slot() + "_" + which;
+    if (row < 0) { return null; }
     var found = { status: columns["status" + stem][row], row: row };
     Object.keys(data.statistics[which].columns).forEach(function (name) {
       found[name] = number(columns[name + stem], row);
@@ -144,12 +152,14 @@
       layer.disabled = !data.statistics[which][pair[1]];
       if (layer.disabled && layer.selected) { showList.value = "value"; }
     });
-    hexagons.forEach(function (hexagon, cell) {
-      var one = told(cell, which);
-      var found = one ? look(data.statistics[which], one, showList.value) : "n";
-      if (found !== letters[cell]) { hexagon.setStyle({ fillColor: paint(found), stroke: lined !== false }); }
-      letters[cell] = found;
-    });
+    var batches = {};
+    for (var cell = 0; cell < places.length; cell += 1) {
+      var one = told(cell, which), found = one ? look(data.statistics[which], one, showList.value) : "n";
+      batches[found] = batches[found] || { fillColor: paint(found), shapes: [] };
+      batches[found].shapes.push(cell);
+    }
+    hexagons.batches = Object.values(batches);
+    hexagons.redraw();
     legends.forEach(function (legend) {
       legend.hidden = legend.dataset.statistic !== String(which) || legend.dataset.show !== showList.value;
     });
@@ -167,7 +177,7 @@
     columns["status_" + slot() + "_" + statistic()].forEach(function (status) { counts[status] += 1; });
     var parts = data.told.map(function (status, code) { return counts[code] + " " + status; });
     parts = parts.filter(function (part) { return part.charAt(0) !== "0"; }).join(", ");
-    document.getElementById("summary").textContent = fill({{ _("{number} {nouns}: {parts}.") | tojson }}, { number: rows[slot()].size, nouns: {{ nouns | tojson }}, parts: parts });
+    document.getElementById("summary").textContent = fill({{ _("{number} {nouns}: {parts}.") | tojson }}, { number: columns["cell_" + slot()].length, nouns: {{ nouns | tojson }}, parts: parts });
   }
 
   // a message with facts in its holes
@@ -246,7 +256,7 @@
       var counts = columns[pair[0] + "_" + slot()];
       if (one && counts) { facts.push([pair[1], String(counts[one.row])]); }
     });
-    facts.push([{{ _("Time slot") | tojson }}, slotRange ? data.slots[slot()] : ""], [data.number, names[cell]]);
+    facts.push([{{ _("Time slot") | tojson }}, slotRange ? data.slots[slot()] : ""], [data.number, nameOf(cell)]);
     facts.forEach(function (pair) {
       if (pair[1]) { lines.append(element("dt", pair[0]), element("dd", pair[1])); }
     });
@@ -254,10 +264,28 @@
     card.classList.toggle("pinned", pinned);
   }
 
+  // what the pointer comes to
+  function point(cell) {
+    if (cell === pointed) { return; }
+    pointed = cell;
+    hexagons.setTooltipContent(brief(cell));
+    if (!pinned) { choose(cell); }
+  }
+
+  function ringsOf(cell) {
+    var found = [];
+    for (var ring = cells.rings[cell]; ring < cells.rings[cell + 1]; ring += 1) {
+      var points = [];
+      for (var k = cells.corners[ring]; k < cells.corners[ring + 1]; k += 1) { points.push([cells.lat[k], cells.lng[k]]); }
+      found.push(points);
+    }
+    return found;
+  }
+
   function choose(cell) {
     if (cell === picked) { return; }
     picked = cell;
-    frame.setLatLngs(hexagons[cell].getLatLngs());
+    frame.setLatLngs(ringsOf(cell));
     describe(cell);
   }
 
@@ -267,16 +295,17 @@
     choose(cell);
     describe(cell);
     // a page inside a notebook has no address of its own
-    if (window.location.protocol !== "about:") { window.history.replaceState(null, "", pinned ? "#h=" + names[cell] : "#"); }
+    if (window.location.protocol !== "about:") { window.history.replaceState(null, "", pinned ? "#h=" + nameOf(cell) : "#"); }
   }
 
   function goTo(cell) {
-    if (!map.getBounds().pad(-0.05).contains(middles[cell])) { map.panTo(middles[cell], { animate: false }); }
+    if (!map.getBounds().pad(-0.05).contains(middleOf(cell))) { map.panTo(middleOf(cell), { animate: false }); }
   }
 
   // the hexagon that the address names
   function linked() {
-    var found = names.indexOf((window.location.hash.match(/^#h=([0-9a-f]{1,16})$/) || [])[1]);
+    var name = (window.location.hash.match(/^#h=([0-9a-f]{1,16})$/) || [])[1];
+    var found = name ? places.findIndex(function (place, cell) { return nameOf(cell) === name; }) : -1;
     if (found < 0) { return; }
     pinned = false;
     pin(found);
@@ -287,10 +316,10 @@
   function list() {
     var listing = document.getElementById("listing");
     if (!listing.open) { return; }
-    var lines = document.createDocumentFragment(), all = Array.from(rows[slot()].keys());
+    var lines = document.createDocumentFragment(), all = Array.from(columns["cell_" + slot()]);
     all.slice(0, MOST_ROWS).forEach(function (cell) {
       var own = words(cell, statistic()), line = document.createElement("tr");
-      [places[cell], own.value || own.line, own.between || "", own.status, names[cell]].forEach(function (text) { line.append(element("td", text)); });
+      [places[cell], own.value || own.line, own.between || "", own.status, nameOf(cell)].forEach(function (text) { line.append(element("td", text)); });
       lines.append(line);
     });
     listing.querySelector("tbody").replaceChildren(lines);
@@ -305,7 +334,7 @@
       if (each.name && each.name.toLowerCase().indexOf(wanted) >= 0) { found.push({ name: each.name, bounds: each.bounds }); }
     });
     places.forEach(function (name, cell) {
-      if (name.toLowerCase().indexOf(wanted) >= 0 || names[cell] === wanted) { found.push({ name: name, cell: cell }); }
+      if (name.toLowerCase().indexOf(wanted) >= 0 || nameOf(cell) === wanted) { found.push({ name: name, cell: cell }); }
     });
     return found.sort(function (one, other) {
       return (other.name.toLowerCase().indexOf(wanted) === 0) - (one.name.toLowerCase().indexOf(wanted) === 0);
@@ -336,8 +365,8 @@
   }
   function nearest(place) {
     var best = 0, least = Infinity;
-    middles.forEach(function (middle, cell) {
-      var far = map.distance(middle, place);
+    places.forEach(function (name, cell) {
+      var far = map.distance(middleOf(cell), place);
       if (far < least) { least = far; best = cell; }
     });
     return best;
@@ -364,8 +393,9 @@
   function step(right, down) {
     pinned = false;
     if (picked < 0) { choose(0); return; }
-    var from = middles[picked], squeeze = Math.cos(from.lat * Math.PI / 180), best = -1, least = Infinity;
-    middles.forEach(function (to, cell) {
+    var from = middleOf(picked), squeeze = Math.cos(from.lat * Math.PI / 180), best = -1, least = Infinity;
+    places.forEach(function (name, cell) {
+      var to = middleOf(cell);
       var x = (to.lng - from.lng) * squeeze, y = from.lat - to.lat;
       var along = x * right + y * down, aside = Math.abs(x * down) + Math.abs(y * right);
       if (cell === picked || along <= 0 || aside > 2 * along) { return; }

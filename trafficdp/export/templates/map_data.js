@@ -3,7 +3,8 @@
 
   // columns by name, from the text that payload.py wrote
   function unpack(parts, text) {
-    var packed = Uint8Array.from(atob(text), function (letter) { return letter.charCodeAt(0); });
+    var letters = atob(text), packed = new Uint8Array(letters.length);
+    for (var k = 0; k < packed.length; k += 1) { packed[k] = letters.charCodeAt(k); }
     var stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
     return new Response(stream).arrayBuffer().then(function (buffer) {
       var bytes = new Uint8Array(buffer), at = 0, columns = {};
@@ -11,7 +12,7 @@
         var column = new TYPES[part.type](part.length), size = column.BYTES_PER_ELEMENT;
         var own = new Uint8Array(column.buffer);
         for (var j = 0; j < size; j += 1) {
-          for (var i = 0; i < part.length; i += 1) { own[i * size + j] = bytes[at]; at += 1; }
+          for (var i = j; i < own.length; i += size) { own[i] = bytes[at]; at += 1; }
         }
         columns[part.name] = column;
       });
@@ -29,28 +30,33 @@
   // one text a line
   function texts(bytes) { return bytes.length ? new TextDecoder().decode(bytes).split("\n") : []; }
 
-  // of every shape its rings (or lines, or points) of [latitude, longitude]; a ring begins at its distance from
-  // the last ring's beginning, then goes on in steps
+  // the shapes of some columns: where the rings (or lines, or points) of every shape and the corners of every ring
+  // begin, and latitude and longitude of every corner; a ring begins at its distance from the last ring's beginning,
+  // then goes on in steps
   function outlines(columns, prefix, from) {
     var corners = columns[prefix + "corners"], dx = columns[prefix + "dx"], dy = columns[prefix + "dy"];
-    var at = 0, ring = 0, x = 0, y = 0, begun = [0, 0];
-    return Array.prototype.map.call(columns[prefix + "rings"], function (count) {
-      var rings = [];
-      for (; count > 0; count -= 1) {
-        var points = [];
-        for (var k = 0; k < corners[ring]; k += 1) {
-          x = (k ? x : begun[0]) + dx[at];
-          y = (k ? y : begun[1]) + dy[at];
-          if (!k) { begun = [x, y]; }
-          points.push([from.north - (y - from.margin) / from.units,
-            from.west + (x - from.margin) / (from.squeeze * from.units)]);
-          at += 1;
-        }
-        ring += 1;
-        rings.push(points);
+    var found = {
+      rings: beginnings(columns[prefix + "rings"]), corners: beginnings(corners),
+      lat: new Float64Array(dx.length), lng: new Float64Array(dx.length)
+    };
+    for (var ring = 0, at = 0, beginX = 0, beginY = 0; ring < corners.length; ring += 1) {
+      var x = beginX, y = beginY;
+      for (var k = 0; k < corners[ring]; k += 1, at += 1) {
+        x += dx[at];
+        y += dy[at];
+        if (!k) { beginX = x; beginY = y; }
+        found.lat[at] = from.north - (y - from.margin) / from.units;
+        found.lng[at] = from.west + (x - from.margin) / (from.squeeze * from.units);
       }
-      return rings;
-    });
+    }
+    return found;
+  }
+
+  // how many come before every one, and last how many there are
+  function beginnings(counts) {
+    var found = new Uint32Array(counts.length + 1);
+    for (var i = 0; i < counts.length; i += 1) { found[i + 1] = found[i] + counts[i]; }
+    return found;
   }
 
   // the look of one number as it is read: its class, hatched where the interval is wider than the class's limit
@@ -73,7 +79,9 @@
   function useless(one) { return data.statuses[one.status] === "uninformative"; }
 
   function above(breaks, value) {
-    return breaks.filter(function (limit) { return value >= limit; }).length;
+    var count = 0;
+    while (count < breaks.length && value >= breaks[count]) { count += 1; }
+    return count;
   }
 
   // numbers as people read them: no digit that the interval does not carry, and its ends rounded outwards

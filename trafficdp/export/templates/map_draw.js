@@ -50,8 +50,132 @@
   };
   var AREAS = { park: true, water: true, boundary: true };
 
-  // the public layers as {kind, name, rings}, drawn
-  function surround(map, shapes, names) {
+  // outlines with their places on Leaflet's map of 256 pixels, and the box of every shape, there and in degrees: least
+  // x, least y, most x, most y
+  function placed(outlines) {
+    var size = outlines.lat.length, shapes = outlines.rings.length - 1, x = new Float64Array(size), y = new Float64Array(size);
+    for (var i = 0; i < size; i += 1) {
+      var sine = Math.sin(Math.max(-MOST_NORTH, Math.min(MOST_NORTH, outlines.lat[i])) * Math.PI / 180);
+      x[i] = 256 * (0.5 + outlines.lng[i] / 360);
+      y[i] = 256 * (0.5 - Math.log((1 + sine) / (1 - sine)) / (4 * Math.PI));
+    }
+    function boxes(x, y) {
+      var found = new Float64Array(4 * shapes);
+      for (var shape = 0; shape < shapes; shape += 1) {
+        var left = Infinity, top = Infinity, right = -Infinity, bottom = -Infinity;
+        for (var k = outlines.corners[outlines.rings[shape]]; k < outlines.corners[outlines.rings[shape + 1]]; k += 1) {
+          if (x[k] < left) { left = x[k]; }
+          if (x[k] > right) { right = x[k]; }
+          if (y[k] < top) { top = y[k]; }
+          if (y[k] > bottom) { bottom = y[k]; }
+        }
+        found.set([left, top, right, bottom], 4 * shape);
+      }
+      return found;
+    }
+    return {
+      rings: outlines.rings, corners: outlines.corners, lat: outlines.lat, lng: outlines.lng, x: x, y: y,
+      boxes: boxes(x, y), degrees: boxes(outlines.lng, outlines.lat)
+    };
+  }
+  var MOST_NORTH = 85.0511287798;
+
+  // the box of a shape, or of all, in degrees
+  function boundsOf(outlines, shape) {
+    var box = outlines.degrees, at = 4 * shape;
+    return L.latLngBounds([box[at + 1], box[at]], [box[at + 3], box[at + 2]]);
+  }
+  function boundsOfAll(outlines) {
+    var own = outlines.degrees, box = [Infinity, Infinity, -Infinity, -Infinity];
+    for (var k = 0; k < own.length; k += 1) { box[k % 4] = k % 4 < 2 ? Math.min(box[k % 4], own[k]) : Math.max(box[k % 4], own[k]); }
+    return L.latLngBounds([box[1], box[0]], [box[3], box[2]]);
+  }
+
+  // Many shapes as one layer, which is drawn in a fraction of the time that a layer for each would take. ``outlines``
+  // are placed; ``batches`` lists {fillColor, shapes}; a path has up to ``together`` shapes of a batch. With ``closed``
+  // lines are edges of areas. ``over`` is the shape that the pointer is in.
+  var MOST_OF_A_PATH = 30;
+  var Shapes = L.Path.extend({
+    initialize: function (outlines, batches, options) {
+      L.setOptions(this, options);
+      this.outlines = outlines;
+      this.batches = batches;
+      this.bounds = boundsOfAll(outlines);
+      this.over = -1;
+    },
+    getBounds: function () { return this.bounds; },
+    _project: function () {
+      this._scale = this._map.getZoomScale(this._map.getZoom(), 0);
+      this._origin = this._map.getPixelOrigin();
+      this._pxBounds = L.bounds(this._map.latLngToLayerPoint(this.bounds.getSouthWest()), this._map.latLngToLayerPoint(this.bounds.getNorthEast()));
+    },
+    _update: function () {},
+    // what a renderer asks for while it draws
+    _updatePath: function () {
+      var layer = this, style = this.options;
+      if (!this._renderer._drawing) { return; }
+      if (style.fill) {
+        this.batches.forEach(function (batch) { layer._draw(batch.shapes, L.extend({}, style, batch, { stroke: false })); });
+      }
+      if (style.stroke) {
+        this.batches.forEach(function (batch) { layer._draw(batch.shapes, L.extend({}, style, { fill: false })); });
+      }
+    },
+    _draw: function (shapes, style) {
+      var renderer = this._renderer, pen = renderer._ctx, view = renderer._bounds, scale = this._scale, origin = this._origin;
+      var boxes = this.outlines.boxes, traced = 0;
+      var left = (view.min.x + origin.x - style.weight) / scale, right = (view.max.x + origin.x + style.weight) / scale;
+      var top = (view.min.y + origin.y - style.weight) / scale, bottom = (view.max.y + origin.y + style.weight) / scale;
+      function finish() {
+        if (traced) { renderer._fillStroke(pen, { options: style }); }
+        pen.beginPath();
+        traced = 0;
+      }
+      finish();
+      for (var i = 0; i < shapes.length; i += 1) {
+        var at = 4 * shapes[i];
+        if (boxes[at] > right || boxes[at + 2] < left || boxes[at + 1] > bottom || boxes[at + 3] < top) { continue; }
+        this._trace(pen, shapes[i], style.closed);
+        traced += 1;
+        if (traced >= (style.together || MOST_OF_A_PATH)) { finish(); }
+      }
+      finish();
+    },
+    _trace: function (pen, shape, closed) {
+      var outlines = this.outlines, scale = this._scale, left = this._origin.x, top = this._origin.y;
+      for (var ring = outlines.rings[shape]; ring < outlines.rings[shape + 1]; ring += 1) {
+        var first = outlines.corners[ring], end = outlines.corners[ring + 1];
+        if (end - first < 2) { continue; }
+        pen.moveTo(outlines.x[first] * scale - left, outlines.y[first] * scale - top);
+        for (var k = first + 1; k < end; k += 1) { pen.lineTo(outlines.x[k] * scale - left, outlines.y[k] * scale - top); }
+        if (closed) { pen.closePath(); }
+      }
+    },
+    _containsPoint: function (point) {
+      this.over = this.at((point.x + this._origin.x) / this._scale, (point.y + this._origin.y) / this._scale);
+      return this.over >= 0;
+    },
+    // the shape around a point of the map of 256 pixels; -1 where there is none
+    at: function (x, y) {
+      var outlines = this.outlines, boxes = outlines.boxes;
+      for (var shape = 0; shape < outlines.rings.length - 1; shape += 1) {
+        var box = 4 * shape, inside = false;
+        if (x < boxes[box] || y < boxes[box + 1] || x > boxes[box + 2] || y > boxes[box + 3]) { continue; }
+        for (var ring = outlines.rings[shape]; ring < outlines.rings[shape + 1]; ring += 1) {
+          for (var k = outlines.corners[ring], last = outlines.corners[ring + 1] - 1; k < outlines.corners[ring + 1]; last = k, k += 1) {
+            var above = outlines.y[k] > y;
+            if (above === outlines.y[last] > y) { continue; }
+            if (x < (outlines.x[last] - outlines.x[k]) * (y - outlines.y[k]) / (outlines.y[last] - outlines.y[k]) + outlines.x[k]) { inside = !inside; }
+          }
+        }
+        if (inside) { return shape; }
+      }
+      return -1;
+    }
+  });
+
+  // the public layers, drawn, as {kind, rank, name, shape, bounds} of every shape
+  function surround(map, outlines, names) {
     ["under", "edges", "over"].forEach(function (name, number) {
       var pane = map.createPane(name);
       pane.style.zIndex = [350, 410, 420][number];
@@ -62,20 +186,26 @@
       L.tileLayer(data.tiles, { referrerPolicy: "no-referrer", maxNativeZoom: 18, maxZoom: 30 }).addTo(map);
     }
     data.context.forEach(function (layer) {
-      var style = KINDS[layer.kind];
-      for (var end = at + layer.shapes; at < end; at += 1) {
-        var rings = shapes[at].filter(function (ring) { return ring.length > 1; });
-        var closed = rings.length && AREAS[layer.kind] && rings.every(function (ring) {
-          var last = ring[ring.length - 1];
-          return ring.length > 3 && ring[0][0] === last[0] && ring[0][1] === last[1];
-        });
-        known.push({ kind: layer.kind, rank: style.rank, name: names[at], rings: shapes[at], bounds: L.latLngBounds([].concat.apply([], shapes[at])) });
-        if (!rings.length) { continue; }
-        if (closed && style.under) { L.polygon(rings, L.extend({ pane: "under", renderer: sheet("under") }, style.under)).addTo(map); }
-        if (!style.over) { continue; }
-        L.polyline(rings, { pane: "edges", renderer: sheet("edges"), color: "#ffffff", opacity: 0.75, weight: style.over.weight + 2 }).addTo(map);
-        L.polyline(rings, L.extend({ pane: "over", renderer: sheet("over") }, style.over)).addTo(map);
+      if (!layer.shapes) { return; }
+      var style = KINDS[layer.kind], areas = [], lines = [];
+      function add(pane, shapes, options) {
+        if (!options || !shapes.length) { return; }
+        new Shapes(outlines, [{ shapes: shapes }], L.extend({ pane: pane, renderer: sheet(pane), interactive: false }, options)).addTo(map);
       }
+      for (var end = at + layer.shapes; at < end; at += 1) {
+        known.push({ kind: layer.kind, rank: style.rank, name: names[at], shape: at, bounds: boundsOf(outlines, at) });
+        var rings = [];
+        for (var ring = outlines.rings[at]; ring < outlines.rings[at + 1]; ring += 1) {
+          var first = outlines.corners[ring], last = outlines.corners[ring + 1] - 1;
+          if (last > first) { rings.push(last - first > 2 && outlines.lat[first] === outlines.lat[last] && outlines.lng[first] === outlines.lng[last]); }
+        }
+        if (rings.length) { lines.push(at); }
+        if (rings.length && AREAS[layer.kind] && rings.every(Boolean)) { areas.push(at); }
+      }
+      // areas may overlap, so that each is a path
+      add("under", areas, style.under && L.extend({ fill: true, together: 1 }, style.under));
+      add("edges", lines, style.over && { color: "#ffffff", opacity: 0.75, weight: style.over.weight + 2 });
+      add("over", lines, style.over);
     });
     return known;
   }
@@ -87,21 +217,25 @@
 
   // writes as many names as fit, the most telling first, again after every move
   var MOST_NAMES = 40;
-  function letter(map, known) {
+  function letter(map, outlines, known) {
     var group = L.layerGroup().addTo(map), pane = map.createPane("names"), written = [];
     pane.style.zIndex = 600;
     pane.style.pointerEvents = "none";
     var order = known.filter(function (each) { return each.name; }).sort(function (one, other) { return one.rank - other.rank; });
     function renew() {
       var view = map.getBounds(), size = map.getSize(), closer = map.getZoom() - map.getMinZoom(), boxes = [];
+      var scale = map.getZoomScale(map.getZoom(), 0);
       group.clearLayers();
       written = [];
       order.some(function (each) {
         if (each.rank > 2 + closer || !view.intersects(each.bounds)) { return false; }
-        var points = [].concat.apply([], each.rings.map(function (ring) { return close(map, ring); }))
+        var half = each.name.length * 3.4 + 4, own = 4 * each.shape, ring = outlines.rings[each.shape];
+        var line = outlines.corners[ring + 1] - outlines.corners[ring] > 1;
+        if (line && scale * Math.max(outlines.boxes[own + 2] - outlines.boxes[own], outlines.boxes[own + 3] - outlines.boxes[own + 1]) < half) { return false; }
+        var points = close(map, outlines, each.shape)
           .filter(function (point) { return point.x > 0 && point.y > 0 && point.x < size.x && point.y < size.y; });
-        var half = each.name.length * 3.4 + 4, spread = L.bounds(points).getSize && points.length ? L.bounds(points).getSize() : null;
-        if (!spread || (each.rings[0].length > 1 && Math.max(spread.x, spread.y) < half)) { return false; }
+        var spread = points.length ? L.bounds(points).getSize() : null;
+        if (!spread || (line && Math.max(spread.x, spread.y) < half)) { return false; }
         var middle = points[points.length >> 1], box = [middle.x - half, middle.y - 9, middle.x + half, middle.y + 9];
         var blocked = box[0] < 0 || box[2] > size.x || boxes.some(function (other) {
           return box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1];
@@ -121,15 +255,19 @@
     return function () { return written; };
   }
 
-  // points of a line on the screen, none far from the next
+  // points of a shape's lines on the screen, none far from the next of its line
   var STEP = 60, MOST_STEPS = 100;
-  function close(map, ring) {
-    var found = [], last = null;
-    ring.forEach(function (place) {
-      var point = map.latLngToContainerPoint(place), steps = last ? Math.min(MOST_STEPS, Math.ceil(last.distanceTo(point) / STEP)) : 1;
-      for (var k = 1; k <= steps; k += 1) { found.push(last ? last.add(point.subtract(last).multiplyBy(k / steps)) : point); }
-      last = point;
-    });
+  function close(map, outlines, shape) {
+    var found = [], scale = map.getZoomScale(map.getZoom(), 0);
+    var shift = map.layerPointToContainerPoint([0, 0]).subtract(map.getPixelOrigin());
+    for (var ring = outlines.rings[shape]; ring < outlines.rings[shape + 1]; ring += 1) {
+      for (var at = outlines.corners[ring], last = null; at < outlines.corners[ring + 1]; at += 1) {
+        var point = L.point(outlines.x[at] * scale + shift.x, outlines.y[at] * scale + shift.y);
+        var steps = last ? Math.min(MOST_STEPS, Math.ceil(last.distanceTo(point) / STEP)) : 1;
+        for (var k = 1; k <= steps; k += 1) { found.push(last ? last.add(point.subtract(last).multiplyBy(k / steps)) : point); }
+        last = point;
+      }
+    }
     return found;
   }
 

@@ -24,12 +24,21 @@
     return own;
   }
 
-  // rings of [latitude, longitude], in one piece across the antimeridian
-  function fromGeometry(feature) {
-    var shape = feature.geometry, parts = shape.type === "Polygon" ? [shape.coordinates] : shape.coordinates;
-    return [].concat.apply([], parts).map(function (ring) {
-      return ring.slice(0, -1).map(function (at) { return [at[1], at[0] < data.projection.cut ? at[0] + 360 : at[0]]; });
+  // as outlines are, in one piece across the antimeridian
+  function fromGeometries(features) {
+    var rings = [], corners = [], lat = [], lng = [];
+    features.forEach(function (feature) {
+      var shape = feature.geometry, own = [].concat.apply([], shape.type === "Polygon" ? [shape.coordinates] : shape.coordinates);
+      rings.push(own.length);
+      own.forEach(function (ring) {
+        corners.push(ring.length - 1);
+        ring.slice(0, -1).forEach(function (at) {
+          lat.push(at[1]);
+          lng.push(at[0] < data.projection.cut ? at[0] + 360 : at[0]);
+        });
+      });
     });
+    return { rings: beginnings(rings), corners: beginnings(corners), lat: lat, lng: lng };
   }
 
   function watch() {
@@ -39,7 +48,7 @@
           picked = -1;
           pinned = false;
           frame.setLatLngs([]);
-          start(fromFeatures(collection.features), collection.features.map(fromGeometry));
+          start(fromFeatures(collection.features), fromGeometries(collection.features));
           document.documentElement.dataset.reloads = Number(document.documentElement.dataset.reloads || 0) + 1;
         }
       ).catch(function () { document.getElementById("summary").textContent = {{ _("The newest numbers could not be read.") | tojson }}; });

@@ -352,6 +352,39 @@ def test_the_first_map_needs_no_later_slot(rush_hours, chromium, map_page, tmp_p
     page.page.close()
 
 
+PATHS = """(() => {
+  const canvas = CanvasRenderingContext2D.prototype;
+  window.filled = [];
+  for (const name of ["fill", "stroke"]) {
+    const own = canvas[name];
+    canvas[name] = function (...given) {
+      const pane = this.canvas.closest(".leaflet-pane");
+      if (pane) { window.filled.push(pane.className.match(/leaflet-(\\w+)-pane/)[1]); }
+      return own.apply(this, given);
+    };
+  }
+})()"""
+
+
+def test_hexagons_are_painted_in_few_paths_and_before_streets(make_release, chromium, map_page, tmp_path):
+    roads = ContextLayer(
+        ContextKind.ROADS, "roads.gpkg", "c" * 64, "Survey of nowhere", ("Shell Road",),
+        (shapely.LineString([(-97.9, 30.27), (-97.6, 30.27)]),),
+    )  # fmt: skip
+    cells = h3.grid_disk(h3.latlng_to_cell(30.27, -97.74, 9), 29)[:2_500]
+    (tmp_path / "map.html").write_bytes(html_bytes(make_release(cells, context=(roads,))))
+    page = map_page(chromium.new_page(viewport={"width": 390, "height": 844}))
+    page.page.add_init_script(PATHS)
+    page.go((tmp_path / "map.html").as_uri()).settle()
+    panes = page.page.evaluate("window.filled")
+    assert {"cells", "edges", "over", "outline"} <= set(panes)
+    first = panes[: panes.index("edges")]
+    assert set(first) == {"cells"}
+    assert panes.count("cells") < len(cells) / 10
+    assert page.complaints == []
+    page.page.close()
+
+
 def view(page):
     """West, south, east, north of what is seen."""
     text = page.page.evaluate("document.getElementById('map').leaflet.getBounds().toBBoxString()")
