@@ -15,7 +15,7 @@ import pytest
 
 import trafficdp
 from trafficdp.config.file import load_config
-from trafficdp.ingest.unit_check import LintVerdict
+from trafficdp.ingest.report import LintVerdict
 from trafficdp.model import SlotKind
 
 PIPELINES = Path(trafficdp.__file__).parents[1] / "pipelines"

@@ -27,8 +27,7 @@ from trafficdp.engine.reduced import MANIFEST, PARTS, SAID, JobManifest, SourceF
 from trafficdp.engine.spark_rows import SPARK_ROWS, Facts, Reduction, plain, rows_of_files, rows_of_frame
 from trafficdp.errors import ConfigError, DataError, UsageError
 from trafficdp.ingest.formats.csv_files import declared_columns
-from trafficdp.ingest.report import FileReport
-from trafficdp.ingest.unit_check import LintFinding, LintVerdict
+from trafficdp.ingest.report import FileReport, LintFinding, LintVerdict
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.sensitive import LARGEST_TOTAL
 from trafficdp.store.vault_fixes import cache_key

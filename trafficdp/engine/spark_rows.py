@@ -28,11 +28,10 @@ from trafficdp.binning.cells import CellTable
 from trafficdp.binning.places import SlotTable, selected
 from trafficdp.engine.reduced import SAID
 from trafficdp.errors import TrafficdpError
-from trafficdp.ingest.clean import Cleaned, clean
+from trafficdp.ingest.clean import Cleaned, UnitCheck, clean
 from trafficdp.ingest.formats.parquet import readable, records_of
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import Reading, first_bytes_are_a_record
-from trafficdp.ingest.unit_check import UnitCheck
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model import Clip, ContributionBound, Grid, SourceDeclaration
 from trafficdp.sensitive import Fixes

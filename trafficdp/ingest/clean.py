@@ -1,4 +1,4 @@
-"""The one cleaning stage: records to fixes, and what became of the rows of a file."""
+"""The one cleaning stage: records to fixes, what became of the rows of a file, and the check of its unit."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ import pyarrow.compute as pc
 from trafficdp.ingest.report import (
     AMBIGUOUS_LOCAL_TIME,
     DUPLICATE_IN_FILE,
+    ENOUGH_PAIRS,
+    HIGHEST_RATIO,
+    LOWEST_RATIO,
     MISSING_OPERATOR,
     MISSING_POSITION,
     MISSING_SPEED,
@@ -37,9 +40,10 @@ from trafficdp.ingest.report import (
     ZERO_POSITION,
     Extent,
     Extents,
+    LintFinding,
+    LintVerdict,
 )
-from trafficdp.ingest.times import Records, second_showing
-from trafficdp.ingest.unit_check import Timeline, UnitCheck, derived_speed_ms
+from trafficdp.ingest.times import Records, Timeline, derived_speed_ms, second_showing
 from trafficdp.ingest.vehicle_key import VehicleKey, normalise
 from trafficdp.model import Period, SourceDeclaration, SpeedUnit, StudyArea, zone_of
 from trafficdp.sensitive import Fixes, fixes_schema
@@ -121,7 +125,17 @@ class _Files:
         """Return how far the rows at these positions reach, file by file."""
         found: list[Extent | None] = [None] * self.number
         for file, own in self.split(rows):
-            found[file] = Extent.of(records.latitude[own], records.longitude[own], records.times.time_us[own])
+            if len(own):
+                longitude, latitude = records.longitude[own], records.latitude[own]
+                time_us = records.times.time_us[own]
+                found[file] = Extent(
+                    west=float(longitude.min()),
+                    south=float(latitude.min()),
+                    east=float(longitude.max()),
+                    north=float(latitude.max()),
+                    first_us=int(time_us.min()),
+                    last_us=int(time_us.max()),
+                )
         return found
 
     def split(self, rows: IntArray) -> Iterator[tuple[int, IntArray]]:
@@ -196,11 +210,10 @@ def clean(
     kept = np.flatnonzero(sieve.kept)
     if len(kept) != len(rows):
         rows, timeline = kept, Timeline.of(vehicle[kept], records.times.time_us[kept])
-    repeated = np.zeros(len(records), dtype=np.bool_)
-    repeated[rows] = timeline.repeats()
-    # those of one instant are in the order of the files
+    # all but the first of one vehicle and instant; these are in the order of the files
     order = rows[timeline.order]
-    same_file = np.zeros(len(records), dtype=np.bool_)
+    repeated, same_file = np.zeros((2, len(records)), dtype=np.bool_)
+    repeated[order[1:]] = np.diff(timeline.along) == 0
     same_file[order[1:]] = np.diff(of.of[order]) == 0
     sieve.reject(DUPLICATE_IN_FILE, repeated & same_file)
     reported = sieve.kept & ~derived
@@ -403,3 +416,96 @@ def _speeds(
     sieve.reject(UNREADABLE_SPEED, records.speed_unreadable)
     sieve.reject(SENTINEL_SPEED, sentinel & ~derived)
     return speed, derived
+
+
+# The unit linter: does the declared unit of speed agree with how far vehicles get?
+#
+# For two fixes of one vehicle 2 to 120 s apart, the ratio is
+#
+#     distance along the great circle / time / mean of the two reported speeds, converted to m/s.
+#
+# A pair is usable when that mean is above 0: the vehicle said that it moved at one of its ends at least.
+# The condition is the same in every unit, so a wrong declaration scales the median by exactly the factor
+# between the units, and it takes both ends alike. (Asking the later speed alone to be above 0 gives 0.55
+# to 0.75 for the true m/s files of Austin, too near the limit: it picks vehicles that have just set off.)
+#
+# Measured on ten days of Austin and one morning of Washington, after cleaning:
+#
+# ================  ========  =============  ============  =============  ============
+# file              pairs     median as m/s  verdict       median as mph  verdict
+# ================  ========  =============  ============  =============  ============
+# 2015-03-07          37,301          0.451  wrong                 1.009  pass
+# 2015-03-08          10,207          0.451  wrong                 1.009  pass
+# 2015-03-18             135          0.460  wrong                 1.028  pass
+# 2015-03-19              32          0.440  wrong                 0.984  pass
+# 2016-11-24             124          0.847  pass                  1.894  wrong
+# 2016-11-25             216          0.875  pass                  1.957  wrong
+# 2016-11-26             156          0.867  pass                  1.939  wrong
+# 2016-11-27              42          0.664  pass                  1.486  wrong
+# 2017-03-16          28,387          0.889  pass                  1.988  wrong
+# 2017-03-21          35,374          0.858  pass                  1.920  wrong
+# Washington          16,350          0.785  pass                  1.756  wrong
+# ================  ========  =============  ============  =============  ============
+#
+# What it cannot see: km/h and mph differ by 1.6 only, so one declared as the other may lie inside the
+# limits. m/s is told from both.
+#
+# The linter reads speeds of many vehicles, edits no row and refuses no file: whether the records of all count
+# would otherwise hang on the speeds of each, unpaid. What it says is for the curator's eyes and outside the
+# privacy guarantee.
+
+
+MOST_PAIRS = 1 << 17
+"""Usable pairs after which a file is judged by the vehicles that were looked at."""
+LARGEST_RATIO = 1e6
+"""Larger ratios count as this, so that reports hold finite numbers."""
+
+
+@dataclass(repr=False)
+class UnitCheck:
+    """Gathers ratios of vehicles, part of a file after part, and judges the units that were declared.
+
+    Once a unit has MOST_PAIRS usable pairs, no further vehicles are looked at: their numbers follow from
+    counts, and a median needs no more.
+    """
+
+    _ratios: dict[SpeedUnit, list[FloatArray]] = field(default_factory=dict)
+
+    def add(
+        self,
+        unit: SpeedUnit,
+        vehicle: IntArray,
+        time_us: IntArray,
+        latitude: FloatArray,
+        longitude: FloatArray,
+        speed: FloatArray,
+    ) -> None:
+        """Take fixes of vehicles that were not met before, speeds in ``unit``; arrays of shape (n,)."""
+        held = self._ratios.setdefault(unit, [])
+        if sum(map(len, held)) >= MOST_PAIRS:
+            return
+        derived, before = derived_speed_ms(Timeline.of(vehicle, time_us), latitude, longitude)
+        here = np.flatnonzero(before >= 0)
+        reported = (speed[here] / 2 + speed[before[here]] / 2) * float(unit.metres_per_second)
+        usable = reported > 0
+        with np.errstate(over="ignore"):
+            held.append(np.minimum(derived[here][usable] / reported[usable], LARGEST_RATIO))
+
+    def findings(self) -> tuple[LintFinding, ...]:
+        """Judge every unit that was met, in the order of SpeedUnit.
+
+        WRONG when the median ratio of at least ENOUGH_PAIRS usable pairs lies outside LOWEST_RATIO to
+        HIGHEST_RATIO, UNSURE when there are fewer pairs.
+        """
+        found = []
+        for unit in (unit for unit in SpeedUnit if unit in self._ratios):
+            ratios = np.concatenate(self._ratios[unit])
+            median = float(np.median(ratios)) if len(ratios) else None
+            if median is None or len(ratios) < ENOUGH_PAIRS:
+                verdict = LintVerdict.UNSURE
+            elif LOWEST_RATIO <= median <= HIGHEST_RATIO:
+                verdict = LintVerdict.PASS
+            else:
+                verdict = LintVerdict.WRONG
+            found.append(LintFinding(unit, len(ratios), median, verdict))
+        return tuple(found)

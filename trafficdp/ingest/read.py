@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trafficdp.errors import ConfigError, DataError, UsageError
-from trafficdp.ingest.clean import CleanedFile, clean
+from trafficdp.ingest.clean import CleanedFile, UnitCheck, clean
 from trafficdp.ingest.formats import (
     csv_files,
     frame,
@@ -33,15 +33,17 @@ from trafficdp.ingest.report import (
     COLUMNS,
     DUPLICATE_IN_FILE,
     HEADER_TIME,
+    HIGHEST_RATIO,
+    LOWEST_RATIO,
     MALFORMED_ROW,
     MISSING_SPEED,
     OUTSIDE_PERIOD,
     RULES,
     Extents,
     FileReport,
+    LintFinding,
 )
 from trafficdp.ingest.times import Records
-from trafficdp.ingest.unit_check import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, UnitCheck
 from trafficdp.ingest.vehicle_key import VehicleKey, vehicle_parts
 from trafficdp.model import FILE_NAME, NeighbouringRelation, Period, SourceDeclaration, StudyArea
 from trafficdp.sensitive import Fixes

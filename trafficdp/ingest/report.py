@@ -1,4 +1,4 @@
-"""What became of the rows of a file: the rules of cleaning, how far rows reach, the report."""
+"""What became of the rows of a file: rules of cleaning, how far rows reach, whether units fit, the report."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
+from enum import StrEnum
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import numpy.typing as npt
 
 from trafficdp.errors import DataError
-from trafficdp.ingest.unit_check import LintFinding
-from trafficdp.model import PAIRS, from_json
+from trafficdp.model import PAIRS, SpeedUnit, from_json
 
 # What became of the rows of a file.
 #
@@ -119,29 +118,18 @@ class Extent:
     first_us: int
     last_us: int
 
-    @classmethod
-    def of(
-        cls,
-        latitude: npt.NDArray[np.float64],
-        longitude: npt.NDArray[np.float64],
-        time_us: npt.NDArray[np.int64],
-    ) -> Extent | None:
-        """Return the extent of rows, None where there is none."""
-        if not len(time_us):
-            return None
-        west, east = float(longitude.min()), float(longitude.max())
-        south, north = float(latitude.min()), float(latitude.max())
-        return cls(west, south, east, north, int(time_us.min()), int(time_us.max()))
 
-    def from_to(self, time_zone: str) -> dict[str, str]:
-        """Return how far it reaches, to about a kilometre: an end is the place of one record."""
-        instants = (self.first_us, self.last_us)
-        first, last = (datetime.fromtimestamp(at // 1_000_000, ZoneInfo(time_zone)).date() for at in instants)
-        return {
-            "longitude": span(f"{self.west:.2f}", f"{self.east:.2f}"),
-            "latitude": span(f"{self.south:.2f}", f"{self.north:.2f}"),
-            "days": span(first, last),
-        }
+def extent_in_words(extent: Extent | None, time_zone: str) -> dict[str, str]:
+    """Return from where to where rows reach, to about a kilometre: an end is the place of one record."""
+    if extent is None:
+        return dict.fromkeys(("longitude", "latitude", "days"), "none")
+    instants = (extent.first_us, extent.last_us)
+    first, last = (datetime.fromtimestamp(at // 1_000_000, ZoneInfo(time_zone)).date() for at in instants)
+    return {
+        "longitude": span(f"{extent.west:.2f}", f"{extent.east:.2f}"),
+        "latitude": span(f"{extent.south:.2f}", f"{extent.north:.2f}"),
+        "days": span(first, last),
+    }
 
 
 def span(first: object, last: object) -> str:
@@ -186,6 +174,46 @@ def _both(one: Extent | None, other: Extent | None) -> Extent | None:
         min(one.first_us, other.first_us),
         max(one.last_us, other.last_us),
     )
+
+
+# What the unit linter found (``clean.UnitCheck``).
+
+
+LOWEST_RATIO = 0.55
+HIGHEST_RATIO = 1.3
+"""A unit fits where the median ratio of speeds by distance and as reported lies between the two."""
+ENOUGH_PAIRS = 30
+"""Fewer pairs of fixes say too little."""
+
+
+class LintVerdict(StrEnum):
+    """PASS: the unit fits. UNSURE: too few pairs to judge. WRONG: the unit does not fit."""
+
+    PASS = "pass"
+    UNSURE = "unsure"
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class LintFinding:
+    """What the linter found for rows declared in ``unit``; ``median_ratio`` is None without pairs."""
+
+    unit: SpeedUnit
+    pairs: int
+    median_ratio: float | None
+    verdict: LintVerdict
+
+    @property
+    def fitting_unit(self) -> SpeedUnit | None:
+        """The unit whose ratio would lie in the limits and nearest to 1, or None if there is none."""
+        if not self.median_ratio:
+            return None
+        ratios = {unit: self.median_ratio * float(self.unit.factor_to(unit)) for unit in SpeedUnit}
+        fitting = {unit: r for unit, r in ratios.items() if LOWEST_RATIO <= r <= HIGHEST_RATIO}
+        return min(fitting, key=lambda unit: abs(np.log(fitting[unit])), default=None)
+
+
+# The report on a file.
 
 
 @dataclass(frozen=True)
@@ -235,11 +263,6 @@ class FileReport:
         )
 
     @property
-    def kept_little(self) -> bool:
-        """Whether so few rows were kept, of all days, that the file or the period may be declared wrongly."""
-        return self.rows_kept + self.rejected.get(DUPLICATE_IN_FILE, 0) < LITTLE * self.rows_in
-
-    @property
     def commonest_reason(self) -> str | None:
         """The rule that rejected most rows, but for repeats; None where none did."""
         rules = [rule for rule in RULES if self.rejected.get(rule) and rule != DUPLICATE_IN_FILE]
@@ -259,9 +282,16 @@ class FileReport:
 
 
 def reports_of_little(reports: Iterable[FileReport]) -> list[FileReport]:
-    """Return those of which little was kept; files that were read together are judged as one."""
+    """Return those of which little was kept, of all days: the file or the period may be declared wrongly.
+
+    Files that were read together are judged as one.
+    """
     alone, together = list[FileReport](), dict[str, list[FileReport]]()
     for each in reports:
         (alone if each.files == 1 else together.setdefault(each.source, [])).append(each)
     alone += [FileReport.together(files) for files in together.values()]
-    return [each for each in alone if each.kept_little]
+    return [
+        each
+        for each in alone
+        if each.rows_kept + each.rejected.get(DUPLICATE_IN_FILE, 0) < LITTLE * each.rows_in
+    ]

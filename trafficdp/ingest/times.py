@@ -1,4 +1,4 @@
-"""Records as every reader yields them: text to numbers and to times, column-wise."""
+"""Records as every reader yields them: text to numbers and times; a vehicle's records in order of time."""
 
 from __future__ import annotations
 
@@ -270,6 +270,7 @@ def _micro(clock: pd.DatetimeIndex) -> npt.NDArray[np.int64]:
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -379,3 +380,90 @@ class Records:
             no_operator=np.concatenate([none.astype(np.bool_), *(part.no_operator for part in parts)]),
             file=np.concatenate([none.astype(np.int32), *(part.file for part in parts)]),
         )
+
+
+# Each vehicle's fixes in order of time: what finds repeats and the fix before.
+
+
+SHORTEST_STEP_US = 2 * 1_000_000
+"""Fixes closer than 2 s say too little about speed: positions are rounded."""
+LONGEST_STEP_US = 120 * 1_000_000
+"""Fixes further apart than 120 s say too little: vehicles turn corners."""
+_APART_US = LONGEST_STEP_US + 1
+"""Fixes further apart than any pair that counts, and those of two vehicles, are as far apart as this."""
+
+
+@dataclass(frozen=True, repr=False)
+class Timeline:
+    """Positions 0..n-1 of fixes, sorted by vehicle, then time, then place in the file.
+
+    ``along`` (n,) lays the vehicles' times end to end, in that order: equal (vehicle, time) pairs have equal
+    ones, and a difference up to LONGEST_STEP_US is one between times of the same vehicle.
+    """
+
+    order: IntArray
+    along: IntArray
+    time_us: IntArray
+
+    @classmethod
+    def of(cls, vehicle: IntArray, time_us: IntArray) -> Timeline:
+        """Sort fixes of ``vehicle`` (numbers from 0) at ``time_us``, both of shape (n,)."""
+        # numbers of 16 bits are sorted in linear time
+        narrow = vehicle.astype(np.min_scalar_type(vehicle.max(initial=0)))
+        order = np.argsort(narrow, kind="stable")
+        narrow = narrow[order]
+        # most vehicles' fixes are in order of time in the file: only the others' are sorted by it
+        back = (narrow[1:] == narrow[:-1]) & (np.diff(time_us[order]) < 0)
+        if back.any():
+            late = np.zeros(int(narrow[-1]) + 1, dtype=np.bool_)
+            late[narrow[1:][back]] = True
+            place = np.flatnonzero(late[narrow])
+            rows = order[place]
+            order[place] = rows[np.lexsort((time_us[rows], narrow[place]))]
+        along = np.zeros(len(order), dtype=np.int64)
+        step = np.where(narrow[1:] == narrow[:-1], np.diff(time_us[order]), _APART_US)
+        np.cumsum(np.minimum(step, _APART_US), out=along[1:])
+        return cls(order, along, time_us)
+
+
+# Speeds derived from two fixes of one vehicle, for sources that report none.
+
+
+EARTH_RADIUS_M = 6_371_008.8
+"""Mean radius of the Earth (IUGG), metres."""
+
+
+def great_circle_m(
+    latitude_1: FloatArray, longitude_1: FloatArray, latitude_2: FloatArray, longitude_2: FloatArray
+) -> FloatArray:
+    """Return the great-circle distance in metres between positions in degrees (haversine formula)."""
+    latitude_1, latitude_2 = np.radians(latitude_1), np.radians(latitude_2)
+    half_chord = (
+        np.sin((latitude_2 - latitude_1) / 2) ** 2
+        + np.cos(latitude_1) * np.cos(latitude_2) * np.sin(np.radians(longitude_2 - longitude_1) / 2) ** 2
+    )
+    return np.asarray(2 * EARTH_RADIUS_M * np.arcsin(np.sqrt(np.clip(half_chord, 0, 1))))
+
+
+def derived_speed_ms(
+    timeline: Timeline, latitude: FloatArray, longitude: FloatArray
+) -> tuple[FloatArray, IntArray]:
+    """Return each fix's speed since the vehicle's fix before, in m/s, and the position of that fix.
+
+    Distance along the great circle over time, for the last fix 2 to 120 s before (shape (n,); NaN and -1
+    where there is none). Only the vehicle's own rows are used, so under the guarantee a derived speed is
+    that vehicle's value. It runs lower than what devices report (roads bend, vehicles stop in between),
+    so rows that carry one are flagged.
+    """
+    order, along = timeline.order, timeline.along
+    place = np.searchsorted(along, along - SHORTEST_STEP_US, side="right") - 1
+    near = (place >= 0) & (along - along[place] <= LONGEST_STEP_US)
+    before = np.empty(len(order), dtype=np.int64)
+    before[order] = np.where(near, order[place], -1)
+    speed = np.full(len(before), np.nan)
+    here = np.flatnonzero(before >= 0)
+    there = before[here]
+    seconds = (timeline.time_us[here] - timeline.time_us[there]) / 1e6
+    metres = great_circle_m(latitude[there], longitude[there], latitude[here], longitude[here])
+    speed[here] = metres / seconds
+    return speed, before

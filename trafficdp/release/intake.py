@@ -23,7 +23,7 @@ from trafficdp.ingest.read import (
     parts_of_files,
     require_kept_rows,
 )
-from trafficdp.ingest.report import Extents, FileReport, reports_of_little
+from trafficdp.ingest.report import Extents, FileReport, extent_in_words, reports_of_little
 from trafficdp.ingest.vehicle_key import VehicleKey, normalise
 from trafficdp.model import SourceDeclaration
 from trafficdp.privacy.ledger import LedgerRow
@@ -438,7 +438,7 @@ class Intake:
         for reading in readings:
             extents |= reading.extents
         reach = extents.readable
-        days = None if reach is None else reach.from_to(self.config.grid.period.time_zone)["days"]
+        days = None if reach is None else extent_in_words(reach, self.config.grid.period.time_zone)["days"]
         require_kept_rows(together, source, self.config.relation, days)
         return dict(zip(order, in_order, strict=True))
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from trafficdp.ingest.unit_check import EARTH_RADIUS_M, Timeline, derived_speed_ms, great_circle_m
+from trafficdp.ingest.times import EARTH_RADIUS_M, Timeline, derived_speed_ms, great_circle_m
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trafficdp.ingest.clean import UnitCheck
 from trafficdp.ingest.read import wrong_unit
-from trafficdp.ingest.unit_check import LintFinding, LintVerdict, UnitCheck
+from trafficdp.ingest.report import LintFinding, LintVerdict
 from trafficdp.model import SpeedUnit, from_json
 
 MS, KMH, MPH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.KILOMETRES_PER_HOUR, SpeedUnit.MILES_PER_HOUR

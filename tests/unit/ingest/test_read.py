@@ -15,7 +15,7 @@ import pytest
 
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.read import READERS, choose_source, read_file, require_kept_rows, wrong_unit
-from trafficdp.ingest.report import Extent, FileReport
+from trafficdp.ingest.report import Extent, FileReport, extent_in_words
 from trafficdp.model import FORMATS, NeighbouringRelation, SourceDeclaration, SpeedUnit, StudyArea, UnitPeriod
 
 MS, MPH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.MILES_PER_HOUR
@@ -170,7 +170,7 @@ def test_a_refusal_says_of_which_days_the_rows_are(source):
         require_kept_rows(report(outside_area=3), source, relation, days)
     assert days not in str(caught.value)
     extent = Extent(72.7001, 21, 72.7049, 21.5, 1_606_600_000_000_000, 1_606_600_000_000_000)
-    assert extent.from_to("Asia/Kolkata") == {
+    assert extent_in_words(extent, "Asia/Kolkata") == {
         "longitude": "72.70",
         "latitude": "21.00 to 21.50",
         "days": "2020-11-29",

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trafficdp.errors import DataError
-from trafficdp.ingest.report import RULES, FileReport
-from trafficdp.ingest.unit_check import LintFinding, LintVerdict
+from trafficdp.ingest.report import RULES, FileReport, LintFinding, LintVerdict
 from trafficdp.model import SpeedUnit
 
 findings = st.builds(

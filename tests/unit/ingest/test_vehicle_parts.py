@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trafficdp.ingest import unit_check
+from trafficdp.ingest import clean as cleaning
 from trafficdp.ingest import vehicle_key as module
-from trafficdp.ingest.clean import clean
+from trafficdp.ingest.clean import UnitCheck, clean
 from trafficdp.ingest.read import Reading, read_file
 from trafficdp.ingest.times import Records, TextColumns
-from trafficdp.ingest.unit_check import UnitCheck
 from trafficdp.ingest.vehicle_key import vehicle_parts
 from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod
 from trafficdp.sensitive import fixes_schema
@@ -113,7 +112,7 @@ def test_a_report_is_there_once_the_file_was_read_to_its_end(
 
 
 def test_a_large_file_is_judged_by_the_vehicles_that_were_looked_at(monkeypatch):
-    monkeypatch.setattr(unit_check, "MOST_PAIRS", 50)
+    monkeypatch.setattr(cleaning, "MOST_PAIRS", 50)
     check, time_us = UnitCheck(), np.arange(41, dtype=np.int64) * 10_000_000
     still = np.full(41, 72.8)
     for _ in range(4):

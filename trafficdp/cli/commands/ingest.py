@@ -16,8 +16,17 @@ from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest import suggest as declarations
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import wrong_unit
-from trafficdp.ingest.report import RULES, Extent, Extents, FileReport, reports_of_little, span
-from trafficdp.ingest.unit_check import ENOUGH_PAIRS, LintFinding, LintVerdict
+from trafficdp.ingest.report import (
+    ENOUGH_PAIRS,
+    RULES,
+    Extents,
+    FileReport,
+    LintFinding,
+    LintVerdict,
+    extent_in_words,
+    reports_of_little,
+    span,
+)
 from trafficdp.model import Grid, SourceDeclaration
 from trafficdp.release.results import IngestedFile, UndoneFile
 
@@ -156,8 +165,8 @@ def ingest(
                     "rows_kept": each.report.rows_kept,
                     "rejected": dict(each.report.rejected),
                     "derived": each.report.derived,
-                    "rows_in_reach": _reach(extents.readable, time_zone),
-                    "rows_kept_reach": _reach(extents.kept, time_zone),
+                    "rows_in_reach": extent_in_words(extents.readable, time_zone),
+                    "rows_kept_reach": extent_in_words(extents.kept, time_zone),
                     "days_kept": len(extents.days),
                     "exchanged": extents.exchanged,
                     "noted": dict(extents.noted),
@@ -188,7 +197,7 @@ def _show_extents(output: Output, grid: Grid, done: Sequence[IngestedFile]) -> N
     west, south, east, north = grid.area.geometry.bounds
     period = grid.period
     days = (period.last - period.first).days + 1
-    rows_in, kept = (_reach(extent, period.time_zone) for extent in (found.readable, found.kept))
+    rows_in, kept = (extent_in_words(extent, period.time_zone) for extent in (found.readable, found.kept))
     output.table(
         "How far they reach (for the curator's eyes: outside the privacy guarantee)",
         ["", "declared", "rows in", "kept"],
@@ -199,13 +208,6 @@ def _show_extents(output: Output, grid: Grid, done: Sequence[IngestedFile]) -> N
             ["number of days", f"{days:,}", "", f"{len(found.days):,}"],
         ],
     )
-
-
-def _reach(extent: Extent | None, time_zone: str) -> dict[str, str]:
-    """Return from where to where rows reach."""
-    if extent is None:
-        return dict.fromkeys(("longitude", "latitude", "days"), "none")
-    return extent.from_to(time_zone)
 
 
 def _warn_of_little_and_units(output: Output, done: Sequence[IngestedFile]) -> None:
