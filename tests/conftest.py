@@ -1,5 +1,6 @@
 """Small cities: from plain tables for the privacy core, and one with a store to look into."""
 
+import gc
 import hashlib
 import importlib
 import os
@@ -23,6 +24,8 @@ hypothesis.settings.register_profile(
     "trafficdp", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("trafficdp")
+# until all tests are found: what is imported and collected stays
+gc.disable()
 small_city.wait_for_no_disk()
 
 COLLECTED = pytest.StashKey()
@@ -51,6 +54,13 @@ def pytest_collection_modifyitems(config, items):
             left -= takes
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish():
+    """Leave what is there by now alone: it is no garbage, and a forked child would copy what is looked at."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
