@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+import small_city
 
 import trafficdp
 from trafficdp.config.file import load_config
@@ -54,6 +55,22 @@ def _run(store, **environment):
     return Run(done.returncode, done.stdout, done.stderr)
 
 
+def _run_again(store, name):
+    """The same in a process that need not import what this one has."""
+
+    def again():
+        sys.argv = ["austin.py", "--store", str(store)]
+        try:
+            runpy.run_path(str(PIPELINES / "austin.py"), run_name="__main__")
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+
+    out, err = (store.with_name(f"{name}.{stream}") for stream in ("out", "err"))
+    code = small_city.ended(small_city.forked(again, stdout=out, stderr=err))
+    return Run(code, *(path.read_text(encoding="utf-8") for path in (out, err)))
+
+
 @pytest.fixture(scope="module")
 def real_data():
     folder = os.environ.get("TRAFFICDP_REAL_DATA")
@@ -65,7 +82,8 @@ def real_data():
 @pytest.fixture(scope="module")
 def three_runs(real_data, tmp_path_factory):
     store = tmp_path_factory.mktemp("austin") / "store"
-    return store, [_run(store, TRAFFICDP_REAL_DATA=str(real_data)) for _ in range(3)]
+    first = _run(store, TRAFFICDP_REAL_DATA=str(real_data))
+    return store, [first, _run_again(store, "second"), _run_again(store, "third")]
 
 
 def test_the_configuration_is_what_the_readme_says():

@@ -166,12 +166,11 @@ def test_a_reader_that_leaves_early_is_no_error_and_does_not_stop_the_work(
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
-def test_output_that_cannot_be_written_is_exit_6(released, process):
-    with open("/dev/full", "wb") as full:
-        done = process("status", stdout=full, stderr=subprocess.PIPE)
-    assert done.returncode == 6
-    assert done.stderr.startswith(b"trafficdp: writing the output failed: the disk is full;")
-    assert done.stderr.count(b"\n") == 1
+def test_output_that_cannot_be_written_is_exit_6(released, small_city, tmp_path):
+    said = tmp_path / "said"
+    assert small_city.ended(small_city.forked(["status"], stdout="/dev/full", stderr=said)) == 6
+    assert said.read_bytes().startswith(b"trafficdp: writing the output failed: the disk is full;")
+    assert said.read_bytes().count(b"\n") == 1
 
 
 def test_closed_standard_streams_are_not_missed(released, script):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import math
+import runpy
 import statistics
-import subprocess
 import sys
 import tomllib
 import zipfile
@@ -52,11 +52,12 @@ def unpacked(path: Path) -> list[bytes]:
 @pytest.mark.parametrize(
     ("script", "folder"), [("make_itms_counts.py", "itms_counts"), ("make_sample.py", "sample")]
 )
-def test_generator_makes_the_committed_bytes(script: str, folder: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, DATA / script, tmp_path], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+def test_generator_makes_the_committed_bytes(
+    script: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(DATA)
+    monkeypatch.setattr(sys, "argv", [script, str(tmp_path)])
+    runpy.run_path(str(DATA / script), run_name="__main__")
     committed = sorted([*(DATA / folder).glob("*.csv.gz"), *(DATA / folder).glob("*.zip")])
     assert [file.name for file in committed] == sorted(file.name for file in tmp_path.iterdir())
     for file in committed:
@@ -66,11 +67,12 @@ def test_generator_makes_the_committed_bytes(script: str, folder: str, tmp_path:
             assert made.read_bytes() == file.read_bytes()
 
 
-def test_streets_river_parks_and_places_are_what_their_generator_makes(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, DATA / "make_streets.py", tmp_path], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+def test_streets_river_parks_and_places_are_what_their_generator_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(DATA)
+    monkeypatch.setattr(sys, "argv", ["make_streets.py", str(tmp_path)])
+    runpy.run_path(str(DATA / "make_streets.py"), run_name="__main__")
     committed = sorted((DATA / "sample").glob("*.geojson"))
     assert [file.name for file in committed] == sorted(file.name for file in tmp_path.iterdir())
     for file in committed:

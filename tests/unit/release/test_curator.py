@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
@@ -54,29 +52,17 @@ def test_a_billionth_of_epsilon_too_much_is_refused_in_one_sentence_and_nothing_
     assert released.dump() == before
 
 
-def test_the_command_line_refuses_with_exit_3_and_one_line(released):
+def test_the_command_line_refuses_with_exit_3_and_one_line(released, small_city, tmp_path):
     released.open(budget=15)
     before = released.dump()
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "trafficdp",
-            "--config",
-            str(released.config),
-            "release",
-            "--yes",
-            "--again",
-            "--force",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (3, "")
-    assert len(done.stderr.splitlines()) == 1
-    assert "epsilon 8;" in done.stderr
-    assert "remaining 7;" in done.stderr
+    out, err = tmp_path / "out", tmp_path / "err"
+    words = ["--config", released.config, "release", "--yes", "--again", "--force"]
+    assert small_city.ended(small_city.forked(words, stdout=out, stderr=err)) == 3
+    assert out.read_bytes() == b""
+    said = err.read_text(encoding="utf-8")
+    assert len(said.splitlines()) == 1
+    assert "epsilon 8;" in said
+    assert "remaining 7;" in said
     assert released.dump() == before
 
 

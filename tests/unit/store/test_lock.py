@@ -2,59 +2,54 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
 from trafficdp.errors import StoreBusyError, StoreUnavailableError
 from trafficdp.store.store_files import store_lock
 
-HOLDER = """
-import sys
-from pathlib import Path
-from trafficdp.store.store_files import store_lock
-with store_lock(Path(sys.argv[1]), purpose="ingest", wait=5):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
 
 @pytest.fixture
-def holder(filled):
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(filled.store)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout.readline() == "held\n"
-        yield process
-        process.kill()
+def holder(filled, small_city):
+    """The id of a process that holds the store until it is killed."""
+
+    def hold():
+        with store_lock(filled.store, purpose="ingest", wait=5):
+            os.write(1, b"held")
+            signal.pause()
+
+    reading, writing = os.pipe()
+    child = small_city.forked(hold, stdout=writing)
+    os.close(writing)
+    held = os.read(reading, 4)
+    os.close(reading)
+    assert held == b"held"
+    yield child
+    with suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+        small_city.ended(child)
 
 
-def test_a_busy_store_names_its_holder_and_exits_6(filled, holder):
-    done = subprocess.run(
-        [sys.executable, "-m", "trafficdp", "--config", str(filled.config), "--wait", "0.2", "status"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 6
-    assert len(done.stderr.splitlines()) == 1
-    assert f"held by process {holder.pid} (trafficdp ingest)" in done.stderr
+def test_a_busy_store_names_its_holder_and_exits_6(filled, holder, small_city, tmp_path):
+    said = tmp_path / "said"
+    words = ["--config", filled.config, "--wait", "0.2", "status"]
+    assert small_city.ended(small_city.forked(words, stderr=said)) == 6
+    text = said.read_text(encoding="utf-8")
+    assert len(text.splitlines()) == 1
+    assert f"held by process {holder} (trafficdp ingest)" in text
 
 
-def test_the_lock_of_a_killed_holder_is_free(filled, holder):
-    holder.send_signal(signal.SIGKILL)
-    holder.wait()
+def test_the_lock_of_a_killed_holder_is_free(filled, holder, small_city):
+    os.kill(holder, signal.SIGKILL)
+    assert small_city.ended(holder) == -signal.SIGKILL
     assert filled.open(wait=0.0).status().files == 1
 
 
 def test_waiting_gets_the_lock_when_it_is_freed(filled, holder):
-    threading.Timer(0.3, holder.kill).start()
+    threading.Timer(0.3, os.kill, (holder, signal.SIGKILL)).start()
     started = time.monotonic()
     assert filled.open(wait=30.0).status().files == 1
     assert time.monotonic() - started < 25

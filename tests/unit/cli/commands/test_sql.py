@@ -106,10 +106,15 @@ def test_a_long_result_says_that_it_is_cut(released, command):
     assert len(command("sql", "FROM range(1001)", "--to", "csv").out.split()) == 1002
 
 
-def test_a_pipe_is_a_script(released, process):
-    result = process("sql", "--to", "csv", input=b"SELECT 1 AS a;\nSELECT ';' AS b", capture_output=True)
-    assert (result.returncode, result.stderr) == (0, b"")
-    assert result.stdout == b"a\r\n1\r\nb\r\n;\r\n"
+def test_a_pipe_is_a_script(released, small_city):
+    reading, writing = os.pipe()
+    os.write(writing, b"SELECT 1 AS a;\nSELECT ';' AS b")
+    os.close(writing)
+    shell = small_city.forked(["sql", "--to", "csv"], reading, "out", "err")
+    os.close(reading)
+    assert small_city.ended(shell) == 0
+    assert (released.folder / "err").read_bytes() == b""
+    assert (released.folder / "out").read_bytes() == b"a\r\n1\r\nb\r\n;\r\n"
 
 
 def test_a_script_stops_at_its_first_error(released, command, monkeypatch):
