@@ -1,16 +1,9 @@
-"""Fixes in the vault to sums and samples of every (vehicle, bin).
+"""Fixes in the vault to sums and samples of every (vehicle, bin), on one machine.
 
-Fixes in the vault with their bins and clipped values: in batches, or as a table that SQL may ask.
-
-Fixes stream out of the vault in record batches and get step, cell and slot in NumPy. Nothing is registered
-with the vault's connection.
-
-Every value of every (vehicle, bin), by the same arithmetic as the sums: fixes in the vault to Samples.
-
-The heavy reduction, on one machine: fixes in the vault to per (vehicle, bin) sums.
-
-Records are packed in 64-bit numbers and sorted. Where 63 bits do not hold a record, DuckDB groups them
-instead, one part of the vehicles after another.
+Fixes stream out of the vault and get step, cell and slot in NumPy: in batches, or as a table that SQL may
+ask. Nothing is registered with the vault's connection. For the sums records are packed in 64-bit numbers and
+sorted. Where 63 bits do not hold a record, DuckDB groups them instead, one part of the vehicles after
+another. Samples are every value, by the same arithmetic.
 """
 
 from __future__ import annotations
@@ -323,12 +316,15 @@ def _packed_sums(
     bins = pair >> layout.vehicle
     first = np.ones(len(pair), dtype=np.bool_)
     first[1:] = bins[1:] != bins[:-1]
-    of_bin = bins[first]
-    vehicles, user = numbered(pair & ((1 << layout.vehicle) - 1))
+    of_bin, bin_index = bins[first], np.cumsum(first, dtype=np.int64) - 1
+    del bins, first
+    # what is left of a pair is its vehicle
+    pair &= (1 << layout.vehicle) - 1
+    vehicles, user = numbered(pair)
     counts = Counts(
         cell=cells.values[of_bin >> layout.slot],
         slot=slots.values[of_bin & ((1 << layout.slot) - 1)],
-        bin_index=np.cumsum(first, dtype=np.int64) - 1,
+        bin_index=bin_index,
         user_index=user,
         count=count,
         users=len(vehicles),

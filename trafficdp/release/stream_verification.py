@@ -163,7 +163,7 @@ class _ExaminedStream(Examined):
         return None if np.array_equal(places[:, 3], right) else "an element counted twice or left out"
 
     def _manifest_valid(self) -> str | None:
-        manifest = validate_manifest(self._manifest())
+        manifest = validate_manifest(self._manifest)
         stream = manifest.noise.stream
         if stream is None or stream.publication != self._newest.number:
             return "another publication than the newest"
@@ -175,7 +175,7 @@ class _ExaminedStream(Examined):
         return published(self._newest).release
 
     def _files(self) -> str | None:
-        listed = {each["name"]: each["sha256"] for each in self._manifest()["files"]}
+        listed = {each["name"]: each["sha256"] for each in self._manifest["files"]}
         wrong = files_differing(self._folder, listed, unlisted=MANIFEST)
         if wrong:
             return wrong

@@ -267,13 +267,14 @@ class Examined:
         before = [row for row in self._promises if row.sequence < self._sequence]
         if not before:
             return "the ledger promises nothing before the charge"
-        stated = self._manifest()["accounting"]
+        stated = self._manifest["accounting"]
         ceiling = decimal_text(Promise.from_facts(before[-1].facts).policy.total.pico)
         if stated["budget_per_vehicle"] != ceiling:
             return f"{stated['budget_per_vehicle']} is stated, {ceiling} was promised"
         told = [as_json(each) for each in changes_in(before)]
         return None if stated.get("budget_changes", []) == told else "other changes of the budget"
 
+    @cached_property
     def _manifest(self) -> dict[str, Any]:
         manifest: dict[str, Any] = json.loads(read_regular(self._folder / MANIFEST).decode("utf-8"))
         return manifest
@@ -358,16 +359,16 @@ class _ExaminedRelease(Examined):
         return history_of(self._curator.vault, self._specification.ingest_id)
 
     def _manifest_valid(self) -> str | None:
-        validate_manifest(self._manifest())
+        validate_manifest(self._manifest)
         return None
 
     def _manifest_in_ledger(self) -> str | None:
-        stated = ledger_reference(self._manifest())
+        stated = ledger_reference(self._manifest)
         right = (self._charge.sequence, self._charge.head_hash)
         return None if stated == right else "another entry of the ledger"
 
     def _files(self) -> str | None:
-        listed = {each["name"]: each["sha256"] for each in self._manifest()["files"]}
+        listed = {each["name"]: each["sha256"] for each in self._manifest["files"]}
         for facts in (row.facts for row in self._ledger):
             if facts.get("kind") == "publication" and facts.get("release") == self._stored.release_id:
                 files = facts.get("files")
@@ -414,7 +415,7 @@ class _ExaminedRelease(Examined):
         )
         chosen = counts.select(np.repeat(numbered, counts.bins // max(len(numbered), 1)))
         calibrated = calibrated_from_facts(
-            self._manifest()["noise"],
+            self._manifest["noise"],
             self._specification.public(chosen),
             {
                 statistic: {name: values[numbered] for name, values in own.items()}
@@ -444,7 +445,7 @@ class _ExaminedRelease(Examined):
             return forgotten
         recomputed = self._recomputed_losses
         largest = decimal_text(max(recomputed.values(), default=0))
-        guarantee = from_json(Guarantee, self._manifest()["guarantee"])
+        guarantee = from_json(Guarantee, self._manifest["guarantee"])
         claimed, kind = guarantee.loss, LossKind.PURE if guarantee.rho is None else LossKind.ZCDP
         charged = self._charge.facts.get(kind.pico_key)
         if charged is None:
@@ -496,7 +497,7 @@ class _ExaminedRelease(Examined):
     def _known(self) -> str | None:
         pinned = self._specification
         known = from_json(KnownSpeeds, pinned.calibrated["known"])
-        if self._manifest()["noise"]["known"] != as_json(known.sources):
+        if self._manifest["noise"]["known"] != as_json(known.sources):
             return "other sources in the manifest"
         for source, speed in zip(known.sources, known.speed, strict=True):
             # a file is not the store's: its speeds are those that were charged, and its hash names it
