@@ -65,6 +65,7 @@ bench: $(VENV)/.ready $(VENV)-peers/.ready
 	$(RUN)/python tests/benchmarks/bench_map.py
 	$(RUN)/python tests/benchmarks/bench_stream.py
 	$(RUN)/python tests/benchmarks/bench_timetable.py
+	$(RUN)/python tests/benchmarks/bench_siri.py
 
 # How far released maps of Austin are from the truth; needs TRAFFICDP_REAL_DATA.
 accuracy: $(VENV)/.ready $(VENV)-peers/.ready

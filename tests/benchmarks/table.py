@@ -20,6 +20,7 @@ ORDER = (
     "Days of one store",
     "Peers",
     "Timetables",
+    "SIRI",
     "First map on a telephone",
 )
 HEAD = f"""# What it costs

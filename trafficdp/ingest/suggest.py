@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -460,8 +461,9 @@ def _with_degrees(
         texts = [each.strip().replace(decimal, ".") for each in _column(rows, at)]
         found = [number for each in texts if (number := re.fullmatch(_IN_DEGREES, each))]
         if len(texts) == len(found) < 2 * sum(len(number.group(1)) >= _DECIMALS for number in found):
-            degrees[name] = max(abs(float(each)) for each in texts)
-    north = [name for name, largest in degrees.items() if largest <= _NORTHERNMOST]
+            # in the middle: a receiver without a position writes 99 or 999
+            degrees[name] = median(abs(float(each)) for each in texts)
+    north = [name for name, middle in degrees.items() if middle <= _NORTHERNMOST]
     if len(degrees) != 2 or not north or max(degrees.values()) > 180:
         return columns, False
     (east,) = {*degrees} - {north[0]}

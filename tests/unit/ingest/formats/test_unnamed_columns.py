@@ -148,6 +148,13 @@ def test_a_zero_that_is_left_out_hides_no_degrees(tmp_path):
     assert 'latitude = "2", longitude = "3"' in text
 
 
+def test_a_receiver_without_a_position_hides_no_degrees(tmp_path):
+    rows = ["1001,26,42.922295,-78.861984", "1002,26,99.000000,999.000000", "1003,26,42.922302,-78.861901"]
+    (tmp_path / "day.txt").write_text("".join(f"{row},1596128083\n" for row in rows))
+    text = in_toml(suggest(InputFile(tmp_path / "day.txt")), "buses", "*.txt")
+    assert 'latitude = "3", longitude = "4" }\n' in text
+
+
 def test_whole_journeys_are_told_from_positions(tmp_path):
     row = '"7","1372636858","[[-8.618643,41.141412],[-8.618499,41.141376]]"\n'
     (tmp_path / "day.csv").write_text('"TAXI_ID","TIMESTAMP","POLYLINE"\n' + row * 2)
