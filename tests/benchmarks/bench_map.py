@@ -58,10 +58,8 @@ MARKS = """(() => {
     if (this.canvas.closest(".leaflet-cells-pane")) {
       canvas.fill = own;
       performance.mark("filled");
-      // a task behind the frame that is being made
-      const channel = new MessageChannel();
-      channel.port1.onmessage = () => performance.mark("painted");
-      channel.port2.postMessage(0);
+      // the next task behind the frame that is being made
+      scheduler.postTask(() => performance.mark("painted"), { priority: "user-blocking" });
     }
     return own.apply(this, given);
   };
