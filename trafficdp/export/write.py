@@ -18,19 +18,17 @@ from trafficdp.export.files.catalogue import (
     document_bytes,
     registry_bytes,
 )
-from trafficdp.export.files.geojson import geojson_bytes, geojson_columns
+from trafficdp.export.files.gis_formats import flatgeobuf_bytes, gpkg_bytes, pmtiles_bytes, shapefile_bytes
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.files.tables import (
     INSTANTS,
     column_facts,
     csv_bytes,
-    flatgeobuf_bytes,
+    geojson_bytes,
+    geojson_columns,
     geoparquet_bytes,
-    gpkg_bytes,
     mechanism_bytes,
-    pmtiles_bytes,
     published_statistics,
-    shapefile_bytes,
 )
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.model import NeighbouringRelation

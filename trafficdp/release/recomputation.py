@@ -33,9 +33,8 @@ from trafficdp.binning.places import declared_bins, slot_facts_of
 from trafficdp.context.read import read_zones
 from trafficdp.errors import TrafficdpError, UsageError, VerificationError
 from trafficdp.export.files.catalogue import CATALOGUE_FILES, stated_files
-from trafficdp.export.files.geojson import features_of, rounded_shapes
 from trafficdp.export.files.manifest import Manifest, validate_manifest
-from trafficdp.export.files.tables import INSTANTS, csv_of
+from trafficdp.export.files.tables import INSTANTS, csv_of, features_of, rounded_shapes
 from trafficdp.export.map.html_map import number_columns, unpack
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
 from trafficdp.mechanisms.protocol import CalibratedMechanism, PublicFacts, Recomputable

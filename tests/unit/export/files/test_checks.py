@@ -12,7 +12,7 @@ import pytest
 
 from trafficdp.binning.cells import cells_from_text
 from trafficdp.errors import DataError
-from trafficdp.export.files.geojson import geojson_bytes
+from trafficdp.export.files.tables import geojson_bytes
 
 _RINGS = {"Polygon": 1, "MultiPolygon": 2}
 

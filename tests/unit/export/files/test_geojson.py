@@ -11,7 +11,7 @@ import pytest
 from geojson_pydantic import FeatureCollection
 
 from trafficdp.binning.cells import bounding_box
-from trafficdp.export.files.geojson import geojson_bytes
+from trafficdp.export.files.tables import geojson_bytes
 from trafficdp.model import StudyArea
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from trafficdp.export.files.classes import ABSENT, COLOURS, HATCHED, PLAIN, hatch_limits, shown_breaks
-from trafficdp.export.files.tables import gpkg_bytes, published_statistics, qml, rules_of
+from trafficdp.export.files.gis_formats import gpkg_bytes, qml, rules_of
+from trafficdp.export.files.tables import published_statistics
 from trafficdp.export.map.html_map import LOOKS
 from trafficdp.privacy.release import published_frame
 

@@ -14,7 +14,7 @@ import pyogrio
 import pytest
 
 from trafficdp.errors import StoreUnavailableError
-from trafficdp.export.files import tables
+from trafficdp.export.files import gis_formats, tables
 from trafficdp.export.files.tables import INSTANTS, to_geodataframe
 from trafficdp.model import SpeedUnit, Statistic
 from trafficdp.privacy.estimate import POSTERIOR_SHARES, POSTERIOR_SPEEDS
@@ -58,7 +58,7 @@ def test_geoparquet_reads_back_as_the_published_table(any_release):
 
 
 def test_geopackage_reads_back_with_one_layer_and_its_styles(any_release, tmp_path):
-    (tmp_path / "map.gpkg").write_bytes(tables.gpkg_bytes(any_release))
+    (tmp_path / "map.gpkg").write_bytes(gis_formats.gpkg_bytes(any_release))
     layers = dict(pyogrio.list_layers(tmp_path / "map.gpkg").tolist())
     assert layers == {"trafficdp": "MultiPolygon", "layer_styles": None}
     read = geopandas.read_file(tmp_path / "map.gpkg", layer="trafficdp")
@@ -83,7 +83,7 @@ def test_empty_columns_of_parquet_have_their_type(any_release):
 
 
 def test_flatgeobuf_has_every_bin_and_its_instants(any_release, tmp_path):
-    (tmp_path / "map.fgb").write_bytes(tables.flatgeobuf_bytes(any_release))
+    (tmp_path / "map.fgb").write_bytes(gis_formats.flatgeobuf_bytes(any_release))
     read = geopandas.read_file(tmp_path / "map.fgb").sort_values(["hex_id", "slot"], ignore_index=True)
     made = to_geodataframe(any_release)
     assert [*read.columns] == [*filled(any_release), "geometry"]
@@ -102,7 +102,7 @@ def test_flatgeobuf_has_every_bin_and_its_instants(any_release, tmp_path):
 @pytest.mark.slow
 def test_every_bin_is_in_the_tiles_of_every_zoom(any_release, tmp_path):
     path = tmp_path / "map.pmtiles"
-    path.write_bytes(tables.pmtiles_bytes(any_release))
+    path.write_bytes(gis_formats.pmtiles_bytes(any_release))
     assert path.read_bytes()[:8] == b"PMTiles\x03"
     about = pyogrio.read_info(path)["dataset_metadata"]
     published = published_frame(any_release)
@@ -119,7 +119,7 @@ def test_every_bin_is_in_the_tiles_of_every_zoom(any_release, tmp_path):
 
 def test_tiles_reach_from_the_whole_map_to_one_cell(city, tmp_path):
     path = tmp_path / "map.pmtiles"
-    path.write_bytes(tables.pmtiles_bytes(city))
+    path.write_bytes(gis_formats.pmtiles_bytes(city))
     about = pyogrio.read_info(path)["dataset_metadata"]
     # 0.24 degrees wide, cells of 0.028
     assert (about["minzoom"], about["maxzoom"]) == ("10", "11")
@@ -127,7 +127,7 @@ def test_tiles_reach_from_the_whole_map_to_one_cell(city, tmp_path):
 
 def test_a_shapefile_says_what_its_short_names_mean(any_release, tmp_path):
     path = tmp_path / "map.zip"
-    path.write_bytes(tables.shapefile_bytes(any_release))
+    path.write_bytes(gis_formats.shapefile_bytes(any_release))
     read, published = geopandas.read_file(path), published_frame(any_release)
     with zipfile.ZipFile(path) as archive:
         lines = archive.read("columns.txt").decode("utf-8").splitlines()
@@ -148,7 +148,7 @@ def test_short_names_are_all_different_and_no_longer_than_ten():
             name = each.column(unit)
             names += [name, *(f"{name}_{end}" for end in (*ends, *POSTERIOR_SPEEDS))]
             names += [f"{each.stem}_{end}" for end in (*POSTERIOR_SHARES, "status", "interval_kind")]
-        short = [tables.short_name(name) for name in names]
+        short = [gis_formats.short_name(name) for name in names]
         assert len({each.lower() for each in short}) == len(names)
         assert max(map(len, short)) == 10
 
@@ -159,17 +159,17 @@ def test_a_full_disk_of_temporary_files_is_no_bug(city, monkeypatch):
 
     monkeypatch.setattr(pyogrio, "write_dataframe", full)
     with pytest.raises(StoreUnavailableError, match="TMPDIR"):
-        tables.shapefile_bytes(city)
+        gis_formats.shapefile_bytes(city)
 
 
 def test_a_geopackage_is_dated_as_its_release_not_as_the_clock(city):
-    content = tables.gpkg_bytes(city)
+    content = gis_formats.gpkg_bytes(city)
     assert b"2016-12-01T09:30:00.000Z" in content
 
 
 def test_the_date_that_gdal_is_told_is_taken_back(city):
     before = pyogrio.get_gdal_config_option("OGR_CURRENT_DATE")
-    tables.gpkg_bytes(city)
+    gis_formats.gpkg_bytes(city)
     assert pyogrio.get_gdal_config_option("OGR_CURRENT_DATE") == before
 
 
@@ -178,10 +178,10 @@ def test_the_date_that_gdal_is_told_is_taken_back(city):
     [
         tables.csv_bytes,
         tables.geoparquet_bytes,
-        tables.gpkg_bytes,
-        tables.flatgeobuf_bytes,
-        tables.pmtiles_bytes,
-        tables.shapefile_bytes,
+        gis_formats.gpkg_bytes,
+        gis_formats.flatgeobuf_bytes,
+        gis_formats.pmtiles_bytes,
+        gis_formats.shapefile_bytes,
     ],
 )
 def test_the_same_release_gives_the_same_bytes(render, rush_hours):

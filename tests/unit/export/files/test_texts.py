@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from trafficdp.export.files.geojson import geojson_bytes, geojson_columns
-from trafficdp.export.files.tables import csv_bytes, reasons, texts_of
+from trafficdp.export.files.tables import csv_bytes, geojson_bytes, geojson_columns, reasons, texts_of
 from trafficdp.privacy.release import published_frame
 
 COLUMNS = [

@@ -37,7 +37,7 @@ from trafficdp.export.files.classes import (
     shown_numbers,
     shown_width_breaks,
 )
-from trafficdp.export.files.geojson import geojson_bytes
+from trafficdp.export.files.tables import geojson_bytes
 from trafficdp.export.map.html_map import LOOKS, html_bytes
 from trafficdp.model import ContextKind, ContextLayer, ContributionBound, SpeedUnit, Statistic
 from trafficdp.privacy.release import published_frame
