@@ -30,7 +30,7 @@ CONFIG = """
 name = "City"
 publisher = "City"
 time_zone = "Europe/London"
-study_area = { bbox = [-2.6, 53.2, -1.9, 53.7] }
+study_area = { bbox = [-4.2, 52.2, -0.3, 54.7] }
 period = { from = "2026-03-02", to = "2026-03-08" }
 [privacy]
 relation = "replace_user_values"
