@@ -21,6 +21,7 @@ from trafficdp.export.files.catalogue import (
     CATALOGUE_FILES,
     TITLES,
     catalogue,
+    catalogue_of_us,
     document_bytes,
     licence_address,
 )
@@ -31,6 +32,7 @@ from trafficdp.model import CatalogueEntry
 
 SITE = "site.json"
 INDEX, CATALOG, FEED, MAP, REPORT = "index.html", "catalog.jsonld", "feed.atom", "map.html", "report.html"
+CATALOG_OF_US = "data.json"
 CHANGES = "changes.html"
 LATEST = "latest"
 """The folder of the newest map, at an address that stays."""
@@ -72,6 +74,12 @@ class SiteCity:
     publisher: str
     entry: CatalogueEntry
 
+    @property
+    def contact_of_us(self) -> str | None:
+        """The e-mail address that DCAT-US asks for; None without one, or without addresses of pages."""
+        told = self.entry.contact is not None and not self.entry.contact.startswith("http")
+        return self.entry.contact if told and self.entry.landing_page is not None else None
+
 
 def write_site(
     folder: Path, city: SiteCity, published: Sequence[PublishedRelease], withdrawn: Sequence[str]
@@ -87,7 +95,7 @@ def write_site(
     if newest:
         wanted |= {f"{LATEST}/{name}" for name in (*_names(newest), REPORT, CHANGES, INDEX)}
         wanted.add(f"{newest.id}/{CHANGES}")
-    wanted |= {INDEX, CATALOG, FEED, *(f"{name}/{INDEX}" for name in withdrawn)}
+    wanted |= {INDEX, CATALOG, CATALOG_OF_US, FEED, *(f"{name}/{INDEX}" for name in withdrawn)}
     site = _SiteFolder.opened(folder, wanted)
     reports = {each.id: [each.against, each.manifest.identity.software.version] for each in published}
     rows = []
@@ -113,7 +121,10 @@ def write_site(
     first = next((row for row in rows if newest and row.id == newest.id), None)
     site.write(INDEX, _page(city, "index", rows=rows, newest=first, withdrawn=withdrawn))
     listed = [(each.manifest, row.distributed) for each, row in zip(published, rows, strict=True)]
-    site.write(CATALOG, document_bytes(catalogue(city.name, city.publisher, city.entry, listed)))
+    portal = catalogue(city.name, city.publisher, city.entry, listed)
+    site.write(CATALOG, document_bytes(portal))
+    if city.contact_of_us is not None:
+        site.write(CATALOG_OF_US, document_bytes(catalogue_of_us(portal, city.contact_of_us)))
     if city.entry.landing_page is not None and rows:
         site.write(FEED, _feed(city, city.entry.landing_page.rstrip("/"), rows))
     site.finish(reports)

@@ -1,4 +1,9 @@
-"""Every link of a site leads somewhere, nothing is in it that was not released, it is brought up in place."""
+"""Every link of a site leads somewhere, nothing is in it that was not released, it is brought up in place.
+
+``files/data/dcat-us`` are the definitions of DCAT-US 3.0 as its authors publish them
+(https://github.com/GSA/dcat-us, jsonschema), as they are in GSA/datagov-harvester at
+e04f7de82a54817f18d1a03d66b983c858318ca8, schemas/dcatus3.0/definitions (CC0).
+"""
 
 from __future__ import annotations
 
@@ -10,11 +15,14 @@ import os
 import threading
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 from xml.etree import ElementTree
 
+import jsonschema
 import pytest
 from languages import ENGLISH_WORDS, Texts
+from referencing import Registry, Resource
 
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.export.files.catalogue import registry_record
@@ -26,6 +34,7 @@ from trafficdp.export.site import CHANGES, INDEX, MAP, REPORT, PublishedRelease,
 from trafficdp.export.write import write_release
 from trafficdp.model import CatalogueEntry
 
+DCAT_US = Path(__file__).parent / "files/data/dcat-us"
 ADDRESS = "https://data.example.org/speeds"
 ENTRY = CatalogueEntry(licence="CC-BY-4.0", contact="opendata@example.org")
 CITY = SiteCity("Austin", "City of Austin", ENTRY)
@@ -166,6 +175,60 @@ def test_with_an_address_the_catalogue_is_whole_and_there_is_a_feed(publish, cit
     for link in feed.iter(f"{name}link"):
         target = link.get("href").removeprefix(f"{ADDRESS}/") or "index.html"
         assert (tmp_path / "site" / target).is_file()
+
+
+def test_data_json_meets_dcat_us_and_says_what_the_catalogue_does(publish, city, rush_hours, tmp_path):
+    entry = replace(ENTRY, landing_page=f"{ADDRESS}/", language="es-US", keywords=("buses",))
+    # the first was released before the city had addresses
+    releases = [publish(rush_hours, "r0002", entry=entry), publish(city, "r0001", entry=CatalogueEntry())]
+    write_site(tmp_path / "site", replace(CITY, entry=entry), releases, [])
+    ours, european = (
+        json.loads((tmp_path / "site" / name).read_text("utf-8")) for name in ("data.json", "catalog.jsonld")
+    )
+    assert of_us(ours) == []
+    assert ours["conformsTo"]["title"] == "DCAT-US 3.0"
+    for dataset, theirs in zip(ours["dataset"], european["dcat:dataset"], strict=True):
+        assert dataset["identifier"] == f"{ADDRESS}/{theirs['dct:identifier']}/"
+        assert dataset["title"] == theirs["dct:title"]["@value"]
+        assert dataset["contactPoint"][0]["hasEmail"] == "mailto:opendata@example.org"
+        assert len(dataset["distribution"]) == len(theirs["dcat:distribution"]) == 5
+        for each in dataset["distribution"]:
+            content = (tmp_path / "site" / each["downloadURL"].removeprefix(f"{ADDRESS}/")).read_bytes()
+            assert hashlib.sha256(content).hexdigest() == each["checksum"]["checksumValue"]
+            assert str(len(content)) == each["byteSize"]
+    assert (ours["dataset"][0]["language"], "language" in ours["dataset"][1]) == ("es", False)
+    assert 'href="data.json"' in (tmp_path / "site/index.html").read_text("utf-8")
+    for key, wrong in (
+        ("title", None),
+        ("contactPoint", [{"fn": "A"}]),
+        ("issued", 7),
+        ("keyword", "a"),
+    ):
+        assert of_us(ours | {"dataset": [ours["dataset"][0] | {key: wrong}]}) != [], key
+
+
+@pytest.mark.parametrize(
+    "told", [{"contact": None}, {"contact": "https://example.org/ask"}, {"landing_page": None}]
+)
+def test_without_a_mailbox_or_an_address_there_is_no_data_json(publish, city, tmp_path, told):
+    entry = replace(ENTRY, landing_page=ADDRESS)
+    write_site(tmp_path / "site", replace(CITY, entry=entry), [publish(city, "r0001")], [])
+    assert (tmp_path / "site/data.json").exists()
+    entry = replace(entry, **told)
+    write_site(tmp_path / "site", replace(CITY, entry=entry), [], [])
+    assert not (tmp_path / "site/data.json").exists()
+    assert "data.json" not in (tmp_path / "site/index.html").read_text("utf-8")
+
+
+def of_us(document):
+    """What the published schema of DCAT-US 3 says against a catalogue, in words."""
+    definitions = [json.loads(path.read_text("utf-8")) for path in DCAT_US.glob("*.json")]
+    known = Registry().with_resources((each["$id"], Resource.from_contents(each)) for each in definitions)
+    (schema,) = (each for each in definitions if each["$id"].endswith("/catalog"))
+    checks = jsonschema.Draft202012Validator(
+        schema, registry=known, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
+    )
+    return [error.message for error in checks.iter_errors(document)]
 
 
 def test_without_an_address_the_version_before_is_beside_it(publish, city, tmp_path):

@@ -3,7 +3,8 @@
 Both follow from the disclosure and from the files that were written: ``datapackage.json`` (Data Package 1.0
 with a Table Schema of cells.csv) and ``dataset.jsonld`` (DCAT-AP 3.0 as JSON-LD). They say nothing that the
 manifest does not say. Addresses are those of the site: LANDING_PAGE/RELEASE/, or relative ones without a
-landing page. With them a ready record for the OpenDP deployments registry, tier 3.
+landing page. With them the catalogues of a site, and a ready record for the OpenDP deployments registry,
+tier 3.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urljoin
 
 import shapely
 from shapely.geometry import shape
@@ -357,6 +359,104 @@ def _distribution(facts: Disclosure, file: FileFacts, address: str) -> dict[str,
         licence = licence_address(facts.catalogue.licence)
         node["dct:license"] = {"@id": licence, "@type": "dct:LicenseDocument"}
     return node
+
+
+# DCAT-US 3.0 as JSON, which data.gov harvests as /data.json: https://github.com/GSA/dcat-us
+
+
+def catalogue_of_us(document: Mapping[str, Json], contact: str) -> dict[str, Json]:
+    """Return a ``catalogue`` with addresses as DCAT-US has it; ``contact``: the e-mail address to write to.
+
+    It says what the other says. Its terms are plain texts and lists where DCAT-AP has nodes.
+    """
+    publisher = _organisation(document)
+    about = {"@type": "Kind", "fn": publisher["name"], "hasEmail": f"mailto:{contact}"}
+    found: dict[str, Json] = {
+        "@id": f"{document['@id']}data.json",
+        "@type": "Catalog",
+        "conformsTo": {"@type": "Standard", "title": "DCAT-US 3.0"},
+        "title": document["dct:title"]["@value"],
+        "description": document["dct:description"]["@value"],
+        "publisher": {**publisher, "@type": "Agent"},
+        "contactPoint": [about],
+        "homepage": _page_of_us(document, "foaf:homepage"),
+        "dataset": [_dataset_of_us(each, about, document["@id"]) for each in document["dcat:dataset"]],
+    }
+    if "dct:modified" in document:
+        found["modified"] = document["dct:modified"]["@value"]
+    if "dct:license" in document:
+        found["license"] = document["dct:license"]["@id"]
+    return found
+
+
+def _dataset_of_us(node: Mapping[str, Json], contact: Json, base: str) -> dict[str, Json]:
+    place, period = node["dct:spatial"], node["dct:temporal"]
+    # of a release before the city had addresses it is relative
+    address = urljoin(base, node["@id"])
+    found: dict[str, Json] = {
+        "@id": address,
+        "@type": "Dataset",
+        "identifier": address,
+        "title": node["dct:title"]["@value"],
+        "description": node["dct:description"]["@value"],
+        "publisher": _organisation(node),
+        "contactPoint": [contact],
+        "issued": node["dct:issued"]["@value"],
+        "version": node["dcat:version"],
+        "keyword": [each["@value"] for each in node["dcat:keyword"]],
+        "accessRights": "public",
+        "spatial": {
+            "@type": "Location",
+            "prefLabel": place["skos:prefLabel"],
+            "bbox": place["dcat:bbox"]["@value"],
+        },
+        "temporal": [
+            {
+                "@type": "PeriodOfTime",
+                "startDate": period["dcat:startDate"]["@value"],
+                "endDate": period["dcat:endDate"]["@value"],
+            }
+        ],
+        "provenance": [node["dct:provenance"]["rdfs:label"]["@value"]],
+        "distribution": [_distribution_of_us(each, base) for each in node["dcat:distribution"]],
+    }
+    if "dcat:landingPage" in node:
+        found["landingPage"] = _page_of_us(node, "dcat:landingPage")
+    code = node.get("dct:language", {}).get("@id", "").rpartition("/")[2]
+    if len(code) == 2:
+        # it knows no others
+        found["language"] = code
+    return found
+
+
+def _distribution_of_us(node: Mapping[str, Json], base: str) -> dict[str, Json]:
+    found: dict[str, Json] = {
+        "@id": urljoin(base, node["@id"]),
+        "@type": "Distribution",
+        "identifier": node["dct:identifier"],
+        "title": node["dct:title"]["@value"],
+        "accessURL": urljoin(base, node["dcat:accessURL"]["@id"]),
+        "downloadURL": urljoin(base, node["dcat:downloadURL"]["@id"]),
+        "format": node["dct:format"]["@id"].rpartition("/")[2],
+        "mediaType": node["dcat:mediaType"]["@id"].partition("media-types/")[2],
+        "byteSize": node["dcat:byteSize"]["@value"],
+        "checksum": {
+            "@type": "Checksum",
+            "algorithm": "SHA-256",
+            "checksumValue": node["spdx:checksum"]["spdx:checksumValue"]["@value"],
+        },
+    }
+    if "dct:license" in node:
+        found["license"] = node["dct:license"]["@id"]
+    return found
+
+
+def _organisation(node: Mapping[str, Json]) -> dict[str, str]:
+    return {"@type": "Organization", "name": node["dct:publisher"]["foaf:name"]}
+
+
+def _page_of_us(node: Mapping[str, Json], name: str) -> dict[str, str]:
+    return {"@type": "Document", "title": node["dct:title"]["@value"], "accessURL": node[name]["@id"]}
 
 
 # The record for the OpenDP deployments registry is reviewed and submitted by the publisher.
