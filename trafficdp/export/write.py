@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from trafficdp._durable import disk_errors, replace_file, require_folder_of
@@ -37,6 +38,8 @@ from trafficdp.privacy.release import Release
 
 MANIFEST = "manifest.json"
 LIVE = "live.geojson"
+Rendered = tuple[str, str, Callable[[Release], bytes]]
+"""A file: its name, its format, and what makes its bytes."""
 _RENDER: Mapping[str, Callable[[Release], bytes]] = {
     "geojson": geojson_bytes,
     "csv": csv_bytes,
@@ -104,12 +107,12 @@ def write_release(release: Release, folder: Path) -> dict[str, FileFacts]:
             "the folder of a release is not empty", got=f"{len(present)} entries", expected="an empty folder"
         )
     hidden = release.disclosure.unit.neighbouring_relation == NeighbouringRelation.ADD_OR_REMOVE_USER
-    contents = (
-        (MEASUREMENTS if hidden and name == MECHANISM else name, kind, _RENDER[kind](release))
+    wanted = [
+        (MEASUREMENTS if hidden and name == MECHANISM else name, kind, _RENDER[kind])
         for name, kind in _FILES.items()
         if kind not in _OF_TEXT or release.bins <= MOST_BINS_OF_TEXT
-    )
-    return _written(release, folder, contents)
+    ]
+    return _written(release, folder, wanted)
 
 
 def write_live(release: Release, folder: Path, every_seconds: int) -> dict[str, FileFacts]:
@@ -119,13 +122,13 @@ def write_live(release: Release, folder: Path, every_seconds: int) -> dict[str, 
     Each file replaces its predecessor whole, the manifest last. The page asks for live.geojson beside it
     every ``every_seconds``. Raises as ``write_release``, but the folder may hold earlier ones.
     """
-    contents = (
-        ("cells.parquet", "geoparquet", geoparquet_bytes(release)),
-        ("map.html", "html", html_bytes(release, live_seconds=every_seconds)),
-        (LIVE, "geojson", geojson_bytes(release)),
-        (MECHANISM, "mechanism", mechanism_bytes(release)),
-    )
-    return _written(release, folder, contents)
+    wanted: list[Rendered] = [
+        ("cells.parquet", "geoparquet", geoparquet_bytes),
+        ("map.html", "html", partial(html_bytes, live_seconds=every_seconds)),
+        (LIVE, "geojson", geojson_bytes),
+        (MECHANISM, "mechanism", mechanism_bytes),
+    ]
+    return _written(release, folder, wanted)
 
 
 def export(release: Release, format: str, path: Path) -> None:
@@ -152,12 +155,11 @@ def format_of(path: Path) -> str:
     return _ENDINGS[ending]
 
 
-def _written(
-    release: Release, folder: Path, contents: Iterable[tuple[str, str, bytes]]
-) -> dict[str, FileFacts]:
-    """Write files of ``folder``, given by name, format and bytes, what portals read, then the manifest."""
+def _written(release: Release, folder: Path, wanted: Iterable[Rendered]) -> dict[str, FileFacts]:
+    """Write files, given by name, format and what makes their bytes, what portals read, then the manifest."""
     facts: dict[str, FileFacts] = {}
-    for name, kind, content in contents:
+    for name, kind, render in wanted:
+        content = render(release)
         replace_file(folder / name, content)
         facts[name] = _facts(name, content, _columns(release, kind))
     described = tuple(facts.values())
