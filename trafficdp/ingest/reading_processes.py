@@ -96,8 +96,8 @@ class Readers:
         self._open = ExitStack()
 
     def __enter__(self) -> Readers:
-        work, number = _shared(self._works), processes()
-        if work is None or number < 2:
+        work = _shared(self._works) if self._works else None
+        if work is None or (number := processes()) < 2:
             return self
         found: list[subprocess.Popen[bytes]] = []
         with ExitStack() as started, suppress(OSError):
@@ -124,28 +124,26 @@ class Readers:
 
     def blocks(self, lot: Sequence[Any], read: Read) -> Iterator[Records]:
         """Yield what ``read`` yields of the files of the next lot, small blocks put together."""
-        taken = 0
+        skipped = 0
         if self._processes:
             process = self._processes[self._next % len(self._processes)]
             self._next += 1
             while isinstance(found := _received(process), Records):
                 yield found
-                taken += 1
+                skipped += 1
             if found == _ENDS:
                 return
-        yield from islice(_blocks(lot, read), taken, None)
-
-
-def _blocks(lot: Sequence[Any], read: Read) -> Iterator[Records]:
-    held: list[Records] = []
-    for member in lot:
-        for records in read(member):
-            held.append(records)
-            if sum(map(len, held)) >= _ROWS:
-                yield Records.concatenate(held)
-                held = []
-    if held:
-        yield Records.concatenate(held)
+        held: list[Records] = []
+        for member in lot:
+            for records in read(member):
+                held.append(records)
+                if sum(map(len, held)) < _ROWS:
+                    continue
+                if not skipped:
+                    yield Records.concatenate(held)
+                held, skipped = [], max(0, skipped - 1)
+        if held and not skipped:
+            yield Records.concatenate(held)
 
 
 def _received(process: subprocess.Popen[bytes]) -> Records | str | None:
@@ -180,7 +178,7 @@ def work() -> None:
         files = (InputFile(Path(path), judged=judged, form_by_name=form_by_name) for path in paths)
         lots = (lot for file in files for lot in file.lots(named_by_vehicle=named_by_vehicle))
         for lot in islice(lots, own, None, number):
-            for records in _blocks(lot, read):
+            for records in Readers([]).blocks(lot, read):
                 pickle.dump(records, out, protocol=5)
             pickle.dump(_ENDS, out)
             out.flush()

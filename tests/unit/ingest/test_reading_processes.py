@@ -132,6 +132,30 @@ def test_a_process_that_dies_is_replaced_by_this_one(outcome, started, monkeypat
     assert len(started) == 4
 
 
+AFTER_TWO_BLOCKS = """
+import os, pickle
+from trafficdp.ingest import reading_processes
+dump, left = pickle.dump, [1, 2]
+def counted(found, out, **kept):
+    dump(found, out, **kept)
+    out.flush()
+    left.pop()
+    if not left:
+        os._exit(1)
+pickle.dump, reading_processes._ROWS = counted, 3
+reading_processes.work()
+"""
+
+
+def test_what_a_process_read_before_it_died_is_not_read_twice(outcome, started, monkeypatch, tmp_path):
+    path = archive(tmp_path, {name: DELIVERIES[name] for name in [*DELIVERIES][:9]})
+    by_two = outcome(path)
+    monkeypatch.setattr(reading_processes, "_ROWS", 3)
+    monkeypatch.setattr(reading_processes, "_START", AFTER_TWO_BLOCKS)
+    assert outcome(path) == by_two
+    assert len(started) == 4
+
+
 def test_what_unpacks_to_too_much_in_all_is_refused(outcome, started, monkeypatch, tmp_path):
     monkeypatch.setattr(input_file, "FREE_BYTES", 1 << 10)
     monkeypatch.setattr(input_file, "LARGEST_RATIO", 1)
