@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -23,8 +24,9 @@ ENGLISH_WORDS = re.compile(
 )
 
 
+@cache
 def messages():
-    """Every message with where it stands: a text, or the two forms that it has by number."""
+    """Every message with where it stands: a text, or the two forms that it has by number: to be read only."""
     found = {}
     for path in TEMPLATES:
         for _, name, message in extract_from_ast(Environment().parse(path.read_text(encoding="utf-8"))):

@@ -246,12 +246,23 @@ def test_a_number_in_the_box_lies_in_the_class_of_its_colour(pooled, drawn):
     page = drawn(pooled)
     breaks = np.array(shown_breaks(Statistic.MEAN, pooled.request.bound, pooled.request.display_unit))
     letters, seen = letters_now(pooled, Statistic.MEAN, 0), 0
-    for cell, place in enumerate(middles(pooled)):
-        page.point_at(place)
-        found = re.search(r"most likely ([0-9.]+)", page.text("#card p.big"))
-        if found and letters[cell] != "u":
+    boxes = page.page.evaluate(
+        """async names => { const found = [];
+        for (const name of names) {
+          const shown = new Promise(done => addEventListener("hashchange", done, { once: true }));
+          location.hash = "#h=" + name;
+          await shown;
+          found.push(document.getElementById("card").innerText);
+        }
+        return found; }""",
+        (names := [f"{cell:x}" for cell in np.unique(pooled.cell)]),
+    )
+    for letter, name, box in zip(letters, names, boxes, strict=True):
+        assert name in box
+        found = re.search(r"most likely ([0-9.]+)", box)
+        if found and letter != "u":
             number = int(np.searchsorted(breaks, float(found[1]), side="right"))
-            assert letters[cell] in (PLAIN[number], HATCHED[number])
+            assert letter in (PLAIN[number], HATCHED[number])
             seen += 1
     assert seen > 40
 
@@ -551,7 +562,7 @@ def test_twenty_thousand_cells_are_drawn_and_found(make_release, drawn):
 def served(folder):
     handler = partial(Quiet, directory=str(folder))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=[0.01])
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
