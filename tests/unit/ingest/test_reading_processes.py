@@ -27,6 +27,8 @@ def delivery(number, vehicles=5):
 
 DELIVERIES = {f"{n:03}.xml": delivery(n, n % 4) for n in range(2 * input_file.LOT_FILES + 9)}
 """Three lots."""
+FEW = dict([*DELIVERIES.items()][:9])
+"""One lot."""
 
 
 @pytest.fixture
@@ -82,9 +84,17 @@ def outcome(siri, area, key, tmp_path):
     return all_of
 
 
-@pytest.mark.parametrize("broken", [None, "003.xml", "302.xml", "518.xml"])
-def test_several_processes_read_what_one_does(outcome, started, monkeypatch, tmp_path, broken):
-    path = archive(tmp_path, {n: t[: 400 if n == broken else None] for n, t in DELIVERIES.items()})
+@pytest.mark.parametrize(
+    ("files", "broken"),
+    [
+        pytest.param(DELIVERIES, None, id="three lots"),
+        pytest.param(DELIVERIES, "302.xml", id="three lots, the second broken"),
+        pytest.param(FEW, "003.xml", id="one lot, broken"),
+        pytest.param(DELIVERIES, "518.xml", id="three lots, the last broken", marks=pytest.mark.prove),
+    ],
+)
+def test_several_processes_read_what_one_does(outcome, started, monkeypatch, tmp_path, files, broken):
+    path = archive(tmp_path, {n: t[: 400 if n == broken else None] for n, t in files.items()})
     by_two = outcome(path)
     assert len(started) == 2
     alone(monkeypatch)
@@ -105,10 +115,10 @@ def test_small_files_of_an_archive_are_read_in_lots(siri, area, key, tmp_path):
 
 
 def test_so_do_many_files(outcome, started, monkeypatch, tmp_path):
-    paths = [tmp_path / name for name in [*DELIVERIES][:9]]
+    paths = [tmp_path / name for name in FEW]
     for path in paths:
-        path.write_text(DELIVERIES[path.name])
-    paths.append(archive(tmp_path, {f"b{name}": text for name, text in DELIVERIES.items()}))
+        path.write_text(FEW[path.name])
+    paths.append(archive(tmp_path, {f"b{name}": text for name, text in FEW.items()}))
     by_two = outcome(*paths)
     assert len(started) == 2
     alone(monkeypatch)
@@ -119,13 +129,13 @@ def test_so_do_many_files(outcome, started, monkeypatch, tmp_path):
 def test_a_file_alone_and_few_bytes_are_read_here(outcome, started, monkeypatch, tmp_path):
     outcome(archive(tmp_path, {"000.xml": delivery(1)}))
     monkeypatch.setattr(read, "LARGE", dict.fromkeys(read.LARGE, 1 << 20))
-    outcome(archive(tmp_path, DELIVERIES))
+    outcome(archive(tmp_path, FEW))
     assert started == []
 
 
 @pytest.mark.parametrize("dies", ["import os; os._exit(1)", "print('no pickle'); raise SystemExit"])
 def test_a_process_that_dies_is_replaced_by_this_one(outcome, started, monkeypatch, tmp_path, dies):
-    path = archive(tmp_path, DELIVERIES)
+    path = archive(tmp_path, FEW)
     by_two = outcome(path)
     monkeypatch.setattr(reading_processes, "_START", dies)
     assert outcome(path) == by_two
@@ -159,7 +169,7 @@ def test_what_a_process_read_before_it_died_is_not_read_twice(outcome, started, 
 def test_what_unpacks_to_too_much_in_all_is_refused(outcome, started, monkeypatch, tmp_path):
     monkeypatch.setattr(input_file, "FREE_BYTES", 1 << 10)
     monkeypatch.setattr(input_file, "LARGEST_RATIO", 1)
-    path = archive(tmp_path, DELIVERIES)
+    path = archive(tmp_path, FEW)
     by_two = outcome(path)
     alone(monkeypatch)
     assert outcome(path) == by_two
@@ -171,7 +181,7 @@ def test_no_process_is_left_after_an_interruption(siri, area, key, started, tmp_
     def press(_):
         raise KeyboardInterrupt
 
-    path = archive(tmp_path, DELIVERIES)
+    path = archive(tmp_path, FEW)
     with pytest.raises(KeyboardInterrupt):
         list(Reading(path, siri, area, key, progress=press).parts(tmp_path / "x"))
     assert [process.poll() is not None for process in started] == [True, True]
