@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -416,16 +417,16 @@ class MapPage:
     def colours(self, places):
         """The colour of the hexagons in a small square around every place: (n, 81, 3)."""
         self.settle()
-        return np.array(
-            self.page.evaluate(
-                """points => { const c = document.querySelector(".leaflet-cells-pane canvas");
-                const r = c.getBoundingClientRect(), pen = c.getContext("2d"), k = c.width / r.width;
-                return points.map(p => Array.from(
-                  pen.getImageData(Math.round((p[0] - r.left) * k) - 4,
-                    Math.round((p[1] - r.top) * k) - 4, 9, 9).data)); }""",
-                self.on_screen(places).tolist(),
-            )
-        ).reshape(len(places), 81, 4)[:, :, :3]
+        # as text, for playwright looks at numbers one by one
+        found = self.page.evaluate(
+            """points => { const c = document.querySelector(".leaflet-cells-pane canvas");
+            const r = c.getBoundingClientRect(), pen = c.getContext("2d"), k = c.width / r.width;
+            return JSON.stringify(points.map(p => Array.from(
+              pen.getImageData(Math.round((p[0] - r.left) * k) - 4,
+                Math.round((p[1] - r.top) * k) - 4, 9, 9).data))); }""",
+            self.on_screen(places).tolist(),
+        )
+        return np.array(json.loads(found)).reshape(len(places), 81, 4)[:, :, :3]
 
 
 @pytest.fixture(scope="session")
