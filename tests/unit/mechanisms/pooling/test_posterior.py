@@ -215,7 +215,7 @@ def test_twenty_thousand_places_take_two_seconds_of_a_processor_and_little_memor
         return time.process_time() - begin
 
     # a second, where nothing else runs
-    assert min(seconds() for _ in range(3)) < 2
+    assert any(seconds() < 2 for _ in range(3))
     tracemalloc.start()
     posterior(places, alone(places, MANY), FLAT, UPPER)
     _, most = tracemalloc.get_traced_memory()
