@@ -38,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "data" / "faults"
 CANNOT = 77
 """Exit code where nothing can be tried on this machine."""
+HALF_WRITTEN = ("write", "pwrite64")
 KILLS = ("killed", "half written", "power cut", "power cut, names last")
 ERRORS = {
     "disk full": errno.ENOSPC,
@@ -180,7 +181,7 @@ class Bench:
             if kind in ("killed", "power cut", "second process", "disk full", "read-only"):
                 meets = call.lasting
             elif kind == "half written":
-                meets = writes and call.name in ("write", "pwrite64") and call.arguments[2] > 1
+                meets = writes and call.name in HALF_WRITTEN and call.arguments[2] > 1
             elif kind == "power cut, names last":
                 meets = call.lasting and call.number not in SYNCS
             elif kind == "input/output error":
@@ -226,7 +227,8 @@ class Bench:
                     return without_disk(call) or ERRORS[case.kind]
                 if here != case.place:
                     return without_disk(call)
-                if case.kind == "half written":
+                # a stream may make another call at this place than it made when it was rehearsed
+                if case.kind == "half written" and call.name in HALF_WRITTEN:
                     call.half_done()
                 if case.kind in KILLS:
                     raise Kill
