@@ -45,26 +45,32 @@ class PrivacyMeter:
         self.spent = np.zeros_like(charge)
 
     def measure(self, step: Step, values: MeasureInput) -> IntArray:
-        """Meter, then measure."""
+        """Add the loss of ``step`` to ``spent``; return its noisy sums over private ``values``, (C,).
+
+        Raises AllocationError, before any draw, if a vehicle would lose more than it was charged.
+        """
         self._meter(step)
         return step.draw(self._source, values)
 
     def select(self, ranks: Ranks, values: Values) -> IntArray:
-        """Meter, then select."""
+        """Add the loss of ``ranks`` to ``spent``; return a private quantile of each coordinate, (C,)."""
         self._meter(ranks)
         return ranks.draw(self._source, values)
 
     def select_claimed(self, scores: Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
-        """Meter what is claimed, then choose."""
+        """Add the claimed loss of ``scores`` to ``spent``, then draw by the exponential mechanism.
+
+        Returns the chosen position of every coordinate, shape (C,); see ``noise.choice``.
+        """
         self._meter(scores)
         return np.asarray(self._source.choose(cost, weight, start, scores.scale)[0])
 
     def charge_unverified(self, noise: Claim) -> None:
-        """Meter what is claimed."""
+        """Add the claimed loss of ``noise`` to ``spent``; nothing is drawn."""
         self._meter(noise)
 
     def uniform_below(self, count: IntArray) -> IntArray:
-        """Draw; there is nothing to meter."""
+        """Return uniform whole numbers in 0..``count`` - 1; they depend on no value and cost nothing."""
         return self._source.uniform_below(count)
 
     def _meter(self, what: Priced) -> None:

@@ -110,7 +110,10 @@ from trafficdp.sensitive import MeasureInput, VectorEntries
 
 @dataclass(frozen=True)
 class Box:
-    """``high`` (E,) is the most of every entry. Raises UsageError for one below 0, or sums beyond 64 bits."""
+    """Entries that are clipped to whole numbers in 0..``high`` (E,).
+
+    Raises UsageError for a negative ``high``, or sums beyond 64 bits.
+    """
 
     support: EntryIndex
     high: IntArray
@@ -454,7 +457,7 @@ ENFORCED = (Box, Moments, Ball, AddRemoveBall)
 
 
 class Set(Protocol):
-    """What a step sums."""
+    """The set into which each vehicle's entries are clipped before a step sums them."""
 
     def sums(self, values: Any) -> IntArray:  # noqa: ANN401
         """Return the sums (C,) of ``values``, brought into the set first."""
@@ -487,7 +490,7 @@ class Step:
 
     @property
     def kind(self) -> LossKind:
-        """What the loss is counted in."""
+        """The kind of privacy loss: pure epsilon or rho."""
         return self.law.kind
 
     def loss(self) -> IntArray:
@@ -512,11 +515,11 @@ class Claim(Protocol):
 
     @property
     def kind(self) -> LossKind:
-        """What the loss is counted in."""
+        """The kind of privacy loss: pure epsilon or rho."""
 
     @property
     def theorem(self) -> str:
-        """What it rests on."""
+        """The theorem, in words, on which the claimed loss rests."""
 
     def loss(self) -> IntArray:
         """Return what every vehicle loses if the claim is true, in whole 10^-12, shape (users,)."""
@@ -527,14 +530,17 @@ class Scores(Claim, Protocol):
 
     @property
     def scale(self) -> FloatArray:
-        """One a coordinate."""
+        """The scale of the exponential mechanism for every coordinate, shape (C,)."""
 
 
 Priced = Step | Ranks | Claim
 
 
 class Measure(Protocol):
-    """All that a mechanism sees of noise. ``SimulatedNoise`` has the verbs too, and meters nothing."""
+    """The interface through which a mechanism draws noise.
+
+    A release meters the loss of every call; ``SimulatedNoise`` has the same methods and meters nothing.
+    """
 
     def measure(self, step: Step, values: MeasureInput) -> IntArray:
         """Return the noisy sums of ``step``, shape (C,), over ``values``, brought into its set first."""

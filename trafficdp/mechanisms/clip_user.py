@@ -228,7 +228,7 @@ class SuppressionRule:
 
 @dataclass(frozen=True)
 class CalibratedSuppression:
-    """``noise`` is drawn on the pairs that are kept. See CalibratedMechanism."""
+    """Laplace noise on sums over the (bin, vehicle) pairs that are kept. See CalibratedMechanism."""
 
     public: PublicFacts
     noise: CalibratedLaplace
@@ -249,7 +249,7 @@ class CalibratedSuppression:
 
     @cached_property
     def of_kept(self) -> CalibratedLaplace:
-        """The noise, on the counts of the kept pairs."""
+        """The Laplace mechanism on the public counts of the kept pairs alone."""
         return replace(
             self.noise, public=replace(self.public, counts=kept_counts(self.public.counts, self.kept))
         )
@@ -327,7 +327,10 @@ class CalibratedSuppression:
     def from_published(
         cls, facts: Mapping[str, Any], columns: Columns, public: PublicFacts
     ) -> CalibratedSuppression:
-        """Return that of the numbered bins; raise UsageError for another rule or a missing column."""
+        """Rebuild the mechanism of a published release from its manifest and columns.
+
+        Raises UsageError for another suppression rule or a missing column.
+        """
         if facts.get("rule") != RULE:
             raise UsageError(
                 "unknown rule of leaving out", got=str(facts.get("rule"))[:40], expected=str(RULE)

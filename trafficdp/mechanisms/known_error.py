@@ -48,7 +48,7 @@ class NoiseTerm:
     gaussian: bool = False
 
     def half_width(self, level: float) -> FloatArray:
-        """Return what the term stays below with at least ``level``, shape (G,)."""
+        """Return a bound that |term| stays below with probability at least ``level``, shape (G,)."""
         tail = gaussian_half_width if self.gaussian else half_width
         return np.asarray(tail(self.scale, level) * self.step + self.bias)
 

@@ -92,17 +92,17 @@ def _scale(sensitivity: FloatArray | IntArray, epsilon: FloatArray, headroom: fl
 
 
 def support_of(counts: Counts) -> EntryIndex:
-    """Return the entries: the (bin, vehicle) pairs of ``counts``."""
+    """Return the entries of the sums: one for each (bin, vehicle) pair of ``counts``, P in all."""
     return EntryIndex(counts.user_index, counts.bin_index, counts.users, counts.bins)
 
 
 def speeds(counts: Counts, bound: ContributionBound) -> Box:
-    """Return the set of S, shape (P,) a vehicle and bin."""
+    """Return the clipping set of S, a vehicle's sum of speeds in a bin in steps: 0..K m, m its records."""
     return Box(support_of(counts), counts.count * bound.steps)
 
 
 def vehicle_means(counts: Counts, bound: ContributionBound) -> Box:
-    """Return the set of the vehicles' own means."""
+    """Return the clipping set of vehicles' own mean speeds in a bin, in steps: 0..K."""
     return Box(support_of(counts), np.full(counts.pairs, bound.steps, dtype=np.int64))
 
 
@@ -122,7 +122,10 @@ def values_of(statistic: Statistic, contributions: Contributions) -> IntArray:
 
 
 def unit(statistic: Statistic, counts: Counts, bound: ContributionBound) -> FloatArray:
-    """Return what one unit of the sum is in the statistic's unit, shape (G,); for VARIANCE, of W in W/N."""
+    """Return the size of one unit of the integer sum in the statistic's unit, shape (G,), from counts.
+
+    With speed step q, N records and L vehicles: q/N for MEAN, q/L for VEHICLE_MEAN, q^2/N for VARIANCE.
+    """
     step = float(bound.step)
     if statistic is Statistic.VEHICLE_MEAN:
         return np.asarray(step / counts.users_per_bin)
@@ -136,11 +139,11 @@ FINER = 64
 
 @dataclass(frozen=True)
 class NoisySum:
-    """A sum a bin and its noise, arrays of shape (G,).
+    """One sum of private integers a bin and its discrete Laplace noise; all arrays have shape (G,).
 
-    One step of the sum of ``of`` is ``unit`` of the mean, a sum of 0 stands for ``start`` steps; discrete
-    Laplace noise of ``scale`` steps; the mean is at most ``bias`` off before noise, rounding of speeds
-    included. ``drawn`` is ``scale`` too, but where that is a dearest one: what noise will be drawn with.
+    The noisy mean is (sum + noise + ``start``) times ``unit``. ``scale`` is the noise scale that is charged
+    for and ``drawn`` the one expected in the draw, in units of the sum; they differ only under ``dearest`` of
+    ``noisy_sum``. ``bias`` bounds the error of the mean before noise, rounding of speeds included.
     """
 
     of: Box | ClaimedSums
@@ -152,16 +155,16 @@ class NoisySum:
 
     @property
     def step(self) -> Step:
-        """What is measured."""
+        """The measurement step: the sums of ``of`` with discrete Laplace noise of ``scale``."""
         return Step(self.of, Laplace(self.scale))
 
     @property
     def term(self) -> NoiseTerm:
-        """Its law."""
+        """The error term of the mean, from public numbers: noise of scale ``drawn``, and ``bias``."""
         return NoiseTerm(self.drawn, self.unit, self.bias)
 
     def means(self, values: IntArray, measure: Measure, bound: ContributionBound) -> FloatArray:
-        """Return the noisy means, in [0, U], shape (G,); ``values`` are those of the sum's entries."""
+        """Measure private ``values``, one for each entry of ``of``; return noisy means in [0, U], (G,)."""
         # in floats before anything is added: a noisy sum may be at either end of 64 bits
         noisy = measure.measure(self.step, values).astype(np.float64) + self.start
         return np.clip(noisy * self.unit, 0.0, float(bound.upper))
@@ -176,9 +179,10 @@ def noisy_sum(
     *,
     dearest: bool = False,
 ) -> NoisySum:
-    """Return the sum of ``of`` with the noise of ``epsilon``, (G,).
+    """Return the sums of ``of`` with discrete Laplace noise that costs ``epsilon`` (G,), from public numbers.
 
-    ``dearest``: as in ``most_expensive_scale``.
+    ``unit``, ``bias`` and ``start`` (G,) are as in ``NoisySum``. With ``dearest`` the scale charged for is
+    that of ``most_expensive_scale``.
     """
     begin, most = np.zeros(of.support.coordinates) if start is None else start, largest_move(of)
     drawn = laplace_scale(most, epsilon)
@@ -186,7 +190,7 @@ def noisy_sum(
 
 
 def largest_move(of: Box | ClaimedSums) -> IntArray:
-    """Return the most that one vehicle moves every sum, shape (C,)."""
+    """Return the sensitivity of every sum: the most that one vehicle changes it, in its units, shape (C,)."""
     largest = np.zeros(of.support.coordinates, dtype=np.int64)
     np.maximum.at(largest, of.support.coordinate, of.high if isinstance(of, Box) else of.move)
     return largest
@@ -209,11 +213,11 @@ class Means:
         raise NotImplementedError
 
     def sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return the noisy sum of every bin, or the dearest that can come: from counts alone."""
+        """Return the noisy sum of every bin, from counts; after a private choice, its most expensive case."""
         raise NotImplementedError
 
     def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return what is measured before the sum: nothing."""
+        """Return the private selections before the sum, such as of a clipping bound; none by default."""
         return ()
 
     def steps(self, request: StatisticRequest) -> tuple[Priced, ...]:
@@ -230,7 +234,7 @@ class Means:
         return np.asarray(np.minimum(largest_move(widest.of) * widest.unit, float(request.bound.upper)))
 
     def noise_terms(self, request: StatisticRequest) -> tuple[NoiseTerm, ...]:
-        """Return the terms that bound the error before clamping."""
+        """Return the terms whose sum bounds the error of each mean before clamping to its range."""
         return (self.sum_of(request).term,)
 
     def expected_error(self, request: StatisticRequest) -> FloatArray:
@@ -274,7 +278,7 @@ class Weighting:
 
     @property
     def unit(self) -> FloatArray:
-        """One step of the sum in the mean's unit, shape (G,)."""
+        """The size of one step of the sum in the mean's unit: speed step / sum of ``used``, (G,)."""
         total = np.bincount(self.counts.bin_index, self.used, self.counts.bins)
         return np.asarray(float(self.bound.step) / total)
 
@@ -298,6 +302,6 @@ class Weighting:
 
 
 def weighting(counts: Counts, bound: ContributionBound, statistic: Statistic) -> Weighting:
-    """Return the weights of ``statistic`` itself: samples alike, or vehicles alike."""
+    """Return the weights that define ``statistic``: by records for MEAN, equal per vehicle otherwise."""
     alike = np.full(counts.pairs, FINER, dtype=np.int64)
     return Weighting(counts, bound, counts.count if statistic is Statistic.MEAN else alike)

@@ -260,7 +260,10 @@ class StatisticMechanism:
 
 @dataclass(frozen=True)
 class PerStatisticMechanism:
-    """A mechanism a statistic: ``parts`` has one entry each, ``loss_kind`` is that of all of them."""
+    """A calibrated mechanism that releases each statistic by its own mechanism and loss (``parts``).
+
+    ``loss_kind`` is the kind of privacy loss of all parts.
+    """
 
     public: PublicFacts
     parts: Mapping[Statistic, StatisticMechanism]
@@ -280,14 +283,14 @@ class PerStatisticMechanism:
 
     @cached_property
     def mechanisms(self) -> dict[Statistic, Mechanism]:
-        """The mechanisms with their settings; raise UsageError for one that is not known."""
+        """The mechanism of each statistic, with its settings applied; UsageError for an unknown name."""
         return {
             each: with_settings(mechanism_named(part.mechanism, self.loss_kind), part.settings)
             for each, part in self.parts.items()
         }
 
     def steps(self) -> tuple[Priced, ...]:
-        """Return what will be measured."""
+        """Return the noisy measurements of all parts, one part after another."""
         return tuple(step for each in self.parts for step in self.mechanisms[each].steps(self._request(each)))
 
     def event(self) -> PrivacyEvent:
@@ -403,7 +406,7 @@ class PerStatisticMechanism:
 
     @classmethod
     def calibrate(cls, facts: PublicFacts, loss: Loss, parts: Mapping[Statistic, StatisticMechanism]) -> Self:
-        """Return ``parts`` with their losses raised together, as far as ``loss`` allows.
+        """Return the mechanism with the losses of ``parts`` scaled up together, to ``loss`` in total at most.
 
         Losses of rho stay in proportion but for rounding, so that one part in UNSPENT may be left. Raises
         UsageError where nothing fits.
@@ -445,10 +448,11 @@ class PerStatisticMechanism:
     def from_published(
         cls, facts: Mapping[str, Any], columns: Columns, public: PublicFacts
     ) -> PerStatisticMechanism:
-        """Return that of the numbered bins.
+        """Rebuild the mechanism of a published release, for the bins with published numbers.
 
-        Raises UsageError unless each statistic has its mechanism, its settings once each, and its epsilons or
-        its one rho.
+        ``facts`` are from the manifest (mechanism names and settings), ``columns`` hold the epsilon or rho of
+        each statistic. Raises UsageError unless each statistic has its mechanism, its settings once each, and
+        its epsilons or its one rho.
         """
         names, listed = facts["mechanisms"], facts.get("settings", {})
         settings = {name: {each["name"]: each["value"] for each in own} for name, own in listed.items()}

@@ -85,11 +85,11 @@ class Mechanism(Protocol):
 
     @property
     def kind(self) -> LossKind:
-        """What its loss is counted in."""
+        """The kind of privacy loss: pure epsilon or rho (zCDP)."""
 
     @property
     def enforced(self) -> bool:
-        """Whether ``measurement`` brings every vehicle's part into its set: no step is a claim."""
+        """Whether every step clips each vehicle's contribution; if not, some sensitivity is only claimed."""
 
     @property
     def idealised(self) -> bool:
@@ -154,17 +154,17 @@ class PublicFacts:
 
     @property
     def of_vehicles(self) -> Counts | None:
-        """The counts of vehicles; None where nothing about a vehicle is public."""
+        """The public counts; None under ADD_OR_REMOVE_USER, where nothing about a vehicle is public."""
         return self.counts if self.relation is NeighbouringRelation.REPLACE_USER_VALUES else None
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked of a mechanism besides its loss.
+    """What a release asks of a mechanism besides its privacy loss: the ``statistics`` and settings.
 
-    Where nothing about a vehicle is public, ``fleet`` is how many vehicles are expected, ``apart`` whether
-    slots are measured apart, ``counts`` what counts of vehicles and records are given, per cent, and
-    ``zone_km2`` how large a zone is on average (None: places are hexagons).
+    The settings are for ADD_OR_REMOVE_USER: ``fleet`` is the expected number of vehicles, ``apart`` whether
+    time slots are measured separately, ``counts`` the per cent of the loss spent on noisy counts of vehicles
+    and records, ``zone_km2`` the mean area of a zone (None: places are hexagons).
     """
 
     statistics: tuple[Statistic, ...]
@@ -203,14 +203,14 @@ class Statement:
 
 
 class CalibratedMechanism(Protocol):
-    """How the numbers of a release are made, over all G bins of its ``public`` facts at once.
+    """A mechanism with its noise fixed for one release, over all G bins of its ``public`` facts.
 
-    These were given when it was calibrated, or read back: nothing public is asked for again.
+    It keeps the public facts that it was calibrated on, so that its methods do not take them again.
     """
 
     @property
     def public(self) -> PublicFacts:
-        """What it was calibrated on."""
+        """The public facts (counts, speed bound, relation) that the noise was calibrated on."""
 
     @property
     def kind(self) -> str:
@@ -225,10 +225,10 @@ class CalibratedMechanism(Protocol):
         """How the losses of its steps add up, in words."""
 
     def steps(self) -> Sequence[Priced]:
-        """Return what will be measured: sets, scales and laws."""
+        """Return the noisy measurements of ``run``, each with its loss; from public facts alone."""
 
     def event(self) -> PrivacyEvent:
-        """Return what is promised: every vehicle's exact loss, by the steps.
+        """Return the privacy event: the exact privacy loss of every vehicle, added over ``steps``.
 
         Raises UsageError when the calibrated mechanism does not fit the bins, or some number would have no
         noise.
@@ -266,52 +266,58 @@ class CalibratedMechanism(Protocol):
         """
 
     def published_facts(self) -> dict[str, Any]:
-        """Return the part that the manifest carries: with the columns of ``run`` it is the whole."""
+        """Return the facts for the manifest as JSON values; with the columns of ``run`` they are complete."""
 
 
 @runtime_checkable
 class Ranked(Protocol):
-    """A calibrated mechanism whose intervals are ranks among the vehicles of a bin."""
+    """A calibrated mechanism of quantiles; its intervals are ranges of ranks among a bin's vehicles."""
 
     def spanned(self, level: float) -> dict[Statistic, FloatArray]:
-        """Return which share of a bin's vehicles lies within the interval, shape (G,)."""
+        """Return the width of each quantile's rank interval over the vehicles of the bin, shape (G,).
+
+        The interval holds with probability ``level`` at least. From public counts alone.
+        """
 
 
 @runtime_checkable
 class CalibratedIntervals(Protocol):
-    """A calibrated mechanism with intervals that follow from its answers, without a theorem."""
+    """A calibrated mechanism whose intervals were tuned in trials and are not proved."""
 
     @property
     def trials(self) -> Mapping[Statistic, Calibration]:
-        """Return how often they held, of every statistic that has such intervals."""
+        """Return how often intervals held in trials, for each statistic with such intervals."""
 
 
 @runtime_checkable
 class FromKnownSpeeds(Protocol):
-    """A map that starts from the ``known`` speeds of its public facts."""
+    """A mechanism whose prior expectations come from the public ``known`` speeds of its public facts."""
 
     @property
     def known(self) -> tuple[Knowledge, ...]:
-        """Return the sources that it starts from."""
+        """Return the public sources of the known speeds; empty if there are none."""
 
     def without_known(self) -> CalibratedMechanism:
-        """Return the same from none: so it is tried in simulated cities, of which nothing is known."""
+        """Return this mechanism without known speeds: for trials in simulated cities, which have none."""
 
 
 @runtime_checkable
 class Recomputable(Protocol):
-    """A calibrated mechanism all of whose numbers follow from what it measured, which is published."""
+    """A calibrated mechanism whose estimates can be recomputed from its published noisy answers."""
 
     def fed_back(self, columns: Columns) -> bool:
-        """Return whether what was asked follows from the answers before, in the published ``columns``."""
+        """Return whether each question follows from the noisy answers before it.
+
+        ``columns`` are the published columns, by statistic; they hold both questions and answers.
+        """
 
     def recomputed(self, columns: Columns) -> dict[Statistic, Estimate]:
-        """Return the estimates that the published ``columns`` make."""
+        """Return the estimates of every statistic, recomputed from the published ``columns``."""
 
     def guaranteed(self, columns: Columns, level: float) -> dict[Statistic, tuple[FloatArray, FloatArray]]:
-        """Return both ends of the sets that a theorem guarantees with ``level``, bin by bin, shape (G,) each.
+        """Return lower and upper ends of an interval proved to hold with ``level``, per bin, shape (G,) each.
 
-        They hold what the mechanism would give without noise, not the statistic itself.
+        The interval is for the value that the mechanism would give without noise, not for the true statistic.
         """
 
 
@@ -333,7 +339,7 @@ ASSUMPTIONS = {
 
 
 def event_of(mechanism: Mechanism, request: StatisticRequest) -> PrivacyEvent:
-    """Return what ``mechanism`` promises: every vehicle's own, from its steps and no value.
+    """Return the privacy event of ``mechanism``: the loss of every vehicle, from public facts alone.
 
     Raises UsageError for a loss or a statistic that the mechanism refuses.
     """
@@ -348,7 +354,10 @@ def event_of(mechanism: Mechanism, request: StatisticRequest) -> PrivacyEvent:
 
 
 def sensitivity_of(mechanism: Mechanism, request: StatisticRequest) -> FloatArray:
-    """Return how far one vehicle moves each number at most, shape (G,): the range where nothing is known."""
+    """Return the most that one vehicle changes each number, shape (G,), in the statistic's unit.
+
+    This is the range of the statistic where the mechanism states no sensitivity.
+    """
     if isinstance(mechanism, KnownSensitivity):
         return mechanism.sensitivity(request)
     return np.full(request.counts.bins, request.range)
@@ -382,7 +391,7 @@ def event(
 
 
 def unenforced(mechanism: Mechanism, request: StatisticRequest) -> str | None:
-    """Return the theorems of what is only claimed, as the steps name them; None where all is enforced."""
+    """Return the theorems behind the steps whose sensitivity is only claimed; None if there are none."""
     if mechanism.enforced:
         return None
     steps = mechanism.steps(request)
@@ -436,16 +445,19 @@ class Accounting(Protocol):
         """
 
     def worst_relative_scale(self, epsilon: float, tolerance: Mapping[Statistic, float]) -> float:
-        """Return the largest over bins and statistics of ``scales`` over tolerance at ``epsilon``."""
+        """Return the largest ratio of ``scales`` to tolerance over all bins and statistics at ``epsilon``."""
 
     def epsilon_at(self, relative_scale: float, tolerance: Mapping[Statistic, float]) -> float:
-        """Return what the accounting must claim for its worst relative scale to be ``relative_scale``."""
+        """Return the epsilon at which ``worst_relative_scale`` equals ``relative_scale``."""
 
     def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """Return the worst-case expected error of every bin at ``epsilon`` (saturating form)."""
+        """Return the expected absolute error at the worst data, shape (G,) a statistic, at ``epsilon``.
+
+        Numbers are clamped to their range, so that the error stays bounded for small epsilon.
+        """
 
     def calibrate(self, loss: Loss) -> CalibratedMechanism:
-        """Return the noise as it will be drawn, whose exact loss is at most ``loss``.
+        """Return the mechanism with noise that can be drawn exactly, whose exact loss is at most ``loss``.
 
         Raises UsageError when no noise that can be drawn fits.
         """

@@ -115,7 +115,7 @@ def useless(error: FloatArray, statistic: Statistic, bound: ContributionBound) -
 
 
 def rank_useless(spanned: FloatArray) -> npt.NDArray[np.bool_]:
-    """Return the same by the share of vehicles that intervals of ranks span, shape (G,)."""
+    """Return which quantiles are uninformative, shape (G,): ``spanned`` is above MOST_SPANNED."""
     return np.asarray(spanned > MOST_SPANNED)
 
 

@@ -97,7 +97,7 @@ class CalibratedQuantiles(JointMechanism):
         return tuple(found)
 
     def ranks(self, level: float) -> dict[Statistic, tuple[IntArray, IntArray]]:
-        """Return the ends of the intervals, as ranks among the vehicles of the bin, shape (G,) each."""
+        """Return both ends of each interval at ``level``, as ranks of the bin's vehicles, (G,) each."""
         many = self.public.counts.users_per_bin
         found = {}
         for statistic, step in zip(self.statistics, self.steps(), strict=True):
@@ -107,7 +107,7 @@ class CalibratedQuantiles(JointMechanism):
         return found
 
     def spanned(self, level: float) -> dict[Statistic, FloatArray]:
-        """Return which share of a bin's vehicles lies within the interval, shape (G,)."""
+        """Return the width of each rank interval at ``level`` over the vehicles of the bin, (G,)."""
         return {
             each: np.asarray((high - low) / self.public.counts.users_per_bin)
             for each, (low, high) in self.ranks(level).items()
@@ -149,7 +149,7 @@ class CalibratedQuantiles(JointMechanism):
         return {each: np.full(counts.bins, float(bound.upper)) for each in self.statistics}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return the whole range: see ``ranks``."""
+        """Return the statistic's whole range: intervals are proved for ranks only (see ``ranks``)."""
         return self.expected_errors()
 
     def statement(self, statistic: Statistic) -> Statement:

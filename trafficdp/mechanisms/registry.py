@@ -67,15 +67,15 @@ PUBLIC_COUNTS = {
 
 
 class MechanismReader(Protocol):
-    """A class of calibrated mechanisms: how they are read back."""
+    """A class of calibrated mechanisms that can be rebuilt from stored or published facts."""
 
     def from_facts(self, facts: Mapping[str, Any], public: PublicFacts) -> CalibratedMechanism:
-        """Return the calibrated mechanism that its ``to_facts`` wrote, on the ``public`` facts of then."""
+        """Return the calibrated mechanism that its ``to_facts`` wrote, on the same ``public`` facts."""
 
     def from_published(
         self, facts: Mapping[str, Any], columns: Columns, public: PublicFacts
     ) -> CalibratedMechanism:
-        """Return that of the numbered bins from the manifest's facts and the published columns."""
+        """Rebuild the mechanism of a published release from manifest facts and published columns."""
 
 
 KINDS: dict[str, MechanismReader] = {
@@ -88,12 +88,12 @@ KINDS: dict[str, MechanismReader] = {
 
 
 def names_of(kind: LossKind) -> tuple[str, ...]:
-    """Return all names: of the mechanisms that count in ``kind``, and of maps of one piece."""
+    """Return the names of all mechanisms for losses of ``kind``, per statistic first, then joint ones."""
     return (*(mechanism.name for mechanism in mechanisms_of(kind)), *PUBLIC_COUNTS)
 
 
 def require_together(names: Mapping[Statistic, str]) -> None:
-    """Raise UsageError where a map of one piece is named for some of the statistics of ``names`` alone."""
+    """Raise UsageError where a joint mechanism is named for only some of the statistics of ``names``."""
     whole = sorted(JOINT_MECHANISMS.keys() & {*names.values()})
     if whole and len({*names.values()}) > 1:
         raise UsageError(
@@ -106,9 +106,9 @@ def require_together(names: Mapping[Statistic, str]) -> None:
 def require_releasable(
     name: str, statistic: Statistic, kind: LossKind, *, allow_idealised: bool = False
 ) -> None:
-    """Raise UsageError unless the mechanism ``name`` of ``kind`` can estimate ``statistic``.
+    """Raise UsageError unless mechanism ``name`` can estimate ``statistic`` with a loss of ``kind``.
 
-    And unless its noise is exact, or ``allow_idealised``.
+    Also raised where its noise has no exact sampler, unless ``allow_idealised``.
     """
     known: dict[str, tuple[Statistic, ...]] = {name: each.estimable for name, each in PUBLIC_COUNTS.items()}
     known |= {each.name: each.statistics for each in mechanisms_of(kind)}
@@ -129,10 +129,10 @@ def require_releasable(
 def calibrated_from_facts(
     facts: Mapping[str, Any], public: PublicFacts, columns: Columns | None = None
 ) -> CalibratedMechanism:
-    """Return the calibrated mechanism that ``to_facts`` wrote, on what was ``public``.
+    """Rebuild a calibrated mechanism from what ``to_facts`` wrote and the ``public`` facts it was made on.
 
-    With ``columns`` that of a published release: these are its noise, ``facts`` what its manifest says.
-    Raises UsageError for an unknown kind or columns that are not its own.
+    With ``columns`` it is rebuilt from a published release: ``facts`` are from its manifest, ``columns`` hold
+    its noise. Raises UsageError for an unknown kind or columns of another mechanism.
     """
     name = facts.get("kind")
     if not isinstance(name, str) or name not in KINDS:

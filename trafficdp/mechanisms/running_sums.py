@@ -108,7 +108,7 @@ class RunningSums:
     def stream(
         self, parts: Mapping[str, Mapping[str, Any]] | None = None, enough: int | None = None
     ) -> Stream:
-        """Return the stream that was stored as ``parts``, before its first record without.
+        """Return the stream restored from the stored ``parts``; without them, a new one with no record.
 
         ``enough``: how far vehicles of a bin need to be counted, None without end.
         """

@@ -277,13 +277,13 @@ class SimulatesOwnCity(Protocol):
     """A calibrated mechanism that is tried in a city of its own: no counts are public to simulate one by."""
 
     def skill(self, fleet: int | None = None) -> Skill:
-        """Return that of means, of a ``fleet`` of another size than expected where it is named."""
+        """Return errors of means and of one city-wide number, for ``fleet`` vehicles (None: as expected)."""
 
     def expecting(self, fleet: int, zone_km2: float | None) -> Self:
-        """Return the same where a ``fleet`` of that size is expected, and zones of that size."""
+        """Return this mechanism with ``fleet`` vehicles expected, and zones of mean area ``zone_km2``."""
 
     def count_errors(self) -> Mapping[str, float]:
-        """Return how far noise puts published counts off, in a fleet as usual."""
+        """Return about how far noise moves each published count, by name; empty without counts."""
 
 
 def percent(share: float) -> str:

@@ -163,7 +163,7 @@ class KnownMeans(Mechanism, KnownTerms, Protocol):
 
 @dataclass(frozen=True)
 class TwoMoments:
-    """``means`` with a variance besides. Everything else is its own."""
+    """A mechanism of means with variances added: from the mean of x and of (x - U/2)^2 (M2)."""
 
     means: Mechanism
 
@@ -174,7 +174,7 @@ class TwoMoments:
 
     @property
     def citation(self) -> str:
-        """Of ``means``."""
+        """The citation of ``means``."""
         return self.means.citation
 
     @property
@@ -186,35 +186,41 @@ class TwoMoments:
 
     @property
     def kind(self) -> LossKind:
-        """As ``means``."""
+        """The kind of privacy loss of ``means``."""
         return self.means.kind
 
     @property
     def enforced(self) -> bool:
-        """As ``means``."""
+        """Whether ``means`` clips every vehicle's contribution (see Mechanism)."""
         return self.means.enforced
 
     @property
     def idealised(self) -> bool:
-        """As ``means``."""
+        """Whether the noise of ``means`` lacks an exact sampler."""
         return self.means.idealised
 
     def steps(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return the steps; for a variance those of both means."""
+        """Return the steps of ``means``; for a variance its steps for the mean, then for M2."""
         if request.statistic is not Statistic.VARIANCE:
             return self.means.steps(request)
         first, second = self._requests(request)
         return (*self.means.steps(first), *self.means.steps(second))
 
     def sensitivity(self, request: StatisticRequest) -> FloatArray:
-        """Return that of M2 and U times that of the mean, at most the range, a bin."""
+        """Return the sensitivity of each number, shape (G,), at most the range.
+
+        For a variance it is the sensitivity of M2 plus U times the sensitivity of the mean.
+        """
         if request.statistic is not Statistic.VARIANCE:
             return sensitivity_of(self.means, request)
         one, two = (sensitivity_of(self.means, each) for each in self._requests(request))
         return np.asarray(np.minimum(two + float(request.bound.upper) * one, request.range))
 
     def expected_error(self, request: StatisticRequest) -> FloatArray:
-        """Return |e2| + U |e1| and the rounding of speeds, at most the range, a bin."""
+        """Return a bound on the expected absolute error, shape (G,), in the statistic's unit.
+
+        For a variance: error of M2 + U times error of the mean + rounding of speeds, at most the range.
+        """
         if request.statistic is not Statistic.VARIANCE:
             return self.means.expected_error(request)
         e1, e2 = (self.means.expected_error(each) for each in self._requests(request))
@@ -261,7 +267,7 @@ class KnownTwoMoments(TwoMoments):
 
 
 def shares(kind: LossKind, loss: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the parts of the mean and of M2, which together are never more than ``loss``.
+    """Split ``loss`` into the parts for the mean and for M2, whose sum never exceeds ``loss``.
 
     Parts of a rho are whole 10^-12. Raises UsageError unless a rho is infinite, or from 2 * 10^-12 to one
     million.

@@ -208,11 +208,11 @@ class SimulatedNoise:
         self.random = generator(seed)
 
     def measure(self, step: _Drawn, values: MeasureInput) -> IntArray:
-        """Return noisy sums."""
+        """Return the noisy sums of ``step`` over ``values``, shape (C,), without metering."""
         return step.draw(self, values)
 
     def select(self, ranks: _Drawn, values: npt.NDArray[Any]) -> IntArray:
-        """Return quantiles."""
+        """Return one quantile for every coordinate, shape (C,), without metering."""
         return ranks.draw(self, values)
 
     def select_claimed(self, scores: _Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:

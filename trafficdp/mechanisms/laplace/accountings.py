@@ -51,7 +51,10 @@ HEADROOM = 1e-10
 
 @dataclass(frozen=True)
 class LaplaceAccounting:
-    """Accounting of Laplace noise: ``shape`` has the scales that cost ``factor``."""
+    """Accounting of Laplace noise: the scales of ``shape`` cost epsilon = ``factor``.
+
+    At another epsilon all scales are multiplied by ``factor`` / epsilon.
+    """
 
     name: str
     shape: LaplaceNoise
@@ -89,10 +92,10 @@ class LaplaceAccounting:
 
 
 def fitted(at: Callable[[float], CalibratedMechanism], target: Loss) -> CalibratedMechanism:
-    """Return what ``at`` gives for the largest epsilon whose exact, rounded-up loss is at most ``target``.
+    """Return the mechanism ``at`` an epsilon whose exact loss is at most ``target``.
 
-    Losses are about epsilon: while the loss exceeds the target, epsilon falls by the excess.
-    Raises UsageError when nothing fits.
+    Starts just below ``target`` and lowers epsilon while the exact, rounded-up loss exceeds it. Raises
+    UsageError when nothing fits.
     """
     epsilon = target.pico / PICO
     epsilon -= max(min(epsilon * HEADROOM, CHARGE_STEP / PICO / 2), epsilon * 2.0**-46)

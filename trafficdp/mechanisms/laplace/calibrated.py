@@ -254,7 +254,7 @@ class CalibratedLaplace:
 
     @classmethod
     def of(cls, noise: LaplaceNoise) -> CalibratedLaplace:
-        """Return ``noise`` on whole numbers, never less of it.
+        """Return the mechanism with ``noise`` on integer sums; scales are rounded up, never down.
 
         Raises UsageError for scales that are negative or not finite, or too large to be drawn exactly.
         """
@@ -528,7 +528,7 @@ class Baseline:
     enforced = True
 
     def steps(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return what is measured."""
+        """Return the noisy measurements for ``request``, from public counts."""
         return calibrated_for(request).steps()
 
     def sensitivity(self, request: StatisticRequest) -> FloatArray:

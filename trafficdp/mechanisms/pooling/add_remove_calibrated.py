@@ -106,7 +106,7 @@ class CalibratedAddRemove(JointMechanism):
 
     @cached_property
     def design(self) -> AddRemoveDesign:
-        """What is asked; raises UsageError for a statistic that is not pooled, or for real counts."""
+        """The questions to ask; UsageError for a statistic that is not pooled, or for real counts."""
         counts, bound = self.public.counts, self.public.bound
         for each in self.statistics:
             require_statistic(self.kind, each, self.estimable)
@@ -121,7 +121,7 @@ class CalibratedAddRemove(JointMechanism):
         return AddRemoveDesign(counts.cells, bound, self.loss_kind, self.pico, variance, apart, self.counts)
 
     def steps(self) -> tuple[Priced, ...]:
-        """Return the askings: what any possible vehicle loses by them is charged."""
+        """Return the noisy measurements; every possible vehicle is charged their loss."""
         return self.design.steps()
 
     def run(
@@ -139,7 +139,7 @@ class CalibratedAddRemove(JointMechanism):
         return self._published(answers_of(columns))
 
     def guaranteed(self, columns: Columns, level: float) -> dict[Statistic, tuple[FloatArray, FloatArray]]:
-        """Return the theorem's set of the map without noise (``add_remove_map``)."""
+        """Return both ends of an interval proved at ``level``, shape (H,), for the mean map without noise."""
         summary = summarise_all_rounds(self.design, answers_of(columns))
         return {Statistic.MEAN: target_interval(self.design, summary, level)}
 
@@ -170,7 +170,10 @@ class CalibratedAddRemove(JointMechanism):
         return {each: np.full(counts.bins, found[each]) for each in self.statistics}
 
     def skill(self, fleet: int | None = None) -> Skill:
-        """Return how much the means say beside one number for the city, in the reference city."""
+        """Return the errors of means and of one city-wide number, in the simulated reference city.
+
+        ``fleet`` is the number of vehicles; None: the expected one.
+        """
         counts, bound, design = self.public.counts, self.public.bound, self.design
         slots = len(counts.slots) if self.apart else 1
         # the shares of variance and counts are fixed: what is left is that of a smaller loss
@@ -186,7 +189,7 @@ class CalibratedAddRemove(JointMechanism):
         return replace(self, fleet=fleet, zone_km2=zone_km2)
 
     def count_errors(self) -> Mapping[str, float]:
-        """Return how far noise puts published counts off, in a fleet as usual."""
+        """Return about how far noise moves each published count, by name; empty without counts."""
         return usual_error(self.design) if self.counts else {}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
@@ -219,7 +222,7 @@ class CalibratedAddRemove(JointMechanism):
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> Self:
-        """Return what ``to_facts`` wrote."""
+        """Return the calibrated mechanism that ``to_facts`` wrote, on the ``public`` facts."""
         found = super().from_facts(facts, public)
         return replace(found, apart=bool(facts["apart"]), counts=int(facts["counts"]))
 

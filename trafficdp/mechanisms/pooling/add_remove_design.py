@@ -72,11 +72,10 @@ many records, as nobody knows how many there are. The last was chosen on all day
 
 @dataclass(frozen=True)
 class AddRemoveDesign:
-    """What will be asked of all ``places``, rising; ``total`` is the whole loss in 10^-12 of ``kind``.
+    """The questions asked of all ``places`` (rising) where not even the presence of a vehicle is public.
 
-    ``apart`` (slots,), rising, are slots that are measured apart; none: all slots of a place together.
-    ``counts`` is the share of counts, per cent of the total.
-
+    ``total`` is the whole loss in 10^-12 of ``kind``. ``apart`` (slots,), rising, are the time slots measured
+    separately; empty: all slots of a place together. ``counts`` is the per cent of the loss spent on counts.
     Raises UsageError when there is no place, they are not in order, or the total is too small to share out.
     """
 
@@ -101,12 +100,12 @@ class AddRemoveDesign:
 
     @property
     def norm(self) -> int:
-        """Of the vehicles' vectors."""
+        """The norm, 1 or 2, in which vehicles' vectors are clipped."""
         return NORM[self.kind]
 
     @property
     def upper(self) -> float:
-        """U."""
+        """U: the largest speed, in the unit of ``bound``."""
         return float(self.bound.upper)
 
     @property
@@ -125,7 +124,7 @@ class AddRemoveDesign:
 
     @cached_property
     def cell(self) -> IntArray:
-        """The number of the place of each of H, without its slot."""
+        """The index into ``places`` of each of the H sums, shape (H,)."""
         return np.repeat(np.arange(len(self.places)), max(1, len(self.apart)))
 
     @cached_property
@@ -142,7 +141,7 @@ class AddRemoveDesign:
 
     @property
     def rounds(self) -> int:
-        """J."""
+        """J: the number of rounds about speeds, 1 in pure epsilon."""
         return 1 if self.pure else ROUNDS
 
     @cached_property
@@ -163,17 +162,17 @@ class AddRemoveDesign:
 
     @property
     def of_length(self) -> int:
-        """The number of the asking about lengths, in pure epsilon: it follows all rounds."""
+        """The index in ``parts`` of the question about vector lengths; only in pure epsilon."""
         return 2 + self.rounds
 
     @property
     def of_variance(self) -> int:
-        """The number of the asking about a variance; those before are about means."""
+        """The index in ``parts`` of the question about the variance; those before are about means."""
         return self.of_length + self.pure
 
     @property
     def of_counts(self) -> int:
-        """The number of the first asking about counts."""
+        """The index in ``parts`` of the first question about counts."""
         return self.of_variance + self.variance
 
     @property
@@ -182,12 +181,12 @@ class AddRemoveDesign:
         return 2.0 if self.pure else 2.0**0.5
 
     def step(self, asking: int, size: int, bound: float) -> Step:
-        """Return the asking of number ``asking``, for ``size`` sums of vectors of at most ``bound``."""
+        """Return the step at index ``asking``: ``size`` noisy sums of vectors clipped to length ``bound``."""
         ball = AddRemoveBall(size, self.norm, bound)
         return Step(ball, noise_for(self.kind, RELATION, self.parts[asking], size))
 
     def sd(self, asking: int, bound: float) -> float:
-        """Return the standard deviation of its noise, in the unit of ``bound``."""
+        """Return the noise standard deviation of the step at index ``asking``, in the unit of ``bound``."""
         return noise_sd(self.kind, RELATION, self.parts[asking], bound)
 
     def steps(self) -> tuple[Step, ...]:

@@ -123,14 +123,14 @@ FIRST, HALF = 0.3, 0.5
 
 
 class AskingOfCounts:
-    """An asking of which counts are public: who has which entries, R of them."""
+    """A question to the vehicles when counts are public: R entries, each a vehicle's share in one sum."""
 
     counts: Counts
     kind: LossKind
 
     @cached_property
     def by_bin(self) -> sparse.csc_matrix:
-        """How much a pair weighs in its entry, shape (R, G)."""
+        """The weight of every bin in each entry, sparse, shape (R, G), from counts."""
         raise NotImplementedError
 
     def of_pairs(self, value: FloatArray, of_bins: FloatArray) -> FloatArray:
@@ -163,10 +163,10 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True)
 class Level(AskingOfCounts):
-    """What is asked of ``places`` for ``part`` 10^-12 of a loss of ``kind``, r being ``strength``.
+    """One level of noisy sums over ``places`` (sets of bins), at a loss of ``part`` 10^-12 of ``kind``.
 
-    ``guessed``: which part of the variance that cells are guessed to have is these places', 1 for a level
-    alone.
+    ``strength`` (r) says how much may be learnt of a cell. ``guessed`` is the share of the guessed variance
+    between cells that lies between these places, 1 where there is one level alone.
     """
 
     counts: Counts
@@ -190,20 +190,23 @@ class Level(AskingOfCounts):
 
     @cached_property
     def by_bin(self) -> sparse.csc_matrix:
-        """m_ug, 1 for a mean over vehicles, shape (E, G)."""
+        """Records of each entry's vehicle in each bin (1 for a mean over vehicles), sparse, shape (E, G)."""
         own = self.counts.count if self.weighs is Statistic.MEAN else np.ones_like(self.counts.count)
         return self.counts.matrix(own.astype(np.float64), self.places.of_pair, len(self.support.user))
 
     @cached_property
     def cell_sd(self) -> FloatArray:
-        """The guess of how far places lie from the map so far, shape (C,): rarely driven ones further."""
+        """The prior standard deviation of places about the map so far, shape (C,), in the unit of speeds.
+
+        A guess from public counts; larger for places with few vehicles.
+        """
         many = np.bincount(self.support.coordinate, minlength=self.size) / 30
         sd = CELL_SD if self.weighs is Statistic.MEAN else VEHICLES_SD
         return np.asarray(self.guessed**0.5 * sd * float(self.bound.upper) * np.clip(many**-0.5, 0.3, 3.0))
 
     @cached_property
     def reach(self) -> tuple[float, ...]:
-        """T, the bound of a vehicle's vector, of every round; a variance is asked for in the first."""
+        """The clipping bound T of a vehicle's vector in each round; pure epsilon has one round."""
         first = 1.2 * float(self.guessed**0.5 * max(1.0, self.strength / THICK) ** 0.4)
         return tuple(first * NARROWER**each for each in range(1 if self.kind is LossKind.PURE else ROUNDS))
 
@@ -234,7 +237,12 @@ class Level(AskingOfCounts):
 
     @cached_property
     def weights(self) -> Weights:
-        """What vehicles weigh: by their shares of records, where cells are thin so as to earn most."""
+        """The weights of vehicles in the noisy sums, from counts: arrays over entries (E,) and places (C,).
+
+        A vehicle's weight follows from its share of the place's records, scaled so that its vector has
+        expected length 1. In pure epsilon with few data the weights are also tuned to lower the posterior
+        deviations.
+        """
         user, place, users = self.support.user, self.support.coordinate, self.support.users
         records = np.asarray(self.by_bin @ np.ones(self.counts.bins))
         whole: FloatArray = np.bincount(place, records, self.size).astype(np.float64)
@@ -400,7 +408,7 @@ class Design(AskingOfCounts):
 
     @cached_property
     def per_bin(self) -> IntArray:
-        """Records of every bin, or vehicles for a mean over these, shape (G,)."""
+        """Records of every bin, or vehicles for a mean over vehicles, shape (G,); from counts."""
         counts = self.counts
         return counts.samples_per_bin if self.weighs is Statistic.MEAN else counts.users_per_bin
 
@@ -432,13 +440,13 @@ class Design(AskingOfCounts):
 
     @cached_property
     def cells(self) -> Level:
-        """C, if it were asked of cells alone; of a mean over vehicles where that is asked for in cells."""
+        """The level whose places are the cells, as if no other level were measured."""
         part = self.parts.cells if self.weighs is Statistic.MEAN else self.parts.vehicles[-1]
         return Level(self.counts, self.bound, self.kind, self.counts.visits, part, self.strength, self.weighs)
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """What C asks: of ``cells`` alone, or of two levels, one after the other."""
+        """The levels measured for cells, in order: ``cells`` alone, or two levels that share its loss."""
         cells = self.cells
         above, bins = _above(cells), _bins(cells)
         if above is not None:
@@ -447,20 +455,19 @@ class Design(AskingOfCounts):
 
     @cached_property
     def variance_cells(self) -> Level:
-        """The cells of a variance, where data is thick."""
+        """The level of cells for the variance; only for a ``thick`` design."""
         return replace(self.cells, part=self.parts.variance[1])
 
     def everyone(self, coordinates: int) -> EntryIndex:
-        """Return the entries of all vehicles that are anywhere, in every one of ``coordinates``."""
+        """Return one entry for each vehicle with records and each of ``coordinates``, vehicles in order."""
         user = np.flatnonzero(self.counts.bins_per_user > 0).astype(np.int64)
         place = np.repeat(np.arange(coordinates), len(user))
         return EntryIndex(np.tile(user, coordinates), place, self.counts.users, coordinates)
 
     def dearest_steps(self) -> tuple[Step, ...]:
-        """Return every asking with the longest intervals that earlier numbers can make of them.
+        """Return every measurement step at its largest possible loss, from counts alone.
 
-        What is drawn later costs every vehicle as much or less: bounds only grow with the level of the city,
-        and s is at least LEAST_UNIT.
+        Clipping bounds that follow from earlier noisy answers only lower the loss of a later step.
         """
         upper, one = float(self.bound.upper), self.everyone(1)
         half = np.full(self.vehicles, upper / 2)

@@ -120,15 +120,15 @@ class JointMechanism:
 
     @property
     def known(self) -> tuple[Knowledge, ...]:
-        """The sources of speeds that the map starts from."""
+        """The public sources of the known speeds; empty if there are none."""
         return () if self.public.known is None else self.public.known.sources
 
     def without_known(self) -> Self:
-        """Return the same from none."""
+        """Return this mechanism without known speeds."""
         return replace(self, public=replace(self.public, known=None))
 
     def steps(self) -> tuple[Priced, ...]:
-        """Return what is asked, at its dearest."""
+        """Return the noisy measurements, at the largest loss they can have."""
         raise NotImplementedError
 
     def event(self) -> PrivacyEvent:
@@ -219,7 +219,7 @@ class JointMechanism:
         return facts if known is None else {**facts, "known": as_json(known)}
 
     def published_facts(self) -> dict[str, Any]:
-        """Return the same without the speeds that were known: they are columns."""
+        """Return ``to_facts`` without the known speeds themselves, which are published as columns."""
         facts, known = self.to_facts(), self.public.known
         if known is not None:
             facts["known"] = as_json(known.sources)
@@ -227,7 +227,7 @@ class JointMechanism:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> Self:
-        """Return what ``to_facts`` wrote."""
+        """Return the calibrated mechanism that ``to_facts`` wrote."""
         statistics = tuple(Statistic(each) for each in facts["statistics"])
         known = from_json(KnownSpeeds, facts["known"]) if facts.get("known") else None
         return cls(replace(public, known=known), statistics, LossKind(facts["loss_kind"]), int(facts["pico"]))
