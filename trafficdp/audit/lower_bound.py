@@ -237,7 +237,10 @@ class SumSamples(Samples):
 def measures(
     mechanism: Mechanism, statistic: Statistic, loss: float, pairs: Sequence[Neighbours], *what: type
 ) -> bool:
-    """Return whether it costs anybody of ``pairs`` anything that a step is one of ``what``."""
+    """Return whether ``mechanism`` has a step of a type in ``what`` at which any vehicle of ``pairs`` loses.
+
+    ``loss`` is that of the whole statistic, in the mechanism's kind.
+    """
     given = np.full(1, loss) if mechanism.kind is LossKind.PURE else np.array(loss)
     return any(
         isinstance(step, what) and bool(step.loss().any())

@@ -186,7 +186,11 @@ class Moments:
         return self.around.largest()
 
     def loss(self, law: Law, shift: IntArray) -> IntArray:
-        """Return what every vehicle loses, shape (users,); raises UsageError for a law without theorem."""
+        """Return what every vehicle loses by S and W together, in whole 10^-12 of ``law``'s kind, (users,).
+
+        Sums are multiplied by 2^``shift`` (2 B,) before the noise. Raises UsageError for a law
+        without theorem.
+        """
         if isinstance(law, Laplace):
             return self.support.losses(self._price(law.scale, shift))
         if isinstance(law, Block):
@@ -409,7 +413,7 @@ class Ranks:
             raise UsageError("a choice is out of range", expected="lattices and scales of at least 0")
 
     def loss(self) -> IntArray:
-        """Return what every vehicle loses, in whole 10^-12, shape (users,)."""
+        """Return what every vehicle loses by these choices, in whole 10^-12 of ``kind``, shape (users,)."""
         return choice_loss(self.support, np.ones(len(self.scale)), self.scale, self.kind)
 
     def draw(self, source: NoiseSource, values: Values) -> IntArray:

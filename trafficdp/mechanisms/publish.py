@@ -144,7 +144,11 @@ def estimate(
     bound: ContributionBound,
     mean: Estimate | None = None,
 ) -> Estimate:
-    """Return the published estimate; ``mean`` is that of the mean, where a variance has one beside it."""
+    """Return ``drawn`` as it is published: value and interval clamped to the range, and each bin's status.
+
+    For a variance, ``mean`` is the published estimate of the mean, if there is one: the value is then at
+    most mean (U - mean).
+    """
     upper = float(bound.upper)
     value = clamped(statistic, drawn.value, upper, None if mean is None else mean.value)
     centre = clamped(statistic, drawn.value, upper)

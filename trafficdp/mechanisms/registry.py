@@ -38,8 +38,9 @@ def all_accountings(
 ) -> tuple[Accounting, ...]:
     """Return every accounting for the statistics of ``tolerance`` in all bins, in the order of BY_NAME.
 
-    "blocks" only for means and vehicle means, or mean and variance; Clip-User only where it is ``named``.
-    Not ``thorough``: blocks as for maps that are only looked at. Raises UsageError as ``accountings`` does.
+    ``tolerance`` maps each statistic to the error that is aimed at, in its unit. "blocks" only for means and
+    vehicle means, or mean and variance; Clip-User only where it is ``named``. Not ``thorough``: a quicker and
+    coarser search for blocks (see ``blocks_of``). Raises UsageError as ``accountings`` does.
     """
     found: tuple[Accounting, ...] = laplace_accountings(counts, bound, tolerance)
     if in_blocks(tolerance):

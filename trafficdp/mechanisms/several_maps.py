@@ -308,7 +308,7 @@ class _Normal:
         return 1 + one, both, 1 + two, (1 + one) * (1 + two) - both**2
 
     def _form(self, one: FloatArray, other: FloatArray) -> FloatArray:
-        """One' S^-1 other, (G,), of the whole covariance S."""
+        """Return one' S^-1 other of every bin, shape (G,); both are (maps, G), S is the whole covariance."""
         a, b, c, determinant = self._inner
         (u, v), (x, y) = ([self._product(root, each) for root in self.roots] for each in (one, other))
         return self._product(one, other) - (c * u * x - b * (u * y + v * x) + a * v * y) / determinant

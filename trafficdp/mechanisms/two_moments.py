@@ -179,7 +179,7 @@ class TwoMoments:
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """Those of ``means`` and the variance, in the order of Statistic."""
+        """The statistics of ``means`` and the variance, in the order of Statistic."""
         return tuple(
             each for each in Statistic if each is Statistic.VARIANCE or each in self.means.statistics
         )

@@ -179,9 +179,10 @@ def _executed(
 
 
 def accountings_for(kept: Counts, request: Request, *, thorough: bool = True) -> tuple[Accounting, ...]:
-    """Return every accounting, and the one that ``request`` names where it is not always looked at.
+    """Return every accounting of the bins ``kept``, and Clip-User's where ``request`` names it.
 
-    Not ``thorough``: blocks as for maps that are only looked at.
+    ``kept`` are the counts of the bins that are to be measured. Not ``thorough``: a quicker and coarser
+    search for blocks, for maps that are compared and not released (see ``blocks_of``).
     """
     asked = kept, request.map.bound, request.tolerance
     return all_accountings(*asked, named=request.accounting, thorough=thorough)

@@ -327,7 +327,10 @@ def _reason(found: Sequence[Offer], chosen: Offer, bound: ContributionBound, sho
 
 
 def shares(request: Request) -> dict[Statistic, Loss]:
-    """Return the part of the total of every statistic, rounded down: see the module."""
+    """Return the part of the total loss that each statistic gets, rounded down to whole 10^-12.
+
+    In epsilon in proportion to largest value / tolerance of the statistic; in rho equal parts.
+    """
     total, weight = request.loss, dict.fromkeys(request.tolerance, Fraction(1))
     if request.kind is LossKind.PURE:
         reach = {s: Fraction(s.largest(request.map.bound.upper)) for s in weight}

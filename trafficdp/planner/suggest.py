@@ -198,7 +198,11 @@ def nearest(options: list[MapOption]) -> MapOption | None:
 def _options(
     grid: Grid, request: Request, half_width: float, reach: Reach, counts: Counts
 ) -> Iterator[MapOption]:
-    """Yield the map of ``grid``, and when it does not fit, that with the least min_vehicles that does."""
+    """Yield the map of ``grid``, and if it does not fit also the one with the least min_vehicles that fits.
+
+    A map fits if the half width of the main statistic's interval, in its unit, is at most ``half_width`` in
+    the median bin or in every bin, by ``reach``. ``counts`` are those of all bins of ``grid``.
+    """
     choices = np.unique(counts.users_per_bin)
     choices = choices[choices >= request.map.min_vehicles]
     if not len(choices):

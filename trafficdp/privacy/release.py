@@ -169,7 +169,9 @@ def quantiles_frame(release: Release) -> pd.DataFrame:
     """Return the quantiles of ``release``: a row a bin and quantile, sorted by cell, slot and quantile.
 
     Columns: ``hex_id``, ``cell``, ``slot``, ``quantile``, ``speed``, ``rank_low``, ``rank_high``, ``status``
-    and ``epsilon``. Numbers as in ``published_frame``; no rows where there are no quantiles.
+    and ``epsilon`` (what the mechanism was given for it in the bin; NaN: none published).
+    ``quantile`` is 0.5 for the median; ``rank_low`` and ``rank_high`` number the bin's vehicles from the
+    slowest. Rounded as in ``published_frame``; no rows where there are no quantiles.
     """
     import pandas as pd
 

@@ -171,7 +171,10 @@ _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
 
 
 def week_of(node: exp.Expr) -> Week:
-    """Return which hours of the week meet a predicate; raise RefusedError for one that is another."""
+    """Return which hours of the week meet a SQL predicate on hour and weekday, as a mask of booleans.
+
+    AND, OR, NOT, comparisons, BETWEEN and IN are read. Raises RefusedError for every other predicate.
+    """
     node = unwrapped(node)
     if isinstance(node, (exp.And, exp.Or)):
         parts = [week_of(part) for part in node.flatten()]

@@ -254,7 +254,7 @@ class Kind(StrEnum):
 
     @property
     def of_place(self) -> bool:
-        """Whether it belongs to the hexagon, which must then be grouped by."""
+        """Whether it is the cell or the name of the place: a question with it must group by hexagon."""
         return self in (Kind.CELL, Kind.PLACE)
 
     @property
@@ -274,7 +274,7 @@ class Kind(StrEnum):
 
     @property
     def ends(self) -> tuple[End, End]:
-        """The ends of its interval."""
+        """Which columns hold the lower and upper end of its interval: ranks of a quantile, else values."""
         return (End.RANK_LOW, End.RANK_HIGH) if self.by_rank else (End.LOW, End.HIGH)
 
 

@@ -63,7 +63,7 @@ def none_there() -> Samples:
 
 
 def unread() -> NoReturn:
-    """Raise TypeError: no value is read before the charge."""
+    """Stand in for the reader of samples in a rehearsal: raise TypeError if any value is asked for."""
     raise TypeError("a rehearsal reads no value")
 
 

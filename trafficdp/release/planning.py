@@ -312,7 +312,11 @@ class Planning:
         answer: Answer | None = None,
         saved: SavedPlan | None = None,
     ) -> tuple[Plan, Counts]:
-        """The plan of ``request`` on ``grid``, or as it was frozen, and who can pay it today."""
+        """Return the plan of ``request`` on ``grid``, and the counts of all bins before any is left out.
+
+        ``saved`` gives a frozen plan instead of a new one. The plan says what the vehicles' budgets of today
+        can pay. ``answer`` is what a question for the least loss or the best map found, to be kept in it.
+        """
         here = self._contributions(grid)
         frozen = None if saved is None else saved.allocation(here.counts, request)
         at = _allocating(grid, here.counts, request if frozen is None else frozen.request)

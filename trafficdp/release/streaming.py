@@ -122,8 +122,9 @@ class LiveStream:
         self._running: _Running | None = None
 
     def begin(self) -> Progress:
-        """Charge the stream, or go on with the one that is charged; place what was committed before.
+        """Charge the stream, or go on with one already charged, and return how far it is.
 
+        Writes the files of publications that were committed and not yet written.
         Raises as ``stream_release.charged_stream``.
         """
         with self._curators("stream") as curator:

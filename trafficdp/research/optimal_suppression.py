@@ -74,7 +74,9 @@ def least_bins_per_user(
     seconds: float = 30.0,
     relaxation_seconds: float = 60.0,
 ) -> Certified:
-    """Return the best suppression found, never worse than Clip-User, with its certificate.
+    """Return a suppression of least K, the most bins that any user is left in, and a proof how good it is.
+
+    The error of every bin stays below Clip-User's ceiling; K is never above Clip-User's.
 
     The LP is rounded under the caps it is surest of and repaired by exchanges (``exchange``); then a
     MILP under those caps, then the whole MILP, each with ``seconds``, while the bound is not met.

@@ -348,7 +348,11 @@ def _why_closed(error: Exception) -> str:
 
 
 def serve(path: str, seconds: float, files: dict[str, str]) -> None:
-    """Open the database at ``path``, read ``files`` and answer until standard input ends."""
+    """Run the worker process: answer the queries on standard input, on standard output, until it ends.
+
+    ``path`` is the database of what is released; ``files`` names tables and the files to read them from. A
+    query that no interrupt reaches ends the process after ``seconds``.
+    """
     asked, output = sys.stdin.buffer, Frames(sys.stdout.buffer)
     try:
         connection = open_released(path, files)

@@ -195,7 +195,7 @@ class Incoming:
         self._first_us, self._last_us = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
     def add(self, fixes: Fixes | None, file: npt.NDArray[np.int32] | None = None) -> None:
-        """Take a part, whose fixes are of the files of these numbers, from 0; None: of the first.
+        """Take a part; ``file`` (n,) numbers the files that its fixes are from, from 0; None: all of file 0.
 
         Small parts wait for others: a statement costs as much as many rows. Without ``fixes`` none waits.
         """

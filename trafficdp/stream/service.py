@@ -518,7 +518,12 @@ class Stream:
         return np.asarray(taken[group] + rank_within(group) < self.records_per_step)
 
     def _room(self, vehicle: IntArray, step: IntArray) -> npt.NDArray[np.bool_]:
-        """Those whose account leaves H touches, with H reserved for every record in the window."""
+        """Return which records the accounts of their vehicles can still pay, shape (n,).
+
+        A record may touch H (``heights``) nodes of a tree, and a vehicle at most A = H M (``touches``). What
+        earlier records touched and H for every record in the window are subtracted from A first. Of one
+        vehicle's records in ``vehicle`` (n,) the first are taken. ``step`` is not used.
+        """
         heights = self.allowance.heights
         reserved = self.window.held(len(self.vehicles)) * heights
         left = (self.allowance.touches - self.touches - reserved) // heights

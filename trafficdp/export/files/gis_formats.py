@@ -54,7 +54,7 @@ _MAY_BE_EMPTY = ("resolution", *INSTANTS, "vehicles", "records")
 
 
 def _not_empty(table: Any) -> Any:  # noqa: ANN401 - geopandas carries no types
-    """Return ``table`` without the columns that this kind of release leaves empty."""
+    """Return the GeoDataFrame ``table`` without those of the columns _MAY_BE_EMPTY that have no value."""
     return table.drop(columns=[name for name in _MAY_BE_EMPTY if table[name].isna().all()])
 
 

@@ -102,7 +102,7 @@ def pack(columns: Mapping[str, tuple[str, npt.ArrayLike]]) -> tuple[tuple[Packed
 
 
 def lines_of_text(texts: Iterable[str]) -> tuple[str, npt.NDArray[np.uint8]]:
-    """Return the type and the bytes of ``texts``, one a line, in UTF-8."""
+    """Return "u1" and ``texts`` as bytes in UTF-8, joined by line breaks: a column for ``pack``."""
     return "u1", np.frombuffer("\n".join(texts).encode(), dtype=np.uint8)
 
 

@@ -189,10 +189,11 @@ def _not_well_formed(file: InputFile) -> DataError:
 
 
 def record_columns(file: InputFile, within: Path, name: str, paths: Sequence[Path]) -> Iterator[Columns]:
-    """Yield what lies at ``paths`` of the elements ``name``, in blocks: first of those within ``within``.
+    """Yield blocks of columns of text, a column for each of ``paths`` and a row for each element ``name``.
 
-    Raises DataError as ``elements`` does. What xml2arrow does not read, or not as it should, lxml reads:
-    other encodings, elements that one record has twice, and what is not well-formed.
+    ``paths`` lead from the element to its value. Elements that lie within the path of elements ``within``
+    come before all others. Raises DataError as ``elements`` does. xml2arrow reads what it can; lxml reads
+    other encodings, records with an element twice, and XML that is not well-formed.
     """
     from xml2arrow import Xml2ArrowError
 

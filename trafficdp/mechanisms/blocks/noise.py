@@ -179,7 +179,7 @@ class Spread:
         return NumberLaw(absolute, np.minimum(noise + bias, most), bias, half * self.unit + bias)
 
     def values(self, noisy: IntArray) -> FloatArray:
-        """Return the numbers of the noisy sums ``noisy`` (n,), before they are clamped."""
+        """Return whole sums ``noisy`` (n,) times ``unit`` plus ``flooring``: in their unit, not clamped."""
         return noisy.astype(np.float64) * self.unit + self.flooring
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:

@@ -73,7 +73,7 @@ class Items:
 
     @property
     def of_entry(self) -> IntArray:
-        """The item of every entry."""
+        """The item (0..I-1) of every entry, one number an entry of ``user`` and ``cost``."""
         return np.repeat(np.arange(self.number), np.diff(self.start))
 
     @cached_property

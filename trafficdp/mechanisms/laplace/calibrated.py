@@ -400,12 +400,12 @@ class CalibratedLaplace:
         }
 
     def published_facts(self) -> dict[str, Any]:
-        """Return what the manifest carries: the columns of COLUMN and SHIFT say the rest."""
+        """Return {"kind": KIND} for the manifest: scales and shifts are published as columns of the bins."""
         return {"kind": KIND}
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> CalibratedLaplace:
-        """Return the calibrated mechanism that ``to_facts`` wrote."""
+        """Return the mechanism from the frozen plan's ``facts`` (see ``to_facts``) and the public facts."""
         return cls(
             public,
             tuple(Statistic(name) for name in facts["statistics"]),

@@ -144,10 +144,10 @@ class ArrayLattice:
 
     @property
     def bias(self) -> FloatArray:
-        """Worst distance of the mean of array means from the mean of the speeds, shape (G,).
+        """Worst distance of the mean of array means from the mean of the speeds, (G,), in the speeds' unit.
 
-        The total-variation bias, half a lattice unit for rounding array means that are not full, and
-        the rounding of the speeds.
+        From counts alone: the total-variation bias, half a lattice unit for rounding array means that are
+        not full, and the rounding of the speeds.
         """
         arrays, step = self.arrays, float(self.bound.step)
         partial = np.zeros(arrays.counts.bins, dtype=bool)
@@ -200,7 +200,10 @@ class ArrayMeans:
         return f"<ArrayMeans: {len(self.y)} arrays, redacted>"
 
     def projected_sum(self, low: IntArray, high: IntArray) -> IntArray:
-        """Return sum_i P_[a,b](y_i), (G,); ``low`` <= ``high`` (G,) are a and b in lattice units."""
+        """Return the exact sum of each bin's array means, each clamped to [low, high], shape (G,). Private.
+
+        In lattice units; ``low`` <= ``high`` (G,) are one interval a bin.
+        """
         arrays = self.lattice.arrays
         total = np.zeros(arrays.counts.bins, dtype=np.int64)
         np.add.at(total, arrays.array_bin, np.clip(self.y, low[arrays.array_bin], high[arrays.array_bin]))

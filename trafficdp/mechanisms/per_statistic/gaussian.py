@@ -66,7 +66,7 @@ class GaussianTwin:
     def estimate(
         self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return the estimates of all bins, clamped to their range."""
+        """Return the noisy estimates of all bins, (G,), clamped to [0, U]; ``loss`` is rho of all bins."""
         counts, bound = samples.counts, samples.bound
         (step,) = self.steps(StatisticRequest(counts, bound, statistic, loss))
         noisy = measure.measure(step, means.values_of(statistic, samples.contributions()))

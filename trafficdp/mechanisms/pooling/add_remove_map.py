@@ -198,7 +198,11 @@ def estimate_fleet(design: AddRemoveDesign, fleet: IntArray) -> FleetEstimate:
 def weighed(
     design: AddRemoveDesign, city: FleetEstimate, weight: IntArray, known: KnownSpeeds | None = None
 ) -> WeightEstimates:
-    """Return what the answers ``weight`` (H,) say; W+ = E[x | x + N(0, sd^2) = W, x >= 0]."""
+    """Return estimates from the noisy weights ``weight`` (H,) of H places, in 1/GRAINS: no private value.
+
+    W = ``weight`` / GRAINS; W+ = E[x | x + N(0, sd^2) = W, x >= 0]. ``city`` and ``known`` give the
+    speed that a place has before its own are measured.
+    """
     sd = design.sd(1, 1.0)
     z = np.maximum(weight / (GRAINS * sd), -6.0)
     likely = np.asarray(sd * z + sd * np.exp(-z * z / 2) / np.sqrt(2 * np.pi) / ndtr(z))

@@ -311,6 +311,8 @@ def paper_plan(
 ) -> LevelPlan:
     """Return Algorithm 6 as in the paper, E18 corrected: a median for every level but 0, equal shares.
 
+    ``users`` and ``samples`` are the declared most vehicles and most samples of a vehicle; ``steps`` is U/q.
+    Half of ``epsilon`` is for the counters of the levels 0..L, half for the medians.
     ``counter_levels``: by how many the counters' half is divided; L + 1 unless an audit asks for the
     literal L, whose ``loss`` then exceeds ``epsilon``.
     """

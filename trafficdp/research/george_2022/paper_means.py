@@ -301,7 +301,10 @@ def private_part(
 
 
 def activations(arrivals: Arrivals, plan: LevelPlan) -> IntArray:
-    """Return after how many samples each level is active: 0 without a median, T + 1 if never, (L + 1,)."""
+    """Return after how many samples each level's median can be drawn, shape (L + 1,).
+
+    0 for a level without a median, T + 1 where T samples are too few.
+    """
     aligned = plan.influence == 1
     return np.array(
         [
