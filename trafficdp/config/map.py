@@ -354,7 +354,10 @@ class Map(t.Table):
         )
 
     def hidden(self, kind: LossKind) -> MapSettings:
-        """Return what is released a declared bin, where nothing about a vehicle is public."""
+        """Return the settings of a map of declared bins, where nothing about a vehicle is public.
+
+        ``kind`` is the loss that is counted. Raises Refused for statistics that such a map has not.
+        """
         if unknown := [each for each in self.statistics if each is Statistic.VEHICLE_MEAN]:
             raise t.Refused("map", "statistics", expected='"mean", perhaps "variance"', got=unknown[0])
         if Statistic.MEAN not in self.statistics:

@@ -543,7 +543,8 @@ Priced = Step | Ranks | Claim
 class Measure(Protocol):
     """The interface through which a mechanism draws noise.
 
-    A release meters the loss of every call; ``SimulatedNoise`` has the same methods and meters nothing.
+    A release meters the loss of every call that looks at values; ``SimulatedNoise`` has the same methods and
+    meters nothing.
     """
 
     def measure(self, step: Step, values: MeasureInput) -> IntArray:

@@ -196,7 +196,7 @@ class Level(AskingOfCounts):
 
     @cached_property
     def cell_sd(self) -> FloatArray:
-        """The prior standard deviation of places about the map so far, shape (C,), in the unit of speeds.
+        """The prior standard deviation of places about the map so far, shape (C,), in the unit of answers.
 
         A guess from public counts; larger for places with few vehicles.
         """
@@ -206,7 +206,7 @@ class Level(AskingOfCounts):
 
     @cached_property
     def reach(self) -> tuple[float, ...]:
-        """The clipping bound T of a vehicle's vector in each round; pure epsilon has one round."""
+        """The clipping bound T of a vehicle's vector, in the unit of answers; pure epsilon has one round."""
         first = 1.2 * float(self.guessed**0.5 * max(1.0, self.strength / THICK) ** 0.4)
         return tuple(first * NARROWER**each for each in range(1 if self.kind is LossKind.PURE else ROUNDS))
 
