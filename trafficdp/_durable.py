@@ -34,7 +34,7 @@ MACHINE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO}
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` survive a power cut."""
+    """Write the directory entries of ``folder`` to disk (fsync), so that new names survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -43,10 +43,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """Return a descriptor of the file at ``path``, as `os.open` does; ``mode`` is that of a new one.
+    """Open the regular file at ``path`` and return its descriptor, as `os.open` does.
 
-    What was opened is looked at, not what the name stood for a moment before. Raises OSError, with "not a
-    plain file" as its text, for anything else.
+    ``mode`` is the permission of a new file. The type is checked on the opened file, so that no exchange of
+    the name can mislead. Raises OSError, with "not a plain file" as its text, for anything else.
     """
     try:
         # without waiting: a pipe is opened once somebody writes into it, which may be never
@@ -102,7 +102,10 @@ def _not_plain(path: Path) -> OSError:
 
 
 def from_os_error(error: OSError, what: str) -> StoreUnavailableError:
-    """Return the error that says what the operating system refused."""
+    """Return the trafficdp error for an OSError: full disk, no permission, or unavailable.
+
+    ``what`` names the operation that failed.
+    """
     if error.errno in FULL:
         return StoreFullError(f"{what} failed: the disk is full", todo="free some space and run it again")
     if error.errno in READ_ONLY:

@@ -56,15 +56,19 @@ CERTAIN = 1e9
 
 
 def whole(mechanism: Mechanism) -> bool:
-    """Return whether it looks at all bins and vehicles together: copies side by side would be one data set.
+    """Return whether ``mechanism`` must run on one data set at a time, not on many copies side by side.
 
-    Of what counts in rho only that does not whose noise follows from the dearest vehicle alone.
+    True for mechanisms that count in rho, since their noise depends on all bins and vehicles together;
+    except for ``KnownTerms``, whose noise depends only on the vehicle with the largest loss.
     """
     return mechanism.kind is LossKind.ZCDP and not isinstance(mechanism, KnownTerms)
 
 
 class Likelihoods:
-    """Draws of the log likelihood ratio of each of ``pairs``: to be called as ``lower_bound.Draws``."""
+    """Draws of a mechanism's log likelihood ratio on each of ``pairs``; an instance is a ``Draws`` function.
+
+    ``loss`` is an epsilon or a rho, as the mechanism counts.
+    """
 
     def __init__(
         self, mechanism: Mechanism, statistic: Statistic, loss: float, pairs: Sequence[Neighbours]
@@ -72,9 +76,10 @@ class Likelihoods:
         self._mechanism, self._statistic, self._loss, self._pairs = mechanism, statistic, loss, pairs
 
     def __call__(self, samples: Samples, times: int, source: NoiseSource) -> FloatArray:
-        """Return so many draws on ``samples``, one of the data sets of a pair, shape (times,).
+        """Return ``times`` draws of ln P(answers | left) - ln P(answers | right), in nats, shape (times,).
 
-        What looks at all vehicles together runs once a draw (``whole``).
+        ``samples`` is the left or the right data set of one of the pairs, and the answers are drawn on it.
+        Where ``whole`` is true the mechanism runs once for each draw, else for many copies at once.
         """
         pair = next(each for each in self._pairs if samples is each.left or samples is each.right)
         most = 1 if whole(self._mechanism) else AT_ONCE
@@ -99,11 +104,11 @@ class Likelihoods:
 
 
 class ReplayedDraws(SimulatedNoise):
-    """What ``source`` draws for ``times`` bins side by side, or once more what was ``said``.
+    """A noise source that records its answers in ``said``, or gives the answers ``said`` of an earlier run.
 
-    ``surprise`` (times,) is -ln P of it, but for what depends on the law alone where every law is the same on
-    both data sets: scales follow from public facts and earlier answers. A choice is said as the place of the
-    unit that was chosen: a candidate of weight w is w units, of which ``uniform_below`` takes one.
+    ``surprise``, shape (times,), is -ln P(answers) for each of ``times`` copies of one data set, up to a
+    constant that is the same on both data sets of a pair. A choice is recorded as a whole number: a
+    candidate of weight w stands for w units, and the number is the place of the unit that was drawn.
     """
 
     def __init__(self, source: NoiseSource, times: int, said: Sequence[IntArray] = ()) -> None:
@@ -114,13 +119,13 @@ class ReplayedDraws(SimulatedNoise):
         self.surprise = np.zeros(times)
 
     def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:
-        """Say noisy sums."""
+        """Return ``sums`` plus Laplace noise of ``scale``, or the recorded answer; add to ``surprise``."""
         said = self._left.pop(0) if self._again else self._source.laplace(sums, scale)
         self._keep(said, _over(np.abs(said - sums), scale))
         return said
 
     def gaussian(self, sums: IntArray, sd: FloatArray) -> IntArray:
-        """Say noisy sums."""
+        """Return ``sums`` plus Gaussian noise of ``sd``, or the recorded answer; add to ``surprise``."""
         said = self._left.pop(0) if self._again else self._source.gaussian(sums, sd)
         self._keep(said, _over(said - sums, sd) ** 2 / 2)
         return said
@@ -128,7 +133,11 @@ class ReplayedDraws(SimulatedNoise):
     def choose(
         self, cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray, runs: int = 1
     ) -> IntArray:
-        """Say what is chosen."""
+        """Return the index of the candidate chosen in each group, shape (1, groups); add to ``surprise``.
+
+        Group i has the candidates ``start[i]`` to ``start[i + 1]`` - 1, each with a ``cost`` and a
+        ``weight``. The choice is drawn by the exponential mechanism of ``scale``, or is the recorded one.
+        """
         ends = np.cumsum(weight)
         first = np.append(0, ends)[start[:-1]]
         if self._again:
@@ -144,7 +153,11 @@ class ReplayedDraws(SimulatedNoise):
         return np.asarray(chosen[None, :])
 
     def uniform_below(self, count: IntArray) -> IntArray:
-        """Say which unit of what was just chosen; it surprises nobody."""
+        """Return, for each choice just made, a uniform unit in 0..``count`` - 1 of the chosen candidate.
+
+        Drawn, or as recorded. ``surprise`` does not change: ``choose`` has counted the unit's probability
+        already.
+        """
         if self._again or not len(count):
             return self._within if len(count) else count
         drawn = self._source.uniform_below(count)
@@ -176,7 +189,11 @@ SURE = 3.5
 
 @dataclass(frozen=True)
 class LowerBound:
-    """``epsilon`` is the lower bound, found with ``event`` on the pair ``label``; ``draws`` a side."""
+    """A lower bound ``epsilon`` on a mechanism's privacy loss, which holds with probability ``confidence``.
+
+    ``label`` names the pair of data sets, ``event`` the event whose two probabilities give the bound, and
+    ``draws`` is the number of draws on each data set.
+    """
 
     epsilon: float
     confidence: float
@@ -196,10 +213,11 @@ def audit_mechanism(
     draws: int = 20_000,
     confidence: float = 0.999,
 ) -> LowerBound:
-    """Return the largest lower bound on epsilon at ``delta`` that the best neighbours give at ``loss``.
+    """Return the largest proven lower bound on epsilon at ``delta`` of ``mechanism`` run at ``loss``.
 
-    ``loss`` is an epsilon or a rho, as the mechanism counts; for rho see ``privacy.conversion``. All that is
-    measured is attacked; where noise has no exact sampler, the estimate, on pairs on which it is drawn.
+    ``loss`` is an epsilon or a rho, as the mechanism counts; for rho see ``privacy.conversion``. Pairs of
+    synthetic neighbouring data sets are compared by the likelihood ratio of all noisy answers. Where noise
+    has no exact sampler, the estimate is compared too, on pairs for which such noise is drawn.
     """
     pairs: Sequence[Neighbours] = [*extreme_neighbours(bound), *ranked_neighbours(bound)]
     most = 2
@@ -222,15 +240,15 @@ def audit_mechanism(
 
 @dataclass(frozen=True, repr=False)
 class SumSamples(Samples):
-    """Samples of which the sum of every vehicle and bin is known, as ``value``, and nothing else."""
+    """Samples that hold one sum of speeds (``value``, in steps) for each (bin, vehicle) pair, not records."""
 
     @classmethod
     def of(cls, sums: Samples) -> SumSamples:
-        """Return those whose values are ``sums``."""
+        """Return ``sums``, whose values are one sum for each pair already, as ``SumSamples``."""
         return cls(sums.counts, sums.value, sums.vehicle, sums.bound)
 
     def contributions(self) -> Contributions:
-        """Return the sums; squares are not known, and said to be 0."""
+        """Return the sums of speeds of all pairs, shape (P,); sums of squares are unknown and set to 0."""
         return Contributions(self.counts, self.value, np.zeros_like(self.value), self.vehicle, self.bound)
 
 
@@ -263,10 +281,12 @@ def _best(
 
 
 def promised(ratio: FloatArray, draws: int, delta: float) -> float:
-    """Return about what ``draws`` would prove, from log likelihood ratios drawn on the likelier data set.
+    """Return about which lower bound on epsilon ``draws`` draws would prove, as a guide to the best pair.
 
-    Of an event that the ratio is at least t, the probability p there is the share of such draws, and that on
-    the other data set the mean of exp(-ratio) over them.
+    ``ratio`` holds log likelihood ratios ln P(x | one) - ln P(x | other) of x drawn on the first data set.
+    For the event that the ratio is at least t, p is the share of such draws, and q on the other data set is
+    the mean over all draws of exp(-ratio) where the event holds, else 0. The result is the best of ln((p -
+    ``delta``)/q), with p and q moved by SURE standard deviations.
     """
     ordered = np.sort(np.maximum(ratio, -50.0))[::-1]
     p = np.arange(1, len(ordered) + 1) / len(ordered)
@@ -277,7 +297,11 @@ def promised(ratio: FloatArray, draws: int, delta: float) -> float:
 
 
 def draws_of(mechanism: Mechanism, statistic: Statistic, epsilon: float) -> Draws:
-    """Return draws of one bin's estimate, which follows from sums: of as many copies, each at ``epsilon``."""
+    """Return a ``Draws`` function of the estimates of a bin, at ``epsilon`` for each bin.
+
+    Called with a data set of one bin, it returns ``times`` independent estimates, shape (times,), from that
+    many copies. For mechanisms whose estimate follows from the vehicles' sums.
+    """
 
     def estimate(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
         most = max(1, ROWS_AT_ONCE // samples.counts.pairs)
@@ -296,7 +320,11 @@ def draws_of(mechanism: Mechanism, statistic: Statistic, epsilon: float) -> Draw
 def unmetered(
     noise: NoiseSource, users: int, kind: LossKind = LossKind.PURE
 ) -> PrivacyMeter | SimulatedNoise:
-    """Return ``noise`` as a mechanism sees it, for ``users`` vehicles that may lose anything."""
+    """Return ``noise`` as a mechanism expects it, with practically no limit on any vehicle's privacy loss.
+
+    A simulated source is returned unchanged; another becomes a meter for ``users`` vehicles, of losses of
+    ``kind``.
+    """
     if isinstance(noise, SimulatedNoise):
         return noise
     return PrivacyMeter(noise, np.full(users, 2**62, dtype=np.int64), kind)
@@ -311,9 +339,10 @@ def audit_draws(
     confidence: float = 0.999,
     delta: float = 0.0,
 ) -> LowerBound:
-    """Return the largest lower bound over the pairs; together they hold with ``confidence``.
+    """Return the largest lower bound on epsilon at ``delta`` over ``pairs`` of data sets.
 
-    Raises UsageError unless 0 < confidence < 1 and 0 <= delta < 1.
+    ``outputs`` draws ``draws`` numbers on each data set. The bounds of all pairs hold together with
+    probability ``confidence``. Raises UsageError unless 0 < confidence < 1 and 0 <= delta < 1.
     """
     error = 1 - in_range(0, 1, confidence=confidence)
     if delta:
@@ -328,7 +357,12 @@ def audit_draws(
 
 
 def distinguish(left: FloatArray, right: FloatArray, error: float, delta: float = 0.0) -> tuple[float, str]:
-    """Return ln((p_low - delta)/q_high), at least 0, of the event that the first halves chose; its name."""
+    """Return a lower bound on epsilon, max(0, ln((p_low - delta)/q_high)), and the name of its event.
+
+    ``left`` and ``right`` are outputs on two data sets, shape (n,). The first halves choose the event, a
+    threshold on the output; the second halves give the limits p_low and q_high of its two probabilities,
+    which fail with probability ``error`` together.
+    """
     choose = [side[: len(side) // 2] for side in (left, right)]
     test = [side[len(side) // 2 :] for side in (left, right)]
     candidates = np.unique(np.concatenate(choose))

@@ -24,7 +24,10 @@ class Neighbours:
 
 
 def one_bin(values: Sequence[Sequence[int]], bound: ContributionBound) -> Samples:
-    """Return one bin whose vehicle l sent ``values[l]`` (whole steps, at least one each)."""
+    """Return a data set of one bin, in which vehicle l sends the speeds ``values[l]``.
+
+    Speeds are whole steps of ``bound``, at least one for each vehicle.
+    """
     count = np.array([len(of_user) for of_user in values], dtype=np.int64)
     counts = Counts(
         cell=np.array([1], dtype=np.uint64),
@@ -63,19 +66,22 @@ def extreme_neighbours(bound: ContributionBound) -> list[Neighbours]:
 
 
 def whole_neighbours(bound: ContributionBound) -> list[Neighbours]:
-    """Return the two of these that tell most of PLAN, in 500 draws of each: it runs whole for every draw."""
+    """Return two of ``extreme_neighbours``: the pairs that show most of the loss of PLAN in 500 draws each.
+
+    For mechanisms that must run once for every draw.
+    """
     every = extreme_neighbours(bound)
     return [every[3], every[10]]
 
 
 def ranked_neighbours(bound: ContributionBound) -> list[Neighbours]:
-    """Return pairs that betray a choice by ranks: most of what can be drawn gets likelier, little unlikelier.
+    """Return pairs for which a choice by ranks (exponential mechanism) shows nearly all of its privacy loss.
 
-    All vehicles but the first stand at one speed near 0, and the first, which was below it, goes above. All
-    below that speed is a rank further from the target then, all above it a rank nearer: so little as lies
-    below gets rarer by nearly all that the choice may cost. A target of rank 1 needs vehicles enough: the
-    numbers are those at which the target ranks of AKMV and both quantiles are between the two. Up to U, the
-    mean's ranks tell most; up to 5/8 of U, the ranks of squared distances from U/2 tell as well.
+    All vehicles but the first stand at one speed near 0; the first goes from below that speed to above.
+    Then all candidates below are a rank further from the target and all above a rank nearer, so that the
+    few candidates below become rarer by nearly the whole loss. The numbers of vehicles are those at which
+    the target ranks of AKMV and of both quantiles lie between the two ranks. Pairs that reach up to U test
+    the mean; pairs up to 5/8 of U also test squared distances from U/2.
     """
     pairs = []
     for users in (4, 6, 12):

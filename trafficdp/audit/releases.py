@@ -56,7 +56,11 @@ SEPARATELY: Mapping[LossKind, Mapping[Statistic, str]] = {
 
 @dataclass(frozen=True)
 class AuditedRelease:
-    """A release that claims ``claim`` (epsilon, at ``delta``) for the vehicle that moves."""
+    """A release to be tested on ``pairs`` of data sets that differ in one vehicle.
+
+    ``claim`` is the epsilon, at ``delta``, that the release charges that vehicle. ``draws`` gives draws of
+    the log likelihood ratio of all outputs.
+    """
 
     name: str
     claim: float
@@ -66,12 +70,11 @@ class AuditedRelease:
 
 
 def audited_releases(bound: ContributionBound, loss: PureDP, delta: float) -> tuple[AuditedRelease, ...]:
-    """Return releases at ``loss``: by every accounting, with a mechanism a statistic, in rho, of a stream.
+    """Return all kinds of release to be tested, each made at ``loss`` with speeds of ``bound``.
 
-    And of a declared grid of which nothing is public: there a vehicle is in the data or not. And of quantiles
-    over vehicles, which answers have.
-
-    In rho they get what ``loss`` implies, and claim the epsilon at ``delta`` that follows from it.
+    They are: one for every accounting; one mechanism for each statistic, in epsilon and in rho; a stream; a
+    declared grid on which a vehicle's presence is hidden; quantiles over vehicles. Releases in rho are made
+    at the rho that ``loss`` implies, and claim the epsilon that follows at ``delta``.
     """
     rho = pure_to_zcdp(loss)
     asked = {f"release_{name}": _request(bound, loss, accounting=name) for name in BY_NAME}
@@ -144,7 +147,10 @@ def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) ->
 
 
 def stream(bound: ContributionBound, loss: PureDP) -> AuditedRelease:
-    """Return a stream that publishes once: as many bins as draws, in each a vehicle with two records."""
+    """Return a stream that publishes once, on a pair whose only vehicle sends two speeds of 0 or of U.
+
+    Each draw is one bin of the stream, with a vehicle of its own.
+    """
     allowance = Allowance(loss, bound.steps, 3, 1, records_per_vehicle=2, squares=True)
     scale = np.array([allowance.mean_scale, allowance.square_scale])
     sides = [one_bin([[own] * 2], bound) for own in (0, bound.steps)]
@@ -171,10 +177,10 @@ def stream(bound: ContributionBound, loss: PureDP) -> AuditedRelease:
 
 
 def by_rank(name: str, bound: ContributionBound, loss: Loss, delta: float) -> AuditedRelease:
-    """Return an answer of a quantile over vehicles, by the likelihood ratio of what is selected.
+    """Return a release of one quantile over vehicles (the 15th percentile), compared by its likelihood ratio.
 
-    All vehicles but the first stand just above 0. When the first goes from 0 to U, what lies below gets rarer
-    by nearly all that the choice may cost, and all above likelier: the 15th percentile tells it best.
+    In the pairs one of 3 or 5 vehicles goes from 0 to U, and all others stand at one step above 0: then the
+    selection tells most about that vehicle.
     """
     pairs = []
     for users in (3, 5):
@@ -206,7 +212,10 @@ def by_rank(name: str, bound: ContributionBound, loss: Loss, delta: float) -> Au
 
 
 def city(bound: ContributionBound, own: int) -> Samples:
-    """Return the city of RECORDS whose first vehicle always sends ``own``, and the others the middle."""
+    """Return a small data set with counts of RECORDS, shape (bins, vehicles), in neighbouring hexagons.
+
+    All records of the first vehicle have speed ``own`` (whole steps), those of all others U/2.
+    """
     table = np.array(RECORDS, dtype=np.int64)
     bins, users = np.nonzero(table)
     counts = Counts(
@@ -224,10 +233,11 @@ def city(bound: ContributionBound, own: int) -> Samples:
 def transcripts(
     calibrated: CalibratedMechanism, pairs: list[Neighbours], declared: Contributions | None = None
 ) -> Draws:
-    """Return draws of the log likelihood ratio of all that ``calibrated`` measures.
+    """Return a ``Draws`` function of the log likelihood ratio of everything that ``calibrated`` measures.
 
-    Of a ``declared`` grid later steps follow from earlier answers: on both sides from those that the left one
-    gives without noise.
+    ``calibrated`` runs once without noise on each data set of ``pairs``; noise is then drawn around its
+    exact sums. On a ``declared`` grid (exact sums of nobody) later steps depend on earlier answers: both
+    data sets are given the noiseless answers of the left one.
     """
     promise = calibrated.event()
 
@@ -260,7 +270,10 @@ def transcripts(
 
 
 def many(law: Law, times: int) -> Law:
-    """Return the law of ``times`` independent draws, one after another."""
+    """Return the noise distribution ``law``, of C numbers, repeated for ``times`` independent draws.
+
+    The result is for ``times`` x C numbers, one draw after another.
+    """
     if isinstance(law, Block):
         copy = np.repeat(np.arange(times), len(law.block)) * law.blocks
         block = np.tile(law.block, times)
@@ -271,7 +284,10 @@ def many(law: Law, times: int) -> Law:
 
 
 def surprise(law: Law, noise: IntArray) -> FloatArray:
-    """Return -ln P(noise) but for a constant, shape (T, C) -> (T,); what cannot vary does not surprise."""
+    """Return -ln P(noise) under ``law`` up to a constant, shape (T,), for T draws ``noise``, shape (T, C).
+
+    Numbers to which no noise is added are left out.
+    """
     if isinstance(law, Block):
         varies = np.flatnonzero(law.block >= 0)
         units = -(-np.abs(noise[:, varies]) // law.half_width[varies])
@@ -286,7 +302,7 @@ def surprise(law: Law, noise: IntArray) -> FloatArray:
 
 
 class Transcript(PrivacyMeter):
-    """A release's way to noise that keeps the law of every step, and what was drawn."""
+    """A privacy meter that also keeps every step's noise distribution (``laws``) and answer (``drawn``)."""
 
     def __init__(self, source: NoiseSource, charge: IntArray, kind: LossKind) -> None:
         super().__init__(source, charge, kind)
@@ -296,14 +312,14 @@ class Transcript(PrivacyMeter):
         """Answers to give instead of what is drawn, first to last."""
 
     def measure(self, step: Step, values: MeasureInput) -> IntArray:
-        """Measure, and keep it."""
+        """Measure ``step``, keep its law and noisy sums, and return these, or the next of ``said``."""
         self.laws.append(step.law)
         self.drawn.append(super().measure(step, values))
         return self.said.pop(0) if self.said else self.drawn[-1]
 
 
 class NoiselessSource(SimulatedNoise):
-    """No noise, so that what is drawn is what lies beneath."""
+    """A noise source that adds no noise, so that a run returns its exact sums."""
 
     def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:
         """Return ``sums``."""

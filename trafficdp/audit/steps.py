@@ -42,7 +42,11 @@ AT_ONCE = 1_000
 
 @dataclass(frozen=True)
 class StepBound:
-    """Step ``place`` of a mechanism draws by ``verb`` of a source; it claims ``claim`` at ``delta``."""
+    """The lower bound ``found`` for one step of a mechanism, which claims epsilon ``claim`` at ``delta``.
+
+    ``place`` is the number of the step from 0; ``verb`` is the noise source's method that it calls:
+    "laplace", "gaussian" or "choose".
+    """
 
     place: int
     verb: str
@@ -53,13 +57,16 @@ class StepBound:
 
 @dataclass(frozen=True)
 class NoiseRequest:
-    """What one step asks of a source of noise: exact sums and scales, or candidates of one choice."""
+    """The call of a noise source that one step makes: the method ``verb`` and its arguments ``given``.
+
+    ``given`` are exact sums and noise scales, or the costs, weights, starts and scale of one choice.
+    """
 
     verb: str
     given: tuple[npt.NDArray[np.generic], ...]
 
     def ask(self, told: ReplayedDraws, times: int) -> None:
-        """Ask so many times."""
+        """Make the call of ``told`` for ``times`` copies side by side; the answers are kept in ``told``."""
         if self.verb != "choose":
             sums, scale = (np.repeat(each, times) for each in self.given)
             getattr(told, self.verb)(sums, scale)
@@ -71,26 +78,26 @@ class NoiseRequest:
 
 
 class RecordedDraws(ReplayedDraws):
-    """Draws of ``source``, or what was ``said``; ``asked`` is what every step asked for."""
+    """A ``ReplayedDraws`` for one copy that also lists in ``asked`` the calls that a mechanism makes."""
 
     def __init__(self, source: NoiseSource, said: Sequence[IntArray] = ()) -> None:
         super().__init__(source, 1, said)
         self.asked: list[NoiseRequest] = []
 
     def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:
-        """Keep the question, and answer it."""
+        """Add this call to ``asked`` and answer as ``ReplayedDraws`` does."""
         self.asked.append(NoiseRequest("laplace", (sums, scale)))
         return super().laplace(sums, scale)
 
     def gaussian(self, sums: IntArray, sd: FloatArray) -> IntArray:
-        """Keep the question, and answer it."""
+        """Add this call to ``asked`` and answer as ``ReplayedDraws`` does."""
         self.asked.append(NoiseRequest("gaussian", (sums, sd)))
         return super().gaussian(sums, sd)
 
     def choose(
         self, cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray, runs: int = 1
     ) -> IntArray:
-        """Keep the question, and answer it."""
+        """Add this call to ``asked`` and answer as ``ReplayedDraws`` does."""
         self.asked.append(NoiseRequest("choose", (cost, weight, start, scale)))
         return super().choose(cost, weight, start, scale, runs)
 
@@ -106,10 +113,11 @@ def audit_steps(
     confidence: float = 0.999,
     delta: float = 0.01,
 ) -> list[StepBound]:
-    """Return a lower bound for every step that costs anything on one of ``pairs``, of one bin each.
+    """Return a lower bound on epsilon for every step of ``mechanism`` that costs a vehicle privacy loss.
 
-    ``loss`` is an epsilon or a rho, as the mechanism counts. Noise without an exact sampler is no step here:
-    its estimates are audited (``lower_bound.audit_mechanism``).
+    ``loss`` is an epsilon or a rho, as the mechanism counts; each of ``pairs`` has one bin, and every step
+    is tested on the pair that promises most. Each bound holds with probability ``confidence``. Noise
+    without an exact sampler is no step here: its estimates are audited (``lower_bound.audit_mechanism``).
     """
     best: dict[int, tuple[float, StepBound, tuple[NoiseRequest, NoiseRequest], str]] = {}
     for pair in pairs:

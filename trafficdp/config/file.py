@@ -102,7 +102,7 @@ def _encoding(value: object) -> str | None:
 
 
 class Columns(t.Table):
-    """What the columns are called in the files."""
+    """The table ``columns`` of a source: for each of our names, what the source calls the column."""
 
     vehicle: Annotated[str | None, _COLUMN] = None
     time: Annotated[str | None, _COLUMN] = None
@@ -116,14 +116,14 @@ class Columns(t.Table):
 
 
 class Unit(t.Table):
-    """The unit of the speeds of some days, both included."""
+    """One entry of ``speed_unit``: a unit and the first and last day (both included) on which it holds."""
 
     unit: Annotated[SpeedUnit, t.UNIT]
     first: Annotated[t.Day | None, Field(alias="from")] = None
     last: Annotated[t.Day | None, Field(alias="to")] = None
 
     def period(self) -> UnitPeriod:
-        """Return it as the declaration has it; raise Refused if it runs backwards."""
+        """Return the entry as a ``UnitPeriod``; raise Refused if the last day is before the first."""
         period = UnitPeriod(self.unit, self.first, self.last)
         if period.last is not None and period.last < (period.first or date.min):
             raise t.Refused("to", expected="a day not before the one of from", got=_span(period))
@@ -131,7 +131,7 @@ class Unit(t.Table):
 
 
 class Source(t.Table):
-    """One kind of file."""
+    """A table ``[[source]]``: one kind of input file, how it is read and what its columns mean."""
 
     name: Annotated[str, t.text('a name for the source, such as "buses"')]
     format: Annotated[str, t.choice(FORMATS)]
@@ -170,7 +170,7 @@ class Source(t.Table):
     )
 
     def declaration(self) -> SourceDeclaration:
-        """Return the source as readers know it; raise Refused for keys that do not go together."""
+        """Return the table as a ``SourceDeclaration``; raise Refused for keys that contradict one another."""
         offsets = {*re.findall(r"%(.)", self.time_format)}
         if offsets and self.time_zone is None and not {"z", "Z"} & offsets:
             raise t.Refused(
@@ -300,7 +300,7 @@ DELTA = t.number("a number from 10^-12 to below 1, such as 1e-6", lambda delta: 
 
 
 class Privacy(t.Table):
-    """What is protected, and what a release costs unless another wish is given."""
+    """The table ``[privacy]``: the neighbouring relation, and the loss of a release by default."""
 
     relation: Annotated[NeighbouringRelation, t.choice(NeighbouringRelation)]
     epsilon: Annotated[PureDP | None, t.loss("4")] = None
@@ -309,7 +309,10 @@ class Privacy(t.Table):
     accept_weak_promise: Annotated[bool, t.SWITCH] = False
 
     def counted(self, epsilon: PureDP) -> Loss:
-        """Return ``epsilon``, or the largest rho that keeps to it at ``delta``."""
+        """Return ``epsilon`` itself without a ``delta``; else the largest rho that implies (epsilon, delta).
+
+        Raises Refused where there is none.
+        """
         if self.delta is None:
             return epsilon
         with t.naming("privacy", "delta"):
@@ -317,7 +320,11 @@ class Privacy(t.Table):
 
 
 class Budget(t.Table):
-    """The ceilings: three of one kind of loss, two of the other; ``epsilon`` where presence is hidden."""
+    """The table ``[budget]``: the most privacy loss that a store may ever cost a vehicle.
+
+    Ceilings of epsilon for all time, a year and a month, or one of rho; where presence is hidden, the one
+    shared ``epsilon``.
+    """
 
     epsilon: Annotated[PureDP | None, t.loss("8")] = None
     epsilon_per_vehicle: Annotated[PureDP | None, t.loss("4")] = None
@@ -328,7 +335,7 @@ class Budget(t.Table):
     delta: Annotated[Fraction | None, DELTA] = None
 
     def of_store(self, privacy: Privacy) -> BudgetPolicy:
-        """Return the ceiling of the one account of a store; raise Refused if it is missing."""
+        """Return the budget that all vehicles share where presence is hidden; raise Refused without one."""
         if self.epsilon is None:
             raise t.Refused("budget", "epsilon", what=t.MISSING)
         total = privacy.counted(self.epsilon)
@@ -336,7 +343,11 @@ class Budget(t.Table):
         return BudgetPolicy(total, delta=delta, relation=privacy.relation)
 
     def policy(self, time_zone: str) -> BudgetPolicy:
-        """Return the ceilings; raise Refused if one is missing, or never counts."""
+        """Return the budget of every vehicle; ``time_zone`` says when a year or month begins.
+
+        Raises Refused if a ceiling is missing, or is above the ceiling of a longer time, so that it has no
+        effect.
+        """
         if self.kind is LossKind.ZCDP:
             if self.rho_per_vehicle is None or self.delta is None:
                 missing = "delta" if self.rho_per_vehicle else "rho_per_vehicle"
@@ -360,13 +371,13 @@ def _decimal(delta: Fraction) -> str:
 
 
 class AnalystTable(t.Table):
-    """Who may ask priced questions, and for how much."""
+    """A table ``[[analysts]]``: who may ask priced questions, and what these may cost each vehicle."""
 
     name: Annotated[str, t.text("a name such as newsroom")]
     budget: Annotated[PureDP, t.loss("2"), Field(alias="epsilon_per_vehicle")]
 
     def analyst(self, privacy: Privacy) -> Analyst:
-        """Return the role; its share is counted as the store's account is."""
+        """Return the analyst, with a budget in epsilon, or in rho where ``privacy`` has a delta."""
         return Analyst(self.name, privacy.counted(self.budget))
 
 
@@ -407,7 +418,7 @@ _OTHERS: Mapping[NeighbouringRelation, Mapping[tuple[str, ...], str]] = {
 
 
 class Document(t.Table):
-    """The whole file, below the places that ``document`` reads."""
+    """The whole configuration file but for the keys ``store`` and ``key_file``, which ``document`` reads."""
 
     city: City
     privacy: Privacy
@@ -424,7 +435,7 @@ class Document(t.Table):
     ] = ()
 
     def config(self) -> Config:
-        """Return the configuration; raise Refused for what does not go together."""
+        """Return the configuration; raise Refused for keys that contradict one another."""
         relation, counted = self.privacy.relation, self.budget.kind
         instead = {key: f'{todo} (relation = "{relation.value}")' for key, todo in _OTHERS[relation].items()}
         if not (hidden := relation.hides_presence):

@@ -53,7 +53,7 @@ def file_beside(value: object, info: ValidationInfo[Path]) -> Path:
 
 
 class Context(t.Table):
-    """One public layer. It is read when a map is made, never fetched."""
+    """A table ``[[context]]``: one public layer that is drawn with a map, read from a file."""
 
     file: Annotated[
         Path,
@@ -82,7 +82,7 @@ _KEYS = {
 
 
 class KnowledgeTable(t.Table):
-    """A public source of speeds, from which maps start."""
+    """A table ``[[knowledge]]``: a public source of speeds, the map's expectation before it measures."""
 
     kind: Annotated[KnowledgeKind, t.choice(KnowledgeKind)] = KnowledgeKind.RELEASE
     release: Annotated[str | None, t.text('"newest", or the name of an earlier release such as "r0001"')] = (
@@ -103,7 +103,7 @@ class KnowledgeTable(t.Table):
     date: Annotated[t.Day | None, Field(description="the day on which the file was published")] = None
 
     def source(self) -> KnowledgeSource:
-        """Return the source; raise Refused for keys that do not belong to its kind."""
+        """Return the table as a ``KnowledgeSource``; raise Refused for keys that its kind does not have."""
         needed, further = _KEYS[self.kind]
         for key in needed:
             if getattr(self, key) is None:
@@ -128,7 +128,7 @@ def _address(value: object) -> str | None:
 
 
 class Tiles(t.Table):
-    """A server of map tiles that the page asks, unlike for all else."""
+    """The server from which the map's page loads background tiles: the only thing that the page loads."""
 
     url: Annotated[
         str, t.Reads(_address, 'an address such as "https://tiles.example.org/{z}/{x}/{y}.png", with https')
@@ -185,7 +185,7 @@ def _other_names(parts: tuple[DayPart, ...]) -> tuple[DayPart, ...]:
 
 
 class Part(t.Table):
-    """A part of the day: hours of the clock."""
+    """A part of the day, from ``first_hour`` to ``end_hour`` of the local clock."""
 
     name: Annotated[str, t.text("a name")]
     first_hour: Annotated[int, t.whole(0, 23, "from")]
@@ -193,7 +193,10 @@ class Part(t.Table):
 
 
 class Tolerance(t.Table):
-    """An error that matters equally in each statistic; None: the bound."""
+    """For each statistic, the error that counts as equally bad in a map; None: the speed bound's number.
+
+    In the unit of the speed bound, squared for the variance.
+    """
 
     mean: Annotated[Fraction, _TOLERANCE] = Fraction(1)
     variance: Annotated[Fraction | None, _TOLERANCE] = None
@@ -201,7 +204,7 @@ class Tolerance(t.Table):
 
 
 class Mechanisms(t.Table):
-    """What releases each statistic; which words there are depends on the kind of loss."""
+    """For each statistic, the name of the mechanism that releases it; which exist depends on the loss."""
 
     mean: object = None
     variance: object = None
@@ -209,7 +212,7 @@ class Mechanisms(t.Table):
 
 
 class ZonesFile(t.Table):
-    """A file of districts: its polygons instead of hexagons; ``name`` is the column with their names."""
+    """A file of district polygons that take the place of hexagons; ``name`` is the column of their names."""
 
     file: Annotated[
         Path,
@@ -220,7 +223,7 @@ class ZonesFile(t.Table):
 
 
 class Map(t.Table):
-    """The table as it is written."""
+    """The table ``[map]``: places and slots, the speed bound, statistics and their mechanisms."""
 
     resolution: Annotated[int | None, t.whole(0, 15)] = None
     zones: Annotated[
@@ -275,9 +278,10 @@ class Map(t.Table):
     ] = DEFAULT_DAY_PARTS
 
     def grid(self, area: StudyArea, period: Period) -> Grid:
-        """Return what is cut into what: zones, or hexagons of ``resolution`` or the finest of several.
+        """Return the grid of places and time slots over ``area`` and ``period``.
 
-        Raises Refused for keys that do not agree.
+        Places are the zones, the hexagons of ``resolution``, or those of the finest of ``resolutions``.
+        Raises Refused for keys that contradict one another.
         """
         resolution, zones, of_several = self.resolution, None, ("max_half_width", "longer_slots", "detail")
         if self.zones is not None:
@@ -306,7 +310,10 @@ class Map(t.Table):
             return Grid(resolution, self.slot, area, period, self.day_parts, zones=zones)
 
     def settings(self, kind: LossKind) -> MapSettings:
-        """Return what is released a bin; raise Refused for what does not go together."""
+        """Return the map's settings where counts of records are public; ``kind`` is the loss, epsilon or rho.
+
+        Raises Refused for keys that contradict one another.
+        """
         with t.naming("map", "speed_bound"):
             bound = ContributionBound(self.speed_bound, self.speed_step, self.speed_unit)
         statistics = tuple(item for item in OF_MAPS if item in self.statistics)

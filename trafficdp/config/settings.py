@@ -75,7 +75,7 @@ def _file(value: object, info: ValidationInfo[Path]) -> Path:
 
 
 class Area(Table):
-    """Either of the two ways to draw an area."""
+    """A study area, given either as a bounding box or as a GeoJSON file."""
 
     bbox: Annotated[Any, Field(description="[west, south, east, north] in degrees")] = None
     geojson: Annotated[
@@ -83,7 +83,11 @@ class Area(Table):
     ] = None
 
     def drawn(self) -> StudyArea:
-        """Return the area; raise Refused unless exactly one is given, and for a file that is none."""
+        """Return the study area.
+
+        Raises Refused unless exactly one of ``bbox`` and ``geojson`` is given and valid, ConfigError for a
+        file that is no GeoJSON.
+        """
         if self.geojson is None and self.bbox is not None:
             corners = [exact_number(item) for item in self.bbox] if isinstance(self.bbox, list) else []
             degrees = [float(corner) for corner in corners if corner is not None]
@@ -109,7 +113,7 @@ class Area(Table):
 
 
 class NamedArea(Area):
-    """A place that questions may name."""
+    """An area with a name by which questions refer to it."""
 
     name: Annotated[str, text("a name that questions call the area by")]
 
@@ -220,9 +224,11 @@ class MapSettings:
     kind: LossKind = LossKind.PURE
 
     def with_accounting(self, name: str, *, instead_of_auto: bool = True) -> MapSettings:
-        """Return the same settings with another accounting, of the baseline; UsageError for an unknown one.
+        """Return the same settings with the accounting ``name`` of the baseline mechanism.
 
-        ``instead_of_auto``: where "auto" was to choose, as it does by default, the baseline is taken.
+        "best" changes no mechanism; another name sets every statistic's mechanism to the baseline. Where
+        mechanisms are "auto", that is done only with ``instead_of_auto``. Raises UsageError for an unknown
+        name and for settings with another mechanism.
         """
         accounting = one_of(("best", *BY_NAME), accounting=name)
         if accounting == "best":
@@ -267,24 +273,31 @@ class Config:
 
     @property
     def bound(self) -> ContributionBound:
-        """How speeds are clipped."""
+        """The clipping bound of speeds: upper limit, step and unit."""
         return self.map.request.bound
 
     @property
     def measured_grid(self) -> Grid:
-        """The grid of a map: in one slot where presence is hidden and slots are not measured apart."""
+        """The grid on which noise is added.
+
+        As ``grid``, but with one slot for the whole period where presence is hidden, unless its settings
+        have each slot measured on its own.
+        """
         in_one = self.relation.hides_presence and not self.map.apart
         return replace(self.grid, slot_kind=SlotKind.WHOLE_PERIOD) if in_one else self.grid
 
     def wish(self, loss: Loss | str | float | None) -> Loss | None:
-        """Return ``loss``; a bare number is an epsilon where presence is hidden, else of the store's kind."""
+        """Return ``loss`` as a ``Loss``; None stays None.
+
+        A bare number is an epsilon where presence is hidden, else an epsilon or a rho as the budget counts.
+        """
         kind = LossKind.PURE if self.relation.hides_presence else self.policy.kind
         return loss if loss is None or isinstance(loss, Loss) else LOSSES[kind].of(loss)
 
     def require_public_counts(self, what: str, instead: str) -> None:
-        """Raise UsageError where nothing about a vehicle is public, and ``what`` needs public counts.
+        """Raise UsageError where presence is hidden, since ``what`` needs public counts of records.
 
-        ``instead`` says what to do under this relation.
+        ``instead`` is the message's advice.
         """
         if self.relation.hides_presence:
             raise UsageError(
@@ -295,7 +308,7 @@ class Config:
 
     @property
     def promise(self) -> Promise:
-        """What a store of this configuration promises."""
+        """The promise of a store of this configuration: its budget, speed bound and analysts."""
         bound = f"{exact_text(self.bound.upper)} {self.bound.unit.label}"
         return Promise(self.policy, bound, self.analysts)
 

@@ -36,16 +36,16 @@ Result = TypeVar("Result")
 
 
 class Table(BaseModel):
-    """One table of the file."""
+    """Base class of the tables of the configuration file; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
 class Refused(ValueError):
-    """The value of ``key``, counted from the table that is read, is wrong.
+    """The value of ``key`` is wrong; the path starts at the table that is being read.
 
-    ``said`` overrides what a ConfigError says of it by itself: ``what`` (after the name of the key), ``got``,
-    ``expected`` and ``todo``.
+    ``said`` replaces parts of the ConfigError that is made of it: ``what`` (after the name of the key),
+    ``got``, ``expected`` and ``todo``.
     """
 
     def __init__(self, *key: str | int, **said: Any) -> None:  # noqa: ANN401 - as ConfigError takes them
@@ -55,7 +55,7 @@ class Refused(ValueError):
 
 @contextmanager
 def naming(*key: str | int) -> Iterator[None]:
-    """Let a UsageError from inside come out as Refused, with all that it says, of ``key``."""
+    """Context manager: turn a UsageError of its block into Refused for ``key``, with the same texts."""
     try:
         yield
     except UsageError as error:
@@ -65,10 +65,10 @@ def naming(*key: str | int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Reads:
-    """A value is what ``parse`` makes of it, if that ``fits``.
+    """A validator for one value: the result is ``parse(value)``.
 
-    None, or a UsageError, means: ``expected`` was something else. ``words`` are those of which the nearest is
-    proposed.
+    Refused, with the text ``expected``, when ``parse`` returns None or raises UsageError, or when ``fits``
+    is false of the result; the nearest of ``words`` is then proposed.
     """
 
     parse: Callable[[Any], object]
@@ -89,7 +89,10 @@ class Reads:
 
 @dataclass(frozen=True)
 class Built:
-    """A value is a table, and what ``build`` makes of it, which raises Refused for keys that do not agree."""
+    """A validator for a table: its keys are read as ``table``, and the result is ``build`` of that.
+
+    ``build`` raises Refused for keys that contradict one another.
+    """
 
     table: type[Table]
     build: Callable[[Any], object]
@@ -99,19 +102,19 @@ class Built:
 
 
 def text(expected: str) -> Reads:
-    """Read one line of text, not empty."""
+    """Return a validator for one line of text that is not empty."""
     return Reads(line, expected)
 
 
 def choice(words: Iterable[str]) -> Reads:
-    """Read one of the ``words``, or one of an enumeration."""
+    """Return a validator for one of ``words``, or one of an enumeration."""
     known = {str(word): word for word in words}
     expected = "one of " + ", ".join(f'"{word}"' for word in known)
     return Reads(lambda value: known.get(line(value) or ""), expected, (*known,))
 
 
 def whole(low: int, high: int, alias: str | None = None) -> Any:  # noqa: ANN401 - as pydantic types Field
-    """Read an integer from ``low`` to ``high``."""
+    """Return a field for an integer from ``low`` to ``high``, called ``alias`` in the file."""
     return Field(strict=True, ge=low, le=high, alias=alias, description=f"an integer from {low} to {high}")
 
 
@@ -120,12 +123,12 @@ SWITCH = Field(strict=True, description="true or false, without quotes")
 
 
 def number(expected: str, fits: Callable[[Fraction], bool] = lambda number: number > 0) -> Reads:
-    """Read an exact number that ``fits``: above 0 unless said otherwise."""
+    """Return a validator for an exact number (a Fraction) for which ``fits`` is true: above 0 by default."""
     return Reads(exact_number, expected, fits=fits)
 
 
 def loss(example: str, kind: type[Loss] = PureDP) -> Reads:
-    """Read a loss of the ``kind``: epsilon or rho, which have as many decimals."""
+    """Return a validator for a loss of ``kind``, epsilon or rho; ``example`` is shown in messages."""
     expected = f"a number above 0, at most 1,000,000, with at most 12 decimals, such as {example}"
     return Reads(lambda value: kind.of(n) if (n := exact_number(value)) else None, expected)
 

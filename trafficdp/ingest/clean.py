@@ -75,10 +75,10 @@ _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 
 @dataclass(frozen=True, repr=False)
 class Cleaned:
-    """Fixes that were kept, and of every file what became of its rows.
+    """What ``clean`` returns: the kept fixes (times, places and speeds) and the outcome of each file's rows.
 
-    ``rows`` (shape (n,)) are the positions of the fixes among the records. A row that repeats one of an
-    earlier file is kept, and has no fix.
+    ``rows``, shape (n,), are the positions of the fixes in the records. A row that repeats a row of an
+    earlier file counts as kept but gives no fix. All of it is private.
     """
 
     fixes: Fixes
@@ -93,7 +93,7 @@ class Cleaned:
 
 @dataclass(repr=False)
 class CleanedFile:
-    """How many rows of one file were kept, have a derived speed, and were rejected by every rule."""
+    """Counts of the rows of one file: kept, kept with a derived speed, and rejected by each rule. Private."""
 
     kept: int = 0
     derived: int = 0
@@ -101,7 +101,7 @@ class CleanedFile:
     extents: Extents = field(default_factory=Extents)
 
     def add(self, other: CleanedFile) -> None:
-        """Take the rows of another part of the file."""
+        """Add the counts of ``other``, another part of the same file."""
         self.kept += other.kept
         self.derived += other.derived
         self.rejected += other.rejected
@@ -463,10 +463,10 @@ LARGEST_RATIO = 1e6
 
 @dataclass(repr=False)
 class UnitCheck:
-    """Gathers ratios of vehicles, part of a file after part, and judges the units that were declared.
+    """Checks declared speed units: compares reported speeds with speeds derived from positions and times.
 
-    Once a unit has MOST_PAIRS usable pairs, no further vehicles are looked at: their numbers follow from
-    counts, and a median needs no more.
+    For every declared unit the ratios derived/reported of pairs of fixes are collected. Once a unit has
+    MOST_PAIRS ratios, further vehicles are left out.
     """
 
     _ratios: dict[SpeedUnit, list[FloatArray]] = field(default_factory=dict)
@@ -480,7 +480,11 @@ class UnitCheck:
         longitude: FloatArray,
         speed: FloatArray,
     ) -> None:
-        """Take fixes of vehicles that were not met before, speeds in ``unit``; arrays of shape (n,)."""
+        """Collect the ratios of fixes of further vehicles, whose reported speeds are in ``unit``.
+
+        Arrays have shape (n,): vehicle numbers, microseconds since 1970 UTC, degrees, and speeds. All fixes
+        of a vehicle must come in one call.
+        """
         held = self._ratios.setdefault(unit, [])
         if sum(map(len, held)) >= MOST_PAIRS:
             return
@@ -492,10 +496,10 @@ class UnitCheck:
             held.append(np.minimum(derived[here][usable] / reported[usable], LARGEST_RATIO))
 
     def findings(self) -> tuple[LintFinding, ...]:
-        """Judge every unit that was met, in the order of SpeedUnit.
+        """Return one verdict for each unit that had fixes, in the order of SpeedUnit.
 
-        WRONG when the median ratio of at least ENOUGH_PAIRS usable pairs lies outside LOWEST_RATIO to
-        HIGHEST_RATIO, UNSURE when there are fewer pairs.
+        UNSURE with fewer than ENOUGH_PAIRS ratios; else PASS when their median lies in
+        LOWEST_RATIO..HIGHEST_RATIO, and WRONG when it does not.
         """
         found = []
         for unit in (unit for unit in SpeedUnit if unit in self._ratios):

@@ -53,11 +53,11 @@ LOT_FILES = 256
 
 
 class Named(Protocol):
-    """What messages name: a file, or a frame."""
+    """Anything with a name for error messages: an input file or a data frame."""
 
     @property
     def name(self) -> str:
-        """Its name, without a folder."""
+        """The name for messages; of a file, without its folder."""
 
 
 class _Unpacked(io.RawIOBase):
@@ -188,14 +188,12 @@ class InputFile:
         return self.path.name.lower().removesuffix(".gz").removesuffix(".zst")
 
     def lots(self, *, named_by_vehicle: bool = False) -> Iterator[list[InputFile]]:
-        """Yield the files of a zip archive in its order, hidden ones left out; of another file, itself.
+        """Yield lists of files to read together: the members of a zip archive in order, else the file itself.
 
-        Small ones come together, up to LOT_FILES of them or some LOT_BYTES.
-
-        Where they are ``named_by_vehicle`` no message says a name.
-
-        Raises DataError where the archive is damaged, encrypted, unpacks to too much, or holds too many files
-        or, judged, none.
+        Hidden members are left out. A list has at most LOT_FILES files and about LOT_BYTES unpacked bytes.
+        With ``named_by_vehicle`` names are vehicle identifiers, and no message repeats them. Raises
+        DataError for an archive that is damaged, encrypted, too large unpacked or of too many files, or, if
+        the file is judged, of none.
         """
         if self.form != "zip":
             yield [self]
@@ -235,7 +233,7 @@ class InputFile:
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether another process finds its bytes at its path."""
+        """Whether another process can open the same bytes at its path."""
         return self._held is None
 
     def unpacked_sizes(self) -> list[int]:
@@ -264,9 +262,9 @@ class InputFile:
         )
 
     def check_unpacked(self, unpacked: int, packed: int | None = None) -> None:
-        """Raise DataError when ``unpacked`` bytes of a judged file are too many for ``packed`` ones.
+        """Raise DataError when a judged file's bytes unpack to more than their packed size makes plausible.
 
-        ``packed`` None: those of the whole file.
+        ``unpacked`` and ``packed`` are numbers of bytes; ``packed`` None: the size of the whole file.
         """
         if self.judged and unpacked > FREE_BYTES + LARGEST_RATIO * (self.size if packed is None else packed):
             raise DataError(
@@ -342,7 +340,10 @@ class InputFile:
             self._told = position
 
     def unreadable(self, error: Exception) -> DataError | StoreUnavailableError:
-        """Return the error for a file that the system does not let us read; of the machine, if that fails."""
+        """Return the error for a file that the operating system could not read.
+
+        DataError, or StoreUnavailableError where the fault is the machine's (such as a disk error).
+        """
         if isinstance(error, OSError) and error.errno in MACHINE:
             return from_os_error(error, f"reading {self.name}")
         return DataError(f"cannot read {self.name}", got=getattr(error, "strerror", None) or "an error")

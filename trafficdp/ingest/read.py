@@ -212,19 +212,22 @@ class Reading:
         return self._report
 
     def parts(self, scratch: Path | None = None) -> Iterator[Fixes]:
-        """Yield the fixes of this file alone; see ``parts_of_files``."""
+        """Yield the fixes of this file in parts; see ``parts_of_files`` for ``scratch``, order and errors."""
         for fixes, _ in parts_of_files([self], scratch):
             yield fixes
 
     def work(self) -> FilesToRead | None:
-        """Return what other processes would be told of this file; None where they could not read it."""
+        """Return what another process needs to read this file; None for a frame or bytes in memory."""
         file, source = self.file, self.source
         if not isinstance(file, InputFile) or not file.is_on_disk:
             return None
         return FilesToRead([file], LARGE[source.format], self.named_by_file, self.read)
 
     def finish(self, cleaned: CleanedFile, units: tuple[LintFinding, ...], files: int) -> None:
-        """Take what became of the rows, which were read together with those of other ``files``."""
+        """Store the report and extents of this file from the outcome ``cleaned`` of its rows.
+
+        ``units`` are the verdicts of the unit check, over all ``files`` (a number) that were read together.
+        """
         rows, self.extents = self.rows, cleaned.extents
         if rows.header_times:
             noted = {**self.extents.noted, HEADER_TIME: rows.header_times}
@@ -258,14 +261,14 @@ class _RowCounts:
 def parts_of_files(
     readings: Sequence[Reading], scratch: Path | None
 ) -> Iterator[tuple[Fixes, npt.NDArray[np.int32]]]:
-    """Yield the fixes of files of one source, all of a vehicle in one part, and which file each is of.
+    """Yield the kept fixes of all ``readings`` of one source in parts, with the number of each fix's file.
 
-    Speeds are derived across all files, and units judged of all. Within a part fixes are in the order of the
-    files. Of those of one vehicle and instant the first is there. ``scratch``: a folder for rows that memory
-    does not hold; without one all are held.
+    All fixes of a vehicle are in one part, in the order of the files; of several of one vehicle and instant
+    the first is kept. Speeds are derived, and units checked, across all files. ``scratch``: a folder for
+    rows beyond memory; None holds all rows in memory.
 
-    Raises DataError (exit 4) when a file cannot be read as declared or, where it is judged, when not a single
-    time is in the declared format.
+    Raises DataError (exit 4) when a file cannot be read as declared or, where it is judged, when not a
+    single time is in the declared format.
     """
     first, check = readings[0], UnitCheck()
     outcomes = [CleanedFile() for _ in readings]
@@ -400,7 +403,7 @@ def _no_times(file: Named, source: SourceDeclaration) -> DataError:
 
 
 def wrong_unit(file: str, source: str, finding: LintFinding) -> str:
-    """Return what is to be said of a ``file`` whose speeds do not fit the unit that ``source`` declares."""
+    """Return the sentence for a ``file`` whose speeds do not fit the unit that ``source`` declares."""
     fitting = finding.fitting_unit
     todo = "check its positions and times" if fitting is None else f"{fitting.label} would fit"
     return (

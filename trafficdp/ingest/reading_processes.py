@@ -44,9 +44,9 @@ Read = Callable[[Any], Iterator[Records]]
 
 @dataclass(frozen=True)
 class FilesToRead:
-    """One or more files that other processes can read; ``read`` can be pickled.
+    """Files of one source that other processes may read, and the function ``read`` that does so.
 
-    It pays from ``large`` bytes on.
+    ``read`` must be picklable. Below ``large`` unpacked bytes in all, starting processes does not pay.
     """
 
     files: Sequence[InputFile]
@@ -55,7 +55,7 @@ class FilesToRead:
     read: Read
 
     def pickled(self, own: int, number: int) -> bytes:
-        """Return what process ``own`` of ``number`` is told."""
+        """Return the files and options for process ``own`` (from 0) of ``number``, as pickled bytes."""
         file = self.files[0]
         paths = [str(each.path.absolute()) for each in self.files]
         told = (paths, file.judged, file.form_by_name, self.named_by_vehicle, self.read, own, number)
@@ -85,9 +85,9 @@ def _shared(works: Sequence[FilesToRead | None]) -> FilesToRead | None:
 
 
 class Readers:
-    """The processes that read, as a context manager; with none, files are read in this one.
+    """A context manager that starts processes to read the files of ``works``, where that pays.
 
-    ``blocks`` must be asked of every lot, in order.
+    Otherwise files are read in this process. ``blocks`` must be called for every lot of files, in order.
     """
 
     def __init__(self, works: Sequence[FilesToRead | None]) -> None:
@@ -123,7 +123,7 @@ class Readers:
         self._open.close()
 
     def blocks(self, lot: Sequence[Any], read: Read) -> Iterator[Records]:
-        """Yield what ``read`` yields of the files of the next lot, small blocks put together."""
+        """Yield the records of ``lot``, the next list of files, as ``read`` yields them, in larger blocks."""
         skipped = 0
         if self._processes:
             process = self._processes[self._next % len(self._processes)]
@@ -169,7 +169,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def work() -> None:
-    """Read files as another process, until all are read, one cannot be, or nobody takes what was read."""
+    """Main function of a reading process: read the files named on standard input, and write their records.
+
+    Ends when all files are read, when one cannot be read, or when the starting process has gone.
+    """
     # who presses Ctrl-C means the parent, which ends this one
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with os.fdopen(os.dup(1), "wb") as out:

@@ -109,7 +109,10 @@ LITTLE = Fraction(1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How far rows reach: degrees, and microseconds since 1970 UTC. An end is that of one record."""
+    """The bounding box (degrees) and first and last time (microseconds since 1970 UTC) of a set of rows.
+
+    Each limit is the exact value of one record, hence private.
+    """
 
     west: float
     south: float
@@ -120,7 +123,11 @@ class Extent:
 
 
 def extent_in_words(extent: Extent | None, time_zone: str) -> dict[str, str]:
-    """Return from where to where rows reach, to about a kilometre: an end is the place of one record."""
+    """Return "longitude", "latitude" and "days" of an extent as texts such as "72.75 to 72.93".
+
+    Degrees have two decimals, about 1 km; days are those of ``time_zone``; "none" where there is no extent.
+    Each limit is one record's value, hence private.
+    """
     if extent is None:
         return dict.fromkeys(("longitude", "latitude", "days"), "none")
     instants = (extent.first_us, extent.last_us)
@@ -133,17 +140,17 @@ def extent_in_words(extent: Extent | None, time_zone: str) -> dict[str, str]:
 
 
 def span(first: object, last: object) -> str:
-    """Return from where to where in words."""
+    """Return the text "first to last", or just "first" where both are equal."""
     return f"{first}" if first == last else f"{first} to {last}"
 
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """How far a file reaches. For the curator's eyes: shown when it is read, and never written down.
+    """Extents and counts of one file's rows, shown to the person who ingests the file and never stored.
 
-    ``readable`` is of all rows with a place and a time, ``kept`` of those that were kept; ``days`` are the
-    local days of these. ``exchanged``: rows outside the study area that would lie in it, were their latitude
-    their longitude. ``noted``: how many rows each of NOTED is true of.
+    ``readable``: the extent of all rows with a place and a time; ``kept``: of the kept rows; ``days``: the
+    local days of the kept rows. ``exchanged``: the number of rows outside the study area that would lie
+    inside if latitude and longitude were exchanged. ``noted``: the number of rows for each remark of NOTED.
     """
 
     readable: Extent | None = None
@@ -153,7 +160,7 @@ class Extents:
     noted: Mapping[str, int] = field(default_factory=dict)
 
     def __or__(self, other: Extents) -> Extents:
-        """Return how far both reach together."""
+        """Return the extents and counts of both sets of rows together."""
         return Extents(
             _both(self.readable, other.readable),
             _both(self.kept, other.kept),
@@ -196,7 +203,10 @@ class LintVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """What the linter found for rows declared in ``unit``; ``median_ratio`` is None without pairs."""
+    """The verdict of the unit check on rows declared in ``unit``.
+
+    ``median_ratio`` is the median of derived over reported speed; None without pairs of fixes.
+    """
 
     unit: SpeedUnit
     pairs: int
@@ -245,7 +255,7 @@ class FileReport:
 
     @classmethod
     def together(cls, reports: Sequence[FileReport]) -> FileReport:
-        """Return one report on all files of a source, whose units were judged together."""
+        """Return the sum of the reports on all files of one source; a single report is returned unchanged."""
         if len(reports) == 1:
             return reports[0]
         rejected = Counter[str]()
@@ -282,9 +292,9 @@ class FileReport:
 
 
 def reports_of_little(reports: Iterable[FileReport]) -> list[FileReport]:
-    """Return those of which little was kept, of all days: the file or the period may be declared wrongly.
+    """Return the reports of files of which less than LITTLE of all rows was kept (repeats count as kept).
 
-    Files that were read together are judged as one.
+    Files of a source that were read together are added up first.
     """
     alone, together = list[FileReport](), dict[str, list[FileReport]]()
     for each in reports:

@@ -56,7 +56,10 @@ def text_to_numbers(
 
 
 def numeric_to_numbers(column: pa.Array) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Return the same for a column of numbers: null is missing, NaN and infinite are unreadable."""
+    """Return (numbers, unreadable) of a numeric column, both of shape (n,), as ``text_to_numbers`` does.
+
+    Null counts as missing (NaN); NaN and infinite values as unreadable.
+    """
     numbers = pc.cast(column, pa.float64(), safe=False)
     return _finite(column, numbers, nan_is_missing=False)
 
@@ -149,14 +152,20 @@ def text_to_times(text: pa.Array, time_format: str, time_zone: str | None) -> Ti
 
 
 def numeric_to_times(column: pa.Array, time_format: str) -> Times:
-    """Return the same for a column of numbers in an epoch format; all unreadable in another format."""
+    """Return the times of a column of numbers in an epoch format, as ``text_to_times`` does for text.
+
+    All are unreadable where ``time_format`` is no epoch format.
+    """
     if time_format not in _EPOCH_UNITS and start_of_seconds(time_format) is None:
         return _none_readable(len(column))
     return _epoch(numeric_to_numbers(column)[0], time_format)
 
 
 def timestamps_to_times(column: pa.Array, time_zone: str | None) -> Times:
-    """Return the same for a column of Arrow timestamps; without a zone they are on ``time_zone``'s clock."""
+    """Return the times of a column of Arrow timestamps.
+
+    Timestamps without a zone are on the clock of ``time_zone``, and unreadable if that is None.
+    """
     import pandas as pd
 
     micro = pc.cast(column, pa.timestamp("us", tz=column.type.tz), safe=False)
@@ -175,7 +184,11 @@ def timestamps_to_times(column: pa.Array, time_zone: str | None) -> Times:
 
 
 def second_showing(first_us: npt.NDArray[np.int64], time_zone: str) -> npt.NDArray[np.int64]:
-    """Return when a clock shows again what it shows at these instants (n,) of an hour that is repeated."""
+    """Return the second of the two instants at which a clock shows the same time, shape (n,).
+
+    ``first_us`` are the first instants, in an hour that a clock change repeats; both in microseconds since
+    1970 UTC.
+    """
     import pandas as pd
 
     shown = (
@@ -275,7 +288,7 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TextColumns:
-    """A source's own text (pa.string, shape (n,)); ``speed`` None: the source has no speeds."""
+    """The columns of a source as pa.string, shape (n,) each; ``speed`` None: the source has no speeds."""
 
     vehicle: pa.Array
     time: pa.Array

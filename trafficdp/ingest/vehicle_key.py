@@ -125,9 +125,10 @@ def of_operators(operators: pa.Array, vehicles: pa.Array) -> tuple[pa.Array, npt
 
 
 def with_operator(records: Records, operators: pa.Array, separator: str = "") -> Records:
-    """Return ``records`` whose vehicles are numbers within their operator: what is before ``separator``.
+    """Return ``records`` with vehicle identifiers made of operator and vehicle; see ``of_operators``.
 
-    ``operators`` is a column of text (n,), or a dictionary of it; without the separator a text names none.
+    ``operators`` is a column of text, shape (n,). With a ``separator`` the operator is the text before its
+    first occurrence, and a text without it names no operator.
     """
     text = operators.dictionary_decode() if pa.types.is_dictionary(operators.type) else operators
     if separator:

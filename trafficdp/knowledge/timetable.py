@@ -71,9 +71,10 @@ class Timetable:
     def traffic(
         self, grid: Grid, cell: npt.NDArray[np.uint64], slot: IntArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return speed (m/s) and service (metres) of every bin (``cell``, ``slot``) of ``grid``, (G,) each.
+        """Return scheduled speed (m/s) and distance (metres in the period) of every bin, shape (G,) each.
 
-        Where nothing runs in the slot, the speed is that of all slots; NaN where nothing runs at all.
+        Bins are pairs (``cell``, ``slot``) of ``grid``. Where nothing is scheduled in a slot, the speed is
+        the place's over all slots; NaN where nothing is scheduled at all. From public timetables alone.
         """
         # numbers of slots that recur weekly: of every hour of the week, (168,), and of every slot, (G,)
         kind, zone, of_hour = grid.slot_kind, grid.period.time_zone, np.arange(168)

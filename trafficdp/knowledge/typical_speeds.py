@@ -49,9 +49,10 @@ _SPEED = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z/]*)", re.ASCII | re.IGNORECASE)
 def read_typical_speeds(
     source: KnowledgeSource, grid: Grid
 ) -> tuple[str, npt.NDArray[np.uint64], FloatArray]:
-    """Return the file's SHA-256 (hexadecimal), places of ``grid`` that it has part in, and their m/s, (n,).
+    """Return (SHA-256, places, speeds): the places of ``grid`` with a speed in the file, and these in m/s.
 
-    Raises ConfigError for a file that cannot be read, lacks its column, or has no speed in the study area.
+    The hash is the file's, in hexadecimal; places and speeds have shape (n,). Raises ConfigError for a file
+    that cannot be read, lacks its column, or has no speed in the study area.
     """
     path, column = Path(str(source.path)), str(source.column)
     shapes, texts = _read(path, column, grid)

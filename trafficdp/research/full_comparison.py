@@ -59,7 +59,11 @@ DELTA = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is tried: LPs only up to so many pairs, seconds a solver call, moves for blocks."""
+    """Limits of the comparison's effort.
+
+    The linear programs run only up to so many (bin, vehicle) pairs; solver calls have so many seconds;
+    blocks are improved by at most ``effort`` moves.
+    """
 
     pairs_of_suppression: int = 50_000
     pairs_of_joint: int = 10_000
@@ -71,7 +75,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class FullComparison:
-    """Total epsilons at the worst-case error ``error`` (U's unit); None where one was not computed."""
+    """The total epsilon of the most exposed vehicle under each accounting, for the same error in all of them.
+
+    ``error`` is the largest worst-case error of a bin's mean, in the unit of the bound. None: not computed.
+    """
 
     epsilon_per_bin: float
     error: float
@@ -101,9 +108,11 @@ def full_comparison(
     limits: Limits | None = None,
     blocks: Blocks | None = None,
 ) -> FullComparison:
-    """Return the accountings for the means of all bins of ``counts`` at ``epsilon`` a bin.
+    """Return the total epsilon of every accounting, from public counts alone.
 
-    ``blocks`` may be given, as they do not depend on epsilon. Raises UsageError when there is no bin.
+    All release the means of all bins at the largest worst-case error of a mean where every bin spends
+    ``epsilon``. ``blocks`` may be given, as they do not depend on epsilon. Raises UsageError when there is
+    no bin.
     """
     positive(epsilon=epsilon)
     if not counts.bins:
@@ -151,7 +160,11 @@ def full_comparison(
 def suppressed_loss(
     counts: Counts, bound: ContributionBound, epsilon: float, kept: npt.NDArray[np.bool_]
 ) -> float:
-    """Return max_l sum_g of exact losses when only ``kept`` pairs (P,) stay and every bin spends epsilon."""
+    """Return the largest privacy loss of a vehicle, over its bins, when only the pairs ``kept`` (P,) stay.
+
+    Every bin spends ``epsilon``. A vehicle with m of its records kept loses epsilon m / (largest m of the
+    bin) there, hence the result is the largest sum of these over vehicles.
+    """
     count = np.where(kept, counts.count, 0)
     largest = np.zeros(counts.bins, dtype=np.int64)
     np.maximum.at(largest, counts.bin_index, count)
@@ -173,7 +186,10 @@ def gaussian_rho(items: Items, error: float) -> float:
 
 
 def gaussian_epsilon(items: Items, error: float, delta: float) -> float:
-    """Return the exact epsilon at ``delta`` of that noise: one Gaussian in as many dimensions as items."""
+    """Return the exact epsilon at ``delta`` of the Gaussian noise of ``gaussian_rho``, from its ``error``.
+
+    All items together are one Gaussian release in as many dimensions.
+    """
     rho = gaussian_rho(items, error)
     return float(gaussian_to_approx(ZCDP.of(rho), delta).epsilon) if rho > 0 else 0.0
 
@@ -196,7 +212,7 @@ ACCOUNTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """``points`` (error, epsilon) of one accounting, errors rising."""
+    """The (error, epsilon) pairs of one accounting, called ``name``, in order of rising error."""
 
     name: str
     points: tuple[tuple[float, float], ...]
@@ -204,9 +220,9 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class FullCurves:
-    """Every accounting for the means alone; ``comparisons`` are what was computed, errors rising.
+    """The error-epsilon curves of all accountings for means; ``comparisons`` are the points computed.
 
-    ``complete``: whether the time allowed for all of them.
+    ``complete``: whether all points were computed in the time allowed.
     """
 
     curves: tuple[Curve, ...]
@@ -215,7 +231,11 @@ class FullCurves:
 
 
 def accounting_curves(allocation: Allocation) -> tuple[Curve, ...]:
-    """Return a curve for every accounting of ``allocation``; none where nothing needs noise."""
+    """Return (error, epsilon) curves of the accountings of ``allocation``, for the main statistic.
+
+    The error runs over SPAN times the planned noise scale of the noisiest bin; none where no noise is
+    needed.
+    """
     statistic = allocation.request.main
     noise = _largest_noise(allocation, statistic)
     if noise <= 0:

@@ -36,9 +36,10 @@ GOLDEN = (5**0.5 - 1) / 2
 
 @dataclass(frozen=True)
 class Joint:
-    """``share`` (P,) of the range U m that every pair keeps, ``scale`` (G,) b_g, and the ``epsilon`` of both.
+    """The solution: clipping ranges, noise scales, and the total ``epsilon`` of both.
 
-    Every bin's worst-case bias + b is at most the error asked for.
+    Every pair keeps ``share`` (P,) of its range U m (m its count); ``scale`` (G,) is b_g, the Laplace scale
+    of bin g. Worst-case bias + b_g is at most the error asked for.
     """
 
     share: FloatArray

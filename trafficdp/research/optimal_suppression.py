@@ -54,7 +54,10 @@ TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Certified:
-    """A suppression and the proof of how good it is: no other has fewer than ``lower_bound`` bins a user."""
+    """A suppression of pairs, and the proof that every one leaves some user ``lower_bound`` bins or more.
+
+    ``relaxation`` is the optimum of the linear program.
+    """
 
     suppression: Suppression
     lower_bound: int
@@ -62,7 +65,7 @@ class Certified:
 
     @property
     def optimal(self) -> bool:
-        """Whether nothing better exists."""
+        """Whether the suppression attains ``lower_bound``, so that no other is better."""
         return self.suppression.bins_per_user == self.lower_bound
 
 
@@ -119,7 +122,10 @@ def _certified(
 
 
 def within(counts: Counts, limit: Ceiling, kept: npt.NDArray[np.bool_]) -> bool:
-    """Return whether a suppression leaves every bin with data and below the ceiling. From counts alone."""
+    """Return whether ``kept`` (P,) leaves every bin with records and an error of at most ``limit``.
+
+    From public counts alone.
+    """
     dropped = np.zeros(counts.bins, dtype=np.int64)
     np.add.at(dropped, counts.bin_index, np.where(kept, 0, counts.count))
     largest = np.zeros(counts.bins, dtype=np.int64)
@@ -156,7 +162,11 @@ LIKELY = (0.7, 0.9, 0.99)
 
 
 def room(limit: Ceiling, samples: IntArray, cap: IntArray) -> IntArray:
-    """Return the most samples D that bins with kept counts at most ``cap`` may lose; -1 where none."""
+    """Return for each bin the largest number D of dropped records at which its error stays below ``limit``.
+
+    ``samples`` is the bin's number of records and ``cap`` its largest kept count, same shape; -1 where not
+    even D = 0 fits.
+    """
     low = np.full(samples.shape, -1, dtype=np.int64)
     high = samples - cap
     for _ in range(int(np.max(samples, initial=1)).bit_length() + 1):

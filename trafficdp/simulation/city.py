@@ -397,7 +397,10 @@ def _moving_speeds(
 
 
 def most_drawn(counts: Counts) -> tuple[int, int]:
-    """Return how many speeds are drawn of a vehicle in a bin at most, and in all; see MOST_AT_ALL."""
+    """Return (most, total): the most speeds drawn for a (bin, vehicle) pair, and the number for all pairs.
+
+    ``most`` is halved from MOST_DRAWN until ``total`` is at most MOST_AT_ALL, or ``most`` LEAST_DRAWN.
+    """
     count, most = np.minimum(counts.count, MOST_DRAWN).astype(np.uint8), MOST_DRAWN
     while (drawn := int(np.minimum(count, most).sum())) > MOST_AT_ALL and most > LEAST_DRAWN:
         most //= 2
@@ -405,7 +408,10 @@ def most_drawn(counts: Counts) -> tuple[int, int]:
 
 
 def stretches(size: npt.NDArray[np.int64] | FloatArray, at_once: int) -> Iterator[slice]:
-    """Yield slices, one after another, of things of ``size`` (n,) that add up to about ``at_once`` each."""
+    """Yield consecutive slices of the items, so that the sizes in each add up to about ``at_once``.
+
+    ``size``, shape (n,), are the items' sizes.
+    """
     ends = np.flatnonzero(np.diff(np.floor_divide(np.cumsum(size), at_once))) + 1
     edges = [0, *ends.tolist(), len(size)] if len(size) else []
     # what is cut may be large, and is not needed while it is worked on

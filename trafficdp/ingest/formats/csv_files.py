@@ -45,7 +45,7 @@ UTF8 = (
 
 
 class Lines(NamedTuple):
-    """Lines in UTF-8, each with its line feed, and how many beside them were left out."""
+    """Whole lines in UTF-8, each with its line feed, and the number of lines that were left out."""
 
     text: bytes
     left_out: int
@@ -174,7 +174,7 @@ def read_csv(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
 
 
 def place_columns(source: SourceDeclaration) -> tuple[str, ...]:
-    """Return which of PAIRS the source declares, else latitude and longitude."""
+    """Return the names of the position's columns: one of PAIRS if declared, else latitude and longitude."""
     pair = next((name for name in PAIRS if name in source.columns), None)
     return ("latitude", "longitude") if pair is None else (pair,)
 
@@ -187,7 +187,10 @@ _PAIR = (
 
 
 def split_pair(pair: str, text: pa.Array) -> dict[str, pa.Array]:
-    """Return ``latitude`` and ``longitude`` of texts in the order of ``pair``; null where two are not."""
+    """Split texts such as "12.5,41.9" into the columns ``latitude`` and ``longitude``, as text.
+
+    ``pair`` is a key of PAIRS and gives the order of the two; null where a text does not hold two numbers.
+    """
     parts = pc.extract_regex(text, _PAIR)
     return {
         ours: pc.struct_field(parts, part)
@@ -196,9 +199,10 @@ def split_pair(pair: str, text: pa.Array) -> dict[str, pa.Array]:
 
 
 def declared_columns(source: SourceDeclaration, required: Sequence[str]) -> dict[str, str]:
-    """Return our names and the source's for ``required``, unless it is derived ``speed``, and any operator.
+    """Return the source's column name for each of our names: those ``required``, speed and operator.
 
-    Raises ConfigError naming the first that the source does not declare.
+    The speed is required too unless ``source`` derives it. Raises ConfigError naming the first required
+    column that the source does not declare.
     """
     if source.missing_speed != "derive":
         required = (*required, "speed")
@@ -213,9 +217,9 @@ def declared_columns(source: SourceDeclaration, required: Sequence[str]) -> dict
 
 
 def plain_numbers(text: pa.Array, dialect: Dialect) -> pa.Array:
-    """Return numbers as they are written here: without ``thousands``, with a point.
+    """Return texts of numbers with ``thousands`` removed and the decimal mark replaced by a point.
 
-    A point where the decimal mark is another becomes an unreadable number: nobody can say what it means.
+    Where the decimal mark is another, a point becomes "?", which makes the number unreadable.
     """
     if dialect.thousands:
         text = pa.compute.replace_substring(text, dialect.thousands, "")

@@ -79,7 +79,10 @@ def layers(file: InputFile) -> list[str]:
 
 
 def first_rows(file: InputFile, layer: str, count: int) -> tuple[list[str], list[tuple[str | None, ...]]]:
-    """Return the names of a layer's columns beside its points, and their first values as text, by rows."""
+    """Return (names, rows): the columns of ``layer`` but its points, and its first ``count`` rows as texts.
+
+    Raises DataError for a file that is damaged or no GeoPackage.
+    """
     with closing(_opened(file)) as database:
         try:
             name, geometry, _ = _layer(file, database, layer)

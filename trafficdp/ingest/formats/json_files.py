@@ -55,7 +55,7 @@ def json_records(file: InputFile, wrappers: Sequence[str]) -> Iterator[tuple[lis
 
 
 def in_lines(file: InputFile) -> bool:
-    """Return whether ``file`` is to hold a record a line: its name says it."""
+    """Return whether ``file`` holds one JSON record on each line, judged by the ending of its name."""
     return file.unpacked_name.endswith(LINES)
 
 
@@ -66,7 +66,10 @@ def _lines(file: InputFile) -> Iterator[tuple[list[Any], int]]:
 
 
 def first_documents(file: InputFile) -> list[Any]:
-    """Return the documents of the first lines, or the one of the whole file; of what is no JSON, None."""
+    """Return the JSON documents of the first block of lines, or the one document of the whole file.
+
+    A line that is no JSON gives None.
+    """
     blocks = _lines(file) if in_lines(file) else _document(file, None)
     return next((documents for documents, _ in blocks), [])
 
@@ -136,7 +139,10 @@ def _to_text(values: list[str | None]) -> pa.Array:
 
 
 def check_keys(file: InputFile, blocks: Sequence[Mapping[str, bool]]) -> None:
-    """Raise DataError naming the keys that no record of a judged file has; ``blocks``: which one each has."""
+    """Raise DataError naming the keys that no record of a judged file has.
+
+    ``blocks``: for every block of records, whether any of its records has each key.
+    """
     missing = [name for name in dict.fromkeys(key for block in blocks for key in block) if file.judged]
     missing = [name for name in missing if not any(block[name] for block in blocks)]
     if missing:
@@ -189,7 +195,10 @@ def read_json(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
 def declared_records(
     source: SourceDeclaration, values: Mapping[str, Sequence[object]], malformed: int = 0
 ) -> Records:
-    """Return the records of what lies in the declared columns, ``values`` by our names."""
+    """Return records from ``values``: for each of our column names, the JSON values of all records.
+
+    ``malformed`` is the number of other rows that are no records.
+    """
     place = place_columns(source)
     positions = {ours: plain_numbers(text_column(values[ours]), source.dialect) for ours in place}
     speed = plain_numbers(text_column(values["speed"]), source.dialect) if "speed" in values else None
@@ -210,7 +219,10 @@ def declared_records(
 
 
 def value_at(value: object, path: str) -> object:
-    """Return what lies at ``path`` in objects and lists, None where there is nothing."""
+    """Return the value at ``path``, dotted keys and list positions from 0; None where there is nothing.
+
+    A key that equals the whole path goes first.
+    """
     if isinstance(value, dict) and path in value:
         return value[path]
     for step in path.split("."):

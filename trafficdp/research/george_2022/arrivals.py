@@ -154,7 +154,7 @@ class WithholdRelease:
 
     @classmethod
     def from_state(cls, state: Mapping[str, IntArray]) -> WithholdRelease:
-        """Return what ``state`` was taken from."""
+        """Return the object whose ``state`` was saved; raise UsageError where arrays do not fit together."""
         count, withheld = state["count"], state["withheld"]
         if withheld.ndim != 2 or len(count) != len(withheld):
             raise UsageError("arrays of withheld samples do not fit together", expected="what state() gave")
@@ -169,10 +169,10 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Sample t comes from vehicle ``user[t]`` (0..users-1) and says ``value[t]`` (whole steps, 0..steps).
+    """A stream of T samples: sample t is from vehicle ``user[t]`` (0..users-1) with speed ``value[t]``.
 
-    ``users`` and ``samples`` are the declared most vehicles and most samples of a vehicle; ``steps`` is U/q.
-    Raises UsageError when an arrival is outside of what was declared.
+    Speeds are whole steps, 0..``steps``. ``users`` is the declared largest number of vehicles, ``samples``
+    the largest number of samples of a vehicle. Raises UsageError when the stream exceeds what was declared.
     """
 
     user: IntArray
@@ -207,7 +207,7 @@ class Arrivals:
 
     @cached_property
     def elements(self) -> Elements:
-        """What exponential withhold-release makes of the stream."""
+        """The elements, sums of B_l samples, that ``WithholdRelease`` gives for this stream; private."""
         return WithholdRelease(self.users).append(self.user, self.value)
 
     def running_mean(self) -> FloatArray:
@@ -268,16 +268,19 @@ class LevelPlan:
 
     @property
     def size(self) -> IntArray:
-        """B_l."""
+        """B_l for l = 0..L, the number of samples in an element of level l, shape (L + 1,)."""
         return level_size(np.arange(len(self.width)))
 
     @property
     def truncated(self) -> npt.NDArray[np.bool_]:
-        """Which levels are truncated around a centre."""
+        """Whether each level's elements are clipped around a centre, W_l < u B_l, shape (L + 1,)."""
         return np.asarray(self.width < self.steps * self.size)
 
     def scales(self, tree: Tree = BINARY) -> FloatArray:
-        """Return eta_l = W_l (most nodes that hold an element of n) / eps_l, at least."""
+        """Return each level's Laplace scale, W_l (most nodes that hold an element) / eps_l, shape (L + 1,).
+
+        Rounded up. ``tree`` is the kind of tree; W_l is in steps.
+        """
         return laplace_scale(self.width * int(tree.touches(self.users).max()), self.counter_epsilon)
 
     def median_scales(self) -> FloatArray:

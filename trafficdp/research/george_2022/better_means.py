@@ -106,7 +106,11 @@ def gaussian_levelled_means(
     runs: int,
     at: IntArray,
 ) -> tuple[FloatArray, ZCDP]:
-    """Return the same with withhold-release and one factor a level, whose widths alone ``plan`` gives."""
+    """Return (released means, a vehicle's loss) for withhold-release with Gaussian noise, one factor a level.
+
+    Means are after ``at`` (K,) samples, in steps, shape (runs, K); the loss is at most ``rho``, which
+    levels share by their widths in ``plan``.
+    """
     share = plan.width / plan.width.sum()
     each = [ZCDP(int(rho.pico * part)) for part in share]
     sd = [gaussian_sd(sums, int(width), 1, part) for width, part in zip(plan.width, each, strict=True)]
@@ -121,7 +125,10 @@ def gaussian_levelled_means(
 
 
 def second_scale(steps: int, first: FloatArray) -> FloatArray:
-    """Return u e_1, rounded up: the least scale of the second stream at which it is free."""
+    """Return the noise scale u e_1 of the sums of squares, rounded up; e_1 = ``first`` is for the sums.
+
+    u is ``steps``. It is the least scale at which the second sums add nothing to a vehicle's loss.
+    """
     return round_up(steps * first)
 
 
@@ -214,7 +221,10 @@ def epochs(user: IntArray, users: int, samples: int) -> list[Epoch]:
 
 
 def relabelled(user: IntArray, value: IntArray, steps: int) -> Arrivals:
-    """Return the stream with vehicles numbered by first arrival, and declared as it turned out."""
+    """Return the stream as ``Arrivals``, its vehicles numbered 0, 1, 2, ... by first arrival.
+
+    The declared numbers of vehicles and samples are those that occur in the stream.
+    """
     _, first, which = np.unique(user, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int64)
     rank[np.argsort(first)] = np.arange(len(first))

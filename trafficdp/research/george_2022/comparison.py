@@ -49,7 +49,10 @@ LONGEST_GAUSSIAN = 200_000
 
 @dataclass(frozen=True)
 class Method:
-    """``name`` as in the tables; ``guarantee`` is what a vehicle gets over the whole stream."""
+    """A method to compare: its ``name`` in the tables, its ``guarantee`` for a vehicle over the whole stream.
+
+    ``run`` returns the released means.
+    """
 
     name: str
     guarantee: str

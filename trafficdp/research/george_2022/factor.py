@@ -77,7 +77,7 @@ class GaussianSums(Protocol):
 
 
 def square_root_coefficients(length: int) -> FloatArray:
-    """Return f_0 .. f_(n-1)."""
+    """Return the coefficients f_0..f_(n-1) of the square root factor (see the module), n = ``length``."""
     ratio = np.arange(1, length)
     return np.concatenate([[1.0], np.cumprod((2 * ratio - 1) / (2 * ratio))])
 
@@ -152,7 +152,7 @@ class DenseFactor:
 
     @property
     def length(self) -> int:
-        """n."""
+        """The largest number n of elements of a stream."""
         return len(self.matrix)
 
     def squared_norm(self, elements: int) -> int:
@@ -221,7 +221,7 @@ class BinnedFactor:
 
     @cached_property
     def coefficients(self) -> IntArray:
-        """floor(2^BITS f_r)."""
+        """The Toeplitz factor's coefficients as whole numbers, floor(2^BITS f_r), shape (n,)."""
         return toeplitz_coefficients(self.length)
 
     def merged(self, start: IntArray, end: int) -> IntArray:

@@ -214,7 +214,10 @@ def single_means(
 
 
 def wishful_half_width(users: int, samples: int, steps: int, delta: float) -> int:
-    """Return D in whole steps."""
+    """Return D: a vehicle's sum of m = ``samples`` samples is clipped to within D of m times the prior.
+
+    D = u (sqrt(m/2 ln(2 n/delta)) + sqrt(m)) in steps, rounded up; u is ``steps``, n is ``users``.
+    """
     spread = np.sqrt(samples / 2 * np.log(2 * users / in_range(0, 1, delta=delta))) + np.sqrt(samples)
     return int(np.ceil(steps * spread))
 
@@ -222,7 +225,10 @@ def wishful_half_width(users: int, samples: int, steps: int, delta: float) -> in
 def wishful_scale(
     users: int, samples: int, steps: int, epsilon: float, delta: float, tree: Tree = BINARY
 ) -> float:
-    """Return eta = min(u m, 2 D) (most touches) / eps, at least."""
+    """Return the Laplace scale min(u m, 2 D) (most tree nodes that hold a vehicle's sum) / epsilon, in steps.
+
+    Rounded up. D is ``wishful_half_width``.
+    """
     width = min(steps * samples, 2 * wishful_half_width(users, samples, steps, delta))
     price = width * int(tree.touches(users).max())
     return float(laplace_scale(np.array([price]), np.array([epsilon]))[0])

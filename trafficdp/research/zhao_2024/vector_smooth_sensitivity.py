@@ -326,12 +326,12 @@ class VectorShape:
 
     @cached_property
     def remaining(self) -> FloatArray:
-        """Return W_k for k = 0..n."""
+        """The least total weight W_k that remains without any k vehicles, k = 0..n, shape (n + 1,)."""
         return np.append(1.0, np.maximum(1.0 - np.cumsum(-np.sort(-self.weight)), 0.0))
 
     @cached_property
     def moved(self) -> FloatArray:
-        """Return A_k for k = 0..n."""
+        """The largest sum A_k of weight times threshold over any k vehicles, k = 0..n, shape (n + 1,)."""
         return np.append(0.0, np.cumsum(-np.sort(-self.weight * self.threshold)))
 
     @cached_property
