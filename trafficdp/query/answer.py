@@ -38,11 +38,11 @@ _TEXTS = (Kind.PLACE, Kind.SLOT_LABEL, Kind.SLOT_START, Kind.SLOT_END, Kind.STAT
 
 @dataclass(frozen=True)
 class Answered:
-    """What a question gave: its rows, and the release they come from.
+    """The answer to a SQL query: its ``rows`` as a table, and what was charged for it.
 
-    ``releases`` are those of its priced questions, none when nothing noisy was asked. ``charged`` is the
-    largest loss of any vehicle, 0 when nothing was charged. ``notes`` are what a reader must know. ``zones``
-    are those of the configured map.
+    ``releases`` hold the noisy numbers, empty where there are none. ``charged`` is the largest privacy loss
+    of any vehicle, 0 when nothing was charged. ``notes`` are sentences for the reader. ``zones`` are those
+    of the configured map, None where it has hexagons.
     """
 
     rows: pa.Table
@@ -53,17 +53,17 @@ class Answered:
 
     @property
     def earlier(self) -> bool:
-        """Whether earlier releases held all of the answer."""
+        """Whether releases made before hold the whole answer, so that nothing was charged."""
         return bool(self.releases) and not self.charged.pico
 
     @property
     def release(self) -> Release | None:
-        """The release, the first of several, under which the answer is kept."""
+        """The release that holds the noisy numbers, the first of several; None without any."""
         return self.releases[0] if self.releases else None
 
     @property
     def release_id(self) -> str | None:
-        """Name of the release."""
+        """Name of ``release``, None without one."""
         return None if self.release is None else self.release.id
 
     def to_frame(self) -> pd.DataFrame:
@@ -85,18 +85,19 @@ class Answered:
 def of_released(
     store: Path, text: str, nothing: Loss, zones: Zones | None, files: Sequence[Path] = ()
 ) -> Answered:
-    """Return what any SQL reads from the released maps of ``store`` and from ``files``; it costs ``nothing``.
+    """Run ``text``, any SQL, on the released maps of ``store`` and on ``files``, at no privacy loss.
 
-    Raises as ``AnalystSession``.
+    ``nothing`` is a loss of 0, which the answer states as its charge. Raises as ``AnalystSession``.
     """
     with AnalystSession.open(store / RELEASED_NAME, files=files) as session:
         return Answered(session.run(text), (), nothing, ("asked of what is released: free",), zones)
 
 
 def names_of_places(config: Config, store: Path) -> Mapping[str, int | Place]:
-    """Return the zone, or the H3 cell, of every name in lower case. Public: names are of maps alone.
+    """Return the zone, or the H3 cell, of every named place, by its name (letter case removed).
 
-    Raises UsageError where an area of the configuration is called as a zone is.
+    Only the configuration and released maps are read, so names are public. Raises UsageError where an area
+    of the configuration has the name of a zone.
     """
     if config.grid.zones is not None:
         places = {place.name.casefold(): place for place in zones_of(config.grid)}
@@ -117,7 +118,10 @@ def names_of_places(config: Config, store: Path) -> Mapping[str, int | Place]:
 
 
 def answer_columns(question: Question) -> tuple[AnswerColumn, ...]:
-    """Return the columns of the table that the arrangement of ``question`` is run on."""
+    """Return the columns of the answer's table before it is arranged.
+
+    Places, times and status come first, then every number asked for with both ends of its interval.
+    """
     clock = SLOTS_BY_CLOCK.get(question.slot_kind, set()) if question.by_slot else set()
     plain = [
         kind
@@ -131,7 +135,7 @@ def answer_columns(question: Question) -> tuple[AnswerColumn, ...]:
 
 
 def trial_rows(question: Question, rows: int) -> pa.RecordBatch:
-    """Return a table like that of an answer to ``question``, of ones, to try an arrangement on."""
+    """Return a made-up answer of ``rows`` rows, all numbers 1 and all else null, to try an arrangement on."""
     columns = answer_columns(question)
     arrays = [_typed(rows * [1 if column.kind.measured else None], column) for column in columns]
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
@@ -140,9 +144,10 @@ def trial_rows(question: Question, rows: int) -> pa.RecordBatch:
 def answer_rows(
     question: Question, grid: Grid, counts: Counts, release: Release | None, unit: SpeedUnit
 ) -> pa.RecordBatch:
-    """Return the table of an answer to ``question``, a row a bin; numbers are in ``unit``.
+    """Return the answer to ``question`` before it is arranged: one row a bin, speeds in ``unit``.
 
-    ``counts`` has all bins of ``grid``, which are those of ``release``.
+    Numbers are those of ``release``, or the exact counts in ``counts`` where ``release`` is None. Both have
+    the bins of ``grid``, in one order.
     """
     frame = _counted(grid, counts) if release is None else published_frame(release)
     if release is not None:
@@ -164,7 +169,7 @@ def _typed(values: Any, column: AnswerColumn) -> pa.Array:  # noqa: ANN401 - a l
 
 
 def _counted(grid: Grid, counts: Counts) -> pd.DataFrame:
-    """What is public of every bin, with the names of the published table."""
+    """Return place, slot and status of every bin, one row each, under the names of the published table."""
     facts = slot_facts(counts.slot, grid.slot_kind, grid.period, grid.day_parts)
     labels = [facts[slot] for slot in counts.slot.tolist()]
     return pd.DataFrame(
@@ -181,7 +186,10 @@ def _counted(grid: Grid, counts: Counts) -> pd.DataFrame:
 
 
 def _with_noisy_counts(frame: pd.DataFrame, release: Release) -> pd.DataFrame:
-    """The published table with the counts that were measured, ends of intervals outward, if any were."""
+    """Return ``frame`` with the noisy counts of ``release``, if it has any, as whole numbers.
+
+    Values are rounded to nearest, ends of intervals outward.
+    """
     noise = next(iter(release.estimates.values())).noise
     rounding = {"": np.rint, "_low": np.floor, "_high": np.ceil}
     found = {
@@ -194,7 +202,7 @@ def _with_noisy_counts(frame: pd.DataFrame, release: Release) -> pd.DataFrame:
 
 
 def _values(column: AnswerColumn, frame: pd.DataFrame, counts: Counts, unit: SpeedUnit) -> Any:  # noqa: ANN401
-    """Return the values of ``column``, which is of the published table ``frame`` or of ``counts``."""
+    """Return the values of ``column``, one a bin, from the published table ``frame`` or from ``counts``."""
     kind, end = column
     if kind is Kind.CELL or kind in _TEXTS:
         texts = frame["hex_id" if kind is Kind.CELL else kind.value]
@@ -223,7 +231,7 @@ def _clock(kind: Kind, label: str) -> int | str:
 
 
 def _root(variance: npt.NDArray[np.float64], end: End) -> npt.NDArray[np.float64]:
-    """Return square roots to DECIMALS: values to nearest, ends of intervals outward."""
+    """Return square roots with DECIMALS decimals: values rounded to nearest, ends of intervals outward."""
     scale = 10.0**DECIMALS
     root = np.sqrt(np.maximum(variance, 0.0)) * scale
     if end is End.VALUE:
@@ -259,19 +267,21 @@ class Explanation:
 
     @property
     def plan(self) -> Plan | None:
-        """The plan of the first question; None: it is free."""
+        """The plan of the first question; None where public counts answer it, at no charge."""
         return self.plans[0].plan
 
     @property
     def earlier(self) -> str | None:
-        """The release that answers the first question for nothing."""
+        """Name of the release that already answers the first question, at no charge; None without one."""
         return self.plans[0].earlier
 
 
 def explained(plans: Sequence[PricedPlan], together: Loss | None, analyst_left: Loss | None) -> Explanation:
-    """Return the explanation of the questions of ``plans``, which cost ``together`` where there are several.
+    """Return the price and the expected errors of the questions of ``plans`` as a table.
 
-    ``analyst_left`` is what the role that asks may still spend of the vehicle it has spent most of.
+    ``together`` is what several questions cost in all. ``analyst_left`` is what the analyst may still spend
+    on the vehicle that the analyst's questions have charged most. Each is None where there is nothing to
+    say.
     """
     lines: list[Line] = []
     for each in plans:
@@ -341,7 +351,7 @@ def _by_rank(plan: Plan) -> Iterator[Line]:
 
 
 def _accountings(plan: Plan) -> Iterator[Line]:
-    """What each way of accounting would have to spend for the noise of the chosen one."""
+    """Yield, for every method of accounting, the epsilon that would give the noise of the chosen method."""
     allocation = plan.allocation
     request = allocation.request
     if request.main not in request.tolerance or not allocation.accountings:

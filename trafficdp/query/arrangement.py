@@ -67,10 +67,11 @@ _AROUND_FUNCTION = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
 
 
 def plain_form(select: exp.Select) -> exp.Select:
-    """Return ``select`` with ``f.speed`` of FROM records AS f as speed, and EXTRACT(HOUR FROM time) as hour.
+    """Return ``select`` with no alias of the table, and with parts of the time written as plain columns.
 
-    CAST(time AS DATE), DATE(time) and DATE_TRUNC('day', time) are date, HOUR(time) is hour, DAYNAME(time) is
-    weekday. Raises RefusedError for clauses that would reach beyond records, and for any other table.
+    EXTRACT(HOUR FROM time) and HOUR(time) become hour. CAST(time AS DATE), DATE(time) and DATE_TRUNC('day',
+    time) become date. DAYNAME(time) becomes weekday. Raises RefusedError for clauses that would reach beyond
+    records, and for any other table.
     """
     for name, part in select.args.items():
         if part and name not in ARRANGING and name not in _OF_RECORDS:
@@ -101,7 +102,7 @@ def plain_form(select: exp.Select) -> exp.Select:
 
 
 def _part(node: exp.Expr) -> exp.Expr:
-    """Return the column that ``node`` is, when it is a part of the local time."""
+    """Return the column hour, date or weekday if ``node`` computes it from time, else ``node``."""
     part = None
     if isinstance(node, exp.Extract):
         unit = node.this.name.lower() if isinstance(node.this, exp.Expr) else ""
@@ -116,7 +117,10 @@ def _part(node: exp.Expr) -> exp.Expr:
 
 
 def read_keys(select: exp.Select, mentions: Mentions) -> frozenset[Kind]:
-    """Return which of CELL and SLOT the question is grouped by; neither: one number for the whole city."""
+    """Return which of CELL and SLOT the question groups by; empty for one number for the whole city.
+
+    Raises RefusedError for groups by anything else. What GROUP BY names is added to ``mentions``.
+    """
     keys: set[Kind] = set()
     group = select.args.get("group")
     works = "GROUP BY cell, hour, weekday or date"
@@ -151,7 +155,7 @@ def _key(kind: Kind) -> Kind:
 
 
 def _bare(node: exp.Expr, aliases: Aliases, mentions: Mentions) -> AnswerColumn | None:
-    """Return the column that an expression of the list is, whatever its name and rounding."""
+    """Return the column of the answer in ``node``, ignoring its alias, ROUND and CAST; None if none."""
     node = unwrapped(node.this) if isinstance(node, exp.Alias) else unwrapped(node)
     while isinstance(node, (exp.Round, exp.Cast)):
         node = unwrapped(node.this)
@@ -159,7 +163,7 @@ def _bare(node: exp.Expr, aliases: Aliases, mentions: Mentions) -> AnswerColumn 
 
 
 def _known(node: exp.Expr, aliases: Aliases) -> AnswerColumn | None:
-    """Return as ``_bare``, and None for what will be refused."""
+    """Return as ``_bare`` but record no mentions, and return None where ``_bare`` raises RefusedError."""
     try:
         return _bare(node, aliases, Mentions())
     except RefusedError:
@@ -167,7 +171,7 @@ def _known(node: exp.Expr, aliases: Aliases) -> AnswerColumn | None:
 
 
 def aliases_of(select: exp.Select) -> Aliases:
-    """Return what the names of columns stand for, so that intervals and groups may use them."""
+    """Return the columns of the answer by the lower-case aliases that the SELECT list gives them."""
     found: Aliases = {}
     for node in select.expressions:
         column = _known(node, {}) if isinstance(node, exp.Alias) else None
@@ -179,10 +183,11 @@ def aliases_of(select: exp.Select) -> Aliases:
 def arrange(
     select: exp.Select, keys: frozenset[Kind], mentions: Mentions, unit: SpeedUnit, table: str
 ) -> exp.Select:
-    """Return what DuckDB runs on the answer, which is its table ``table``; ``mentions`` gets what it needs.
+    """Return the SELECT that DuckDB runs on the answer, which is the table ``table``.
 
-    A statistic is followed by its interval, unless an end of it is asked for. Raises RefusedError for what
-    cannot be had of the answer.
+    Aggregates become columns of that table, and HAVING becomes WHERE; ``select`` is changed in place. The
+    columns needed are added to ``mentions``. A statistic is followed by both ends of its interval, unless
+    the question asks for an end itself. Raises RefusedError for what the answer cannot give.
     """
     aliases = aliases_of(select)
     where = select.args.get("having")
@@ -214,14 +219,17 @@ def arrange(
 
 
 def sql_of(select: exp.Select) -> str:
-    """Return the text that DuckDB runs."""
+    """Return ``select`` as SQL text for DuckDB, without comments."""
     return select.sql(dialect=Priced, comments=False)
 
 
 def _listed(
     select: exp.Select, aliases: Aliases, mentions: Mentions, unit: SpeedUnit
 ) -> tuple[list[exp.Expr], list[int]]:
-    """Return the list with names and intervals, and where each expression that was written stands in it."""
+    """Return the SELECT list with names and ends of intervals, and the new places of the original items.
+
+    Places count from 1.
+    """
     bare = [_known(node, aliases) for node in select.expressions]
     with_ends = {column.kind for column in bare if column is not None and column.end is not End.VALUE}
     taken = {node.alias.lower() for node in select.expressions if isinstance(node, exp.Alias)}
@@ -268,7 +276,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _renumber(order: exp.Order, places: list[int]) -> None:
-    """Turn places in the list that was written into those in the list with intervals."""
+    """Rewrite column numbers in ORDER BY: number i of the original list becomes ``places[i - 1]``."""
     for node in order.expressions:
         inner = unwrapped(node.this) if isinstance(node, exp.Ordered) else node
         if isinstance(inner, exp.Literal) and not inner.is_string:
@@ -277,7 +285,7 @@ def _renumber(order: exp.Order, places: list[int]) -> None:
 
 
 def _swap(node: exp.Expr, aliases: Aliases, mentions: Mentions) -> exp.Expr:
-    """Return ``node`` with the aggregates and bins in it as columns of the answer, changed in place."""
+    """Replace aggregates and bins in ``node`` by columns of the answer, in place; return the result."""
     if isinstance(node, exp.Query):
         _check_tables(node)
         return node
@@ -321,7 +329,7 @@ def _of_window(window: exp.Window) -> Iterator[exp.Expr]:
 
 
 def _check(node: exp.Expr, aliases: Aliases) -> None:
-    """Raise RefusedError for what would need records."""
+    """Raise RefusedError if ``node`` needs records: *, FILTER, other aggregates, protected columns."""
     if isinstance(node, exp.Star):
         raise RefusedError("single records cannot be shown", "cell, AVG(speed)", "*")
     if isinstance(node, exp.Filter):
@@ -348,7 +356,7 @@ def _is_column(node: exp.Expr) -> bool:
 
 
 def _check_tables(query: exp.Query) -> None:
-    """Raise RefusedError for a SELECT inside that reads records."""
+    """Raise RefusedError if ``query``, a nested SELECT, reads the records."""
     if any(table.name.lower() in TABLES for table in query.find_all(exp.Table)):
         raise RefusedError("only the priced SELECT reads records", "latest_cells", text_of(query), "FROM")
 
@@ -358,7 +366,7 @@ def _answered(column: AnswerColumn) -> exp.Column:
 
 
 def _digits(node: exp.Expr) -> int | None:
-    """Return the decimals that ROUND or CAST leaves, None where it leaves all or this is neither."""
+    """Return to how many decimals ``node`` (ROUND or CAST) rounds; None if it does not round."""
     if isinstance(node, exp.Round):
         decimals = node.args.get("decimals")
         if decimals is None:

@@ -38,7 +38,10 @@ DAY_NAMES = tuple(day.lower() for day in DAYS)
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The restrictions of a question, all of which a record must meet; ``first`` and ``last`` included."""
+    """The conditions of a question on records, all of which must hold.
+
+    Days run from ``first`` to ``last``, both included; ``selection`` holds the hours, areas and cells.
+    """
 
     first: date
     last: date
@@ -48,10 +51,11 @@ class Filter:
     def of(
         cls, period: Period, week: Week, places: list[tuple[Place, ...]], cells: frozenset[int] | None
     ) -> Filter:
-        """Return the one normal form of these restrictions.
+        """Return these conditions in one normal form, so that equal conditions are equal.
 
-        Hours on weekdays that the period does not have are left out, and all hours are no restriction.
-        Raises UsageError when no hour or no cell is left.
+        ``week`` marks the allowed hours of the week. A record must lie in one place of every tuple in
+        ``places``, and in one of ``cells`` (None: anywhere). Hours on weekdays that ``period`` does not have
+        are left out, and all hours are no restriction. Raises UsageError when no hour or no cell is left.
         """
         present = _present(period)
         hours = np.flatnonzero(week & present)
@@ -67,7 +71,10 @@ class Filter:
         )
 
     def to_sql(self, period: Period, resolution: int | None) -> list[str]:
-        """Return the predicates, in one spelling; ``period`` is the configured one."""
+        """Return the conditions as SQL predicates in one spelling; days of the whole ``period`` need none.
+
+        ``period`` is the configured one, ``resolution`` the H3 resolution of the configured cells.
+        """
         parts = []
         if (self.first, self.last) != (period.first, period.last):
             parts.append(f"date BETWEEN '{self.first.isoformat()}' AND '{self.last.isoformat()}'")
@@ -93,7 +100,7 @@ def _sorted(clause: tuple[Place, ...]) -> tuple[Place, ...]:
 
 
 def _present(period: Period) -> Week:
-    """The hours of the weekdays that the period has."""
+    """Return a mask of the hours of the week, shape (168,): True on the weekdays that ``period`` has."""
     days = min((period.last - period.first).days, 6)
     weekdays = [(period.first + timedelta(days=each)).weekday() for each in range(days + 1)]
     present = np.zeros((7, 24), dtype=np.bool_)
@@ -114,7 +121,7 @@ def _week_to_sql(hours_of_week: tuple[int, ...], days_there_are: int) -> str:
 
 
 def _numbers_to_sql(name: str, numbers: list[int], spelled: list[str]) -> str:
-    """Return that ``name`` is one of ``numbers``, whose texts are in ``spelled``."""
+    """Return the SQL predicate that ``name`` is one of ``numbers``; ``spelled[i]`` is the SQL of number i."""
     first, last = numbers[0], numbers[-1]
     if len(numbers) > 2 and last - first + 1 == len(numbers):
         return f"{name} BETWEEN {spelled[first]} AND {spelled[last]}"
@@ -141,7 +148,7 @@ BOX = "in_box("
 
 
 def box_name(west: float, south: float, east: float, north: float) -> str:
-    """Return how a box is written, which is its name as a place."""
+    """Return the SQL of a box in degrees, in_box(west, south, east, north): its name as a place."""
     return f"{BOX}{west!r}, {south!r}, {east!r}, {north!r})"
 
 
@@ -171,9 +178,10 @@ _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
 
 
 def week_of(node: exp.Expr) -> Week:
-    """Return which hours of the week meet a SQL predicate on hour and weekday, as a mask of booleans.
+    """Return which hours of the week satisfy a SQL predicate on hour and weekday, as a mask, shape (168,).
 
-    AND, OR, NOT, comparisons, BETWEEN and IN are read. Raises RefusedError for every other predicate.
+    The first is Monday's hour from 00:00. AND, OR, NOT, comparisons, BETWEEN and IN are read. Raises
+    RefusedError for every other predicate.
     """
     node = unwrapped(node)
     if isinstance(node, (exp.And, exp.Or)):
@@ -248,7 +256,7 @@ _CELLS = "cell = '861f8d567ffffff'"
 
 @dataclass
 class _Found:
-    """The restrictions met so far."""
+    """The conditions read so far; local time runs from ``start`` to ``end``, without ``end``."""
 
     first: date
     last: date
@@ -268,10 +276,11 @@ def read_where(
     resolution: int | None,
     remarks: list[str],
 ) -> Filter:
-    """Return what ``where`` selects; raises RefusedError for a predicate of any other kind.
+    """Return the conditions of the WHERE clause ``where``; None has no conditions.
 
-    ``areas`` and ``named`` are what may be called by name, ``resolution`` that of the question's ``cell``.
-    How a time was read that is not what it says to the second is added to ``remarks``.
+    ``areas`` and ``named`` are the places that may be called by name; ``resolution`` is the H3 resolution of
+    the question's ``cell``. A sentence is added to ``remarks`` where a time is not read to the second.
+    Raises RefusedError for any other kind of predicate.
     """
     found = _Found(period.first, period.last, remarks=remarks)
     with reading("WHERE"):
@@ -327,7 +336,10 @@ def _read(
 
 
 def _days(node: exp.Expr) -> tuple[date, date]:
-    """Return the first and last day that a predicate allows."""
+    """Return the first and last day, both included, that a predicate on date allows.
+
+    Raises RefusedError for a predicate that cannot be read.
+    """
     if isinstance(node, exp.Between) and name_of(unwrapped(node.this)) == "date":
         return date_of(node.args["low"]), date_of(node.args["high"])
     values = _tested(node)
@@ -349,7 +361,7 @@ def _half_open(day: date, below: bool, strict: bool, node: exp.Expr) -> tuple[da
 
 
 def _read_time(node: exp.Expr, found: _Found) -> None:
-    """Narrow the stretch of local time by a comparison with an instant."""
+    """Narrow the local time in ``found`` by a comparison of time with whole hours, or raise RefusedError."""
     if isinstance(node, exp.Between) and name_of(unwrapped(node.this)) == "time":
         low, high = instant_of(node.args["low"]), instant_of(node.args["high"])
         found.start = max(found.start, _whole_hour(low))
@@ -369,7 +381,10 @@ def _read_time(node: exp.Expr, found: _Found) -> None:
 
 
 def _compared(node: exp.Expr, name: str) -> tuple[exp.Expr, bool, bool] | None:
-    """Return what ``name`` is compared with by <, <=, > or >=, whether it is below that, and strictly."""
+    """Return (other side, below, strict) of a comparison of ``name`` by <, <=, > or >=; None for other nodes.
+
+    ``below``: ``name`` must be less than the other side, not more. ``strict``: equality is excluded.
+    """
     if not isinstance(node, (exp.LT, exp.LTE, exp.GT, exp.GTE)):
         return None
     left, right = unwrapped(node.this), unwrapped(node.expression)
@@ -398,7 +413,10 @@ def _hour_after(instant: datetime, found: _Found) -> datetime:
 
 
 def _apply_time(found: _Found) -> None:
-    """Turn the stretch of time into days, and into hours of the week where it begins or ends within a day."""
+    """Turn the local time in ``found`` into days, and into hours of the week where it cuts a day.
+
+    Raises RefusedError for a stretch that cuts a day and is longer than a week.
+    """
     midnight = datetime.min.time()
     start = max(found.start, datetime.combine(found.first, midnight))
     last = datetime.combine(found.last, midnight)
@@ -421,7 +439,7 @@ def _apply_time(found: _Found) -> None:
 
 
 def _tested(node: exp.Expr) -> list[exp.Expr]:
-    """Return the values that a condition by = or IN names; none for any other."""
+    """Return the values that ``node`` compares with by = or IN; empty for any other condition."""
     if isinstance(node, exp.EQ):
         left, right = unwrapped(node.this), unwrapped(node.expression)
         return [right if isinstance(left, (exp.Column, exp.Anonymous)) else left]
@@ -429,7 +447,7 @@ def _tested(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _listed(node: exp.Expr, what: str, works: str) -> list[str]:
-    """Return the texts that a condition names."""
+    """Return the texts that ``node`` compares with by = or IN; raise RefusedError for other conditions."""
     values = _tested(node)
     if not values:
         raise RefusedError(f"a condition on {what} is = or IN", works, text_of(node))
@@ -449,7 +467,7 @@ def _areas(node: exp.Expr, areas: Mapping[str, StudyArea]) -> tuple[Place, ...]:
 
 
 def _read_places(node: exp.Expr, named: Named, found: _Found) -> None:
-    """Narrow to hexagons by what the newest map calls them, or to zones by their names."""
+    """Narrow ``found`` to the zones, or the hexagons of released maps, that ``node`` names."""
     works = "a name of SELECT DISTINCT place FROM latest_cells"
     texts = [text.strip().casefold() for text in _listed(node, "a place", works)]
     known = named()

@@ -50,10 +50,10 @@ logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 
 class Priced(DuckDB):
-    """DuckDB's SQL: no commands, no templates, no hints."""
+    """The SQL dialect of priced questions: DuckDB's, without commands, templates and hints."""
 
     class Tokenizer(DuckDB.Tokenizer):
-        """Its words."""
+        """DuckDB's tokenizer, less EXPLAIN, hints, marks of templates and commands."""
 
         KEYWORDS = {  # noqa: RUF012 - sqlglot reads it as it stands
             word: kind
@@ -69,9 +69,11 @@ _SIGNS = frozenset(Priced.Tokenizer.SINGLE_TOKENS) - {"'", '"'}
 
 
 class RefusedError(UsageError):
-    """A clause that a question cannot have: why, and one thing that works, in LONGEST_REFUSAL characters.
+    """The error for a part of a priced question that is not allowed.
 
-    ``got`` is of the dialect's words alone (``shown``) or of what was understood.
+    ``what`` says why, and ``works`` gives one thing that would be accepted. ``got`` is the refused part, in
+    words of the dialect alone (``shown``) or as it was understood; it is shortened so that the message has
+    at most LONGEST_REFUSAL characters. ``clause`` is the SQL clause, such as WHERE.
     """
 
     def __init__(self, what: str, works: str, got: str | None = None, clause: str = "") -> None:
@@ -85,7 +87,7 @@ class RefusedError(UsageError):
 
 @contextmanager
 def reading(clause: str) -> Iterator[None]:
-    """Say in every refusal of the block that it is of ``clause``, unless it names one of its own."""
+    """Put ``clause`` into every RefusedError that the block raises and that names no clause itself."""
     try:
         yield
     except RefusedError as error:
@@ -93,10 +95,10 @@ def reading(clause: str) -> Iterator[None]:
 
 
 def shown(text: str) -> str | None:
-    """Return what a refusal may repeat of part of a question; None when that is nothing.
+    """Return the part of ``text``, SQL of a question, that an error message may repeat, or None.
 
-    Words and signs of the dialect alone, cut to LONGEST_SHOWN characters: texts, numbers, names of the
-    asker's own and comments are left out, for a vehicle may be written in any of them.
+    Words and signs of the dialect are kept, cut to LONGEST_SHOWN characters. Texts, numbers, other names and
+    comments are left out, since any of them may hold the identifier of a vehicle.
     """
     try:
         found = Priced().tokenize(text)
@@ -115,7 +117,7 @@ def shown(text: str) -> str | None:
 
 
 def text_of(node: exp.Expr) -> str | None:
-    """Return the SQL of a part of a question, as ``shown`` in a message; None where it has none."""
+    """Return what an error message may repeat of the SQL of ``node`` (``shown``), or None."""
     try:
         return shown(node.sql(dialect=Priced, comments=False))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -123,14 +125,14 @@ def text_of(node: exp.Expr) -> str | None:
 
 
 def unwrapped(node: exp.Expr) -> exp.Expr:
-    """Return what stands within brackets."""
+    """Return the expression inside the brackets around ``node``, or ``node`` where there are none."""
     while isinstance(node, exp.Paren) and isinstance(node.this, exp.Expr):
         node = node.this
     return node
 
 
 def name_of(node: object) -> str | None:
-    """Return the lower-case name of a column of the records, None for anything else."""
+    """Return the lower-case name if ``node`` is a plain column of the records, None for anything else."""
     if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
         return None
     return node.name.lower() if node.table.lower() in ("", *TABLES) and not node.db else None
@@ -144,7 +146,11 @@ def call_of(node: object) -> tuple[str, list[exp.Expr]] | None:
 
 
 def string_of(node: exp.Expr, what: str, works: str) -> str:
-    """Return a text in single quotes; raise RefusedError for anything else."""
+    """Return the text of ``node``, a literal in single quotes.
+
+    Raises RefusedError for anything else, whose message uses ``what`` (name of the thing) and ``works`` (an
+    example that is accepted).
+    """
     node = unwrapped(node)
     if isinstance(node, exp.Literal) and node.is_string:
         return str(node.this)
@@ -152,7 +158,7 @@ def string_of(node: exp.Expr, what: str, works: str) -> str:
 
 
 def number_of(node: exp.Expr, what: str, works: str) -> float:
-    """Return a number that is written out; raise RefusedError for anything else."""
+    """Return the number that ``node`` writes out, such as 0.5 or -3; raises as ``string_of``."""
     node = unwrapped(node)
     sign = 1
     if isinstance(node, exp.Neg):
@@ -168,7 +174,10 @@ def number_of(node: exp.Expr, what: str, works: str) -> float:
 
 
 def integer_of(node: exp.Expr, low: int, high: int, what: str, works: str) -> int:
-    """Return a whole number from ``low`` to ``high``; raise RefusedError for anything else."""
+    """Return the whole number that ``node`` writes out, from ``low`` to ``high``, both included.
+
+    Raises as ``string_of`` for anything else.
+    """
     number = number_of(node, what, works)
     if not low <= number <= high or number != int(number):
         raise RefusedError(f"{what} is a whole number from {low} to {high}", works, text_of(node))
@@ -176,7 +185,10 @@ def integer_of(node: exp.Expr, low: int, high: int, what: str, works: str) -> in
 
 
 def date_of(node: exp.Expr) -> date:
-    """Return a day that is written out as '2026-03-02' or DATE '2026-03-02'."""
+    """Return the day that ``node`` writes out as '2026-03-02' or DATE '2026-03-02'.
+
+    Raises RefusedError for anything else.
+    """
     works = "date = '2026-03-02'"
     node = unwrapped(node)
     cast = isinstance(node, exp.Cast) and node.to.is_type(exp.DataType.Type.DATE)
@@ -190,7 +202,11 @@ def date_of(node: exp.Expr) -> date:
 
 
 def instant_of(node: exp.Expr) -> datetime:
-    """Return a local instant that is written out: '2026-03-02', '2026-03-02 07:00', TIMESTAMP '...'."""
+    """Return the local time, without offset, that ``node`` writes out.
+
+    The forms are '2026-03-02', '2026-03-02 07:00' and TIMESTAMP '...'. Raises RefusedError for anything
+    else.
+    """
     works = "time >= '2026-03-02 07:00'"
     node = unwrapped(node)
     if isinstance(node, exp.Cast) and node.to.is_type(*_INSTANTS):
@@ -209,7 +225,7 @@ def instant_of(node: exp.Expr) -> datetime:
 
 
 class Kind(StrEnum):
-    """What a column holds. The value is how it is written in a question."""
+    """What a column of the answer holds. The value is the SQL expression that asks for the column."""
 
     CELL = "cell"
     SLOT = "slot"
@@ -239,47 +255,50 @@ class Kind(StrEnum):
 
     @property
     def statistic(self) -> Statistic | None:
-        """The noisy statistic it comes from, None for what is public under the counts assumption."""
+        """The noisy statistic that the column is computed from; None for places, times, status and counts."""
         return _STATISTICS.get(self)
 
     @property
     def of_slot(self) -> bool:
-        """Whether it belongs to the slot, which must then be grouped by."""
+        """Whether the column describes the time slot, so that the question must group by slot."""
         return self in (Kind.SLOT, Kind.SLOT_LABEL, Kind.SLOT_START, Kind.SLOT_END) or self.of_clock
 
     @property
     def of_clock(self) -> bool:
-        """Whether it is a part of the local time, which says what slots there are."""
+        """Whether the column is an hour, weekday or date; grouping by these decides the kind of slot."""
         return self in (Kind.HOUR, Kind.WEEKDAY, Kind.DATE)
 
     @property
     def of_place(self) -> bool:
-        """Whether it is the cell or the name of the place: a question with it must group by hexagon."""
+        """Whether the column is the cell or the place's name, so that the question must group by place."""
         return self in (Kind.CELL, Kind.PLACE)
 
     @property
     def counts(self) -> bool:
-        """Whether it is an exact count."""
+        """Whether the column is the number of records or of vehicles."""
         return self in (Kind.RECORDS, Kind.VEHICLES)
 
     @property
     def measured(self) -> bool:
-        """Whether it is a number that may have an interval: a statistic or a count."""
+        """Whether the column is a statistic or a count, which may have an interval."""
         return self.counts or self.statistic is not None
 
     @property
     def by_rank(self) -> bool:
-        """Whether it is a quantile, whose interval is one of ranks."""
+        """Whether the column is a quantile of speed, whose interval is given in ranks of vehicles."""
         return self.statistic in QUANTILES
 
     @property
     def ends(self) -> tuple[End, End]:
-        """Which columns hold the lower and upper end of its interval: ranks of a quantile, else values."""
+        """The (lower, upper) ends of the column's interval: ranks for a quantile, else values."""
         return (End.RANK_LOW, End.RANK_HIGH) if self.by_rank else (End.LOW, End.HIGH)
 
 
 class End(StrEnum):
-    """Which number of a measured column: the value, or an end of its interval (of a quantile: ranks)."""
+    """Which number of a measured column is meant: the value, or one end of its interval.
+
+    The ends of a quantile's interval are ranks. The value of a member is the suffix of the column's name.
+    """
 
     VALUE = ""
     LOW = "_low"
@@ -289,12 +308,12 @@ class End(StrEnum):
 
     @property
     def of_rank(self) -> bool:
-        """Whether it is the number of a vehicle, counted from the slowest."""
+        """Whether the number is the rank of a vehicle in its bin, counted from the slowest."""
         return self in (End.RANK_LOW, End.RANK_HIGH)
 
     @property
     def function(self) -> str:
-        """What asks for it."""
+        """Name of the SQL function that asks for this end, such as DP_INTERVAL_LOW or DP_RANK_LOW."""
         return f"DP{'' if self.of_rank else '_INTERVAL'}{self.upper()}"
 
 
@@ -332,20 +351,20 @@ _SHARES = "one of " + ", ".join(f"{float(share):g}" for share in sorted(KIND_OF)
 
 
 class AnswerColumn(NamedTuple):
-    """A column of the answer: what it holds, and of a number whether it is the value or an end."""
+    """A column of the answer: ``kind`` is what it holds, ``end`` the value or an interval's end."""
 
     kind: Kind
     end: End = End.VALUE
 
     @property
     def name(self) -> str:
-        """What the answer calls it: as it is written in a question, so that no name of the asker's is it."""
+        """Name of the column in the answer: the SQL expression that asks for it, such as AVG(speed)."""
         return self.kind.value if self.end is End.VALUE else f"{self.end.function}({self.kind.value})"
 
 
 @dataclass
 class Mentions:
-    """What of the answer and of the grid a question names, in the order in which it does."""
+    """What a question names, in order: columns of the answer, H3 resolutions and kinds of time slot."""
 
     columns: list[AnswerColumn] = field(default_factory=list)
     resolutions: list[int] = field(default_factory=list)
@@ -353,12 +372,12 @@ class Mentions:
 
     @property
     def kinds(self) -> dict[Kind, None]:
-        """The kinds of the columns, each once."""
+        """The kinds of ``columns`` as keys in order of mention, each once; the values are None."""
         return dict.fromkeys(column.kind for column in self.columns)
 
 
 def default_name(kind: Kind, unit: SpeedUnit) -> str:
-    """Return what a column is called that is given no name: with the unit of its speeds."""
+    """Return the name of a column for which the question gives none; a statistic's name ends in ``unit``."""
     if kind is Kind.STDDEV:
         return f"speed_stddev_{unit.value}"
     if kind.statistic is not None:
@@ -367,10 +386,10 @@ def default_name(kind: Kind, unit: SpeedUnit) -> str:
 
 
 def read_column(node: exp.Expr, aliases: dict[str, AnswerColumn], mentions: Mentions) -> AnswerColumn | None:
-    """Return the column of the answer that an expression is, and note it; None where it is none.
+    """Return the column of the answer that ``node`` asks for, and append it to ``mentions``; None if none.
 
-    ``aliases`` are the names that the question gives to columns, in lower case. Raises RefusedError for what
-    would be an aggregate of records that is not measured.
+    ``aliases`` are the columns by the lower-case names that the question gives them. Raises RefusedError for
+    an aggregate of records that is not offered.
     """
     found = _column(unwrapped(node), aliases, mentions)
     if found is not None:
@@ -439,7 +458,11 @@ def _of_speed(node: exp.Expr, arguments: list[exp.Expr], kind: Kind) -> Kind:
 
 
 def _quantile(node: exp.Expr) -> Kind:
-    """Return the quantile that QUANTILE(speed, q) or PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY speed) is."""
+    """Return the kind of quantile that ``node`` asks for.
+
+    The forms are QUANTILE(speed, q) and PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY speed). Raises
+    RefusedError for a quantile that is not offered.
+    """
     if not isinstance(node, exp.WithinGroup):
         share = node.args.get("quantile") or node.args.get("expression")
         return _of_share(node.this, share, node)
@@ -451,7 +474,10 @@ def _quantile(node: exp.Expr) -> Kind:
 
 
 def _of_share(column: object, share: object, node: exp.Expr, *, down: bool = False) -> Kind:
-    """Return the quantile of speed below which ``share`` of the vehicles are, or above: ``down``."""
+    """Return the kind of quantile below which the ``share`` (0 to 1) of vehicles lies; above, with ``down``.
+
+    Raises RefusedError for a column other than speed, or a quantile that is not offered.
+    """
     if name_of(unwrapped(column) if isinstance(column, exp.Expr) else None) != "speed":
         raise RefusedError("statistics are those of speed", Kind.P85.value, text_of(node))
     asked = share if isinstance(share, exp.Expr) else exp.Null()

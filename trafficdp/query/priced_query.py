@@ -244,7 +244,7 @@ class PricedQuery:
 
 
 def _together(measurements: Sequence[_Measurement]) -> tuple[IntArray, IntArray]:
-    """Return the vehicles of all measurements, each once, and what they pay for all of them (10^-12)."""
+    """Return the vehicles of all measurements, each once, and the summed loss of each in 10^-12."""
     none = np.zeros(0, np.int64)
     vehicle = np.concatenate([none, *(each.vehicles for each in measurements)])
     loss = np.concatenate([none, *(each.plan_made.allocation.event.loss_per_user for each in measurements)])
@@ -276,11 +276,11 @@ def _failing_clause(session: AnalystSession, question: Question) -> tuple[str, s
 
 @dataclass(frozen=True)
 class _Measurement:
-    """One question, under the store's lock: ``there`` is the configuration under which it is the whole map.
+    """One question and its plan, made while the store is locked.
 
-    ``promise`` is that of the store, which a question changes nothing of.
-
-    ``plan`` is None where public counts answer it; ``earlier`` names a release that answers it for nothing.
+    ``there`` is the configuration whose map is the answer. ``promise`` is the store's, which no question
+    changes. ``plan`` is None where public counts give the answer; ``earlier`` names a release that already
+    holds the answer, so that nothing is charged.
     """
 
     question: Question
@@ -294,7 +294,7 @@ class _Measurement:
 
     @classmethod
     def planned(cls, question: Question, config: Config, curator: Curator, at: datetime) -> _Measurement:
-        """Return what ``question`` would cost. Nothing is spent."""
+        """Return ``question`` with its plan and price at the time ``at``. Nothing is charged."""
         there = question.configured(config)
         planning = Planning(curator, there)
         version = vault_fixes.data_version(curator.vault)
@@ -316,25 +316,28 @@ class _Measurement:
 
     @property
     def plan_made(self) -> Plan:
-        """The plan of a question that is not answered by public counts."""
+        """The plan; only for a question that public counts do not answer (else AssertionError)."""
         if self.plan is None:
             raise AssertionError("public counts need no plan")
         return self.plan
 
     @property
     def vehicles(self) -> IntArray:
-        """The accounts that pay: where nothing is public the one of all vehicles, and no record is read."""
+        """The vehicles that pay, as numbers, shape (V,).
+
+        Where nothing about a vehicle is public, one number stands for all and no record is read.
+        """
         if self.there.relation.hides_presence:
             return np.zeros(1, np.int64)
         return self.planning.contributions().vehicle
 
     def answers(self, question: Question, config: Config) -> bool:
-        """Whether what it measures are the numbers of ``question`` too, which is then not measured again."""
+        """Return whether this measurement also holds the numbers of ``question``."""
         counted = not (config.relation.hides_presence or question.statistics)
         return counted == (self.plan is None) and question.configured(config) == self.there
 
     def require_utility(self) -> None:
-        """Raise UninformativeReleaseError for an answer that would be too inaccurate, with what would not."""
+        """Raise UninformativeReleaseError, saying what would pass, if the answer is too inaccurate."""
         verdict, found, options = self.plan_made.verdict, self.plan_made.suggestions, self.question.options
         if not verdict.refused or options.force:
             return
@@ -350,7 +353,10 @@ class _Measurement:
         )
 
     def release(self, curator: Curator, analyst: Analyst | None, notes: list[str]) -> Release | None:
-        """Return the release that answers it, charged now or earlier, and say so; None where counts do."""
+        """Return the release that holds the answer, charged now or made earlier; None for public counts.
+
+        A sentence on the charge is added to ``notes``.
+        """
         if self.plan is None:
             notes.append(f"{COUNTS_NOTE}; nothing was charged")
             return None
@@ -374,7 +380,7 @@ class _Measurement:
         return release
 
     def notes(self, question: Question, release: Release | None) -> list[str]:
-        """Return what a reader of the numbers of ``question`` must know, which are those of ``release``."""
+        """Return sentences for readers of the answer, whose numbers ``release`` holds (None: counts)."""
         notes = list(question.remarks)
         if release is None:
             return notes

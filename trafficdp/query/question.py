@@ -43,17 +43,17 @@ class Question:
 
     @property
     def counts(self) -> bool:
-        """Whether it asks for numbers of vehicles or of records."""
+        """Whether the question asks for the number of vehicles or of records."""
         return any(kind.counts for kind in self.kinds)
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """What must be drawn with noise, in the order of Statistic; none for a question about counts."""
+        """The noisy statistics that the question asks for, in the order of Statistic; may be empty."""
         asked = {kind.statistic for kind in self.kinds}
         return tuple(statistic for statistic in Statistic if statistic in asked)
 
     def grid(self, config: Config) -> Grid:
-        """Return what it bins."""
+        """Return the bins asked about: the configured grid with the question's places, slots and filter."""
         period = replace(config.grid.period, first=self.filter.first, last=self.filter.last)
         return replace(
             config.grid,
@@ -66,13 +66,16 @@ class Question:
         )
 
     def bound(self, config: Config) -> ContributionBound:
-        """Return how speeds are clipped; raises ConfigError for a bound that does not fit the step."""
+        """Return the clipping bound of speeds: the configured one, or the question's own ``speed_bound``.
+
+        Raises ConfigError for a bound that does not fit the speed step.
+        """
         if self.options.speed_bound is None:
             return config.bound
         return replace(config.bound, upper=self.options.speed_bound)
 
     def configured(self, config: Config) -> Config:
-        """Return the configuration under which this question is the whole map."""
+        """Return the configuration whose map is the answer: the question's grid, statistics, epsilon."""
         settings, options, statistics = config.map, self.options, self.statistics
         if config.relation.hides_presence:
             # a mean is measured with everything else: a variance and counts are about it
@@ -101,7 +104,7 @@ class Question:
         return replace(config, grid=self.grid(config), map=changed, loss=options.epsilon)
 
     def _request(self, config: Config) -> MapRequest:
-        """What is asked of every number: as configured, but for what the options say."""
+        """Return the configured settings of released numbers, overridden by the question's options."""
         request, options = config.map.request, self.options
         level, least = options.interval_level, options.min_vehicles
         return MapRequest(
@@ -113,7 +116,10 @@ class Question:
         )
 
     def _mechanism(self, settings: MapSettings, statistic: Statistic) -> str:
-        """An answer's interval is a theorem's, unless the configuration names a mechanism."""
+        """Return the mechanism for ``statistic``: the configured one, else BASELINE.
+
+        The intervals of BASELINE rest on a theorem.
+        """
         named = settings.mechanism.get(statistic, AUTO)
         return BASELINE if named == AUTO else named
 

@@ -59,13 +59,13 @@ class Horizon:
 
     @property
     def end_us(self) -> int:
-        """The end of the last step."""
+        """Instant at which the last step ends, in microseconds since 1970 UTC."""
         return self.origin_us + self.steps * self.step_us
 
     def tree(self) -> tuple[int, int]:
-        """Return (arity, heights) of the signed tree that loses least for vehicles met all the time.
+        """Return (arity, heights) of the signed tree of least error for a vehicle with records in every step.
 
-        The least mean number of nodes an element touches times the mean spread of a sum's noise.
+        Least is the mean number of nodes that hold an element, times the root of the mean variance of a sum.
         """
         at = np.arange(1, min(self.elements, 1 << 16) + 1)
         found = []
@@ -78,21 +78,27 @@ class Horizon:
         return arity, heights
 
     def step_of(self, time_us: IntArray) -> IntArray:
-        """Return the step of every instant, shape (n,); below 0 or from ``steps`` on outside the horizon."""
+        """Return the number of the step that holds each instant ``time_us``, shape (n,).
+
+        Instants outside the horizon have numbers below 0, or of ``steps`` and more.
+        """
         return np.asarray((time_us - self.origin_us) // self.step_us, dtype=np.int64)
 
     def over(self, clock_us: IntArray) -> IntArray:
-        """Return how many steps are over when the clock shows ``clock_us``, shape (n,)."""
+        """Return how many steps ended ``lateness_us`` or more before each ``clock_us``, shape (n,)."""
         passed = (clock_us - self.lateness_us - self.origin_us) // self.step_us
         return np.asarray(np.clip(passed, 0, self.steps), dtype=np.int64)
 
     def end_of(self, step: int) -> int:
-        """Return the instant at which ``step`` ends."""
+        """Return the instant at which ``step`` ends, in microseconds since 1970 UTC."""
         return self.origin_us + (step + 1) * self.step_us
 
 
 def _elements(grid: Grid, origin: int, step: int, steps: int, end: int) -> int:
-    """Count the steps that each slot meets, looking every quarter of an hour and at every step's two ends."""
+    """Return the most steps in which any one time slot occurs.
+
+    Slots are looked up every quarter of an hour and at both ends of every step.
+    """
     inner = np.arange(0, step, _SAMPLE_US, dtype=np.int64)
     offsets = np.append(inner, step - 1)
     most = 1

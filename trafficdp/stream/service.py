@@ -72,10 +72,10 @@ LARGEST_RECORDS = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """One vehicle's epsilon over all bins and publications, and the noise that makes it so.
+    """Privacy budget of one vehicle over the whole stream, and the noise scales that keep to it.
 
     ``value_steps``: S. ``arity``, ``heights``: k and H of the trees. ``records_per_vehicle``: M, the records
-    that any vehicle is sure to have taken. ``squares``: whether sums of x (S - x) are kept too.
+    of a vehicle that are accepted in any case. ``squares``: whether sums of x (S - x) are kept too.
 
     Raises UsageError for numbers out of range, or noise too large to be drawn exactly.
     """
@@ -110,7 +110,7 @@ class Allowance:
 
     @property
     def touches(self) -> int:
-        """A = H M: how many nodes the records of one vehicle may touch."""
+        """A = H M: the most tree nodes that the records of one vehicle may be part of."""
         return self.heights * self.records_per_vehicle
 
     @property
@@ -124,7 +124,7 @@ class Allowance:
         return self.value_steps * self.mean_scale
 
     def loss(self, touches: int) -> PureDP:
-        """Return what a vehicle loses whose records touch ``touches`` nodes: touches S / B, rounded up."""
+        """Return touches S / B, rounded up: a vehicle's loss if its records are in ``touches`` nodes."""
         return loss_of(touches, self.value_steps, self.mean_scale)
 
 
@@ -139,7 +139,7 @@ UNKNOWN = -1
 
 
 class Numbering:
-    """Keys of 64-bit integers numbered 0, 1, 2, ...: ``keys`` (n,) holds key number i at place i."""
+    """Numbers 64-bit integer keys 0, 1, 2, ... by first appearance; ``keys[i]`` is the key of number i."""
 
     def __init__(self, keys: IntArray | None = None) -> None:
         self.keys = np.zeros(0, dtype=np.int64) if keys is None else np.asarray(keys, dtype=np.int64).copy()
@@ -149,14 +149,14 @@ class Numbering:
         return len(self.keys)
 
     def find(self, key: IntArray) -> IntArray:
-        """Return the number of every key, shape (n,); UNKNOWN where it has none."""
+        """Return the number of every key in ``key``, shape (n,); UNKNOWN (-1) for a key without a number."""
         if not len(self.keys) or not len(key):
             return np.full(len(key), UNKNOWN, dtype=np.int64)
         place = np.minimum(np.searchsorted(self._sorted, key), len(self._sorted) - 1)
         return np.where(self._sorted[place] == key, self._order[place], UNKNOWN)
 
     def number(self, key: IntArray) -> IntArray:
-        """Return the number of every key, shape (n,); new keys get the next numbers, by first appearance."""
+        """Return the number of every key in ``key``, shape (n,); new keys get the next free numbers."""
         found = self.find(key)
         missing = np.flatnonzero(found == UNKNOWN)
         if len(missing):
@@ -172,12 +172,12 @@ class Numbering:
 
 
 def pack(high: IntArray, low: IntArray) -> IntArray:
-    """Return one key for every pair of numbers, both from 0 to 2^31 - 1."""
+    """Return each pair as one key, ``high`` 2^32 + ``low``; both are from 0 to 2^31 - 1."""
     return np.asarray(high << 32 | low, dtype=np.int64)
 
 
 def unpack(key: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the pairs that ``pack`` made keys of."""
+    """Return (high, low) of every key that ``pack`` made."""
     return np.asarray(key >> 32, dtype=np.int64), np.asarray(key & 0xFFFFFFFF, dtype=np.int64)
 
 
@@ -191,10 +191,11 @@ def _none() -> IntArray:
 
 @dataclass
 class StreamWindow:
-    """Sums of accepted records by (step, bin, vehicle), and (vehicle, instant) of every one that was on time.
+    """The steps that are not closed: sums of accepted records, and which instants vehicles have reported.
 
-    ``rows``: COLUMNS, shape (R,) each; ``seen_vehicle``, ``seen_time_us``: shape (T,); numbers of vehicles
-    are dense.
+    ``rows`` holds the sums by (step, bin, vehicle): COLUMNS, shape (R,) each. ``seen_vehicle`` and
+    ``seen_time_us``, shape (T,), hold every record on time, accepted or not. Vehicles are numbers of
+    ``Numbering``.
     """
 
     rows: dict[str, IntArray] = field(default_factory=lambda: {name: _none() for name in COLUMNS})
@@ -234,7 +235,7 @@ class StreamWindow:
         return met[old:]
 
     def meet(self, vehicle: IntArray, time_us: IntArray) -> None:
-        """Remember records that were on time."""
+        """Remember vehicle and instant, shape (n,), of records on time, to find repeated ones."""
         self.seen_vehicle = np.concatenate([self.seen_vehicle, vehicle])
         self.seen_time_us = np.concatenate([self.seen_time_us, time_us])
 
@@ -253,7 +254,7 @@ class StreamWindow:
         self.rows = {"step": step[first], "bin": bin_[first], "vehicle": vehicle[first], **summed}
 
     def take(self, step: int, seen_before_us: int) -> dict[str, IntArray]:
-        """Remove and return the rows of ``step``; forget instants before ``seen_before_us``."""
+        """Remove and return the sums of ``step``, by column; forget instants before ``seen_before_us``."""
         here = self.rows["step"] == step
         taken = {name: values[here] for name, values in self.rows.items()}
         self.rows = {name: values[~here] for name, values in self.rows.items()}
@@ -268,12 +269,12 @@ class StreamWindow:
         return held
 
     def state(self) -> dict[str, IntArray]:
-        """Return the arrays. They hold exact sums: never publish."""
+        """Return all arrays by name, for ``from_state``. They hold exact sums: never publish."""
         return {**self.rows, "seen_vehicle": self.seen_vehicle, "seen_time_us": self.seen_time_us}
 
     @classmethod
     def from_state(cls, state: Mapping[str, npt.NDArray[np.generic]]) -> StreamWindow:
-        """Return the window that ``state`` was taken from."""
+        """Return the window whose arrays ``state`` returned."""
         arrays = {name: np.array(values, dtype=np.int64) for name, values in state.items()}
         rows = {name: arrays[name] for name in COLUMNS}
         return cls(rows, arrays["seen_vehicle"], arrays["seen_time_us"])
@@ -288,9 +289,10 @@ MEAN, SQUARE = 0, 1
 
 @dataclass(frozen=True, repr=False)
 class Batch:
-    """Records in order of arrival, shape (n,) each: vehicle (the vault's number), instant, cell, slot, steps.
+    """Records in order of arrival, shape (n,) each. ``vehicle`` is the vault's number of the vehicle.
 
-    ``cell`` is the H3 index as int64, ``value`` the clipped speed in steps 0..S.
+    ``time_us`` is in microseconds since 1970 UTC, ``cell`` the H3 index as int64, ``slot`` the number of the
+    time slot, ``value`` the clipped speed in steps 0..S.
     """
 
     vehicle: IntArray
@@ -308,11 +310,11 @@ class Batch:
 
 @dataclass(frozen=True, repr=False)
 class ClosedStep:
-    """What a closed step leaves: its counts (``journal``), and the noisy sums of all bins so far.
+    """What closing a step gives: exact counts by vehicle (``journal``), and noisy sums of all bins so far.
 
     ``journal``: cell, slot, vehicle (the vault's), records and position, one row a (bin, vehicle) of the
     step. Over all G bins met so far: ``cell``, ``slot``, ``records``, ``vehicles`` (exact below ``enough``),
-    ``sums`` (G, 1 or 2), ``terms``.
+    ``sums`` (noisy, shape (G, 1 or 2)) and ``terms``, the number of Laplace draws in each sum.
     """
 
     step: int
@@ -362,11 +364,16 @@ class Stream:
         self.newest_us = np.append(self.newest_us, np.full(more, _NEVER))
 
     def permit(self, can_pay: npt.NDArray[np.bool_]) -> None:
-        """Say which vehicles, in the order of ``vehicles.keys``, can pay; who is charged already can."""
+        """Set which vehicles can pay the stream's epsilon, in the order of ``vehicles.keys``.
+
+        Vehicles that were charged before always can.
+        """
         self.can_pay = can_pay | self.charged
 
     def charge(self) -> IntArray:
-        """Return the vehicles (the vault's numbers) that have accepted records for the first time; once each.
+        """Return the vehicles (the vault's numbers) that have accepted records and no charge yet.
+
+        This marks them as charged.
 
         They must be charged in the transaction that stores the state.
         """
@@ -376,11 +383,11 @@ class Stream:
         return np.asarray(self.vehicles.keys[new], dtype=np.int64)
 
     def take(self, batch: Batch, start: int, now_us: int | None = None) -> int:
-        """Take records from ``start`` on, up to the first that ends a step (it is taken too) or the end.
+        """Process records of ``batch`` from index ``start`` up to the first that ends a step, included.
 
-        Returns where to go on. Call ``due`` next, and ``close`` for every step that is due. All vehicles
-        must have been met, and ``permit`` must have said who can pay. ``now_us``: the wall clock, for
-        live streams.
+        Returns the index of the next record. Call ``due`` next, and ``close`` for every step that is due.
+        All vehicles must have been met, and ``permit`` must have said who can pay. ``now_us``: the wall
+        clock, for live streams.
         """
         time = batch.time_us[start:]
         counts = time < self.horizon.end_us + self.horizon.step_us + self.horizon.lateness_us
@@ -396,16 +403,19 @@ class Stream:
         return start + stop
 
     def due(self, *, everything: bool = False) -> bool:
-        """Return whether a step is over by the clock and not closed (``everything``: or holds records)."""
+        """Return whether a step is over by the clock and not closed.
+
+        With ``everything``: whether any step that is not closed holds records.
+        """
         if everything:
             return len(self.window.rows["step"]) > 0
         clock = np.array([max(self.clock_us, self.horizon.origin_us)], dtype=np.int64)
         return self.closed < int(self.horizon.over(clock)[0])
 
     def close(self, noise: NoiseSource) -> ClosedStep | None:
-        """Close the next step: add it to the sums and draw the noise that they need.
+        """Close the next step: add its records to the running sums, draw their noise, and return the result.
 
-        None when nothing was accepted in it: then nothing new is to be said.
+        None when no record was accepted in the step: then there is nothing new to publish.
         """
         step = self.closed
         self.closed += 1
@@ -453,7 +463,7 @@ class Stream:
         self.visitors = np.append(self.visitors, np.zeros(more, dtype=np.int64))
 
     def _count_vehicles(self, bins: IntArray, vehicle: IntArray) -> None:
-        """Count the vehicles that a bin meets for the first time; forget who met one that has enough."""
+        """Add vehicles that are new to a bin to its count; forget pairs of bins that have ``enough``."""
         open_ = self.visitors[bins] < self.enough
         pairs = pack(bins[open_], vehicle[open_])
         new = pairs[~np.isin(pairs, self.pairs, assume_unique=True)]
@@ -462,7 +472,11 @@ class Stream:
         self.pairs = np.sort(both[self.visitors[unpack(both)[0]] < self.enough])
 
     def _admit(self, batch: Batch, rows: slice, in_time: npt.NDArray[np.bool_]) -> None:
-        """Give every record of ``rows`` its fate; no step closes on the way, except after the last."""
+        """Decide on every record of ``rows`` by the first rule that fits; add accepted ones to the window.
+
+        ``in_time`` is False for records too far ahead. No step closes on the way, except after the last
+        record.
+        """
         time = batch.time_us[rows]
         step = self.horizon.step_of(time)
         fate = np.full(len(time), FATES.index("accepted"))
@@ -506,7 +520,7 @@ class Stream:
         return self.can_pay[vehicle]
 
     def _under_cap(self, vehicle: IntArray, step: IntArray) -> npt.NDArray[np.bool_]:
-        """The first ``records_per_step`` of a vehicle in a step."""
+        """Return which records are among their vehicle's first ``records_per_step`` in the step, (n,)."""
         if not self.records_per_step:
             return np.ones(len(vehicle), dtype=np.bool_)
         open_ = self.window.rows
@@ -530,8 +544,9 @@ class Stream:
         return np.asarray(rank_within(vehicle) < left[vehicle])
 
     def state(self) -> tuple[Arrays, Arrays]:
-        """Return all arrays: those that change with every batch; those that do when a step closes or new
-        vehicles or bins are met. They hold exact sums: never publish.
+        """Return two groups of arrays, by name, for ``from_state``. They hold exact sums: never publish.
+
+        The first changes with every batch, the second when a step closes or new vehicles or bins are met.
         """
         moments = np.array([self.clock_us, self.closed], dtype=np.int64)
         opened: Arrays = {
@@ -564,7 +579,7 @@ class Stream:
         kept: Mapping[str, npt.NDArray[np.generic]],
         enough: int | None = None,
     ) -> Stream:
-        """Return the stream that ``state`` was taken from."""
+        """Return the stream whose arrays ``state`` returned, with the settings it was made with."""
         stream = cls(horizon, allowance, records_per_step, enough)
         stream.clock_us, stream.closed = (int(each) for each in opened["moments"])
         stream.fates = np.array(opened["fates"], dtype=np.int64)

@@ -67,7 +67,7 @@ def nodes_touched(position: IntArray, heights: int) -> IntArray:
 
 
 class TreeKind(StrEnum):
-    """How a running sum is put together from nodes; see the module."""
+    """Which nodes a running sum is added up from; defined at the top of the module."""
 
     PLAIN = "plain"
     SIGNED = "signed"
@@ -76,7 +76,10 @@ class TreeKind(StrEnum):
 
 @dataclass(frozen=True)
 class Tree:
-    """Laplace noise for running sums. Raises UsageError for an arity below 2, or an even one with SIGNED."""
+    """The tree mechanism for running sums with Laplace noise; ``arity`` is k, the children of a node.
+
+    Raises UsageError for an arity below 2, or an even one with SIGNED.
+    """
 
     arity: int = 2
     kind: TreeKind = TreeKind.PLAIN
@@ -102,7 +105,10 @@ class Tree:
         return heights
 
     def edges(self, at: IntArray, length: int) -> tuple[list[IntArray], list[IntArray]]:
-        """Return q_j and k q_(j+1) for every height; ``at`` any shape, values 0..length."""
+        """Return q_j and k q_(j+1) for every height j, where q_0 = ``at``; each has the shape of ``at``.
+
+        ``at`` is the number of elements in the sum, 0..length. Node numbers between the two are those used.
+        """
         quotient = np.asarray(at, dtype=np.int64)
         ends, starts = [], []
         for _ in range(self.heights(length)):
@@ -126,7 +132,10 @@ class Tree:
         return total
 
     def variance(self, at: IntArray, length: int) -> FloatArray:
-        """Return the variance of the noise of sums of the first ``at`` elements, in units of one node's."""
+        """Return the variance of the noise in sums of the first ``at`` elements, in the shape of ``at``.
+
+        The unit is the variance of one node's noise.
+        """
         ends, starts = self.edges(at, length)
         own = self.own_weights(len(ends))
         total = np.zeros(np.shape(at))
@@ -135,7 +144,11 @@ class Tree:
         return total
 
     def own_weights(self, heights: int) -> FloatArray:
-        """Return v_j: the variance of a node after averaging, which is also the node's own weight; else 1."""
+        """Return the variance v_j of a node at every height, shape (heights,), in units of one node's noise.
+
+        For AVERAGED trees v_j is taken after averaging and is also the node's own weight; for others it is
+        1.
+        """
         variance = np.ones(heights)
         if self.kind is TreeKind.AVERAGED:
             for j in range(1, heights):
@@ -145,10 +158,11 @@ class Tree:
     def path(
         self, at: IntArray, length: int, scale: float | FloatArray, source: NoiseSource, runs: int = 1
     ) -> FloatArray:
-        """Return the noise of the running sums of the first ``at`` (K,) elements, shape (runs, K).
+        """Draw the noise of the running sums of the first ``at`` (K,) elements, shape (runs, K).
 
-        ``scale``: eta, or one a height. Whole numbers unless AVERAGED. Independent draws, one for every node
-        below the last t. Raises UsageError for scales that differ in an AVERAGED tree.
+        ``scale`` is the Laplace scale eta of every node, or one a height. Each run draws all nodes below the
+        last t independently. Noise is in whole numbers unless AVERAGED. Raises UsageError for scales that
+        differ in an AVERAGED tree.
         """
         ends, starts = self.edges(at, length)
         scales = np.broadcast_to(np.asarray(scale, dtype=np.float64), (len(ends),))
@@ -169,7 +183,7 @@ class Tree:
         return total
 
     def _used(self, height: int, length: int) -> npt.NDArray[np.bool_]:
-        """Whether each node of a height is used by some t <= length, for nodes that hold an element."""
+        """Return which nodes of ``height`` some running sum up to ``length`` uses, as a mask (nodes,)."""
         size = self.arity**height
         nodes = -(-length // size)
         number = np.arange(nodes, dtype=np.int64)
@@ -197,9 +211,10 @@ BINARY = Tree()
 
 
 def mean_error(tree: Tree, length: int, elements: int = 1) -> float:
-    """Return the root mean square error over t = 1..length at epsilon 1 and changes of 1.
+    """Return the root mean square error of the sums at t = 1..length, for epsilon 1.
 
-    For users with ``elements`` elements anywhere in the stream: eta is the sum of that many largest touches.
+    One element changes by at most 1, and a user has at most ``elements`` of them, anywhere in the stream:
+    the noise scale eta is the sum of the ``elements`` largest ``touches``.
     """
     largest = np.sort(tree.touches(length))[::-1][:elements].sum()
     spread = tree.variance(np.arange(1, length + 1), length).mean()
@@ -217,7 +232,7 @@ def best_tree(length: int, elements: int = 1, *, adaptive: bool = False) -> Tree
 
 
 class SignedCounterBank(Nodes):
-    """Noisy running sums that may get more bins, and can be written down."""
+    """Noisy running sums of many bins from signed trees, to which bins can be added, with a state to save."""
 
     def counts(self) -> IntArray:
         """Return how many elements every stream holds, shape (bins, levels). Public."""
@@ -230,7 +245,7 @@ class SignedCounterBank(Nodes):
         return np.asarray(terms, dtype=np.int64)
 
     def grow(self, bins: int, scale: FloatArray) -> None:
-        """Add empty bins at the end until there are ``bins``; ``scale`` as in the constructor, of the new."""
+        """Append empty bins until there are ``bins``; ``scale`` is the noise scale of the new ones."""
         new = integer_between(0, 2**40, more=bins - self.bins)
         more = SignedCounterBank(new, self.levels, self.arity, self.heights, scale)
         for name in ("count", "total", "parent", "noise", "drawn", "scale"):
@@ -244,7 +259,7 @@ class SignedCounterBank(Nodes):
 
     @classmethod
     def from_state(cls, state: Mapping[str, npt.NDArray[np.generic]]) -> SignedCounterBank:
-        """Return the bank that ``state`` was taken from. Raises UsageError for arrays that do not fit."""
+        """Return the bank whose arrays ``state`` returned. Raises UsageError for arrays that do not fit."""
         levels, arity, heights = (int(each) for each in state["shape"])
         streams = len(state["count"])
         slots = (streams, heights, arity - 1)
