@@ -247,7 +247,7 @@ def plain(text: str) -> str:
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
-    """Return a row as a table prints it."""
+    """Return one row of a table as text, cells padded to ``widths``, numbers to the right."""
     padded = (
         cell.rjust(width) if right else cell.ljust(width)
         for cell, width, right in zip(cells, widths, numeric, strict=True)
@@ -268,22 +268,22 @@ def _cell(value: object) -> str:
 
 
 def minute(instant: str, time_zone: str) -> str:
-    """Return an ISO 8601 instant to the minute, by the clocks of ``time_zone``, as tables show it."""
+    """Return ``instant`` (ISO 8601) in the local time of ``time_zone``, to the minute, as tables show it."""
     return f"{datetime.fromisoformat(on_clocks(instant, time_zone)):%Y-%m-%d %H:%M}"
 
 
 def on_clocks(instant: str, time_zone: str) -> str:
-    """Return an ISO 8601 instant with the offset of ``time_zone``, as JSON shows it."""
+    """Return ``instant`` (ISO 8601) with the offset of ``time_zone``, as JSON shows it."""
     return datetime.fromisoformat(instant).astimezone(ZoneInfo(time_zone)).isoformat()
 
 
 def longest_word(texts: Sequence[str]) -> int:
-    """Return the letters of the longest word: prose is not folded within one."""
+    """Return the length of the longest word in ``texts``, the least width of a column of prose."""
     return max((len(word) for text in texts for word in text.split()), default=0)
 
 
 def shared(whole: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Return widths from ``least`` to ``whole`` that share ``room``; narrow columns are whole first."""
+    """Return column widths between ``least`` and ``whole`` that fit into ``room``, narrow columns first."""
     widths, spare = list(least), max(0, room - sum(least))
     for index in sorted(range(len(whole)), key=whole.__getitem__):
         more = min(whole[index] - least[index], spare)
@@ -307,7 +307,7 @@ def shorten(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """Options given before the command."""
+    """The options that stand before the command on the command line."""
 
     config: Path
     store: Path | None
@@ -315,7 +315,7 @@ class Settings:
     output: Output
 
     def workspace(self, bars: Progress | None = None, *, asked: MapOptions | None = None) -> Workspace:
-        """Return the city, with the map ``asked`` for; with ``bars``, files are read under progress bars."""
+        """Return the opened workspace; ``asked`` overrides its map, ``bars`` shows progress on files read."""
         # not at the top: whoever asks for help need not wait for it
         from trafficdp.workspace import open_workspace
 
@@ -375,7 +375,7 @@ ReleaseArgument = Annotated[str, typer.Argument(help="Name of the release, such 
 
 
 def loss_asked(epsilon: str | None, rho: str | None) -> Loss | None:
-    """Return what --epsilon or --rho asks for, None for neither; raise UsageError for both."""
+    """Return the privacy loss that --epsilon or --rho gives, None for neither; raise UsageError for both."""
     if epsilon is not None and rho is not None:
         raise UsageError("--epsilon and --rho are two kinds of loss", todo="give that of the store")
     from trafficdp.privacy.loss import ZCDP, PureDP
@@ -409,7 +409,7 @@ class MapOptions:
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command that takes a dataclass take its fields as options of its own."""
+    """Return ``command`` with the fields of its dataclass parameter as separate command-line options."""
     # not at the top: help that is not of maps does without
     from trafficdp.model import SlotKind
 

@@ -163,7 +163,10 @@ def show_full(output: Output, result: Plan, full: FullCurves) -> None:
 
 
 def one_slot(asked: SlotKind, noun: str) -> str:
-    """Return what is to be said of a map in one slot where others are asked; each place is a ``noun``."""
+    """Return the sentence that a map has one number for the whole period, not one for each slot ``asked``.
+
+    ``noun`` is what its places are called.
+    """
     slots = asked.value.replace("_", " ")
     return (
         f"The map shows no times: every {noun} has one number for the whole period and none by {slots}, "
@@ -382,7 +385,7 @@ def _show_growth(output: Output, what: str, found: DataNeeded, quantity: str) ->
 
 
 def _bin(result: Plan) -> str:
-    """Return what a number of the map is for: its place, or a bin where there are several slots."""
+    """Return the noun for what has one number: the place with one slot, "bin" with several."""
     return result.grid.noun if result.grid.slot_kind is SlotKind.WHOLE_PERIOD else "bin"
 
 
@@ -396,7 +399,7 @@ Words = Annotated[str, Schema(minLength=1)]
 
 
 def loss_facts(loss: Loss) -> dict[str, str | None]:
-    """Return ``loss`` under the name of its kind, and null under that of the other."""
+    """Return ``loss`` as decimal text under epsilon or rho, whichever it is, and None under the other."""
     return {kind.quantity: str(loss) if loss.kind is kind else None for kind in LossKind}
 
 

@@ -68,7 +68,7 @@ class PublishedRelease:
 
 @dataclass(frozen=True)
 class SiteCity:
-    """Whose site it is, as configured now."""
+    """The city that a site is about, as the configuration has it now."""
 
     name: str
     publisher: str
@@ -153,7 +153,7 @@ def _released_file(release: PublishedRelease, name: str) -> bytes:
 
 
 class _Row:
-    """What pages say of a release."""
+    """The facts that pages of the site state about one release."""
 
     def __init__(self, facts: Manifest, has_report: bool, has_changes: bool) -> None:
         self.facts, self.has_report, self.has_changes = facts, has_report, has_changes
@@ -225,7 +225,7 @@ def _feed(city: SiteCity, address: str, rows: Sequence[_Row]) -> bytes:
 
 
 class _SiteFolder:
-    """The folder of a site: what an earlier call wrote there, and what this one does."""
+    """The folder of a site: the files of an earlier call, and those that this call writes."""
 
     def __init__(
         self, folder: Path, wanted: set[str], files: set[str], reports: Mapping[str, object]
@@ -237,7 +237,10 @@ class _SiteFolder:
 
     @classmethod
     def opened(cls, folder: Path, wanted: set[str]) -> _SiteFolder:
-        """Return the site in ``folder``, made if it is not there; of ``wanted`` files some may be written."""
+        """Return the site in ``folder``, which is made if missing; ``wanted`` names the files to be written.
+
+        Raises UsageError for a folder with files that is not a site.
+        """
         with disk_errors(folder):
             folder.mkdir(exist_ok=True)
             if not any(folder.iterdir()):
@@ -258,7 +261,7 @@ class _SiteFolder:
         return read_regular(path) if name in self.files and path.is_file() else None
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file, unless it is there to the byte."""
+        """Write ``content`` to the file ``name``, unless the file has these bytes already."""
         path = self._folder / name
         self._written.add(name)
         with disk_errors(path):
@@ -272,7 +275,7 @@ class _SiteFolder:
         self.changed.append(name)
 
     def finish(self, reports: Mapping[str, object]) -> None:
-        """Remove what only an earlier call wrote, and list what there is."""
+        """Remove files that only an earlier call wrote, and write the list of the files that remain."""
         for name in sorted(self.files - self._written):
             path = self._folder / name
             with disk_errors(path):

@@ -31,9 +31,10 @@ SPLITS = {Split.SAME_EPSILON: "same epsilon", Split.EQUAL_NOISE: "equal noise", 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The choices of a map's statistics, tried in simulated cities of ``seed``; ``auto`` is what it makes.
+    """All mechanisms for each statistic of a map, tried in simulated cities of ``seed``.
 
-    Errors are in the unit of ``bound``, and told in ``unit``.
+    ``auto`` is the allocation that the setting auto would make. Errors are in the unit of ``bound``; people
+    are shown them in ``unit``.
     """
 
     loss: Loss
@@ -46,7 +47,7 @@ class Comparison:
     unit: SpeedUnit
 
     def told(self, error: float, statistic: Statistic) -> float:
-        """Return an error of ``statistic`` as it is told."""
+        """Return ``error`` of ``statistic``, converted from the unit of ``bound`` to ``unit``."""
         return error * statistic.factor(self.bound.unit, self.unit)
 
 
@@ -222,7 +223,7 @@ def comparison_facts(found: Comparison) -> ComparisonFacts:
 
 
 def facts_for_declared_grid(plan: Plan, ways: tuple[NoiseOption, ...]) -> ComparisonFacts:
-    """Return them as plain values."""
+    """Return ``ways`` as the plain values that the command prints as JSON."""
     request = plan.allocation.request
     factor = float(request.map.bound.unit.factor_to(plan.display_unit))
     return ComparisonFacts(
@@ -348,9 +349,9 @@ USUAL_DELTA = "0.000001"
 
 @dataclass(frozen=True)
 class NoiseOption:
-    """The map by noise of the kind of ``loss``; ``skills`` by the size of the fleet.
+    """The map with the noise of one kind of ``loss``, which is Laplace noise where ``delta`` is None.
 
-    All ways keep to one epsilon; that of rho at ``delta``.
+    ``skills`` compare the map with one city-wide average, by number of vehicles.
     """
 
     loss: Loss
@@ -359,12 +360,15 @@ class NoiseOption:
 
     @property
     def name(self) -> str:
-        """What people call its noise."""
+        """Name of the noise for people."""
         return "Laplace noise, no delta" if self.delta is None else f"Gaussian noise, delta {self.delta}"
 
 
 def noise_options(plan: Plan) -> tuple[NoiseOption, ...]:
-    """Return the ways to make the map of ``plan``, of which nothing is public; nothing is looked at."""
+    """Return the map of ``plan`` with Gaussian and with Laplace noise, at one epsilon.
+
+    For stores where nothing about a vehicle is public: no record is read.
+    """
     allocation, known = plan.allocation, plan.in_epsilon
     epsilon = PureDP((allocation.request.loss if known is None else known.epsilon).pico)
     delta = USUAL_DELTA if known is None else known.delta
@@ -378,7 +382,7 @@ def noise_options(plan: Plan) -> tuple[NoiseOption, ...]:
 
 
 def why(plan: Plan, ways: tuple[NoiseOption, ...]) -> str:
-    """Return which way this store goes, and which would be the nearest to the truth."""
+    """Return one sentence: which noise this store draws, and which would give the most accurate map."""
     fleet = plan.allocation.request.fleet
     near = min(ways, key=lambda way: float(way.skills[fleet].error.mean()))
     own = next(way for way in ways if way.loss.kind is plan.loss.kind)
@@ -392,7 +396,7 @@ def why(plan: Plan, ways: tuple[NoiseOption, ...]) -> str:
 
 
 def show_noise_options(output: Output, plan: Plan, ways: tuple[NoiseOption, ...]) -> None:
-    """Print them for people."""
+    """Print the options ``ways`` as a table for people."""
     request, unit = plan.allocation.request, plan.display_unit.label
     factor = float(request.map.bound.unit.factor_to(plan.display_unit))
     rows: list[list[object]] = []

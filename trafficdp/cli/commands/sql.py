@@ -250,7 +250,7 @@ def _piped() -> str:
 
 @dataclass
 class _Asked:
-    """What becomes of a statement: it is run, and its rows go where they should."""
+    """Runs statements, and prints their rows or writes them to ``out``."""
 
     settings: Settings
     options: QueryOptions
@@ -271,12 +271,12 @@ class _Asked:
 
     @property
     def path(self) -> Path:
-        """The released database."""
+        """The file of the released database."""
         return _released(self.settings) if self.options.file is None else self.options.file
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The asker's own."""
+        """The files of the asker's own that queries may read."""
         return tuple(self.options.own or ())
 
     def session(self) -> AnalystSession:
@@ -303,7 +303,7 @@ class _Asked:
             self._show(rows, facts)
 
     def _priced(self, query: str) -> tuple[pa.Table, dict[str, object]]:
-        """Return the rows of a question to the records, and what JSON says of it besides."""
+        """Return the rows of a priced question, and the facts on its charge that JSON output adds."""
         if self.options.file is not None:
             raise UsageError(
                 "a priced question is for the store, not for a file",
@@ -369,9 +369,10 @@ class _Asked:
             )
 
     def _fitting(self, rows: pa.Table, columns: dict[str, list[str]]) -> list[str]:
-        """Return the columns that the terminal, or a line of WIDEST letters, has room for.
+        """Return the names of the columns that fit on the terminal, or on a line of WIDEST letters.
 
-        First come what a row is called, in the leading texts, and numbers, those of the right before others.
+        The first NAMES columns of text are kept first, then measured numbers from the right, then all
+        others.
         """
         names = list(columns)
         widths = {
@@ -420,7 +421,7 @@ class _Asked:
 
 
 def _numeric(rows: pa.Table, name: str) -> bool:
-    """Whether a column holds measured numbers, of which any is known."""
+    """Return whether column ``name`` holds floating-point numbers, not all of them null."""
     column = rows[name]
     return bool(pa.types.is_floating(column.type)) and column.null_count < len(column)
 

@@ -103,13 +103,13 @@ def licence_address(licence: str) -> str:
 
 
 def document_bytes(document: Json, *, sort_keys: bool = False) -> bytes:
-    """Return the one text of a document, in UTF-8."""
+    """Return ``document`` as indented JSON in UTF-8."""
     text = json.dumps(document, sort_keys=sort_keys, indent=2, ensure_ascii=False, allow_nan=False)
     return f"{text}\n".encode()
 
 
 def stated_files(document: Mapping[str, Json]) -> dict[str, tuple[int, str]]:
-    """Return size and SHA-256 of every file, by name, as a data package or a dataset of ours states them."""
+    """Return (size, SHA-256) by file name, as a data package or dataset of ours states them."""
     if "resources" in document:
         return {
             each["path"]: (each["bytes"], each["hash"].removeprefix("sha256:"))
@@ -245,7 +245,11 @@ def dataset(
     base: str | None = None,
     context: Mapping[str, Json] = MappingProxyType({"@context": _CONTEXT}),
 ) -> dict[str, Json]:
-    """Return the dataset, a document of its own; without ``context`` a part of one that lies at ``base``."""
+    """Return the DCAT-AP dataset of a release as JSON-LD, with its ``files``.
+
+    ``base`` is the address above the release's. Without ``context`` the result is a part of another
+    document.
+    """
     entry, identity = facts.catalogue, facts.identity
     base = base or _base(entry)
     address = "./" if base is None else f"{base}{identity.release}/"

@@ -65,16 +65,19 @@ def ink_on(letter: str) -> str:
 
 
 def hatch_limits(breaks: Sequence[float]) -> tuple[float, ...]:
-    """Return, a class, the interval width beyond which a cell of it is hatched: twice the width of the class.
+    """Return the width of interval above which a cell is hatched, one for each class between ``breaks``.
 
-    The last class counts as being as wide as the one before.
+    It is twice the width of the class. The last class counts as being as wide as the one before.
     """
     widths = np.diff([0.0, *breaks]).tolist()
     return tuple(float(format(HATCHED_CLASSES * width, ".3g")) for width in (*widths, widths[-1]))
 
 
 def digits_read(low: FloatArray, high: FloatArray) -> npt.NDArray[np.int64]:
-    """Return how many decimals intervals carry: those of their half width's first digit, at most 3."""
+    """Return how many decimals to show for intervals [low, high]: to the first digit of half their width.
+
+    At least 0 and at most MOST_DIGITS.
+    """
     half = (high - low) / 2
     digits = -np.floor(np.log10(np.where(half > 0, half, 0.1)))
     return np.clip(digits, 0, MOST_DIGITS).astype(np.int64)
@@ -83,7 +86,7 @@ def digits_read(low: FloatArray, high: FloatArray) -> npt.NDArray[np.int64]:
 def as_read(
     value: FloatArray, low: FloatArray, high: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return numbers as they are read, to the decimals that the interval carries; its ends go outwards."""
+    """Return value, low and high with the decimals of ``digits_read``; the ends are rounded outward."""
     unit = 10.0 ** digits_read(low, high)
     # published numbers are decimals: what floating point adds or takes is no reason to round otherwise
     near = np.floor(value * unit + 0.5 + 1e-9), np.floor(low * unit + 1e-6), np.ceil(high * unit - 1e-6)
@@ -98,9 +101,10 @@ def letters_of(
     status: npt.NDArray[np.object_],
     breaks: tuple[float, ...],
 ) -> npt.NDArray[np.str_]:
-    """Return the class letter of every bin, shape (n,): that of the numbers as they are read.
+    """Return the class letter of every bin, shape (n,), after numbers are rounded as ``as_read`` does.
 
-    An uninformative number gets no colour.
+    The class lies between ``breaks`` and is hatched where the interval is wide. Bins without a number are
+    WITHHELD, bins of status uninformative are UNINFORMATIVE.
     """
     withheld = (status == BinStatus.WITHHELD.value) | np.isnan(value)
     value, low, high = as_read(*(np.where(withheld, 0.0, each) for each in (value, low, high)))
@@ -134,17 +138,17 @@ READ_ENDS, ENDS = ("_low_80", "_high_80"), ("_low", "_high")
 
 
 def level_read(release: Release, statistic: Statistic) -> float:
-    """Return the level of the interval that is read first."""
+    """Return the level of the interval shown first: READ_LEVEL with a posterior, else the release's own."""
     return READ_LEVEL if release.estimates[statistic].posterior else release.request.interval_level
 
 
 def shown_numbers(
     table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit, *, outer: bool = False
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return value, low and high of the published ``table``, each of shape (G,), in ``unit``, or NaN.
+    """Return value, low and high of the published ``table`` in ``unit``, shape (G,) each, NaN if withheld.
 
-    The ends are those of the interval that is read first: of READ_LEVEL where there is a posterior. With
-    ``outer`` they are those of the release's level.
+    A variance becomes the standard deviation. The ends are those of the interval shown first: of READ_LEVEL
+    where there is a posterior. With ``outer`` they are those of the release's level.
     """
     column = statistic.column(unit)
     ends = ENDS if outer or column + READ_ENDS[0] not in table else READ_ENDS
@@ -160,7 +164,7 @@ def shown_numbers(
 
 
 def shown_largest(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -> float:
-    """Return the largest that can be shown, in ``unit``."""
+    """Return the largest value that ``statistic`` can have, in ``unit``; of a variance, its root."""
     largest: float = statistic.largest(bound.upper * bound.unit.factor_to(unit)) ** (1 / statistic.power)
     return largest
 
@@ -185,7 +189,7 @@ def shown_width_breaks(statistic: Statistic, bound: ContributionBound, unit: Spe
 
 @dataclass(frozen=True, slots=True)
 class NumberRead:
-    """A number as people read it, without its unit; ``low`` and ``high`` are "" where nothing can be said."""
+    """A number as text for people, without unit; ``low`` and ``high`` are "" where it has no interval."""
 
     value: str
     low: str

@@ -152,10 +152,11 @@ CONVERSION = {
 def guarantee_group(
     relation: NeighbouringRelation, loss: Loss, after: int, budget: BudgetPolicy
 ) -> Guarantee:
-    """Return the group; ``after`` is the sum of all releases' largest losses, this one included (10^-12).
+    """Return the manifest's statement of the privacy guarantee of a release with ``loss``.
 
-    In zCDP, ``epsilon`` is what ``rho`` implies at ``delta``, and all sums and budgets are rho.
-    Raises UsageError for a loss in rho without a budget that names delta.
+    ``after`` is the sum of all releases' largest losses, this one included, in 10^-12. In zCDP, ``epsilon``
+    is what ``rho`` implies at ``delta``, and all sums and budgets are rho. Raises UsageError for a loss in
+    rho without a budget that names delta.
     """
     sums = {"sum_of_maxima": decimal_text(after), "budget_per_vehicle": str(budget.total)}
     if loss.kind is LossKind.PURE:
@@ -186,10 +187,10 @@ LIBRARY = f"opendp {version('opendp')}"
 
 @dataclass(frozen=True)
 class Noise:
-    """How the numbers were made. ``statements`` are in the bound's unit, to the statistic's power.
+    """How the numbers of a release were made. ``statements`` say it by statistic, in the bound's unit.
 
-    ``tolerance`` weighs a statistic against the others when noise is shared out; ``skill`` is how much is
-    said beside one city-wide average. Both may lack statistics.
+    For a variance that is the unit squared. ``tolerance`` is the weight of a statistic when noise is shared
+    out; ``skill`` compares its numbers with one city-wide average. Both may lack statistics.
     """
 
     request: MapRequest
@@ -232,7 +233,10 @@ class Noise:
 def scales_stated(
     statistic: Statistic, noise_scale: npt.NDArray[np.float64], request: MapRequest
 ) -> tuple[float | None, float | None]:
-    """Return the smallest and largest scale above 0 in display units, as published; None without any."""
+    """Return the smallest and largest ``noise_scale`` above 0, in display units, rounded up as published.
+
+    (None, None) where no scale is above 0.
+    """
     noisy = noise_scale[noise_scale > 0]
     if not len(noisy):
         return None, None
@@ -258,8 +262,8 @@ MOSAIC = (
 class Charge:
     """What a release costs, and under which promise.
 
-    ``loss`` is the largest over vehicles; ``sum_before`` the sum of such losses over all releases charged
-    before. ``vehicles``: how many there are, as far as this is public.
+    ``loss`` is the largest privacy loss of any vehicle; ``sum_before`` the sum of these over all releases
+    charged before. ``vehicles`` is how many there are, None where this is not public.
     """
 
     relation: NeighbouringRelation
@@ -360,7 +364,10 @@ def disclosure(
 def bounds_of(
     bound: ContributionBound, method: str, bins_per_vehicle: int | None, records_in_a_bin: int | None
 ) -> Bounds:
-    """Return how values and contributions are bounded; None to say nothing of the most bins or records."""
+    """Return the manifest's statement on how speeds are clipped and how many bins and records a vehicle has.
+
+    None leaves the number of bins, or of records in a bin, unsaid.
+    """
     return Bounds(
         clip_low="0",
         clip_high=exact_text(bound.upper),
@@ -375,7 +382,7 @@ def bounds_of(
 def coverage_of(
     grid: Grid, request: MapRequest, place: str, relation: NeighbouringRelation, bins: BinNumbers
 ) -> Coverage:
-    """Return where and when, and how many ``bins`` get which status."""
+    """Return the manifest's statement on area, period, slots and the numbers of ``bins`` by status."""
     kinds = (grid.slot_kind, *(() if grid.mosaic is None else grid.mosaic.longer))
     return Coverage(
         place=place,

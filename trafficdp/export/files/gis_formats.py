@@ -85,7 +85,7 @@ values ('layer_styles', 'attributes', 'layer_styles', 'Styles for QGIS', ?, 0)
 
 @dataclass(frozen=True)
 class Rule:
-    """One class: which cells (a QGIS expression), in words, colour, and ink of its hatching or None."""
+    """One class of a QGIS style: its cells (a QGIS expression), text, colour, and hatching ink or None."""
 
     filter: str
     label: str
@@ -115,7 +115,7 @@ def with_styles(package: bytes, release: Release, layer: str, moment: str) -> by
 
 
 def rules_of(release: Release, statistic: Statistic) -> tuple[Rule, ...]:
-    """Return the rules of a statistic; every cell meets exactly one of them."""
+    """Return the classes of a QGIS style for ``statistic``; every cell meets exactly one of them."""
     unit, column = release.request.display_unit, statistic.column(release.request.display_unit)
     breaks = shown_breaks(statistic, release.request.bound, unit)
     level = level_read(release, statistic)
@@ -147,7 +147,7 @@ def rules_of(release: Release, statistic: Statistic) -> tuple[Rule, ...]:
 
 
 def qml(release: Release, statistic: Statistic) -> str:
-    """Return the style of a statistic as QML (QGIS 3)."""
+    """Return the QGIS style for maps of ``statistic``, as QML text (QGIS 3)."""
     root = ElementTree.Element("qgis", version="3.34", styleCategories="Symbology")
     renderer = ElementTree.SubElement(
         root, "renderer-v2", type="RuleRenderer", symbollevels="0", enableorderby="0", forceraster="0"

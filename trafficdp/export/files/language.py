@@ -50,7 +50,7 @@ _TAG = re.compile("[a-z]{2,3}")
 
 @dataclass(frozen=True, eq=False)
 class Language:
-    """A language: its ``tag``, its forms of every English message, and which form a number takes."""
+    """A language: its ``tag``, the ``texts`` for every English message, and which plural a number takes."""
 
     tag: str
     texts: Mapping[str, tuple[str, ...]]
@@ -63,47 +63,47 @@ class Language:
         return ENGLISH if found is None else _read(found[0]) or ENGLISH
 
     def gettext(self, message: str, /, **facts: object) -> str:
-        """Return ``message`` with ``facts`` in its holes."""
+        """Return the translation of ``message``, with ``facts`` in place of its {names}."""
         text = self.texts.get(message, (message,))[0]
         return text.format(**facts) if facts else text
 
     def ngettext(self, one: str, many: str, number: int, /, **facts: object) -> str:
-        """Return the form of a message that ``number`` takes, with ``facts`` in its holes."""
+        """Return the translation of ``one`` or ``many``, as ``number`` needs, with ``facts`` filled in."""
         text = self.texts.get(one, (one, many))[self.form_of(number)]
         return text.format(**facts) if facts else text
 
     def number(self, text: str) -> str:
-        """Return a number that is written the English way, such as "1,234.5"."""
+        """Return ``text``, a number in English form ("1,234.5"), with the separators of this language."""
         # an example, so that a translator sees what it decides
         example = self.gettext("1,234.5")
         return text.translate({ord(","): example[1], ord("."): example[5]})
 
     def fixed(self, number: float, digits: int = 0) -> str:
-        """Return "1,234.50": ``number`` with so many decimals."""
+        """Return ``number`` with ``digits`` decimals and the separators of this language."""
         return self.number(f"{number:,.{digits}f}")
 
     def signed(self, number: float, digits: int) -> str:
-        """Return "+1.2" or "−1.2" with a true minus sign; 0 without any."""
+        """Return ``number`` with a sign, such as "+1.2" or "−1.2"; what rounds to 0 has none."""
         text = self.fixed(abs(number), digits)
         if not any(digit in text for digit in "123456789"):
             return text
         return f"−{text}" if number < 0 else f"+{text}"
 
     def dates(self, text: str | date) -> str:
-        """Return ``text`` with its ISO dates as people write them."""
+        """Return ``text`` with ISO dates (2026-03-05) rewritten in the form of this language."""
         form = self.gettext("{year}-{month}-{day}")
         return _DAY.sub(lambda found: form.format(year=found[1], month=found[2], day=found[3]), str(text))
 
     def long_date(self, day: date) -> str:
-        """Return "5 March 2026"."""
+        """Return ``day`` in words, in English such as "5 March 2026"."""
         return self.gettext("{day} {month} {year}", day=day.day, month=self.month(day), year=day.year)
 
     def month(self, day: date) -> str:
-        """Return the name of its month."""
+        """Return the name of the month of ``day``."""
         return self.gettext(MONTHS[day.month - 1])
 
     def translated(self, text: str, among: tuple[str, ...] | None = None) -> str:
-        """Return a text that was made from one of the messages ``among`` (else STATED), with its facts."""
+        """Return the translation of ``text``, made from a message of ``among`` (else STATED) and facts."""
         if not self.texts:
             return text
         among = STATED if among is None else among
@@ -287,12 +287,12 @@ def _environment(language: Language) -> jinja2.Environment:
 
 
 def fill_template(template: str, language: Language, **values: object) -> str:
-    """Return the file ``template`` of the folder templates, in ``language``, with ``values`` put in."""
+    """Return the text of the file ``template`` in ``language``, with ``values`` filled in."""
     return _environment(language).get_template(template).render(**values)
 
 
 def said(sentence: str, *facts: object, language: Language = ENGLISH) -> str:
-    """Return as plain text what the macro ``sentence`` of ``report_words.html`` says of ``facts``."""
+    """Return, as plain text, what the macro ``sentence`` of ``report_words.html`` makes of ``facts``."""
     macro = getattr(_environment(language).get_template("report_words.html").module, sentence)
     text: str = macro(*facts).unescape()
     return text

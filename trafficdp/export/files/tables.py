@@ -50,7 +50,7 @@ def withheld_because(release: Release) -> str:
 
 
 def reasons(release: Release) -> dict[str, str | None]:
-    """Return, a bin status, why the bin carries no number or one not to lean on (None: nothing to say)."""
+    """Return, by bin status, why a bin has no number or an unreliable one; None where there is no reason."""
     return {
         BinStatus.RELEASED.value: None,
         BinStatus.CONSTANT.value: "the statistic can only be this one number; no noise was needed",
@@ -150,9 +150,9 @@ def _ranks(name: str, level: str) -> tuple[ColumnFacts, ...]:
 
 
 def texts_of(column: pd.Series, written: Callable[[object], str], before: str = "") -> list[str]:
-    """Return ``before`` and what ``written`` makes of every value of ``column``; of what is missing, of None.
+    """Return each value of ``column`` as text: ``before``, then ``written(value)``.
 
-    Zero has no sign.
+    A missing value is written as None, and zero without a sign.
     """
     import pandas as pd
 
@@ -172,7 +172,7 @@ CRS = "EPSG:4326"
 
 
 def unique_polygons(release: Release) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int64]]:
-    """Return the polygon of every different cell, shape (C,), and for every bin which it is, shape (G,).
+    """Return the polygons of the C different cells, shape (C,), and each bin's index among them, shape (G,).
 
     Polygons are in degrees, longitude first, counter-clockwise, cut at the antimeridian.
     """
@@ -322,9 +322,9 @@ def features_of(
     rounded: npt.NDArray[np.object_],
     position: npt.NDArray[np.int64],
 ) -> Iterator[str]:
-    """Yield the text of every feature: the row of ``table``, with the shape ``rounded[position]``.
+    """Yield the GeoJSON feature of every row of ``table`` as text; its shape is ``rounded[position]``.
 
-    Its id is the cell, or "cell/slot" unless there is one slot only.
+    The id of a feature is the cell, or "cell/slot" unless there is one slot only.
     """
     ids: Iterable[str] = table["hex_id"]
     if grid.slot_kind is not SlotKind.WHOLE_PERIOD:
@@ -352,14 +352,14 @@ def geojson_columns(release: Release) -> list[str]:
 
 
 def rounded_shapes(shapes: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
-    """Return ``shapes`` with positions of COORDINATE_DECIMALS decimals."""
+    """Return ``shapes`` with coordinates in degrees rounded to COORDINATE_DECIMALS decimals."""
     return np.asarray(
         shapely.transform(shapes, lambda xy: np.round(xy, COORDINATE_DECIMALS) + 0.0), dtype=object
     )
 
 
 def geometry_members(shape: BaseGeometry) -> str:
-    """Return the member ``geometry`` of a feature, after a ``bbox`` of its own where it is cut."""
+    """Return the GeoJSON member ``geometry`` of ``shape``, after a bbox if it has several parts."""
     geometry = f'"geometry":{dump(shapely.geometry.mapping(shape))}'
     if shape.geom_type == "MultiPolygon":
         return f'"bbox":{dump(bounding_box([shape]))},{geometry}'

@@ -57,9 +57,9 @@ class Rings:
     point: npt.NDArray[np.int64]
 
     def steps(self) -> npt.NDArray[np.int64]:
-        """Return every corner less the one before; a ring's first less the first of the ring before.
+        """Return each corner as (dx, dy) from the corner before, shape (all corners, 2).
 
-        The very first is itself. Neighbours are near, so that these numbers are small.
+        A ring's first corner is taken from the first of the ring before; the very first is itself.
         """
         first = np.cumsum(self.corners) - self.corners
         step = np.diff(self.point, axis=0, prepend=np.zeros((1, 2), dtype=np.int64))
@@ -69,10 +69,10 @@ class Rings:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Where degrees land in a drawing of ``width`` x ``height`` whole units, y downwards.
+    """The map from degrees to a drawing of ``width`` x ``height`` whole units, with y downwards.
 
-    ``cut`` is the longitude west of which positions are moved round the globe, so that what crosses the
-    antimeridian stays in one piece; -180 moves nothing.
+    ``cut``: positions west of this longitude are moved by 360 degrees, so that what crosses the antimeridian
+    stays in one piece; -180 moves nothing.
     """
 
     west: float
@@ -86,7 +86,7 @@ class Drawing:
 
     @classmethod
     def of(cls, polygons: npt.NDArray[np.object_], *, hexagons: bool = True) -> Drawing:
-        """Return the drawing that holds ``polygons`` (at least one) with a margin; finer for what bends."""
+        """Return the drawing that holds ``polygons`` (one or more), with a margin; finer for zones."""
         west, south, east, north = bounding_box(polygons)
         cut = -180.0 if west <= east else (west + east) / 2
         east = east if west <= east else east + 360.0
@@ -118,7 +118,7 @@ class Drawing:
         )
 
     def outline(self, area: BaseGeometry) -> str:
-        """Return the path of ``area`` without the seam that the antimeridian cuts into it."""
+        """Return the SVG path of ``area``; parts that the antimeridian separates are joined."""
         parts = shapely.transform(shapely.get_parts(area), lambda xy: east_of(xy, self.cut))
         return self._path(shapely.union_all(parts))
 
@@ -150,14 +150,14 @@ class Drawing:
         )
 
     def placed(self, positions: FloatArray) -> FloatArray:
-        """Return where degrees, longitude first, lie in the drawing, shape (n, 2)."""
+        """Return drawing coordinates (x, y), shape (n, 2), of ``positions`` in degrees, longitude first."""
         degrees = east_of(positions, self.cut)
         x = (degrees[:, 0] - self.west) * self.squeeze * self.units_per_degree + self.margin
         y = (self.north - degrees[:, 1]) * self.units_per_degree + self.margin
         return np.column_stack([x, y])
 
     def flat(self, polygons: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
-        """Return ``polygons`` in drawing units."""
+        """Return ``polygons`` with corners in whole drawing units instead of degrees."""
         drawn: npt.NDArray[np.object_] = shapely.transform(
             polygons, lambda at: self._corners(at).astype(float)
         )
@@ -181,7 +181,7 @@ class Drawing:
 
 
 def east_of(positions: FloatArray, cut: float) -> FloatArray:
-    """Return ``positions`` in degrees, longitude first: those west of ``cut`` go once around the globe."""
+    """Return ``positions`` (degrees, longitude first) with 360 added to longitudes below ``cut``."""
     longitude = np.where(positions[:, 0] < cut, positions[:, 0] + 360.0, positions[:, 0])
     return np.column_stack([longitude, positions[:, 1]])
 
@@ -213,9 +213,9 @@ class Centres:
 
 
 def centres_of(drawing: Drawing, polygons: npt.NDArray[np.object_], *, hexagons: bool = True) -> Centres:
-    """Return the middles of ``polygons`` (shape (C,)); of one that is cut, that of its larger part.
+    """Return the centres and radii of ``polygons`` (C,), of the largest of several parts.
 
-    The middle of what is no hexagon is that of its largest circle.
+    A hexagon has its centroid, any other polygon the centre of its largest inscribed circle.
     """
     parts, owner = shapely.get_parts(polygons, return_index=True)
     order = np.lexsort((-shapely.area(parts), owner))
@@ -303,7 +303,7 @@ class Picture:
 
 
 def fill_of(letter: str) -> str:
-    """Return the colour of a cell of that look."""
+    """Return the fill colour of a cell with the class letter ``letter``."""
     if letter in CHANGE_COLOURS:
         return CHANGE_COLOURS[letter]
     if letter in (UNINFORMATIVE, ABSENT):
@@ -323,7 +323,7 @@ def draw(
     badges: Sequence[tuple[int, str, bool]] = (),
     surroundings: Surroundings | None,
 ) -> Picture:
-    """Return the map of cells with the looks ``letters`` (shape (C,)); ``badges`` are (cell, text, dark).
+    """Return the map of C cells by their class ``letters``; ``badges`` are texts (cell, text, dark).
 
     A map without ``surroundings`` is a small one among others, and has no bar of kilometres either.
     """
@@ -403,7 +403,7 @@ def _names_that_fit(
 
 
 def swatch(letter: str) -> Picture:
-    """Return a sample of one look for a legend, 60 by 36 units."""
+    """Return a sample of the class letter ``letter`` for a legend, 60 by 36 units."""
     centre = Centres(np.array([30.0]), np.array([18.0]), np.array([16.0]))
     sign = _sign(letter, centre.x, centre.y, centre.radius)
     area = Shape("M0 0h60v36h-60z", fill_of(letter))
@@ -411,7 +411,7 @@ def swatch(letter: str) -> Picture:
 
 
 def _sign(letter: str, x: FloatArray, y: FloatArray, radius: FloatArray) -> Shape | None:
-    """Return what tells the look apart without colour: hatching, a cross, a dot or an arrow."""
+    """Return what marks a class letter without colour: hatching, a cross, a dot, an arrow or None."""
     if letter in HATCHED:
         lines = [_line(x, y, radius, shift) for shift in _SHIFTS]
         return Shape("".join(path for line in lines for path in line), "none", ink_on(letter))
@@ -440,7 +440,7 @@ def _sign(letter: str, x: FloatArray, y: FloatArray, radius: FloatArray) -> Shap
 
 
 def _line(x: FloatArray, y: FloatArray, radius: FloatArray, shift: float) -> list[str]:
-    """Diagonal chords of the circles, ``shift`` radii off the middle."""
+    """Return SVG paths of diagonal chords of the circles, ``shift`` times the radius off the centre."""
     half = radius * np.sqrt(1 - shift**2) / np.sqrt(2)
     off = radius * shift / np.sqrt(2)
     return [

@@ -85,9 +85,10 @@ class PackedColumn:
 
 
 def pack(columns: Mapping[str, tuple[str, npt.ArrayLike]]) -> tuple[tuple[PackedColumn, ...], str]:
-    """Return the parts and the text of ``columns`` (name to type and numbers), in their order.
+    """Return the descriptions of ``columns``, in order, and all their numbers as one base64 text.
 
-    Equal columns give equal text. Raises OverflowError when a number does not fit its type.
+    ``columns`` are by name: the type (a key of TYPES) and the numbers. Equal columns give equal text. Raises
+    OverflowError when a number does not fit its type.
     """
     parts, pieces = [], []
     for name, (kind, numbers) in columns.items():
@@ -107,9 +108,9 @@ def lines_of_text(texts: Iterable[str]) -> tuple[str, npt.NDArray[np.uint8]]:
 
 
 def thousandths(column: npt.NDArray[np.float64]) -> tuple[str, npt.NDArray[np.float64]]:
-    """Return the type and the numbers of a published column (3 decimals), in whole thousandths.
+    """Return (type, numbers) of a published column for ``pack``: whole thousandths, NOTHING for NaN.
 
-    NOTHING where it is NaN. A column with numbers beyond 31 bits stays as it is, with type "f8".
+    A column with numbers beyond 31 bits stays as it is, with type "f8".
     """
     missing = np.isnan(column)
     whole = np.round(np.where(missing, 0.0, column) * 1000)
@@ -380,9 +381,10 @@ def number_columns(
     statistics: Sequence[Statistic],
     unit: SpeedUnit,
 ) -> list[dict[str, Column]]:
-    """Return of every slot its columns: ``cell_s``, counts if public, and the numbers of ``statistics``.
+    """Return for each slot its columns for ``pack``: cell, status, counts if public, and all numbers.
 
-    ``table`` is the published one, ``position`` which of the different cells a row has.
+    ``table`` is the published one; ``slot`` and ``position`` (G,) give each row's slot and cell. Numbers of
+    ``statistics`` are in ``unit``.
     """
     import pandas as pd
 
@@ -424,7 +426,7 @@ _LATER = re.compile(rb'<script type="application/json" class="later">(.*?)</scri
 
 
 def unpack(page: bytes) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns that ``pack`` put into a page; raise ValueError where there are none."""
+    """Return by name the columns that ``pack`` put into a page; raise ValueError if there are none."""
     found = _SCRIPTS.search(page)
     if found is None:
         raise ValueError("this is no page of a map")
@@ -441,7 +443,7 @@ def unpack(page: bytes) -> dict[str, npt.NDArray[Any]]:
 
 
 def _columns(table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit) -> dict[str, str]:
-    """The published column of every number that the page has of ``statistic``, by its name on the page."""
+    """Return the published column of each number of ``statistic`` on the page, by its name on the page."""
     column, stem = statistic.column(unit), statistic.stem
     if column + READ_ENDS[0] not in table:
         return {"value": column, "low": f"{column}_low", "high": f"{column}_high"}

@@ -43,32 +43,35 @@ _BLOCKS = ("block_scale", "block", "half_width", "shift")
 
 
 class NoiseLaw(ABC):
-    """What is known of the noise of G bins. Its fields are arrays of one number a bin, and laws of them."""
+    """The distribution of the noise in G bins. Fields are arrays of shape (G,), or further laws."""
 
     bias: FloatArray
     """Largest |estimate - noise - truth|, shape (G,)."""
 
     @abstractmethod
     def half_width(self, error: float) -> FloatArray:
-        """Return h with P(|estimate - truth| > h) <= ``error``, a bin. UsageError unless 0 < error < 1."""
+        """Return h, shape (G,), with P(|estimate - truth| > h) <= ``error`` in each bin, bias included.
+
+        Raises UsageError unless 0 < error < 1.
+        """
 
     def at(self, rows: IntArray) -> Self:
-        """Return the law of some bins."""
+        """Return the law of the bins at the positions ``rows`` alone."""
         own = vars(self).values()
         return type(self)(*(each.at(rows) if isinstance(each, NoiseLaw) else each[rows] for each in own))
 
     @abstractmethod
     def times(self, factor: float) -> Self:
-        """Return the law in another unit: all lengths times ``factor``."""
+        """Return the law in another unit: every length is multiplied by ``factor``."""
 
     @abstractmethod
     def average_half_width(self, error: float) -> float:
-        """Return h with P(|average of the noises| > h) <= ``error``, without bias."""
+        """Return h with P(|mean of the noises over all bins| > h) <= ``error``; the bias is left out."""
 
 
 @dataclass(frozen=True)
 class LatticeLaw(NoiseLaw):
-    """Independent noises s Z, Z discrete Laplace: ``lattice_scale`` B, ``step`` s. See NoiseLaw."""
+    """Independent noises s Z, with Z discrete Laplace of scale ``lattice_scale`` (B) and ``step`` s."""
 
     lattice_scale: FloatArray
     step: FloatArray
@@ -76,32 +79,33 @@ class LatticeLaw(NoiseLaw):
 
     @property
     def scale(self) -> FloatArray:
-        """Laplace scale s B of every bin."""
+        """Laplace scale s B of the noise in every bin, shape (G,)."""
         return self.lattice_scale * self.step
 
     @property
     def shift(self) -> FloatArray:
-        """How far s Z can lie above continuous Laplace noise of the same scale (``noise.tail``)."""
+        """Bound on how far s Z exceeds continuous Laplace noise of the same scale (``noise.tail``)."""
         return lattice_shift(self.lattice_scale) * self.step
 
     def half_width(self, error: float) -> FloatArray:
-        """Return h with P(|estimate - truth| > h) <= ``error``, a bin."""
+        """Return h, shape (G,), with P(|estimate - truth| > h) <= ``error`` in each bin, bias included."""
         return half_width(self.lattice_scale, 1 - error) * self.step + self.bias
 
     def times(self, factor: float) -> LatticeLaw:
-        """Return the law with all lengths times ``factor``."""
+        """Return the law in another unit: every length is multiplied by ``factor``."""
         return replace(self, step=self.step * factor, bias=self.bias * factor)
 
     def average_half_width(self, error: float) -> float:
-        """Return h with P(|average of the noises| > h) <= ``error``."""
+        """Return h with P(|mean of the noises over all bins| > h) <= ``error``; the bias is left out."""
         return sum_half_width(self.scale / len(self.scale), error)
 
 
 @dataclass(frozen=True)
 class BlockLaw(NoiseLaw):
-    """Noise drawn in blocks, so that bins are not independent. See NoiseLaw and ``noise.block``.
+    """Noise drawn for whole blocks of bins, so that bins of a block are not independent (``noise.block``).
 
-    ``block`` numbers the blocks; of each ``width`` a, ``size`` d and ``scale`` s; ``step`` of the lattice.
+    ``block`` is the number of the bin's block, ``width`` a, ``size`` d (items of the block), ``scale`` s,
+    and ``step`` the lattice step.
     """
 
     block: IntArray
@@ -112,27 +116,30 @@ class BlockLaw(NoiseLaw):
     bias: FloatArray
 
     def half_width(self, error: float) -> FloatArray:
-        """Return h with P(|estimate - truth| > h) <= ``error``, a bin."""
+        """Return h, shape (G,), with P(|estimate - truth| > h) <= ``error`` in each bin, bias included."""
         if not len(self.width):
             return np.zeros(0)
         return block_half_width(self.width, self.size, self.scale, 1 - error) * self.step + self.bias
 
     def times(self, factor: float) -> BlockLaw:
-        """Return the law with all lengths times ``factor``."""
+        """Return the law in another unit: every length is multiplied by ``factor``."""
         return replace(self, step=self.step * factor, bias=self.bias * factor)
 
     def average_half_width(self, error: float) -> float:
-        """Return h with P(|average of the noises| > h) <= ``error``. For bins that all have noise."""
+        """Return h with P(|mean of the noises over all bins| > h) <= ``error``; the bias is left out.
+
+        Only for bins that all have noise.
+        """
         weight = self.step / len(self.step)
         return block_sum_half_width(weight, self.width, self.block, self.size, self.scale, error)
 
 
 @dataclass(frozen=True)
 class MomentsLaw(NoiseLaw):
-    """At most U |e1| and |e2|, of the mean and of products (``mechanisms.two_moments``). See
-    NoiseLaw.
+    """Noise of a variance: at most U |e1| + |e2|, with e1 of the mean and e2 of the products x (U - x).
 
-    ``mean`` is the law of U times the mean's noise, ``products`` that of the average of x (U - x); no bias.
+    ``mean`` is the law of U e1, ``products`` the law of e2 (noise of the average product), both without
+    bias. See ``mechanisms.two_moments``.
     """
 
     mean: LatticeLaw
@@ -140,16 +147,19 @@ class MomentsLaw(NoiseLaw):
     bias: FloatArray
 
     def half_width(self, error: float) -> FloatArray:
-        """Return h with P(|estimate - truth| > h) <= ``error``, a bin."""
+        """Return h, shape (G,), with P(|estimate - truth| > h) <= ``error`` in each bin, bias included."""
         half = two_noises_half_width(self.mean.scale, self.products.scale, error)
         return half + self.mean.shift + self.products.shift + self.bias
 
     def times(self, factor: float) -> MomentsLaw:
-        """Return the law with all lengths times ``factor``."""
+        """Return the law in another unit: every length is multiplied by ``factor``."""
         return MomentsLaw(self.mean.times(factor), self.products.times(factor), self.bias * factor)
 
     def average_half_width(self, error: float) -> float:
-        """Return that of the average; what the mean's noise does may have one sign in all bins."""
+        """Return h with P(|mean of the noises over all bins| > h) <= ``error``; the bias is left out.
+
+        The part of the noise that comes from the mean may have one sign in all bins.
+        """
         number = len(self.bias)
         one_sided = self.mean.scale / number, self.mean.shift / number
         return one_sided_sum_half_width(*one_sided, self.products.scale / number, error)
@@ -157,9 +167,10 @@ class MomentsLaw(NoiseLaw):
 
 @dataclass(frozen=True)
 class MomentBlockLaw(NoiseLaw):
-    """At most U |e1| and |e2|, each of a block of ``size`` items (``noise.block``). See NoiseLaw.
+    """Noise of a variance: at most U |e1| + |e2|, each from a block of ``size`` items (``noise.block``).
 
-    ``first`` and ``second`` are the scales a s of both, 0 where there is no noise; ``shift`` their lattices'.
+    ``first`` and ``second`` are the scales a s of U e1 and of e2, 0 where there is no noise; ``shift``
+    bounds what the lattices of both add.
     """
 
     size: IntArray
@@ -169,26 +180,29 @@ class MomentBlockLaw(NoiseLaw):
     bias: FloatArray
 
     def half_width(self, error: float) -> FloatArray:
-        """Return h with P(|estimate - truth| > h) <= ``error``, a bin."""
+        """Return h, shape (G,), with P(|estimate - truth| > h) <= ``error`` in each bin, bias included."""
         half = np.zeros(len(self.bias))
         noisy = (self.first > 0) & (self.second > 0)
         half[noisy] = pair_bounds(self.size[noisy], self.first[noisy], self.second[noisy], 1 - error)[1]
         return half + self.shift + self.bias
 
     def times(self, factor: float) -> MomentBlockLaw:
-        """Return the law with all lengths times ``factor``."""
+        """Return the law in another unit: every length is multiplied by ``factor``."""
         lengths = (values * factor for values in (self.first, self.second, self.shift, self.bias))
         return MomentBlockLaw(self.size, *lengths)
 
     def average_half_width(self, error: float) -> float:
-        """Return that of the average: all bins are within their own at an equal part of the error."""
+        """Return h with P(|mean of the noises over all bins| > h) <= ``error``; the bias is left out.
+
+        Every bin gets an equal part of ``error``, and h is the mean of the bins' half widths.
+        """
         return float((self.half_width(error / len(self.bias)) - self.bias).mean())
 
 
 def law_of(release: Release, statistic: Statistic) -> NoiseLaw | None:
-    """Return the law of ``statistic``'s noise over all bins; None where the release does not publish it.
+    """Return the distribution of the noise of ``statistic`` over all bins, in the display unit.
 
-    Where a bin is withheld or needs no noise, its step is 0.
+    None where the release does not publish it. Bins that are withheld or need no noise have none in the law.
     """
     noise = release.estimates[statistic].noise
     if all(name in noise for name in _PRODUCTS):
@@ -203,9 +217,10 @@ def law_of(release: Release, statistic: Statistic) -> NoiseLaw | None:
 
 
 def difference_half_width(first: NoiseLaw, second: NoiseLaw, error: float) -> FloatArray:
-    """Return h with P(|estimate - estimate' - (truth - truth')| > h) <= ``error``, shape (G,).
+    """Return h, shape (G,), with P(|estimate - estimate' - (truth - truth')| > h) <= ``error`` in each bin.
 
-    The noises are independent. For two lattices as in ``noise.tail``; else each gets half the error.
+    The noises of the two releases are independent. Two LatticeLaw are bounded jointly (``noise.tail``);
+    otherwise each release gets half the error.
     """
     if isinstance(first, LatticeLaw) and isinstance(second, LatticeLaw):
         half = two_noises_half_width(first.scale, second.scale, error)
@@ -214,10 +229,11 @@ def difference_half_width(first: NoiseLaw, second: NoiseLaw, error: float) -> Fl
 
 
 def average_half_width(laws: Sequence[NoiseLaw], error: float) -> float:
-    """Return h with P(|average of all estimates - that of the truths| > h) <= ``error``: all laws added.
+    """Return h with P(|sum of the mean errors of all ``laws``| > h) <= ``error``.
 
-    Each law adds its noise, with either sign, over as many bins as it has. The laws are independent of one
-    another: lattices are bounded together, else each gets an equal part of the error.
+    A mean error is the mean of estimate - truth over the bins of a law; it may be added or subtracted, and
+    the bias is included. Laws are independent: LatticeLaws are bounded jointly, else each gets an equal part
+    of ``error``.
     """
     bias = float(sum(law.bias.mean() for law in laws))
     lattices = [law for law in laws if isinstance(law, LatticeLaw)]
@@ -339,7 +355,10 @@ def _block_law(release: Release, statistic: Statistic) -> BlockLaw:
 
 @dataclass(frozen=True)
 class SimultaneousIntervals:
-    """Numbers of the bins ``rows`` (positions in the release) with simultaneous intervals, as shown."""
+    """Values and simultaneous intervals of K compared bins, shape (K,) each, in the display unit.
+
+    ``rows`` are the positions of the bins in the release. A variance is given as standard deviation.
+    """
 
     rows: IntArray
     value: FloatArray
@@ -357,26 +376,30 @@ class Interval:
 
     @property
     def digits(self) -> int:
-        """How many decimals of ``value`` the interval carries."""
+        """How many decimals of ``value`` are meaningful, given the width of the interval."""
         return int(digits_read(np.asarray(self.low), np.asarray(self.high)))
 
 
 def compared_rows(release: Release, statistic: Statistic) -> IntArray:
-    """Return the bins that are compared: those with a number that is neither constant nor uninformative."""
+    """Return the positions, shape (K,), of the bins that are compared: those with status RELEASED.
+
+    Withheld, constant and uninformative bins are left out.
+    """
     return np.flatnonzero(release.estimates[statistic].status == BinStatus.RELEASED.value)
 
 
 def is_calibrated(release: Release, statistic: Statistic) -> bool:
-    """Return whether intervals are compared for what they are in trials, without a theorem."""
+    """Return whether the intervals of ``statistic`` were calibrated in trials and rest on no theorem."""
     return release.stated(statistic).interval_kind == IntervalKind.CALIBRATED
 
 
 @dataclass(frozen=True)
 class CityChances:
-    """What a posterior says of the compared bins ``rows`` (K,), beside the city's speed ``city``.
+    """Posterior chances that compared bins are slower, or faster, than the city by a fifth of its speed.
 
-    ``likely`` has value and ends of the interval that is read first, as shown. ``slower`` and ``faster`` (K,)
-    are the chances to be so by a fifth of ``city``.
+    ``rows`` (K,) are the bins' positions in the release; ``likely`` has their values with 80 % intervals;
+    ``city`` is the city's speed, in the display unit; ``slower`` and ``faster`` (K,) are the chances, 0 to
+    1.
     """
 
     likely: SimultaneousIntervals
@@ -386,7 +409,7 @@ class CityChances:
 
 
 def city_chances(release: Release, statistic: Statistic) -> CityChances | None:
-    """Return the chances of all compared bins; None without a posterior, or without bins."""
+    """Return the posterior chances of all compared bins; None without a posterior or without such bins."""
     estimate, rows = release.estimates[statistic], compared_rows(release, statistic)
     found, factor = estimate.posterior, release.request.factor(statistic)
     if "slower_chance" not in found or not len(rows):
@@ -400,7 +423,7 @@ def city_chances(release: Release, statistic: Statistic) -> CityChances | None:
 
 
 def simultaneous(release: Release, statistic: Statistic, error: float) -> SimultaneousIntervals | None:
-    """Return the intervals of all compared bins, each missing its truth with at most ``error``.
+    """Return intervals of all compared bins, each missing its truth with probability at most ``error``.
 
     None when the release does not say how its noise is distributed. ``error`` must not exceed that of the
     release's own intervals; else those are returned. Calibrated intervals are returned as they are.
@@ -427,9 +450,11 @@ def simultaneous(release: Release, statistic: Statistic, error: float) -> Simult
 def average(
     release: Release, statistic: Statistic, certain: SimultaneousIntervals, error: float
 ) -> Interval | None:
-    """Return the average over the compared bins, each counting once, as shown; it misses with ``error``.
+    """Return the mean over the compared bins, each with weight 1, with an interval, in the display unit.
 
-    ... beyond the error of ``certain``, on whose intervals it may fall back. None without bins or law.
+    The interval misses the truth with probability at most ``error``, besides that of ``certain``, whose
+    intervals it may use. A variance is given as standard deviation. None without compared bins or a law of
+    the noise.
     """
     law = law_of(release, statistic)
     if law is None or not len(certain.rows):
@@ -448,7 +473,10 @@ def average(
 
 
 def unclamped(release: Release, statistic: Statistic, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Return bounds of the estimates before they were clamped, display unit; infinite where unknown."""
+    """Return lower and upper bounds of the estimates before clamping, shape (K,) each, in the display unit.
+
+    Both equal the value inside the range; for a value at an end of the range, one bound is infinite.
+    """
     estimate, factor = release.estimates[statistic], release.request.factor(statistic)
     value, upper = estimate.value[rows], float(release.request.bound.upper)
     limit = np.full(len(rows), statistic.largest(upper))
@@ -463,7 +491,7 @@ def unclamped(release: Release, statistic: Statistic, rows: IntArray) -> tuple[F
 
 
 def as_shown(numbers: FloatArray, statistic: Statistic) -> FloatArray:
-    """Return ``numbers`` of ``statistic`` as a report shows them: a variance as standard deviation."""
+    """Return ``numbers`` of ``statistic`` as a report shows them: variances as standard deviations."""
     return np.asarray(np.maximum(numbers, 0.0) ** (1 / statistic.power))
 
 

@@ -53,9 +53,10 @@ _SHARE_OF_DIFFERENCE = 0.9
 
 @dataclass(frozen=True)
 class Changes:
-    """Later minus earlier for the common bins ``rows`` (positions in the later release), as shown.
+    """Changes of the bins common to two releases, later minus earlier, with intervals, in the display unit.
 
-    ``average`` is None where intervals are calibrated: nothing is told of it.
+    ``rows`` are the positions in the later release. A variance is compared as standard deviation.
+    ``average`` is the mean change; None where the intervals are calibrated.
     """
 
     rows: IntArray
@@ -66,7 +67,10 @@ class Changes:
 
 
 def refuse_incomparable(release: Release, earlier: Release) -> None:
-    """Raise UsageError, naming what differs, unless the two measure the same thing at two times."""
+    """Raise UsageError unless both releases measure the same thing and ``earlier`` starts no later.
+
+    The message names what differs. Raises as ``refuse_different`` too.
+    """
     if release.id == earlier.id:
         raise UsageError("a release cannot be compared with itself", got=release.id)
     refuse_different(release, earlier)
@@ -80,7 +84,11 @@ def refuse_incomparable(release: Release, earlier: Release) -> None:
 
 
 def refuse_different(release: Release, other: Release) -> None:
-    """Raise UsageError, naming what differs, unless both have the same places, slots and unit."""
+    """Raise UsageError, naming what differs, unless both releases have the same area, places, slots and unit.
+
+    The time zone, the speed bound and the selection of records must agree too. Slots that do not recur
+    (calendar days or hours) are refused.
+    """
     if release.grid.slot_kind in (SlotKind.DAY, SlotKind.CALENDAR_HOUR):
         raise UsageError(
             "slots on the calendar do not come back, so there is nothing to compare",
@@ -100,7 +108,7 @@ def refuse_different(release: Release, other: Release) -> None:
 
 
 def common_rows(release: Release, earlier: Release, statistic: Statistic) -> tuple[IntArray, IntArray]:
-    """Return the positions, in either release, of the bins that are compared in both."""
+    """Return the positions, in ``release`` and in ``earlier``, (K,) each, of the bins compared in both."""
     if statistic not in release.estimates or statistic not in earlier.estimates:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     ours, theirs = (compared_rows(each, statistic) for each in (release, earlier))
@@ -111,11 +119,11 @@ def common_rows(release: Release, earlier: Release, statistic: Statistic) -> tup
 def changes(
     release: Release, earlier: Release, statistic: Statistic, error: float, average_error: float
 ) -> Changes | None:
-    """Return the changes of all common bins, each missing with at most ``error``, and their average.
+    """Return the changes of all common bins, each interval wrong with probability at most ``error``.
 
-    The average misses with at most ``average_error`` beyond that. Where a release does not say how its noise
-    is distributed these are ``likely_changes``, or None. None too when nothing is common. Raises what
-    ``refuse_incomparable`` raises.
+    The interval of the average adds at most ``average_error``. Where a release does not say how its noise is
+    distributed, the changes are those of ``likely_changes``, or None. None too when no bin is common. Raises
+    what ``refuse_incomparable`` raises.
     """
     refuse_incomparable(release, earlier)
     rows, old_rows = common_rows(release, earlier, statistic)
@@ -173,10 +181,10 @@ def changes(
 def likely_changes(
     release: Release, earlier: Release, statistic: Statistic
 ) -> tuple[IntArray, IntArray, Difference] | None:
-    """Return the positions of all common bins in either release, and what both say of their change.
+    """Return the positions of all common bins in ``release`` and in ``earlier``, and their likely change.
 
-    In the display unit. None when nothing is common, or a release has no intervals that are narrower the less
-    they hold. Raises what ``refuse_incomparable`` raises.
+    The change is later minus earlier, in the display unit. None when no bin is common or a release has no 80
+    % intervals (``ends_of_80``). Raises what ``refuse_incomparable`` raises.
     """
     refuse_incomparable(release, earlier)
     rows, old_rows = common_rows(release, earlier, statistic)
@@ -194,7 +202,10 @@ def likely_changes(
 def ends_of_80(
     release: Release, statistic: Statistic, rows: IntArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return both ends of the 80 % intervals of bins, in the display unit; None where none can be had."""
+    """Return (low, high) of the 80 % intervals of the bins ``rows``, shape (K,) each, in the display unit.
+
+    They come from the posterior, else from the published noise; None where neither gives them.
+    """
     estimate, factor = release.estimates[statistic], release.request.factor(statistic)
     if estimate.posterior:
         return estimate.posterior["low_80"][rows] * factor, estimate.posterior["high_80"][rows] * factor
@@ -207,12 +218,12 @@ def ends_of_80(
 
 
 def _root(least: FloatArray, both: FloatArray) -> FloatArray:
-    """Return the least difference of roots that add up to ``both`` at most, of squares ``least`` apart."""
+    """Return the least sqrt(a) - sqrt(b) where a - b >= ``least`` and sqrt(a) + sqrt(b) <= ``both``."""
     return np.where(least > 0, least / np.where(both > 0, both, 1.0), -np.sqrt(np.maximum(-least, 0.0)))
 
 
 def _facts(release: Release) -> dict[str, tuple[object, object]]:
-    """Return what both releases must share, by name: what is compared, and how it is said."""
+    """Return by name what must be equal in both releases: the value compared, and its words for a message."""
     grid, bound = release.grid, release.request.bound
     west, south, east, north = grid.area.geometry.bounds
     box = f"the area within [{west:g}, {south:g}, {east:g}, {north:g}]"

@@ -51,8 +51,9 @@ _SHARE_OF_AVERAGE = 0.05
 
 @dataclass(frozen=True)
 class StatisticFindings:
-    """One statistic: intervals, order and average; None where nothing is compared.
+    """What a report may claim of one statistic; intervals, order and average are None if nothing is compared.
 
+    ``certain``: simultaneous intervals. ``order``: which bins they prove lower or higher than others.
     ``chances``: what a posterior says of the same bins, None without one.
     """
 
@@ -64,7 +65,10 @@ class StatisticFindings:
 
     @property
     def city(self) -> CityComparison | None:
-        """How many bins are slower, or faster, than the city."""
+        """How many bins are slower, or faster, than the city by a fifth with a chance of at least SURE.
+
+        None without a posterior.
+        """
         of = self.chances
         if of is None:
             return None
@@ -74,7 +78,10 @@ class StatisticFindings:
 
 @dataclass(frozen=True)
 class Findings:
-    """All that a report may claim. ``statistics`` in the order of the published table."""
+    """All that a report may claim. ``statistics`` are in the order of the published table.
+
+    ``intervals`` is how many intervals share the error probability of the report.
+    """
 
     statistics: tuple[StatisticFindings, ...]
     changes: Changes | None
@@ -82,8 +89,9 @@ class Findings:
 
 
 def findings(release: Release, earlier: Release | None) -> Findings:
-    """Return what ``release`` allows to claim, and against ``earlier`` if there is one.
+    """Return the claims that ``release`` supports, and the changes since ``earlier`` if it is given.
 
+    All intervals and averages share the release's error probability, so that all claims hold together.
     Changes are those of the first statistic. Raises UsageError when the two cannot be compared.
     """
     if earlier is not None:
@@ -116,9 +124,10 @@ def findings(release: Release, earlier: Release | None) -> Findings:
 
 
 def proven_order(low: FloatArray, high: FloatArray) -> Order:
-    """Return which bins are proved to be below or above others: intervals [low, high], (K,), do not touch.
+    """Return which of K bins are proved lower or higher than others, as their intervals do not overlap.
 
-    A bin is listed as low if more bins lie above it than below it, as high if fewer do, else not at all.
+    ``low`` and ``high``, shape (K,), are the ends. A bin is listed as low if more bins lie above it than
+    below it, as high if fewer do, else not at all.
     """
     below = len(low) - np.searchsorted(np.sort(low), high, side="right")
     above = np.searchsorted(np.sort(high), low, side="left")
@@ -133,9 +142,9 @@ def proven_order(low: FloatArray, high: FloatArray) -> Order:
 
 
 def ranked(chances: CityChances) -> tuple[IntArray, IntArray]:
-    """Return the positions of the slowest, by the lower end of intervals, and of the fastest, by the upper.
+    """Return the positions of the slowest bins, by lower end of interval, and of the fastest, by upper end.
 
-    Each at most LONGEST_LIST, and at most half of all.
+    The most extreme come first. Each list has at most LONGEST_LIST bins, and at most half of all.
     """
     most = min(LONGEST_LIST, len(chances.slower) // 2)
     low, high = chances.likely.low, chances.likely.high
@@ -143,9 +152,10 @@ def ranked(chances: CityChances) -> tuple[IntArray, IntArray]:
 
 
 def extreme_times(low: FloatArray, high: FloatArray) -> tuple[int, int, float] | None:
-    """Return (lowest, highest, gap): two positions whose intervals are furthest apart; None if none are.
+    """Return (lowest, highest, gap): the two positions whose intervals [low, high] are furthest apart.
 
-    The truth at ``lowest`` lies below that at ``highest`` by at least ``gap`` > 0. NaN is left out.
+    The truth at ``lowest`` lies below that at ``highest`` by at least ``gap`` > 0. NaN is left out. None
+    where all intervals overlap.
     """
     if not len(low) or bool(np.all(np.isnan(low))):
         return None
@@ -155,7 +165,10 @@ def extreme_times(low: FloatArray, high: FloatArray) -> tuple[int, int, float] |
 
 
 def changed_rows(low: FloatArray, high: FloatArray) -> tuple[IntArray, IntArray]:
-    """Return the positions that certainly fell and those that certainly rose, the surest first."""
+    """Return the positions of changes whose interval lies below 0, and above 0, those furthest from 0 first.
+
+    ``low`` and ``high``, shape (K,), are the ends of the intervals.
+    """
     fell, rose = np.flatnonzero(high < 0), np.flatnonzero(low > 0)
     return fell[np.argsort(high[fell], kind="stable")], rose[np.argsort(-low[rose], kind="stable")]
 
@@ -174,17 +187,21 @@ LONGEST_NAMES = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12")
 
 @dataclass(frozen=True)
 class ListBuilder:
-    """Makes the lists of a release from what was found in it."""
+    """Builds the lists of bins that a report shows, from the findings on one release."""
 
     atlas: ReportMaps
 
     @property
     def release(self) -> Release:
-        """The release."""
+        """The release that the report is about."""
         return self.atlas.release
 
     def marks(self, each: StatisticFindings, cells: tuple[int, ...]) -> Marks:
-        """Return the names on the map: lists of the slot that is shown, then the areas of diagrams."""
+        """Return what is written on each cell of the map, and whether on dark.
+
+        ``cells`` (those with a diagram) are P1, P2, ...; bins of the lists that lie in the slot of the map
+        have the names of their lines.
+        """
         marks: dict[int, tuple[str, bool]] = {
             cell: (f"P{number}", False) for number, cell in enumerate(cells, 1)
         }
@@ -201,9 +218,9 @@ class ListBuilder:
         return marks
 
     def told(self, each: StatisticFindings) -> tuple[ListedRows, ...]:
-        """Return the lists of those told to be below and above others; none where no two are told apart.
+        """Return the lists of bins proved lower and proved higher than others; empty where there are none.
 
-        Where there is a posterior the slowest and the fastest, with their chances.
+        With a posterior: lists of the slowest and the fastest bins, with their chances.
         """
         certain = each.certain
         if each.chances is not None:
@@ -241,7 +258,10 @@ class ListBuilder:
         )
 
     def all_of(self, each: StatisticFindings) -> ListedRows | None:
-        """Return all numbers from north to south, where they are few and none can be told apart."""
+        """Return one list of all compared bins, north to south, where they are few and have no proved order.
+
+        None otherwise, with several slots, or with a posterior.
+        """
         certain, few = each.certain, self._few(each)
         if certain is None or not few:
             return None
@@ -251,7 +271,10 @@ class ListBuilder:
         return ListedRows(tuple(rows), len(rows))
 
     def changed(self, changes: Changes, positions: IntArray, fell: bool) -> ListedRows:
-        """Return the list of the first of ``positions`` in ``changes``, which fell or rose."""
+        """Return a list of the first LONGEST_LIST of ``positions`` in ``changes``.
+
+        ``fell`` says that these bins fell; otherwise they rose.
+        """
         rows = [
             Row("", *self._where(int(changes.rows[at])), "", _interval(changes, at))
             for at in positions[:LONGEST_LIST].tolist()
@@ -259,7 +282,10 @@ class ListBuilder:
         return ListedRows(tuple(rows), len(positions), fell)
 
     def against_timetable(self) -> AgainstTimetable | None:
-        """Return where means are slower than scheduled, surest first; None where no timetable is known."""
+        """Return how many mean speeds lie below, and above, the timetable's by their whole interval.
+
+        The first of the slower are listed, surest first. None where no timetable is known.
+        """
         mean = self.release.estimates.get(Statistic.MEAN)
         if mean is None or "of_scheduled" not in mean.posterior:
             return None
@@ -280,7 +306,7 @@ class ListBuilder:
         return AgainstTimetable(int(compared.sum()), len(slower), int((compared & (low > 100)).sum()), rows)
 
     def _few(self, each: StatisticFindings) -> list[int]:
-        """Return the positions of the compared bins from north to south, where all of them are listed."""
+        """Return the positions of compared bins from north to south; empty where not all are listed."""
         if each.certain is None or each.order is None or not each.order.silent or self.atlas.several:
             return []
         if each.chances is not None:
@@ -294,7 +320,10 @@ class ListBuilder:
     def _row(
         self, statistic: Statistic, certain: SimultaneousIntervals, at: int, name: str, others: int = 0
     ) -> Row:
-        """Return a number with no digit that its interval does not carry, and the interval."""
+        """Return the line of compared bin number ``at``: its value, with the decimals its interval supports.
+
+        ``name`` is its mark on the map, ``others`` how many bins it is told apart from.
+        """
         found = _interval(certain, at)
         largest = shown_largest(statistic, self.release.request.bound, self.release.request.display_unit)
         read = read_number(found.value, found.low, found.high, largest)
@@ -303,7 +332,7 @@ class ListBuilder:
         return Row(name, *where, read.value, found if read.low else None, others, ends=ends)
 
     def _where(self, row: int) -> tuple[str, str, str]:
-        """Return place, slot and cell of a bin."""
+        """Return the name of the place, the label of the slot and the cell of bin ``row``."""
         release = self.release
         cell = release.grid.spelled(release.cell[row : row + 1])[0]
         return str(release.place[row]), release.slots[int(release.slot[row])].label, cell
@@ -316,7 +345,7 @@ def _told(each: StatisticFindings) -> list[tuple[tuple[RankedBin, ...], str, boo
 
 
 def _positions(each: StatisticFindings) -> list[tuple[list[int], str, bool]]:
-    """Which of the compared bins are listed, by what names, and whether they are below others."""
+    """Return for each list the positions of its bins, their names, and whether they are the lower ones."""
     if each.chances is not None:
         found = [numbers.tolist() for numbers in ranked(each.chances)]
     else:

@@ -64,9 +64,10 @@ CHANGE_LEGEND = tuple(
 
 @dataclass(frozen=True)
 class ReportMaps:
-    """The cells of a release, ready to be drawn again and again.
+    """What is needed to draw maps of one release again and again.
 
-    ``position`` says for every bin which cell it is in; ``slots`` are the different slots, in order.
+    ``position`` (G,) is the index of each bin's cell among the C different cells; ``slots`` are the
+    different slots, in order.
     """
 
     release: Release
@@ -81,7 +82,7 @@ class ReportMaps:
 
     @classmethod
     def of(cls, release: Release) -> ReportMaps:
-        """Return the atlas of ``release``, which has at least one bin."""
+        """Return the maps of ``release``, which has at least one bin."""
         polygons, position = unique_polygons(release)
         hexagons = release.grid.zones is None
         drawing = Drawing.of(polygons, hexagons=hexagons)
@@ -110,7 +111,7 @@ class ReportMaps:
         return len(self.slots) > 1
 
     def letters(self, statistic: Statistic, slot: int) -> npt.NDArray[np.str_]:
-        """Return the look of every cell at ``slot``, shape (C,): classes of the published numbers."""
+        """Return the class letter of every cell at ``slot``, shape (C,), ABSENT for a cell without a bin."""
         release, unit = self.release, self.release.request.display_unit
         rows = np.flatnonzero(release.slot == slot)
         value, low, high = (each[rows] for each in shown_numbers(self.table, statistic, unit))
@@ -121,13 +122,20 @@ class ReportMaps:
         return letters
 
     def figure(self, statistic: Statistic, slot: int, marks: Marks, *, small: bool) -> Figure:
-        """Return the map of ``statistic`` at ``slot``."""
+        """Return the drawn map of ``statistic`` at ``slot``, with ``marks`` written on cells.
+
+        A ``small`` map has no surroundings.
+        """
         return self._drawn(self.letters(statistic, slot), slot, LOOKS, marks, small=small)
 
     def change_figure(
         self, rows: IntArray, fell: IntArray, rose: IntArray, slot: int, *, small: bool = False
     ) -> Figure:
-        """Return the map of changes at ``slot``: bins ``fell`` and ``rose`` among the common ``rows``."""
+        """Return the drawn map of changes at ``slot``; bins are positions in the release.
+
+        ``rows`` are all common bins, ``fell`` and ``rose`` those whose interval of the change lies below, or
+        above, 0.
+        """
         letters = np.full(len(self.paths), ABSENT)
         for letter, bins in ((UNSURE, rows), (FELL, fell), (ROSE, rose)):
             letters[self.position[bins[self.release.slot[bins] == slot]]] = letter
@@ -156,14 +164,17 @@ class ReportMaps:
 
 
 def slot_shown(release: Release, statistic: Statistic) -> int:
-    """Return the slot with most numbers, the earliest of several: counts alone decide."""
+    """Return the slot with the most bins of status RELEASED, the earliest of several."""
     slots, position = np.unique(release.slot, return_inverse=True)
     there = release.estimates[statistic].status == BinStatus.RELEASED.value
     return int(slots[np.argmax(np.bincount(position, weights=there, minlength=len(slots)))])
 
 
 def legend(release: Release, statistic: Statistic, several: bool) -> tuple[LegendLine, ...]:
-    """Return the legend of the maps of ``statistic``: fixed classes, then what has no class."""
+    """Return the legend for maps of ``statistic``: the speed classes, then the looks of bins without a class.
+
+    ``several``: there is more than one slot, so that cells may be empty.
+    """
     unit, bound = release.request.display_unit, release.request.bound
     limits = classes_in_words(shown_breaks(statistic, bound, unit))
     return (

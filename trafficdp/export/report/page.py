@@ -26,7 +26,7 @@ _STEPS = (1.0, 1.2, 1.6, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 @dataclass(frozen=True)
 class Tick:
-    """A mark on an axis: where, and what is written there."""
+    """A mark on an axis: its position in drawing units, and its text."""
 
     at: float
     text: str
@@ -34,7 +34,11 @@ class Tick:
 
 @dataclass(frozen=True)
 class Panel:
-    """One diagram; paths are in drawing units."""
+    """The diagram of one place over the slots, in drawing units.
+
+    ``band`` (intervals) and ``line`` (values) are SVG path data, ``dots`` the values as (x, y). ``rows`` and
+    ``columns`` are the marks of both axes.
+    """
 
     band: str
     line: str
@@ -44,9 +48,10 @@ class Panel:
 
 
 def panel(labels: list[str], numbers: tuple[FloatArray, FloatArray, FloatArray], top: float) -> Panel:
-    """Return the diagram of value, low and high over the slots (shape (S,), NaN where there is none).
+    """Return the diagram of ``numbers`` (value, low, high), shape (S,) each, over S slots named ``labels``.
 
-    The axis of numbers runs from 0 to ``top``, the same in all diagrams of a page.
+    NaN stands where a slot has no number. The axis of numbers runs from 0 to ``top``, the same in all
+    diagrams of a page.
     """
     value, low, high = numbers
     x = LEFT + (np.arange(len(labels)) + 0.5) * (WIDTH - LEFT - RIGHT) / len(labels)
@@ -72,7 +77,7 @@ def panel(labels: list[str], numbers: tuple[FloatArray, FloatArray, FloatArray],
 
 
 def nice_top(largest: float) -> float:
-    """Return the least of _STEPS times a power of ten that is at least ``largest`` > 0."""
+    """Return the end of an axis: the least of _STEPS times a power of ten that is >= ``largest`` > 0."""
     power = 10.0 ** math.floor(math.log10(largest))
     return next(step * power for step in (*_STEPS, 20.0) if step * power >= largest)
 
@@ -86,7 +91,10 @@ def _y(number: float, top: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RankedBin:
-    """One compared bin: its position among the compared, and how many others it is told apart from."""
+    """A bin in a list of lower (or higher) bins, by its position among the compared ones.
+
+    ``others`` is how many bins are proved higher (or lower) than it.
+    """
 
     position: int
     others: int
@@ -114,7 +122,10 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class CityComparison:
-    """How many of ``compared`` bins are surely (SURE) slower, or faster, than ``city`` by a fifth of it."""
+    """How many of ``compared`` bins are slower, or faster, than the speed ``city`` by a fifth of it.
+
+    Bins count whose chance of that is SURE or more.
+    """
 
     city: float
     compared: int
@@ -124,10 +135,10 @@ class CityComparison:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A map, which time it shows ("" where there is one only), and how many places have which look.
+    """A drawn map. ``slot`` is the label of its time, "" where there is only one.
 
-    Looks of a map of numbers are coloured, hatched (of those), withheld, noisy and empty; of one of changes
-    fell, rose and unsure.
+    ``looks`` counts the places by how they are painted: coloured, hatched (some of the coloured), withheld,
+    noisy and empty on a map of numbers; fell, rose and unsure on one of changes.
     """
 
     picture: Picture
@@ -137,7 +148,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class LegendLine:
-    """A sample of a look, its name, and the public fact to be told of it, if any."""
+    """One line of a legend: a sample, the name of what it stands for, and a public fact about it or ""."""
 
     sample: Picture
     look: str
@@ -146,11 +157,11 @@ class LegendLine:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One number of a list: its mark on the map, place, slot and cell as they are called, and the number.
+    """One line of a list: a bin, by its mark on the map, place, slot and cell, and its number.
 
-    ``value`` is as it is read, "" for a change; ``found`` its interval, None where that says nothing;
-    ``others`` how many it is told apart from. In a ranking ``ends`` is the interval as it is read, and
-    ``chance`` that to be slower, or faster, than the city.
+    ``value`` is rounded as its interval allows, "" for a change; ``found`` is the interval, None where it
+    says nothing; ``others`` counts the bins that this one is told apart from. In a ranking, ``ends`` is the
+    interval as text and ``chance`` the probability to be slower, or faster, than the city by a fifth.
     """
 
     mark: str
@@ -166,7 +177,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class ListedRows:
-    """The first ``rows`` of a list of ``told``; ``below``: of what is below others, or fell."""
+    """The first ``rows`` of a list of ``told`` bins; ``below``: they are lower than others, or fell."""
 
     rows: tuple[Row, ...]
     told: int
@@ -175,10 +186,11 @@ class ListedRows:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One statistic. ``order`` is None where nothing is compared, ``figure`` where no map is drawn.
+    """The part of a report on one statistic.
 
-    ``all`` lists every number, where they are few and none can be told apart from another. Where a posterior
-    compares with the ``city``, ``lists`` are the slowest and the fastest; else those told apart.
+    ``order`` is None where nothing is compared, ``figure`` where no map is drawn. ``all`` lists every
+    number, where they are few and none can be told apart from another. Where a posterior compares bins with
+    the ``city``, ``lists`` are the slowest and the fastest; else those that are proved lower or higher.
     """
 
     statistic: Statistic
@@ -194,9 +206,10 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What changed since ``earlier``, over ``number`` common bins, if that can be ``compared``.
+    """What changed since ``earlier`` in ``number`` common bins.
 
-    ``average`` is None where no law says.
+    ``fell`` and ``rose`` count the bins whose interval of the change lies below 0, or above 0. ``compared``
+    is False where no changes can be given. ``average`` is None where no law of the noise is known.
     """
 
     earlier: Release
@@ -225,7 +238,10 @@ class AgainstTimetable:
 
 @dataclass(frozen=True, slots=True)
 class TimeDifference:
-    """Two times of one place whose intervals are apart, by at least ``gap`` > 0."""
+    """Labels of two time slots of one place whose intervals do not overlap.
+
+    The true numbers differ by ``gap`` > 0 or more.
+    """
 
     lowest: str
     highest: str

@@ -31,11 +31,12 @@ _NUMBERS = BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value
 
 @dataclass(frozen=True, eq=False)
 class PooledMap:
-    """The mean over the periods of ``releases``, in the order of time: a row a bin with a number in any.
+    """The mean speed over the periods of ``releases`` (by time), in every bin with a number in any of them.
 
-    ``table`` has ``hex_id``, ``place``, ``slot``, ``slot_label``, ``periods`` (how many of them have a number
-    there), and of the mean speed the columns of a release's table that a posterior has. ``weighted_by`` is
-    "records", "vehicles" or "days". ``drawn`` is the last release with these numbers in place of its own.
+    ``table`` has a row a bin: ``hex_id``, ``place``, ``slot``, ``slot_label``, ``periods`` (how many
+    releases have a number there), and the columns that a release with a posterior has for the mean speed.
+    ``weighted_by`` is "records", "vehicles" or "days". ``drawn`` is the last release with these numbers in
+    place of its own.
     """
 
     releases: tuple[Release, ...]
@@ -45,16 +46,17 @@ class PooledMap:
 
     @property
     def column(self) -> str:
-        """Name of the column with the mean."""
+        """Name of the column of ``table`` that holds the mean speed."""
         (statistic,) = self.drawn.estimates
         return statistic.column(self.drawn.request.display_unit)
 
     @classmethod
     def of(cls, releases: Sequence[Release], started_from: Sequence[Release] = ()) -> PooledMap:
-        """Return the mean over all periods. ``started_from`` are others that one of them started from.
+        """Return the weighted mean over the periods of ``releases``, which must not overlap.
 
-        Bins of different periods are weighted by records (over vehicles: by vehicles) where all releases
-        publish them, else by the days of their period. Raises UsageError for releases that cannot be pooled.
+        ``started_from`` are further releases that one of them used as a public source of speeds. Bins are
+        weighted by records (means over vehicles: by vehicles) where all releases publish them, else by the
+        days of their period. Raises UsageError for releases that cannot be pooled.
         """
         import pandas as pd
 
@@ -115,7 +117,7 @@ class PooledMap:
 
     @property
     def expected_error(self) -> float:
-        """The expected error of a bin on average, in the display unit."""
+        """The expected error of the mean speed, averaged over the bins, in the display unit."""
         return float(self.table[f"{self.column}_expected_error"].mean())
 
     def write(self, path: Path) -> None:
@@ -123,7 +125,7 @@ class PooledMap:
         write_table(self.table, path, self.drawn.grid.zones, self.page)
 
     def page(self) -> bytes:
-        """Return the page: maps of the numbers, and a list of the slowest."""
+        """Return the HTML page: maps of the pooled numbers, and a list of the slowest bins."""
         maps, (statistic,) = ReportMaps.of(self.drawn), self.drawn.estimates
         order = np.argsort(self.table[self.column].to_numpy(), kind="stable")
         return fill_template(
@@ -140,7 +142,10 @@ class PooledMap:
 
 
 def _in_order(releases: Sequence[Release]) -> tuple[Release, ...]:
-    """The releases by time. Raises UsageError unless they measure the same thing at different times."""
+    """Return the releases by time.
+
+    Raises UsageError unless they measure the same thing in periods that do not overlap.
+    """
     if len(releases) < 2:
         raise UsageError("one map of several needs two releases or more", got=f"{len(releases)}")
     found = tuple(sorted(releases, key=lambda each: (each.grid.period.first, each.id)))
@@ -165,7 +170,7 @@ def _mean_of(release: Release) -> Statistic:
 
 
 def _numbered(release: Release, statistic: Statistic) -> IntArray:
-    """The bins with a number. Raises UsageError for a release without the statistic."""
+    """Return the positions of the bins that have a number. Raises UsageError without the statistic."""
     if statistic not in release.estimates:
         raise UsageError(f"a release has no {statistic.value.replace('_', ' ')}", got=release.id)
     return np.flatnonzero(np.isin(release.estimates[statistic].status, _NUMBERS))
@@ -187,9 +192,10 @@ def _map_of_period(
     bins: tuple[IntArray, IntArray, IntArray],
     position: dict[str, int],
 ) -> MapOfPeriod:
-    """What ``release`` says, in the unit that ``last`` shows.
+    """Return the numbers of ``release`` at the pooled bins, in the display unit of ``last``.
 
-    ``bins`` are its rows with a number, where the pooled bins are among these (-1: nowhere), and its weights.
+    ``bins`` are the positions of its bins with a number, the place of every pooled bin among these (-1: it
+    has none), and the weights of its bins.
     """
     rows, at, weight = bins
     ends = ends_of_80(release, statistic, rows)
@@ -215,7 +221,7 @@ def _map_of_period(
 
 
 def _estimate(pooled: PooledMeans, last: Release, statistic: Statistic) -> Estimate:
-    """``pooled`` as a release has it."""
+    """Return ``pooled`` (display unit) as the estimates of a release, in the unit of the release ``last``."""
     factor = last.request.factor(statistic)
     low, high = pooled.widest
     return Estimate(
@@ -232,11 +238,11 @@ def _estimate(pooled: PooledMeans, last: Release, statistic: Statistic) -> Estim
 
 
 def _taken(numbers: FloatArray, at: IntArray) -> FloatArray:
-    """``numbers`` at ``at``, NaN where that is -1."""
+    """Return ``numbers`` at the indices ``at``, NaN where the index is -1."""
     return np.where(at >= 0, np.append(numbers, np.nan)[at], np.nan)
 
 
 def started_from(release: Release) -> list[tuple[str, float]]:
-    """Return the names of releases that ``release`` started from, each with its share."""
+    """Return the releases that ``release`` used as a public source of speeds: (name, share) each."""
     known = release.disclosure.noise.known or ()
     return [(each.name, each.share) for each in known if each.kind is KnowledgeKind.RELEASE]
