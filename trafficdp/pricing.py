@@ -59,9 +59,10 @@ class Losses:
 
 
 def by_noise(user: IntArray, change: ObjectArray, scale: FloatArray) -> Losses:
-    """Return change / scale of every entry, the scale as the exact fraction that its float is.
+    """Return the exact losses ``change`` / ``scale`` of all entries whose change is above 0.
 
-    What changes nothing costs nothing. Raises AllocationError where something changes without noise.
+    Scales are taken as the exact fractions that their floats are. Raises AllocationError where something
+    changes and its scale is not above 0 and finite.
     """
     varies = np.flatnonzero(change > 0)
     user, change, scale = user[varies], change[varies], scale[varies]
@@ -127,7 +128,7 @@ def _summed(losses: Iterable[Losses], chosen: npt.NDArray[np.bool_]) -> dict[int
 
 
 def unsound(found: str) -> AllocationError:
-    """Return the error of an allocation that does not hold."""
+    """Return (do not raise) the error of an allocation whose charge is too small; ``found`` says why."""
     return AllocationError(
         "the allocation does not hold",
         got=found,
@@ -139,7 +140,10 @@ def unsound(found: str) -> AllocationError:
 def best_whole(
     count: ObjectArray, samples: ObjectArray, linear: ObjectArray, bend: ObjectArray
 ) -> ObjectArray:
-    """Return the k in 0..m with the largest k linear + k (N - k) bend, both at least 0."""
+    """Return the whole k in 0..``count`` with the largest k ``linear`` + k (``samples`` - k) ``bend``.
+
+    Entry by entry, shape (n,), Python integers; ``linear`` and ``bend`` are at least 0.
+    """
     safe = np.where(bend > 0, bend, 1)
     # the k-th step is linear + (N - 2 k + 1) bend: above 0 while 2 k bend < linear + (N + 1) bend
     last = (linear + (samples + 1) * safe - 1) // (2 * safe)
@@ -269,7 +273,7 @@ def _together(of: Moments, law: Block, shift: IntArray, part: slice) -> IntArray
 
 
 def _dearest(steps: int, linear: ObjectArray, bend: ObjectArray) -> ObjectArray:
-    """The most over d = 0..K of d linear + d (K - d) bend."""
+    """Return the largest d linear + d (K - d) bend over d = 0..K of every entry; K is ``steps``."""
     top = np.full(len(linear), steps, dtype=object)
     best = best_whole(top, top, linear, bend)
     result: ObjectArray = best * linear + best * (steps - best) * bend
@@ -313,7 +317,10 @@ def _choice(
 def _units(
     support: EntryIndex, move: IntArray, shift: IntArray, half_width: IntArray, block: IntArray
 ) -> IntArray:
-    """ceil(D / a) of every entry; AllocationError where something moves that has no noise."""
+    """Return ceil(D / a) of every entry, D its ``move`` times 2^``shift`` and a its ``half_width``.
+
+    Raises AllocationError where something moves that has no noise.
+    """
     found = [np.zeros(0, dtype=np.int64)]
     for part in _chunks(support):
         at = support.coordinate[part]
@@ -328,7 +335,7 @@ def _units(
 
 
 def _of_groups(user: IntArray, block: IntArray, units: IntArray, scale: float) -> Losses:
-    """The largest units of every (vehicle, block), over the scale."""
+    """Return every vehicle's loss: the largest of ``units`` in each of its blocks, summed, over ``scale``."""
     group = _numbered(user, block)
     most = np.zeros(int(group.max(initial=-1)) + 1, dtype=np.int64)
     np.maximum.at(most, group, units)
@@ -338,7 +345,7 @@ def _of_groups(user: IntArray, block: IntArray, units: IntArray, scale: float) -
 
 
 def _over(user: IntArray, units: IntArray, scale: float) -> Losses:
-    """The units of every vehicle over the scale that all share; added up first."""
+    """Return every vehicle's loss: the sum of its ``units`` over the noise scale ``scale``."""
     total = np.zeros(int(user.max(initial=-1)) + 1, dtype=object)
     if bool(units.size) and int(units.max()) <= MOST // len(units):
         whole = np.zeros(len(total), dtype=np.int64)
@@ -350,7 +357,10 @@ def _over(user: IntArray, units: IntArray, scale: float) -> Losses:
 
 
 def _numbered(user: IntArray, block: IntArray) -> IntArray:
-    """Which different (vehicle, block) every entry belongs to; a block may be -1: none."""
+    """Return the number of the different (vehicle, block) pair of every entry, shape (n,).
+
+    A block of -1 means no block.
+    """
     key = user * (int(block.max(initial=0)) + 2) + block + 1
     return np.asarray(np.unique(key, return_inverse=True)[1], dtype=np.int64)
 

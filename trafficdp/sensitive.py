@@ -73,7 +73,10 @@ ANYONE = 0
 
 
 def numbered(vehicle: npt.NDArray[np.integer]) -> tuple[IntArray, IntArray]:
-    """Return the different vehicles, rising, and where among them each ``vehicle`` (not negative) is."""
+    """Return the different vehicles, rising, and the position among them of each entry of ``vehicle`` (n,).
+
+    Numbers in ``vehicle`` are at least 0.
+    """
     there = np.zeros(int(vehicle.max(initial=0)) + 1, dtype=np.bool_)
     there[vehicle] = True
     return np.flatnonzero(there).astype(np.int64), (np.cumsum(there, dtype=np.int64) - 1)[vehicle]
@@ -132,7 +135,10 @@ class Contributions:
     def of_anyone(
         cls, cell: npt.NDArray[np.uint64], slot: IntArray, bound: ContributionBound
     ) -> Contributions:
-        """Return what is public where no count is (``Counts.of_anyone``): sums of 0, and account ANYONE."""
+        """Return sums of 0 for one possible vehicle in every bin: what to plan with where nothing is public.
+
+        Counts are ``Counts.of_anyone`` of ``cell`` and ``slot`` (G,); the vehicle's account is ANYONE.
+        """
         counts = Counts.of_anyone(cell, slot)
         nothing = np.zeros(counts.pairs, dtype=np.int64)
         return cls(counts, nothing, nothing, np.array([ANYONE]), bound)
@@ -267,10 +273,11 @@ class Samples:
 
 @dataclass(frozen=True, repr=False)
 class SensitiveInputs:
-    """``contributions`` are at hand; ``read_samples`` reads every value of the same pairs, when called.
+    """The private values that a release is computed from.
 
-    Where nothing about a vehicle is public, ``contributions`` are those of ``Counts.of_anyone``; whatever is
-    public, ``recorded`` reads those that there are.
+    ``contributions`` are the sums of (bin, user) pairs, at hand; ``read_samples`` reads every single value of
+    the same pairs when called. Where nothing about a vehicle is public, ``contributions`` are
+    ``Contributions.of_anyone``, and ``recorded`` reads the real sums.
     """
 
     contributions: Contributions
@@ -281,7 +288,7 @@ class SensitiveInputs:
         return f"<SensitiveInputs: {self.contributions.counts.bins} bins, redacted>"
 
     def everything(self) -> Contributions:
-        """Return what there is of every vehicle."""
+        """Return the real sums of every (bin, user): what ``recorded`` reads, else ``contributions``."""
         return self.contributions if self.recorded is None else self.recorded()
 
     def select(self, keep: npt.NDArray[np.bool_]) -> SensitiveInputs:
@@ -291,7 +298,7 @@ class SensitiveInputs:
         )
 
     def zeroed(self) -> SensitiveInputs:
-        """Return values that are all 0, for the same counts: to rehearse what is not to be seen."""
+        """Return inputs with the same counts whose values are all 0, to rehearse a release."""
         known = self.contributions
         nothing = np.zeros_like(known.total)
 
@@ -305,7 +312,10 @@ class SensitiveInputs:
 
 @dataclass(frozen=True, repr=False)
 class VectorEntries:
-    """``user``, ``coordinate`` and ``value`` (E,), in any order; those of one user and coordinate add up."""
+    """Sparse vectors of users: entry e adds ``value[e]`` to coordinate ``coordinate[e]`` of user ``user[e]``.
+
+    Shape (E,) each, in any order; entries of one user and coordinate add up.
+    """
 
     user: IntArray
     coordinate: IntArray

@@ -446,7 +446,7 @@ class CellTable:
 
 
 class GridPlaces(Protocol):
-    """The places of one grid."""
+    """Finds the places (hexagons or zones) of one grid that positions lie in."""
 
     def cells_of(self, latitude: FloatArray, longitude: FloatArray) -> CellArray:
         """Return the place of every position (degrees, shape (n,)), NOWHERE where it lies in none.
@@ -456,7 +456,7 @@ class GridPlaces(Protocol):
 
 
 class ZoneTable:
-    """The zones of positions. A position on a border belongs to the zone with the smallest number."""
+    """Finds the zones that positions lie in; on a border the zone with the smallest number."""
 
     def __init__(self, zones: Zones) -> None:
         self._shapes = np.array(zones.shapes, dtype=object)
@@ -464,7 +464,7 @@ class ZoneTable:
         shapely.prepare(self._shapes)
 
     def cells_of(self, latitude: FloatArray, longitude: FloatArray) -> CellArray:
-        """Return the zone of every position, NOWHERE where it lies in none."""
+        """Return the zone of every position, from 1, NOWHERE where there is none; errors as of GridPlaces."""
         check_positions(latitude, longitude)
         # of the zones whose boxes hold a position, those that do themselves
         position, zone = self._tree.query(shapely.points(longitude, latitude))
@@ -477,7 +477,7 @@ class ZoneTable:
 
 
 def places_of(grid: Grid) -> GridPlaces:
-    """Return the places of ``grid``."""
+    """Return the table that finds the places of ``grid``: a ZoneTable, or a CellTable of hexagons."""
     if grid.zones is not None:
         return ZoneTable(grid.zones)
     return CellTable(grid.area.geometry.bounds, grid.hexagon_resolution)

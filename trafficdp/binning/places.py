@@ -431,7 +431,10 @@ def _declared_zones(
 
 
 def zone_km2(grid: Grid) -> float | None:
-    """Return how large a declared zone of ``grid`` is on average, in the study area; None for hexagons."""
+    """Return the mean area in km² of declared zones, of each its part in the area; None for hexagons.
+
+    The area is the study area within the grid's selection.
+    """
     if grid.zones is None:
         return None
     _, parts = _declared_zones(_declared_area(grid), grid.zones)
@@ -440,13 +443,13 @@ def zone_km2(grid: Grid) -> float | None:
 
 
 def share_in_zones(grid: Grid, zones: Zones) -> float:
-    """Return which share of the study area lies in declared ``zones``, as far as ``grid`` restricts them."""
+    """Return the share of the study area within ``zones`` and the restrictions of ``grid``, 0 to 1."""
     _, parts = _declared_zones(_declared_area(grid), zones)
     return min(float(shapely.area(parts).sum() / grid.area.geometry.area), 1.0)
 
 
 def _largest_km2(area: BaseGeometry) -> float:
-    """What ``area`` has at most: as if all of it lay as near to the equator as any of it does."""
+    """Return an upper bound on ``area`` in km²: all of it taken at its latitude nearest to the equator."""
     _, south, _, north = area.bounds
     nearest = max(south, -north, 0.0)
     return float(area.area * _SQUARE_DEGREE_KM2 * np.cos(np.radians(nearest)))

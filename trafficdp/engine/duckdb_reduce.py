@@ -46,14 +46,14 @@ _BINNED = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files ``after`` + 1 to ``up_to`` of a vault."""
+    """The files of a vault with the numbers ``after`` + 1 to ``up_to``."""
 
     after: int
     up_to: int
 
 
 class VehiclePart(NamedTuple):
-    """The vehicles whose number leaves ``number`` when divided by ``of``."""
+    """One of ``of`` parts of the vehicles: those whose number modulo ``of`` is ``number``."""
 
     number: int = 0
     of: int = 1
@@ -80,7 +80,7 @@ def binned(
     ingests: Files,
     part: VehiclePart = EVERYBODY,
 ) -> Iterator[Iterator[Binned]]:
-    """Give the fixes of ``ingests`` in batches, while the block lasts.
+    """Give the block an iterator over the fixes of ``ingests`` and ``part``, in batches, with their bins.
 
     Only fixes of the grid's period and of its selection count. Raises ConfigError when 64 bits do not hold
     the arithmetic of the step, DataError for impossible positions.
@@ -110,9 +110,9 @@ def ask_binned(
     query: str,
     part: VehiclePart = EVERYBODY,
 ) -> pa.Table:
-    """Return what engine/sql/QUERY.sql says of the table `binned`: one row a fix.
+    """Return the rows of the query engine/sql/QUERY.sql on the table `binned`, which has one row a fix.
 
-    Its columns are those of ``Binned``. Raises as ``binned``.
+    The columns of `binned` are those of ``Binned``. Raises as ``binned``.
     """
     failures: list[Exception] = []
     folder = spill_folder(connection)
@@ -248,7 +248,7 @@ _SAMPLED = 1021
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How many bits each part of a key has; a cell has those that the others leave."""
+    """The bits of a 63-bit sort key that slot, vehicle and value take; the cell takes the remaining ones."""
 
     slot: int
     vehicle: int

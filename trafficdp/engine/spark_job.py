@@ -41,7 +41,7 @@ ENCRYPTED = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.enc
 
 @dataclass(frozen=True)
 class KeyLocation:
-    """Where executors find the key, and what it is: ``mount`` is its path on every one; None: broadcast."""
+    """The key, and how executors get it: from a file at ``mount`` on each of them, or (None) by broadcast."""
 
     key: VehicleKey = field(repr=False)
     mount: Path | None = None
@@ -79,7 +79,11 @@ def is_local(session: SparkSession) -> bool:
 def key_in_executors(
     session: SparkSession, place: KeyLocation
 ) -> tuple[Callable[[], VehicleKey], Callable[[], None]]:
-    """Return what gives executors the key, and what takes it back."""
+    """Return two functions: one gives the key in an executor, the other withdraws it when the job is over.
+
+    The key is read at the ``mount`` of ``place``, or else broadcast: raises UsageError where the session
+    would do that without encryption.
+    """
     if place.mount is not None:
         # a secret mount is a link to a file that changes
         return partial(_mounted, str(place.mount), place.key.fingerprint), lambda: None

@@ -144,7 +144,11 @@ def _require_keys(key: Whole, size: int) -> None:
 def largest_two(
     values: npt.NDArray[Any], group: Whole, groups: int
 ) -> tuple[npt.NDArray[Any], IntArray, npt.NDArray[Any]]:
-    """Return the largest of every group, where it is, and the second largest (0 in a group of one)."""
+    """Return of every group the largest value, its position in ``values``, and the second largest value.
+
+    ``group`` (n,) is the group, 0 to ``groups`` - 1, of every one of ``values`` (n,), and no group is empty.
+    The second largest is 0 in a group of one. Shape (``groups``,) each.
+    """
     if not groups:
         return values[:0], group[:0].astype(np.int64), values[:0]
     order = stable_order(group, groups)
@@ -192,9 +196,10 @@ class Counts:
 
     @classmethod
     def of_anyone(cls, cell: npt.NDArray[np.uint64], slot: IntArray) -> Counts:
-        """Return what is public where no count is: every declared bin, one vehicle that could be in each.
+        """Return counts of one possible vehicle with one record in every bin, where none are public.
 
-        That vehicle stands for any possible one: what it may lose, everyone may lose.
+        ``cell`` and ``slot`` (G,) are the declared bins. What this vehicle loses bounds the loss of any
+        vehicle.
         """
         bins = np.arange(len(cell), dtype=np.int64)
         return cls(cell, slot, bins, np.zeros_like(bins), np.ones_like(bins), 1)
@@ -240,7 +245,7 @@ class Counts:
 
     @cached_property
     def visits(self) -> Visits:
-        """Which vehicle was in which cell, in any slot."""
+        """The different (cell, user) pairs over all slots, with the one of each (bin, user) pair."""
         cell, of_bin = np.unique(self.cell, return_inverse=True)
         of_bin = of_bin.ravel().astype(np.int64)
         place, user, of_pair = number_pairs(of_bin[self.bin_index], self.user_index, len(cell), self.users)
@@ -288,10 +293,10 @@ class Counts:
         return self._selected[chosen]
 
     def merged(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> Merging:
-        """Return the counts of larger bins, the one that bin g goes to being (``cell[g]``, ``slot[g]``).
+        """Return the counts after bins are merged: bin g becomes part of the bin (``cell[g]``, ``slot[g]``).
 
-        Both have shape (G,). Bins of the result are the different pairs, sorted by cell, then slot; counts
-        of a user in bins that become one are added. User positions stay.
+        Both have shape (G,). Bins of the result are the different pairs, sorted by cell, then slot; counts of
+        a user in bins that become one are added. User positions stay.
         """
         order = np.lexsort((slot, cell))
         new = np.ones(len(order), dtype=np.bool_)
@@ -305,22 +310,27 @@ class Counts:
         return Merging(counts, bin_of, pair_of)
 
     def matrix(self, value: npt.NDArray[np.float64], row: Whole, rows: int) -> sparse.csc_matrix:
-        """Return a ``value`` (P,) a pair as a matrix (``rows``, G); ``row`` (P,) is a pair's."""
+        """Return a sparse matrix (``rows``, G) with ``value[p]`` at row ``row[p]`` and the bin of pair p.
+
+        ``value`` and ``row`` (0 to ``rows`` - 1) have shape (P,): one entry a (bin, user) pair.
+        """
         from scipy import sparse
 
         start = np.searchsorted(self.bin_index, np.arange(self.bins + 1))
         return sparse.csc_matrix((value, row, start), shape=(rows, self.bins))
 
     def total_per_user(self, price: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return sum over a user's pairs of ``price`` (shape (P,)), shape (users,)."""
+        """Return every user's sum of ``price`` (P,) over the user's (bin, user) pairs, shape (users,)."""
         return np.bincount(self.user_index, weights=price, minlength=self.users).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class Visits:
-    """The C different cells, (C,), the number of every bin's, (G,), and E visits, by cell, then user.
+    """The E different (cell, user) pairs, sorted by cell, then user: a visit is a user in a cell in any slot.
 
-    ``place`` and ``user`` (E,) are a visit's, ``of_pair`` (P,) is the visit of every pair.
+    ``cell`` (C,) holds the different cells, ``of_bin`` (G,) the position of every bin's cell among them.
+    ``place`` (a position in ``cell``) and ``user`` have shape (E,); ``of_pair`` (P,) is the visit that each
+    (bin, user) pair belongs to.
     """
 
     cell: npt.NDArray[np.uint64]
@@ -332,7 +342,10 @@ class Visits:
 
 @dataclass(frozen=True)
 class VehicleOrder:
-    """``rank`` (users,): the place of every vehicle. ``pairs`` (P,): pairs by bin, then by that place."""
+    """``rank`` (users,) is the place of every vehicle in the order.
+
+    ``pairs`` (P,) are the positions of the (bin, user) pairs, sorted by bin, then by that place.
+    """
 
     rank: IntArray
     pairs: Whole
@@ -340,7 +353,11 @@ class VehicleOrder:
 
 @dataclass(frozen=True)
 class Merging:
-    """Bins put together. ``bin_of`` (bins before,) and ``pair_of`` (pairs before,): what became of each."""
+    """The ``counts`` of merged bins, and where the old bins and pairs went.
+
+    ``bin_of`` (bins before,) and ``pair_of`` (pairs before,) are the new bin and the new (bin, user) pair of
+    each old one.
+    """
 
     counts: Counts
     bin_of: IntArray

@@ -299,7 +299,10 @@ class Mosaic:
         return np.array([slot for _, slot in self.bins], dtype=np.int64)
 
     def levels(self, kind: SlotKind) -> tuple[tuple[int, SlotKind], ...]:
-        """Return (resolution, kind of slot) of every level, from the finest, whose slots are of ``kind``."""
+        """Return (resolution, kind of slot) of every level, from the finest, whose slots are of ``kind``.
+
+        Coarser levels may have longer slots, of the kinds in ``longer``.
+        """
         return levels_of(self.resolutions, (kind, *self.longer), self.cells_first)
 
     def bins_per_level(self, kind: SlotKind) -> dict[tuple[int, SlotKind], int]:
@@ -314,7 +317,11 @@ class Mosaic:
 def levels_of(
     resolutions: tuple[int, ...], kinds: tuple[SlotKind, ...], cells_first: bool
 ) -> tuple[tuple[int, SlotKind], ...]:
-    """Return the levels from (finest, shortest) to (coarsest, longest): along cells first, or slots first."""
+    """Return (resolution, kind of slot) of every level, from (finest, shortest) to (coarsest, longest).
+
+    With ``cells_first`` resolutions coarsen first, at the shortest kind, and slots lengthen at the coarsest
+    resolution; else the other way round.
+    """
     if cells_first:
         return (
             *((resolution, kinds[0]) for resolution in resolutions),
@@ -332,7 +339,7 @@ def resolution_of(cells: CellArray) -> IntArray:
 
 
 def among(cell: CellArray, slot: IntArray, of_cell: CellArray, of_slot: IntArray) -> BoolArray:
-    """Return for every (cell, slot) whether it occurs among (of_cell, of_slot), shape (n,)."""
+    """Return for every (``cell``, ``slot``) whether (``of_cell``, ``of_slot``) has this pair, shape (n,)."""
     cell_number = np.unique(np.concatenate([of_cell, cell]), return_inverse=True)[1]
     slots, slot_number = np.unique(np.concatenate([of_slot, slot]), return_inverse=True)
     key = cell_number * len(slots) + slot_number
@@ -461,11 +468,11 @@ class Grid:
 
     @property
     def noun(self) -> str:
-        """What people call a place of the map."""
+        """The word for a place of this map in texts: "hexagon" or "zone", in the singular."""
         return "hexagon" if self.zones is None else "zone"
 
     def in_words(self) -> str:
-        """What the places are."""
+        """Return what the places are, as a phrase: hexagons of which resolutions, or zones of which file."""
         if self.zones is not None:
             return f"{len(self.zones.names)} zones of {self.zones.file}"
         coarsest, finest = min(self.resolutions), max(self.resolutions)

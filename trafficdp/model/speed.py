@@ -308,11 +308,11 @@ class Statistic(StrEnum):
             self.description = f"{self.words} {each_alike}"
 
     def unit(self, unit: SpeedUnit) -> str:
-        """Return how people write its unit: "km/h", or "(km/h)²" for the variance."""
+        """Return the statistic's unit as text, for speeds in ``unit``: "km/h", or "(km/h)²" of a variance."""
         return f"({unit.label})²" if self.power == 2 else unit.label
 
     def factor(self, unit: SpeedUnit, other: SpeedUnit) -> float:
-        """Return what turns it from ``unit`` into ``other``: of the variance the square."""
+        """Return the factor that converts it from speeds in ``unit`` to ``other``; squared for a variance."""
         return float(unit.factor_to(other) ** self.power)
 
     def largest(self, upper: Fraction | float) -> float:
@@ -339,7 +339,7 @@ class MapRequest:
     publish_counts: bool = False
 
     def factor(self, statistic: Statistic) -> float:
-        """Return what turns ``statistic`` from the unit of the bound into that which is shown."""
+        """Return the factor that converts ``statistic`` from the speed bound's unit to ``display_unit``."""
         return statistic.factor(self.bound.unit, self.display_unit)
 
 
@@ -490,7 +490,7 @@ class Knowledge:
 
     @property
     def in_words(self) -> str:
-        """Return the source as people are told it."""
+        """The source as a phrase: its kind and name, and a file's date and licence."""
         of_file = ", ".join(filter(None, (self.date, self.licence)))
         return f"the {self.kind.noun} {self.name}" + (f" ({of_file})" if of_file else "")
 
@@ -536,7 +536,7 @@ class KnownSpeeds:
     def of(
         cls, sources: Sequence[PlaceSpeeds], cell: npt.NDArray[np.uint64], slot: npt.NDArray[np.int64]
     ) -> KnownSpeeds | None:
-        """Return what ``sources`` say of bins; None without a source."""
+        """Return what ``sources`` know of the bins (``cell``, ``slot``) (G,); None without a source."""
         if not sources:
             return None
         return cls(

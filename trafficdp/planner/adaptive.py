@@ -75,9 +75,11 @@ MARGIN = 1 / 500
 
 @dataclass(frozen=True)
 class AdaptiveRequest:
-    """What is asked of the map. ``half_width`` is of the mean's interval, in the unit of the speed bound.
+    """What is asked of a map of several resolutions, at a total of ``epsilon``.
 
-    ``tolerance`` as in Request: other statistics get noise in proportion. ``detail`` see the module.
+    ``half_width`` is the largest half width of the mean's intervals, in the unit of the speed bound. Noise of
+    other statistics is in proportion to ``tolerance`` (a statistic, in its unit). ``detail`` is how much more
+    finer bins are worth: see the module.
     """
 
     map: MapRequest
@@ -127,9 +129,10 @@ def adapt(fine: Counts, coarser: Sequence[Level], wish: AdaptiveRequest) -> Adap
 
 @dataclass(frozen=True)
 class PricedBins:
-    """All bins that could be published for ``wish``, and what each costs: the same at every epsilon.
+    """All bins that could be published for ``wish``, with the losses that they cost, from public counts.
 
-    ``loss`` are, a level, the losses of its pairs at the noise of the half width.
+    ``loss`` holds, for each level, the epsilon of every (bin, user) pair at the noise scale that gives the
+    half width. It does not depend on the total epsilon.
     """
 
     wish: AdaptiveRequest
@@ -138,7 +141,7 @@ class PricedBins:
 
     @classmethod
     def of(cls, fine: Counts, coarser: Sequence[Level], wish: AdaptiveRequest) -> PricedBins:
-        """Price the bins of all levels; see ``adapt``, which raises the same."""
+        """Return the bins of all levels with their losses; arguments and errors as of ``adapt``."""
         scale = largest_scale(wish)
         integer_between(1, 10**9, min_vehicles=wish.map.min_vehicles)
         if finite(detail=wish.detail) < 0:
@@ -189,9 +192,10 @@ def largest_scale(wish: AdaptiveRequest) -> float:
 
 @dataclass(frozen=True)
 class _CandidateBins:
-    """All bins of all levels, overlapping: those of level k are number ``offset[k]`` on.
+    """The bins of all levels, numbered level by level from the finest; bins of different levels overlap.
 
-    ``of_finest[k]`` (F,) is the bin of each finest one on level k; ``counts`` are their counts.
+    ``cell``, ``slot`` and ``level`` have one entry a bin. ``of_finest[k]`` (F,) is the number of the bin of
+    level k that holds each finest bin; ``counts[k]`` are the counts of level k.
     """
 
     cell: CellArray
@@ -230,7 +234,10 @@ class _CandidateBins:
 
 
 def _forest(priced: PricedBins, epsilon: float) -> tuple[Forest, IntArray]:
-    """The candidates: bins with enough vehicles, whose own cost no user exceeds; and which bins they are."""
+    """Return the candidates as a forest, and which bin of the pool each is.
+
+    A candidate has at least ``min_vehicles`` vehicles, and costs no user more than ``epsilon`` by itself.
+    """
     pool, wish = priced.pool, priced.wish
     keep, values, sizes, users, costs = [], [], [], [], []
     top = len(pool.counts) - 1
@@ -264,13 +271,20 @@ def _forest(priced: PricedBins, epsilon: float) -> tuple[Forest, IntArray]:
 
 
 def _losses(counts: Counts, wish: AdaptiveRequest, scale: float) -> FloatArray:
-    """What each pair costs its user at the noise of the width, other statistics in proportion."""
+    """Return the epsilon of every (bin, user) pair of ``counts``, shape (P,).
+
+    The mean has Laplace noise of ``scale``, other statistics in proportion to their tolerances.
+    """
     allowed = {s: scale * t / wish.tolerance[Statistic.MEAN] for s, t in wish.tolerance.items()}
     return LaplaceNoise.within(counts, wish.map.bound, allowed).pair_loss()
 
 
 def number_of_parent(of_finest: Sequence[IntArray], candidate: BoolArray, number: IntArray) -> IntArray:
-    """Return for every bin of the pool the number of the nearest candidate that holds it, -1: none."""
+    """Return for every bin of all levels the nearest coarser candidate that holds it, by number; -1: none.
+
+    ``of_finest`` as in ``_CandidateBins``; ``candidate`` marks candidates and ``number`` numbers them, one
+    entry a bin.
+    """
     parent = np.full(len(candidate), -1, dtype=np.int64)
     above = np.full(len(of_finest[0]), -1, dtype=np.int64)
     for bins in reversed(of_finest):
@@ -406,7 +420,11 @@ def _along(
     wish: AdaptiveRequest,
     levels: tuple[tuple[int, SlotKind], ...],
 ) -> tuple[AdaptivePartition, float] | None:
-    """The best partition of these levels that fits, and the bound at epsilon; None when nothing fits."""
+    """Return the partition of ``levels`` that is worth most and keeps to the width, and an upper bound.
+
+    No partition with separate noise in every bin is worth more than the bound. None when no partition keeps
+    to the width.
+    """
     coarser: list[Level] = [
         (parents_of(fine.cell, resolution), lengthened(grid, fine.slot, kind))
         for resolution, kind in levels[1:]
@@ -442,7 +460,10 @@ def _check(request: Request) -> None:
 
 
 def _fits(fine: Counts, partition: AdaptivePartition, request: Request, width: float) -> bool:
-    """Whether every interval of what would be executed is within ``width``."""
+    """Return whether every published bin's interval has a half width of at most ``width``.
+
+    The partition is planned as it would be executed, from the counts of the finest bins ``fine``.
+    """
     merged = fine.merged(partition.cell[partition.bin_of], partition.slot[partition.bin_of])
     published = np.zeros(merged.counts.bins, dtype=np.bool_)
     published[merged.bin_of] = partition.published[partition.bin_of]

@@ -110,10 +110,10 @@ def kept_bins(
 
 
 def _least_error(maps: Mapping[str, Allocation]) -> Allocation:
-    """Return the map that was nearest to the truth in simulated cities; on a tie the first.
+    """Return the map with the least error relative to one city-wide average, in simulated cities.
 
-    By error over that of one number for the city; the statistic that gains least decides. Of those that would
-    not be refused, where there are any.
+    A map's statistic that gains least decides; a near tie goes to the first. Maps that would be refused are
+    left out, unless all would be.
     """
     score = {name: max(1 - skill.expected for skill in each.skill.values()) for name, each in maps.items()}
     # what would be refused is taken only where all would be
@@ -129,7 +129,10 @@ def _least_error(maps: Mapping[str, Allocation]) -> Allocation:
 def _joint(
     name: str, keep: npt.NDArray[np.bool_], facts: PublicFacts, request: Request, reason: str
 ) -> Allocation:
-    """All statistics by the map ``name`` of JOINT_MECHANISMS, which is given all of the loss."""
+    """Return the allocation of all statistics by one mechanism, which is given all of the loss.
+
+    ``name`` is its name in JOINT_MECHANISMS.
+    """
     statistics = tuple(each for each in Statistic if each in request.tolerance)
     wanted = Wanted(statistics, request.fleet, request.apart, request.counts, request.zone_km2)
     calibrated = JOINT_MECHANISMS[name].calibrate(facts, request.loss, wanted)
@@ -140,7 +143,7 @@ def _joint(
 def _by_accounting(
     keep: npt.NDArray[np.bool_], kept: Counts, request: Request, *, thorough: bool
 ) -> Allocation:
-    """Noise that prices all statistics jointly, by the best accounting or the one that is named."""
+    """Return the allocation by the baseline's noise, under the best accounting or the one that is named."""
     accountings = accountings_for(kept, request, thorough=thorough)
     chosen, calibrated = _executed(accountings, request)
     event = calibrated.event()
@@ -218,7 +221,7 @@ def choose_accounting(accountings: tuple[Accounting, ...], request: Request) -> 
 
 
 def _worst(accounting: Accounting, request: Request) -> float:
-    """Return the worst relative scale at epsilon 1."""
+    """Return the largest noise scale at epsilon 1, relative to the tolerance of its statistic."""
     return accounting.worst_relative_scale(1.0, request.tolerance)
 
 

@@ -69,12 +69,13 @@ LEAST_BINS = 2
 
 @dataclass(frozen=True, slots=True)
 class UtilityVerdict:
-    """What ``rule`` finds of ``statistic``, which says least: ``value`` against ``threshold``.
+    """What ``rule`` finds for the ``statistic`` that fares worst: ``value`` against ``threshold``.
 
-    By skill the error that is expected in simulated cities against nine tenths of that of one number for the
-    city, in the statistic's unit; ``worse`` is the share of draws that are further off than it. By interval
-    how much of the range the interval of the median bin can span, against all of it, in the same unit. By
-    rank the share of vehicles that an interval spans. ``yardstick``: that one number was asked for by name.
+    SKILL: the mean absolute error expected in simulated cities, against nine tenths of that of one city-wide
+    average, in the statistic's unit; ``worse`` is the share of simulated draws with a larger error than that
+    average. INTERVAL: the width that the median bin's interval can have, against the whole range. RANK: the
+    share of a bin's vehicles that the median bin's interval spans. ``yardstick``: the city-wide average
+    itself was asked for by name, and is never refused.
     """
 
     rule: RefusalRule
@@ -95,15 +96,21 @@ class UtilityVerdict:
 
     @property
     def hopeless(self) -> bool:
-        """Whether it would also be too inaccurate with more draws, as far as one a city tells."""
+        """Whether the map is ruled out by a quick look with one draw in each simulated city.
+
+        As ``refused``, but by rule SKILL up to WORSE_ONCE of the draws may be worse: so few draws tell
+        little.
+        """
         if self.rule is RefusalRule.SKILL and not self.yardstick:
             return self.value > self.threshold or self.worse > WORSE_ONCE
         return self.refused
 
     def in_words(self, unit: str, factor: float) -> tuple[str, str]:
-        """Return what there is and what is expected, of the first thing that is not as it must be.
+        """Return two phrases for an error message: what was found, and what is required.
 
-        Errors are told in ``unit``, of which there are ``factor`` in one of the speed bound's.
+        ``unit`` is the unit that errors are printed in, ``factor`` converts errors from the speed bound's
+        unit to it. By rule SKILL the share of worse draws is told where only that is too large, else the
+        expected error.
         """
         value, threshold = self.value * factor, self.threshold * factor
         if self.rule is RefusalRule.RANK:
@@ -127,7 +134,7 @@ class UtilityVerdict:
 def uninformative_error(
     verdict: UtilityVerdict, request: MapRequest, todo: str | None = None
 ) -> UninformativeReleaseError:
-    """Return the error that a release of ``verdict`` is refused with."""
+    """Return (do not raise) the error that refuses a release of ``verdict``; ``todo`` is its advice."""
     unit = verdict.statistic.unit(request.display_unit)
     got, expected = verdict.in_words(unit, request.factor(verdict.statistic))
     return UninformativeReleaseError(
@@ -136,7 +143,10 @@ def uninformative_error(
 
 
 def rule_of(allocation: Allocation) -> RefusalRule:
-    """Return by what ``allocation`` is judged."""
+    """Return the rule by which ``allocation`` may be refused.
+
+    RANK for quantiles; INTERVAL for a map of one bin, and for an answer where counts are public; else SKILL.
+    """
     request = allocation.request
     if allocation.spanned:
         return RefusalRule.RANK
@@ -147,7 +157,10 @@ def rule_of(allocation: Allocation) -> RefusalRule:
 
 
 def assess_utility(allocation: Allocation) -> UtilityVerdict:
-    """Return the outcome: see the module. Bins with numbers that can only be one do not count."""
+    """Return the verdict on ``allocation`` by its rule (``rule_of``), of the statistic that fares worst.
+
+    From public counts and simulated cities alone. By interval, bins whose statistic is constant do not count.
+    """
     rule, request = rule_of(allocation), allocation.request
     yardstick = request.named == {FLAT}
     if rule is RefusalRule.RANK:
@@ -175,16 +188,15 @@ FLEETS = (100, 1_000, 10_000, 100_000)
 
 @dataclass(frozen=True)
 class Allocation:
-    """What will be executed, and what it beat.
+    """A planned release: its bins, its calibrated mechanism with the exact loss, and what was compared.
 
-    ``keep`` (shape (all bins,)) marks the bins that are released; ``counts`` is theirs alone.
-    ``calibrated`` is what will be executed, ``event`` its promise with every user's own loss, ``error`` (a
-    statistic, shape (G,)) what the refusal looks at, ``reason`` says in one sentence why the calibrated
-    mechanism is what it is. Where the baseline is executed, ``best`` is the accounting by which its noise is
-    priced, of all ``accountings``; else None.
-    ``hour`` is the hour of day of every released bin, None where slots have none; ``tried`` is the skill
-    where it was needed for the choice, ``considered`` that of all maps "auto" chose from. ``cities`` are
-    simulated ones of these counts that are there already; ``once``: one draw in each is enough to look.
+    ``keep`` (shape (all bins,)) marks the bins that are released; ``counts`` holds the counts of those alone.
+    ``calibrated`` will be executed; ``event`` holds every user's own loss, ``error`` (a statistic, shape
+    (G,)) the expected error by the mechanism, ``reason`` one sentence on why it was chosen. Where the
+    baseline is executed, ``best`` is the accounting that prices its noise, out of ``accountings``; else None.
+    ``hour`` is the hour of day of every released bin, None where slots have none. ``tried`` is the skill
+    where the choice needed it, ``considered`` the skill of all maps that "auto" chose from. ``cities`` are
+    simulated cities of these counts, if made already; ``once``: one draw in each is enough.
     """
 
     request: Request
@@ -215,7 +227,10 @@ class Allocation:
 
     @cached_property
     def fleets(self) -> Mapping[int, Skill]:
-        """The skill of means with fleets of other sizes, where nothing about a vehicle is public."""
+        """The skill of means for each fleet size in FLEETS, by number of vehicles.
+
+        Empty where counts are public.
+        """
         own = self.calibrated
         if not isinstance(own, SimulatesOwnCity):
             return {}
@@ -223,7 +238,10 @@ class Allocation:
 
     @property
     def count_errors(self) -> Mapping[str, float]:
-        """How far noise puts counts off where nothing is public and they are asked for; a fleet as usual."""
+        """About how far noise moves each published count, by its name, for the expected fleet.
+
+        Empty where counts are public or none are asked for.
+        """
         own = self.calibrated
         return own.count_errors() if isinstance(own, SimulatesOwnCity) else {}
 
@@ -233,7 +251,7 @@ class Allocation:
         return self.calibrated.known if isinstance(self.calibrated, FromKnownSpeeds) else ()
 
     def known_in_words(self) -> Iterator[str]:
-        """Yield what people are told of each of these sources."""
+        """Yield one sentence for each source in ``known``: what it is and what starting from it brought."""
         for each in self.known:
             yield (
                 f"The map starts from {each.in_words}, at no cost: that took {KNOWLEDGE_BRINGS[each.kind]}. "
@@ -242,7 +260,10 @@ class Allocation:
 
     @cached_property
     def spanned(self) -> Mapping[Statistic, FloatArray]:
-        """Which share of a bin's vehicles an interval spans, shape (G,), where intervals are ranks."""
+        """Width of each quantile's rank interval as a share of the bin's vehicles, a statistic, shape (G,).
+
+        From public counts, at the requested interval level; empty for mechanisms that release no quantiles.
+        """
         own = self.calibrated
         return own.spanned(self.request.map.interval_level) if isinstance(own, Ranked) else {}
 
@@ -273,19 +294,22 @@ class Allocation:
 
     @property
     def floor(self) -> float:
-        """G U / (L epsilon), below which no equal scales of means go."""
+        """G U / (L epsilon), a lower bound on equal noise scales of means: see ``floor_of_equal_scales``."""
         return floor_of_equal_scales(self.counts, self.request.map.bound, float(self.request.loss.exact))
 
     def errors(self) -> dict[Statistic, FloatArray]:
-        """Return the expected error of every released bin, a statistic, shape (G,).
+        """Return the expected absolute error of every released bin, a statistic, in its unit, shape (G,).
 
-        Where intervals follow from answers what the map says of itself in simulated cities, on average; else
-        the worst case over the speeds.
+        Where ``tried_in_cities``, the error that the map states of itself, averaged over simulated cities;
+        else the worst case over all speeds. No real value is read.
         """
         return self._foreseen("stated_error", self.error)
 
     def half_widths(self) -> dict[Statistic, FloatArray]:
-        """Return the half width of every released bin's interval, likewise; shape (G,) a statistic."""
+        """Return the half width of every released bin's interval, a statistic, in its unit, shape (G,).
+
+        Where ``tried_in_cities``, as found in simulated cities; else by the mechanism from public counts.
+        """
         return self._foreseen("half_width", self.calibrated.half_widths(self.request.map.interval_level))
 
     def _foreseen(self, name: str, known: Mapping[Statistic, FloatArray]) -> dict[Statistic, FloatArray]:
@@ -298,7 +322,10 @@ class Allocation:
         }
 
     def tried_in_cities(self, statistic: Statistic) -> bool:
-        """Return whether its intervals follow from answers, so that simulated cities foretell them."""
+        """Return whether intervals of ``statistic`` were tuned in trials instead of proved.
+
+        Such widths and errors are foretold by simulated cities.
+        """
         return isinstance(self.calibrated, CalibratedIntervals) and statistic in self.calibrated.trials
 
 
@@ -317,26 +344,30 @@ class Precision:
     worst: float
 
     def at(self, reach: Reach) -> float:
-        """Return the half width that ``reach`` is about."""
+        """Return the median bin's half width for MEDIAN, the widest bin's for EVERY."""
         return self.median if reach is Reach.MEDIAN else self.worst
 
 
 def precision(allocation: Allocation) -> Precision:
-    """Return how wide the main statistic's intervals will be (0 where no bin carries noise)."""
+    """Return the median and the largest half width of the main statistic's intervals, in its unit.
+
+    Over the released bins that carry noise; both are 0 where none does. From public counts.
+    """
     widths = allocation.half_widths()[allocation.request.main]
     return Precision(positive_median(widths), float(widths.max(initial=0.0, where=widths > 0)))
 
 
 def positive_median(foreseen: npt.NDArray[np.float64]) -> float:
-    """Return the median of what is foreseen of all bins (G,), where it is above 0; 0 if nowhere."""
+    """Return the median of those entries of ``foreseen`` (G,) that are above 0; 0 if none is."""
     positive = foreseen[foreseen > 0]
     return float(np.median(positive)) if positive.size else 0.0
 
 
 def floor_of_equal_scales(counts: Counts, bound: ContributionBound, epsilon: float) -> float:
-    """Return G U / (L epsilon): equal scales of means are never smaller, whoever drives where.
+    """Return G U / (L epsilon): equal Laplace scales of means are never smaller, whoever drives where.
 
-    Proof: the mean over the L visiting vehicles of sum_g U m/N is G U / L, and the largest is no less.
+    G is the number of bins, U the speed bound, L the number of vehicles that visit any bin. Proof: the mean
+    over these L vehicles of sum_g U m/N is G U / L, and the largest is no less.
     """
     visiting = int(np.count_nonzero(counts.bins_per_user))
     return counts.bins * float(bound.upper) / (visiting * epsilon)
@@ -362,9 +393,10 @@ ATTEMPTS = 20
 def affordable(
     allocation: Allocation, left: IntArray, allocate_at: Callable[[Loss], Allocation]
 ) -> Affordable:
-    """Return who can pay ``allocation``. ``left`` (users,) is what each may still lose, in 10^-12.
+    """Return how many vehicles can pay for ``allocation``, and a loss that all of them can pay.
 
-    ``allocate_at`` plans the same map at a smaller loss: what is returned was planned and fits all.
+    ``left`` (users,) is what each vehicle may still lose, in 10^-12. ``allocate_at`` plans the same map at a
+    smaller loss: the loss that is returned was planned with it.
     """
     cost = allocation.event.loss_per_user
     paying = cost > 0

@@ -55,8 +55,10 @@ LARGEST_EPSILON = RANGE[LossKind.PURE][1]
 
 
 class Split(StrEnum):
-    """How bins compare: SAME_EPSILON gives all the same epsilon (the papers' way), EQUAL_NOISE each in
-    proportion to its sensitivity, so that all get the same noise.
+    """How epsilon is divided among bins.
+
+    SAME_EPSILON gives every bin the same epsilon, as in the papers. EQUAL_NOISE gives every bin an epsilon in
+    proportion to its sensitivity, so that all bins get the same noise scale.
     """
 
     SAME_EPSILON = "same_epsilon"
@@ -65,9 +67,10 @@ class Split(StrEnum):
 
 @dataclass(frozen=True)
 class Fit:
-    """What is ``given``, and the event that comes of it; ``event.loss`` is at most the total.
+    """What a mechanism is ``given``, and the privacy event at it; ``event.loss`` is at most the total.
 
-    An epsilon a bin, shape (G,), by ``split``; or one rho, shape (), which nobody splits (None).
+    In epsilon, ``given`` holds one epsilon a bin, shape (G,), divided by ``split``. In rho it is one rho for
+    all bins jointly, shape (), and ``split`` is None.
     """
 
     split: Split | None
@@ -83,10 +86,10 @@ def fit(
     total: Loss,
     split: Split | None,
 ) -> Fit:
-    """Return the largest epsilons of the shape of ``split`` whose exact loss is at most ``total``.
+    """Return the largest epsilons of bins, divided by ``split``, whose exact loss is at most ``total``.
 
-    Raises UsageError for a mechanism of another kind of loss, when nothing fits, and where the mechanism
-    cannot draw its noise.
+    From public counts alone. A ``total`` in rho is given whole, and ``split`` is not used. Raises UsageError
+    for a mechanism of another kind of loss, when nothing fits, and where the mechanism cannot draw its noise.
     """
     if mechanism.kind is not total.kind:
         raise UsageError(
@@ -175,7 +178,10 @@ class Offer:
 
     @property
     def score(self) -> float:
-        """What is compared: the error in simulated cities where it was tried, else the median error."""
+        """The error that offers are compared by, in the statistic's unit.
+
+        It is ``tried`` where there is one, else ``median_error``.
+        """
         return self.median_error if self.tried is None else self.tried
 
     @property
@@ -192,10 +198,11 @@ def offers(
     mechanisms: Sequence[Mechanism],
     tries: SimulatedCities | None = None,
 ) -> tuple[Offer, ...]:
-    """Return the offers of all ``mechanisms`` that know ``statistic``, in their order.
+    """Return an ``Offer`` for each of ``mechanisms`` that can estimate ``statistic``, in their order.
 
     Each spends the whole ``total`` on this statistic: no vehicle loses more. Of the two splits the one with
-    the smaller ``score`` is taken (equal noise on a tie). Raises UsageError when there is no bin.
+    the smaller ``score`` is taken (equal noise on a tie). ``tries`` are simulated cities, if errors are to be
+    tried in them. Raises UsageError when there is no bin.
     """
     if counts.bins == 0:
         raise UsageError("there is no bin to release", todo="lower min_vehicles or widen area and period")
@@ -281,10 +288,10 @@ def choose(
 
 
 def best_of(found: Sequence[Offer]) -> Offer:
-    """Return the first eligible offer of least score, as far as scores can be told apart.
+    """Return the first eligible offer whose score is within a tolerance of the least score.
 
-    To SCORE_TOLERANCE, or to SIMULATED_ERROR_TOLERANCE where they were tried. Raises UsageError without an
-    eligible one.
+    The relative tolerance is SIMULATED_ERROR_TOLERANCE for errors in simulated cities, else SCORE_TOLERANCE.
+    Raises UsageError when no offer is eligible.
     """
     eligible = [offer for offer in found if offer.eligible]
     if not eligible:
@@ -299,7 +306,7 @@ def best_of(found: Sequence[Offer]) -> Offer:
 
 
 def constant_error(statistic: Statistic, bound: ContributionBound) -> float:
-    """Return how far a constant in the middle of the range is off at worst: U/2, or U^2/8."""
+    """Return the worst error of a constant in the middle of the range: U/2, of a variance U^2/8."""
     return statistic.largest(bound.upper) / 2
 
 
@@ -327,9 +334,10 @@ def _reason(found: Sequence[Offer], chosen: Offer, bound: ContributionBound, sho
 
 
 def shares(request: Request) -> dict[Statistic, Loss]:
-    """Return the part of the total loss that each statistic gets, rounded down to whole 10^-12.
+    """Return the part of the total loss that each statistic gets, rounded down to what can be charged.
 
-    In epsilon in proportion to largest value / tolerance of the statistic; in rho equal parts.
+    In epsilon, parts are in proportion to the statistic's largest value over its tolerance; in rho they are
+    equal.
     """
     total, weight = request.loss, dict.fromkeys(request.tolerance, Fraction(1))
     if request.kind is LossKind.PURE:
@@ -342,11 +350,11 @@ def shares(request: Request) -> dict[Statistic, Loss]:
 def fit_mechanisms(
     counts: Counts, request: Request, tries: SimulatedCities | None
 ) -> tuple[dict[Statistic, StatisticMechanism], str]:
-    """Return by what the statistics of ``request`` are released, at its share of the loss each, and why.
+    """Return each statistic's mechanism with the epsilons or rho that it is given, and the reasons in words.
 
-    "auto" chooses among those with an exact sampler. Raises UsageError
-    for a mechanism that cannot estimate its statistic, has no exact sampler (unless ``allow_idealised``)
-    or cannot meet its share.
+    Each statistic gets its part of the loss (``shares``). "auto" chooses among mechanisms with an exact
+    sampler, by ``tries`` where given. Raises UsageError for a mechanism that cannot estimate its statistic,
+    has no exact sampler (unless ``allow_idealised``) or cannot meet its share.
     """
     bound, kind, part_of = request.map.bound, request.kind, shares(request)
     parts: dict[Statistic, StatisticMechanism] = {}

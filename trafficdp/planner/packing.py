@@ -50,9 +50,11 @@ WHOLE = 1 << 36
 
 @dataclass(frozen=True)
 class Forest:
-    """C candidates. ``level`` (C,) is 0 for the finest; ``parent`` (C,) lies on a higher level, -1: a root.
+    """C candidate bins, of which each may lie within a larger one, with what they are worth and cost.
 
-    Entries ``start[c]:start[c + 1]`` of ``user`` and ``cost`` are those of candidate c; 0 < cost <= 1.
+    ``value`` (C,) is what each is worth. ``level`` (C,) is 0 for the finest; ``parent`` (C,) is the candidate
+    of a higher level that holds it, -1 for a root. Entries ``start[c]:start[c + 1]`` of ``user`` and ``cost``
+    are those of candidate c; a cost is a share of what the user may spend, 0 < cost <= 1.
     """
 
     value: FloatArray
@@ -65,24 +67,25 @@ class Forest:
 
     @property
     def number(self) -> int:
-        """C."""
+        """The number of candidates, C."""
         return len(self.value)
 
     @cached_property
     def matrix(self) -> sparse.csr_matrix:
-        """Costs as a matrix (C, users)."""
+        """Costs as a sparse matrix (C, users): shares of what each user may spend."""
         return sparse.csr_matrix((self.cost, self.user, self.start), shape=(self.number, self.users))
 
     @cached_property
     def levels(self) -> list[IntArray]:
-        """The candidates of every level, from the finest."""
+        """The positions of the candidates of every level, one array a level, from the finest."""
         return [np.flatnonzero(self.level == each) for each in range(int(self.level.max(initial=-1)) + 1)]
 
     @cached_property
     def rows(self) -> sparse.csr_matrix:
-        """Costs in whole units (C, rows): a row for every user, and one for every path to a root.
+        """Costs in whole units of 1/WHOLE, rounded up, as a sparse matrix (C, users + leaves).
 
-        A path starts at a leaf; on it every candidate costs more than half, so that only one fits.
+        A column for every user, and one for every path from a leaf to its root: on a path each candidate
+        costs more than half, so that only one fits.
         """
         leaf = np.ones(self.number, dtype=np.bool_)
         leaf[self.parent[self.parent >= 0]] = False
@@ -108,7 +111,10 @@ class Forest:
 
 @dataclass(frozen=True)
 class Packing:
-    """``chosen`` (C,), what it is worth, and ``bound``, which no choice exceeds."""
+    """A choice of candidates: ``chosen`` (C,) marks them and ``value`` is their worth.
+
+    No choice is worth more than ``bound``.
+    """
 
     chosen: BoolArray
     value: float
@@ -116,7 +122,10 @@ class Packing:
 
 
 def best_antichain(forest: Forest, gain: FloatArray) -> tuple[float, BoolArray]:
-    """Return the largest sum of ``gain`` (C,) over antichains and the antichain; the coarser one on a tie."""
+    """Return the largest sum of ``gain`` (C,) over antichains, and that antichain as a mask, shape (C,).
+
+    In an antichain no candidate lies within another. On a tie the coarser candidate is taken.
+    """
     below, best = np.zeros(forest.number), np.zeros(forest.number)
     take = (gain > 0).astype(np.bool_)
     for here in forest.levels:
@@ -133,15 +142,19 @@ def best_antichain(forest: Forest, gain: FloatArray) -> tuple[float, BoolArray]:
 
 
 def bound_at(forest: Forest, prices: FloatArray) -> tuple[float, BoolArray]:
-    """Return D(``prices``) and its antichain."""
+    """Return D(``prices``) of the module's theorem, and its antichain, shape (C,).
+
+    No choice is worth more than D. ``prices`` (users,) are the multipliers p_l >= 0.
+    """
     total, chosen = best_antichain(forest, forest.value - forest.matrix @ prices)
     return float(prices.sum()) + total, chosen
 
 
 def pack(forest: Forest, *, rounds: int = ROUNDS, work: int = WORK) -> Packing:
-    """Return the best choice found and the best certificate. Deterministic: work is counted, not timed.
+    """Return the best choice found, with the least upper bound found on what any choice is worth.
 
-    ``rounds`` is how many steps the prices may make, ``work`` how many entries all may look at.
+    ``rounds`` is the most steps of the prices, ``work`` the most cost entries that all steps may look at.
+    Deterministic: work is counted, not timed.
     """
     best = np.zeros(forest.number, dtype=np.bool_)
     if not forest.number:
@@ -186,10 +199,10 @@ def pack(forest: Forest, *, rounds: int = ROUNDS, work: int = WORK) -> Packing:
 
 
 def fill(forest: Forest, order: IntArray, at_once: int = AT_ONCE) -> BoolArray:
-    """Return what is chosen by taking candidates in ``order`` (C,), each if it still fits.
+    """Return which candidates a greedy pass in ``order`` (C,) takes, shape (C,): each one that still fits.
 
-    Exactly what the plain loop gives, in whole numbers, candidates of about ``at_once`` entries at a time:
-    of these, those that do not fit what the ones before have left are left at once.
+    Exactly the result of going one by one, in whole numbers; about ``at_once`` cost entries are decided
+    together for speed.
     """
     rows = forest.rows[order]
     ends = rows.indptr
@@ -234,7 +247,7 @@ def _first_come(rows: sparse.csr_matrix, used: IntArray) -> BoolArray:
 
 
 def _running(ends: IntArray, amount: IntArray, used: IntArray) -> IntArray:
-    """What is ``used`` of each row and the ``amount`` of its entries, up to and with every one.
+    """Return, for every entry, ``used`` of its row plus the row's ``amount`` up to and with that entry.
 
     Entries ``ends[r]:ends[r + 1]`` are those of row r.
     """
@@ -245,7 +258,10 @@ def _running(ends: IntArray, amount: IntArray, used: IntArray) -> IntArray:
 
 
 def _order(forest: Forest, prices: FloatArray, chosen: BoolArray) -> IntArray:
-    """The priced antichain first, and by worth over price within it and within the others."""
+    """Return the order (C,) in which ``fill`` tries candidates.
+
+    The ``chosen`` come first, and within either part those with the most value over price.
+    """
     price = forest.matrix @ prices
     worth = forest.value / (price + 1e-9 * (float(price.max()) + 1.0))
     return np.lexsort((-worth, ~chosen))

@@ -73,26 +73,35 @@ class Request:
 
     @property
     def named(self) -> set[str]:
-        """What the statistics are to be released by."""
+        """The names of the mechanisms asked for, over all statistics: of the registry, or "auto".
+
+        See ``mechanism_of``.
+        """
         return {self.mechanism_of(each) for each in self.tolerance}
 
     @property
     def by_rank(self) -> bool:
-        """Whether quantiles are asked for, which are selected and have no noise that is added."""
+        """Whether quantiles are asked for.
+
+        They are selected by the exponential mechanism, and no noise is added to them.
+        """
         return BY_RANK in self.named
 
     @property
     def kind(self) -> LossKind:
-        """What losses are counted in."""
+        """The kind of privacy loss: epsilon (pure) or rho (zero-concentrated)."""
         return self.loss.kind
 
     @property
     def main(self) -> Statistic:
-        """The statistic whose intervals a half width is about."""
+        """The statistic that a half width refers to: the first of MAIN that is asked for."""
         return next(statistic for statistic in MAIN if statistic in self.tolerance)
 
     def facts(self, counts: Counts) -> PublicFacts:
-        """Return what is public beside ``counts``, of the bins that are released."""
+        """Return the public facts that mechanisms are given for the released bins.
+
+        These are ``counts``, the speed bound, the neighbouring relation and the known speeds of these bins.
+        """
         # settings are read without what mechanisms do, which loads slowly
         from trafficdp.mechanisms.protocol import PublicFacts
 
@@ -100,7 +109,7 @@ class Request:
         return PublicFacts(counts, self.map.bound, self.relation, known)
 
     def mechanism_of(self, statistic: Statistic) -> str:
-        """Return what ``statistic`` is to be released by: a name of the registry, or "auto"."""
+        """Return the name of the mechanism asked for ``statistic``: of the registry, or "auto" to choose."""
         if self.relation.hides_presence:
             # nothing is chosen there, no accounting either
             return ADD_REMOVE_POOLED
@@ -109,17 +118,23 @@ class Request:
         return self.mechanism.get(statistic, PROVED[self.kind])
 
     def with_min_vehicles(self, min_vehicles: int) -> Request:
-        """Return the same, with numbers for bins of so many vehicles."""
+        """Return this request with another ``min_vehicles``: bins with fewer vehicles get no number."""
         return replace(self, map=replace(self.map, min_vehicles=min_vehicles))
 
     def with_proved_intervals(self) -> Request:
-        """Return the same, with what has intervals by a theorem where "auto" would choose."""
+        """Return this request with the default mechanism (PROVED) in place of "auto".
+
+        The intervals of PROVED follow from a theorem. Mechanisms asked for by name stay.
+        """
         named = {each: name for each, name in self.mechanism.items() if name != AUTO}
         return replace(self, mechanism=named)
 
     @property
     def free_to_choose(self) -> bool:
-        """Whether noise by ``accounting`` may be executed."""
+        """Whether the baseline's noise, priced by ``accounting``, may be executed.
+
+        So it is in epsilon, when only the baseline, "auto" or quantiles are asked for.
+        """
         return self.kind is LossKind.PURE and (self.named <= {BASELINE, AUTO} or self.by_rank)
 
 

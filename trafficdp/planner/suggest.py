@@ -276,10 +276,12 @@ FARTHEST = 100.0
 
 @dataclass(frozen=True, slots=True)
 class DataNeeded:
-    """``vehicles`` (a factor) and ``days`` (in all) at which ``needed`` would fall to ``allowed``.
+    """How much more data would bring the loss that a map needs from ``needed`` down to ``allowed``.
 
-    ``half_days`` and ``half_needed`` are what ``days`` was foretold from: None in a period of one day, or
-    when the first half of it holds no map. ``days`` is None when days do not help, or not within reach.
+    ``vehicles`` is the factor by which vehicles would have to grow; ``days`` is the whole period needed, in
+    days, instead of ``days_there`` (None: days do not help, or too many are needed). ``days`` was
+    extrapolated from the loss ``half_needed`` that the first ``half_days`` of the period need; both are None
+    in a period of one day, or when that half holds no map.
     """
 
     needed: Loss
@@ -292,10 +294,10 @@ class DataNeeded:
 
 
 def growth(grid: Grid, needed: Loss, allowed: Loss, needed_on: Callable[[Grid], Loss | None]) -> DataNeeded:
-    """Return how far the counts would have to grow for ``allowed`` to do what takes ``needed`` now.
+    """Return how many vehicles or days more would bring the loss ``needed`` down to ``allowed``.
 
-    ``needed_on`` gives the loss that the same map needs on another grid (here: on fewer days), None
-    when none does.
+    ``needed_on`` gives the loss that the same map needs on another grid (here the first half of the period),
+    None when no loss is enough.
     """
     days = (grid.period.last - grid.period.first).days + 1
     half = None if days < 2 else (days + 1) // 2
@@ -314,7 +316,12 @@ def growth(grid: Grid, needed: Loss, allowed: Loss, needed_on: Callable[[Grid], 
 
 
 def days_until(half: int, half_needed: Loss, days: int, needed: Loss, allowed: Loss) -> int | None:
-    """Return d (e_d / epsilon)^(1/p) in whole days, None when p is below SLOWEST or it is too far off."""
+    """Return d (e_d / epsilon)^(1/p) in whole days: the period at which ``allowed`` would be enough.
+
+    d is ``days``, e_d the loss ``needed`` for them, epsilon is ``allowed``, and p = ln(``half_needed`` /
+    ``needed``) / ln(``days`` / ``half``). None when p is below SLOWEST or the period above FARTHEST times
+    ``days``.
+    """
     if needed <= allowed:
         return days
     p = math.log(half_needed.pico / needed.pico) / math.log(days / half)
@@ -343,10 +350,10 @@ AHEAD = 4
 
 
 class Maps:
-    """Whether maps of ``counts`` on ``grid`` pass, at any loss: all in the same cities, made once.
+    """Judges whether the map of ``counts`` on ``grid`` passes the refusal rule, at any loss.
 
-    Where "auto" chooses, one of the maps it chooses from is looked at alone: where that passes, auto has a
-    map that does.
+    All losses are tried in the same simulated cities, made once. Where "auto" chooses, one of the maps it
+    chooses from is judged in its place: if that passes, "auto" has a map that does.
     """
 
     def __init__(self, counts: Counts, grid: Grid, request: Request) -> None:
@@ -355,7 +362,7 @@ class Maps:
         self._cities: list[SimulatedCity] = []
 
     def likely(self, loss: Loss) -> bool:
-        """Return whether the map at ``loss`` seems to pass, by one draw a city."""
+        """Return whether the map at ``loss`` probably passes, by one draw in each simulated city."""
         verdict = self._judged(loss, once=True)
         return verdict is not None and not verdict.hopeless
 
@@ -377,7 +384,10 @@ class Maps:
         return None if times is None else self._more(times)
 
     def _more(self, times: float) -> Loss:
-        """The loss, for so many times the noise's inverse."""
+        """Return the loss at which noise is 1 / ``times`` of that at the request's loss.
+
+        An epsilon is multiplied by ``times``, a rho by its square.
+        """
         asked = self._request.loss
         if asked.kind is LossKind.PURE:
             return type(asked).of(rounded_up(min(float(asked.exact) * times, LARGEST_LOSS / PICO)))
@@ -410,10 +420,11 @@ def suggest(
     guess_of: Callable[[Grid], Counts],
     epsilon_of: Callable[[Loss], float],
 ) -> Suggestions:
-    """Return what would pass. ``counts_of`` gives the public counts of any grid; no value is read.
+    """Return, for each setting, the smallest change that lets the map of ``request`` on ``grid`` pass.
 
-    ``guess_of`` gives nearly these at once: only where they are likely to pass are the exact ones asked for.
-    ``epsilon_of`` says a loss as the epsilon that is asked for.
+    ``counts_of`` gives the public counts of any grid, ``guess_of`` approximate ones quickly: the exact counts
+    are read only where the approximate ones are likely to pass. ``epsilon_of`` converts a loss to the epsilon
+    that is shown. No private value is read.
     """
     here, hidden = counts_of(grid), request.relation.hides_presence
 
@@ -462,9 +473,9 @@ def _least(
     most: float = MOST,
     step: float = STEP,
 ) -> float | None:
-    """Return a factor near the least, in steps from 1 to ``most``, that passes; None when none does.
+    """Return about the least power of ``step``, from 1 to ``most``, that ``passes``; None if none does.
 
-    It begins where one is ``likely`` to, which is a little too low, and goes up, farther and farther.
+    The search starts at the least factor that is ``likely``, goes up in growing strides, then bisects.
     """
     top = int(math.log(min(most, MOST)) / math.log(step))
     if not likely(step**top):

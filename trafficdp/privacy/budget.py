@@ -61,7 +61,7 @@ class Window:
         return f"in {self.months or 'all'}"
 
     def contains(self, instant: datetime) -> bool:
-        """Return whether a charge of that instant counts."""
+        """Return whether a charge made at ``instant`` counts in this window."""
         return (self.start is None or self.start <= instant) and (self.end is None or instant < self.end)
 
 
@@ -125,7 +125,10 @@ class BudgetPolicy:
 
 
 def month_of(at: datetime, time_zone: str) -> str:
-    """Return the calendar month of an instant as a Window has it: "2026-11"."""
+    """Return the calendar month of the instant ``at`` in ``time_zone`` as text, such as "2026-11".
+
+    A Window's ``months`` are the beginning of such texts.
+    """
     return f"{at.astimezone(zone_of(time_zone)):%Y-%m}"
 
 
@@ -251,7 +254,7 @@ class Promise:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, object]) -> Promise:
-        """Return the promise that ``facts`` wrote."""
+        """Return the promise that a ledger entry states: the inverse of ``facts``."""
         loss_of = LOSSES[LossKind(str(facts["loss_kind"]))]
         stem = "budget" if loss_of is PureDP else "budget_rho"
 
@@ -273,7 +276,7 @@ class Promise:
         )
 
     def stated(self) -> dict[str, str]:
-        """Return every fact in words, by what it is called; one that is not there is left out."""
+        """Return each part of the promise in words, by its name; a part that is not set is left out."""
         policy = self.policy
         whose = "for all vehicles together" if policy.relation.hides_presence else "a vehicle"
 
@@ -295,7 +298,7 @@ class Promise:
         }
 
     def changes_to(self, other: Promise) -> tuple[ChangedFact, ...]:
-        """Return what ``other`` says otherwise, in words."""
+        """Return the parts in which ``other`` differs, in words: before (this promise) and after."""
         before, after = self.stated(), other.stated()
         return tuple(
             ChangedFact(what=what, before=before.get(what, NONE), after=after.get(what, NONE))

@@ -377,7 +377,7 @@ class Guarantee:
 
     @property
     def quantity(self) -> str:
-        """What the numbers that add up are called."""
+        """The name of the loss that adds up: "epsilon", or "rho" where the guarantee is in rho."""
         return "epsilon" if self.rho is None else "rho"
 
     @property

@@ -180,7 +180,7 @@ class Estimate:
     posterior: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def of(self, rows: npt.NDArray[np.int64]) -> Estimate:
-        """Return the estimate of ``rows``, each as often as it is there."""
+        """Return the estimate of the bins at positions ``rows``, in that order; a position may repeat."""
         numbers = ("value", "low", "high", "noise_scale", "expected_error", "status")
         taken = {name: getattr(self, name)[rows] for name in numbers}
         noise, posterior = (
@@ -193,7 +193,10 @@ class Estimate:
 
 
 class RefusalRule(StrEnum):
-    """SKILL for maps, INTERVAL for answers and maps of one bin, RANK for quantiles: ``allocation``."""
+    """The criterion by which a release may be refused as too inaccurate.
+
+    SKILL for maps, INTERVAL for answers and maps of one bin, RANK for quantiles: see ``allocation``.
+    """
 
     SKILL = "skill"
     INTERVAL = "interval"

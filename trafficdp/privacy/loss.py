@@ -115,7 +115,7 @@ class Loss:
 
     @property
     def chargeable(self) -> Self:
-        """As much as can be charged: in pure epsilon whole steps, what is left of the last is unused."""
+        """The largest loss up to this one that can be charged: whole 10^-9 of epsilon; a rho as it is."""
         step = CHARGE_STEP if self.kind is LossKind.PURE else 1
         return type(self)(self.pico // step * step)
 
@@ -162,7 +162,7 @@ LOSSES: dict[LossKind, type[Loss]] = {LossKind.PURE: PureDP, LossKind.ZCDP: ZCDP
 
 
 def rounded_up(loss: float) -> str:
-    """Return the next larger number of three significant digits, as a decimal text without exponent."""
+    """Return ``loss`` (above 0) rounded up to three significant digits, as decimal text without exponent."""
     exponent = math.floor(math.log10(loss)) - 2
     steps = math.ceil(loss / 10.0**exponent * (1 - 1e-12))
     text = f"{steps * 10**exponent:d}" if exponent >= 0 else f"{steps / 10**-exponent:.{-exponent}f}"

@@ -73,36 +73,36 @@ def unread() -> NoReturn:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The verbs of ``measure``, whose answers are kept."""
+    """A ``Measure`` that passes every call on to another one and keeps the answers, for verification."""
 
     _measure: Measure
     _answers: list[npt.NDArray[Any]] = field(default_factory=list, init=False)
 
     def to_bytes(self) -> bytes:
-        """Return the answers in their order."""
+        """Return the kept answers in their order, as the bytes of a NumPy archive (npz)."""
         sink = io.BytesIO()
         # drawn noise hardly packs
         np.savez(sink, *self._answers, allow_pickle=False)
         return sink.getvalue()
 
     def measure(self, step: Step, values: MeasureInput) -> IntArray:
-        """Measure, and keep it."""
+        """Return the noisy sums of ``step`` over ``values``, shape (C,), and keep them."""
         return self._kept(self._measure.measure(step, values))
 
     def select(self, ranks: Ranks, values: npt.NDArray[Any]) -> IntArray:
-        """Select, and keep it."""
+        """Return a private quantile of every coordinate, shape (C,), and keep them."""
         return self._kept(self._measure.select(ranks, values))
 
     def select_claimed(self, scores: Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
-        """Choose, and keep it."""
+        """Return the chosen position of every coordinate, shape (C,), and keep them."""
         return self._kept(self._measure.select_claimed(scores, cost, weight, start))
 
     def charge_unverified(self, noise: Claim) -> None:
-        """Meter; what it is made of is kept as uniform numbers."""
+        """Meter the loss of ``noise``; nothing is kept, as that noise is made of ``uniform_below``."""
         self._measure.charge_unverified(noise)
 
     def uniform_below(self, count: IntArray) -> IntArray:
-        """Draw, and keep it."""
+        """Return uniform whole numbers in 0..``count`` - 1, and keep them."""
         return self._kept(self._measure.uniform_below(count))
 
     def _kept(self, answer: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -155,14 +155,15 @@ class Curator:
 
     @property
     def relation(self) -> NeighbouringRelation:
-        """What is public in this store, and what is not."""
+        """The neighbouring relation that the store promises: it says whether counts are public."""
         return vault_ledger.promise_in_force(self.vault).policy.relation
 
     def contributions(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
-        """Return what may be planned with: of every (vehicle, bin), or of the declared grid and anyone.
+        """Return the sums to plan with on ``grid``: of every (bin, vehicle) in the data ``version``.
 
-        Raises DataError where public counts allow sums that 64 bits do not hold, UsageError where a cluster
-        has not reduced records for this map: before anything is charged.
+        Where nothing about a vehicle is public, sums of 0 of one possible vehicle in every declared bin
+        instead. Raises DataError where public counts allow sums that 64 bits do not hold, UsageError where a
+        cluster has not reduced records for this map: before anything is charged.
         """
         if not self.relation.hides_presence:
             found = self._recorded(grid, bound, version)
@@ -432,7 +433,10 @@ class Curator:
         return release
 
     def values(self, specification: Specification, known: Contributions | None = None) -> SensitiveInputs:
-        """Return what ``specification`` works on; every single value is read only if its mechanism asks."""
+        """Return the private inputs of ``specification``; single values are read only if its mechanism asks.
+
+        ``known`` are the sums of its grid and data, where they are at hand.
+        """
         version = DataVersion(specification.ingest_id, specification.data_version)
 
         def samples() -> Samples:

@@ -61,7 +61,10 @@ class Reader:
         return Arrival(path.name, digest, found.report.to_json(), None, found.fixes.table)
 
     def batch(self, vault: Vault, arrival: Arrival) -> Batch:
-        """Return the records of a file; numbers new vehicles (inside the caller's transaction)."""
+        """Return the records of a file with cell, slot and clipped speed; empty where the file was refused.
+
+        New vehicles get numbers in ``vault`` (inside the caller's transaction).
+        """
         table = arrival.fixes
         if table is None or not table.num_rows:
             none = np.zeros(0, dtype=np.int64)
@@ -90,7 +93,7 @@ def digest_of(path: Path, key: VehicleKey) -> str | None:
 
 
 def in_order_of_time(batch: Batch) -> Batch:
-    """Return the records by their instants; those of the same instant stay in their order."""
+    """Return ``batch`` sorted by instant; records of the same instant stay in their order."""
     order = np.argsort(batch.time_us, kind="stable")
     return Batch(*(getattr(batch, name)[order] for name in Batch.__dataclass_fields__))
 
@@ -128,7 +131,7 @@ class WatchedFolder:
 
 
 def stamp_of(path: Path) -> Stamp | None:
-    """Return what changes when a file is replaced; None for what is no file (any more)."""
+    """Return (inode, time of change, size), which a replaced file has anew; None for what is no file."""
     try:
         status = path.stat()
     except OSError:
@@ -152,7 +155,10 @@ class Pace:
             raise UsageError("a replay cannot run at this speed", got=self.speed, expected="0 or more")
 
     def due_us(self, first_us: int) -> int | None:
-        """Return the instant up to which records are due, the first being at ``first_us``; None: all are."""
+        """Return up to which instant records are due now, in microseconds since 1970 UTC; None: all are.
+
+        ``first_us`` is the instant of the first record, which was due when this was first called.
+        """
         if not self.speed:
             return None
         if self._began is None:

@@ -42,7 +42,7 @@ from trafficdp.store.vault_fixes import DataVersion
 
 
 def earlier_release(curator: Curator, version: DataVersion, grid: Grid, allocation: Allocation) -> str | None:
-    """Return the newest published release of ``allocation`` on ``grid`` and this data, None without one."""
+    """Return the newest published release of the same bins, mechanism and data, by name; None without one."""
     request, kept = allocation.request.map, allocation.counts
     digest = numbers_digest(grid, request, kept.cell, kept.slot, allocation.calibrated.to_facts())
     same = {"data_version": version.name, "numbers_sha256": digest}
@@ -54,7 +54,7 @@ def earlier_release(curator: Curator, version: DataVersion, grid: Grid, allocati
 
 
 def fleet_released(curator: Curator) -> tuple[str, int] | None:
-    """Return the newest release that counted the whole fleet, and its number; None where none did."""
+    """Return (name, vehicles) of the newest release that counted the whole fleet with noise; None if none."""
     for name in vault_releases.indexed(curator.vault, {"of_everything": True}):
         release = curator.load(name)
         mean = release.estimates.get(Statistic.MEAN)
@@ -170,13 +170,13 @@ def _unlike(other: Grid, grid: Grid) -> str | None:
 
 
 def _says_something(release: Release) -> bool:
-    """Whether it has a posterior, and not one number for all."""
+    """Return whether the means of ``release`` have a posterior and are not the same in all bins."""
     mean = release.estimates.get(Statistic.MEAN)
     return mean is not None and bool(mean.posterior) and len(np.unique(mean.value[~np.isnan(mean.value)])) > 1
 
 
 def speeds_of(curator: Curator, release: Release) -> PlaceSpeeds:
-    """Return the speeds of the published ``release`` as a source."""
+    """Return the published mean speeds of ``release`` as a source of known speeds for other maps."""
     content, kind = read_regular(folder_of(curator.store, release.id) / CELLS), KnowledgeKind.RELEASE
     return PlaceSpeeds(
         source=Knowledge(

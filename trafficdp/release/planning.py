@@ -97,7 +97,7 @@ class SavedPlan:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Raise DataError for a text that is not what was saved."""
+        """The frozen facts, read from ``text``; raises DataError where the digest does not match."""
         try:
             found: dict[str, Any] = json.loads(self.text)
             digest = found.pop("sha256")
@@ -218,10 +218,11 @@ class Planning:
         self._known: tuple[Grid, Contributions] | None = None
 
     def plan(self, loss: Loss | None, question: PlanQuestion) -> tuple[Plan, Counts]:
-        """Return the answer and the counts of all bins of its map.
+        """Return the plan at ``loss`` (None: the configured one), and the counts of all bins of its map.
 
-        Raises UsageError when no record lies in area and period, no bin has ``min_vehicles`` vehicles, no
-        loss is named and none is looked for, and UninformativeReleaseError when no map fits.
+        ``question`` says what else is asked for. Raises UsageError when no record lies in area and period, no
+        bin has ``min_vehicles`` vehicles, no loss is named and none is looked for, and
+        UninformativeReleaseError when no map fits.
         """
         if question.saved is not None:
             if loss is not None or question.within_budget:
@@ -260,7 +261,7 @@ class Planning:
         store_files.save_plan(self._curator.store, name, frozen.text)
 
     def contributions(self) -> Contributions:
-        """Return those of the configured map, which may have no bins."""
+        """Return the sums of every (bin, vehicle) of the configured map, which may have no bins."""
         return self._contributions(self._config.grid, may_be_empty=True)
 
     def _adaptive(
@@ -473,9 +474,9 @@ class Planning:
         return needed_on
 
     def _contributions(self, grid: Grid, *, may_be_empty: bool = False) -> Contributions:
-        """Those of ``grid``; those of the configured map are kept at hand.
+        """Return the sums of every (bin, vehicle) on ``grid``; those of the configured map are cached.
 
-        Raises UsageError when there is nothing in it, unless it ``may_be_empty``.
+        Raises UsageError when the map has no bin, unless it ``may_be_empty``.
         """
         if self._known is not None and self._known[0] == grid:
             found = self._known[1]
@@ -507,7 +508,7 @@ class Planning:
         return here.merged(here.cell, lengthened(own, here.slot, kind) - OFFSET[kind]).counts
 
     def _guess(self, grid: Grid) -> Counts:
-        """Nearly the counts of ``grid``: those of the configured hexagons, put into their parents."""
+        """Return approximate counts of ``grid`` quickly, by merging the configured hexagons into parents."""
         own = self._config.grid.resolution
         if grid.resolution is not None and own is not None and grid.resolution > own:
             return self._counts(grid)
@@ -522,13 +523,13 @@ class Planning:
 
 
 def refusal(plan: Plan) -> UninformativeReleaseError:
-    """Return the error that a refused ``plan`` is answered with, and what would pass."""
+    """Return (do not raise) the error that refuses ``plan``, with the changes that would let it pass."""
     todo = None if plan.suggestions is None else plan.suggestions.in_words(plan.budget_left)
     return uninformative_error(plan.verdict, plan.allocation.request.map, todo)
 
 
 def _allocating(grid: Grid, counts: Counts, request: Request) -> Callable[[Loss], Allocation]:
-    """Return what plans ``request`` on ``grid`` at any loss."""
+    """Return a function that plans ``request`` on ``grid`` from ``counts`` at the loss it is given."""
     hour, allowed = hours_of_day(grid, counts.slot), grid.may_publish(counts.cell, counts.slot)
     return partial(allocate, counts, request, hour, allowed=allowed)
 

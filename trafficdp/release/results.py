@@ -223,7 +223,7 @@ class Plan:
 
     @property
     def quantity(self) -> str:
-        """What losses are counted in."""
+        """The name of the loss that is counted: "epsilon" or "rho", by the store's kind."""
         return self.allocation.request.kind.quantity
 
     @property
@@ -232,7 +232,10 @@ class Plan:
         return self.allocation.request.main.unit(self.display_unit)
 
     def shown(self, error: float, statistic: Statistic | None = None) -> float:
-        """Return an error of ``statistic`` (the main one) in the unit in which it is shown."""
+        """Return ``error`` of ``statistic`` (None: the main one) in the unit that is shown.
+
+        It is given in the speed bound's unit, of a variance squared.
+        """
         request = self.allocation.request
         return error * request.map.factor(statistic or request.main)
 
@@ -449,10 +452,10 @@ HEXAGONS_OF_A_VEHICLE = 8
 
 
 def share_of_fleet(grid: Grid) -> float:
-    """Return what share of a fleet is likely to be seen where and when the restrictions of ``grid`` leave.
+    """Return the share of the fleet (0 to 1) that is expected within the restrictions of ``grid``.
 
-    1 - (1 - f)^HEXAGONS_OF_A_VEHICLE, f the share of hexagons (of the study area that is in zones) and of
-    hours of the week, as declared.
+    It is 1 - (1 - f)^HEXAGONS_OF_A_VEHICLE, f being the share of declared hexagons (with zones, of the study
+    area) times the share of the hours of the week.
     """
     if grid.selection.everything and grid.zones is None:
         return 1.0

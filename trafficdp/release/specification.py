@@ -65,9 +65,10 @@ from trafficdp.store.vault_fixes import DataVersion
 
 
 def source_facts(declaration: str, name: str, speed: str) -> RecordSource:
-    """Return what the manifest says of a source; ``declaration`` is the vault's JSON of it.
+    """Return the manifest's entry on the source of records ``name``.
 
-    ``speed``: see RecordSource.
+    ``declaration`` is how the source was declared, as the vault's JSON; ``speed`` is "reported", "derived" or
+    "mixed".
     """
     facts: Mapping[str, Any] = json.loads(declaration)
     rules = [f"rejected when {text}" for text in RULES.values()]
@@ -109,7 +110,11 @@ def assemble(
     estimates: Mapping[Statistic, Estimate],
     ledger: LedgerReference,
 ) -> Release:
-    """Return the release of ``specification`` over all ``bins``; ``estimates`` are those of ``keep``."""
+    """Return the release over all listed ``bins``, withheld ones included.
+
+    ``keep`` (G,) marks the bins with numbers; ``estimates`` are over those alone, and are filled up with NaN
+    and the status "withheld".
+    """
 
     def over_all(values: npt.NDArray[Any], withheld: object = None) -> npt.NDArray[Any]:
         # NaN, or what is said instead, where nothing was estimated
@@ -164,12 +169,12 @@ def assemble(
 
 @dataclass(frozen=True)
 class Specification:
-    """What a charge commits to. ``cell`` and ``slot`` are the bins that get numbers, shape (G,).
+    """All that a charge freezes, so that its noise can be drawn later, once, without planning again.
 
-    Where nothing about a vehicle is public these are all that ``grid`` declares, and not written down.
-
-    ``calibrated`` says how, as its ``to_facts`` wrote it (``on``). ``ingest_id`` and ``data_version`` pin the
-    data. ``disclosure`` is the manifest without ledger and files.
+    ``cell`` and ``slot`` are the bins that get numbers, shape (G,). Where nothing about a vehicle is public
+    these are all that ``grid`` declares, and not written down. ``calibrated`` is the mechanism as its
+    ``to_facts`` wrote it. ``ingest_id`` and ``data_version`` pin the data. ``disclosure`` is the manifest
+    without ledger and files.
     """
 
     release_id: str
@@ -184,13 +189,16 @@ class Specification:
     disclosure: Disclosure
 
     def keeps(self, counts: Counts) -> npt.NDArray[np.bool_]:
-        """Return which bins of ``counts`` get numbers."""
+        """Return which bins of ``counts`` get numbers, shape (G,).
+
+        They have ``min_vehicles`` vehicles, and the grid lets them be published.
+        """
         return (counts.users_per_bin >= self.request.min_vehicles) & self.grid.may_publish(
             counts.cell, counts.slot
         )
 
     def public(self, counts: Counts) -> PublicFacts:
-        """Return what is public beside ``counts``."""
+        """Return the mechanism's public facts: ``counts``, speed bound and neighbouring relation."""
         relation = NeighbouringRelation(self.disclosure.unit.neighbouring_relation)
         return PublicFacts(counts, self.request.bound, relation)
 
@@ -352,7 +360,10 @@ def freeze(
     noise: Noise,
     verdict: Verdict,
 ) -> Specification:
-    """Return the specification of a release or a stream that has no bins yet."""
+    """Return a specification made of its parts, without bins (``cell`` and ``slot`` are empty).
+
+    A map adds its bins; a stream gets them with its publications.
+    """
     return Specification(
         release_id=release_id,
         created_at=context.created_at,

@@ -235,20 +235,20 @@ def specification_of_stream(
 
 
 def sums_of(specification: Specification) -> RunningSums:
-    """Return the running sums that ``specification`` was charged for."""
+    """Return the mechanism of a stream's running sums, from what ``specification`` froze at the charge."""
     return RunningSums.from_facts(specification.calibrated, specification.request.bound)
 
 
 def stream_of(
     specification: Specification, parts: Mapping[str, Mapping[str, npt.NDArray[np.generic]]]
 ) -> Stream:
-    """Return the stream that was stored as ``parts``, before its first record when there are none."""
+    """Return the stream restored from the ``parts`` of its saved state; without parts, a new one."""
     enough = None if specification.request.publish_counts else specification.request.min_vehicles
     return sums_of(specification).stream(parts, enough)
 
 
 def end_of_step(sums: RunningSums, step: int) -> datetime:
-    """Return the instant at which ``step`` ends."""
+    """Return the instant (UTC) at which ``step``, counted from 0, ends."""
     return _EPOCH + timedelta(microseconds=sums.horizon.end_of(step))
 
 
@@ -271,7 +271,11 @@ def same_stream(one: Specification, other: Specification) -> bool:
 def publication_of(
     specification: Specification, closed: ClosedStep, number: int, ledger: LedgerReference, data_version: str
 ) -> Release:
-    """Return the release after a closed step. ``data_version`` names the records that it was made from."""
+    """Return the release that publishes a stream's map after the step ``closed``.
+
+    ``closed`` holds the counts and noisy sums of all bins so far, ``number`` is the publication's, and
+    ``data_version`` names the records that it was made from.
+    """
     sums, order = sums_of(specification), np.lexsort((closed.slot, closed.cell))
     keep = closed.vehicles[order] >= specification.request.min_vehicles
     names = ("cell", "slot", "records", "vehicles", "sums", "terms")

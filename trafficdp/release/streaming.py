@@ -139,7 +139,7 @@ class LiveStream:
 
     @property
     def over_at(self) -> datetime:
-        """From when on no record can count any more: the end of the last step, and the lateness."""
+        """The instant after which no record counts: the end of the last step plus the allowed lateness."""
         sums = self._state.sums
         lateness = timedelta(microseconds=sums.horizon.lateness_us)
         return end_of_step(sums, sums.horizon.steps - 1) + lateness
@@ -149,7 +149,7 @@ class LiveStream:
         return self._state.reader.read(path, digest, source)
 
     def met(self, digest: str) -> bool:
-        """Return whether the file of this digest was taken to its end."""
+        """Return whether the stream has taken the file of this digest to its end."""
         with self._curators("stream") as curator:
             return self._met(curator, digest)
 

@@ -62,9 +62,11 @@ from trafficdp.store.vault_fixes import DataVersion, history_of, stated_history
 
 @dataclass(frozen=True, repr=False)
 class Chosen:
-    """Choices of one step: what they were among (``noise.choice``), which position, and where in its weight.
+    """Choices that a mechanism made in one selection, one for each coordinate, with what they were among.
 
-    The candidate that was drawn takes ``low`` to ``low`` + ``span`` of the position's share.
+    ``cost``, ``weight`` and ``start`` are the candidates and ``scale`` the noise scales, as in
+    ``noise.choice``. ``cell`` is the chosen position in ``cost``; of the weight there, the candidate drawn
+    takes the part from ``low`` to ``low`` + ``span`` (shares, 0 to 1).
     """
 
     cost: IntArray
@@ -77,11 +79,10 @@ class Chosen:
 
 
 class Replayed:
-    """The verbs again, with the answers of ``kept``. ``noise`` are the law and the draws of every step.
+    """A ``Measure`` that draws nothing: it gives the answers ``kept`` by ``Recorded.to_bytes`` again.
 
-    ``chosen`` are the choices of every selection, claimed ones too; ``uniform`` are uniform numbers, and
-    below what each was drawn. ``left`` is what was not asked for yet, the next of it last.
-
+    It collects what was drawn: ``noise`` (law and noise of every step), ``chosen`` (every selection) and
+    ``uniform`` (upper limits and numbers). ``left`` are the answers not asked for yet, the next one last.
     Raises VerificationError where the mechanism asks for what was not kept.
     """
 
@@ -93,13 +94,16 @@ class Replayed:
         self.uniform: list[tuple[IntArray, IntArray]] = []
 
     def measure(self, step: Step, values: MeasureInput) -> IntArray:
-        """Return what was measured."""
+        """Return the kept noisy sums of ``step``, shape (C,), and note the noise: answer minus exact sums."""
         answer = self._next(len(step.shift))
         self.noise.append((step.law, answer - step.exact(values)))
         return answer
 
     def select(self, ranks: Ranks, values: npt.NDArray[Any]) -> IntArray:
-        """Return what was selected."""
+        """Return the kept quantiles, shape (C,), and note what they were chosen among.
+
+        Raises VerificationError for one that is out of range.
+        """
         answer = self._next(len(ranks.high))
         if bool(np.any((answer < 0) | (answer > ranks.high))):
             raise VerificationError("something was selected that no vehicle can have")
@@ -112,7 +116,10 @@ class Replayed:
         return answer
 
     def select_claimed(self, scores: Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
-        """Return what was chosen."""
+        """Return the kept positions, shape (C,), and note what they were chosen among.
+
+        Raises VerificationError for one that is out of range.
+        """
         answer = self._next(len(scores.scale))
         if bool(np.any((answer < start[:-1]) | (answer >= start[1:]))):
             raise VerificationError("something was chosen that there was not")
@@ -124,7 +131,7 @@ class Replayed:
         """Nothing: what was drawn are uniform numbers."""
 
     def uniform_below(self, count: IntArray) -> IntArray:
-        """Return what was drawn."""
+        """Return the kept uniform numbers in the shape of ``count``, and note them with ``count``."""
         answer = self._next(count.size)
         self.uniform.append((np.ravel(count), np.ravel(answer)))
         return answer.reshape(count.shape)
@@ -167,7 +174,11 @@ Uniform = tuple[IntArray, IntArray]
 def plausible(
     noise: Iterable[tuple[Law, IntArray]], chosen: Iterable[Chosen] = (), uniform: Iterable[Uniform] = ()
 ) -> bool:
-    """Return whether draws, choices and uniform numbers may be of their laws; no more is said of them."""
+    """Return False where draws, choices or uniform numbers are very unlikely under their stated laws.
+
+    ``noise`` holds the law and the noise of every step. If everything was drawn from its law, False comes
+    with probability at most FALSE_ALARM. True is no proof: see ``detection_probability``.
+    """
     # any uniform numbers that do not depend on the draws; the same each time, and so is the verdict
     random = SimulatedNoise(0)
     ranks, above, many = [], 0, 0
@@ -213,7 +224,10 @@ def _uniform(random: SimulatedNoise, many: int) -> FloatArray:
 
 
 def detection_probability(draws: int, factor: float) -> float:
-    """Return at least how probably Laplace noise of ``factor`` times its scale is found in ``draws``."""
+    """Return a lower bound on the probability that ``plausible`` rejects Laplace noise of a wrong scale.
+
+    The noise has ``factor`` times its stated scale, and there are ``draws`` of it.
+    """
     if not draws:
         return 0.0
     few, much = gammaincinv(draws, _TAIL), gammainccinv(draws, _TAIL)
@@ -221,19 +235,25 @@ def detection_probability(draws: int, factor: float) -> float:
 
 
 def uniform_detection_probability(numbers: int) -> float:
-    """Return at least how probably ``numbers`` are found that are uniform on a half of their range."""
+    """Return a lower bound on the probability that ``plausible`` rejects ``numbers`` wrong uniform numbers.
+
+    They are taken as uniform on only one half of their range.
+    """
     if not numbers:
         return 0.0
     return float(gammaincc(numbers, max(gammainccinv(numbers, _TAIL) - numbers * np.log(2), 0.0)))
 
 
 def probability_text(probability: float) -> str:
-    """Return what is at most ``probability``, in two decimals."""
+    """Return ``probability`` as text, rounded down to two decimals."""
     return f"{math.floor(100 * probability) / 100:.2f}"
 
 
 def draws_of(law: Law) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], int]:
-    """Return which coordinates vary, and of how many draws they are: as many, or as there are blocks."""
+    """Return which coordinates of ``law`` carry noise, shape (C,), and the number of independent draws.
+
+    Block noise is one draw a block; any other is one a coordinate that carries noise.
+    """
     if isinstance(law, Block):
         return law.block >= 0, law.blocks
     drawn = (law.scale if isinstance(law, Laplace) else law.sd) > 0

@@ -143,7 +143,10 @@ class _NotToBeExtended(Exception):
 
 @contextmanager
 def _swapped(folder: Path) -> Iterator[Path]:
-    """Give the path where the block makes a database; that of ``folder`` gives way to it in one move."""
+    """Give the block a path to write a database to, then let it replace `released.duckdb` in one move.
+
+    ``folder`` holds `released.duckdb`. After an error the old file stays.
+    """
     half_made = folder / HALF_RELEASED
     with store_failures("writing released.duckdb", RELEASED_NAME):
         sweep_leftovers(folder)
@@ -165,7 +168,10 @@ def _extended(
     tables: Mapping[str, pa.Table],
     add: Callable[[duckdb.DuckDBPyConnection], None],
 ) -> bool:
-    """Swap in a copy to which ``add`` added what ``release`` has, in one transaction; False if it cannot."""
+    """Let ``add`` write to a copy of `released.duckdb` and swap the copy in; return whether it could be.
+
+    ``tables`` are the rows of ``release`` to be written. False where the copy lacks a column of them.
+    """
     needed = {f"{table}.{name}" for table, own in tables.items() for name in own.column_names}
 
     try:
@@ -201,12 +207,15 @@ def _finish(connection: duckdb.DuckDBPyConnection, release_id: str | None = None
 
 
 def _in(unit: SpeedUnit, name: str) -> str:
-    """The script ``name``, which is written for km/h, for speeds in ``unit``."""
+    """Return the SQL script ``name``, which is written for km/h, changed to speeds in ``unit``."""
     return script(name).replace(SpeedUnit.KILOMETRES_PER_HOUR.value, unit.value)
 
 
 def _insert_publication(connection: duckdb.DuckDBPyConnection, publication: Publication) -> None:
-    """The first makes the stream's row in releases, every later one renews what is said there."""
+    """Write one publication of a stream, and its rows.
+
+    The first adds the stream to the table of releases; every later one renews its disclosure there.
+    """
     release = publication.release
     if publication.number > 1:
         run(

@@ -85,7 +85,7 @@ def data_version(vault: Vault) -> DataVersion:
 
 
 def number_of_files(vault: Vault) -> int:
-    """Return how many readings of files there were, but those that were undone."""
+    """Return how many files were read into the vault, each reading counted, without those undone since."""
     return number(vault.connection, "SELECT count(*) FROM ingests WHERE undone_at IS NULL")
 
 
@@ -297,7 +297,7 @@ def declarations(vault: Vault, up_to_ingest: int) -> list[tuple[str, str]]:
 
 
 def namespaces(vault: Vault) -> set[str]:
-    """Return those that identifiers were ever read under: of files that were undone, too."""
+    """Return the namespaces that vehicle identifiers were ever read under, of undone files too."""
     rows = run(vault.connection, "SELECT DISTINCT coalesce(declaration ->> 'namespace', '') FROM ingests")
     return {str(namespace) for (namespace,) in rows}
 
@@ -377,9 +377,10 @@ def is_imported(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def missing_jobs(vault: Vault, key: str, job: str, after: tuple[str, ...]) -> bool:
-    """Return False where ``job`` is here already; raise UsageError unless it follows what is here.
+    """Return whether the cluster job ``job`` is still to be imported: False where the vault has it.
 
-    ``after`` are the jobs that it took account of, ``key`` the cache key of its grid and bound.
+    ``after`` are the jobs that it took account of, ``key`` the cache key of its grid and bound. Raises
+    UsageError unless ``after`` are just the vault's jobs of this key, and for a vault that holds records.
     """
     if run(vault.connection, "FROM imports WHERE job = ?", [job]):
         return False
@@ -426,7 +427,10 @@ def add_import(
 
 
 def require_newest_job(vault: Vault, ingest_id: int) -> None:
-    """Raise UsageError where a later job left out what the one of ``ingest_id`` counted."""
+    """Raise UsageError where the vault has a later job of the same grid and bound than file ``ingest_id``.
+
+    A later job left out the records that this one counted, so this one cannot be undone first.
+    """
     later = number(
         vault.connection,
         "SELECT count(*) FROM imports SEMI JOIN imports AS own ON own.ingest_id = ? "

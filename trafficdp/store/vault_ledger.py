@@ -134,9 +134,9 @@ _SPENT = """WITH paid AS (
 def spent(
     vault: Vault, vehicle: IntArray, window: Window | None = None, analyst: str | None = None
 ) -> IntArray:
-    """Return what each of the given vehicles has spent, in pico-epsilons: in ``window``, or over all time.
+    """Return what each of ``vehicle`` (n,) has spent, in 10^-12 of the store's kind of loss, shape (n,).
 
-    With ``analyst`` by what was charged under this name.
+    Only by charges in ``window``, or by those in the name of ``analyst`` (not both); by default by all.
     """
     if window is not None and not window.months:
         window = None
@@ -183,7 +183,7 @@ def require_budget(
 
 
 def largest_spent_in(vault: Vault, window: Window) -> int:
-    """Return the most that any vehicle has spent in ``window`` (pico-epsilons)."""
+    """Return the most that any vehicle has spent in ``window``, in 10^-12 of the store's kind of loss."""
     if not _months_are_kept(vault, window.time_zone):
         return totals(vault, _charges_in(vault, window)).largest
     largest = f"SELECT coalesce(max(loss_pico), 0) FROM ({_SPENT_IN_MONTHS})"  # noqa: S608 - ours
@@ -401,14 +401,21 @@ def charges_of(vault: Vault, sequence: int) -> tuple[IntArray, IntArray]:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Spending so far, in pico-epsilons: ``largest`` over vehicles, and the sum of releases' maxima."""
+    """What was spent by some charges, in 10^-12 of the store's kind of loss.
+
+    ``largest`` is the most that any vehicle spent by all of them; ``sum_of_maxima`` adds up, over charges,
+    the most that any vehicle paid.
+    """
 
     largest: int
     sum_of_maxima: int
 
 
 def totals(vault: Vault, charges: Sequence[int] | None = None, analyst: str | None = None) -> Totals:
-    """Return the spending over all ``charges`` (None: all there are, with ``analyst`` under this name)."""
+    """Return what was spent by the ``charges`` of these ledger numbers; None: by all of them.
+
+    With ``analyst`` and no ``charges``, by all charges under that name.
+    """
     if charges is None and _sums_are_kept(vault):
         kept = """SELECT
             (SELECT coalesce(max(loss_pico), 0) FROM spending WHERE analyst IS NOT DISTINCT FROM $analyst),

@@ -141,7 +141,10 @@ def _parts(vault: Vault, release_id: str, *parts: str) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class IndexedRelease:
-    """What a published release is found by. Whoever finds it so looks at the release itself again."""
+    """The public facts by which the index finds a published release.
+
+    The index is a cache: what it finds is compared with the release itself.
+    """
 
     release_id: str
     data_version: str
@@ -162,9 +165,10 @@ def mark_published(vault: Vault, release: IndexedRelease) -> None:
 
 
 def indexed(vault: Vault, sought: Mapping[str, object]) -> Iterator[str]:
-    """Yield the releases of the index that are published, not withdrawn and as ``sought``, newest first.
+    """Yield the names of published releases, not withdrawn, that match ``sought``, newest first.
 
-    ``sought``: what columns of the index hold; ``not_of_data``: what ``data_version`` does not.
+    ``sought`` holds the values that fields of ``IndexedRelease`` must have, by field; its ``not_of_data`` is
+    a data version that the release must not have.
     """
     if vault.has_table(_INDEX):
         asked = {**dict.fromkeys((*IndexedRelease.__slots__[1:], "not_of_data")), **sought}
@@ -195,7 +199,11 @@ class StoredStream:
 
 @dataclass(frozen=True, slots=True)
 class StoredPublication:
-    """One committed publication."""
+    """One committed publication of a stream, the map after step ``step``.
+
+    ``facts`` (JSON) and ``bins`` (Arrow) are the release as ``encode`` wrote it; ``sequence`` is its ledger
+    entry.
+    """
 
     release_id: str
     number: int
@@ -212,7 +220,7 @@ class StoredPublication:
 
 @dataclass(frozen=True, slots=True)
 class FileProgress:
-    """How far a file was taken."""
+    """How far a stream has taken the file of this ``number``: how many rows, and whether it is done."""
 
     number: int
     rows_taken: int
@@ -246,12 +254,15 @@ def add_stream(vault: Vault, release_id: str, sequence: int, facts: str) -> None
 
 
 def end_stream(vault: Vault, release_id: str) -> None:
-    """Write that nothing will be added any more."""
+    """Write that the stream has ended, so that no record is taken any more."""
     run(vault.connection, "UPDATE streams SET ended = true WHERE release_id = ?", [release_id])
 
 
 def save_part(vault: Vault, release_id: str, part: str, generation: int, arrays: Arrays) -> None:
-    """Replace one part of the state."""
+    """Replace ``part`` (one of PARTS) of the stream's saved state by ``arrays``.
+
+    ``generation`` is the number of batches that the state includes.
+    """
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]  # the stub has allow_pickle among the names
     run(vault.connection, "DELETE FROM stream_state WHERE release_id = ? AND part = ?", [release_id, part])
@@ -263,7 +274,11 @@ def save_part(vault: Vault, release_id: str, part: str, generation: int, arrays:
 
 
 def load_parts(vault: Vault, release_id: str) -> tuple[int, dict[str, dict[str, npt.NDArray[np.generic]]]]:
-    """Return (generation, arrays by part); (0, {}) for a stream that has taken nothing yet."""
+    """Return (generation, arrays by part and name) of a stream's saved state.
+
+    The generation is the number of batches that the state includes; (0, {}) for a stream that has taken none.
+    Raises StoreDamagedError where a part is missing.
+    """
     rows = run(
         vault.connection,
         "SELECT part, generation, arrays FROM stream_state WHERE release_id = ?",
@@ -283,7 +298,7 @@ def load_parts(vault: Vault, release_id: str) -> tuple[int, dict[str, dict[str, 
 
 
 def generation_of(vault: Vault, release_id: str) -> int:
-    """Return how many batches the state holds."""
+    """Return how many batches the saved state of a stream includes."""
     return number(
         vault.connection,
         "SELECT coalesce(max(generation), 0) FROM stream_state WHERE release_id = ?",
@@ -339,7 +354,11 @@ def add_counts(vault: Vault, release_id: str, step: int, counts: Mapping[str, In
 
 
 def counts_of(vault: Vault, release_id: str, up_to_step: int | None = None) -> pa.Table:
-    """Return the counts of a stream ordered by step, cell, slot and vehicle."""
+    """Return the counts of a stream's closed steps as a table, ordered by step, cell, slot and vehicle.
+
+    One row a (step, cell, slot, vehicle), with ``records`` and ``position``; up to ``up_to_step``, if given.
+    Counts are exact.
+    """
     return query(
         vault.connection,
         "SELECT step, cell, slot, vehicle_id, records, position FROM stream_counts WHERE release_id = ? "
