@@ -156,9 +156,7 @@ class CalibratedAddRemove(JointMechanism):
         estimates = {Statistic.MEAN: mean}
         if found.variance is not None:
             spread = {"spread": np.full(design.size, answers.spread[0])}
-            estimates[Statistic.VARIANCE] = self.of_posterior(
-                Statistic.VARIANCE, found.variance, spread, mean.status.copy()
-            )
+            estimates[Statistic.VARIANCE] = self.of_variance(found.variance, spread, mean.status.copy())
         return estimates
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:

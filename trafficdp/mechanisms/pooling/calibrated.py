@@ -91,9 +91,7 @@ class CalibratedPooling(JointMechanism):
         found = pooled(self.design, values.contributions, measure, self.public.known)
         estimates = {each: self.of_posterior(each, own, self.column()) for each, own in found.means.items()}
         if found.variance is not None:
-            estimates[Statistic.VARIANCE] = self.of_posterior(
-                Statistic.VARIANCE, found.variance, self.column()
-            )
+            estimates[Statistic.VARIANCE] = self.of_variance(found.variance, self.column())
         return {each: estimates[each] for each in self.statistics}
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
@@ -180,7 +178,7 @@ class CalibratedFlat(JointMechanism):
         for each in self.statistics:
             if each is Statistic.VARIANCE:
                 own = self._spread(value[each], value[Statistic.MEAN])
-                found[each] = self.of_posterior(each, own, self.column())
+                found[each] = self.of_variance(own, self.column())
             else:
                 noise = _left(float(self._noise[0]), float(bound.upper) / 6)
                 mean = flat_posterior(self._design, value[each], noise)

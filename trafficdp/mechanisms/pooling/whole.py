@@ -141,45 +141,37 @@ class JointMechanism:
         raise NotImplementedError
 
     def of_posterior(
+        self, statistic: Statistic, found: Posterior, noise: Mapping[str, npt.NDArray[Any]]
+    ) -> Estimate:
+        """Return the estimate of a mean: its posterior, published with the columns of ``noise``.
+
+        The status of a bin is "uninformative" where one number would say as much.
+        """
+        known, beside = self.public.known, inner_ends(found.ends)
+        low, high = found.ends[LEVELS[-1]]
+        status = np.where(found.informed, BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value)
+        beside["city"] = np.full(len(found.value), found.city)
+        beside |= {"slower_chance": found.slower, "faster_chance": found.faster}
+        if known is not None and known.scheduled is not None:
+            # which share of the scheduled speeds the means are
+            scheduled = known.scheduled / float(self.public.bound.unit.metres_per_second)
+            beside["scheduled"] = scheduled
+            shares = {"": found.value, "_low": low, "_high": high}
+            beside |= {f"of_scheduled{end}": speed / scheduled for end, speed in shares.items()}
+        error = found.error + rounding_bias(statistic, self.public.bound)
+        return _estimate(statistic, found, error, status.astype(object), noise, beside)
+
+    def of_variance(
         self,
-        statistic: Statistic,
-        found: Posterior | VariancePosterior,
+        found: VariancePosterior,
         noise: Mapping[str, npt.NDArray[Any]],
         status: npt.NDArray[np.object_] | None = None,
     ) -> Estimate:
-        """Return the estimate of a statistic: its posterior, published with the columns of ``noise``.
-
-        The status of means is by what one number would say, that of a variance ``status``, or else by its
-        expected error.
-        """
-        bound, known, beside = self.public.bound, self.public.known, inner_ends(found.ends)
-        low, high = found.ends[LEVELS[-1]]
-        if isinstance(found, VariancePosterior):
-            error = variance_error(found, bound)
-            status = status_of(error, statistic, bound) if status is None else status
-        else:
-            error = found.error + rounding_bias(statistic, bound)
-            said = np.where(found.informed, BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value)
-            status = said.astype(object)
-            beside["city"] = np.full(len(found.value), found.city)
-            beside |= {"slower_chance": found.slower, "faster_chance": found.faster}
-            if known is not None and known.scheduled is not None:
-                # which share of the scheduled speeds the means are
-                scheduled = known.scheduled / float(bound.unit.metres_per_second)
-                beside["scheduled"] = scheduled
-                shares = {"": found.value, "_low": low, "_high": high}
-                beside |= {f"of_scheduled{end}": speed / scheduled for end, speed in shares.items()}
-        return Estimate(
-            statistic=statistic,
-            value=found.value,
-            low=low,
-            high=high,
-            noise_scale=np.full(len(found.value), np.nan),
-            expected_error=error,
-            status=status,
-            noise=dict(noise),
-            posterior=beside,
-        )
+        """Return the estimate of a variance: its posterior, and ``status``, or that by its expected error."""
+        error = variance_error(found, self.public.bound)
+        if status is None:
+            status = status_of(error, Statistic.VARIANCE, self.public.bound)
+        return _estimate(Statistic.VARIANCE, found, error, status, noise, inner_ends(found.ends))
 
     def column(self) -> dict[str, FloatArray]:
         """Return what is published of every bin beside its numbers: the whole loss, and what was known."""
@@ -240,6 +232,28 @@ class JointMechanism:
         own = columns[Statistic(facts["statistics"][0])]
         speed = [own[name].tolist() for name in KNOWN_COLUMNS[: len(facts["known"])]]
         return cls.from_facts({**facts, "known": {"sources": facts["known"], "speed": speed}}, public)
+
+
+def _estimate(
+    statistic: Statistic,
+    found: Posterior | VariancePosterior,
+    error: FloatArray,
+    status: npt.NDArray[np.object_],
+    noise: Mapping[str, npt.NDArray[Any]],
+    beside: dict[str, npt.NDArray[Any]],
+) -> Estimate:
+    low, high = found.ends[LEVELS[-1]]
+    return Estimate(
+        statistic=statistic,
+        value=found.value,
+        low=low,
+        high=high,
+        noise_scale=np.full(len(found.value), np.nan),
+        expected_error=error,
+        status=status,
+        noise=dict(noise),
+        posterior=beside,
+    )
 
 
 def known_columns(known: KnownSpeeds | None) -> dict[str, FloatArray]:
