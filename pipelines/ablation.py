@@ -52,8 +52,8 @@ def _scaled(of: type, name: str, by: float) -> AbstractContextManager[Any]:
 
 
 def _without_slope() -> AbstractContextManager[Any]:
-    own: cached_property[Any] = Design.__dict__["dwell"]
-    return patch.object(Design, "dwell", property(lambda self: own.func(self) * np.array([1.0, 0.0])))
+    own: cached_property[Any] = Design.__dict__["covariates"]
+    return patch.object(Design, "covariates", property(lambda self: own.func(self) * np.array([1.0, 0.0])))
 
 
 def _equal_guess(self: Level) -> npt.NDArray[np.float64]:

@@ -25,7 +25,7 @@ from capmetro import CONFIG, DAYS, files_of, page, samples_of
 from presence import DELTA, total_of
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
-from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
+from trafficdp.mechanisms.pooling.calibrated import CalibratedCityWide, CalibratedPooling
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.mechanisms.simulated_cities import SimulatedCities, absolute_errors, true_statistic
@@ -36,7 +36,7 @@ from trafficdp.privacy.loss import PICO, LossKind, PureDP
 from trafficdp.sensitive import Samples, SensitiveInputs
 
 FloatArray = npt.NDArray[np.float64]
-Whole = type[CalibratedPooling] | type[CalibratedFlat]
+Whole = type[CalibratedPooling] | type[CalibratedCityWide]
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ROOT / "data" / "accuracy" / "peers.csv"
 RESOLUTIONS = (6, 7, 8)
@@ -83,7 +83,7 @@ def trivial_rows(samples: Samples) -> list[Row]:
     return [
         constant(samples, 0.5, "the middle of the range, no data"),
         constant(samples, 0.0, "zero, no data"),
-        *whole_rows(samples, LossKind.PURE, CalibratedFlat),
+        *whole_rows(samples, LossKind.PURE, CalibratedCityWide),
     ]
 
 

@@ -32,7 +32,7 @@ from trafficdp.export.report.change_files import LIKELY
 from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_all
 from trafficdp.mechanisms.pooling.design import Design
-from trafficdp.mechanisms.pooling.estimates import pooled
+from trafficdp.mechanisms.pooling.estimates import pooled_estimates
 from trafficdp.mechanisms.pooling.posterior import LEVELS
 from trafficdp.mechanisms.several_maps import CHANGED, difference
 from trafficdp.mechanisms.simulated_cities import true_statistic
@@ -138,7 +138,10 @@ class City:
         else:
             total = times * total_of(kind, epsilon, COUNTS_PUBLIC)
             asked = Design(kept.counts, kept.bound, kind, total, (Statistic.MEAN,))
-            found, at = pooled(asked, kept, noise, known).means[Statistic.MEAN], np.arange(int(seen.sum()))
+            found, at = (
+                pooled_estimates(asked, kept, noise, known).means[Statistic.MEAN],
+                np.arange(int(seen.sum())),
+            )
         recurring = len(np.unique(slot)) > 1
         said = Map(
             counts.cell[seen],

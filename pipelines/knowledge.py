@@ -27,7 +27,7 @@ from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_all
 from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
 from trafficdp.mechanisms.pooling.design import Design
-from trafficdp.mechanisms.pooling.estimates import pooled
+from trafficdp.mechanisms.pooling.estimates import pooled_estimates
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.simulated_cities import true_statistic
 from trafficdp.model import (
@@ -228,7 +228,9 @@ def resampled_chain(data: Contributions, epsilon: int, maps: int, seed: int) -> 
         known = KnownSpeeds.of([before] if before else [], own.counts.cell, own.counts.slot)
         both = []
         for each in (None, known):
-            mean = pooled(design, own, SimulatedNoise(1000 * seed + number), each).means[Statistic.MEAN]
+            mean = pooled_estimates(design, own, SimulatedNoise(1000 * seed + number), each).means[
+                Statistic.MEAN
+            ]
             both.append((np.abs(mean.value - truth).mean(), mean.error.mean()))
         found.append(both)
         before = PlaceSpeeds(SOURCE, own.counts.cell, None, mean.value)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 import trafficdp
 from capmetro import DAYS, config_of, files_of, page, samples_of
-from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
+from trafficdp.mechanisms.pooling.calibrated import CalibratedCityWide, CalibratedPooling
 from trafficdp.mechanisms.protocol import CalibratedMechanism
 from trafficdp.mechanisms.simulated_cities import true_statistic
 from trafficdp.model import SlotKind, Statistic
@@ -128,12 +128,12 @@ def setting(city: trafficdp.Workspace, whole: Samples, asked: tuple[str, str, st
     both = CalibratedPooling(public, POOLED, allocation.loss.kind, allocation.request.loss.pico)
     variances = float(drawn(both, data, Statistic.VARIANCE)[1].mean())
     vehicles, error = (Statistic.VEHICLE_MEAN,), {}
-    for make in (CalibratedPooling, CalibratedFlat):
+    for make in (CalibratedPooling, CalibratedCityWide):
         own = make(public, vehicles, allocation.loss.kind, allocation.request.loss.pico)
         error[make.kind], held_of = drawn(own, data, *vehicles)
         if make is CalibratedPooling:
             over_vehicles = float(held_of.mean())
-    nearer = 1 - error[CalibratedPooling.kind] / error[CalibratedFlat.kind]
+    nearer = 1 - error[CalibratedPooling.kind] / error[CalibratedCityWide.kind]
     quarters = held_by_quarters(held, data.counts.samples_per_bin)
     return Setting(*asked, errors, taken, skill.expected, *quarters, variances, over_vehicles, nearer)
 

@@ -29,7 +29,7 @@ from presence import total_of
 from trafficdp.binning.places import declared_bins
 from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_all
-from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
+from trafficdp.mechanisms.pooling.calibrated import CalibratedCityWide, CalibratedPooling
 from trafficdp.mechanisms.pooling.posterior import APART, LEVELS
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.simulated_cities import true_statistic
@@ -103,7 +103,7 @@ def with_public_counts(
     kind: LossKind,
     epsilon: int,
     statistic: Statistic,
-    make: type[CalibratedPooling | CalibratedFlat] = CalibratedPooling,
+    make: type[CalibratedPooling | CalibratedCityWide] = CalibratedPooling,
 ) -> tuple[FloatArray, list[Said]]:
     """Return the truth of the hexagons, and draws of the map that ``make`` gives."""
     data = samples.contributions()
@@ -157,7 +157,7 @@ def maps_of(group: str, name: str, city: trafficdp.Workspace) -> Iterator[Measur
                 loss = f"{'pure' if kind is LossKind.PURE else 'zCDP'} {epsilon}"
                 for statistic, names in OF_STATISTICS.items():
                     asked = kind, epsilon, statistic
-                    for relation, make in ((names[0], CalibratedPooling), (names[2], CalibratedFlat)):
+                    for relation, make in ((names[0], CalibratedPooling), (names[2], CalibratedCityWide)):
                         own = with_public_counts(kept, *asked, make)
                         yield measured((group, name, relation, grid, loss), *own)
                     if slot is SlotKind.WHOLE_PERIOD:

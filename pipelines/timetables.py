@@ -33,7 +33,7 @@ from trafficdp.knowledge.timetable import read_timetable
 from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_all
 from trafficdp.mechanisms.pooling.design import Design
-from trafficdp.mechanisms.pooling.estimates import pooled
+from trafficdp.mechanisms.pooling.estimates import pooled_estimates
 from trafficdp.mechanisms.pooling.posterior import LEVELS
 from trafficdp.mechanisms.simulated_cities import true_statistic
 from trafficdp.model import Knowledge, KnowledgeKind, KnownSpeeds, NeighbouringRelation, Statistic
@@ -136,7 +136,7 @@ def with_public_counts(
     design = Design(own.counts, own.bound, kind, total_of(kind, epsilon, COUNTS_PUBLIC), (Statistic.MEAN,))
 
     def draw(known: KnownSpeeds | None, seed: int) -> Drawn:
-        found = pooled(design, own, SimulatedNoise(seed), known).means[Statistic.MEAN]
+        found = pooled_estimates(design, own, SimulatedNoise(seed), known).means[Statistic.MEAN]
         return Drawn(found.value, *found.ends[LEVELS[-1]])
 
     return draw

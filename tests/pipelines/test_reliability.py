@@ -12,7 +12,7 @@ from scipy.stats import norm
 import capmetro
 import reliability
 from trafficdp.mechanisms.pooling.add_remove_calibrated import CalibratedAddRemove
-from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
+from trafficdp.mechanisms.pooling.calibrated import CalibratedCityWide, CalibratedPooling
 from trafficdp.model import Statistic
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,8 +117,8 @@ def test_what_is_published_with_a_map_is_what_the_committed_table_says(relation,
     [
         (reliability.VARIANCES[0], CalibratedPooling, Statistic.VARIANCE),
         (reliability.VARIANCES[1], CalibratedAddRemove, Statistic.VARIANCE),
-        (reliability.FLAT[0], CalibratedFlat, Statistic.MEAN),
-        (reliability.FLAT[1], CalibratedFlat, Statistic.VARIANCE),
+        (reliability.FLAT[0], CalibratedCityWide, Statistic.MEAN),
+        (reliability.FLAT[1], CalibratedCityWide, Statistic.VARIANCE),
     ],
 )
 def test_what_is_published_with_other_maps_is_what_the_committed_table_says(

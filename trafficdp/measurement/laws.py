@@ -74,25 +74,36 @@ class EntryIndex:
             )
 
     def sums(self, values: IntArray) -> IntArray:
-        """Return the sums of ``values`` (E,) over the vehicles of every coordinate, exactly, shape (C,)."""
+        """Return the exact sum over vehicles of ``values`` in every coordinate, shape (coordinates,).
+
+        ``values`` has one whole number for each entry, that is for each (coordinate, vehicle) pair.
+        """
         total = np.zeros(self.coordinates, dtype=np.int64)
         np.add.at(total, self.coordinate, values)
         return total
 
     def losses(self, entry: FloatArray) -> IntArray:
-        """Return what every vehicle loses, whole 10^-12, shape (users,), by ``entry`` (E,) or less."""
+        """Return every vehicle's privacy loss, the sum over its entries of ``entry``, rounded up, shape
+        (users,).
+
+        ``entry`` holds the loss of each entry as a float epsilon or rho; the result is in whole 10^-12 of it.
+        """
         return sum_per_user(to_pico(entry), self.user, self.users)
 
-    def require_room(self, largest: IntArray) -> None:
-        """Raise UsageError when sums of up to ``largest`` (E,) an entry could leave 64 bits."""
+    def require_64_bits(self, largest: IntArray) -> None:
+        """Raise UsageError when the sum of some coordinate could leave 64 bits.
+
+        ``largest`` holds the largest number that each entry can be, from public bounds.
+        """
         if float(np.bincount(self.coordinate, largest, self.coordinates).max(initial=0.0)) >= LARGEST_SUM:
             raise UsageError("sums could leave 64 bits", todo="choose a larger speed_step")
 
 
 def as_integers(values: Values, size: int) -> IntArray:
-    """Return ``values`` as ``size`` whole numbers, whatever they are: no error tells of a value.
+    """Return ``values``, an array of any kind and length, as exactly ``size`` whole numbers, shape (size,).
 
-    What is not finite is 0, fractions are cut off, what is missing is 0 and what is too much is left out.
+    Fractions are cut off; what is not finite or missing becomes 0; what is beyond ``size`` is left out. It
+    never raises, since an error that depends on private values would tell of them.
     """
     flat = np.ravel(values)[:size]
     if flat.dtype.kind not in "iub":
@@ -115,11 +126,17 @@ class Laplace:
     kind = LossKind.PURE
 
     def loss(self, support: EntryIndex, move: IntArray) -> IntArray:
-        """Return what every vehicle loses, shape (users,), whose entries move by at most ``move`` (E,)."""
+        """Return every vehicle's privacy loss, whole 10^-12 of epsilon, shape (users,).
+
+        ``move`` (one number an entry of ``support``) is how much the vehicle can change the sum at most. The
+        loss is the sum over its entries of move / scale, rounded up.
+        """
         return support.losses(loss_upper_bound(move.astype(np.float64), self.scale[support.coordinate]))
 
     def add(self, sums: IntArray, source: NoiseSource) -> IntArray:
-        """Return ``sums`` (C,) with one draw each."""
+        """Return the integer ``sums`` (one a coordinate) plus independent discrete Laplace noise of
+        ``self.scale``.
+        """
         return source.laplace(sums, self.scale)
 
 
@@ -132,12 +149,18 @@ class Gaussian:
     kind = LossKind.ZCDP
 
     def loss(self, support: EntryIndex, move: IntArray) -> IntArray:
-        """Return what every vehicle loses, in 10^-12 rho, shape (users,)."""
+        """Return every vehicle's privacy loss, whole 10^-12 of rho (zCDP), shape (users,).
+
+        ``move`` (one number an entry of ``support``) is how much the vehicle can change the sum at most. The
+        loss is the sum over its entries of move^2 / (2 sd^2), rounded up.
+        """
         ratio = loss_upper_bound(move.astype(np.float64), self.sd[support.coordinate])
         return support.losses(np.where(ratio > 0, round_up(ratio * ratio / 2), 0.0))
 
     def add(self, sums: IntArray, source: NoiseSource) -> IntArray:
-        """Return ``sums`` (C,) with one draw each."""
+        """Return the integer ``sums`` (one a coordinate) plus independent discrete Gaussian noise of
+        ``self.sd``.
+        """
         return source.gaussian(sums, self.sd)
 
 
@@ -162,22 +185,34 @@ class Block:
 
     @property
     def blocks(self) -> int:
-        """How many blocks there are."""
+        """The number of blocks."""
         return int(self.block.max(initial=-1)) + 1
 
     def loss(self, support: EntryIndex, move: IntArray) -> IntArray:
-        """Return what every vehicle loses, shape (users,)."""
+        """Return every vehicle's privacy loss, whole 10^-12 of epsilon, shape (users,).
+
+        ``move`` (one number an entry of ``support``) is how much the vehicle can change the sum at most. The
+        loss is the sum over blocks of max ceil(move / half width), divided by the noise scale, rounded up.
+        """
         return self.loss_of_units(self.largest(support, self.units(support, move)))
 
     def units(self, support: EntryIndex, move: IntArray) -> IntArray:
-        """Return ceil(move / a) of every entry, shape (E,). Raises UsageError where a move has no noise."""
+        """Return ceil(move / half width of the entry's coordinate) for every entry of ``support``.
+
+        ``move`` holds how much each entry can change its sum. Raises UsageError where a sum that can change
+        has no noise.
+        """
         at = support.coordinate
         if bool(np.any((self.block[at] < 0) & (move > 0))):
             raise UsageError("a number that can vary has no noise", expected="a block for it")
         return np.asarray(-(-move // np.maximum(self.half_width[at], 1)))
 
     def largest(self, support: EntryIndex, units: IntArray) -> IntArray:
-        """Return the sum over blocks of each vehicle's largest of ``units`` (E,), shape (users,)."""
+        """Return, for every vehicle, the largest of ``units`` in each block, added over blocks, shape
+        (users,).
+
+        ``units`` has one whole number for each entry of ``support``, as returned by the method ``units``.
+        """
         total, parts = np.zeros(support.users, dtype=np.int64), len(units) // _AT_ONCE + 1
         for first, last in pairwise(np.linspace(0, support.users, parts + 1).astype(np.int64).tolist()):
             at = np.flatnonzero((units != 0) & (support.user >= first) & (support.user < last))
@@ -190,7 +225,9 @@ class Block:
         return total
 
     def loss_of_units(self, units: IntArray) -> IntArray:
-        """Return ``units`` / s in 10^-12, rounded up, exactly, shape (users,)."""
+        """Return ``units`` (users,) divided by the noise scale, as whole 10^-12 of epsilon, rounded up
+        exactly.
+        """
         scale = Fraction(self.scale) / PICO
         distinct, which = np.unique(units, return_inverse=True)
         pico = [-(-each * scale.denominator // scale.numerator) for each in distinct.tolist()]
@@ -201,7 +238,9 @@ class Block:
         return np.array(pico, dtype=np.int64)[which.ravel()]
 
     def add(self, sums: IntArray, source: NoiseSource) -> IntArray:
-        """Return ``sums`` (C,) with one draw each; those of no block as they are."""
+        """Return the integer ``sums`` (one a coordinate) plus l-infinity block noise; no noise outside all
+        blocks.
+        """
         drawn = self.block >= 0
         result = sums.copy()
         if drawn.any():

@@ -45,32 +45,44 @@ class PrivacyMeter:
         self.spent = np.zeros_like(charge)
 
     def measure(self, step: Step, values: MeasureInput) -> IntArray:
-        """Add the loss of ``step`` to ``spent``; return its noisy sums over private ``values``, (C,).
+        """Add the privacy loss of ``step`` to ``spent``, then return its noisy sums, one a coordinate.
 
-        Raises AllocationError, before any draw, if a vehicle would lose more than it was charged.
+        ``values`` are private and are clipped into the step's set. Raises AllocationError, before any noise
+        is drawn, if some vehicle would lose more in all than it was charged.
         """
         self._meter(step)
         return step.draw(self._source, values)
 
     def select(self, ranks: Ranks, values: Values) -> IntArray:
-        """Add the loss of ``ranks`` to ``spent``; return a private quantile of each coordinate, (C,)."""
+        """Add the loss of ``ranks`` to ``spent``; return one privately selected quantile for every
+        coordinate.
+
+        ``values`` are private, one whole number an entry. Raises AllocationError, before any draw, if some
+        vehicle would lose more than it was charged.
+        """
         self._meter(ranks)
         return ranks.draw(self._source, values)
 
     def select_claimed(self, scores: Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
-        """Add the claimed loss of ``scores`` to ``spent``, then draw by the exponential mechanism.
+        """Add the loss that ``scores`` claims to ``spent``, then draw candidates by the exponential
+        mechanism.
 
-        Returns the chosen position of every coordinate, shape (C,); see ``noise.choice``.
+        Candidate i has probability proportional to ``weight``[i] exp(-``cost``[i] / scale); those of
+        coordinate c are ``start``[c]:``start``[c + 1]. Returns the position of the drawn one for every
+        coordinate.
         """
         self._meter(scores)
         return np.asarray(self._source.choose(cost, weight, start, scores.scale)[0])
 
     def charge_unverified(self, noise: Claim) -> None:
-        """Add the claimed loss of ``noise`` to ``spent``; nothing is drawn."""
+        """Add the claimed loss of ``noise``, which is drawn elsewhere and not enforced here, to ``spent``."""
         self._meter(noise)
 
     def uniform_below(self, count: IntArray) -> IntArray:
-        """Return uniform whole numbers in 0..``count`` - 1; they depend on no value and cost nothing."""
+        """Return independent uniform whole numbers in 0..``count`` - 1, one for each entry of ``count``.
+
+        They depend on no private value, so they cost no privacy.
+        """
         return self._source.uniform_below(count)
 
     def _meter(self, what: Priced) -> None:

@@ -33,14 +33,23 @@ from trafficdp.privacy.loss import PureDP
 
 
 def signed_nodes_touched(position: IntArray, arity: int, heights: int) -> IntArray:
-    """Return how many used nodes hold the element at 1-based ``position`` of a full stream; any shape."""
+    """Return in how many used tree nodes the element at 1-based ``position`` is, for a full stream; any
+    shape.
+
+    The tree has signed digits, odd ``arity`` children a node and ``heights`` levels of nodes. A node is used
+    unless it is the middle child of its parent.
+    """
     before = np.asarray(position, dtype=np.int64)[..., None] - 1
     child = before // np.power(np.int64(arity), np.arange(heights)) % arity
     return np.asarray((child != (arity - 1) // 2).sum(axis=-1), dtype=np.int64)
 
 
 def exact_price(steps: int, first: Fraction, second: Fraction | None = None) -> Fraction:
-    """Return p(B, C) of ``sets``, exactly: what one record costs in one node; K/B without a second sum."""
+    """Return the exact epsilon of one record in one node: max over d of d / first + d (steps - d) / second.
+
+    ``first`` and ``second`` are the Laplace scales of the sums of x and of x (steps - x), for a speed x of
+    0..``steps``; without ``second`` there is only the first sum.
+    """
     if second is None:
         return steps / first
     top = (steps + second / first) / 2
@@ -77,23 +86,25 @@ class Nodes:
 
     @property
     def bins(self) -> int:
-        """How many bins the bank has."""
+        """The number of bins that have streams here."""
         return len(self.count) // self.levels
 
     @property
     def length(self) -> int:
-        """How many elements a stream can take: (k^H - 1)/2."""
+        """The largest number of elements of one stream: (arity^heights - 1) / 2."""
         return int((self.arity**self.heights - 1) // 2)
 
     def append(
-        self, bins: IntArray, of: Moments, values: Values, touches: IntArray, charge: PureDP
+        self, bins: IntArray, moments: Moments, values: Values, touched: IntArray, charge: PureDP
     ) -> IntArray:
-        """Append one element to each of ``bins`` (B,), rising: the sums of ``values`` in ``of``.
+        """Append one element to the streams of each of ``bins`` (rising): the clipped sums of private
+        ``values``.
 
-        ``values`` (2, E) are S and W of its entries, whose coordinates are places in ``bins``; a bank of one
-        level takes S alone. ``touches`` (users,) is what every vehicle has touched so far. Returns the new
-        touches. Raises, from counts and scales alone, and then nothing was appended: UsageError for bins out
-        of range, or a stream that would be full; AllocationError where touches cost more than ``charge``.
+        ``values`` (2, E) are S and W of the entries of ``moments``, whose coordinates are positions in
+        ``bins``; with one level only S is used. ``touched`` (users,) counts the node values that each
+        vehicle's records have entered so far; it is returned with those of this element added. Raises, from
+        counts and scales alone and before anything is appended, UsageError for bins out of range or a stream
+        that would be full, and AllocationError where a vehicle would lose more than ``charge``.
         """
         if bool(np.any(np.diff(np.concatenate([[-1], bins, [self.bins]])) <= 0)):
             raise UsageError("an element is in no stream", expected=f"rising bins below {self.bins}")
@@ -104,23 +115,24 @@ class Nodes:
                 "a stream is full", got=f"{self.length} elements", todo="declare a longer stream"
             )
         per_record = signed_nodes_touched(position, self.arity, self.heights)
-        touches = touches.copy()
-        np.add.at(touches, of.support.user, of.count * per_record[of.support.coordinate])
-        scales = np.unique(self.scale[rows], axis=0).tolist()
-        price = max((exact_price(of.steps, *map(Fraction, each)) for each in scales), default=Fraction(0))
-        if int(touches.max(initial=0)) * price > charge.epsilon:
+        touched = touched.copy()
+        np.add.at(touched, moments.support.user, moments.count * per_record[moments.support.coordinate])
+        scales = [map(Fraction, each) for each in np.unique(self.scale[rows], axis=0).tolist()]
+        price = max((exact_price(moments.steps, *each) for each in scales), default=Fraction(0))
+        if int(touched.max(initial=0)) * price > charge.epsilon:
             raise AllocationError(
                 "a stream's records would cost a vehicle more than it was charged",
                 todo="report it: the stream's account and the noise of its nodes disagree",
             )
-        self.total[rows] += of.sums(values).reshape(2, len(bins))[: self.levels].T
+        self.total[rows] += moments.sums(values).reshape(2, len(bins))[: self.levels].T
         self.count[rows] += 1
-        return touches
+        return touched
 
     def sums(self, source: NoiseSource) -> IntArray:
-        """Return the noisy running sums, shape (bins, levels), 0 for an empty stream.
+        """Return the noisy running sum of every stream up to now, shape (bins, levels); 0 for an empty
+        stream.
 
-        Noise is drawn for the nodes that they need and that have none; that of the others is kept.
+        Each node's noise is drawn from ``source`` once, when it is first needed, and kept for later sums.
         """
         parent, needed, sign = self._needed()
         self.drawn &= (parent == self.parent)[:, :, None]

@@ -121,22 +121,24 @@ class Box:
     def __post_init__(self) -> None:
         if self.high.shape != self.support.user.shape or int(self.high.min(initial=0)) < 0:
             raise UsageError("a box has no such sides", expected="a whole number of at least 0 an entry")
-        self.support.require_room(self.high)
+        self.support.require_64_bits(self.high)
 
     def sums(self, values: Values) -> IntArray:
-        """Return the sums (C,) of ``values`` (E,), each brought into the box first."""
+        """Return the sum over vehicles in each coordinate, every value first clipped to 0..``high``."""
         return self.support.sums(np.clip(as_integers(values, len(self.high)), 0, self.high))
 
     def largest(self) -> IntArray:
-        """Return what no sum exceeds, shape (C,)."""
+        """Return the largest possible sum of every coordinate, from public bounds, shape (coordinates,)."""
         return self.support.sums(self.high)
 
     def loss(self, law: Law, shift: IntArray) -> IntArray:
-        """Return what every vehicle loses, shape (users,), when sums are multiplied by 2^``shift`` (C,)."""
+        """Return every vehicle's privacy loss, 10^-12, for sums times 2^``shift`` with noise of ``law``."""
         return law.loss(self.support, self.moves(shift))
 
     def moves(self, shift: IntArray) -> IntArray:
-        """Return how far every entry moves its sum then, shape (E,)."""
+        """Return by how much each entry can change its sum, which is multiplied by 2^``shift``; rounded
+        up.
+        """
         by = shift[self.support.coordinate]
         # rounded up: right shifts of negative numbers floor
         floored = -np.right_shift(-self.high, np.maximum(-by, 0))
@@ -165,31 +167,36 @@ class Moments:
         self.largest()
 
     @cached_property
-    def around(self) -> Box:
-        """The box of S of all entries, then of W: 0 where it is not measured, else m floor(K^2 / 4)."""
+    def box(self) -> Box:
+        """The intervals of every entry's S, 0..K m, then of its W, 0..m floor(K^2 / 4) where it is
+        measured.
+        """
         at, user, bins = self.support.coordinate, self.support.user, self.support.coordinates
         both = EntryIndex(np.tile(user, 2), np.concatenate([at, at + bins]), self.support.users, 2 * bins)
         most = self.count * (self.steps**2 // 4)
         return Box(both, np.concatenate([self.count * self.steps, np.where(self.second[at], most, 0)]))
 
     def sums(self, values: Values) -> IntArray:
-        """Return the sums (2 B,) of ``values`` (2, E): S and W of every entry, brought into the set first."""
+        """Return the sums of S in all B bins, then of W, (2 B,); the private pairs (S, W) are clipped
+        first.
+        """
         m, top = self.count, self.steps
         first, second = as_integers(values, 2 * len(m)).reshape(2, len(m))
         first = np.clip(first, 0, m * top)
         low, more = first // m, first % m
         largest = (m - more) * low * (top - low) + more * (low + 1) * (top - low - 1)
-        return self.around.sums(np.concatenate([first, np.minimum(second, largest)]))
+        return self.box.sums(np.concatenate([first, np.minimum(second, largest)]))
 
     def largest(self) -> IntArray:
-        """Return what no sum exceeds, shape (2 B,)."""
-        return self.around.largest()
+        """Return the largest possible sums, from public bounds: of S in all B bins, then of W, shape (2
+        B,).
+        """
+        return self.box.largest()
 
     def loss(self, law: Law, shift: IntArray) -> IntArray:
-        """Return what every vehicle loses by S and W together, in whole 10^-12 of ``law``'s kind, (users,).
+        """Return every vehicle's privacy loss, 10^-12, for both sums times 2^``shift`` with noise of ``law``.
 
-        Sums are multiplied by 2^``shift`` (2 B,) before the noise. Raises UsageError for a law
-        without theorem.
+        Raises UsageError unless the noise is Laplace or Block.
         """
         if isinstance(law, Laplace):
             return self.support.losses(self._price(law.scale, shift))
@@ -224,7 +231,7 @@ class Moments:
         same = len(pairs) == len({each for each, _ in pairs}) == len({each for _, each in pairs})
         if not same:
             raise UsageError("sums of products are not in the blocks of their means", expected="one to one")
-        alone, other = law.units(self.around.support, self.around.moves(shift)).reshape(2, len(self.count))
+        alone, other = law.units(self.box.support, self.box.moves(shift)).reshape(2, len(self.count))
         joint = self._price(np.maximum(law.half_width, 1).astype(np.float64), shift)
         # what is more than 2^62 is more than both alone, which fit 64 bits
         both = np.ceil(np.minimum(joint, 2.0**62)).astype(np.int64) + 1
@@ -236,9 +243,10 @@ class Moments:
 
 
 def record_price(steps: int, first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return floats >= p(B, C) of the module, elementwise; infinite where B or C is 0.
+    """Return an upper bound of one record's epsilon: max over d of d / first + d (steps - d) / second.
 
-    An infinite C is no second sum at all: K/B.
+    ``first`` and ``second`` are Laplace scales of the sums of x and of x (steps - x), for x in 0..``steps``.
+    Infinite where a scale is 0; an infinite ``second`` means no second sum.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         top = (steps + second / first) / 2
@@ -266,13 +274,16 @@ class _Vectors:
     least_sd: ClassVar[float] = 0.0
     """Gaussian noise of less, in grains, has no theorem."""
 
-    def farthest(self) -> IntArray:
-        """Return how long a vehicle's move can be, in grains, to the power of the norm, a vehicle."""
+    def largest_move(self) -> IntArray:
+        """Return each vehicle's largest l1 (squared l2) change of the sums, in grains."""
         raise NotImplementedError
 
     def loss(self, law: Law, shift: IntArray) -> IntArray:
-        """Return what every vehicle loses, as ``farthest``; raises UsageError for a law without theorem."""
-        move = self.farthest().astype(np.float64)
+        """Return every vehicle's privacy loss under ``law``, whole 10^-12, by ``largest_move``.
+
+        Raises UsageError unless the noise is Laplace for l1, or Gaussian of at least ``least_sd`` for l2.
+        """
+        move = self.largest_move().astype(np.float64)
         if self.norm == 1 and isinstance(law, Laplace):
             return to_pico(loss_upper_bound(move, np.asarray(law.scale.min(initial=np.inf))))
         if self.norm == 2 and isinstance(law, Gaussian) and bool(np.all(law.sd >= self.least_sd)):
@@ -304,10 +315,12 @@ class Ball(_Vectors):
         fits = fits and int(self.low.min(initial=0)) >= -GRAINS and int(self.high.max(initial=0)) <= GRAINS
         if not (fits and 0 < self.bound < np.inf):
             raise UsageError("a ball is out of range", expected="a bound above 0, intervals around 0")
-        self.support.require_room(self.high - self.low)
+        self.support.require_64_bits(self.high - self.low)
 
     def sums(self, values: Values) -> IntArray:
-        """Return the sums (C,) in grains of ``values`` (E,), each vehicle's vector in the ball."""
+        """Return the sum over vehicles in each coordinate, each vector clipped to the ball, in bound /
+        2^20.
+        """
         user, users = self.support.user, self.support.users
         real, flat = np.zeros(len(user)), np.ravel(values)[: len(user)]
         np.copyto(real[: len(flat)], flat, where=np.isfinite(flat))
@@ -315,11 +328,11 @@ class Ball(_Vectors):
         return self.support.sums(_shrunk(whole, user, users, self.norm))
 
     def largest(self) -> IntArray:
-        """Return what no sum exceeds, shape (C,)."""
+        """Return the largest possible size of every sum, in grains, from public bounds, one a coordinate."""
         return self.support.sums(np.maximum(self.high, -self.low))
 
-    def farthest(self) -> IntArray:
-        """Return the most that another vector of a vehicle moves the sums by, shape (users,)."""
+    def largest_move(self) -> IntArray:
+        """Return the largest l1 (squared l2) distance of two vectors of each vehicle, in grains, (users,)."""
         far = np.zeros(self.support.users, dtype=np.int64)
         np.add.at(far, self.support.user, (self.high - self.low) ** self.norm)
         return np.asarray(np.minimum(far, (2 * GRAINS) ** self.norm))
@@ -342,9 +355,9 @@ class AddRemoveBall(_Vectors):
             raise UsageError("a ball is out of range", expected="a bound above 0, coordinates, norm 1 or 2")
 
     def sums(self, values: VectorEntries) -> IntArray:
-        """Return the sums (C,) in grains of ``values``, each vehicle's vector in the ball.
+        """Return the sum over vehicles in each coordinate, each vector clipped to the ball, in bound / 2^20.
 
-        A vehicle's vector follows from its own entries alone.
+        What a vehicle adds depends on its own (vehicle, coordinate, value) entries alone.
         """
         there = (values.coordinate >= 0) & (values.coordinate < self.coordinates)
         users, user = np.unique(values.user[there], return_inverse=True)
@@ -362,11 +375,11 @@ class AddRemoveBall(_Vectors):
         return total
 
     def largest(self) -> IntArray:
-        """Return what no sum exceeds, shape (C,)."""
+        """Return a bound on the size of every sum, in grains, by 2^40 vehicles, shape (coordinates,)."""
         return np.full(self.coordinates, LARGEST_USERS * GRAINS, dtype=np.int64)
 
-    def farthest(self) -> IntArray:
-        """Return the most that any possible vehicle moves the sums by, shape (1,)."""
+    def largest_move(self) -> IntArray:
+        """Return the largest length of a vehicle's vector in grains, squared for the l2 norm, shape (1,)."""
         return np.array([GRAINS**self.norm])
 
 
@@ -413,19 +426,20 @@ class Ranks:
             raise UsageError("a choice is out of range", expected="lattices and scales of at least 0")
 
     def loss(self) -> IntArray:
-        """Return what every vehicle loses by these choices, in whole 10^-12 of ``kind``, shape (users,)."""
+        """Return every vehicle's privacy loss by these private selections, in whole 10^-12 of ``kind``."""
         return choice_loss(self.support, np.ones(len(self.scale)), self.scale, self.kind)
 
     def draw(self, source: NoiseSource, values: Values) -> IntArray:
-        """Return one number a coordinate, shape (C,), for ``values`` (E,), brought into the set first."""
+        """Return one private quantile of each coordinate's ``values`` (E,), clipped to 0..``high`` first."""
         begin, cost, weight, start = self.cells(values)
         cell = source.choose(cost, weight, start, self.scale)[0]
         return np.asarray(begin[cell] + source.uniform_below(weight[cell]))
 
     def cells(self, values: Values) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Return the candidates in cells of one cost: their first number, cost, and how many they are.
+        """Return the candidate numbers in cells of equal cost: first number, cost, how many, and ``start``.
 
-        Those of coordinate c are ``start[c]:start[c + 1]``, in order; the last of the four is ``start``.
+        The cells of coordinate c are ``start[c]:start[c + 1]``; the cost is by how many vehicles one misses
+        its rank.
         """
         at, many = self.support.coordinate, np.arange(self.support.coordinates)
         inside = np.clip(as_integers(values, len(at)), 0, self.high[at])
@@ -445,10 +459,10 @@ class Ranks:
 
 
 def choice_loss(support: EntryIndex, change: FloatArray, scale: FloatArray, kind: LossKind) -> IntArray:
-    """Return what an exponential mechanism costs every vehicle, whole 10^-12, shape (users,).
+    """Return every vehicle's privacy loss by exponential mechanisms, whole 10^-12 of ``kind``.
 
-    One vehicle changes every score of a coordinate by at most ``change`` (C,); P is proportional to
-    exp(-score/``scale``). In pure epsilon 2 change/scale, in rho an eighth of its square.
+    In coordinate c, P(candidate) is proportional to exp(-score / ``scale``[c]); one vehicle changes a score
+    by at most ``change``[c]. That is 2 change / scale in epsilon, (2 change / scale)^2 / 8 in rho.
     """
     loss = loss_upper_bound(2.0 * change, scale)
     if kind is LossKind.ZCDP:
@@ -464,13 +478,15 @@ class Set(Protocol):
     """The set into which each vehicle's entries are clipped before a step sums them."""
 
     def sums(self, values: Any) -> IntArray:  # noqa: ANN401
-        """Return the sums (C,) of ``values``, brought into the set first."""
+        """Return the sum over vehicles in each coordinate, each vehicle's ``values`` clipped to the set
+        first.
+        """
 
     def largest(self) -> IntArray:
-        """Return what no sum exceeds, shape (C,)."""
+        """Return the largest possible size of every sum, from public bounds, one a coordinate."""
 
     def loss(self, law: Law, shift: IntArray) -> IntArray:
-        """Return what every vehicle loses under ``law``, shape (users,), of sums times 2^``shift`` (C,)."""
+        """Return every vehicle's privacy loss, 10^-12, for sums times 2^``shift`` with noise of ``law``."""
 
 
 @dataclass(frozen=True)
@@ -498,11 +514,11 @@ class Step:
         return self.law.kind
 
     def loss(self) -> IntArray:
-        """Return what every vehicle loses, in whole 10^-12, rounded up, shape (users,)."""
+        """Return every vehicle's privacy loss, whole 10^-12 of epsilon or rho, rounded up, shape (users,)."""
         return self.of.loss(self.law, self.shift)
 
     def exact(self, values: MeasureInput) -> IntArray:
-        """Return the sums without noise, shape (C,), over ``values``, brought into the set first."""
+        """Return the sums of private ``values``, clipped to the set, times 2^``shift``, without noise."""
         if isinstance(self.of, AddRemoveBall) != isinstance(values, VectorEntries):
             raise UsageError("a step was handed what it does not read", expected="entries for a hidden ball")
         sums = self.of.sums(values)
@@ -510,7 +526,7 @@ class Step:
         return np.right_shift(np.left_shift(sums, np.maximum(self.shift, 0)), np.maximum(-self.shift, 0))
 
     def draw(self, source: NoiseSource, values: MeasureInput) -> IntArray:
-        """Return the noisy sums, shape (C,)."""
+        """Return the sums of private ``values``, clipped to the set, times 2^``shift``, with noise; (C,)."""
         return self.law.add(self.exact(values), source)
 
 
@@ -526,7 +542,7 @@ class Claim(Protocol):
         """The theorem, in words, on which the claimed loss rests."""
 
     def loss(self) -> IntArray:
-        """Return what every vehicle loses if the claim is true, in whole 10^-12, shape (users,)."""
+        """Return every vehicle's privacy loss if the theorem holds, in whole 10^-12, shape (users,)."""
 
 
 class Scores(Claim, Protocol):
@@ -548,16 +564,20 @@ class Measure(Protocol):
     """
 
     def measure(self, step: Step, values: MeasureInput) -> IntArray:
-        """Return the noisy sums of ``step``, shape (C,), over ``values``, brought into its set first."""
+        """Return the noisy sum of private ``values``, clipped to the step's set, of each coordinate."""
 
     def select(self, ranks: Ranks, values: Values) -> IntArray:
-        """Return a private quantile of every coordinate, shape (C,)."""
+        """Return one privately selected quantile of ``values`` for every coordinate of ``ranks``."""
 
     def select_claimed(self, scores: Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
-        """Return the chosen position of every coordinate, shape (C,); unenforced. See ``noise.choice``."""
+        """Return, for every coordinate, the candidate that the exponential mechanism draws, by position.
+
+        P(i) is proportional to ``weight``[i] exp(-``cost``[i] / scale) in ``start``[c]:``start``[c + 1];
+        unenforced.
+        """
 
     def charge_unverified(self, noise: Claim) -> None:
-        """Meter noise without an exact sampler, which is made of ``uniform_below``; unenforced."""
+        """Charge the claimed loss of ``noise`` that a mechanism makes itself out of ``uniform_below``."""
 
     def uniform_below(self, count: IntArray) -> IntArray:
-        """Return independent uniform whole numbers in 0..``count`` - 1, free: they depend on no value."""
+        """Return independent uniform whole numbers in 0..``count`` - 1: free, as they depend on no value."""

@@ -19,7 +19,7 @@ from trafficdp.mechanisms.per_statistic_map import (
     tried_by_auto,
 )
 from trafficdp.mechanisms.pooling.add_remove_calibrated import CalibratedAddRemove
-from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
+from trafficdp.mechanisms.pooling.calibrated import CalibratedCityWide, CalibratedPooling
 from trafficdp.mechanisms.protocol import Accounting, CalibratedMechanism, Columns, PublicFacts
 from trafficdp.mechanisms.quantiles import CalibratedQuantiles
 from trafficdp.model import OF_MAPS, ContributionBound, Counts, NeighbouringRelation, Statistic
@@ -56,7 +56,8 @@ def all_accountings(
 
 __all__ = ["MECHANISMS", "mechanism_named", "mechanisms_of", "tried_by_auto"]
 JOINT_MECHANISMS = {
-    each.kind: each for each in (CalibratedPooling, CalibratedFlat, CalibratedAddRemove, CalibratedQuantiles)
+    each.kind: each
+    for each in (CalibratedPooling, CalibratedCityWide, CalibratedAddRemove, CalibratedQuantiles)
 }
 """Maps of one piece: all statistics and bins at once, of either kind of loss, by their names."""
 PUBLIC_COUNTS = {

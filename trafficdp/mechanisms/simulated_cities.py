@@ -20,7 +20,7 @@ from trafficdp.mechanisms.pooling.add_remove_map import (
     measure_all,
     measure_fleet,
 )
-from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat
+from trafficdp.mechanisms.pooling.calibrated import CalibratedCityWide
 from trafficdp.mechanisms.pooling.posterior import LEVELS, Posterior
 from trafficdp.mechanisms.protocol import CalibratedMechanism, FromKnownSpeeds, Mechanism
 from trafficdp.mechanisms.publish import rounding_bias
@@ -485,7 +485,7 @@ def skills_of(
     flats: dict[Statistic, list[float]] = {each: [] for one in maps for each in one.statistics}
     public = maps[0].public
     counts = public.counts
-    yardstick = {each: CalibratedFlat(public, (each,), loss.kind, loss.pico) for each in flats}
+    yardstick = {each: CalibratedCityWide(public, (each,), loss.kind, loss.pico) for each in flats}
     least = 1 if counts.bins > MANY_BINS else DRAWS
     needed = -(-TRIED // (len(_numbers(counts)) * counts.bins))
     draws = 1 if once else int(np.clip(needed, least, MOST_DRAWS))

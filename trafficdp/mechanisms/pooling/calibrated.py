@@ -18,11 +18,11 @@ from trafficdp.mechanisms.pooling.design import LEVEL, Design
 from trafficdp.mechanisms.pooling.estimates import (
     LEAST_VARIANCE,
     VARIANCE_UNIT,
-    flat_error,
-    flat_posterior,
-    foreseen_sd,
-    foreseen_variance,
-    pooled,
+    city_wide_error,
+    city_wide_posterior,
+    expected_map_error,
+    expected_variances,
+    pooled_estimates,
 )
 from trafficdp.mechanisms.pooling.posterior import (
     LEVELS,
@@ -75,51 +75,63 @@ class CalibratedPooling(JointMechanism):
 
     @property
     def design(self) -> Design:
-        """What is asked; raises UsageError for a statistic that is not pooled."""
+        """What will be measured, and with which noise; UsageError for a statistic that partial pooling
+        lacks.
+        """
         for each in self.statistics:
             require_statistic(self.kind, each, self.estimable)
         return _design(self.public.counts, self.public.bound, self.loss_kind, self.pico, self.statistics)
 
     def steps(self) -> tuple[Priced, ...]:
-        """Return the askings at their dearest."""
-        return self.design.dearest_steps()
+        """Return the measurement steps at the largest privacy loss each can have, from public counts."""
+        return self.design.most_expensive_steps()
 
     def run(
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
     ) -> dict[Statistic, Estimate]:
-        """Ask, and return the map; ``interval_level`` moves nothing: the intervals are calibrated at 95 %."""
-        found = pooled(self.design, values.contributions, measure, self.public.known)
+        """Measure the private ``values`` with noise and return the estimates of all bins.
+
+        ``interval_level`` is not used: the intervals are tuned to hold in 95 % of places.
+        """
+        found = pooled_estimates(self.design, values.contributions, measure, self.public.known)
         estimates = {each: self.of_posterior(each, own, self.column()) for each, own in found.means.items()}
         if found.variance is not None:
             estimates[Statistic.VARIANCE] = self.of_variance(found.variance, self.column())
         return {each: estimates[each] for each in self.statistics}
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """Return what is expected if cities differ as guessed, not at worst; shape (G,) each, from counts."""
+        """Return each statistic's expected absolute error, shape (G,), from public counts and prior guesses.
+
+        It is the usual error in cities that are like the prior, not that of the worst case.
+        """
         # the mean absolute value of a normal error
         own = {
-            each: foreseen_variance(self.design).error
+            each: expected_variances(self.design).error
             if each is Statistic.VARIANCE
-            else np.asarray(np.sqrt(2 / np.pi) * foreseen_sd(self.design, each))
+            else np.asarray(np.sqrt(2 / np.pi) * expected_map_error(self.design, each))
             for each in self.statistics
         }
         return _errors(own, self.statistics, self.public.bound)
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return what is expected at the usual level: the intervals themselves follow the answers."""
+        """Return each statistic's half width of intervals expected at a usual speed, shape (G,), before
+        release.
+
+        The published intervals follow the noisy answers instead.
+        """
         design, tail, upper = self.design, float(ndtri((1 + interval_level) / 2)), self.public.bound.upper
         found: dict[Statistic, FloatArray] = {}
         for each in self.statistics:
             if each is Statistic.VARIANCE:
-                low, high = foreseen_variance(design).ends[LEVELS[-1]]
+                low, high = expected_variances(design).ends[LEVELS[-1]]
                 found[each] = (high - low) / 2
             else:
-                found[each] = np.minimum(tail * foreseen_sd(design, each), float(upper))
+                found[each] = np.minimum(tail * expected_map_error(design, each), float(upper))
         return found
 
 
 @dataclass(frozen=True)
-class CalibratedFlat(JointMechanism):
+class CalibratedCityWide(JointMechanism):
     """One private number for the whole city, painted on every bin: the yardstick of every map.
 
     The mean over all records, from one sum with noise for the vehicle that has most of them: its posterior
@@ -145,7 +157,10 @@ class CalibratedFlat(JointMechanism):
     }
 
     def steps(self) -> tuple[Step, ...]:
-        """Return the one sum; where a variance is asked for both, in epsilon together, in rho apart."""
+        """Return the noisy sums over the whole city: of speeds and, for a variance, of x (U - x) of speeds x.
+
+        In pure epsilon both sums are one step, in rho two.
+        """
         return self._steps
 
     @cached_property
@@ -172,7 +187,10 @@ class CalibratedFlat(JointMechanism):
     def run(
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
     ) -> dict[Statistic, Estimate]:
-        """Measure the city and paint it. Bins are as far off as cities make likely."""
+        """Measure the private ``values`` with noise, and publish one number for the city in every bin.
+
+        Intervals say how far bins usually lie from it, by the prior.
+        """
         bound, value = self.public.bound, self.numbers(values, measure)
         found: dict[Statistic, Estimate] = {}
         for each in self.statistics:
@@ -181,14 +199,16 @@ class CalibratedFlat(JointMechanism):
                 found[each] = self.of_variance(own, self.column())
             else:
                 noise = _left(float(self._noise[0]), float(bound.upper) / 6)
-                mean = flat_posterior(self._design, value[each], noise)
+                mean = city_wide_posterior(self._design, value[each], noise)
                 one = self.of_posterior(each, mean, self.column())
                 # it is one number for the city, and says so
                 found[each] = replace(one, status=status_of(one.expected_error, each, bound))
         return found
 
     def numbers(self, values: SensitiveInputs, measure: Measure) -> dict[Statistic, float]:
-        """Measure the city, and return the one number of every statistic, in its unit."""
+        """Measure the private ``values`` with noise, and return one number for the city for each
+        statistic.
+        """
         contributions = values.contributions
         counts, bound = self.public.counts, self.public.bound
         many, upper, unit = int(counts.count.sum()), float(bound.upper), float(bound.step)
@@ -213,16 +233,21 @@ class CalibratedFlat(JointMechanism):
         return value
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """Return what noise leads to expect, and how far bins lie from the city."""
-        own = dict.fromkeys((Statistic.MEAN, Statistic.VEHICLE_MEAN), flat_error(self._design))
+        """Return each statistic's expected absolute error, shape (G,), from public counts and prior guesses.
+
+        It joins the noise of the city's number and how far bins usually lie from it.
+        """
+        own = dict.fromkeys((Statistic.MEAN, Statistic.VEHICLE_MEAN), city_wide_error(self._design))
         if Statistic.VARIANCE in self.statistics:
             own[Statistic.VARIANCE] = self._usual_spread.error
         return _errors(own, self.statistics, self.public.bound)
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return what is expected at the usual level."""
+        """Return each statistic's half width of intervals expected at a usual speed, shape (G,), before
+        release.
+        """
         upper = float(self.public.bound.upper)
-        usual = float(ndtri((1 + interval_level) / 2)) * np.sqrt(np.pi / 2) * flat_error(self._design)
+        usual = float(ndtri((1 + interval_level) / 2)) * np.sqrt(np.pi / 2) * city_wide_error(self._design)
         found = dict.fromkeys((Statistic.MEAN, Statistic.VEHICLE_MEAN), np.minimum(usual, upper))
         if Statistic.VARIANCE in self.statistics:
             low, high = self._usual_spread.ends[LEVELS[-1]]

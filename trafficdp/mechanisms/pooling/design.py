@@ -39,18 +39,26 @@ NORM = {LossKind.PURE: 1, LossKind.ZCDP: 2}
 
 
 def noise_for(
-    kind: LossKind, relation: NeighbouringRelation, part: int, coordinates: int
+    kind: LossKind, relation: NeighbouringRelation, pico: int, coordinates: int
 ) -> Laplace | Gaussian:
-    """Return noise, in grains, at which the largest move of one vehicle costs ``part`` 10^-12 and no more."""
-    move, loss = BOUNDS_MOVED[relation] * GRAINS, part / PICO * (1 - 2.0**-40)
+    """Return Laplace noise (pure epsilon) or Gaussian noise (rho) whose privacy loss is ``pico`` 10^-12.
+
+    It is for sums over vehicles of vectors clipped to a ball, in ``coordinates`` coordinates; scales are in
+    grains, the ball's bound / 2^20. Under ``relation`` a vehicle moves the sums by one bound (added or
+    removed) or by two (values replaced).
+    """
+    move, loss = BOUNDS_MOVED[relation] * GRAINS, pico / PICO * (1 - 2.0**-40)
     if kind is LossKind.PURE:
         return Laplace(round_up(np.full(coordinates, move / loss)))
     return Gaussian(round_up(np.full(coordinates, move / np.sqrt(2 * loss))))
 
 
-def noise_sd(kind: LossKind, relation: NeighbouringRelation, part: int, bound: float) -> float:
-    """Return the standard deviation of that noise, in the unit of ``bound``."""
-    law = noise_for(kind, relation, part, 1)
+def noise_sd(kind: LossKind, relation: NeighbouringRelation, pico: int, bound: float) -> float:
+    """Return the standard deviation of the noise of ``noise_for`` on sums of vectors clipped to ``bound``.
+
+    It is in the unit of ``bound``; ``pico`` is the privacy loss in 10^-12 of ``kind``.
+    """
+    law = noise_for(kind, relation, pico, 1)
     grains = np.sqrt(2) * law.scale[0] if isinstance(law, Laplace) else law.sd[0]
     return float(grains * bound / GRAINS)
 
@@ -122,30 +130,35 @@ FIRST, HALF = 0.3, 0.5
 """Of two levels: what the first is given, and the part of the guessed variance that each takes."""
 
 
-class AskingOfCounts:
-    """A question to the vehicles when counts are public: R entries, each a vehicle's share in one sum."""
+class WeightedVehicleSums:
+    """Weighted sums over vehicles where counts are public: R entries, each one vehicle's part of one sum."""
 
     counts: Counts
     kind: LossKind
 
     @cached_property
-    def by_bin(self) -> sparse.csc_matrix:
-        """The weight of every bin in each entry, sparse, shape (R, G), from counts."""
+    def bin_weights(self) -> sparse.csc_matrix:
+        """The public weight of each of G bins in each of R entries, a sparse matrix, shape (R, G)."""
         raise NotImplementedError
 
-    def of_pairs(self, value: FloatArray, of_bins: FloatArray) -> FloatArray:
-        """Return sums over an entry's pairs of ``value`` (P,) times ``of_bins`` (G,) by weights, (R,)."""
-        rows = self.by_bin
-        return np.asarray(self.counts.matrix(rows.data * value, rows.indices, rows.shape[0]) @ of_bins)
+    def pair_sums(self, values: FloatArray, factors: FloatArray) -> FloatArray:
+        """Return, for each of R entries, the weighted sum of ``values`` times ``factors`` over the entry's
+        bins.
 
-    def step(self, support: EntryIndex, bound: float, low: FloatArray, high: FloatArray, part: int) -> Step:
-        """Return the asking of vectors of at most ``bound`` with entries in ``low``..``high`` (E,), around 0.
+        ``values`` (P,) has one number a (bin, vehicle) pair and may be private; ``factors`` (G,) one a bin.
+        """
+        rows = self.bin_weights
+        return np.asarray(self.counts.matrix(rows.data * values, rows.indices, rows.shape[0]) @ factors)
 
-        What lies beyond the bound is of no use and not promised.
+    def step(self, support: EntryIndex, bound: float, low: FloatArray, high: FloatArray, pico: int) -> Step:
+        """Return the measurement step that sums the vehicles' vectors, each clipped to length ``bound``.
+
+        Entry e of a vector (as in ``support``) is clipped to -|``low``[e]|..|``high``[e]|. The noise costs at
+        most ``pico`` 10^-12 of privacy loss.
         """
         ends = [np.minimum(np.abs(each) / bound * GRAINS, GRAINS).astype(np.int64) for each in (low, high)]
         ball = Ball(support, NORM[self.kind], bound, -ends[0], ends[1])
-        return Step(ball, noise_for(self.kind, RELATION, part, support.coordinates))
+        return Step(ball, noise_for(self.kind, RELATION, pico, support.coordinates))
 
 
 class Weights(NamedTuple):
@@ -162,7 +175,7 @@ class Weights(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Level(AskingOfCounts):
+class Level(WeightedVehicleSums):
     """One level of noisy sums over ``places`` (sets of bins), at a loss of ``part`` 10^-12 of ``kind``.
 
     ``strength`` (r) says how much may be learnt of a cell. ``guessed`` is the share of the guessed variance
@@ -180,48 +193,55 @@ class Level(AskingOfCounts):
 
     @property
     def size(self) -> int:
-        """C, the number of places."""
+        """C, the number of places (cells, coarser hexagons, or bins) of this level."""
         return len(self.places.cell)
 
     @cached_property
     def support(self) -> EntryIndex:
-        """Which vehicle was in which place: E entries."""
+        """The E (place, vehicle) pairs in which the vehicle has records, from public counts."""
         return EntryIndex(self.places.user, self.places.place, self.counts.users, self.size)
 
     @cached_property
-    def by_bin(self) -> sparse.csc_matrix:
-        """Records of each entry's vehicle in each bin (1 for a mean over vehicles), sparse, shape (E, G)."""
+    def bin_weights(self) -> sparse.csc_matrix:
+        """Records of each entry's vehicle in each bin (1 for a mean over vehicles), sparse, shape (E, G).
+
+        An entry is a (place, vehicle) pair of ``support``; from public counts.
+        """
         own = self.counts.count if self.weighs is Statistic.MEAN else np.ones_like(self.counts.count)
         return self.counts.matrix(own.astype(np.float64), self.places.of_pair, len(self.support.user))
 
     @cached_property
     def cell_sd(self) -> FloatArray:
-        """The prior standard deviation of places about the map so far, shape (C,), in the unit of answers.
+        """Prior standard deviation of each place's mean about the map so far, shape (C,), from public counts.
 
-        A guess from public counts; larger for places with few vehicles.
+        In the unit of speed, at a city level of U/5; larger for places with few vehicles.
         """
         many = np.bincount(self.support.coordinate, minlength=self.size) / 30
         sd = CELL_SD if self.weighs is Statistic.MEAN else VEHICLES_SD
         return np.asarray(self.guessed**0.5 * sd * float(self.bound.upper) * np.clip(many**-0.5, 0.3, 3.0))
 
     @cached_property
-    def reach(self) -> tuple[float, ...]:
-        """The clipping bound T of a vehicle's vector, in the unit of answers; pure epsilon has one round."""
+    def clip_bounds(self) -> tuple[float, ...]:
+        """The length to which each vehicle's vector is clipped, one for each round of this level.
+
+        One round in pure epsilon, else ROUNDS of falling bounds; vectors are residuals over the city's level.
+        """
         first = 1.2 * float(self.guessed**0.5 * max(1.0, self.strength / THICK) ** 0.4)
         return tuple(first * NARROWER**each for each in range(1 if self.kind is LossKind.PURE else ROUNDS))
 
     @cached_property
-    def left_by_bounds(self) -> FloatArray:
-        """A_j: the share of a place's distance that the bound of a round leaves, by DISTANCES.
+    def kept_by_clipping(self) -> FloatArray:
+        """The share of a place's deviation from the map that clipping is expected to leave, per round.
 
-        Shape (rounds, C, len(DISTANCES)), from counts, other places as far off as guessed.
+        Shape (rounds, C, len(DISTANCES)): for each of C places, at the deviations DISTANCES (in units of U).
+        From counts, with other places deviating as their prior guesses.
         """
         user, place, norm = self.support.user, self.support.coordinate, NORM[self.kind]
         less, upper = 0.8 if self.kind is LossKind.PURE else 1.0, float(self.bound.upper)
         spread = (RECORD_SD * upper) ** 2 / self.weights.records
         usual = (less * self.weights.entry * np.sqrt(self.cell_sd[place] ** 2 + spread)) ** norm
         whole = np.bincount(user, usual, self.support.users)
-        found = np.zeros((len(self.reach), self.size, len(DISTANCES)))
+        found = np.zeros((len(self.clip_bounds), self.size, len(DISTANCES)))
         for start in range(0, len(user), AT_ONCE):
             part = slice(start, start + AT_ONCE)
             weight, at = self.weights.entry[part], place[part]
@@ -229,7 +249,7 @@ class Level(AskingOfCounts):
             for number, distance in enumerate(DISTANCES * upper):
                 own = (weight * np.sqrt(distance**2 + less**2 * spread[part])) ** norm
                 length = np.maximum((others + own) ** (1 / norm), 1e-9)
-                for of_round, bound in zip(found, self.reach, strict=True):
+                for of_round, bound in zip(found, self.clip_bounds, strict=True):
                     kept = sum(np.minimum(t, bound / length) / t for t in (0.6, 1.0, 1.6)) / 3
                     total = np.bincount(at - at[0], weight * kept)
                     of_round[at[0] : at[-1] + 1, number] += total
@@ -237,14 +257,14 @@ class Level(AskingOfCounts):
 
     @cached_property
     def weights(self) -> Weights:
-        """The weights of vehicles in the noisy sums, from counts: arrays over entries (E,) and places (C,).
+        """Weights of vehicles in the noisy sums of places, from public counts.
 
-        A vehicle's weight follows from its share of the place's records, scaled so that its vector has
-        expected length 1. In pure epsilon with few data the weights are also tuned to lower the posterior
+        A vehicle's weight in a place follows from its share of the place's records, scaled so that its vector
+        has expected length 1. In pure epsilon with few data the weights are also tuned to lower the posterior
         deviations.
         """
         user, place, users = self.support.user, self.support.coordinate, self.support.users
-        records = np.asarray(self.by_bin @ np.ones(self.counts.bins))
+        records = np.asarray(self.bin_weights @ np.ones(self.counts.bins))
         whole: FloatArray = np.bincount(place, records, self.size).astype(np.float64)
         spread = (RECORD_SD * float(self.bound.upper)) ** 2
         expected = np.sqrt(self.cell_sd[place] ** 2 + spread / records)
@@ -253,7 +273,7 @@ class Level(AskingOfCounts):
             expected = 0.8 * expected
             part = share * expected
             part = part / np.bincount(user, part, users)[user]
-            noise = noise_sd(self.kind, RELATION, self.part, self.reach[0]) ** 2
+            noise = noise_sd(self.kind, RELATION, self.part, self.clip_bounds[0]) ** 2
             bins: FloatArray = np.bincount(self.places.of_bin, minlength=self.size).astype(np.float64)
             for _ in range(MULTIPLICATIVE_STEPS if self.strength < THIN else 0):
                 gain = self._gain(part / expected, records, noise, bins, spread) / expected
@@ -318,8 +338,12 @@ def _bins(cells: Level) -> Visits | None:
     return Visits(bins.astype(np.uint64), bins, counts.bin_index, counts.user_index, pairs)
 
 
-def around(length: FloatArray, bound: float) -> tuple[FloatArray, FloatArray]:
-    """Return an interval that is at least as long, in grains, as any of this length that holds 0."""
+def around_zero(length: FloatArray, bound: float) -> tuple[FloatArray, FloatArray]:
+    """Return (half, half), so that the interval -half..half is at least as long as ``length``, elementwise.
+
+    It exceeds ``length`` by two grains of ``bound`` and a rounding allowance. Of all intervals of that length
+    that hold 0, none costs a vehicle more.
+    """
     half = length / 2 * (1 + 2.0**-30) + bound / GRAINS
     return half, half
 
@@ -345,7 +369,7 @@ class Parts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Design(AskingOfCounts):
+class Design(WeightedVehicleSums):
     """What will be asked of ``counts``; ``total`` is the whole loss in 10^-12 of ``kind``.
 
     ``weighs``: whose cells its weights are for, the mean over records or that over vehicles.
@@ -402,51 +426,65 @@ class Design(AskingOfCounts):
             object.__setattr__(self, name, value)
 
     @cached_property
-    def by_vehicle(self) -> Design:
-        """This design with the weights of a mean over vehicles."""
+    def for_vehicle_means(self) -> Design:
+        """This design with the weights of a mean over vehicles instead of a mean over records."""
         return replace(self, weighs=Statistic.VEHICLE_MEAN)
 
     @cached_property
-    def per_bin(self) -> IntArray:
-        """Records of every bin, or vehicles for a mean over vehicles, shape (G,); from counts."""
+    def bin_sizes(self) -> IntArray:
+        """Public number of records in every bin, or of vehicles for a mean over vehicles, shape (G,)."""
         counts = self.counts
         return counts.samples_per_bin if self.weighs is Statistic.MEAN else counts.users_per_bin
 
     @cached_property
-    def dwell(self) -> FloatArray:
-        """X of every bin, shape (G, 2): 1, and the centred and scaled logarithm of records a vehicle."""
+    def covariates(self) -> FloatArray:
+        """Covariates of the regression of bin means, shape (G, 2), from public counts.
+
+        Column 0 is 1; column 1 is the logarithm of records per vehicle, centred and scaled to variance 1.
+        """
         counts = self.counts
-        weight = np.bincount(counts.bin_index, self.by_bin.data, counts.bins)
+        weight = np.bincount(counts.bin_index, self.bin_weights.data, counts.bins)
         log = np.log(counts.samples_per_bin / counts.users_per_bin)
         log = log - np.average(log, weights=weight)
         spread = np.sqrt(max(float(np.average(log**2, weights=weight)), 1e-12))
         return np.stack([np.ones(counts.bins), log / spread], axis=1)
 
     @cached_property
-    def by_bin(self) -> sparse.csc_matrix:
-        """f1_ug, shape (n, G), of the vehicles that are anywhere: each one's add up to 1."""
+    def bin_weights(self) -> sparse.csc_matrix:
+        """Weight of each of G bins in each vehicle's mean, sparse, shape (n, G); each vehicle's weights sum
+        to 1.
+
+        For the n vehicles with records; proportional to the vehicle's share of the bin's records.
+        """
         counts = self.counts
         row = (np.cumsum(counts.bins_per_user > 0, dtype=np.int32) - np.int32(1))[counts.user_index]
         own = counts.count if self.weighs is Statistic.MEAN else np.ones_like(counts.count)
-        share = own / self.per_bin[counts.bin_index]
+        share = own / self.bin_sizes[counts.bin_index]
         return counts.matrix(share / np.bincount(row, share, self.vehicles)[row], row, self.vehicles)
 
     @cached_property
-    def lean(self) -> tuple[FloatArray, FloatArray]:
-        """How far a faster record moves level and slope, upwards and downwards: shape (2 n,) each."""
-        up, down = (self.by_bin @ np.maximum(side * self.dwell[:, 1], 0) for side in (1, -1))
-        level = self.by_bin @ np.ones(self.counts.bins)
+    def largest_moves(self) -> tuple[FloatArray, FloatArray]:
+        """How much faster speeds move each vehicle's numbers for the two covariates: (upward, downward).
+
+        Per unit of speed, shape (2 n,) each, from public counts: n numbers for column 0 of ``covariates``,
+        then n for column 1.
+        """
+        up, down = (self.bin_weights @ np.maximum(side * self.covariates[:, 1], 0) for side in (1, -1))
+        level = self.bin_weights @ np.ones(self.counts.bins)
         return np.concatenate([level, up]), np.concatenate([np.zeros_like(level), down])
 
     @cached_property
     def cells(self) -> Level:
-        """The level whose places are the cells, as if no other level were measured."""
+        """The level whose places are the H3 cells, as if it were the only level to be measured."""
         part = self.parts.cells if self.weighs is Statistic.MEAN else self.parts.vehicles[-1]
         return Level(self.counts, self.bound, self.kind, self.counts.visits, part, self.strength, self.weighs)
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """The levels measured for cells, in order: ``cells`` alone, or two levels that share its loss."""
+        """The levels to be measured, in order: ``cells`` alone, or two levels that share its privacy loss.
+
+        With few data coarser hexagons come before the cells; with many, single bins come after them.
+        """
         cells = self.cells
         above, bins = _above(cells), _bins(cells)
         if above is not None:
@@ -455,40 +493,47 @@ class Design(AskingOfCounts):
 
     @cached_property
     def variance_cells(self) -> Level:
-        """The level of cells for the variance; only for a ``thick`` design."""
+        """The level of H3 cells that is measured for the variance; only where data is ``thick``."""
         return replace(self.cells, part=self.parts.variance[1])
 
-    def everyone(self, coordinates: int) -> EntryIndex:
-        """Return one entry for each vehicle with records and each of ``coordinates``, vehicles in order."""
+    def vehicle_entries(self, coordinates: int) -> EntryIndex:
+        """Return one entry for each pair of a coordinate (0..``coordinates`` - 1) and a vehicle with
+        records.
+        """
         user = np.flatnonzero(self.counts.bins_per_user > 0).astype(np.int64)
         place = np.repeat(np.arange(coordinates), len(user))
         return EntryIndex(np.tile(user, coordinates), place, self.counts.users, coordinates)
 
-    def dearest_steps(self) -> tuple[Step, ...]:
-        """Return every measurement step at its largest possible loss, from counts alone.
+    def most_expensive_steps(self) -> tuple[Step, ...]:
+        """Return every measurement step at its largest possible privacy loss, from public counts alone.
 
         Clipping bounds that follow from earlier noisy answers only lower the loss of a later step.
         """
-        upper, one = float(self.bound.upper), self.everyone(1)
+        upper, one = float(self.bound.upper), self.vehicle_entries(1)
         half = np.full(self.vehicles, upper / 2)
         first = self.step(one, upper / 2, half, half, self.parts.city)
-        slope, (up, down) = SLOPE_BOUND * upper, self.lean
-        second = self.step(self.everyone(2), slope, *around((up + down) * upper, slope), self.parts.dwell)
+        slope, (up, down) = SLOPE_BOUND * upper, self.largest_moves
+        second = self.step(
+            self.vehicle_entries(2),
+            slope,
+            *around_zero((up + down) * upper, slope),
+            self.parts.dwell,
+        )
         found = [first, second]
         over_vehicles = Statistic.VEHICLE_MEAN in self.statistics
-        for design in (self, self.by_vehicle) if over_vehicles else (self,):
+        for design in (self, self.for_vehicle_means) if over_vehicles else (self,):
             if design is not self:
                 whole = np.full(self.vehicles, slope)
                 found.append(self.step(one, slope, whole, whole, self.parts.vehicles[0]))
             for level in design.levels if design is self or self.thick else ():
-                long, part = level.weights.entry * upper / LEAST_UNIT, level.part // len(level.reach)
-                for bound in level.reach:
-                    found.append(level.step(level.support, bound, *around(long, bound), part))
+                long, part = level.weights.entry * upper / LEAST_UNIT, level.part // len(level.clip_bounds)
+                for bound in level.clip_bounds:
+                    found.append(level.step(level.support, bound, *around_zero(long, bound), part))
         if Statistic.VARIANCE in self.statistics:
             ends = np.ones(self.vehicles)
             found.append(self.step(one, 1.0, ends, ends, self.parts.variance[0]))
         if Statistic.VARIANCE in self.statistics and self.thick:
             cells = self.variance_cells
-            far = np.full(len(cells.support.user), cells.reach[0])
-            found.append(cells.step(cells.support, cells.reach[0], far, far, cells.part))
+            far = np.full(len(cells.support.user), cells.clip_bounds[0])
+            found.append(cells.step(cells.support, cells.clip_bounds[0], far, far, cells.part))
         return tuple(found)

@@ -9,7 +9,7 @@ answers are averaged, weighed by their noise. That is the map that later rounds 
 about first, of spread SPREAD (vehicles / 30)^-FALL, cut to 0.3..3 times SPREAD; what is unknown of that map,
 by level, slope and the level before, joins it in quadrature. Likelihood: every round by itself, answer_j =
 A_j(|D|) D + noise, D the distance from the map that it asked about, A_j the share of it that the bounds
-leave, others as guessed (``left_by_bounds``); q_c joins the noise. A slot that no level asks for is moved
+leave, others as guessed (``kept_by_clipping``); q_c joins the noise. A slot that no level asks for is moved
 with the map from its place, SLOT spreads more, of at least SPREAD each. A mean over vehicles is moved from
 that over records. Last comes N(0, TARGET_SD^2): vehicles differ, and weigh more or less in the answer.
 
@@ -117,33 +117,35 @@ class Cells:
     rounds: tuple[Round, ...] = ()
 
     @classmethod
-    def unasked(cls, level: Level, before: FloatArray) -> Cells:
-        """Return what is known of the places of ``level`` when nothing was asked: that they lie at 0."""
+    def unmeasured(cls, level: Level, before: FloatArray) -> Cells:
+        """Return the estimate of the places of ``level`` when nothing was measured: no move from
+        ``before`` (G,).
+        """
         nothing = np.zeros(level.size)
         return cls(level, before, nothing, nothing, nothing)
 
 
-def pooled(
+def pooled_estimates(
     design: Design, contributions: Contributions, measure: Measure, known: KnownSpeeds | None = None
 ) -> PooledEstimates:
-    """Ask and return the map.
+    """Measure the private ``contributions`` with noise, and return the posterior of every bin's statistics.
 
-    The numbers are functions of counts, of ``known`` speeds and of what ``measure`` gives back.
+    The result follows from public counts, ``known`` public speeds and the noisy sums of ``measure`` alone.
     """
     counts, upper = design.counts, float(design.bound.upper)
     x = contributions.total * float(design.bound.step) / counts.count
     centre, base, beta, slope_variance = _base(design, x, measure)
-    dwell = SlowTraffic(design.dwell[:, 1], np.ones(counts.bins, dtype=np.bool_), used=True)
+    dwell = SlowTraffic(design.covariates[:, 1], np.ones(counts.bins, dtype=np.bool_), used=True)
     vehicles = counts.users_per_bin.astype(np.float64)
     base = known_centre(known, base, vehicles, design.cells.places.of_bin, upper, dwell)
     unit = max((centre + beta[0]) / (LEVEL * upper), LEAST_UNIT)
-    around = design.dwell**2 @ slope_variance
+    around = design.covariates**2 @ slope_variance
     mean, told = _levels(design, x, base, unit, measure)
     slope = float(np.hypot(beta[1], np.sqrt(slope_variance[1])))
     city = CityLevel(max(centre + beta[0], LEAST_UNIT * LEVEL * upper), unit, slope)
     means = {Statistic.MEAN: _posterior(design, told, city, around, (mean, mean), np.zeros(counts.bins))}
     if Statistic.VEHICLE_MEAN in design.statistics:
-        own, further = _over_vehicles(design.by_vehicle, x, mean, unit, measure)
+        own, further = _over_vehicles(design.for_vehicle_means, x, mean, unit, measure)
         means[Statistic.VEHICLE_MEAN] = _posterior(design, told, city, around, (mean, own), further)
     variance = None
     if Statistic.VARIANCE in design.statistics:
@@ -162,13 +164,16 @@ class CityLevel:
     slope: float
 
 
-def flat_posterior(design: Design, value: float, noise: float) -> Posterior:
-    """Return the posterior of every bin where one number ``value`` is known, with variance ``noise``."""
+def city_wide_posterior(design: Design, value: float, variance: float) -> Posterior:
+    """Return the posterior of every bin's mean when only one speed for the whole city is known.
+
+    ``value`` is that speed and ``variance`` its variance, both from a noisy sum: no private value is read.
+    """
     bins, upper = design.counts.bins, float(design.bound.upper)
-    everywhere, around = np.full(bins, value), np.full(bins, noise)
+    everywhere, around = np.full(bins, value), np.full(bins, variance)
     slope = SLOPE_SD * (upper / 30 + value)
     city = CityLevel(max(value, LEAST_UNIT * LEVEL * upper), max(value / (LEVEL * upper), LEAST_UNIT), slope)
-    told = [Cells.unasked(design.cells, everywhere)]
+    told = [Cells.unmeasured(design.cells, everywhere)]
     both = everywhere, everywhere
     return _posterior(design, told, city, around + slope**2, both, np.zeros(bins))
 
@@ -192,7 +197,7 @@ def _posterior(
     for cells in told[:-1]:
         around = around + ((1 - cells.pull) * (unit * cells.level.cell_sd) ** 2)[cells.level.places.of_bin]
     # means over a place, weighed as its sum is
-    weighed = level.weights.entry / level.weights.records * (level.by_bin @ last.before)
+    weighed = level.weights.entry / level.weights.records * (level.bin_weights @ last.before)
     before = np.divide(
         *(np.bincount(level.support.coordinate, each, level.size) for each in (weighed, level.weights.entry))
     )
@@ -227,7 +232,7 @@ def _posterior(
 def _likelihood(cells: Cells, before: FloatArray, unit: float) -> Callable[[IntArray], FloatArray]:
     """How likely the answers of all rounds are at every speed of the grid, for some places."""
     level, upper = cells.level, float(cells.level.bound.upper)
-    left = level.left_by_bounds if cells.rounds else np.empty((0, level.size, len(DISTANCES)))
+    left = level.kept_by_clipping if cells.rounds else np.empty((0, level.size, len(DISTANCES)))
     sampling, speeds = unit**2 * level.weights.sampling, speed_of(LAMBDA, upper)
 
     def log_likelihood(own: IntArray) -> FloatArray:
@@ -252,47 +257,51 @@ def _likelihood(cells: Cells, before: FloatArray, unit: float) -> Callable[[IntA
     return log_likelihood
 
 
-def foreseen_variance(design: Design) -> VariancePosterior:
-    """Return what is expected of variances at that level."""
+def expected_variances(design: Design) -> VariancePosterior:
+    """Return the posterior of variances that is expected before anything is measured, from public counts."""
     upper = float(design.bound.upper)
     mean = np.full(design.counts.bins, LEVEL * upper)
     return _variance_posterior(design, mean, 1.0, 1.0, VARIANCE_UNIT * upper**2)
 
 
-def foreseen_sd(design: Design, of: Statistic = Statistic.MEAN) -> FloatArray:
-    """Return e (``_error``) of means at the level U/5 before anything is asked, by counts and guesses, (G,).
+def expected_map_error(design: Design, statistic: Statistic = Statistic.MEAN) -> FloatArray:
+    """Return the root mean square error expected of every bin's mean before anything is measured, (G,).
 
-    ``of`` the mean over records, or over vehicles where that is asked for.
+    From public counts and prior guesses, in the unit of speed. ``statistic`` is the mean over records or the
+    mean over vehicles.
     """
     half, nowhere = float(design.bound.upper) / 2, np.zeros(design.counts.bins)
     around = (noise_sd(design.kind, RELATION, design.parts.city, half) / design.vehicles) ** 2
     maps = [(design, design.levels, around)]
-    if of is not Statistic.MEAN:
-        own = design.by_vehicle
+    if statistic is not Statistic.MEAN:
+        own = design.for_vehicle_means
         noise, prior = _distance(own, 1.0)
         maps.append((own, own.levels if own.thick else (), prior * noise / (prior + noise)))
     found = []
     for each, levels, around in maps:
-        told = [] if levels else [Cells.unasked(each.cells, nowhere)]
+        told = [] if levels else [Cells.unmeasured(each.cells, nowhere)]
         for level in levels:
-            of_one = noise_sd(level.kind, RELATION, level.part // len(level.reach), 1.0)
+            of_one = noise_sd(level.kind, RELATION, level.part // len(level.clip_bounds), 1.0)
             # of all rounds together, in the unit of T
-            sd = float(np.sum(np.power([of_one * reach for reach in level.reach], -2.0)) ** -0.5)
+            sd = float(np.sum(np.power([of_one * reach for reach in level.clip_bounds], -2.0)) ** -0.5)
             of_cells, of_noise = level.cell_sd**2, (sd / level.weights.place) ** 2
             pull = of_cells / (of_cells + of_noise + level.weights.sampling)
             told.append(Cells(level, nowhere, np.zeros(level.size), pull, of_noise))
         found.append(_error(each, told, 1.0, np.full(len(nowhere), around)))
-    return found[0] if of is Statistic.MEAN else np.hypot(*found)
+    return found[0] if statistic is Statistic.MEAN else np.hypot(*found)
 
 
-def flat_error(design: Design) -> FloatArray:
-    """Return the error that is expected of one number for the city at the whole budget, shape (G,)."""
+def city_wide_error(design: Design) -> FloatArray:
+    """Return the mean absolute error expected of every bin when all get one number for the city, (G,).
+
+    That number is given the whole privacy budget. From public counts and prior guesses, in the unit of speed.
+    """
     upper = float(design.bound.upper)
     noise = (noise_sd(design.kind, RELATION, design.total, upper / 2) / design.vehicles) ** 2
     prior = upper**2 / 36
     nothing = np.zeros(design.counts.bins)
     error = _error(
-        design, [Cells.unasked(design.cells, nothing)], 1.0, nothing + noise * prior / (noise + prior)
+        design, [Cells.unmeasured(design.cells, nothing)], 1.0, nothing + noise * prior / (noise + prior)
     )
     return np.asarray(np.sqrt(2 / np.pi) * error)
 
@@ -305,9 +314,9 @@ def _base(
     Means and variances are the posterior's.
     """
     upper, part, level = float(design.bound.upper), design.parts.city, LEVEL * float(design.bound.upper)
-    own = design.of_pairs(x, design.dwell[:, 0]) - upper / 2
+    own = design.pair_sums(x, design.covariates[:, 0]) - upper / 2
     ends = np.full(design.vehicles, upper / 2)
-    step = design.step(design.everyone(1), upper / 2, ends, ends, part)
+    step = design.step(design.vehicle_entries(1), upper / 2, ends, ends, part)
     found = measure.measure(step, own)[0] * (upper / 2 / GRAINS) / design.vehicles + upper / 2
     noise_of_city = (noise_sd(design.kind, RELATION, part, upper / 2) / design.vehicles) ** 2
     spread = (upper / 6) ** 2
@@ -316,16 +325,16 @@ def _base(
     # B, about that level
     part, grown = design.parts.dwell, max(centre / level, 1.0)
     bound = SLOPE_BOUND * upper * grown
-    up, down = design.lean
+    up, down = design.largest_moves
     below, above = centre * up + (upper - centre) * down, (upper - centre) * up + centre * down
-    step = design.step(design.everyone(2), bound, below, above, part)
-    own = np.concatenate([design.of_pairs(x - centre, each) for each in design.dwell.T])
+    step = design.step(design.vehicle_entries(2), bound, below, above, part)
+    own = np.concatenate([design.pair_sums(x - centre, each) for each in design.covariates.T])
     answer = measure.measure(step, own) * (bound / GRAINS)
     noise = (noise_sd(design.kind, RELATION, part, bound) / design.vehicles) ** 2
     noise = noise + (grown * upper / 30) ** 2 / design.vehicles
     prior = np.array([doubt, (grown * upper / 10) ** 2])
     beta = answer / design.vehicles * prior / (prior + noise)
-    base = np.clip(centre + design.dwell @ beta, 0.0, upper)
+    base = np.clip(centre + design.covariates @ beta, 0.0, upper)
     return centre, base, beta, prior * noise / (prior + noise)
 
 
@@ -335,16 +344,16 @@ def _levels(
     """Asking C, level by level, each in rounds: the map after it, (G,), and what was told of each."""
     upper, found, mean = float(design.bound.upper), [], base
     for level in design.levels:
-        part, place = level.part // len(level.reach), level.places.of_bin
+        part, place = level.part // len(level.clip_bounds), level.places.of_bin
         of_record = level.weights.entry / level.weights.records / unit
         prior, sampling = (unit * level.cell_sd) ** 2, unit**2 * level.weights.sampling
         precision, told, move = (np.zeros(level.size) for _ in range(3))
         pull = move
-        own, most = of_record * level.of_pairs(x, np.ones(len(mean))), level.weights.entry * (upper / unit)
+        own, most = of_record * level.pair_sums(x, np.ones(len(mean))), level.weights.entry * (upper / unit)
         rounds = []
-        for bound in level.reach:
+        for bound in level.clip_bounds:
             noise = (noise_sd(level.kind, RELATION, part, bound) * unit / level.weights.place) ** 2
-            below = of_record * (level.by_bin @ np.clip(mean + move[place], 0.0, upper))
+            below = of_record * (level.bin_weights @ np.clip(mean + move[place], 0.0, upper))
             step = level.step(level.support, bound, below, most - below, part)
             answer = measure.measure(step, own - below) * (bound / GRAINS)
             answer = answer * unit / level.weights.place
@@ -362,13 +371,13 @@ def _over_vehicles(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the mean over vehicles, and how far off its distance from the mean may be; (G,) each."""
     upper, part = float(design.bound.upper), design.parts.vehicles[0]
-    below, bound = design.by_bin @ mean, SLOPE_BOUND * upper * unit
-    step = design.step(design.everyone(1), bound, below, design.by_bin @ (upper - mean), part)
-    own = design.of_pairs(x, design.dwell[:, 0]) - below
+    below, bound = design.bin_weights @ mean, SLOPE_BOUND * upper * unit
+    step = design.step(design.vehicle_entries(1), bound, below, design.bin_weights @ (upper - mean), part)
+    own = design.pair_sums(x, design.covariates[:, 0]) - below
     answer = float(measure.measure(step, own)[0]) * bound / GRAINS / design.vehicles
     noise, prior = _distance(design, unit)
     own = np.clip(mean + answer * prior / (prior + noise), 0.0, upper)
-    told = [Cells.unasked(design.cells, own)]
+    told = [Cells.unmeasured(design.cells, own)]
     if design.thick:
         own, told = _levels(design, x, own, unit, measure)
     around = np.full(design.counts.bins, prior * noise / (prior + noise))
@@ -395,8 +404,8 @@ def _error(design: Design, told: Sequence[Cells], unit: float, around: FloatArra
         left = np.ones(level.size)
         if cells.pull.any():
             # of a usual deviation, what the bounds of all rounds leave
-            share, usual = np.array([bound**-2 for bound in level.reach]), np.zeros(level.size)
-            for kept, part in zip(level.left_by_bounds, share / share.sum(), strict=True):
+            share, usual = np.array([bound**-2 for bound in level.clip_bounds]), np.zeros(level.size)
+            for kept, part in zip(level.kept_by_clipping, share / share.sum(), strict=True):
                 usual += part * kept[:, 1]
             left = 1 - cells.pull * usual
         added = cells.pull**2 * (cells.noise + unit**2 * level.weights.sampling)
@@ -405,7 +414,7 @@ def _error(design: Design, told: Sequence[Cells], unit: float, around: FloatArra
     if design.counts.bins > told[-1].level.size:
         apart = np.maximum(design.cells.cell_sd, LEAST_APART * upper)[design.cells.places.of_bin] / 2
         found = found + (unit * apart) ** 2
-        found = found + (unit * RECORD_SD * upper) ** 2 / design.per_bin
+        found = found + (unit * RECORD_SD * upper) ** 2 / design.bin_sizes
     return np.asarray(np.sqrt(found))
 
 
@@ -426,16 +435,18 @@ def _variance(
     squares = contributions.total_of_squares * step**2 - 2 * mean[place] * contributions.total * step
     own = (squares / counts.count + mean[place] ** 2) / base[place]
     ends = np.ones(design.vehicles)
-    ask = design.step(design.everyone(1), 1.0, ends, ends, part)
-    one = design.of_pairs(own, design.dwell[:, 0]) - 1
+    ask = design.step(design.vehicle_entries(1), 1.0, ends, ends, part)
+    one = design.pair_sums(own, design.covariates[:, 0]) - 1
     answer = float(measure.measure(ask, one)[0]) / GRAINS / design.vehicles
     doubt = _variance_doubt(design)
     city = max(1 + answer * (1 - doubt / VARIANCE_SPREAD**2), LEAST_VARIANCE)
     if design.thick:
         # how much more the cell of a bin varies than the function says, as a share
         cells, factor = design.variance_cells, VARIANCE_POWER * upper
-        weights, bound = cells.weights, cells.reach[0]
-        more = weights.entry / weights.records * cells.of_pairs(own / city - 1, np.ones(counts.bins)) * factor
+        weights, bound = cells.weights, cells.clip_bounds[0]
+        more = (
+            weights.entry / weights.records * cells.pair_sums(own / city - 1, np.ones(counts.bins)) * factor
+        )
         far = np.full(len(more), bound)
         ask = cells.step(cells.support, bound, far, far, cells.part)
         told = measure.measure(ask, more) * (bound / GRAINS)

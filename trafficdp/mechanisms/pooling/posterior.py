@@ -149,7 +149,10 @@ class SlowTraffic:
 
 
 def inner_ends(ends: dict[float, tuple[FloatArray, FloatArray]]) -> dict[str, FloatArray]:
-    """Return ``ends`` of all intervals but the widest by the names that they are published under."""
+    """Return the interval ends of all levels but the widest, by column name, such as "low_80" and "high_80".
+
+    ``ends`` maps a level to arrays of lower and upper ends.
+    """
     found: dict[str, FloatArray] = {}
     for level, (low, high) in ends.items():
         if level != LEVELS[-1]:
@@ -158,17 +161,23 @@ def inner_ends(ends: dict[float, tuple[FloatArray, FloatArray]]) -> dict[str, Fl
 
 
 def lambda_of(speed: FloatArray, upper: float) -> FloatArray:
-    """Return lambda of ``speed``."""
+    """Return lambda = log(1 + 30 speed / ``upper``), the scale on which posteriors are computed.
+
+    ``speed`` is 0..``upper``, the speed bound, in any shape.
+    """
     return np.asarray(np.log1p(np.maximum(speed, 0.0) * RANGE / upper))
 
 
 def speed_of(position: FloatArray, upper: float) -> FloatArray:
-    """Return the speed of lambda."""
+    """Return the speed at the lambda ``position``: (e^position - 1) ``upper`` / 30, cut to 0..``upper``."""
     return np.asarray(np.clip(np.expm1(position) * upper / RANGE, 0.0, upper))
 
 
 def lambda_sd(sd: FloatArray, speed: FloatArray, upper: float) -> FloatArray:
-    """Return a spread ``sd`` of speeds about ``speed`` as one of lambda."""
+    """Return the standard deviation of lambda that corresponds to ``sd`` of speeds near ``speed``.
+
+    That is sd times the slope of ``lambda_of`` at ``speed``; ``upper`` is the speed bound.
+    """
     return np.asarray(sd / (upper / RANGE + speed))
 
 
@@ -180,12 +189,14 @@ def known_centre(
     upper: float,
     slow: SlowTraffic | None = None,
 ) -> FloatArray:
-    """Return where bins are expected by ``known`` speeds, source by source, instead of at ``centre`` (G,).
+    """Return the prior centre of every bin's speed, shape (G,): ``centre`` moved towards publicly known
+    speeds.
 
-    A source's speeds are multiplied by what brings their mean, weighed by ``weight`` (G,), to that of the
-    centres of the same bins. Lambda of a bin then moves by the source's share of what ``MOVES`` says of its
-    kind, and no speed becomes more than FARTHEST_KNOWN times slower or faster. All of it is public or noisy:
-    it costs nothing.
+    Source by source: the known speeds are scaled to the same mean as the centres of their bins (weighed by
+    ``weight``, shape (G,)), and lambda of a bin moves by the source's ``share`` of the difference, or by less
+    where a timetable disagrees with signs of ``slow`` traffic. No speed becomes more than FARTHEST_KNOWN
+    times slower or faster. ``place`` (G,) is the cell of each bin. All of it is public or noisy: it costs no
+    privacy.
     """
     for source, speed in [] if known is None else zip(known.sources, known.speed, strict=True):
         there = np.flatnonzero(~np.isnan(speed))
@@ -278,7 +289,11 @@ def _agreement(position: FloatArray, slow: FloatArray, place: IntArray) -> float
 def posterior(
     places: Places, bins: Bins, flat: OneNumber, upper: float, share: float = MAP_SHARE
 ) -> Posterior:
-    """Return the posterior of ``bins``, compared with ``flat``; ``share`` of a value is the map's."""
+    """Return the posterior mean speed of every bin, from noisy answers and priors on ``places`` and ``bins``.
+
+    ``flat`` is one number for the city, to compare with; ``upper`` the speed bound. The published value is
+    ``share`` times the map of ``bins`` plus the rest times the posterior median, within the 80 % interval.
+    """
     speeds, scale_share = speed_of(LAMBDA, upper), _scale_share(places, upper)
     scale = float(np.exp(scale_share @ np.log(SCALES)))
     order = np.argsort(bins.place, kind="stable")
@@ -368,7 +383,11 @@ def _quantile(weight: FloatArray, total: FloatArray, chance: float, upper: float
 
 
 def independent_records(counts: Counts) -> FloatArray:
-    """Return how many records that know nothing of each other say as much as those of a bin, (G,); Kish."""
+    """Return each bin's effective number of independent records, shape (G,), from public counts.
+
+    Records of one vehicle are taken to be correlated by 0.25 (Kish's design effect): records / (1 + 0.25
+    (records per vehicle - 1)).
+    """
     records = counts.samples_per_bin
     return np.asarray(records / (1 + RECORDS_ALIKE * (records / counts.users_per_bin - 1)))
 
@@ -382,15 +401,14 @@ def variance_posterior(
     scale: float = 1.0,
     shown: FloatArray | None = None,
 ) -> VariancePosterior:
-    """Return the posterior of variances where ``found`` (G,) is known but for ``doubt``, of its logarithm.
+    """Return the posterior of every bin's variance around a noisy estimate ``found``, shape (G,).
 
-    ``records`` N (G,) is how many independent ones a bin has, ``faster`` (G,) how many times faster than the
-    city it is; ``most`` a value can be, and a variance. What N records vary by is (N - 1)/N of what traffic
-    does, times chi-squared over its 2 (N - 1)/(KURTOSIS - 1) degrees of freedom. Spreads of traffic, of
-    chi-squared and doubt join in quadrature at every chance. The value is ``shown``, or else what N records
-    have if traffic has ``found``: above the median, near the mean.
-    Where means lie ``scale`` times as far apart as usual variances do too; never less, as quiet days are no
-    closer in variances than others.
+    ``doubt`` is the standard deviation of its logarithm from noise, ``records`` (G,) the effective number of
+    independent records, ``faster`` (G,) the bin's speed over the city's, and ``most`` the largest possible
+    values (G,) and the largest variance. Spreads of traffic, of sampling (chi-squared with 2 (N -
+    1)/(KURTOSIS - 1) degrees of freedom) and ``doubt`` add in quadrature. The published value is ``shown``,
+    or else (N - 1)/N ``found``. ``scale`` >= 1 widens the spread where means lie that much farther apart than
+    usual.
     """
     within = 1 - 1 / np.maximum(records, 2.0)
     # chi-squared over its degrees of freedom, to the power of a third: Wilson and Hilferty, 1931
@@ -419,14 +437,22 @@ def variance_posterior(
 
 
 def log_laplace_normal(off: FloatArray, scale: FloatArray, variance: FloatArray) -> FloatArray:
-    """Return the log density of Laplace(``scale``) + N(0, ``variance``) at ``off``, but for a constant."""
+    """Return the log density at ``off`` of a Laplace(``scale``) plus an independent N(0, ``variance``)
+    variable.
+
+    Up to a constant for each scale and variance; elementwise.
+    """
     sd = np.sqrt(np.maximum(variance, 1e-12))
     left, right = (side * off / scale + log_ndtr(-(side * off / sd + sd / scale)) for side in (1, -1))
     return np.asarray(np.logaddexp(left, right))
 
 
 def fitted_weights(weight: FloatArray, sd: float, pure: bool) -> tuple[FloatArray, FloatArray]:
-    """Return points and masses of the prior of weights that the noisy ``weight`` (H,) of all places fit."""
+    """Fit a discrete prior for the true weights of places to their noisy ``weight`` (H,), by EM.
+
+    Returns its points, from 0 up, and their probabilities. ``sd`` is the noise's standard deviation; ``pure``
+    says that it is Laplace, else Gaussian.
+    """
     if len(weight) > MOST_FITTED:
         weight = np.sort(weight)[np.linspace(0, len(weight) - 1, MOST_FITTED).astype(np.int64)]
     farthest = np.log(max(float(weight.max()), 2 * sd) / sd)
@@ -440,5 +466,8 @@ def fitted_weights(weight: FloatArray, sd: float, pure: bool) -> tuple[FloatArra
 
 
 def log_noise(off: FloatArray, sd: float, pure: bool) -> FloatArray:
-    """The log density, but for a constant, of noise of ``sd`` at ``off``."""
+    """Return the log density at ``off``, up to a constant, of noise of standard deviation ``sd``.
+
+    The noise is Laplace where ``pure``, else Gaussian.
+    """
     return np.asarray(-np.sqrt(2) * np.abs(off) / sd if pure else -0.5 * (off / sd) ** 2)

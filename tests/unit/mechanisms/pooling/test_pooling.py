@@ -13,9 +13,9 @@ from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.mechanisms.pooling import design, estimates
 from trafficdp.mechanisms.pooling.add_remove_calibrated import CalibratedAddRemove
-from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
+from trafficdp.mechanisms.pooling.calibrated import CalibratedCityWide, CalibratedPooling
 from trafficdp.mechanisms.pooling.design import RELATION, Design, noise_sd
-from trafficdp.mechanisms.pooling.estimates import flat_error, foreseen_sd, pooled
+from trafficdp.mechanisms.pooling.estimates import city_wide_error, expected_map_error, pooled_estimates
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.mechanisms.simulated_cities import cities_of, skills_of, true_statistic
@@ -66,7 +66,7 @@ def values_of(contributions):
     ("make", "kind", "statistics"),
     [
         (make, kind, statistics)
-        for make in (CalibratedPooling, CalibratedFlat)
+        for make in (CalibratedPooling, CalibratedCityWide)
         for kind in LossKind
         for statistics in ASKED
         # a flat variance has no price in rho
@@ -104,7 +104,7 @@ def test_cells_are_told_apart_where_there_is_budget(bound_of, kind):
     counts = data.counts
     truth = np.bincount(counts.bin_index, data.total, counts.bins) / counts.samples_per_bin * 0.1
     design = Design(counts, bound, kind, 8 * PICO, (MEAN,))
-    found = [pooled(design, data, SimulatedNoise(s)).means[MEAN] for s in range(8)]
+    found = [pooled_estimates(design, data, SimulatedNoise(s)).means[MEAN] for s in range(8)]
     flat = np.abs(truth.mean() - truth).mean()
     assert np.mean([np.abs(each.value - truth).mean() for each in found]) < 0.6 * flat
     ends = [each.ends[0.95] for each in found]
@@ -114,9 +114,9 @@ def test_cells_are_told_apart_where_there_is_budget(bound_of, kind):
 def test_the_weights_are_what_they_say(bound_of):
     bound = bound_of(30, step="0.1")
     design = Design(town(bound).counts, bound, LossKind.PURE, PICO, (MEAN,))
-    np.testing.assert_allclose(design.by_bin.sum(axis=1), 1)
-    weight = np.bincount(design.counts.bin_index, design.by_bin.data, design.counts.bins)
-    gram = (design.dwell * weight[:, None]).T @ design.dwell
+    np.testing.assert_allclose(design.bin_weights.sum(axis=1), 1)
+    weight = np.bincount(design.counts.bin_index, design.bin_weights.data, design.counts.bins)
+    gram = (design.covariates * weight[:, None]).T @ design.covariates
     np.testing.assert_allclose(gram, np.eye(2) * design.vehicles, atol=1e-6 * design.vehicles)
     assert sum((*design.parts[:3], *design.parts.vehicles, *design.parts.variance)) == PICO
 
@@ -154,12 +154,12 @@ def test_a_mean_over_vehicles_weighs_every_vehicle_the_same(bound_of, kind):
     assert np.abs(truths[MEAN] - truths[VEHICLES]).mean() > 6
     for statistics in ((VEHICLES,), (MEAN, VEHICLES)):
         design = Design(counts, bound, kind, 200 * PICO, statistics)
-        found = pooled(design, data, SimulatedNoise(1))
+        found = pooled_estimates(design, data, SimulatedNoise(1))
         assert set(found.means) == set(statistics)
         for each, own in found.means.items():
             assert np.abs(own.value - truths[each]).mean() < 1.5
-        np.testing.assert_array_equal(design.by_vehicle.cells.weights.records, 1)
-        np.testing.assert_allclose(design.by_vehicle.by_bin.sum(axis=1), 1)
+        np.testing.assert_array_equal(design.for_vehicle_means.cells.weights.records, 1)
+        np.testing.assert_allclose(design.for_vehicle_means.bin_weights.sum(axis=1), 1)
 
 
 def test_a_mean_over_vehicles_costs_the_map_of_means_a_small_share(bound_of):
@@ -194,7 +194,7 @@ def test_vehicles_that_all_drive_faster_than_their_records_say_are_found_out(bou
     total = {LossKind.PURE: 3.9, LossKind.ZCDP: 0.35}[kind]
     design = Design(counts, bound, kind, int(total * PICO), (MEAN, VEHICLES))
     assert not design.thick
-    found = [pooled(design, data, SimulatedNoise(seed)).means for seed in range(8)]
+    found = [pooled_estimates(design, data, SimulatedNoise(seed)).means for seed in range(8)]
     apart = np.mean([(each[VEHICLES].value - each[MEAN].value).mean() for each in found])
     truth = (true_statistic(data, VEHICLES) - true_statistic(data, MEAN)).mean()
     assert truth > 1
@@ -228,7 +228,7 @@ def test_where_cells_are_thin_the_finest_hexagons_above_them_that_are_not_come_f
             own[first.support.user, first.support.coordinate], first.weights.records
         )
         np.testing.assert_allclose(second.cell_sd, alone.cell_sd / 2**0.5)
-        assert second.reach[0] == pytest.approx(1.2 / 2**0.5)
+        assert second.clip_bounds[0] == pytest.approx(1.2 / 2**0.5)
     # zones have nothing above them, and one hexagon above all cells is the city
     zones = replace(counts, cell=np.arange(98, dtype=np.uint64) + 1)
     family = town(bound, users=10, cells=7).counts
@@ -258,7 +258,7 @@ def test_hours_of_a_cell_are_told_apart_where_bins_are_thick(bound_of, kind):
     data = Contributions(counts, counts.count * value, counts.count * value**2, np.arange(1000), bound)
     design = Design(counts, bound, kind, 4 * PICO, (MEAN,))
     assert [each.size for each in design.levels] == [10, 40]
-    found = pooled(design, data, SimulatedNoise(1)).means[MEAN].value
+    found = pooled_estimates(design, data, SimulatedNoise(1)).means[MEAN].value
     # the mean of every cell is off by 2.25
     assert np.abs(found - truth / 10).mean() < 0.6
 
@@ -275,7 +275,7 @@ def test_thin_cells_lean_on_the_hexagons_above_them(bound_of, kind, monkeypatch)
 
     def off():
         design = Design(counts, bound, kind, int(total * PICO), (MEAN,))
-        drawn = [pooled(design, data, SimulatedNoise(seed)).means[MEAN].value for seed in range(12)]
+        drawn = [pooled_estimates(design, data, SimulatedNoise(seed)).means[MEAN].value for seed in range(12)]
         return len(design.levels), np.mean(np.abs(np.stack(drawn) - truth / 10))
 
     many, near = off()
@@ -289,15 +289,16 @@ def test_more_budget_is_expected_to_help_and_more_than_one_number(bound_of):
     bound = bound_of(30, step="0.1")
     counts = town(bound, users=300, cells=25).counts
     errors = [
-        np.sqrt(2 / np.pi) * foreseen_sd(Design(counts, bound, LossKind.PURE, int(e * PICO), (MEAN,))).mean()
+        np.sqrt(2 / np.pi)
+        * expected_map_error(Design(counts, bound, LossKind.PURE, int(e * PICO), (MEAN,))).mean()
         for e in (0.5, 2, 8, 32)
     ]
     assert all(more > less for more, less in itertools.pairwise(errors))
-    assert errors[-1] < flat_error(Design(counts, bound, LossKind.PURE, PICO, (MEAN,))).mean()
+    assert errors[-1] < city_wide_error(Design(counts, bound, LossKind.PURE, PICO, (MEAN,))).mean()
 
 
 def test_facts_come_back(bound_of):
-    for make in (CalibratedPooling, CalibratedFlat):
+    for make in (CalibratedPooling, CalibratedCityWide):
         public = PublicFacts(town(bound_of(30)).counts, bound_of(30))
         one = make(public, BOTH, LossKind.PURE, 3 * PICO)
         assert make.from_facts(one.to_facts(), public) == one
@@ -388,28 +389,28 @@ def test_rounds_in_rho_ask_within_narrower_bounds_and_count_by_their_noise(bound
             asked.append(step)
             return SimulatedNoise(1).measure(step, values)
 
-    pooled(design, data, Noted())
+    pooled_estimates(design, data, Noted())
 
     def of_cells(steps):
         return [step for step in steps if step.of.support.coordinates == cells.size]
 
     rounds = of_cells(asked)
-    bounds = cells.reach[0] * 0.7 ** np.arange(4)
+    bounds = cells.clip_bounds[0] * 0.7 ** np.arange(4)
     np.testing.assert_allclose([step.of.bound for step in rounds], bounds)
-    np.testing.assert_allclose([step.of.bound for step in of_cells(design.dearest_steps())], bounds)
+    np.testing.assert_allclose([step.of.bound for step in of_cells(design.most_expensive_steps())], bounds)
     # noise is so many grains in every round, and grains are a bound's
     noise = [step.law.sd[0] * step.of.bound / GRAINS for step in rounds]
     base, x = np.full(data.counts.bins, 6.0), data.total * float(bound.step) / data.counts.count
     _, (told,) = estimates._levels(design, x, base, 1.0, SimulatedNoise(1))
     together = np.sqrt(told.noise) * cells.weights.place
     np.testing.assert_allclose(together, np.sum(np.power(noise, -2)) ** -0.5)
-    assert together.max() < noise_sd(LossKind.ZCDP, RELATION, cells.part, cells.reach[0]) / 1.5
+    assert together.max() < noise_sd(LossKind.ZCDP, RELATION, cells.part, cells.clip_bounds[0]) / 1.5
     one = Design(data.counts, bound, LossKind.PURE, PICO, (MEAN,))
     _, (told,) = estimates._levels(one, x, base, 1.0, SimulatedNoise(1))
     (level,) = one.levels
-    assert len(of_cells(one.dearest_steps())) == len(told.rounds) == 1
+    assert len(of_cells(one.most_expensive_steps())) == len(told.rounds) == 1
     together = np.sqrt(told.noise) * level.weights.place
-    np.testing.assert_allclose(together, noise_sd(LossKind.PURE, RELATION, level.part, level.reach[0]))
+    np.testing.assert_allclose(together, noise_sd(LossKind.PURE, RELATION, level.part, level.clip_bounds[0]))
 
 
 def known(speed):
@@ -476,7 +477,7 @@ def test_only_what_starts_from_speeds_says_so(bound_of):
         "Wanted", (), {"statistics": (MEAN,), "fleet": 60, "apart": False, "counts": 0, "zone_km2": None}
     )
     public = PublicFacts(data.counts, data.bound, known=known(np.ones(12)))
-    assert CalibratedFlat.calibrate(public, PureDP(PICO), wanted).known == ()
+    assert CalibratedCityWide.calibrate(public, PureDP(PICO), wanted).known == ()
     assert CalibratedPooling.calibrate(public, PureDP(PICO), wanted).known == (known(1).sources[0],)
     anyone = Counts.of_anyone(data.counts.cells, np.zeros(12, dtype=np.int64))
     hidden = PublicFacts(anyone, data.bound, NeighbouringRelation.ADD_OR_REMOVE_USER, known(np.ones(12)))

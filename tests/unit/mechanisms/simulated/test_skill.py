@@ -6,7 +6,7 @@ import pytest
 from trafficdp.mechanisms import simulated_cities as cities_module
 from trafficdp.mechanisms.names import BASELINE
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism
-from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
+from trafficdp.mechanisms.pooling.calibrated import CalibratedCityWide, CalibratedPooling
 from trafficdp.mechanisms.protocol import PublicFacts, loss_of
 from trafficdp.mechanisms.publish import status_of
 from trafficdp.mechanisms.simulated_cities import Skill, cities_of, skills_of, true_statistic
@@ -41,7 +41,7 @@ def test_more_budget_promises_more(counts_of, bound_of):
 
 def test_one_number_is_no_nearer_than_one_number(counts_of, bound_of):
     counts, bound = counts_of(table()), bound_of(30, step="0.1")
-    flat = CalibratedFlat(PublicFacts(counts, bound), (MEAN, VARIANCE), LossKind.PURE, 1000 * PICO)
+    flat = CalibratedCityWide(PublicFacts(counts, bound), (MEAN, VARIANCE), LossKind.PURE, 1000 * PICO)
     (found,) = skills_of([flat], PureDP(1000 * PICO), cities_of(counts, bound))
     for each in (MEAN, VARIANCE):
         assert found[each].expected == pytest.approx(0, abs=0.02)
@@ -51,7 +51,7 @@ def test_maps_are_tried_in_the_same_cities_and_of_many_records_in_fewer(counts_o
     counts, bound, loss = counts_of(table()), bound_of(30, step="0.1"), PureDP(4 * PICO)
     pooled, flat = (
         CalibratedPooling(PublicFacts(counts, bound), (MEAN,), LossKind.PURE, loss.pico),
-        CalibratedFlat(PublicFacts(counts, bound), (MEAN,), LossKind.PURE, loss.pico),
+        CalibratedCityWide(PublicFacts(counts, bound), (MEAN,), LossKind.PURE, loss.pico),
     )
     cities = list(cities_of(counts, bound))
     both = skills_of([pooled, flat], loss, cities)
@@ -66,7 +66,7 @@ def test_maps_are_tried_in_the_same_cities_and_of_many_records_in_fewer(counts_o
 
 def test_rush_hours_reach_the_simulated_cities(counts_of, bound_of):
     counts, bound, loss = counts_of(table()), bound_of(30, step="0.1"), PureDP(4 * PICO)
-    flat = CalibratedFlat(PublicFacts(counts, bound), (MEAN,), LossKind.PURE, loss.pico)
+    flat = CalibratedCityWide(PublicFacts(counts, bound), (MEAN,), LossKind.PURE, loss.pico)
     hour = np.arange(counts.bins) % 24
     without, at_hours = (
         skills_of([flat], loss, cities_of(counts, bound, each))[0][MEAN].error for each in (None, hour)
@@ -77,7 +77,7 @@ def test_rush_hours_reach_the_simulated_cities(counts_of, bound_of):
 @pytest.mark.parametrize("statistics", [(MEAN,), (MEAN, VARIANCE)])
 def test_one_number_has_its_price_in_rho_too(counts_of, bound_of, statistics):
     counts, bound = counts_of(table()), bound_of(30, step="0.1")
-    flat = CalibratedFlat(PublicFacts(counts, bound), statistics, LossKind.ZCDP, PICO)
+    flat = CalibratedCityWide(PublicFacts(counts, bound), statistics, LossKind.ZCDP, PICO)
     lost = loss_of(flat.steps(), counts.users)
     records = np.bincount(counts.user_index, counts.count, counts.users)
     # the busiest pays all of it, the others by the square of their records
