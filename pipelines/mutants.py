@@ -78,8 +78,8 @@ NAMED = {
     ),
     "stream: the scale of products halved": (
         "stream/service.py",
-        "scales = [self.allowance.mean_scale, self.allowance.square_scale][: self.bank.levels]",
-        "scales = [self.allowance.mean_scale, self.allowance.square_scale // 2][: self.bank.levels]",
+        "scales = [self.allowance.mean_scale, self.allowance.product_scale][: self.bank.levels]",
+        "scales = [self.allowance.mean_scale, self.allowance.product_scale // 2][: self.bank.levels]",
     ),
     "AKMV: the noise halved": (
         "mechanisms/per_statistic/clipping.py",
@@ -149,7 +149,7 @@ NAMED = {
     ),
     "vehicle quantiles: the exact mean where a bin has more than 40 vehicles": (
         "mechanisms/quantiles.py",
-        "value = np.minimum(measure.select(step, own) * grain, bound.steps).astype(np.float64)",
+        "value = np.minimum(measure.select(step, own) * grain, bound.upper_steps).astype(np.float64)",
         "value = np.where(counts.users_per_bin > 40, own.mean() * grain, measure.select(step, own) * grain)",
     ),
     "a node of a stream is touched one element too late": (
@@ -159,8 +159,8 @@ NAMED = {
     ),
     "stream: records of the open window take no room in an account": (
         "stream/service.py",
-        "reserved = self.window.held(len(self.vehicles)) * heights",
-        "reserved = self.window.held(len(self.vehicles)) * 0",
+        "reserved = self.window.records_per_vehicle(len(self.vehicles)) * heights",
+        "reserved = self.window.records_per_vehicle(len(self.vehicles)) * 0",
     ),
     "stream: records of the open window take no room under a cap": (
         "stream/service.py",

@@ -67,7 +67,7 @@ def by_noise(user: IntArray, change: ObjectArray, scale: FloatArray) -> Losses:
     varies = np.flatnonzero(change > 0)
     user, change, scale = user[varies], change[varies], scale[varies]
     if not bool(np.all(np.isfinite(scale) & (scale > 0))):
-        raise unsound("a number that can vary would have no noise")
+        raise insufficient_charge_error("a number that can vary would have no noise")
     above, below = as_ratio(scale)
     return Losses(user, change * below, above)
 
@@ -90,7 +90,7 @@ def require_covered(losses: Callable[[], Iterable[Losses]], charged: IntArray) -
     for each in losses():
         scaled = (each.numerator * (PICO << FRACTION_BITS)) // each.denominator
         if len(scaled) and max(scaled) >> FRACTION_BITS >= 1 << 60:
-            raise unsound("a loss that is too large to account for")
+            raise insufficient_charge_error("a loss that is too large to account for")
         np.add.at(whole, each.user, (scaled >> FRACTION_BITS).astype(np.int64))
         np.add.at(rest, each.user, (scaled & ((1 << FRACTION_BITS) - 1)).astype(np.int64))
         np.add.at(terms, each.user, 1)
@@ -105,7 +105,7 @@ def require_covered(losses: Callable[[], Iterable[Losses]], charged: IntArray) -
         exact = _summed(losses(), open_ones)
         short = sum(loss * PICO > int(charged[user]) for user, loss in exact.items())
     if short:
-        raise unsound(f"{short} vehicles would lose more than they are charged")
+        raise insufficient_charge_error(f"{short} vehicles would lose more than they are charged")
 
 
 def _summed(losses: Iterable[Losses], chosen: npt.NDArray[np.bool_]) -> dict[int, Fraction]:
@@ -127,8 +127,11 @@ def _summed(losses: Iterable[Losses], chosen: npt.NDArray[np.bool_]) -> dict[int
     return found
 
 
-def unsound(found: str) -> AllocationError:
-    """Return (do not raise) the error of an allocation whose charge is too small; ``found`` says why."""
+def insufficient_charge_error(found: str) -> AllocationError:
+    """Return (do not raise) the error of an allocation whose charge does not cover some vehicle's loss.
+
+    ``found`` says what is wrong, without any vehicle's numbers.
+    """
     return AllocationError(
         "the allocation does not hold",
         got=found,
@@ -173,7 +176,7 @@ def _losses(step: Priced) -> Iterator[Losses]:
     elif isinstance(step, ClaimedNoise):
         yield Losses(step.support.user, *as_ratio(step.loss_per_entry))
     elif not isinstance(step, Step):
-        raise unsound("a claim that has no price")
+        raise insufficient_charge_error("a claim that has no price")
     elif isinstance(step.of, Ball | AddRemoveBall):
         yield _ball(step.of, step)
     elif isinstance(step.of, Moments):
@@ -182,7 +185,7 @@ def _losses(step: Priced) -> Iterator[Losses]:
         move = step.of.high if isinstance(step.of, Box) else step.of.move
         yield from _separate(step.of, move, step)
     else:
-        raise unsound("a set that has no price")
+        raise insufficient_charge_error("a set that has no price")
 
 
 def _separate(of: Box | ClaimedSums, move: IntArray, step: Step) -> Iterator[Losses]:
@@ -212,10 +215,10 @@ def _pairs(of: Moments, step: Step) -> Iterator[Losses]:
         yield _pairs_in_blocks(of, law, step.shift)
         return
     if not isinstance(law, Laplace) or bool(np.any(step.shift[:bins] != 0)):
-        raise unsound("pairs of sums by a law that has no price")
+        raise insufficient_charge_error("pairs of sums by a law that has no price")
     bare = ~(law.scale[:bins] > 0) | (of.second & ~(law.scale[bins:] > 0))
     if bool(bare.any()):
-        raise unsound("a number that can vary would have no noise")
+        raise insufficient_charge_error("a number that can vary would have no noise")
     for part in _chunks(of.support):
         at = of.support.coordinate[part]
         first, first_over = as_ratio(law.scale[:bins][at])
@@ -235,7 +238,7 @@ def _pairs_in_blocks(of: Moments, law: Block, shift: IntArray) -> Losses:
     same = set(zip(block[of.second].tolist(), own[of.second].tolist(), strict=True))
     one_to_one = len(same) == len({a for a, _ in same}) == len({b for _, b in same})
     if not one_to_one or bool(np.any(block < 0)) or bool(np.any((own >= 0) != of.second)):
-        raise unsound("pairs of sums in blocks that are not those of their bins")
+        raise insufficient_charge_error("pairs of sums in blocks that are not those of their bins")
     top = of.count * (of.steps // 2) * (of.steps - of.steps // 2)
     alone = _units(support, of.count * of.steps, shift[:bins], law.half_width[:bins], block)
     other = _units(support, np.where(of.second[at], top, 0), shift[bins:], law.half_width[bins:], own)
@@ -298,7 +301,7 @@ def _ball(of: Ball | AddRemoveBall, step: Step) -> Losses:
         sd = Fraction(float(step.law.sd.min(initial=np.finfo(np.float64).max)))
         square = 2 * sd * sd
         return Losses(user, far * square.denominator, np.full(len(user), square.numerator, dtype=object))
-    raise unsound("a ball by a law that has no price")
+    raise insufficient_charge_error("a ball by a law that has no price")
 
 
 def _choice(
@@ -325,7 +328,7 @@ def _units(
     for part in _chunks(support):
         at = support.coordinate[part]
         if bool(np.any((move[part] > 0) & ((block[at] < 0) | (half_width[at] < 1)))):
-            raise unsound("a number that can vary would have no noise")
+            raise insufficient_charge_error("a number that can vary would have no noise")
         wide = np.maximum(half_width[at], 1)
         change = _moved(move[part], shift[at])
         if change.dtype == object:

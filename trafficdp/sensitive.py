@@ -72,7 +72,7 @@ ANYONE = 0
 """The account of every possible vehicle, where nothing about any is public; vehicles count from 1."""
 
 
-def numbered(vehicle: npt.NDArray[np.integer]) -> tuple[IntArray, IntArray]:
+def renumber_vehicles(vehicle: npt.NDArray[np.integer]) -> tuple[IntArray, IntArray]:
     """Return the different vehicles, rising, and the position among them of each entry of ``vehicle`` (n,).
 
     Numbers in ``vehicle`` are at least 0.
@@ -119,7 +119,7 @@ class Contributions:
         """
         first = np.ones(len(cell), dtype=np.bool_)
         first[1:] = (cell[1:] != cell[:-1]) | (slot[1:] != slot[:-1])
-        vehicles, user = numbered(vehicle)
+        vehicles, user = renumber_vehicles(vehicle)
         counts = Counts(
             cell=cell[first].astype(np.uint64, copy=False),
             slot=slot[first].astype(np.int64, copy=False),
@@ -132,14 +132,15 @@ class Contributions:
         return cls(counts, total.astype(np.int64, copy=False), squares, vehicles, bound)
 
     @classmethod
-    def of_anyone(
+    def for_declared_grid(
         cls, cell: npt.NDArray[np.uint64], slot: IntArray, bound: ContributionBound
     ) -> Contributions:
         """Return sums of 0 for one possible vehicle in every bin: what to plan with where nothing is public.
 
-        Counts are ``Counts.of_anyone`` of ``cell`` and ``slot`` (G,); the vehicle's account is ANYONE.
+        Counts are ``Counts.for_declared_grid`` of ``cell`` and ``slot`` (G,); the vehicle's account is
+        ANYONE.
         """
-        counts = Counts.of_anyone(cell, slot)
+        counts = Counts.for_declared_grid(cell, slot)
         nothing = np.zeros(counts.pairs, dtype=np.int64)
         return cls(counts, nothing, nothing, np.array([ANYONE]), bound)
 
@@ -277,7 +278,7 @@ class SensitiveInputs:
 
     ``contributions`` are the sums of (bin, user) pairs, at hand; ``read_samples`` reads every single value of
     the same pairs when called. Where nothing about a vehicle is public, ``contributions`` are
-    ``Contributions.of_anyone``, and ``recorded`` reads the real sums.
+    ``Contributions.for_declared_grid``, and ``recorded`` reads the real sums.
     """
 
     contributions: Contributions

@@ -43,7 +43,7 @@ from trafficdp.release import results, verification
 from trafficdp.release.curator import Curator
 from trafficdp.release.intake import Cluster, Forgotten, Intake, Progress, forget, of_little, undo
 from trafficdp.release.knowledge import earlier_release
-from trafficdp.release.planning import LookedAt, Planning, refusal
+from trafficdp.release.planning import LookedAt, Planning, uninformative_plan_error
 from trafficdp.release.publication import folder_of
 from trafficdp.release.recomputation import Check, guaranteed_csv
 from trafficdp.release.results import IngestedFile, Plan, PlanQuestion, ReleasedMap, UndoneFile
@@ -208,7 +208,7 @@ class Workspace:
         if save is not None:
             store_files.checked_plan_name(save)
         looked_at = None if isinstance(search_maps, bool) else search_maps
-        asked = self.config.wish(loss)
+        asked = self.config.requested_loss(loss)
         with self._curator("plan") as curator:
             planning = Planning(curator, self.config, looked_at)
             plan = planning.plan(asked, question)[0]
@@ -216,7 +216,7 @@ class Workspace:
                 planning.save(save, plan)
             version = vault_fixes.data_version(curator.vault)
             earlier = earlier_release(curator, version, plan.grid, plan.allocation)
-            return replace(plan, earlier=earlier)
+            return replace(plan, earlier_release=earlier)
 
     def counts(self, grid: Grid | None = None) -> Counts:
         """Return the counts that are public by assumption, of ``grid`` or the configured one. No value."""
@@ -258,12 +258,12 @@ class Workspace:
             curator.vault.check_key(key.fingerprint)
             finished = curator.recover()
             question = PlanQuestion(within_budget=within_budget, suggestions=not force, saved=plan)
-            planned, counts = Planning(curator, self.config).plan(self.config.wish(loss), question)
+            planned, counts = Planning(curator, self.config).plan(self.config.requested_loss(loss), question)
             version = vault_fixes.data_version(curator.vault)
             earlier = earlier_release(curator, version, planned.grid, planned.allocation)
             if earlier is not None and (earlier in finished or not again):
                 found, folder = curator.load(earlier), folder_of(self.store, earlier)
-                return ReleasedMap(found, folder, planned.budget_left, earlier=earlier not in finished)
+                return ReleasedMap(found, folder, planned.budget_left, is_reused=earlier not in finished)
             context = results.context_of(self.config, curator.vault, version, planned.grid, datetime.now(UTC))
             contributions = curator.contributions(planned.grid, self.config.bound, version)
             # what cannot be paid is said first: no other map of this loss would help
@@ -272,7 +272,7 @@ class Workspace:
                 curator.vault, contributions.vehicle, loss_per_user, self.config.policy, context.created_at
             )
             if planned.verdict.refused and not force:
-                raise refusal(planned)
+                raise uninformative_plan_error(planned)
             release = curator.release(
                 planned.allocation,
                 contributions,

@@ -102,7 +102,7 @@ def noise(statistics, counts, bound, *, factor=1.0, ratio=0.6, shift=0):
     if VARIANCE in statistics:
         varies = counts.samples_per_bin > 1
         scale[MEAN] = np.array(SCALES[MEAN][: counts.bins]) * factor
-        scale[VARIANCE] = np.where(varies, ratio * bound.steps * scale[MEAN] * 2.0**shift, 0.0)
+        scale[VARIANCE] = np.where(varies, ratio * bound.upper_steps * scale[MEAN] * 2.0**shift, 0.0)
     return CalibratedLaplace(PublicFacts(counts, bound), statistics, scale, np.full(counts.bins, shift))
 
 

@@ -136,4 +136,4 @@ def test_a_branch_that_no_data_set_takes_is_seen(bound_of, monkeypatch):
     assert (
         "centre = huber_location(mean, shape.weight, shape.threshold, shape.bin_index, shape.bins)" in never
     )
-    assert "low, high = np.where(whole, 0, low), np.where(whole, bound.steps, high)" in never
+    assert "low, high = np.where(whole, 0, low), np.where(whole, bound.upper_steps, high)" in never

@@ -50,7 +50,7 @@ def ratio(left, right, scale, tree, length, source):
     both = []
     for moved in (0, 1):
         path = (
-            np.concatenate([np.zeros((RUNS, 1)), tree.path(at, length, scale, source, RUNS)], axis=1)
+            np.concatenate([np.zeros((RUNS, 1)), tree.draw_noise(at, length, scale, source, RUNS)], axis=1)
             + moved * shift
         )
         node = path[:, at] - path[:, at - low]
@@ -142,7 +142,7 @@ def test_signed_digits_keep_their_claim_at_their_last_answer(order):
     left, right = pair(order, users, samples)
     source = SimulatedNoise(2)
     rows = [
-        np.cumsum(each.value) + tree.path(at[: len(each)], length, scale, source, RUNS)
+        np.cumsum(each.value) + tree.draw_noise(at[: len(each)], length, scale, source, RUNS)
         for each in (left, right)
     ]
     change = np.cumsum(right.value - left.value)

@@ -562,7 +562,7 @@ def _hexagons_that_were_visited(patch):
     def leaking(curator, grid, bound, version):
         there = curator._recorded(grid, bound, version).counts
         patch.setattr(specification, "declared_bins", lambda declared: (there.cell, there.slot))
-        return Contributions.of_anyone(there.cell, there.slot, bound)
+        return Contributions.for_declared_grid(there.cell, there.slot, bound)
 
     patch.setattr(Curator, "contributions", leaking)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trafficdp.audit.lower_bound import Likelihoods, audit_mechanism, promised
+from trafficdp.audit.lower_bound import Likelihoods, audit_mechanism, expected_lower_bound
 from trafficdp.audit.neighbours import extreme_neighbours, ranked_neighbours
 from trafficdp.mechanisms.registry import MECHANISMS
 from trafficdp.model import Statistic
@@ -83,6 +83,6 @@ def test_of_rho_it_is_the_ratio_of_gaussians(bound_of):
 def test_what_is_promised_is_nearly_what_many_draws_prove():
     """Of two data sets that are told apart by an event of probability 1/4 on one, 1/8 on the other."""
     told = np.where(np.arange(4_000) < 1_000, np.log(2), np.log((3 / 4) / (7 / 8)))
-    assert promised(told, 10**8, 0.0) == pytest.approx(np.log(2), abs=0.01)
-    assert promised(told, 10**8, 0.125) == pytest.approx(0, abs=0.01)
-    assert promised(told, 100, 0.0) < 0.3
+    assert expected_lower_bound(told, 10**8, 0.0) == pytest.approx(np.log(2), abs=0.01)
+    assert expected_lower_bound(told, 10**8, 0.125) == pytest.approx(0, abs=0.01)
+    assert expected_lower_bound(told, 100, 0.0) < 0.3

@@ -7,7 +7,7 @@ those of a release (tests/distribution, tests/unit/noise).
 import numpy as np
 import pytest
 
-from trafficdp.audit.lower_bound import audit_draws, audit_mechanism, draws_of, whole
+from trafficdp.audit.lower_bound import audit_draws, audit_mechanism, draws_of, runs_one_at_a_time
 from trafficdp.audit.neighbours import agreeing_neighbours, busy_neighbours
 from trafficdp.audit.steps import audit_steps
 from trafficdp.audit.wrong import mistakes
@@ -92,7 +92,7 @@ def test_few_draws_refute_a_quarter_of_the_noise_and_many_not_the_whole(mechanis
     ids=lambda case: getattr(case, "name", str(case)),
 )
 def test_no_draws_refute_the_epsilon_that_follows_from_rho(mechanism, statistic, bound_of):
-    draws = 200 if whole(mechanism) else 4_000
+    draws = 200 if runs_one_at_a_time(mechanism) else 4_000
     claim, found = of_rho(mechanism, statistic, bound_of(64), SimulatedNoise(14), draws)
     assert found.epsilon <= claim, found
 

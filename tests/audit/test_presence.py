@@ -175,7 +175,7 @@ def city(bound, *, with_it):
     """Five vehicles in two places, and one with a million records at the bound, alone in a third."""
     rows = [(7 + v % 2, v, 4, 4 * (20 + v), 4 * (20 + v) ** 2) for v in range(1, 6)]
     many = 10**6
-    rows += [(9, 6, many, many * bound.steps, many * bound.steps**2)] if with_it else []
+    rows += [(9, 6, many, many * bound.upper_steps, many * bound.upper_steps**2)] if with_it else []
     cell, vehicle, count, total, squares = (np.array(each) for each in zip(*sorted(rows), strict=True))
     return Contributions.from_rows(
         cell=cell.astype(np.uint64),

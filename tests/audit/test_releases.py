@@ -74,7 +74,7 @@ def test_an_answer_by_rank_keeps_its_charge_and_a_quarter_of_its_scale_is_caught
         public = PublicFacts(samples.counts, samples.bound)
         return CalibratedQuantiles(public, (median,), LossKind.PURE, 10**12)
 
-    sides = [one_bin([[own]], bound) for own in (0, bound.steps)]
+    sides = [one_bin([[own]], bound) for own in (0, bound.upper_steps)]
     pairs = [Neighbours("the only vehicle of a hexagon, at 0 or at U", *sides)]
 
     def medians(samples, times, noise):
@@ -102,7 +102,7 @@ def test_every_accounting_both_kinds_of_loss_a_stream_and_a_declared_grid_are_am
 def test_the_city_is_of_siblings_and_its_first_vehicle_moves_alone():
     cells = np.array(CELLS, dtype=np.uint64)
     assert len(set(parents_of(cells, 6).tolist())) == 1
-    left, right = city(BOUND, 0), city(BOUND, BOUND.steps)
+    left, right = city(BOUND, 0), city(BOUND, BOUND.upper_steps)
     moved = np.flatnonzero(left.value != right.value)
     assert len(moved) == sum(row[0] for row in RECORDS)
     assert left.contributions().total[left.counts.user_index == 0].tolist() == [0, 0]

@@ -62,7 +62,7 @@ def facts_for(kind, counts_of, bound_of):
         kind in JOINT_MECHANISMS
         and JOINT_MECHANISMS[kind].relation is NeighbouringRelation.ADD_OR_REMOVE_USER
     ):
-        anyone = Counts.of_anyone(counts.cell, counts.slot)
+        anyone = Counts.for_declared_grid(counts.cell, counts.slot)
         return PublicFacts(anyone, bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
     return PublicFacts(counts, bound)
 
@@ -141,11 +141,11 @@ def test_what_is_run_is_what_was_foreseen_and_is_read_back_from_what_is_publishe
     calibrated = calibrated_as(kind, facts, statistics, PureDP.of(epsilon))
     counts = facts.counts
     if facts.relation is NeighbouringRelation.ADD_OR_REMOVE_USER:
-        nothing = Contributions.of_anyone(counts.cell, counts.slot, facts.bound)
+        nothing = Contributions.for_declared_grid(counts.cell, counts.slot, facts.bound)
         values = SensitiveInputs(nothing, samples_of(nothing), lambda: nothing)
     else:
-        half = counts.count * (facts.bound.steps // 2)
-        known = Contributions(counts, half, half * (facts.bound.steps // 2), np.arange(3), facts.bound)
+        half = counts.count * (facts.bound.upper_steps // 2)
+        known = Contributions(counts, half, half * (facts.bound.upper_steps // 2), np.arange(3), facts.bound)
         values = SensitiveInputs(known, samples_of(known))
     found = calibrated.run(values, SimulatedNoise(1), interval_level=0.9)
     assert tuple(found) == calibrated.statistics == statistics
@@ -166,7 +166,7 @@ def test_what_is_run_is_what_was_foreseen_and_is_read_back_from_what_is_publishe
                 told = each.status[-1], each.value[-1], each.low[-1], each.high[-1], each.noise_scale[-1]
                 assert told == ("constant", 0.0, 0.0, 0.0, 0.0)
                 assert foreseen[VARIANCE][-1] == widths[VARIANCE][-1] == 0
-    again = calibrated_from_facts(calibrated.published_facts(), facts, columns)
+    again = calibrated_from_facts(calibrated.manifest_facts(), facts, columns)
     np.testing.assert_array_equal(again.event().loss_per_user, calibrated.event().loss_per_user)
 
 
@@ -181,16 +181,16 @@ def test_what_is_published_follows_from_what_was_measured_alone(kind, statistics
     hidden = facts_for(kind, counts_of, bound_of).relation is NeighbouringRelation.ADD_OR_REMOVE_USER
     facts = PublicFacts(counts, bound)
     if hidden:
-        anyone = Counts.of_anyone(counts.cell, counts.slot)
+        anyone = Counts.for_declared_grid(counts.cell, counts.slot)
         facts = PublicFacts(anyone, bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
     calibrated = calibrated_as(kind, facts, statistics)
 
     def values(seed):
-        drawn = np.random.default_rng(seed).integers(0, bound.steps + 1, int(counts.count.sum()))
+        drawn = np.random.default_rng(seed).integers(0, bound.upper_steps + 1, int(counts.count.sum()))
         samples = Samples(counts, drawn // (seed + 1), np.arange(1, users + 1), bound)
         known = samples.contributions()
         if hidden:
-            nothing = Contributions.of_anyone(counts.cell, counts.slot, bound)
+            nothing = Contributions.for_declared_grid(counts.cell, counts.slot, bound)
             return SensitiveInputs(nothing, lambda: samples, lambda: known)
         return SensitiveInputs(known, lambda: samples)
 
@@ -208,7 +208,7 @@ def test_what_is_published_follows_from_what_was_measured_alone(kind, statistics
 def samples_of(contributions):
     """Every record in the middle of the range."""
     counts, bound = contributions.counts, contributions.bound
-    middle = np.full(int(counts.count.sum()), bound.steps // 2)
+    middle = np.full(int(counts.count.sum()), bound.upper_steps // 2)
     return lambda: Samples(counts, middle, contributions.vehicle, bound)
 
 

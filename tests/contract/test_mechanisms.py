@@ -53,7 +53,7 @@ COUNTS = [[9, 3, 2, 1, 1], [2, 2, 2, 2, 2], [0, 4, 0, 0, 0], [0, 0, 0, 0, 1]]
 def samples_of(counts, bound, seed=1, constant=None):
     size = int(counts.count.sum())
     random = np.random.default_rng(seed)
-    value = random.integers(0, bound.steps + 1, size) if constant is None else np.full(size, constant)
+    value = random.integers(0, bound.upper_steps + 1, size) if constant is None else np.full(size, constant)
     return Samples(counts, value, np.arange(1, counts.users + 1), bound)
 
 
@@ -222,8 +222,8 @@ def test_the_expected_error_does_not_rise_with_epsilon(mechanism, statistic, lar
 @every_pure_case
 def test_measured_errors_stay_below_the_expected_one(mechanism, statistic, city):
     runs = 2_000
-    extremes = [samples_of(city.counts, city.bound, constant=c) for c in (0, city.bound.steps)]
-    halves = replace(city, value=np.where(np.arange(len(city.value)) % 2, 0, city.bound.steps))
+    extremes = [samples_of(city.counts, city.bound, constant=c) for c in (0, city.bound.upper_steps)]
+    halves = replace(city, value=np.where(np.arange(len(city.value)) % 2, 0, city.bound.upper_steps))
     for epsilon in (0.3, 3.0):
         share = np.full(city.counts.bins, epsilon)
         stated = mechanism.expected_error(StatisticRequest(city.counts, city.bound, statistic, share))
@@ -399,7 +399,7 @@ def test_one_vehicle_changes_no_more_than_is_stated(mechanism, statistic, bound_
 @every_case
 @pytest.mark.parametrize("constant", ["zero", "upper"])
 def test_constant_speeds_and_lone_vehicles_are_no_trouble(mechanism, statistic, constant, city):
-    value = 0 if constant == "zero" else city.bound.steps
+    value = 0 if constant == "zero" else city.bound.upper_steps
     samples = samples_of(city.counts, city.bound, constant=value)
     for amount in (1e-4, 1.0, 100.0 if mechanism.idealised else 1e4, np.inf):
         given = asked(mechanism, city.counts, amount)
@@ -486,7 +486,7 @@ def test_errors_fall_as_rho_grows_and_vanish_for_speeds_alike(mechanism, statist
     counts = counts_of(np.ones((3, 300), dtype=np.int64))
     random = np.random.default_rng(2)
     bound = bound_of(UPPER, "1/10")
-    value = np.rint(np.clip(random.normal([[200], [300], [350]], 40, (3, 300)), 0, bound.steps))
+    value = np.rint(np.clip(random.normal([[200], [300], [350]], 40, (3, 300)), 0, bound.upper_steps))
     samples = Samples(counts, value.astype(np.int64).ravel(), np.arange(300), bound)
     exact = truth(samples, statistic)
     errors = [
@@ -510,7 +510,7 @@ def test_small_maps_are_no_trouble_whatever_the_rho(
     mechanism, statistic, constant, counts, counts_of, bound_of
 ):
     bound = bound_of(UPPER)
-    samples = samples_of(counts_of(counts), bound, constant=0 if constant == "zero" else bound.steps)
+    samples = samples_of(counts_of(counts), bound, constant=0 if constant == "zero" else bound.upper_steps)
     for rho in (2e-6, 1.0, 1e6):
         found = mechanism.estimate(samples, statistic, np.array(rho), SimulatedNoise(2))
         assert np.all((found >= 0) & (found <= statistic.largest(UPPER)))
@@ -543,10 +543,10 @@ def test_what_is_metered_is_what_is_charged(mechanism, statistic, seed, counts_o
     counts, bound = counts_of(table), bound_of(UPPER, "1/10")
     epsilon = np.exp(random.uniform(-3, 2, counts.bins))
     charge = event_of(mechanism, StatisticRequest(counts, bound, statistic, epsilon)).loss_per_user
-    for value in (None, 0, bound.steps, "halves"):
+    for value in (None, 0, bound.upper_steps, "halves"):
         samples = samples_of(counts, bound, seed, None if value == "halves" else value)
         if value == "halves":
-            samples = replace(samples, value=random.choice([0, bound.steps], len(samples.value)))
+            samples = replace(samples, value=random.choice([0, bound.upper_steps], len(samples.value)))
         noise = PrivacyMeter(SecureNoise(), charge, LossKind.PURE)
         mechanism.estimate(samples, statistic, epsilon, noise)
         if mechanism.name.startswith(ADAPTIVE):

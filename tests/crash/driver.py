@@ -89,7 +89,7 @@ def at_boundary(name, command):
             die_in(0)
 
     def work(city):
-        curator.reached = reached
+        curator.failpoint = reached
         command(city.open(), city)
 
     return work
@@ -133,7 +133,7 @@ def within(number, seconds):
 
         if number == 0:
             die_in(seconds)
-        curator.reached = reached
+        curator.failpoint = reached
         everything(city.open(), city)
         signal.pause()
 
@@ -353,7 +353,7 @@ def _gaps(template):
 
     def work():
         instants = [time.monotonic()]
-        curator.reached = lambda _: instants.append(time.monotonic())
+        curator.failpoint = lambda _: instants.append(time.monotonic())
         everything(city.open(), city)
         instants.append(time.monotonic())
         times.write_text(json.dumps([end - start for start, end in pairwise(instants)]), encoding="utf-8")

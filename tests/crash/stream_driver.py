@@ -236,7 +236,7 @@ def run_or_die(city, death, **options):
 
     if left == 0:
         die_in(delay)
-    streaming.reached = reached
+    streaming.failpoint = reached
     run(city, **options)
 
 

@@ -48,7 +48,7 @@ def city(numbers, speeds):
         users=users,
     )
     drawn = speeds(np.random.default_rng(0), int(numbers.sum()) * REPEATS)
-    value = np.clip(np.rint(drawn * 10), 0, BOUND.steps).astype(np.int64)
+    value = np.clip(np.rint(drawn * 10), 0, BOUND.upper_steps).astype(np.int64)
     return Samples(counts, value, np.arange(users), BOUND)
 
 

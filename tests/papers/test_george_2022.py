@@ -46,7 +46,7 @@ def laplace_bound(squares, largest, rare):
 
 def test_the_binary_mechanism_is_within_its_bound_at_every_time():
     at, scale, rare = np.arange(1, 512), 40.0, 0.05
-    path = BINARY.path(at, 511, scale, SimulatedNoise(1), 4_000)
+    path = BINARY.draw_noise(at, 511, scale, SimulatedNoise(1), 4_000)
     bound = laplace_bound(BINARY.variance(at, 511) * scale**2, scale, rare)
     assert ((np.abs(path) > bound).mean(axis=0) <= rare).all()
 

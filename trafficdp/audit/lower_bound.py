@@ -55,7 +55,7 @@ CERTAIN = 1e9
 """A log likelihood ratio that nothing measures."""
 
 
-def whole(mechanism: Mechanism) -> bool:
+def runs_one_at_a_time(mechanism: Mechanism) -> bool:
     """Return whether ``mechanism`` must run on one data set at a time, not on many copies side by side.
 
     True for mechanisms that count in rho, since their noise depends on all bins and vehicles together;
@@ -82,7 +82,7 @@ class Likelihoods:
         Where ``whole`` is true the mechanism runs once for each draw, else for many copies at once.
         """
         pair = next(each for each in self._pairs if samples is each.left or samples is each.right)
-        most = 1 if whole(self._mechanism) else AT_ONCE
+        most = 1 if runs_one_at_a_time(self._mechanism) else AT_ONCE
         return np.concatenate(
             [self._ratio(pair, samples, min(most, times - done), source) for done in range(0, times, most)]
         )
@@ -221,12 +221,12 @@ def audit_mechanism(
     """
     pairs: Sequence[Neighbours] = [*extreme_neighbours(bound), *ranked_neighbours(bound)]
     most = 2
-    if whole(mechanism):
+    if runs_one_at_a_time(mechanism):
         pairs, most = whole_neighbours(bound), 1
     outputs: Draws = Likelihoods(mechanism, statistic, loss, pairs)
     # the vehicle that moves from one side of the others to the other tells most
     many = agreeing_neighbours(bound, max(20, ceil(AGREEING / loss)), AGREEING_RECORDS)[1:2]
-    idealised = measures(mechanism, statistic, loss, many, ClaimedNoise)
+    idealised = has_lossy_step(mechanism, statistic, loss, many, ClaimedNoise)
     # two audits that hold together
     each = 1 - (1 - confidence) / 2 if idealised else confidence
     best = _best(outputs, pairs, noise, draws, delta)[:most]
@@ -252,12 +252,13 @@ class SumSamples(Samples):
         return Contributions(self.counts, self.value, np.zeros_like(self.value), self.vehicle, self.bound)
 
 
-def measures(
+def has_lossy_step(
     mechanism: Mechanism, statistic: Statistic, loss: float, pairs: Sequence[Neighbours], *what: type
 ) -> bool:
-    """Return whether ``mechanism`` has a step of a type in ``what`` at which any vehicle of ``pairs`` loses.
+    """Return whether ``mechanism`` has a step of one of the types ``what`` that costs any vehicle a loss.
 
-    ``loss`` is that of the whole statistic, in the mechanism's kind.
+    Steps are those on the data sets of ``pairs``; ``loss`` is that of the whole statistic, an epsilon or a
+    rho as the mechanism counts.
     """
     given = np.full(1, loss) if mechanism.kind is LossKind.PURE else np.array(loss)
     return any(
@@ -275,12 +276,12 @@ def _best(
 
     def most(pair: Neighbours) -> float:
         both = ratios(pair.left, trials, noise), -ratios(pair.right, trials, noise)
-        return max(promised(side, draws // 2, delta) for side in both)
+        return max(expected_lower_bound(side, draws // 2, delta) for side in both)
 
     return sorted(pairs, key=most, reverse=True)
 
 
-def promised(ratio: FloatArray, draws: int, delta: float) -> float:
+def expected_lower_bound(ratio: FloatArray, draws: int, delta: float) -> float:
     """Return about which lower bound on epsilon ``draws`` draws would prove, as a guide to the best pair.
 
     ``ratio`` holds log likelihood ratios ln P(x | one) - ln P(x | other) of x drawn on the first data set.

@@ -51,16 +51,16 @@ def extreme_neighbours(bound: ContributionBound) -> list[Neighbours]:
     pairs = []
     for counts in COUNTS:
         for mover in (0,) if len(set(counts)) == 1 else (0, 2):
-            for others in (0, bound.steps // 2):
+            for others in (0, bound.upper_steps // 2):
                 sides = []
-                for own in (0, bound.steps):
+                for own in (0, bound.upper_steps):
                     rows = [[own if i == mover else others] * count for i, count in enumerate(counts)]
                     sides.append(one_bin(rows, bound))
                 label = f"counts {counts}, vehicle {mover} moves, others at {others}"
                 pairs.append(Neighbours(label, *sides))
-    low, high = bound.steps // 5, bound.steps - max(1, bound.steps // 16)
-    for label, places in (("at U/5", [low] * 3), ("at 0, near U and at U", [0, high, bound.steps])):
-        sides = [one_bin([[own], *([place] for place in places)], bound) for own in (0, bound.steps)]
+    low, high = bound.upper_steps // 5, bound.upper_steps - max(1, bound.upper_steps // 16)
+    for label, places in (("at U/5", [low] * 3), ("at 0, near U and at U", [0, high, bound.upper_steps])):
+        sides = [one_bin([[own], *([place] for place in places)], bound) for own in (0, bound.upper_steps)]
         pairs.append(Neighbours(f"one vehicle moves, three stand {label}", *sides))
     return pairs
 
@@ -85,8 +85,8 @@ def ranked_neighbours(bound: ContributionBound) -> list[Neighbours]:
     """
     pairs = []
     for users in (4, 6, 12):
-        for place in (bound.steps // 16, bound.steps // 8, bound.steps // 4):
-            for end in (bound.steps, bound.steps * 5 // 8):
+        for place in (bound.upper_steps // 16, bound.upper_steps // 8, bound.upper_steps // 4):
+            for end in (bound.upper_steps, bound.upper_steps * 5 // 8):
                 sides = [one_bin([[own]] + [[place]] * (users - 1), bound) for own in (0, end)]
                 label = f"one of {users} vehicles moves from 0 to {end}, the others stand at {place}"
                 pairs.append(Neighbours(label, *sides))
@@ -102,7 +102,7 @@ def agreeing_neighbours(
     somewhat below the others and somewhat above. Every second vehicle has ``more`` records. In the last
     pair half of them, or all but one of that half, stand at 0, and the others at U.
     """
-    most, middle = bound.steps, bound.steps // 2
+    most, middle = bound.upper_steps, bound.upper_steps // 2
     moves = [
         (middle - far, middle + far, [middle] * (users - 1), f"one of them {label} from the others")
         for far, label in ((middle, "far"), (most // 4, "between"), (most // 8, "near"))
@@ -130,7 +130,7 @@ def busy_neighbours(bound: ContributionBound, records: int = 36) -> list[Neighbo
     most of what it may. Two pairs more are of what is seldom: one record alone, and many vehicles of uneven
     counts at all speeds, so that arrays are not all full and means lie in every part of the range.
     """
-    most, middle = bound.steps, bound.steps // 2
+    most, middle = bound.upper_steps, bound.upper_steps // 2
     near = [most // 64, most // 16, most // 8, most // 4]
     moves = [(most, place) for place in (0, *near, middle, most - near[1], most - near[0])]
     moves += [(middle, place) for place in (0, *near, middle - near[1], middle)]

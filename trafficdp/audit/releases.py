@@ -105,7 +105,7 @@ def _request(
 
 def _release(name: str, request: Request, delta: float) -> AuditedRelease:
     bound = request.map.bound
-    sides = city(bound, 0), city(bound, bound.steps)
+    sides = city(bound, 0), city(bound, bound.upper_steps)
     pairs = [Neighbours("a vehicle in two hexagons, at 0 or at U", *sides)]
     allocation = allocate(sides[0].counts, request)
     pico = int(allocation.event.loss_per_user[0])
@@ -116,7 +116,7 @@ def _release(name: str, request: Request, delta: float) -> AuditedRelease:
 
 
 def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) -> AuditedRelease:
-    whole = city(bound, bound.steps)
+    whole = city(bound, bound.upper_steps)
     counts, there = whole.counts, whole.counts.user_index > 0
     others = Counts(
         counts.cell,
@@ -138,7 +138,7 @@ def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) ->
     everything = isinstance(loss, ZCDP)
     statistics = (MEAN, VARIANCE) if everything else (MEAN,)
     wanted = Wanted(statistics, DEFAULT_FLEET, apart=False, counts=30 * everything)
-    declared = Contributions.of_anyone(counts.cell, counts.slot, bound)
+    declared = Contributions.for_declared_grid(counts.cell, counts.slot, bound)
     public = PublicFacts(declared.counts, bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
     calibrated = JOINT_MECHANISMS[ADD_REMOVE_POOLED].calibrate(public, loss, wanted)
     claim = float(gaussian_to_approx(loss, delta).epsilon) if isinstance(loss, ZCDP) else loss.pico / PICO
@@ -151,24 +151,24 @@ def stream(bound: ContributionBound, loss: PureDP) -> AuditedRelease:
 
     Each draw is one bin of the stream, with a vehicle of its own.
     """
-    allowance = Allowance(loss, bound.steps, 3, 1, records_per_vehicle=2, squares=True)
-    scale = np.array([allowance.mean_scale, allowance.square_scale])
-    sides = [one_bin([[own] * 2], bound) for own in (0, bound.steps)]
+    allowance = Allowance(loss, bound.upper_steps, 3, 1, records_per_vehicle=2, products=True)
+    scale = np.array([allowance.mean_scale, allowance.product_scale])
+    sides = [one_bin([[own] * 2], bound) for own in (0, bound.upper_steps)]
     pairs = [Neighbours("the only vehicle of a bin, at 0 or at U", *sides)]
     # the sums of x and of x (K - x)
     beneath = [
-        np.array([each.value.sum(), (each.value * (bound.steps - each.value)).sum()]) for each in sides
+        np.array([each.value.sum(), (each.value * (bound.upper_steps - each.value)).sum()]) for each in sides
     ]
 
     def outputs(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
         following = Stream(Horizon(0, MINUTE_US, 1, 0, 1), allowance, 0)
         vehicle = np.repeat(np.arange(times), 2)
         value = np.tile(samples.value, times)
-        following.meet(vehicle)
-        following.permit(np.ones(times, dtype=np.bool_))
+        following.open_accounts(vehicle)
+        following.set_can_pay(np.ones(times, dtype=np.bool_))
         records = Batch(vehicle, np.tile(np.arange(2), times), vehicle, np.zeros_like(vehicle), value)
-        following.take(records, 0)
-        closed = following.close(source)
+        following.process(records, 0)
+        closed = following.close_step(source)
         drawn = np.zeros((0, 2)) if closed is None else closed.sums
         near, far = (np.abs(drawn - sums) for sums in beneath)
         return np.asarray(((far - near) / scale).sum(axis=1))
@@ -184,7 +184,7 @@ def by_rank(name: str, bound: ContributionBound, loss: Loss, delta: float) -> Au
     """
     pairs = []
     for users in (3, 5):
-        sides = [one_bin([[own]] + [[1]] * (users - 1), bound) for own in (0, bound.steps)]
+        sides = [one_bin([[own]] + [[1]] * (users - 1), bound) for own in (0, bound.upper_steps)]
         pairs.append(Neighbours(f"one of {users} vehicles moves from 0 to U, the others stand at 1", *sides))
     wanted = Wanted((Statistic.VEHICLE_P15,), DEFAULT_FLEET, apart=False, counts=0)
 
@@ -226,7 +226,7 @@ def city(bound: ContributionBound, own: int) -> Samples:
         count=table[bins, users],
         users=table.shape[1],
     )
-    speed = np.where(users == 0, own, bound.steps // 2)
+    speed = np.where(users == 0, own, bound.upper_steps // 2)
     return Samples(counts, np.repeat(speed, counts.count), np.arange(1, counts.users + 1), bound)
 
 

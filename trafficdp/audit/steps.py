@@ -23,7 +23,7 @@ from trafficdp.audit.lower_bound import (
     LowerBound,
     ReplayedDraws,
     distinguish,
-    promised,
+    expected_lower_bound,
 )
 from trafficdp.audit.neighbours import Neighbours
 from trafficdp.measurement.laws import FloatArray, IntArray
@@ -127,7 +127,7 @@ def audit_steps(
             for place, (cost, two) in enumerate(zip(claims, zip(first, again, strict=True), strict=True)):
                 claim, at = cost[two[0].verb != "gaussian"]
                 if claim > 0:
-                    hope = promised(_ratios(two, TRIALS, noise), draws // 2, at) / claim
+                    hope = expected_lower_bound(_ratios(two, TRIALS, noise), draws // 2, at) / claim
                     if place not in best or hope > best[place][0]:
                         none = LowerBound(0.0, confidence, draws, pair.label, "none")
                         best[place] = (hope, StepBound(place, two[0].verb, claim, at, none), two, pair.label)

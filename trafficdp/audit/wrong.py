@@ -99,8 +99,10 @@ def interval_of_wrap_around(bound: ContributionBound) -> Mistake:
         place: FloatArray = (part - partition.start[:-1]).astype(np.float64)
         return place
 
-    quarter = bound.steps // 4
-    sides = [one_bin([[quarter] * 3] * 5 + [[0, 0], [own, own], [0, 0]], bound) for own in (0, bound.steps)]
+    quarter = bound.upper_steps // 4
+    sides = [
+        one_bin([[quarter] * 3] * 5 + [[0, 0], [own, own], [0, 0]], bound) for own in (0, bound.upper_steps)
+    ]
     pair = Neighbours("seven arrays, two of them touched by one vehicle", *sides)
     name = "WrapAround interval with exp(-eps c/4)"
     return Mistake(name, 2.0, partial(draws, influence=1), partial(draws, influence=2), [pair])
@@ -123,8 +125,8 @@ def quantile_without_half(bound: ContributionBound) -> Mistake:
         measure = unmetered(noise, samples.counts.users)
         return private_position(means, target, choice, measure).astype(np.float64)
 
-    near = bound.steps // 5
-    sides = [one_bin([[own]] + [[near]] * 3, bound) for own in (0, bound.steps)]
+    near = bound.upper_steps // 5
+    sides = [one_bin([[own]] + [[near]] * 3, bound) for own in (0, bound.upper_steps)]
     pair = Neighbours("four vehicles, three of them at U/5", *sides)
     name = "quantile without the factor 1/2"
     return Mistake(name, 1.0, partial(draws, epsilon=2.0), partial(draws, epsilon=1.0), [pair])
@@ -138,10 +140,12 @@ def exact_count_under_removal(bound: ContributionBound) -> Mistake:
     """
 
     def draws(samples: Samples, times: int, noise: NoiseSource) -> FloatArray:
-        drawn = noise.discrete_laplace(np.full(times, float(samples.bound.steps)))
+        drawn = noise.discrete_laplace(np.full(times, float(samples.bound.upper_steps)))
         return np.asarray((samples.value.sum() + drawn) / len(samples.value), dtype=np.float64)
 
-    pair = Neighbours("a second vehicle or none", one_bin([[0], [bound.steps]], bound), one_bin([[0]], bound))
+    pair = Neighbours(
+        "a second vehicle or none", one_bin([[0], [bound.upper_steps]], bound), one_bin([[0]], bound)
+    )
     return Mistake("exact count under add or remove", 1.0, draws, None, [pair])
 
 
@@ -158,7 +162,7 @@ def median_with_the_other_sensitivity(bound: ContributionBound) -> Mistake:
             np.tile(ordered, times),
             np.arange(times + 1, dtype=np.int64) * users,
             np.zeros(times, dtype=np.int64),
-            np.full(times, samples.bound.steps, dtype=np.int64),
+            np.full(times, samples.bound.upper_steps, dtype=np.int64),
             np.full(times, users // 2, dtype=np.int64),
             np.full(times, 2 * sensitivity),
             noise,
@@ -166,8 +170,8 @@ def median_with_the_other_sensitivity(bound: ContributionBound) -> Mistake:
         return drawn.astype(np.float64)
 
     # the few numbers near U come one rank closer to the middle when the vehicle moves there, all others go
-    near = bound.steps - max(1, bound.steps // 16)
-    sides = [one_bin([[own], [0], [near], [bound.steps]], bound) for own in (0, bound.steps)]
+    near = bound.upper_steps - max(1, bound.upper_steps // 16)
+    sides = [one_bin([[own], [0], [near], [bound.upper_steps]], bound) for own in (0, bound.upper_steps)]
     pair = Neighbours("four vehicles, at 0, near U and at U, and one that moves", *sides)
     name = "median with the sensitivity of adding a vehicle"
     return Mistake(name, 1.0, partial(draws, sensitivity=0.5), partial(draws, sensitivity=1.0), [pair])
@@ -180,12 +184,12 @@ def huber_with_the_quoted_gaussian(bound: ContributionBound) -> Mistake:
     120 vehicles 119 agree; the last lies two fifths of a threshold below them, or beyond a threshold above:
     that moves the centre by all of the smooth sensitivity and stretches the noise by nearly all of e^beta.
     """
-    epsilon, delta, users, threshold = 3.0, 0.01, 120, bound.steps // 6
+    epsilon, delta, users, threshold = 3.0, 0.01, 120, bound.upper_steps // 6
     quoted = epsilon / math.sqrt(math.log(1 / delta))
     beta = epsilon / (2 * math.log(1 / delta))
     one = np.zeros(users, dtype=np.int64)
     shape = HuberShape(
-        np.full(users, 1 / users), np.full(users, float(threshold)), one, 1, float(bound.steps)
+        np.full(users, 1 / users), np.full(users, float(threshold)), one, 1, float(bound.upper_steps)
     )
 
     def draws(samples: Samples, times: int, noise: NoiseSource, *, alpha: float) -> FloatArray:
@@ -195,7 +199,7 @@ def huber_with_the_quoted_gaussian(bound: ContributionBound) -> Mistake:
         drawn = smooth_gaussian.draw(times, noise.uniform_below)
         return np.asarray(centre + smooth / alpha * drawn, dtype=np.float64)
 
-    middle = bound.steps // 2
+    middle = bound.upper_steps // 2
     places = (middle - 2 * threshold // 5, middle + 3 * threshold // 2)
     sides = [one_bin([[own]] + [[middle]] * (users - 1), bound) for own in places]
     pair = Neighbours("120 vehicles, one of them at both sides of the others", *sides)
@@ -221,7 +225,7 @@ def separate_noises_charged_as_a_block(bound: ContributionBound) -> Mistake:
             count=np.ones(4, dtype=np.int64),
             users=2,
         )
-        value = np.array([own, bound.steps // 2] * 2, dtype=np.int64)
+        value = np.array([own, bound.upper_steps // 2] * 2, dtype=np.int64)
         return Samples(counts, value, np.arange(1, 3), bound)
 
     def apart(samples: Samples, times: int, noise: NoiseSource) -> FloatArray:
@@ -232,7 +236,9 @@ def separate_noises_charged_as_a_block(bound: ContributionBound) -> Mistake:
 
     def together(samples: Samples, times: int, noise: NoiseSource) -> FloatArray:
         many, both = repeated(samples, times), np.zeros(2, dtype=np.int64)
-        one = fitted(means.speeds(samples.counts, bound), both, np.full(2, float(bound.steps)), PureDP.of(1))
+        one = fitted(
+            means.speeds(samples.counts, bound), both, np.full(2, float(bound.upper_steps)), PureDP.of(1)
+        )
         block, width, shift = (
             np.arange(2 * times) // 2,
             np.tile(one.half_width, times),
@@ -242,5 +248,5 @@ def separate_noises_charged_as_a_block(bound: ContributionBound) -> Mistake:
         found = step.draw(noise, means.values_of(Statistic.MEAN, many.contributions()))
         return np.asarray(found.reshape(times, 2).max(axis=1), dtype=np.float64)
 
-    pair = Neighbours("two hours, a vehicle at 0 or at U in both", two_hours(0), two_hours(bound.steps))
+    pair = Neighbours("two hours, a vehicle at 0 or at U in both", two_hours(0), two_hours(bound.upper_steps))
     return Mistake("separate noises charged as a block", 1.0, apart, together, [pair])

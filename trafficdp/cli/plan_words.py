@@ -287,16 +287,16 @@ def _show_price(output: Output, result: Plan) -> None:
     if result.asked is not None:
         most = "all that is left" if hidden else "the most that all can pay"
         output.say(f"It is planned for that, {most}, not for {result.asked} as asked.")
-    if not able.short and result.earlier is None:
+    if not able.short and result.earlier_release is None:
         output.say(
             f"After it, {quantity} {result.left_after} is left."
             if hidden
             else f"After it, every vehicle has at least {quantity} {result.left_after} left."
         )
-    if result.earlier is not None:
+    if result.earlier_release is not None:
         output.say(
-            f"Release {result.earlier} is this same map of the same data: `trafficdp release` shows it again "
-            "and charges nothing."
+            f"Release {result.earlier_release} is this same map of the same data: `trafficdp release` shows "
+            "it again and charges nothing."
         )
 
 
@@ -458,7 +458,7 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
         },
         "budget_left": str(result.budget_left),
         "left_after": str(result.left_after),
-        "earlier": result.earlier,
+        "earlier": result.earlier_release,
         "known": [asdict(each) for each in allocation.known],
         "affordable": {
             "vehicles_charged": None if hidden else able.paying,

@@ -434,8 +434,8 @@ class Document(t.Table):
         tuple[Annotated[KnowledgeSource, KNOWLEDGE], ...], Field(max_length=MOST_SOURCES)
     ] = ()
 
-    def config(self) -> Config:
-        """Return the configuration; raise Refused for keys that contradict one another."""
+    def to_config(self) -> Config:
+        """Return the file as a ``Config``; raise Refused for keys that contradict one another."""
         relation, counted = self.privacy.relation, self.budget.kind
         instead = {key: f'{todo} (relation = "{relation.value}")' for key, todo in _OTHERS[relation].items()}
         if not (hidden := relation.hides_presence):
@@ -471,7 +471,9 @@ class Document(t.Table):
             relation=relation,
             loss=privacy.counted(privacy.epsilon) if privacy.epsilon else privacy.rho,
             policy=policy,
-            map=self.map.hidden(policy.kind) if hidden else self.map.settings(policy.kind),
+            map=self.map.add_remove_settings(policy.kind)
+            if hidden
+            else self.map.public_counts_settings(policy.kind),
             sources=self.source,
             key_file=None,
             store=None,
@@ -504,7 +506,7 @@ def load_config(path: Path) -> Config:
     store, key_file = places(document, path.parent)
     tables = {key: value for key, value in document.items() if key not in PLACES}
     try:
-        config = Document.model_validate(tables, context=path.parent).config()
+        config = Document.model_validate(tables, context=path.parent).to_config()
     except ValidationError as error:
         # keys that nobody knows before all others
         first = min(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")

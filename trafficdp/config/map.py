@@ -309,7 +309,7 @@ class Map(t.Table):
         with t.naming("map", "day_parts"):
             return Grid(resolution, self.slot, area, period, self.day_parts, zones=zones)
 
-    def settings(self, kind: LossKind) -> MapSettings:
+    def public_counts_settings(self, kind: LossKind) -> MapSettings:
         """Return the map's settings where counts of records are public; ``kind`` is the loss, epsilon or rho.
 
         Raises Refused for keys that contradict one another.
@@ -360,10 +360,10 @@ class Map(t.Table):
             adaptive=self._adaptive(bound) if self.resolutions else None,
         )
 
-    def hidden(self, kind: LossKind) -> MapSettings:
-        """Return the settings of a map of declared bins, where nothing about a vehicle is public.
+    def add_remove_settings(self, kind: LossKind) -> MapSettings:
+        """Return the map's settings under ADD_OR_REMOVE_USER, where nothing about a vehicle is public.
 
-        ``kind`` is the loss that is counted. Raises Refused for statistics that such a map has not.
+        ``kind`` is the loss, epsilon or rho. Raises Refused for statistics that such a map does not have.
         """
         if unknown := [each for each in self.statistics if each is Statistic.VEHICLE_MEAN]:
             raise t.Refused("map", "statistics", expected='"mean", perhaps "variance"', got=unknown[0])
@@ -371,7 +371,7 @@ class Map(t.Table):
             raise t.Refused("map", "statistics", expected='"mean" beside a variance', got="a variance alone")
         public = self.model_copy(update={"min_vehicles": 1, "mechanism": Mechanisms()})
         share = COUNTS_SHARE if self.publish_counts else 0
-        return replace(public.settings(kind), fleet=self.fleet, counts_share=share)
+        return replace(public.public_counts_settings(kind), fleet=self.fleet, counts_share=share)
 
     def _adaptive(self, bound: ContributionBound) -> AdaptiveSettings:
         if self.max_half_width is None:

@@ -286,7 +286,7 @@ class Config:
         in_one = self.relation.hides_presence and not self.map.apart
         return replace(self.grid, slot_kind=SlotKind.WHOLE_PERIOD) if in_one else self.grid
 
-    def wish(self, loss: Loss | str | float | None) -> Loss | None:
+    def requested_loss(self, loss: Loss | str | float | None) -> Loss | None:
         """Return ``loss`` as a ``Loss``; None stays None.
 
         A bare number is an epsilon where presence is hidden, else an epsilon or a rho as the budget counts.

@@ -25,7 +25,7 @@ from trafficdp.binning.cells import places_of
 from trafficdp.binning.places import bins_in_mosaic, selected, slots_of
 from trafficdp.errors import DataError
 from trafficdp.model import NOWHERE, Clip, ContributionBound, Counts, Grid, SlotKind
-from trafficdp.sensitive import LARGEST_TOTAL, Contributions, Samples, numbered
+from trafficdp.sensitive import LARGEST_TOTAL, Contributions, Samples, renumber_vehicles
 from trafficdp.store.store_files import Spill, in_memory, registered, store_failures
 from trafficdp.store.vault_fixes import CachedContributions, cache_key, imported_rows, is_imported
 
@@ -320,7 +320,7 @@ def _packed_sums(
     del bins, first
     # what is left of a pair is its vehicle
     pair &= (1 << layout.vehicle) - 1
-    vehicles, user = numbered(pair)
+    vehicles, user = renumber_vehicles(pair)
     counts = Counts(
         cell=cells.values[of_bin >> layout.slot],
         slot=slots.values[of_bin & ((1 << layout.slot) - 1)],
@@ -453,7 +453,7 @@ def reduce_fixes(
         days = (grid.period.last - grid.period.first).days + 1
         # a day has at most 25 hours of the clock; with more slots (odd clock changes) DuckDB groups
         slots = {**_RECURRING, SlotKind.DAY_PART: len(grid.day_parts), SlotKind.DAY: days}
-        limits = slots.get(grid.slot_kind, 25 * days) - 1, int(largest), bound.steps
+        limits = slots.get(grid.slot_kind, 25 * days) - 1, int(largest), bound.upper_steps
         layout = Layout(*(limit.bit_length() for limit in limits))
         folder = spill_folder(connection)
         with (
@@ -469,7 +469,7 @@ def reduce_fixes(
 
 def require_exact_sums(count: npt.NDArray[np.int64], bound: ContributionBound) -> None:
     """Raise DataError when the largest of public ``count`` allows squares that 64 bits do not hold."""
-    if int(count.max(initial=0)) * bound.steps**2 >= 1 << 63:
+    if int(count.max(initial=0)) * bound.upper_steps**2 >= 1 << 63:
         raise DataError(
             "too many fixes of one vehicle in one bin",
             expected="fixes times the square of the steps up to the speed bound below 2^63",

@@ -380,7 +380,7 @@ def _run(
         raise
     finally:
         forget()
-    parts, fixes = _written(session, folder.path(PARTS))
+    parts, fixes = _count_written_rows(session, folder.path(PARTS))
     grid, bound = work.reduction.grid, work.reduction.bound
     manifest = JobManifest(
         job=job,
@@ -442,7 +442,7 @@ def _counted(session: SparkSession, into: str, jobs: Sequence[str]) -> DataFrame
     )
 
 
-def _written(session: SparkSession, path: str) -> tuple[dict[str, int], int]:
+def _count_written_rows(session: SparkSession, path: str) -> tuple[dict[str, int], int]:
     """Return rows by file, and the records that are counted in all, of what was written."""
     found = (
         session.read.parquet(path).groupBy("_metadata.file_name").agg(sql.count(sql.lit(1)), sql.sum("fixes"))

@@ -112,7 +112,7 @@ def write_release(release: Release, folder: Path) -> dict[str, FileFacts]:
         for name, kind in _FILES.items()
         if kind not in _OF_TEXT or release.bins <= MOST_BINS_OF_TEXT
     ]
-    return _written(release, folder, wanted)
+    return _write_files(release, folder, wanted)
 
 
 def write_live(release: Release, folder: Path, every_seconds: int) -> dict[str, FileFacts]:
@@ -128,7 +128,7 @@ def write_live(release: Release, folder: Path, every_seconds: int) -> dict[str, 
         (LIVE, "geojson", geojson_bytes),
         (MECHANISM, "mechanism", mechanism_bytes),
     ]
-    return _written(release, folder, wanted)
+    return _write_files(release, folder, wanted)
 
 
 def export(release: Release, format: str, path: Path) -> None:
@@ -155,7 +155,7 @@ def format_of(path: Path) -> str:
     return _ENDINGS[ending]
 
 
-def _written(release: Release, folder: Path, wanted: Iterable[Rendered]) -> dict[str, FileFacts]:
+def _write_files(release: Release, folder: Path, wanted: Iterable[Rendered]) -> dict[str, FileFacts]:
     """Write files, given by name, format and what makes their bytes, what portals read, then the manifest."""
     facts: dict[str, FileFacts] = {}
     for name, kind, render in wanted:

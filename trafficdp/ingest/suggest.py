@@ -18,9 +18,9 @@ import pyarrow.parquet
 from trafficdp.errors import DataError
 from trafficdp.ingest.formats import geopackage, gtfs_rt
 from trafficdp.ingest.formats.csv_files import Lines, check_columns, may_hold_values, read_lines
-from trafficdp.ingest.formats.json_files import first_documents, in_lines, value_at
+from trafficdp.ingest.formats.json_files import first_documents, in_lines, value_at_path
 from trafficdp.ingest.formats.xml_files import elements, is_xml, local_name
-from trafficdp.ingest.formats.xml_files import value_at as xml_value_at
+from trafficdp.ingest.formats.xml_files import text_at_path as xml_value_at
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import MISSING_NUMBERS
 from trafficdp.model import FILE_NAME, PAIRS, Dialect, SourceDeclaration, SpeedUnit, UnitPeriod
@@ -209,7 +209,7 @@ def _of_json(file: InputFile) -> Suggestion:
     rows = [row for row in listed[:ROWS] if isinstance(row, dict)]
     leaves = list(dict.fromkeys(path for row in rows for path in _leaves(row)))
     if _GTFS_RT_JSON["latitude"] in leaves:
-        speeds = sum(value_at(row, _GTFS_RT_JSON["speed"]) is not None for row in rows)
+        speeds = sum(value_at_path(row, _GTFS_RT_JSON["speed"]) is not None for row in rows)
         derived = "derive" if 2 * speeds < len(rows) else "reject"
         return Suggestion(
             "json", Dialect(), dict(_GTFS_RT_JSON), (), "epoch_s", True, "m/s", derived, records=records
@@ -220,10 +220,10 @@ def _of_json(file: InputFile) -> Suggestion:
     if table is not None:
         records, rows, named = table
         paths = {name: str(at) for at, name in enumerate(named)}
-    values = [[_plain(value_at(row, paths[name])) for name in named] for row in rows]
+    values = [[_plain(value_at_path(row, paths[name])) for name in named] for row in rows]
     found = _of_columns(file, "json", Dialect(decimal=_decimal(values)), named, values)
     columns = {ours: None if name is None else paths[name] for ours, name in found.columns.items()}
-    if records == "features" and all(value_at(rows[0], path) is not None for path in _GEOJSON.values()):
+    if records == "features" and all(value_at_path(rows[0], path) is not None for path in _GEOJSON.values()):
         columns |= _GEOJSON
     elif not any(columns.values()) or (
         table is None and any(re.search(r"(^|\.)\d", path) for path in columns.values() if path)

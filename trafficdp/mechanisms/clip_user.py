@@ -307,11 +307,11 @@ class CalibratedSuppression:
         left_out = self.suppressing.left_out
         return {
             **self.noise.to_facts(),
-            **self.published_facts(),
+            **self.manifest_facts(),
             "left_out": None if left_out is None else left_out.tolist(),
         }
 
-    def published_facts(self) -> dict[str, Any]:
+    def manifest_facts(self) -> dict[str, Any]:
         """Return the rule, which finds the same pairs in the counts; the noise is in columns."""
         return {"kind": KIND, "rule": RULE, "epsilon_per_bin": self.suppressing.epsilon_per_bin}
 

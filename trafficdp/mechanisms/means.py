@@ -98,17 +98,17 @@ def support_of(counts: Counts) -> EntryIndex:
 
 def speeds(counts: Counts, bound: ContributionBound) -> Box:
     """Return the clipping set of S, a vehicle's sum of speeds in a bin in steps: 0..K m, m its records."""
-    return Box(support_of(counts), counts.count * bound.steps)
+    return Box(support_of(counts), counts.count * bound.upper_steps)
 
 
 def vehicle_means(counts: Counts, bound: ContributionBound) -> Box:
     """Return the clipping set of vehicles' own mean speeds in a bin, in steps: 0..K."""
-    return Box(support_of(counts), np.full(counts.pairs, bound.steps, dtype=np.int64))
+    return Box(support_of(counts), np.full(counts.pairs, bound.upper_steps, dtype=np.int64))
 
 
 def speeds_and_products(counts: Counts, bound: ContributionBound) -> Moments:
     """Return the set of (S, W); a bin of one record has no W, since its variance is 0."""
-    return Moments(support_of(counts), counts.count, bound.steps, counts.samples_per_bin > 1)
+    return Moments(support_of(counts), counts.count, bound.upper_steps, counts.samples_per_bin > 1)
 
 
 def values_of(statistic: Statistic, contributions: Contributions) -> IntArray:
@@ -118,7 +118,7 @@ def values_of(statistic: Statistic, contributions: Contributions) -> IntArray:
         return total
     if statistic is Statistic.VEHICLE_MEAN:
         return (2 * total + counts.count) // (2 * counts.count)
-    return np.stack([total, contributions.bound.steps * total - contributions.total_of_squares])
+    return np.stack([total, contributions.bound.upper_steps * total - contributions.total_of_squares])
 
 
 def unit(statistic: Statistic, counts: Counts, bound: ContributionBound) -> FloatArray:
@@ -294,7 +294,7 @@ class Weighting:
         """Return the noisy sum; samples are clipped to ``low``..``high`` steps (G,), 0..K when left out."""
         index, bins = self.counts.bin_index, self.counts.bins
         begin = np.zeros(bins, dtype=np.int64) if low is None else low
-        end = np.full(bins, self.bound.steps) if high is None else high
+        end = np.full(bins, self.bound.upper_steps) if high is None else high
         support = support_of(self.counts)
         box = Box(support, self.used * (end - begin)[index])
         start = support.sums(self.used * begin[index]).astype(np.float64)

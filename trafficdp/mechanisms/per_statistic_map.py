@@ -390,7 +390,7 @@ class PerStatisticMechanism:
             },
         }
 
-    def published_facts(self) -> dict[str, Any]:
+    def manifest_facts(self) -> dict[str, Any]:
         """Return what the manifest carries: the column ``epsilon`` or ``rho`` says the rest."""
         return {
             "kind": KIND,

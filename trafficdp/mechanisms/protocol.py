@@ -143,8 +143,9 @@ POST_PROCESSING = {
 class PublicFacts:
     """What is public under ``relation``: the speed bound, and records of every vehicle in every bin.
 
-    Under ADD_OR_REMOVE_USER ``counts`` are those of ``Counts.of_anyone``: the declared grid, and one vehicle
-    that could be anywhere in it. ``known`` speeds of its bins come from public sources (None: from none).
+    Under ADD_OR_REMOVE_USER ``counts`` are those of ``Counts.for_declared_grid``: the declared grid, and one
+    vehicle that could be anywhere in it. ``known`` speeds of its bins come from public sources (None: from
+    none).
     """
 
     counts: Counts
@@ -265,7 +266,7 @@ class CalibratedMechanism(Protocol):
         Two calibrated mechanisms on the same public facts are the same question exactly when these are equal.
         """
 
-    def published_facts(self) -> dict[str, Any]:
+    def manifest_facts(self) -> dict[str, Any]:
         """Return the facts for the manifest as JSON values; with the columns of ``run`` they are complete."""
 
 

@@ -89,7 +89,7 @@ class CalibratedQuantiles(JointMechanism):
         loss = share / PICO
         epsilon = loss if self.loss_kind is LossKind.PURE else np.sqrt(8 * loss)
         scale = choice_scale(np.ones(counts.bins), epsilon)
-        support, high = support_of(counts), np.full(counts.bins, -(-bound.steps // _grain(bound)))
+        support, high = support_of(counts), np.full(counts.bins, -(-bound.upper_steps // _grain(bound)))
         found = []
         for part in (QUANTILES[each] for each in self.statistics):
             slower, over = np.divmod(counts.users_per_bin * part.numerator, part.denominator)
@@ -130,7 +130,7 @@ class CalibratedQuantiles(JointMechanism):
         found = {}
         for statistic, step in zip(self.statistics, self.steps(), strict=True):
             low, high = ranks[statistic]
-            value = np.minimum(measure.select(step, own) * grain, bound.steps).astype(np.float64)
+            value = np.minimum(measure.select(step, own) * grain, bound.upper_steps).astype(np.float64)
             found[statistic] = Estimate(
                 statistic=statistic,
                 value=value * float(bound.step),
@@ -172,4 +172,4 @@ class CalibratedQuantiles(JointMechanism):
 
 def _grain(bound: ContributionBound) -> int:
     """How many steps there are from one candidate to the next."""
-    return max(1, bound.steps // CANDIDATES)
+    return max(1, bound.upper_steps // CANDIDATES)

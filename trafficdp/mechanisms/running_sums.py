@@ -29,7 +29,7 @@ from trafficdp.noise.tail import clamped_sum_error, half_width_of_sum
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PureDP
 from trafficdp.stream.horizon import Horizon
-from trafficdp.stream.service import MEAN, SQUARE, Allowance, ClosedStep, Stream
+from trafficdp.stream.service import MEAN, PRODUCT, Allowance, ClosedStep, Stream
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -74,7 +74,7 @@ class RunningSums:
         """
         arity, heights = horizon.tree()
         squares = Statistic.VARIANCE in statistics
-        allowance = Allowance(epsilon, bound.steps, arity, heights, records_per_vehicle, squares)
+        allowance = Allowance(epsilon, bound.upper_steps, arity, heights, records_per_vehicle, squares)
         return cls(statistics, bound, horizon, allowance, records_per_step)
 
     def to_facts(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class RunningSums:
         arity, heights = facts["tree"]
         allowance = Allowance(
             PureDP(facts["epsilon_pico"]),
-            bound.steps,
+            bound.upper_steps,
             arity,
             heights,
             facts["records_per_vehicle"],
@@ -154,29 +154,29 @@ class RunningSums:
 
     def _variance(self, closed: ClosedStep, level: float) -> Estimate:
         bound, allowance = self.bound, self.allowance
-        steps, square = float(bound.steps), float(bound.step) ** 2
+        steps, square = float(bound.upper_steps), float(bound.step) ** 2
         records = closed.records.astype(np.float64)
         bias = publish.rounding_bias(Statistic.VARIANCE, bound)
         both = 1 - (1 - level) / 2
         mean = publish.clamped(Statistic.MEAN, closed.sums[:, MEAN] / records, steps)
-        second = publish.clamped(Statistic.VARIANCE, closed.sums[:, SQUARE] / records, steps)
+        second = publish.clamped(Statistic.VARIANCE, closed.sums[:, PRODUCT] / records, steps)
         far = _half_width(allowance.mean_scale, closed, both) / records
         lowest, highest = np.maximum(mean - far, 0.0), np.minimum(mean + far, steps)
         ends = np.stack([publish.largest_variance(end, steps) for end in (lowest, highest)])
         across = (lowest <= steps / 2) & (steps / 2 <= highest)
         most = np.where(across, steps * steps / 4, ends.max(axis=0))
-        off = _half_width(allowance.square_scale, closed, both) / records
+        off = _half_width(allowance.product_scale, closed, both) / records
         value = publish.largest_variance(mean, steps) - second
         value = publish.clamped(Statistic.VARIANCE, value, steps, mean) * square
         low = (ends.min(axis=0) - second - off) * square - bias
         high = (most - second + off) * square + bias
-        error = _sum_error(allowance.square_scale, closed, steps * steps / 4)
+        error = _sum_error(allowance.product_scale, closed, steps * steps / 4)
         error = (error + steps * _sum_error(allowance.mean_scale, closed, steps)) * square + bias
         error = np.minimum(error, Statistic.VARIANCE.largest(float(bound.upper)))
         # the variance of one record is 0, whatever its speed
         one = closed.records == 1
         value, low, high, error = (np.where(one, 0.0, each) for each in (value, low, high, error))
-        scale = np.where(one, 0.0, allowance.square_scale * square / records)
+        scale = np.where(one, 0.0, allowance.product_scale * square / records)
         low, high = publish.interval(Statistic.VARIANCE, value, low, high, float(bound.upper))
         return Estimate(
             statistic=Statistic.VARIANCE,
@@ -186,7 +186,7 @@ class RunningSums:
             noise_scale=scale,
             expected_error=error,
             status=publish.status_of(error, Statistic.VARIANCE, bound),
-            noise=_noise_columns(allowance.square_scale, closed),
+            noise=_noise_columns(allowance.product_scale, closed),
         )
 
 

@@ -285,15 +285,15 @@ def shares(kind: LossKind, loss: FloatArray) -> tuple[FloatArray, FloatArray]:
 def squares_bound(bound: ContributionBound) -> ContributionBound:
     """Return the bound of y = (x - U/2)^2: U^2/4 in at most LARGEST_STEPS steps."""
     upper = bound.upper**2 / 4
-    return ContributionBound(upper, upper / Fraction(min(bound.steps**2, LARGEST_STEPS)), bound.unit)
+    return ContributionBound(upper, upper / Fraction(min(bound.upper_steps**2, LARGEST_STEPS)), bound.unit)
 
 
 def squares_of(samples: Samples) -> Samples:
     """Return the samples of y, each rounded to the nearest step (half up): (2 k - K)^2 of K^2 as a share."""
-    top, target, value = samples.bound.steps, squares_bound(samples.bound), samples.value
+    top, target, value = samples.bound.upper_steps, squares_bound(samples.bound), samples.value
 
     def rounded(steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return (2 * (2 * steps - top) ** 2 * target.steps + top**2) // (2 * top**2)
+        return (2 * (2 * steps - top) ** 2 * target.upper_steps + top**2) // (2 * top**2)
 
     # where there are fewer speeds than records, each speed is worked out once
     value = rounded(np.arange(top + 1))[value] if top < len(value) else rounded(value)

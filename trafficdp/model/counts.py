@@ -195,11 +195,11 @@ class Counts:
         object.__setattr__(self, "pairs", len(self.count))
 
     @classmethod
-    def of_anyone(cls, cell: npt.NDArray[np.uint64], slot: IntArray) -> Counts:
-        """Return counts of one possible vehicle with one record in every bin, where none are public.
+    def for_declared_grid(cls, cell: npt.NDArray[np.uint64], slot: IntArray) -> Counts:
+        """Return the counts to plan with where none are public: one vehicle with one record in every bin.
 
-        ``cell`` and ``slot`` (G,) are the declared bins. What this vehicle loses bounds the loss of any
-        vehicle.
+        ``cell`` and ``slot`` (G,) are the declared bins. The loss of this vehicle, which visits them all,
+        bounds the loss of any vehicle.
         """
         bins = np.arange(len(cell), dtype=np.int64)
         return cls(cell, slot, bins, np.zeros_like(bins), np.ones_like(bins), 1)

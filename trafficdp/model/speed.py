@@ -245,17 +245,17 @@ class ContributionBound:
                 expected="speed_bound = whole number x speed_step",
                 todo="choose another speed_step",
             )
-        if self.steps > 1_000_000:
+        if self.upper_steps > 1_000_000:
             raise ConfigError(
                 "speed step is too fine",
-                got=f"{self.steps} steps up to the bound",
+                got=f"{self.upper_steps} steps up to the bound",
                 expected="at most 1,000,000",
                 todo="choose a larger speed_step",
             )
 
     @cached_property
-    def steps(self) -> int:
-        """U as a number of steps: the largest integer a clipped value can be."""
+    def upper_steps(self) -> int:
+        """U/q, the upper limit of speeds in steps: the largest whole number that a clipped speed can be."""
         return int(self.upper / self.step)
 
 
@@ -377,7 +377,7 @@ class Clip:
     def __init__(self, bound: ContributionBound) -> None:
         ratios = [unit.factor_to(bound.unit) / 100 / bound.step for unit in SpeedUnit]
         self._denominator = lcm(*(ratio.denominator for ratio in ratios))
-        self._top = self._denominator * bound.steps
+        self._top = self._denominator * bound.upper_steps
         numerators = [int(ratio * self._denominator) for ratio in ratios]
         if max(2 * self._top + self._denominator, self._top + max(numerators)) >= 1 << 63:
             raise ConfigError(
@@ -389,7 +389,7 @@ class Clip:
         self._cap = np.array([-(-self._top // numerator) for numerator in numerators], dtype=np.int64)
 
     def steps_of(self, centi: pa.Array | pa.ChunkedArray, unit: pa.Array | pa.ChunkedArray) -> IntArray:
-        """Return speeds, rounded to whole steps of ``bound`` and cut to 0..``bound.steps``, shape (n,).
+        """Return speeds, rounded to whole steps of ``bound`` and cut to 0..``bound.upper_steps``, shape (n,).
 
         ``centi`` holds them in hundredths of each one's ``unit``, as a store keeps them, shape (n,) each.
 

@@ -52,7 +52,7 @@ class Answered:
     zones: Zones | None = None
 
     @property
-    def earlier(self) -> bool:
+    def is_reused(self) -> bool:
         """Whether releases made before hold the whole answer, so that nothing was charged."""
         return bool(self.releases) and not self.charged.pico
 
@@ -249,13 +249,13 @@ Line = tuple[str, str, str | None]
 
 @dataclass(frozen=True)
 class PricedPlan:
-    """One question with its price: free for ``plan`` None, and where the release ``earlier`` answers it."""
+    """One question with its price: free for ``plan`` None, and where ``earlier_release`` answers it."""
 
     question: str
     selection: str
     counts: Counts
     plan: Plan | None
-    earlier: str | None
+    earlier_release: str | None
 
 
 @dataclass(frozen=True)
@@ -271,9 +271,9 @@ class Explanation:
         return self.plans[0].plan
 
     @property
-    def earlier(self) -> str | None:
+    def earlier_release(self) -> str | None:
         """Name of the release that already answers the first question, at no charge; None without one."""
-        return self.plans[0].earlier
+        return self.plans[0].earlier_release
 
 
 def explained(plans: Sequence[PricedPlan], together: Loss | None, analyst_left: Loss | None) -> Explanation:
@@ -292,7 +292,7 @@ def explained(plans: Sequence[PricedPlan], together: Loss | None, analyst_left: 
             lines += [("bins", str(each.counts.bins), None), ("cost", "0", "epsilon")]
             lines.append(("why", "counts are public by assumption (counts_public)", None))
         else:
-            lines += _priced(plan, each.earlier)
+            lines += _priced(plan, each.earlier_release)
     if together is not None:
         lines.append(("cost of all questions together", str(together), together.kind.quantity))
     if analyst_left is not None:

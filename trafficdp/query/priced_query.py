@@ -181,7 +181,7 @@ class PricedQuery:
             places.append(next(same, len(found)))
             if places[-1] == len(found):
                 found.append(_Measurement.planned(question, self.config, curator, at))
-        new = [each for each in found if each.plan is not None and each.earlier is None]
+        new = [each for each in found if each.plan is not None and each.earlier_release is None]
         vehicle, loss = _together(new)
         if self.statement.explain:
             return self._explained(found, new, vehicle, loss, curator)
@@ -192,7 +192,7 @@ class PricedQuery:
                 vault_ledger.require_analyst_budget(curator.vault, vehicle, loss, self.analyst)
             for each in new:
                 each.require_utility()
-        nothing = PureDP(0) if not new else type(new[0].plan_made.loss)(0)
+        nothing = PureDP(0) if not new else type(new[0].require_plan().loss)(0)
         notes: list[str] = []
         releases = [each.release(curator, self.analyst, notes) for each in found]
         for question, place in zip(self.questions, places, strict=True):
@@ -228,7 +228,9 @@ class PricedQuery:
             budget = self.analyst.budget
             left = type(budget)(int(least.min(initial=budget.pico)))
         together = (
-            type(priced[0].plan_made.loss)(int(loss.max(initial=0))) if len(found) > 1 and priced else None
+            type(priced[0].require_plan().loss)(int(loss.max(initial=0)))
+            if len(found) > 1 and priced
+            else None
         )
         plans = [
             PricedPlan(
@@ -236,7 +238,7 @@ class PricedQuery:
                 each.there.grid.selection.in_words(),
                 each.counts,
                 each.plan,
-                each.earlier,
+                each.earlier_release,
             )
             for each in found
         ]
@@ -247,7 +249,9 @@ def _together(measurements: Sequence[_Measurement]) -> tuple[IntArray, IntArray]
     """Return the vehicles of all measurements, each once, and the summed loss of each in 10^-12."""
     none = np.zeros(0, np.int64)
     vehicle = np.concatenate([none, *(each.vehicles for each in measurements)])
-    loss = np.concatenate([none, *(each.plan_made.allocation.event.loss_per_user for each in measurements)])
+    loss = np.concatenate(
+        [none, *(each.require_plan().allocation.event.loss_per_user for each in measurements)]
+    )
     found, place = np.unique(vehicle, return_inverse=True)
     total = np.zeros(len(found), dtype=np.int64)
     np.add.at(total, place, loss)
@@ -279,8 +283,8 @@ class _Measurement:
     """One question and its plan, made while the store is locked.
 
     ``there`` is the configuration whose map is the answer. ``promise`` is the store's, which no question
-    changes. ``plan`` is None where public counts give the answer; ``earlier`` names a release that already
-    holds the answer, so that nothing is charged.
+    changes. ``plan`` is None where public counts give the answer; ``earlier_release`` is the name of a
+    release that already holds the answer, so that nothing is charged.
     """
 
     question: Question
@@ -290,7 +294,7 @@ class _Measurement:
     context: ReleaseContext
     counts: Counts
     plan: Plan | None
-    earlier: str | None
+    earlier_release: str | None
 
     @classmethod
     def planned(cls, question: Question, config: Config, curator: Curator, at: datetime) -> _Measurement:
@@ -314,9 +318,8 @@ class _Measurement:
         earlier = earlier_release(curator, version, there.grid, plan.allocation)
         return cls(question, config.promise, there, planning, context, counts, plan, earlier)
 
-    @property
-    def plan_made(self) -> Plan:
-        """The plan; only for a question that public counts do not answer (else AssertionError)."""
+    def require_plan(self) -> Plan:
+        """Return ``plan``; raise AssertionError where it is None, as public counts answer the question."""
         if self.plan is None:
             raise AssertionError("public counts need no plan")
         return self.plan
@@ -338,16 +341,17 @@ class _Measurement:
 
     def require_utility(self) -> None:
         """Raise UninformativeReleaseError, saying what would pass, if the answer is too inaccurate."""
-        verdict, found, options = self.plan_made.verdict, self.plan_made.suggestions, self.question.options
+        plan, options = self.require_plan(), self.question.options
+        verdict, found = plan.verdict, plan.suggestions
         if not verdict.refused or options.force:
             return
         works = "force = TRUE"
         if found is not None and found.epsilon is not None:
             needed = PureDP.of(f"{found.epsilon:.12f}")
-            if self.there.relation.hides_presence or needed <= self.plan_made.budget_left:
+            if self.there.relation.hides_presence or needed <= plan.budget_left:
                 works = f"epsilon = {needed}"
-        unit = verdict.statistic.unit(self.plan_made.display_unit)
-        got, _ = verdict.in_words(unit, self.plan_made.shown(1.0, verdict.statistic))
+        unit = verdict.statistic.unit(plan.display_unit)
+        got, _ = verdict.in_words(unit, plan.shown(1.0, verdict.statistic))
         raise UninformativeReleaseError(
             "OPTIONS: the answer would be too inaccurate to publish", got=got, todo=f"try {works}"
         )
@@ -360,9 +364,10 @@ class _Measurement:
         if self.plan is None:
             notes.append(f"{COUNTS_NOTE}; nothing was charged")
             return None
-        if self.earlier is not None:
-            notes.append(f"release {self.earlier} answers this question of this data: nothing was charged")
-            return curator.load(self.earlier)
+        if self.earlier_release is not None:
+            found = self.earlier_release
+            notes.append(f"release {found} answers this question of this data: nothing was charged")
+            return curator.load(found)
         allocation = self.plan.allocation
         release = curator.release(
             allocation,

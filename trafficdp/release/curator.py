@@ -54,16 +54,16 @@ from trafficdp.store.vault_releases import IndexedRelease
 # What a rehearsal reads in place of records: nothing.
 
 
-def none_there() -> Samples:
-    """Raise UsageError: a store of sums has no single speed."""
+def refuse_imported_samples() -> Samples:
+    """Raise UsageError: the reader of single values in a store of imported sums, which has none."""
     raise UsageError(
         "this store holds sums from a cluster, and the mechanism needs every single speed",
         todo='choose another mechanism, such as "baseline", or ingest the files into a store of records',
     )
 
 
-def unread() -> NoReturn:
-    """Stand in for the reader of samples in a rehearsal: raise TypeError if any value is asked for."""
+def refuse_samples() -> NoReturn:
+    """Raise TypeError: the reader of single values in a rehearsal, which may read none."""
     raise TypeError("a rehearsal reads no value")
 
 
@@ -137,8 +137,8 @@ CHANGE_BOUNDARIES = ("budget changed", "change remembered")
 """The same of a change of the budget."""
 
 
-def reached(boundary: str) -> None:
-    """Do nothing. Called at every one of the boundaries above."""
+def failpoint(boundary: str) -> None:
+    """Do nothing. Called with the name of every instant in the BOUNDARIES, where tests end the process."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Curator:
             require_reduced(self.vault.connection, key, version.ingest_id)
         cell, slot = declared_bins(grid)
         if not self._anyone or self._anyone[0].counts.cell is not cell or self._anyone[0].bound != bound:
-            self._anyone[:] = [Contributions.of_anyone(cell, slot, bound)]
+            self._anyone[:] = [Contributions.for_declared_grid(cell, slot, bound)]
         return self._anyone[0]
 
     def _recorded(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
@@ -280,9 +280,9 @@ class Curator:
             asked_by = None if analyst is None else analyst.name
             vault_ledger.add_charges(self.vault, entry.sequence, vehicle, loss, asked_by)
             stored = vault_releases.add_charged(self.vault, specification.release_id, entry.sequence, text)
-        reached("charged")
+        failpoint("charged")
         self.head.write(entry)
-        reached("head written")
+        failpoint("head written")
         return self._finish(stored)
 
     def recover(self) -> list[str]:
@@ -317,9 +317,9 @@ class Curator:
         with self.vault.transaction("changing the budget"):
             changed = vault_ledger.promise_in_force(self.vault).changes_to(configured)
             entry = vault_ledger.replace_promise(self.vault, configured, checked_reason(reason), at)
-        reached("budget changed")
+        failpoint("budget changed")
         self.head.write(entry)
-        reached("change remembered")
+        failpoint("change remembered")
         return changed
 
     def remember(self) -> None:
@@ -343,9 +343,9 @@ class Curator:
                 self.vault, {"kind": "withdrawal", "release": release_id, "at": at.isoformat()}
             )
             vault_releases.mark_withdrawn(self.vault, release_id)
-        reached("withdrawal committed")
+        failpoint("withdrawal committed")
         self.head.write(entry)
-        reached("withdrawal remembered")
+        failpoint("withdrawal remembered")
         self.tidy()
 
     def tidy(self) -> None:
@@ -354,10 +354,10 @@ class Curator:
         The folder goes last: while it is there, ``recover`` knows that the work is not done.
         """
         update_released(self.store, self.vault)
-        reached("cells removed")
+        failpoint("cells removed")
         for name in (each.release_id for each in vault_releases.all_releases(self.vault) if each.withdrawn):
             remove_files(self.store, name)
-        reached("files removed")
+        failpoint("files removed")
 
     def specification_of(self, release_id: str) -> Specification:
         """Return the specification that a release was charged for; raise UsageError when there is none."""
@@ -389,16 +389,16 @@ class Curator:
             measure = Recorded(meter)
             ledger = LedgerReference(charge.sequence, charge.head_hash)
             release = execute_release(specification, everything, measure, ledger)
-            reached("values drawn")
+            failpoint("values drawn")
             facts, bins = encode(release)
             with self.vault.transaction("committing the noisy values"):
                 text = json.dumps(facts, allow_nan=False)
                 vault_releases.commit_values(self.vault, release.id, text, bins, measure.to_bytes())
-            reached("values committed")
+            failpoint("values committed")
         # what was committed is published
         release = self.load(stored.release_id)
         files = place_files(self.store, release)
-        reached("files placed")
+        failpoint("files placed")
         with self.vault.transaction("noting the publication"):
             vault_releases.mark_published(
                 self.vault,
@@ -427,9 +427,9 @@ class Curator:
                 },
             )
             update_released(self.store, self.vault, release)
-            reached("released swapped")
+            failpoint("released swapped")
         self.head.write(entry)
-        reached("published")
+        failpoint("published")
         return release
 
     def values(self, specification: Specification, known: Contributions | None = None) -> SensitiveInputs:
@@ -477,13 +477,13 @@ class Curator:
         check_steps(calibrated.steps(), loss)
         policy = vault_ledger.promise_in_force(self.vault).policy
         hidden = policy.relation.hides_presence
-        silent = SensitiveInputs(contributions, unread).zeroed()
+        silent = SensitiveInputs(contributions, refuse_samples).zeroed()
         if hidden:
             # who was where is not read either: one record stands for all, and what is public is as large
-            one = Contributions.of_anyone(counts.cell[:1], counts.slot[:1], contributions.bound)
+            one = Contributions.for_declared_grid(counts.cell[:1], counts.slot[:1], contributions.bound)
             silent = replace(silent, recorded=lambda: one)
         if is_imported(self.vault.connection):
-            silent = replace(silent, read_samples=none_there)
+            silent = replace(silent, read_samples=refuse_imported_samples)
         meter = PrivacyMeter(SimulatedNoise(0), loss, policy.kind, hidden=hidden)
         release = execute_release(specification, silent, meter, LedgerReference(1, GENESIS))
         build_manifest(release, {MANIFEST: FileFacts(MANIFEST, GENESIS, 1, ())})

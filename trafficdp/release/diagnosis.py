@@ -291,7 +291,7 @@ class _Examination:
 
     def _plan(self, name: str) -> None:
         # its digest is checked on the way
-        _ = SavedPlan(store_files.read_plan(self._store, name)).facts
+        _ = SavedPlan(store_files.read_plan(self._store, name)).frozen_facts
 
 
 def _listed(manifest: dict[str, object]) -> dict[str, str]:

@@ -33,7 +33,7 @@ from trafficdp.release.results import IngestedFile, UndoneFile
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.store_files import Head, store_failures, store_lock
 from trafficdp.store.vault import Vault, audit, database_in, rewritten
-from trafficdp.store.vault_fixes import add_import, is_imported, missing_jobs, require_newest_job
+from trafficdp.store.vault_fixes import add_import, is_imported, needs_import, require_newest_job
 
 # A vehicle leaves the vault, because its owner asks for it: whole, or not at all, wherever the command dies.
 #
@@ -100,14 +100,14 @@ def forget(
             spaces = sorted({*namespaces, *vault_fixes.namespaces(vault)})
             known = [_numbers_of(vault, key, name, spaces) for name in wanted.to_pylist()]
             vehicles = sorted({number for numbers in known for number in numbers})
-        with rewritten(store, vehicles, lambda: curator.reached(BOUNDARIES[0])) as copy:
+        with rewritten(store, vehicles, lambda: curator.failpoint(BOUNDARIES[0])) as copy:
             vault_fixes.rename_versions(copy)
             facts = {"kind": KIND, "identifiers": len(wanted), "at": at.isoformat()}
             vault_ledger.add_entry(copy, facts)
-        curator.reached(BOUNDARIES[1])
+        curator.failpoint(BOUNDARIES[1])
         with Vault.open(store) as vault:
             Head.beside(key_file, vault.store_id).write(vault_ledger.last(vault))
-        curator.reached(BOUNDARIES[2])
+        curator.failpoint(BOUNDARIES[2])
     return Forgotten(len(wanted), len(vehicles), sum(not numbers for numbers in known))
 
 
@@ -314,7 +314,7 @@ def _imported(vault: Vault, config: Config, folder: Path, manifest: JobManifest)
     vault.check_key(manifest.key_fingerprint)
     if manifest.area != config.grid.area.hash:
         raise DataError("these contributions are of another study area", got=str(folder))
-    if not missing_jobs(vault, manifest.key, manifest.job, manifest.after):
+    if not needs_import(vault, manifest.key, manifest.job, manifest.after):
         return IngestedFile(report, report.file, 0, read_before=True, declared_otherwise=False)
     require_kept_rows(report, choose_source(folder, config.sources, manifest.source), config.relation)
     added = add_import(vault, manifest.key, manifest.job, _facts(manifest), batches(folder, manifest))

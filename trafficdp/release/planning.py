@@ -67,13 +67,16 @@ from trafficdp.store.vault_fixes import is_imported
 
 @dataclass(frozen=True)
 class SavedPlan:
-    """``text`` is the canonical JSON of all that is frozen; ``facts`` the same read, its digest checked."""
+    """A plan as it was saved: ``text`` is the canonical JSON of all that is frozen, with its digest."""
 
     text: str
 
     @classmethod
     def of(cls, name: str, allocation: Allocation, grid: Grid, data_version: str, at: datetime) -> SavedPlan:
-        """Freeze ``allocation`` of ``grid`` on the data ``data_version``."""
+        """Return the plan ``name`` that freezes ``allocation``, made for ``grid`` at ``at``.
+
+        ``data_version`` is the name of the data that it was made from.
+        """
         request = allocation.request
         facts = {
             "name": name,
@@ -96,8 +99,8 @@ class SavedPlan:
         return cls(canonical({**facts, "sha256": digest}))
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """The frozen facts, read from ``text``; raises DataError where the digest does not match."""
+    def frozen_facts(self) -> dict[str, Any]:
+        """All that the plan froze, parsed from ``text``; raises DataError where its digest does not match."""
         try:
             found: dict[str, Any] = json.loads(self.text)
             digest = found.pop("sha256")
@@ -115,21 +118,21 @@ class SavedPlan:
     @property
     def grid(self) -> Grid:
         """The map that was planned."""
-        return from_json(Grid, self.facts["grid"])
+        return from_json(Grid, self.frozen_facts["grid"])
 
     @property
     def loss(self) -> Loss:
         """The loss that was asked for."""
-        facts = self.facts
+        facts = self.frozen_facts
         return next(LOSSES[kind](facts[kind.pico_key]) for kind in LossKind if kind.pico_key in facts)
 
     def require_data(self, data_version: str) -> None:
         """Raise UsageError unless the data is what the plan was made from."""
-        if self.facts["data_version"] != data_version:
+        if self.frozen_facts["data_version"] != data_version:
             raise UsageError(
                 "the data is not what this plan was made from",
                 got=f"data version {data_version[:12]}",
-                expected=f"data version {self.facts['data_version'][:12]}",
+                expected=f"data version {self.frozen_facts['data_version'][:12]}",
                 todo="plan again on the data that there is now, and save it",
             )
 
@@ -140,7 +143,7 @@ class SavedPlan:
         replaces it. Raises UsageError for another speed bound, and DataError when the calibrated mechanism
         does not cost what was saved.
         """
-        facts = self.facts
+        facts = self.frozen_facts
         bound = from_json(ContributionBound, facts["bound"])
         if request.map.bound != bound:
             raise UsageError(
@@ -522,8 +525,8 @@ class Planning:
         return f"{width * factor:.4g} {unit}"
 
 
-def refusal(plan: Plan) -> UninformativeReleaseError:
-    """Return (do not raise) the error that refuses ``plan``, with the changes that would let it pass."""
+def uninformative_plan_error(plan: Plan) -> UninformativeReleaseError:
+    """Return (do not raise) the error that refuses ``plan`` as too inaccurate, and says what would pass."""
     todo = None if plan.suggestions is None else plan.suggestions.in_words(plan.budget_left)
     return uninformative_error(plan.verdict, plan.allocation.request.map, todo)
 

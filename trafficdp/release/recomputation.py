@@ -303,7 +303,7 @@ class _Published:
 
     @cached_property
     def _public(self) -> PublicFacts:
-        anyone = Counts.of_anyone(*declared_bins(self._grid))
+        anyone = Counts.for_declared_grid(*declared_bins(self._grid))
         return PublicFacts(anyone, self._request.bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
 
     @cached_property

@@ -80,14 +80,14 @@ class UndoneFile:
 class ReleasedMap:
     """A published release: its numbers, and where its files are. A notebook shows its map and promise.
 
-    ``left`` is what every vehicle on the map has left after it, where it was just asked for. ``earlier``: it
-    answers a question that was asked again, and nothing was charged.
+    ``left`` is what every vehicle on the map has left after it, where it was just asked for. ``is_reused``:
+    it answers a question that was asked again, and nothing was charged.
     """
 
     release: Release
     folder: Path
     left: Loss | None = None
-    earlier: bool = False
+    is_reused: bool = False
 
     @property
     def id(self) -> str:
@@ -185,8 +185,8 @@ class Plan:
     the release (0 where it cannot be paid), ``affordable`` who can pay. ``grid`` is the
     map's (not the configured one when another was looked for). ``growth``: how far the counts would have to
     grow when it is refused, or when it takes more than is left. ``answer`` only when a half width was asked,
-    ``adaptive`` only for a map of several resolutions, ``in_epsilon`` only where losses are rho. ``earlier``
-    names a release that is just this on the same data: released again, it costs nothing.
+    ``adaptive`` only for a map of several resolutions, ``in_epsilon`` only where losses are rho.
+    ``earlier_release`` names a release that is just this on the same data: released again, it costs nothing.
     ``slot_not_measured`` is the kind of slot that is configured, where the map has one slot all the same.
     """
 
@@ -203,7 +203,7 @@ class Plan:
     asked: Loss | None = None
     adaptive: AdaptiveMap | None = None
     in_epsilon: InEpsilon | None = None
-    earlier: str | None = None
+    earlier_release: str | None = None
     slot_not_measured: SlotKind | None = None
 
     @property

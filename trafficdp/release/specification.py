@@ -334,7 +334,7 @@ def build_specification(
         noise=Noise(
             request=request.map,
             statements={each: calibrated.statement(each) for each in calibrated.statistics},
-            noise=from_json(NoiseStated, calibrated.published_facts()),
+            noise=from_json(NoiseStated, calibrated.manifest_facts()),
             tuning_data=f"{TUNING[request.relation]} ({allocation.reason})",
             tolerance=request.tolerance,
             skill=skill,

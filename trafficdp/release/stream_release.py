@@ -66,7 +66,7 @@ _SOME_CELL = int("8928308280fffff", 16)
 
 
 def charged_stream(
-    curator: Curator, config: Config, *, again: bool, reached: Callable[[str], None]
+    curator: Curator, config: Config, *, again: bool, failpoint: Callable[[str], None]
 ) -> tuple[vault_releases.StoredStream, Specification]:
     """Return the running stream of ``config``, charged now if there is none.
 
@@ -112,7 +112,7 @@ def charged_stream(
             },
         )
         vault_releases.add_stream(curator.vault, wanted.release_id, entry.sequence, text)
-    reached("charged")
+    failpoint("charged")
     curator.head.write(entry)
     return vault_releases.stream_named(curator.vault, wanted.release_id), wanted
 
@@ -318,7 +318,7 @@ def stream_facts(specification: Specification, step: int, number: int) -> Stream
         steps=horizon.steps,
         records_per_vehicle=allowance.records_per_vehicle,
         records_per_step=sums.records_per_step or None,
-        nodes_per_vehicle=allowance.touches,
+        nodes_per_vehicle=allowance.nodes_per_vehicle,
         tree=TreeShape(arity=allowance.arity, heights=allowance.heights),
         value_steps=allowance.value_steps,
         rules=RULES,

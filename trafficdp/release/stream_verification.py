@@ -208,7 +208,7 @@ class _ExaminedStream(Examined):
 
     def _losses(self) -> str | None:
         mean, second = self._published_scale()
-        steps = self._specification.request.bound.steps
+        steps = self._specification.request.bound.upper_steps
         # at S times the first scale or more, the second sum is free; below, both are paid in full
         price = Fraction(steps, mean)
         if second is not None and second < steps * mean:
@@ -225,7 +225,7 @@ class _ExaminedStream(Examined):
             return self._forgotten() or "no state"
         vehicle, touched = self._touched()
         place = stream.vehicles.find(vehicle)
-        low = int(np.count_nonzero((place < 0) | (stream.touches[place] < touched)))
+        low = int(np.count_nonzero((place < 0) | (stream.nodes_used[place] < touched)))
         return f"{low} accounts say too little" if low else None
 
     @cached_property
@@ -249,7 +249,7 @@ class _ExaminedStream(Examined):
         if self._stream is None:
             return self._forgotten() or "no state"
         bank, allowance = self._stream.bank, self._allowance
-        charged = np.array([allowance.mean_scale, allowance.square_scale], dtype=np.float64)
+        charged = np.array([allowance.mean_scale, allowance.product_scale], dtype=np.float64)
         law = Laplace(charged[np.nonzero(bank.drawn)[0] % bank.levels])
         # no more than this is said: the draws tell the exact sums
         return None if plausible([(law, bank.noise[bank.drawn])]) else "other noise"

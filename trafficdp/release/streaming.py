@@ -68,8 +68,8 @@ PAGE_SECONDS = 30
 """How often the live page asks for a newer map."""
 
 
-def reached(boundary: str) -> None:
-    """Do nothing. Called at every one of BOUNDARIES."""
+def failpoint(boundary: str) -> None:
+    """Do nothing. Called with the name of every instant in BOUNDARIES, where tests end the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +209,8 @@ class LiveStream:
                 return self._progress(curator)
             with self._unmaking():
                 closings = []
-                while self._stream.due(everything=True):
-                    closed = self._stream.close(self._noise())
+                while self._stream.has_step_to_close(everything=True):
+                    closed = self._stream.close_step(self._noise())
                     closings += [] if closed is None else [closed]
                 self._commit(curator, closings, None, ended=True)
             self._place(curator)
@@ -245,7 +245,7 @@ class LiveStream:
             if running:
                 stored, frozen = running_stream(curator)
             else:
-                stored, frozen = charged_stream(curator, self._config, again=self._again, reached=reached)
+                stored, frozen = charged_stream(curator, self._config, again=self._again, failpoint=failpoint)
             charge, sums = vault_ledger.Entries(vault)[stored.sequence - 1], sums_of(frozen)
             self._running = _Running(
                 specification=frozen,
@@ -304,15 +304,15 @@ class LiveStream:
         now_us = int(datetime.now(UTC).timestamp() * 1e6) if live else None
         part = Batch(*(getattr(batch, name)[:stop] for name in _COLUMNS))
         with self._unmaking():
-            self._stream.meet(part.vehicle[file.rows_taken :])
+            self._stream.open_accounts(part.vehicle[file.rows_taken :])
             self._permit(curator)
             while True:
-                row = self._stream.take(part, file.rows_taken, now_us)
+                row = self._stream.process(part, file.rows_taken, now_us)
                 closings = []
-                while self._stream.due():
-                    closed = self._stream.close(self._noise())
+                while self._stream.has_step_to_close():
+                    closed = self._stream.close_step(self._noise())
                     closings += [] if closed is None else [closed]
-                reached("batch taken")
+                failpoint("batch taken")
                 file = replace(file, rows_taken=row, done=row == len(batch))
                 self._commit(curator, closings, file)
                 if row >= stop:
@@ -322,7 +322,7 @@ class LiveStream:
         """Say who can pay, by what other releases have left every vehicle."""
         windows = vault_ledger.promise_in_force(curator.vault).policy.windows(self.specification.created_at)
         spent = [vault_ledger.spent(curator.vault, self._stream.vehicles.keys, each) for each in windows]
-        self._stream.permit(left(windows, spent) >= self._state.sums.allowance.epsilon.pico)
+        self._stream.set_can_pay(left(windows, spent) >= self._state.sums.allowance.epsilon.pico)
 
     def _commit(
         self,
@@ -335,7 +335,7 @@ class LiveStream:
         state, stream, vault = self._state, self._stream, curator.vault
         name, entry = state.specification.release_id, None
         with vault.transaction("keeping the stream"):
-            new = np.sort(stream.charge())
+            new = np.sort(stream.mark_charged())
             loss = np.full(len(new), state.sums.allowance.epsilon.pico, dtype=np.int64)
             vault_ledger.add_charges(vault, state.charge.sequence, new, loss)
             for closed in closings:
@@ -354,10 +354,10 @@ class LiveStream:
             if file is not None:
                 vault_releases.advance_file(vault, name, file)
         state.kept = signature
-        reached("batch committed")
+        failpoint("batch committed")
         if entry is not None:
             curator.head.write(entry)
-            reached("head written")
+            failpoint("head written")
 
     def _add_publication(self, curator: Curator, closed: ClosedStep) -> LedgerRow:
         state, vault = self._state, curator.vault
@@ -390,7 +390,7 @@ class LiveStream:
             place_newest(curator, state.specification.release_id, state.placed, PAGE_SECONDS),
         )
         if state.placed != before:
-            reached("files placed")
+            failpoint("files placed")
 
     def _progress(self, curator: Curator) -> Progress:
         specification, stream = self.specification, self._stream

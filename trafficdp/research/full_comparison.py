@@ -51,7 +51,7 @@ from trafficdp.planner.allocation import Allocation
 from trafficdp.privacy.conversion import gaussian_to_approx
 from trafficdp.privacy.loss import ZCDP
 from trafficdp.research.joint_ranges import joint_ranges
-from trafficdp.research.optimal_suppression import least_bins_per_user
+from trafficdp.research.optimal_suppression import suppress_to_fewest_bins
 
 MEANS = {Statistic.MEAN: 1.0}
 DELTA = 1e-6
@@ -124,7 +124,7 @@ def full_comparison(
     greedy = clip_user(counts, bound, epsilon)
     best, least = greedy, None
     if counts.pairs <= within.pairs_of_suppression:
-        certified = least_bins_per_user(
+        certified = suppress_to_fewest_bins(
             counts,
             bound,
             epsilon,

@@ -69,7 +69,7 @@ class Certified:
         return self.suppression.bins_per_user == self.lower_bound
 
 
-def least_bins_per_user(
+def suppress_to_fewest_bins(
     counts: Counts,
     bound: ContributionBound,
     epsilon: float,

@@ -439,7 +439,7 @@ def _drawn_pairs(
         speed *= random.uniform(size=len(mean)) >= model.standing
         np.minimum(speed, model.top_speed, out=speed)
         speed *= float(1 / (bound.unit.metres_per_second * bound.step))
-        np.minimum(speed, bound.steps, out=speed)
+        np.minimum(speed, bound.upper_steps, out=speed)
         value: IntArray = np.rint(speed, out=speed).astype(np.int64)
         # large, and not needed while these are worked on
         del mean, speed

@@ -16,7 +16,7 @@ from trafficdp._durable import new_token
 from trafficdp.errors import DataError, UsageError
 from trafficdp.model import ContributionBound, Counts, Grid
 from trafficdp.privacy.ledger import canonical
-from trafficdp.sensitive import Contributions, Fixes, numbered
+from trafficdp.sensitive import Contributions, Fixes, renumber_vehicles
 from trafficdp.store.store_files import number, query, registered, run, script
 from trafficdp.store.vault import Vault
 
@@ -376,11 +376,12 @@ def is_imported(connection: duckdb.DuckDBPyConnection) -> bool:
     return number(connection, "SELECT count(*) FROM imports") > 0
 
 
-def missing_jobs(vault: Vault, key: str, job: str, after: tuple[str, ...]) -> bool:
-    """Return whether the cluster job ``job`` is still to be imported: False where the vault has it.
+def needs_import(vault: Vault, key: str, job: str, after: tuple[str, ...]) -> bool:
+    """Return whether the rows of the cluster job ``job`` are still to be imported; False if they are here.
 
-    ``after`` are the jobs that it took account of, ``key`` the cache key of its grid and bound. Raises
-    UsageError unless ``after`` are just the vault's jobs of this key, and for a vault that holds records.
+    ``after`` are the jobs whose records this job left out, ``key`` is the ``cache_key`` of its grid and speed
+    bound. Raises UsageError unless ``after`` are just the jobs of this key in the vault, and for a vault that
+    holds records of files.
     """
     if run(vault.connection, "FROM imports WHERE job = ?", [job]):
         return False
@@ -532,7 +533,7 @@ def load_contributions(
             equal = first[1:] == first[:-1]
             if not ((first[1:] > first[:-1]) | equal & (second[1:] > second[:-1])).all():
                 return None
-        vehicles, user = numbered(vehicle)
+        vehicles, user = renumber_vehicles(vehicle)
         fixes, total, squares = whole("fixes"), whole("total"), whole("total_of_squares")
     except (ValueError, TypeError, IndexError):
         return None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,9 @@ from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, canonical
 from trafficdp.privacy.loss import LOSSES, Loss
 from trafficdp.store.store_files import number, query, registered, run, script
 from trafficdp.store.vault import Vault
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # The ledger in the vault: reading it, and the personal accounts.
 
@@ -131,26 +134,42 @@ _SPENT = """WITH paid AS (
 ) """
 
 
-def spent(
-    vault: Vault, vehicle: IntArray, window: Window | None = None, analyst: str | None = None
-) -> IntArray:
-    """Return what each of ``vehicle`` (n,) has spent, in 10^-12 of the store's kind of loss, shape (n,).
+def spent(vault: Vault, vehicle: IntArray, window: Window | None = None) -> IntArray:
+    """Return the loss that each of ``vehicle`` (n,) was charged in ``window``, shape (n,); None: ever.
 
-    Only by charges in ``window``, or by those in the name of ``analyst`` (not both); by default by all.
+    Private. In whole numbers of 10^-12 of the store's kind of loss; 0 for a vehicle without charges.
     """
-    if window is not None and not window.months:
-        window = None
-    if window is not None and _months_are_kept(vault, window.time_zone):
-        table = query(vault.connection, _SPENT_IN_MONTHS, [window.months])
-    elif window is None and _sums_are_kept(vault):
+    if window is None or not window.months:
+        return _of_vehicles(_spent_by_all(vault, None), vehicle)
+    if _months_are_kept(vault, window.time_zone):
+        return _of_vehicles(query(vault.connection, _SPENT_IN_MONTHS, [window.months]), vehicle)
+    return _of_vehicles(_spent_by(vault, _charges_in(vault, window)), vehicle)
+
+
+def spent_by_analyst(vault: Vault, vehicle: IntArray, analyst: str) -> IntArray:
+    """Return the loss each of ``vehicle`` (n,) was ever charged for questions by ``analyst``, shape (n,).
+
+    ``analyst`` is a name. Private. In whole numbers of 10^-12 of the store's kind of loss.
+    """
+    return _of_vehicles(_spent_by_all(vault, analyst), vehicle)
+
+
+def _spent_by_all(vault: Vault, analyst: str | None) -> pa.Table:
+    """Return vehicle_id (rising) and loss_pico, the sum of all charges; with a name, of that analyst's."""
+    if _sums_are_kept(vault):
         kept = "SELECT vehicle_id, loss_pico FROM spending WHERE analyst IS NOT DISTINCT FROM ? ORDER BY ALL"
-        table = query(vault.connection, kept, [analyst])
-    else:
-        charges = None if window is None else _charges_in(vault, window)
-        if analyst is not None:
-            charges = charges_by_analyst(vault, analyst).get(analyst, [])
-        table = query(vault.connection, _SPENT + "FROM spent ORDER BY vehicle_id", {"charges": charges})
-    # the vehicles of the table rise
+        return query(vault.connection, kept, [analyst])
+    charges = None if analyst is None else charges_by_analyst(vault, analyst).get(analyst, [])
+    return _spent_by(vault, charges)
+
+
+def _spent_by(vault: Vault, charges: Sequence[int] | None) -> pa.Table:
+    """Return vehicle_id, rising, and loss_pico: the sum of the numbered ``charges``, or (None) of all."""
+    return query(vault.connection, _SPENT + "FROM spent ORDER BY vehicle_id", {"charges": charges})
+
+
+def _of_vehicles(table: pa.Table, vehicle: IntArray) -> IntArray:
+    """Return loss_pico of each of ``vehicle`` (n,) from ``table``, whose vehicle_id rises; 0 if not in it."""
     known = table.column("vehicle_id").to_numpy().astype(np.int64)
     losses = table.column("loss_pico").to_numpy().astype(np.int64)
     if not len(known):
@@ -527,7 +546,7 @@ def charges_by_analyst(vault: Vault, name: str | None = None) -> dict[str, list[
 
 def left_for_analyst(vault: Vault, vehicle: IntArray, analyst: Analyst) -> IntArray:
     """Return what each vehicle may still lose through ``analyst``, in 10^-12 of its kind, at least 0."""
-    paid = spent(vault, vehicle, analyst=analyst.name)
+    paid = spent_by_analyst(vault, vehicle, analyst.name)
     return np.maximum(analyst.budget.pico - paid, 0)
 
 

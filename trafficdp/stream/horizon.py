@@ -84,8 +84,11 @@ class Horizon:
         """
         return np.asarray((time_us - self.origin_us) // self.step_us, dtype=np.int64)
 
-    def over(self, clock_us: IntArray) -> IntArray:
-        """Return how many steps ended ``lateness_us`` or more before each ``clock_us``, shape (n,)."""
+    def steps_over(self, clock_us: IntArray) -> IntArray:
+        """Return how many steps are over at each instant ``clock_us``, shape (n,).
+
+        A step is over ``lateness_us`` after its end. Instants are in microseconds since 1970 UTC, shape (n,).
+        """
         passed = (clock_us - self.lateness_us - self.origin_us) // self.step_us
         return np.asarray(np.clip(passed, 0, self.steps), dtype=np.int64)
 

@@ -8,15 +8,15 @@ discrete Laplace noise, of scale B for x and S B for y. The second sum is free
 (``two_moments``): if a record changes from x to x', |x - x'|/B + |y - y'|/(S B) <= S/B.
 
 **Theorem.** Under REPLACE_USER_VALUES let the rule that accepts records depend on counts and times only, and
-let ``touches`` be the sum over the accepted records of vehicle l of the nodes that hold the element (one a
+let ``nodes_used`` be the sum over the accepted records of vehicle l of the nodes that hold the element (one a
 bin and step) the record is part of. Then everything ever published changes in probability by a factor of at
-most exp(touches * S / B) when all speeds of l change, however many bins and publications there are.
+most exp(nodes_used * S / B) when all speeds of l change, however many bins and publications there are.
 *Proof.* What is published is a function of the noisy nodes. Which nodes there are, and which records are in
 which, is decided by counts and times. Changing l's speeds moves a node of x by at most the sum of |x - x'|
 over l's records in it, and likewise y; so the density changes by at most exp(sum over nodes, and l's records
-in them, of |x - x'|/B + |y - y'|/(S B)) <= exp(touches * S/B). QED.
+in them, of |x - x'|/B + |y - y'|/(S B)) <= exp(nodes_used * S/B). QED.
 
-**The rule.** Every vehicle has an account of A = H M touches, H the heights of the trees and M
+**The rule.** Every vehicle has an account of A = H M nodes, H the heights of the trees and M
 ``records_per_vehicle``. A record is accepted while what the account holds, with H (the most a record can
 touch) reserved for each record whose step is still open, leaves H for it; when its step closes, its position
 is known and the rest of the reserve goes back. So no account ever passes A, whatever comes: M records are
@@ -75,7 +75,7 @@ class Allowance:
     """Privacy budget of one vehicle over the whole stream, and the noise scales that keep to it.
 
     ``value_steps``: S. ``arity``, ``heights``: k and H of the trees. ``records_per_vehicle``: M, the records
-    of a vehicle that are accepted in any case. ``squares``: whether sums of x (S - x) are kept too.
+    of a vehicle that are accepted in any case. ``products``: whether sums of x (S - x) are kept too.
 
     Raises UsageError for numbers out of range, or noise too large to be drawn exactly.
     """
@@ -85,7 +85,7 @@ class Allowance:
     arity: int
     heights: int
     records_per_vehicle: int
-    squares: bool
+    products: bool
 
     def __post_init__(self) -> None:
         integer_between(1, 10**6, value_steps=self.value_steps)
@@ -99,7 +99,7 @@ class Allowance:
                 expected="records times the square of the steps below 2^61",
                 todo="ask for fewer records_per_vehicle or a larger speed_step",
             )
-        largest = self.square_scale if self.squares else self.mean_scale
+        largest = self.product_scale if self.products else self.mean_scale
         if largest > LARGEST_SCALE:
             raise UsageError(
                 "noise of this size cannot be drawn exactly",
@@ -109,29 +109,36 @@ class Allowance:
             )
 
     @property
-    def touches(self) -> int:
-        """A = H M: the most tree nodes that the records of one vehicle may be part of."""
+    def nodes_per_vehicle(self) -> int:
+        """A = H M, the account of one vehicle: the most tree nodes that its records may be part of."""
         return self.heights * self.records_per_vehicle
 
     @property
     def mean_scale(self) -> int:
         """B = ceil(A S / epsilon), scale of the noise of sums of x, in steps."""
-        return -(-self.touches * self.value_steps * PICO // self.epsilon.pico)
+        return -(-self.nodes_per_vehicle * self.value_steps * PICO // self.epsilon.pico)
 
     @property
-    def square_scale(self) -> int:
+    def product_scale(self) -> int:
         """S B, scale of the noise of sums of x (S - x): S ``value_steps`` times B ``mean_scale``."""
         return self.value_steps * self.mean_scale
 
-    def loss(self, touches: int) -> PureDP:
-        """Return touches S / B, rounded up: a vehicle's loss if its records are in ``touches`` nodes."""
-        return loss_of(touches, self.value_steps, self.mean_scale)
+    def loss(self, nodes: int) -> PureDP:
+        """Return the loss of a vehicle whose records are part of ``nodes`` tree nodes: nodes S / B.
+
+        Rounded up to 10^-12.
+        """
+        return loss_of(nodes, self.value_steps, self.mean_scale)
 
 
-def loss_of(touches: int, value_steps: int, scale: int) -> PureDP:
-    """Return touches S / B as a loss, rounded up; raise UsageError unless the scale is above 0."""
+def loss_of(nodes: int, value_steps: int, scale: int) -> PureDP:
+    """Return the loss of a vehicle whose records are part of ``nodes`` tree nodes with Laplace noise.
+
+    It is ``nodes`` times ``value_steps`` (S, the largest speed in steps) over ``scale`` (B, of the noise, in
+    steps), rounded up. Raises UsageError for a scale of 0 or less.
+    """
     integer_between(1, int(LARGEST_SCALE), scale=scale)
-    return PureDP(-(-touches * value_steps * PICO // scale))
+    return PureDP(-(-nodes * value_steps * PICO // scale))
 
 
 IntArray = npt.NDArray[np.int64]
@@ -156,7 +163,7 @@ class Numbering:
         return np.where(self._sorted[place] == key, self._order[place], UNKNOWN)
 
     def number(self, key: IntArray) -> IntArray:
-        """Return the number of every key in ``key``, shape (n,); new keys get the next free numbers."""
+        """Return the number of every key in ``key``, shape (n,), and number new keys on the way."""
         found = self.find(key)
         missing = np.flatnonzero(found == UNKNOWN)
         if len(missing):
@@ -182,7 +189,7 @@ def unpack(key: IntArray) -> tuple[IntArray, IntArray]:
 
 
 BoolArray = npt.NDArray[np.bool_]
-COLUMNS = ("step", "bin", "vehicle", "count", "total", "squares")
+COLUMNS = ("step", "bin", "vehicle", "count", "total", "products")
 
 
 def _none() -> IntArray:
@@ -202,11 +209,12 @@ class StreamWindow:
     seen_vehicle: IntArray = field(default_factory=_none)
     seen_time_us: IntArray = field(default_factory=_none)
 
-    def repeated(self, vehicle: IntArray, time_us: IntArray, newest_us: IntArray) -> BoolArray:
-        """Return which records have the (vehicle, instant) of an earlier one, in the window or among them.
+    def repeats_earlier(self, vehicle: IntArray, time_us: IntArray, newest_us: IntArray) -> BoolArray:
+        """Return for every record whether an earlier one has the same vehicle and instant, shape (n,).
 
-        ``newest_us`` (n,): the vehicle's newest instant before these records. Only records that are not newer
-        are looked up in the window.
+        Earlier ones are those remembered in the window and those before it in the arrays. ``vehicle`` holds
+        numbers of ``Numbering``, ``time_us`` instants, ``newest_us`` the newest instant of each record's
+        vehicle before these records, shape (n,) each.
         """
         order = np.lexsort((time_us, vehicle))
         same = (vehicle[order[1:]] == vehicle[order[:-1]]) & (time_us[order[1:]] == time_us[order[:-1]])
@@ -234,13 +242,17 @@ class StreamWindow:
         met[order] = order[first] < old
         return met[old:]
 
-    def meet(self, vehicle: IntArray, time_us: IntArray) -> None:
-        """Remember vehicle and instant, shape (n,), of records on time, to find repeated ones."""
+    def remember_instants(self, vehicle: IntArray, time_us: IntArray) -> None:
+        """Remember ``vehicle`` and ``time_us`` of records, shape (n,) each, for ``repeats_earlier``."""
         self.seen_vehicle = np.concatenate([self.seen_vehicle, vehicle])
         self.seen_time_us = np.concatenate([self.seen_time_us, time_us])
 
     def add(self, rows: Mapping[str, IntArray]) -> None:
-        """Add accepted records, one row each or summed already: COLUMNS, all of shape (n,)."""
+        """Add accepted records to the sums in ``rows``: COLUMNS by name, all of shape (n,).
+
+        A row is one record, or the sum of several of one (step, bin, vehicle). ``total`` is of x,
+        ``products`` of x (S - x), with the clipped speed x in steps.
+        """
         both = {name: np.concatenate([self.rows[name], rows[name]]) for name in COLUMNS}
         order = np.lexsort((both["vehicle"], both["bin"], both["step"]))
         if not len(order):
@@ -253,8 +265,11 @@ class StreamWindow:
         summed = {name: np.add.reduceat(both[name][order], first) for name in COLUMNS[3:]}
         self.rows = {"step": step[first], "bin": bin_[first], "vehicle": vehicle[first], **summed}
 
-    def take(self, step: int, seen_before_us: int) -> dict[str, IntArray]:
-        """Remove and return the sums of ``step``, by column; forget instants before ``seen_before_us``."""
+    def remove_step(self, step: int, seen_before_us: int) -> dict[str, IntArray]:
+        """Remove the sums of ``step`` from the window and return them, by column.
+
+        Instants before ``seen_before_us`` are forgotten, so later records are not compared with them.
+        """
         here = self.rows["step"] == step
         taken = {name: values[here] for name, values in self.rows.items()}
         self.rows = {name: values[~here] for name, values in self.rows.items()}
@@ -262,19 +277,22 @@ class StreamWindow:
         self.seen_vehicle, self.seen_time_us = self.seen_vehicle[kept], self.seen_time_us[kept]
         return taken
 
-    def held(self, vehicles: int) -> IntArray:
-        """Return how many accepted records of every vehicle are in the window, shape (vehicles,)."""
+    def records_per_vehicle(self, vehicles: int) -> IntArray:
+        """Return how many accepted records the window holds of each vehicle, shape (vehicles,).
+
+        ``vehicles`` is how many vehicles ``Numbering`` has numbered.
+        """
         held = np.zeros(vehicles, dtype=np.int64)
         np.add.at(held, self.rows["vehicle"], self.rows["count"])
         return held
 
     def state(self) -> dict[str, IntArray]:
-        """Return all arrays by name, for ``from_state``. They hold exact sums: never publish."""
+        """Return all arrays of the window by name, for ``from_state``. Private: they hold exact sums."""
         return {**self.rows, "seen_vehicle": self.seen_vehicle, "seen_time_us": self.seen_time_us}
 
     @classmethod
     def from_state(cls, state: Mapping[str, npt.NDArray[np.generic]]) -> StreamWindow:
-        """Return the window whose arrays ``state`` returned."""
+        """Return the window with the arrays ``state``, as the method of this name returned them."""
         arrays = {name: np.array(values, dtype=np.int64) for name, values in state.items()}
         rows = {name: arrays[name] for name in COLUMNS}
         return cls(rows, arrays["seen_vehicle"], arrays["seen_time_us"])
@@ -284,7 +302,7 @@ Arrays = dict[str, npt.NDArray[np.generic]]
 LEAD_US = 5 * MINUTE_US
 FATES = ("accepted", "outside", "ahead", "late", "repeated", "over_cap", "no_budget", "no_account")
 _NEVER = np.iinfo(np.int64).min
-MEAN, SQUARE = 0, 1
+MEAN, PRODUCT = 0, 1
 
 
 @dataclass(frozen=True, repr=False)
@@ -343,58 +361,59 @@ class Stream:
         self.fates = np.zeros(len(FATES), dtype=np.int64)
         self.window = StreamWindow()
         self.vehicles, self.cells, self.slots, self.bins = (Numbering() for _ in range(4))
-        self.touches = np.zeros(0, dtype=np.int64)
+        self.nodes_used = np.zeros(0, dtype=np.int64)
         self.newest_us = np.zeros(0, dtype=np.int64)
         self.charged = np.zeros(0, dtype=np.bool_)
         self.can_pay = np.zeros(0, dtype=np.bool_)
         self.pairs = np.zeros(0, dtype=np.int64)
         self.records = np.zeros(0, dtype=np.int64)
         self.visitors = np.zeros(0, dtype=np.int64)
-        levels = 2 if allowance.squares else 1
+        levels = 2 if allowance.products else 1
         self.bank = SignedCounterBank(0, levels, allowance.arity, allowance.heights, np.ones(1))
 
-    def meet(self, vehicle: IntArray) -> None:
-        """Open accounts for those vehicles (the vault's numbers) that have none; they cannot pay yet."""
+    def open_accounts(self, vehicle: IntArray) -> None:
+        """Open an empty account for each of ``vehicle`` (the vault's numbers) that has none.
+
+        Records of these are left out until ``set_can_pay`` says that the vehicle can pay.
+        """
         more = len(self.vehicles)
         self.vehicles.number(vehicle)
         more = len(self.vehicles) - more
         self.charged = np.append(self.charged, np.zeros(more, dtype=np.bool_))
         self.can_pay = np.append(self.can_pay, np.zeros(more, dtype=np.bool_))
-        self.touches = np.append(self.touches, np.zeros(more, dtype=np.int64))
+        self.nodes_used = np.append(self.nodes_used, np.zeros(more, dtype=np.int64))
         self.newest_us = np.append(self.newest_us, np.full(more, _NEVER))
 
-    def permit(self, can_pay: npt.NDArray[np.bool_]) -> None:
-        """Set which vehicles can pay the stream's epsilon, in the order of ``vehicles.keys``.
+    def set_can_pay(self, can_pay: npt.NDArray[np.bool_]) -> None:
+        """Set which vehicles can pay the stream's epsilon: ``can_pay`` has one entry for each account.
 
-        Vehicles that were charged before always can.
+        The order is that of ``vehicles.keys``. Vehicles already charged for the stream always can.
         """
         self.can_pay = can_pay | self.charged
 
-    def charge(self) -> IntArray:
-        """Return the vehicles (the vault's numbers) that have accepted records and no charge yet.
+    def mark_charged(self) -> IntArray:
+        """Mark all vehicles with an accepted record as charged; return those that were not (vault's numbers).
 
-        This marks them as charged.
-
-        They must be charged in the transaction that stores the state.
+        The caller must write their charges to the ledger in the transaction that stores the state.
         """
-        taking = (self.window.held(len(self.vehicles)) > 0) | (self.touches > 0)
+        taking = (self.window.records_per_vehicle(len(self.vehicles)) > 0) | (self.nodes_used > 0)
         new = np.flatnonzero(taking & ~self.charged)
         self.charged[new] = True
         return np.asarray(self.vehicles.keys[new], dtype=np.int64)
 
-    def take(self, batch: Batch, start: int, now_us: int | None = None) -> int:
-        """Process records of ``batch`` from index ``start`` up to the first that ends a step, included.
+    def process(self, batch: Batch, start: int, now_us: int | None = None) -> int:
+        """Accept or reject records of ``batch`` from index ``start`` to the first that ends a step, included.
 
-        Returns the index of the next record. Call ``due`` next, and ``close`` for every step that is due.
-        All vehicles must have been met, and ``permit`` must have said who can pay. ``now_us``: the wall
-        clock, for live streams.
+        Returns the index of the next record. Then call ``close_step`` while ``has_step_to_close``. First
+        ``open_accounts`` of all vehicles and ``set_can_pay``. ``now_us`` is the wall clock of a live stream
+        (records more than 5 minutes ahead of it are rejected), None for a replay.
         """
         time = batch.time_us[start:]
         counts = time < self.horizon.end_us + self.horizon.step_us + self.horizon.lateness_us
         if now_us is not None:
             counts &= time <= now_us + LEAD_US
         running = np.maximum.accumulate(np.where(counts, time, _NEVER))
-        over = self.horizon.over(np.maximum(running, max(self.clock_us, self.horizon.origin_us)))
+        over = self.horizon.steps_over(np.maximum(running, max(self.clock_us, self.horizon.origin_us)))
         stop = int(np.searchsorted(over, self.closed, side="right")) + 1
         stop = min(stop, len(time))
         if stop:
@@ -402,24 +421,25 @@ class Stream:
             self.clock_us = max(self.clock_us, int(running[stop - 1]))
         return start + stop
 
-    def due(self, *, everything: bool = False) -> bool:
-        """Return whether a step is over by the clock and not closed.
+    def has_step_to_close(self, *, everything: bool = False) -> bool:
+        """Return whether a step is over by the stream's clock, lateness included, and not closed yet.
 
-        With ``everything``: whether any step that is not closed holds records.
+        With ``everything``, whether any step that is not closed holds records.
         """
         if everything:
             return len(self.window.rows["step"]) > 0
         clock = np.array([max(self.clock_us, self.horizon.origin_us)], dtype=np.int64)
-        return self.closed < int(self.horizon.over(clock)[0])
+        return self.closed < int(self.horizon.steps_over(clock)[0])
 
-    def close(self, noise: NoiseSource) -> ClosedStep | None:
-        """Close the next step: add its records to the running sums, draw their noise, and return the result.
+    def close_step(self, noise: NoiseSource) -> ClosedStep | None:
+        """Close the next step: add its records to the running sums and draw noise for the new tree nodes.
 
-        None when no record was accepted in the step: then there is nothing new to publish.
+        Returns the step's exact counts and the noisy sums of all bins, or None without accepted records in
+        the step.
         """
         step = self.closed
         self.closed += 1
-        rows = self.window.take(step, self.horizon.end_of(step))
+        rows = self.window.remove_step(step, self.horizon.end_of(step))
         if not len(rows["bin"]):
             return None
         order_first = np.flatnonzero(np.append(True, rows["bin"][1:] != rows["bin"][:-1]))
@@ -428,10 +448,10 @@ class Stream:
         position = self.bank.counts()[bins, 0] + 1
         which = np.searchsorted(bins, rows["bin"])
         entries = EntryIndex(rows["vehicle"], which, len(self.vehicles), len(bins))
-        squares = np.full(len(bins), self.allowance.squares)
+        squares = np.full(len(bins), self.allowance.products)
         of = Moments(entries, rows["count"], self.allowance.value_steps, squares)
-        values = np.stack([rows["total"], rows["squares"]])
-        self.touches = self.bank.append(bins, of, values, self.touches, self.allowance.epsilon)
+        values = np.stack([rows["total"], rows["products"]])
+        self.nodes_used = self.bank.append(bins, of, values, self.nodes_used, self.allowance.epsilon)
         np.add.at(self.records, rows["bin"], rows["count"])
         self._count_vehicles(rows["bin"], rows["vehicle"])
         cell_number, slot_number = unpack(self.bins.keys)
@@ -457,7 +477,7 @@ class Stream:
 
     def _grow(self) -> None:
         more = len(self.bins) - self.bank.bins
-        scales = [self.allowance.mean_scale, self.allowance.square_scale][: self.bank.levels]
+        scales = [self.allowance.mean_scale, self.allowance.product_scale][: self.bank.levels]
         self.bank.grow(len(self.bins), np.array(scales, dtype=np.float64))
         self.records = np.append(self.records, np.zeros(more, dtype=np.int64))
         self.visitors = np.append(self.visitors, np.zeros(more, dtype=np.int64))
@@ -486,10 +506,10 @@ class Stream:
         fate[inside & in_time & (step < self.closed)] = FATES.index("late")
         left = np.flatnonzero(fate == 0)
         vehicle = self.vehicles.find(batch.vehicle[rows][left])
-        repeated = self.window.repeated(vehicle, time[left], self.newest_us[vehicle])
+        repeated = self.window.repeats_earlier(vehicle, time[left], self.newest_us[vehicle])
         fate[left[repeated]] = FATES.index("repeated")
         left, vehicle = left[~repeated], vehicle[~repeated]
-        self.window.meet(vehicle, time[left])
+        self.window.remember_instants(vehicle, time[left])
         np.maximum.at(self.newest_us, vehicle, time[left])
 
         for name, keep in (
@@ -512,7 +532,7 @@ class Stream:
                 "vehicle": vehicle,
                 "count": np.ones(len(left), dtype=np.int64),
                 "total": value,
-                "squares": second if self.allowance.squares else np.zeros_like(value),
+                "products": second if self.allowance.products else np.zeros_like(value),
             }
         )
 
@@ -534,19 +554,20 @@ class Stream:
     def _room(self, vehicle: IntArray, step: IntArray) -> npt.NDArray[np.bool_]:
         """Return which records the accounts of their vehicles can still pay, shape (n,).
 
-        A record may touch H (``heights``) nodes of a tree, and a vehicle at most A = H M (``touches``). What
-        earlier records touched and H for every record in the window are subtracted from A first. Of one
-        vehicle's records in ``vehicle`` (n,) the first are taken. ``step`` is not used.
+        A record may touch H (``heights``) nodes of a tree, and a vehicle at most A = H M
+        (``nodes_per_vehicle``). What earlier records touched and H for every record in the window are
+        subtracted from A first. Of one vehicle's records in ``vehicle`` (n,) the first are taken. ``step`` is
+        not used.
         """
         heights = self.allowance.heights
-        reserved = self.window.held(len(self.vehicles)) * heights
-        left = (self.allowance.touches - self.touches - reserved) // heights
+        reserved = self.window.records_per_vehicle(len(self.vehicles)) * heights
+        left = (self.allowance.nodes_per_vehicle - self.nodes_used - reserved) // heights
         return np.asarray(rank_within(vehicle) < left[vehicle])
 
     def state(self) -> tuple[Arrays, Arrays]:
-        """Return two groups of arrays, by name, for ``from_state``. They hold exact sums: never publish.
+        """Return (opened, kept), the arrays of the stream by name, for ``from_state``. Private: exact sums.
 
-        The first changes with every batch, the second when a step closes or new vehicles or bins are met.
+        ``opened`` changes with every batch, ``kept`` when a step closes or a vehicle or bin is new.
         """
         moments = np.array([self.clock_us, self.closed], dtype=np.int64)
         opened: Arrays = {
@@ -560,7 +581,7 @@ class Stream:
             "cells": self.cells.keys,
             "slots": self.slots.keys,
             "bins": self.bins.keys,
-            "touches": self.touches,
+            "nodes_used": self.nodes_used,
             "charged": self.charged,
             "pairs": self.pairs,
             "records": self.records,
@@ -579,7 +600,10 @@ class Stream:
         kept: Mapping[str, npt.NDArray[np.generic]],
         enough: int | None = None,
     ) -> Stream:
-        """Return the stream whose arrays ``state`` returned, with the settings it was made with."""
+        """Return the stream with the arrays (``opened``, ``kept``) that ``state`` returned.
+
+        The other parameters must be those with which that stream was made.
+        """
         stream = cls(horizon, allowance, records_per_step, enough)
         stream.clock_us, stream.closed = (int(each) for each in opened["moments"])
         stream.fates = np.array(opened["fates"], dtype=np.int64)
@@ -587,7 +611,7 @@ class Stream:
         stream.window = StreamWindow.from_state(_part(opened, "window_"))
         for name in ("vehicles", "cells", "slots", "bins"):
             setattr(stream, name, Numbering(np.array(kept[name], dtype=np.int64)))
-        for name in ("touches", "pairs", "records", "visitors"):
+        for name in ("nodes_used", "pairs", "records", "visitors"):
             setattr(stream, name, np.array(kept[name], dtype=np.int64))
         stream.charged = np.array(kept["charged"], dtype=np.bool_)
         stream.can_pay = stream.charged.copy()

@@ -15,7 +15,7 @@ SIGNED      k/2  digits from -(k-1)/2 to (k-1)/2, k odd: fewer nodes a sum (Ande
 AVERAGED    0    as PLAIN, every node replaced by the best average of itself and its children's sum
 ==========  ===  =====================================================================================
 
-*Privacy.* An element changed by W moves every used node that holds it by W, ``touches`` nodes: loss
+*Privacy.* An element changed by W moves every used node that holds it by W, ``nodes_per_element`` nodes: loss
 W touches / eta. It is post-processing of noisy nodes. SIGNED uses nodes whose last elements are yet to
 come: they cancel, so that the noise alone is drawn ahead. The loss is the same as long as the elements do
 not depend on what was published before (a non-adaptive stream): true for records, whose counts and values
@@ -118,11 +118,11 @@ class Tree:
             quotient = above
         return ends, starts
 
-    def touches(self, length: int) -> IntArray:
-        """Return how many used nodes hold each element of a stream of ``length`` elements, shape (N,). Exact.
+    def nodes_per_element(self, length: int) -> IntArray:
+        """Return in how many used nodes each element of a stream of ``length`` N elements is, shape (N,).
 
-        A PLAIN node is used if it is not its parent's last child and ends by N; a SIGNED one if some
-        t <= N has it between q_j and k q_(j+1); an AVERAGED one if the root of a subtree that is used.
+        Exact. A PLAIN node is used if it is not its parent's last child and ends by N; a SIGNED one if some t
+        <= N has it between q_j and k q_(j+1); an AVERAGED one if the root of a subtree that is used.
         """
         before = np.arange(length, dtype=np.int64)
         total = np.zeros(length, dtype=np.int64)
@@ -155,7 +155,7 @@ class Tree:
                 variance[j] = 1 / (1 + 1 / (self.arity * variance[j - 1]))
         return variance
 
-    def path(
+    def draw_noise(
         self, at: IntArray, length: int, scale: float | FloatArray, source: NoiseSource, runs: int = 1
     ) -> FloatArray:
         """Draw the noise of the running sums of the first ``at`` (K,) elements, shape (runs, K).
@@ -214,9 +214,9 @@ def mean_error(tree: Tree, length: int, elements: int = 1) -> float:
     """Return the root mean square error of the sums at t = 1..length, for epsilon 1.
 
     One element changes by at most 1, and a user has at most ``elements`` of them, anywhere in the stream:
-    the noise scale eta is the sum of the ``elements`` largest ``touches``.
+    the noise scale eta is the sum of the ``elements`` largest ``nodes_per_element``.
     """
-    largest = np.sort(tree.touches(length))[::-1][:elements].sum()
+    largest = np.sort(tree.nodes_per_element(length))[::-1][:elements].sum()
     spread = tree.variance(np.arange(1, length + 1), length).mean()
     return float(largest * np.sqrt(2 * spread))
 

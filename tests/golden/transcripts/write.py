@@ -358,7 +358,7 @@ def asked_twice(cities):
     text = SELECT + QUESTIONS["mean"]
     with seeded():
         first, second = (city.ask(text, analyst="newsroom") for _ in range(2))
-    laws = {"charged": [first.charged, second.charged], "earlier": [first.earlier, second.earlier]}
+    laws = {"charged": [first.charged, second.charged], "earlier": [first.is_reused, second.is_reused]}
     return {"laws": {**laws, "charges": charges_of(city)}, "draws": {"same": first.rows.equals(second.rows)}}
 
 

@@ -90,7 +90,7 @@ def test_bound_and_step_are_the_decimals_as_written(load, bound, step, steps, ch
     config = load(changed("map.speed_bound", bound, changed("map.speed_step", step)))
     assert config.bound.upper == Fraction(str(bound))
     assert config.bound.step == Fraction(str(step))
-    assert config.bound.steps == steps
+    assert config.bound.upper_steps == steps
 
 
 def test_epsilon_and_budget_are_the_decimals_as_written(load, changed):

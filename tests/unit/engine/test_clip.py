@@ -35,7 +35,7 @@ def test_every_speed_takes_the_step_that_exact_fractions_give(upper, step, unit,
     found = steps_of(speeds, own, bound)
     assert found == [exact(speed, own, bound) for speed in speeds]
     assert min(found) == 0
-    assert max(found) == bound.steps
+    assert max(found) == bound.upper_steps
 
 
 @given(

@@ -237,7 +237,7 @@ def test_records_beyond_63_bits_are_grouped_by_duckdb_to_the_same(vault, monkeyp
         monkeypatch.setitem(duckdb_reduce._RECURRING, SlotKind.HOUR_OF_DAY, 8)
     else:
         # cells that occur need 9 bits or so: 4 are left, or none
-        used = sum(largest.bit_length() for largest in (23, 59, bound.steps))
+        used = sum(largest.bit_length() for largest in (23, 59, bound.upper_steps))
         monkeypatch.setattr(duckdb_reduce, "KEY_BITS", used + (4 if why == "cells" else 0))
     found = arrays_of(reduce_fixes(vault, grid_of(), bound, 2))
     assert len(calls) == (1 if part_rows > 600 else 4)
@@ -319,19 +319,19 @@ def test_sums_of_later_files_are_added_and_never_leave_64_bits(vault) -> None:
     insert(vault, [(1, START + i, 30.25, -97.75, 3000, "ms", False, 1 + i) for i in range(2)])
     grid, bound = grid_of(SlotKind.WHOLE_PERIOD), bound_of("30", "0.00003")
     one = reduce_fixes(vault, grid, bound, 1)
-    most = (2**63 - 1) // bound.steps**2
+    most = (2**63 - 1) // bound.upper_steps**2
 
     def after(fixes: int) -> Contributions:
         counts = replace(one.counts, count=np.array([fixes]))
-        squares = np.array([fixes * bound.steps**2])
-        earlier = replace(one, counts=counts, total=squares // bound.steps, total_of_squares=squares)
+        squares = np.array([fixes * bound.upper_steps**2])
+        earlier = replace(one, counts=counts, total=squares // bound.upper_steps, total_of_squares=squares)
         return reduce_fixes(vault, grid, bound, 2, CachedContributions(earlier, 1))
 
     for fixes in (most - 1, most):
         found = after(fixes)
         assert found.counts.count.tolist() == [fixes + 1]
-        assert found.total.tolist() == [(fixes + 1) * bound.steps]
-        assert found.total_of_squares.tolist() == [min((fixes + 1) * bound.steps**2, 2**63 - 1)]
+        assert found.total.tolist() == [(fixes + 1) * bound.upper_steps]
+        assert found.total_of_squares.tolist() == [min((fixes + 1) * bound.upper_steps**2, 2**63 - 1)]
 
 
 def test_both_ways_to_add_up_say_the_largest_number_where_64_bits_hold_no_sum() -> None:
@@ -355,7 +355,7 @@ def test_both_ways_to_add_up_say_the_largest_number_where_64_bits_hold_no_sum() 
 
 def test_public_counts_refuse_what_64_bits_might_not_hold_whatever_the_speeds_are() -> None:
     bound = bound_of("30", "0.00003")
-    most = (2**63 - 1) // bound.steps**2
+    most = (2**63 - 1) // bound.upper_steps**2
     require_exact_sums(np.array([1, most]), bound)
     with pytest.raises(DataError, match="too many fixes"):
         require_exact_sums(np.array([1, most + 1]), bound)

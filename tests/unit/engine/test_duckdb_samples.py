@@ -150,5 +150,5 @@ def test_a_batch_clips_every_speed_as_a_stream_does(vault, unit) -> None:
     vault.execute("INSERT INTO fixes SELECT * FROM many")
     expected = Clip(BOUND).steps_of(table["speed_centi"], table["speed_unit"])
     assert expected[0] == 0
-    assert expected[-1] == BOUND.steps
+    assert expected[-1] == BOUND.upper_steps
     np.testing.assert_array_equal(read_samples(vault, GRID, BOUND, 1).value, expected)

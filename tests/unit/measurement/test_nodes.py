@@ -66,12 +66,12 @@ def test_every_published_sum_carries_the_noises_of_its_nodes_which_never_change(
 def test_prices_are_those_of_the_tree(arity, heights):
     length = (arity**heights - 1) // 2
     position = np.arange(1, length + 1)
-    exact = Tree(arity, TreeKind.SIGNED).touches(length)
+    exact = Tree(arity, TreeKind.SIGNED).nodes_per_element(length)
     claimed = signed_nodes_touched(position, arity, heights)
     assert (exact <= claimed).all()
     assert exact.max() == claimed.max() == heights
     # a longer stream reaches the nodes that this one does not
-    longer = Tree(arity, TreeKind.SIGNED).touches((arity ** (heights + 2) - 1) // 2)[:length]
+    longer = Tree(arity, TreeKind.SIGNED).nodes_per_element((arity ** (heights + 2) - 1) // 2)[:length]
     np.testing.assert_array_equal(longer, signed_nodes_touched(position, arity, heights + 2))
 
 

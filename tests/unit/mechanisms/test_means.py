@@ -23,7 +23,7 @@ def test_no_interval_costs_more_than_the_dearest_sum(seed, counts_of, bound_of):
     weighted = Weighting(counts, bound, counts.count)
     dearest = weighted.noisy(epsilon, bias, dearest=True).step.loss()
     for _ in range(20):
-        low, high = np.sort(random.integers(0, bound.steps + 1, (2, counts.bins)), axis=0)
+        low, high = np.sort(random.integers(0, bound.upper_steps + 1, (2, counts.bins)), axis=0)
         assert np.all(weighted.noisy(epsilon, bias, low, high).step.loss() <= dearest)
     assert np.all(dearest <= counts.total_per_user(epsilon[counts.bin_index]) * 1e12 + counts.bins_per_user)
 

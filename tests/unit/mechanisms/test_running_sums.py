@@ -63,7 +63,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say_and_errors_are_no_worse(t
     truth = np.minimum(truth, 30)
     subject = sums(epsilon).allowance
     source = SimulatedNoise(5)
-    scales = np.tile([float(subject.mean_scale), float(subject.square_scale)], runs * terms)
+    scales = np.tile([float(subject.mean_scale), float(subject.product_scale)], runs * terms)
     noise = source.discrete_laplace(scales).reshape(terms, runs, 2).sum(axis=0)
     found = estimated(closed(np.tile(truth, (runs, 1)), terms, noise), epsilon)
     for statistic, right in ((Statistic.MEAN, truth.mean()), (Statistic.VARIANCE, truth.var())):

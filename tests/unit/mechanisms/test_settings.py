@@ -74,7 +74,7 @@ def test_settings_are_published_once_of_every_mechanism(kind, counts_of, bound_o
     part = {"mechanism": name, "settings": {}, amount: value}
     public = PublicFacts(counts_of([[1, 2]]), bound_of(60))
     calibrated = calibrated_from_facts({"kind": "mechanism", "loss": kind, "parts": {"mean": part}}, public)
-    frozen, published = calibrated.to_facts(), calibrated.published_facts()
+    frozen, published = calibrated.to_facts(), calibrated.manifest_facts()
     assert frozen["parts"]["mean"]["settings"] == settings_of(calibrated.mechanisms[Statistic.MEAN]) != {}
     columns = {Statistic.MEAN: {amount: np.array([0.5])}}
     assert calibrated_from_facts(published, public, columns).to_facts() == frozen

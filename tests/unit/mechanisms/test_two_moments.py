@@ -38,7 +38,7 @@ TABLE = [[3, 2, 1], [1, 1, 1], [0, 4, 0], [0, 0, 1]]
 
 def samples_of(counts, bound, seed=1):
     random = np.random.default_rng(seed)
-    value = random.integers(0, bound.steps + 1, int(counts.count.sum()))
+    value = random.integers(0, bound.upper_steps + 1, int(counts.count.sum()))
     return Samples(counts, value, np.arange(1, counts.users + 1), bound)
 
 
@@ -59,13 +59,13 @@ def test_squares_are_rounded_to_the_nearest_step(upper, counts_of):
     bound = ContributionBound(Fraction(upper), Fraction(1), SpeedUnit.KILOMETRES_PER_HOUR)
     samples = samples_of(counts_of([[200]]), bound)
     squares = squares_of(samples)
-    assert squares.bound.steps == min(upper**2, LARGEST_STEPS)
+    assert squares.bound.upper_steps == min(upper**2, LARGEST_STEPS)
     assert squares.bound.upper == Fraction(upper**2, 4)
     step = float(squares.bound.step)
     exact = (samples.value - upper / 2) ** 2
     assert np.all(np.abs(squares.value * step - exact) <= step / 2 * (1 + 1e-9))
     assert squares.value.min() >= 0
-    assert squares.value.max() <= squares.bound.steps
+    assert squares.value.max() <= squares.bound.upper_steps
     if upper <= 256:
         np.testing.assert_allclose(squares.value * step, exact, rtol=1e-12)
 

@@ -10,7 +10,7 @@ MS = SpeedUnit.METRES_PER_SECOND
 
 @pytest.mark.parametrize(("upper", "step", "steps"), [("30", "0.1", 300), ("1", "1/3", 3), ("65", "65", 1)])
 def test_the_bound_is_a_whole_number_of_steps(upper, step, steps):
-    assert ContributionBound(Fraction(upper), Fraction(step), MS).steps == steps
+    assert ContributionBound(Fraction(upper), Fraction(step), MS).upper_steps == steps
 
 
 @pytest.mark.parametrize(("upper", "step"), [("1", "0.6"), ("30", "0.7"), ("30", "29.9999")])
@@ -26,6 +26,6 @@ def test_bounds_and_steps_that_are_not_positive_are_refused(upper, step):
 
 
 def test_a_step_that_is_too_fine_is_refused():
-    assert ContributionBound(Fraction(1), Fraction(1, 1_000_000), MS).steps == 1_000_000
+    assert ContributionBound(Fraction(1), Fraction(1, 1_000_000), MS).upper_steps == 1_000_000
     with pytest.raises(ConfigError, match="too fine"):
         ContributionBound(Fraction(1), Fraction(1, 1_000_001), MS)

@@ -151,7 +151,7 @@ def test_facts_and_publication_lead_back_to_the_calibrated_to_the_last_bit(city,
     calibrated = calibrated_of(city, bound_of(60))
     again = calibrated_from_facts(calibrated.to_facts(), calibrated.public)
     columns = {statistic: {"epsilon": part.loss} for statistic, part in calibrated.parts.items()}
-    published = calibrated_from_facts(calibrated.published_facts(), calibrated.public, columns)
+    published = calibrated_from_facts(calibrated.manifest_facts(), calibrated.public, columns)
     assert again.to_facts() == calibrated.to_facts() == published.to_facts()
     events = [each.event().loss_per_user for each in (calibrated, again, published)]
     np.testing.assert_array_equal(events[0], events[1])

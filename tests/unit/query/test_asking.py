@@ -63,7 +63,7 @@ def test_an_ordinary_release_answers_the_question_that_it_is(city, small_city, c
     answered = workspace.ask(
         clause + "cell, AVG(speed), VAR_POP(speed) FROM fixes GROUP BY cell", analyst="newsroom"
     )
-    assert answered.earlier
+    assert answered.is_reused
     assert len(small_city.charges(city)) == 1
 
 
@@ -218,7 +218,7 @@ def test_the_city_has_one_number_and_hours_weekdays_and_days_have_theirs(city, c
     assert row.m_low <= row.m <= row.m_high
     assert "one number for the whole city" in " ".join(answered.notes)
     assert not [check for check in workspace.verify("r0001") if not check.passed]
-    assert workspace.ask(clause + "AVG(speed) FROM fixes", analyst="planning").earlier
+    assert workspace.ask(clause + "AVG(speed) FROM fixes", analyst="planning").is_reused
     local = "make_timestamp(time_us) + INTERVAL 330 MINUTE"
     for column, said in (
         ("hour", f"hour({local})"),
@@ -251,7 +251,7 @@ def test_having_rounding_and_places_arrange_what_was_released_for_nothing(city, 
         "AND COUNT(*) >= 2 ORDER BY AVG(speed) DESC",
         analyst="planning",
     )
-    assert arranged.earlier
+    assert arranged.is_reused
     frame = arranged.to_frame()
     wanted = everything[(everything["m"] <= middle) & (everything["n"] >= 2)]
     assert set(frame["place"]) == set(wanted["place"])
@@ -290,7 +290,7 @@ def test_a_place_is_the_hexagon_that_the_newest_map_calls_so(city, clause):
     assert by_name.to_frame()["cell"].tolist() == table["hex_id"].iloc[[0, -1]].tolist()
     by_cell = f"cell IN ('{table['hex_id'].iloc[0]}', '{table['hex_id'].iloc[-1]}')"
     again = workspace.ask(asked.format("").replace("place IN ()", by_cell), analyst="planning")
-    assert again.earlier
+    assert again.is_reused
     with pytest.raises(UsageError, match=r"no map calls a place so.*SELECT DISTINCT place FROM latest_cells"):
         workspace.ask(asked.format("'nowhere'"), analyst="planning")
 

@@ -36,7 +36,7 @@ def test_the_same_question_again_costs_nothing_however_it_is_written(city, small
         "COUNT(*), AVG(speed) FROM fixes WHERE hour IN (11, 10, 9, 8) AND area = 'west' GROUP BY cell",
     ):
         answered = workspace.ask(clause + again, analyst="planning")
-        assert answered.earlier
+        assert answered.is_reused
         assert answered.charged == PureDP(0)
         assert answered.release_id == first.release_id
     assert city.dump() == before
@@ -59,7 +59,7 @@ def test_another_question_is_another_charge(city, small_city):
     workspace = city.open()
     for number, other in enumerate(OTHERS, 1):
         answered = workspace.ask("SELECT WITH DIFFERENTIAL_PRIVACY " + other, analyst="planning")
-        assert (answered.earlier, answered.release_id) == (False, f"r000{number}"), other
+        assert (answered.is_reused, answered.release_id) == (False, f"r000{number}"), other
         assert answered.charged > PureDP(0)
     charges = [charge["release"] for charge in small_city.charges(city)]
     assert charges == [f"r000{number}" for number in range(1, len(OTHERS) + 1)]
@@ -69,7 +69,7 @@ def test_new_data_is_a_new_charge(answered, clause, mean):
     workspace = answered.open()
     workspace.ingest([answered.days[2]])
     again = workspace.ask(clause + mean, analyst="planning")
-    assert (again.earlier, again.release_id) == (False, "r0002")
+    assert (again.is_reused, again.release_id) == (False, "r0002")
 
 
 def test_an_analyst_cannot_spend_more_than_its_own_budget(answered, clause, mean):
@@ -80,7 +80,7 @@ def test_an_analyst_cannot_spend_more_than_its_own_budget(answered, clause, mean
     assert caught.value.exit_code == 3
     assert answered.dump() == before
     # another analyst's budget is another
-    assert not workspace.ask(clause + mean.replace("AVG", "VAR_POP"), analyst="planning").earlier
+    assert not workspace.ask(clause + mean.replace("AVG", "VAR_POP"), analyst="planning").is_reused
 
 
 def test_an_analyst_may_spend_exactly_its_budget(city, mean):
@@ -144,11 +144,11 @@ def test_what_died_after_the_charge_is_finished_by_the_next_command(
 
     assert boundary in door.BOUNDARIES
     with monkeypatch.context() as patched:
-        patched.setattr(door, "reached", reached)
+        patched.setattr(door, "failpoint", reached)
         with pytest.raises(Died):
             city.open().ask(clause + mean, analyst="newsroom")
     answered = city.open().ask(clause + mean, analyst="newsroom")
-    assert answered.earlier
+    assert answered.is_reused
     assert answered.release_id == "r0001"
     assert [charge["analyst"] for charge in small_city.charges(city)] == ["newsroom"]
     assert max(small_city.spent(city).values()) <= 8 * 10**12
@@ -170,6 +170,6 @@ def test_racing_questions_are_charged_once(city, small_city, clause, mean):
     for thread in threads:
         thread.join()
     assert not wrong
-    assert sorted(answered.earlier for answered in found) == [False, True, True]
+    assert sorted(answered.is_reused for answered in found) == [False, True, True]
     assert len({str(answered.to_frame().to_csv()) for answered in found}) == 1
     assert len(small_city.charges(city)) == 1

@@ -104,7 +104,7 @@ def test_an_answer_is_between_the_vehicles_that_it_says_and_is_kept_verified_and
     assert "counted from the slowest" in " ".join(answered.notes)
     assert not [check for check in asked.verify("r0001") if not check.passed]
     again = asked.ask(ASK + CITY.replace("AS m", "AS other"), analyst="newsroom")
-    assert again.earlier
+    assert again.is_reused
     with pytest.raises(AnalystBudgetError):
         asked.ask(ASK + CITY.replace("0.5", "0.85"), analyst="newsroom")
     table = asked.map("r0001").to_frame()
@@ -194,12 +194,12 @@ def test_every_vehicle_pays_at_most_the_loss_and_the_busiest_all_of_it(bound_of,
 def test_a_selection_that_is_killed_is_finished_once(city, small_city, boundary):
     child = os.fork()
     if child == 0:
-        door.reached = lambda name: name == boundary and os.kill(os.getpid(), signal.SIGKILL)
+        door.failpoint = lambda name: name == boundary and os.kill(os.getpid(), signal.SIGKILL)
         city.open().ask(ASK + CITY, analyst="newsroom")
         os._exit(0)
     os.waitpid(child, 0)
     answered = city.open().ask(ASK + CITY, analyst="newsroom")
-    assert answered.earlier
+    assert answered.is_reused
     assert len(small_city.charges(city)) == 1
 
 

@@ -231,7 +231,7 @@ def test_a_release_that_died_is_finished_with_the_same_hexagons(adaptive, monkey
             raise Died
 
     with monkeypatch.context() as patched:
-        patched.setattr(curator, "reached", die)
+        patched.setattr(curator, "failpoint", die)
         with pytest.raises(Died):
             adaptive.open().release(force=True)
     released = adaptive.open().release(force=True)

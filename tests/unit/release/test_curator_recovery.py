@@ -20,7 +20,7 @@ def die_at(monkeypatch, name):
         if boundary == name:
             raise Died
 
-    monkeypatch.setattr(curator, "reached", reached)
+    monkeypatch.setattr(curator, "failpoint", reached)
 
 
 @pytest.mark.parametrize("moved_away", [False, True])

@@ -167,7 +167,7 @@ def test_known_or_not_the_same_things_happen(released, small_city, plate, known)
     assert not {*names} & {row for (row,) in released.sql("SELECT data_version FROM ingests")}
     assert [each.name for each in workspace.verify("r0001") if not each.passed] == GONE
     # what was asked before is a new question
-    assert not workspace.release(force=True).earlier
+    assert not workspace.release(force=True).is_reused
     if not known:
         assert after["fixes"] == before["fixes"]
 

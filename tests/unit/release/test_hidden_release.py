@@ -127,7 +127,7 @@ def test_slots_that_are_not_measured_are_nowhere_and_the_plan_says_so(hidden, tm
     # what is asked for by its own name is no other question
     small = hidden.workspace.with_map(slot_kind="whole_period")
     assert plan_facts(small.plan())["map"]["slot_not_measured"] is None
-    assert small.plan().earlier == "r0001"
+    assert small.plan().earlier_release == "r0001"
 
 
 def test_a_large_map_is_written_as_tables_alone(hidden, tmp_path, monkeypatch):
@@ -403,7 +403,7 @@ def test_the_fleet_is_that_of_an_earlier_release_where_none_is_declared(hidden, 
     assert plan.allocation.request.fleet == round(float(found))
     assert "release r0001" in plan.allocation.request.fleet_by
     # another size of fleet is no other question
-    assert plan.earlier == "r0001"
+    assert plan.earlier_release == "r0001"
     assert hidden.workspace.plan().allocation.request.fleet == 120
 
 

@@ -196,7 +196,7 @@ def test_the_configuration_takes_zones_and_one_slot(zoned):
     other.write_text(text.replace('slot = "whole_period"', 'slot = "hour_of_day"'))
     plan = trafficdp.open(other, store=zoned.store).plan()
     assert plan.slot_not_measured is not None
-    assert plan.earlier == "r0001"
+    assert plan.earlier_release == "r0001"
 
 
 def test_a_saved_plan_expects_the_declared_fleet_and_the_size_of_its_zones(zoned):

@@ -65,7 +65,7 @@ def test_it_costs_nothing_and_the_same_question_stays_free(months):
     assert losses == {"2"}
     assert months.workspace.release(2, force=True).id == "r0002"
     planned = months.workspace.plan(2)
-    assert planned.earlier == "r0002"
+    assert planned.earlier_release == "r0002"
     assert [each.name for each in planned.allocation.known] == ["r0001"]
 
 

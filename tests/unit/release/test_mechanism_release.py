@@ -202,7 +202,7 @@ def test_a_crash_costs_one_charge_and_never_draws_twice(filled, boundary, monkey
 
     here = opened(filled, "levy_best_fit")
     with monkeypatch.context() as patched:
-        patched.setattr(curator, "reached", reached)
+        patched.setattr(curator, "failpoint", reached)
         with pytest.raises(Died):
             here.release(force=True)
     # the same command again: it finishes what was begun, or finds it done
@@ -221,7 +221,7 @@ def test_another_mechanism_is_another_question(filled, monkeypatch, small_city):
             raise Died
 
     with monkeypatch.context() as patched:
-        patched.setattr(curator, "reached", reached)
+        patched.setattr(curator, "failpoint", reached)
         with pytest.raises(Died):
             opened(filled, "pooled", budget=40).release(force=True)
     other = opened(filled, "array_averaging_best_fit", budget=40).release(force=True)

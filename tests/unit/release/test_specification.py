@@ -51,7 +51,7 @@ SCALES = st.floats(min_value=0.0, max_value=1e300, allow_nan=False, allow_infini
 
 
 def specification(cell, slot, scale, shift, **changes):
-    public = PublicFacts(Counts.of_anyone(cell, slot), BOUND)
+    public = PublicFacts(Counts.for_declared_grid(cell, slot), BOUND)
     scales = {Statistic.MEAN: scale, Statistic.VARIANCE: scale / 3}
     facts = {
         "release_id": "r0007",
@@ -85,7 +85,7 @@ def test_writing_and_reading_keeps_every_bit(data):
     for name in ("cell", "slot"):
         ours, theirs = getattr(before, name), getattr(after, name)
         assert (ours.dtype, ours.tobytes()) == (theirs.dtype, theirs.tobytes())
-    counts = Counts.of_anyone(before.cell, before.slot)
+    counts = Counts.for_declared_grid(before.cell, before.slot)
     ours, theirs = (calibrated_from_facts(each.calibrated, each.public(counts)) for each in (before, after))
     assert theirs.statistics == BOTH
     assert (theirs.public.counts, theirs.public.bound) == (counts, BOUND)
@@ -159,4 +159,4 @@ def test_an_order_of_an_unknown_kind_is_refused():
     text = specification(cell, one, np.array([2.5]), one).to_json()
     wishes = Specification.from_json(text.replace('"kind":"laplace"', '"kind":"wishes"'))
     with pytest.raises(UsageError, match="unknown kind of calibrated mechanism"):
-        calibrated_from_facts(wishes.calibrated, wishes.public(Counts.of_anyone(cell, one)))
+        calibrated_from_facts(wishes.calibrated, wishes.public(Counts.for_declared_grid(cell, one)))

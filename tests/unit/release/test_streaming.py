@@ -145,7 +145,7 @@ def test_what_is_live_has_the_properties_of_an_exported_map(prepared, released, 
     assert said["records_per_vehicle"] == 30
     assert manifest["guarantee"]["epsilon"] == "8"
     assert [each["mechanism"] for each in manifest["mechanisms"]] == ["running sums"] * 2
-    assert sums_of(specification).allowance.touches == said["nodes_per_vehicle"]
+    assert sums_of(specification).allowance.nodes_per_vehicle == said["nodes_per_vehicle"]
 
 
 def test_bins_of_too_few_vehicles_are_withheld(prepared, small_city):

@@ -279,7 +279,7 @@ def test_a_crash_costs_one_charge_and_never_draws_twice(concentrated, boundary, 
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(curator, "reached", die)
+        patched.setattr(curator, "failpoint", die)
         with pytest.raises(KeyboardInterrupt):
             here.release(again=True, force=True)
     again = here.release(again=True, force=True) if boundary != "published" else here.map("r0001")

@@ -18,7 +18,7 @@ from trafficdp.research.full_comparison import (
     gaussian_rho,
     suppressed_loss,
 )
-from trafficdp.research.optimal_suppression import least_bins_per_user
+from trafficdp.research.optimal_suppression import suppress_to_fewest_bins
 
 QUICK = Limits(relaxation_seconds=5.0, milp_seconds=1.0, joint_steps=4, effort=200)
 GOLDEN = [
@@ -51,7 +51,7 @@ def test_the_golden_accountings(counts_of, bound_of):
 
 def test_the_exact_loss_after_clip_user_is_the_golden_one(counts_of, bound_of):
     counts = counts_of(GOLDEN)
-    kept = least_bins_per_user(counts, bound_of(65), 1.0).suppression.kept
+    kept = suppress_to_fewest_bins(counts, bound_of(65), 1.0).suppression.kept
     golden = ~((counts.bin_index == 0) & (counts.user_index < 2))
     assert suppressed_loss(counts, bound_of(65), 1.0, golden) == pytest.approx(2.2)
     assert suppressed_loss(counts, bound_of(65), 1.0, kept) <= 3

@@ -54,10 +54,10 @@ def test_sums_are_those_of_as_many_whole_records_as_counted():
     assert COUNTS.count.max() > 2 * MOST_DRAWN
     assert most_drawn(COUNTS)[0] == MOST_DRAWN
     assert found.total.min() >= 0
-    assert (found.total <= COUNTS.count * BOUND.steps).all()
+    assert (found.total <= COUNTS.count * BOUND.upper_steps).all()
     # Cauchy and Schwarz, and a square of a value in [0, U] is at most U times it
     assert (found.total_of_squares * COUNTS.count >= found.total**2).all()
-    assert (found.total_of_squares <= found.total * BOUND.steps).all()
+    assert (found.total_of_squares <= found.total * BOUND.upper_steps).all()
     one = COUNTS.count == 1
     np.testing.assert_array_equal(found.total_of_squares[:, one], found.total[:, one] ** 2)
 

@@ -176,7 +176,7 @@ def test_a_raise_that_dies_is_done_or_finished_by_the_next_command(filled, edit,
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(curator, "reached", die)
+        patched.setattr(curator, "failpoint", die)
         with pytest.raises(KeyboardInterrupt):
             higher.raise_budget("dies on the way")
     entry = higher.ledger()[-1]

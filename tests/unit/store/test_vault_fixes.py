@@ -49,10 +49,10 @@ def test_under_another_declaration_the_earlier_records_stay(filled):
 
 def test_a_reading_ends_what_the_same_question_costs_nothing(released):
     workspace = released.open()
-    assert workspace.release(force=True).earlier
+    assert workspace.release(force=True).is_reused
     workspace.ingest([released.days[1]])
-    assert not workspace.release(force=True).earlier
-    assert workspace.release(force=True).earlier
+    assert not workspace.release(force=True).is_reused
+    assert workspace.release(force=True).is_reused
 
 
 def test_a_second_file_that_fails_leaves_the_first_out(city):

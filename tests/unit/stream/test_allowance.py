@@ -18,13 +18,13 @@ def allowance(**changes):
         "heights": 4,
         "records_per_vehicle": 9,
     }
-    return Allowance(**{**chosen, "squares": True, **changes})
+    return Allowance(**{**chosen, "products": True, **changes})
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 30])
 def test_the_second_sum_is_free_by_brute_force(steps):
     subject = allowance(value_steps=steps)
-    first, second = Fraction(subject.mean_scale), Fraction(subject.square_scale)
+    first, second = Fraction(subject.mean_scale), Fraction(subject.product_scale)
     worst = max(
         abs(x - z) / first + abs(x * (steps - x) - z * (steps - z)) / second
         for x, z in product(range(steps + 1), repeat=2)
@@ -36,9 +36,9 @@ def test_the_second_sum_is_free_by_brute_force(steps):
 @pytest.mark.parametrize("records", [1, 9, 1000])
 def test_the_whole_allowance_costs_at_most_epsilon_and_less_noise_would_not_do(epsilon, records):
     subject = allowance(epsilon=PureDP.of(epsilon), records_per_vehicle=records)
-    assert subject.loss(subject.touches) <= subject.epsilon
+    assert subject.loss(subject.nodes_per_vehicle) <= subject.epsilon
     if subject.mean_scale > 1:
-        exact = Fraction(subject.touches * subject.value_steps, subject.mean_scale - 1)
+        exact = Fraction(subject.nodes_per_vehicle * subject.value_steps, subject.mean_scale - 1)
         assert exact > subject.epsilon.epsilon
 
 
@@ -49,7 +49,7 @@ def test_a_loss_is_rounded_up_to_whole_pico_epsilons():
 
 def test_sums_that_64_bits_might_not_hold_are_refused_before_a_stream_begins():
     # no vehicle can have more records than that in one element, so none fails later
-    chosen = {"value_steps": 10**6, "squares": False, "epsilon": PureDP.of("1000")}
+    chosen = {"value_steps": 10**6, "products": False, "epsilon": PureDP.of("1000")}
     assert allowance(records_per_vehicle=2**61 // 10**12, **chosen).records_per_vehicle == 2_305_843
     with pytest.raises(UsageError, match="could leave 64 bits"):
         allowance(records_per_vehicle=2**61 // 10**12 + 1, **chosen)

@@ -48,18 +48,18 @@ def feed(subject, records, cuts=(), noise=None, finish=False, can_pay=None, now_
     edges = [0, *sorted(cuts), len(records)]
     for first, last in itertools.pairwise(edges):
         part = Batch(*(getattr(records, name)[first:last] for name in Batch.__dataclass_fields__))
-        subject.meet(part.vehicle)
+        subject.open_accounts(part.vehicle)
         payable = np.ones(len(subject.vehicles), dtype=np.bool_)
         if can_pay is not None:
             payable = np.isin(subject.vehicles.keys, can_pay)
-        subject.permit(payable)
+        subject.set_can_pay(payable)
         place = 0
         while place < len(part):
-            place = subject.take(part, place, now_us)
-            while subject.due():
-                said.append(subject.close(noise or NoNoise()))
-    while finish and subject.due(everything=True):
-        said.append(subject.close(noise or NoNoise()))
+            place = subject.process(part, place, now_us)
+            while subject.has_step_to_close():
+                said.append(subject.close_step(noise or NoNoise()))
+    while finish and subject.has_step_to_close(everything=True):
+        said.append(subject.close_step(noise or NoNoise()))
     return [each for each in said if each is not None]
 
 
@@ -135,8 +135,8 @@ def test_an_account_with_room_for_a_record_and_a_half_takes_one():
     subject = stream(steps=300, records=6)
     heights = subject.allowance.heights
     assert heights > 1
-    subject.meet(np.array([1]))
-    subject.touches[:] = subject.allowance.touches - heights - 1
+    subject.open_accounts(np.array([1]))
+    subject.nodes_used[:] = subject.allowance.nodes_per_vehicle - heights - 1
     feed(subject, batch([[1, 1, 7, 0, 4], [1, 1.5, 7, 0, 4]]))
     assert fates(subject) == {"accepted": 1, "no_account": 1}
 
@@ -146,8 +146,8 @@ def test_a_vehicle_that_cannot_pay_is_left_out_whole():
     said = feed(subject, batch([[1, 1, 7, 0, 4], [2, 2, 7, 0, 9]]), can_pay=[1], finish=True)
     assert said[-1].sums[0, 0] == 4
     assert fates(subject) == {"accepted": 1, "no_budget": 1}
-    assert subject.charge().tolist() == [1]
-    assert subject.charge().tolist() == []
+    assert subject.mark_charged().tolist() == [1]
+    assert subject.mark_charged().tolist() == []
 
 
 def test_a_step_takes_no_more_of_a_vehicle_than_the_cap():
@@ -172,17 +172,17 @@ def test_records_of_steps_that_are_open_take_room_of_every_limit(cuts):
     """
     rows = [[1, 0.1 * i, 7 + i % 2, 0, 3] for i in range(11)]
     subject = stream(records=2, cap=0)
-    most = subject.allowance.touches // subject.allowance.heights
+    most = subject.allowance.nodes_per_vehicle // subject.allowance.heights
     feed(subject, batch(rows), cuts=cuts)
     assert fates(subject) == {"accepted": most, "no_account": 11 - most}
-    assert subject.charge().tolist() == [1]
+    assert subject.mark_charged().tolist() == [1]
     capped = stream(cap=2)
     feed(capped, batch(rows), cuts=cuts)
     assert fates(capped) == {"accepted": 2, "over_cap": 9}
     for each in (subject, capped):
-        assert int(each.touches.sum()) == 0
+        assert int(each.nodes_used.sum()) == 0
         feed(each, batch(rows[:0]), finish=True)
-        assert 0 < int(each.touches.max()) <= each.allowance.touches
+        assert 0 < int(each.nodes_used.max()) <= each.allowance.nodes_per_vehicle
 
 
 @pytest.mark.parametrize("steps", [1, 5, 8, 30])
@@ -191,7 +191,7 @@ def test_no_account_passes_the_allowance_and_the_sure_fixes_are_taken(steps):
     subject = stream(steps=steps, records=records, lateness=0)
     rows = [[1 + i % 3, minute + i / 100, 7 + i % 2, 0, 5] for minute in range(5 * steps) for i in range(6)]
     said = feed(subject, batch(rows), cuts=range(7, len(rows), 7), finish=True)
-    assert int(subject.touches.max()) <= subject.allowance.touches
+    assert int(subject.nodes_used.max()) <= subject.allowance.nodes_per_vehicle
     taken = {}
     for each in said:
         for vehicle, count in zip(each.journal["vehicle"], each.journal["records"], strict=True):
@@ -205,7 +205,7 @@ def test_no_account_passes_the_allowance_and_the_sure_fixes_are_taken(steps):
         )
         for vehicle, count in zip(each.journal["vehicle"], each.journal["records"] * nodes, strict=True):
             touched[int(vehicle)] = touched.get(int(vehicle), 0) + int(count)
-    assert touched == dict(zip(subject.vehicles.keys.tolist(), subject.touches.tolist(), strict=True))
+    assert touched == dict(zip(subject.vehicles.keys.tolist(), subject.nodes_used.tolist(), strict=True))
 
 
 FIXES = st.lists(
@@ -296,7 +296,7 @@ def test_a_stream_that_is_stored_and_loaded_goes_on_as_if_nothing_had_been(rows,
     said += feed(again, halves[1], noise=source, finish=True)
     assert [each.sums.tolist() for each in said] == [each.sums.tolist() for each in expected]
     assert again.fates.tolist() == whole.fates.tolist()
-    assert again.touches.tolist() == whole.touches.tolist()
+    assert again.nodes_used.tolist() == whole.nodes_used.tolist()
 
 
 def test_what_is_published_is_the_exact_sum_and_the_noise_of_the_nodes():

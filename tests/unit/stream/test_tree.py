@@ -31,7 +31,7 @@ def decoder(tree, length):
     """L[t - 1, node]: how much of each node's noise is in the running sum at t."""
     nodes = 4 * length + 20
     recorded = Recorded(nodes)
-    path = tree.path(np.arange(1, length + 1), length, 1.0, recorded, nodes)
+    path = tree.draw_noise(np.arange(1, length + 1), length, 1.0, recorded, nodes)
     return path[: recorded.seen].T
 
 
@@ -63,7 +63,7 @@ def test_sums_of_nodes_are_running_sums_and_the_variance_is_theirs(tree, length)
 def test_the_price_is_the_number_of_used_nodes_that_hold_an_element(tree, length):
     used = np.any(decoder(tree, length) != 0, axis=0)
     held = encoder(tree, length)[used].sum(axis=0)
-    np.testing.assert_array_equal(tree.touches(length), held)
+    np.testing.assert_array_equal(tree.nodes_per_element(length), held)
     assert held.max() <= tree.heights(length)
 
 
@@ -71,7 +71,7 @@ def test_the_tree_of_arity_two_is_the_binary_mechanism():
     for heights in range(1, 8):
         length = 2**heights - 1
         position = np.arange(1, length + 1)
-        np.testing.assert_array_equal(BINARY.touches(length), nodes_touched(position, heights))
+        np.testing.assert_array_equal(BINARY.nodes_per_element(length), nodes_touched(position, heights))
         assert BINARY.heights(length) == bit_length(length) == heights
     ones = [t.bit_count() for t in range(101)]
     np.testing.assert_array_equal(BINARY.variance(np.arange(101), 100), ones)
@@ -89,7 +89,7 @@ def test_averaging_is_the_best_of_all_estimates_from_below():
 def test_the_noise_has_the_variance_that_is_said():
     for tree in (BINARY, Tree(5, TreeKind.SIGNED), Tree(3, TreeKind.AVERAGED)):
         at = np.array([1, 7, 20, 50])
-        path = tree.path(at, 50, 30.0, SimulatedNoise(8), 40_000)
+        path = tree.draw_noise(at, 50, 30.0, SimulatedNoise(8), 40_000)
         expected = tree.variance(at, 50) * 2 * 30.0**2
         np.testing.assert_allclose(path.var(axis=0), expected, rtol=0.05)
         np.testing.assert_allclose(path.mean(axis=0), 0, atol=5 * np.sqrt(expected.max() / 40_000))
@@ -115,12 +115,12 @@ def test_trees_that_do_not_exist_are_refused(arity, kind):
 def test_heights_may_have_noise_of_their_own_unless_they_are_averaged():
     tree, at = Tree(3, TreeKind.SIGNED), np.arange(1, 14)
     scales = np.array([5.0, 20.0, 80.0])
-    path = tree.path(at, 13, scales, SimulatedNoise(1), 60_000)
+    path = tree.draw_noise(at, 13, scales, SimulatedNoise(1), 60_000)
     ends, starts = tree.edges(at, 13)
     expected = sum(2 * s**2 * np.abs(e - b) for s, e, b in zip(scales, ends, starts, strict=True))
     np.testing.assert_allclose(path.var(axis=0), expected, rtol=0.06)
     with pytest.raises(UsageError, match="not averaged"):
-        Tree(3, TreeKind.AVERAGED).path(at, 13, scales, SimulatedNoise(1))
+        Tree(3, TreeKind.AVERAGED).draw_noise(at, 13, scales, SimulatedNoise(1))
 
 
 def test_bit_lengths_are_the_golden_ones():
@@ -134,5 +134,5 @@ def test_the_error_of_one_element_is_that_of_one_draw():
     assert mean_error(BINARY, 1) == pytest.approx(2**0.5, rel=1e-12)
     # the two largest accounts; sums of one node, one and two
     assert mean_error(BINARY, 3, 2) == pytest.approx(
-        BINARY.touches(3)[:2].sum() * (2 * 4 / 3) ** 0.5, rel=1e-12
+        BINARY.nodes_per_element(3)[:2].sum() * (2 * 4 / 3) ** 0.5, rel=1e-12
     )

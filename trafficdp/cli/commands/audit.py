@@ -9,7 +9,13 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from trafficdp.audit.lower_bound import LowerBound, audit_draws, audit_mechanism, measures, whole
+from trafficdp.audit.lower_bound import (
+    LowerBound,
+    audit_draws,
+    audit_mechanism,
+    has_lossy_step,
+    runs_one_at_a_time,
+)
 from trafficdp.audit.neighbours import ranked_neighbours
 from trafficdp.audit.releases import AuditedRelease, audited_releases
 from trafficdp.audit.wrong import Mistake, mistakes
@@ -176,10 +182,10 @@ def _findings(
     if claimant.kind is LossKind.ZCDP:
         rho = pure_to_zcdp(PureDP.of(epsilon))
         given, claim, delta = float(rho.rho), float(zcdp_to_approx(rho, DELTA).epsilon), DELTA
-        most = min(draws, MOST_WHOLE_RUNS) if whole(claimant) else draws
+        most = min(draws, MOST_WHOLE_RUNS) if runs_one_at_a_time(claimant) else draws
     pairs = ranked_neighbours(BOUND)
     for statistic in claimant.statistics:
-        rare = claimant.kind is LossKind.PURE and measures(
+        rare = claimant.kind is LossKind.PURE and has_lossy_step(
             claimant, statistic, given, pairs, Ranks, ClaimedScores
         )
         found = audit_mechanism(

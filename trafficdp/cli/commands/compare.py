@@ -46,7 +46,7 @@ class Comparison:
     auto: Allocation
     unit: SpeedUnit
 
-    def told(self, error: float, statistic: Statistic) -> float:
+    def in_display_unit(self, error: float, statistic: Statistic) -> float:
         """Return ``error`` of ``statistic``, converted from the unit of ``bound`` to ``unit``."""
         return error * statistic.factor(self.bound.unit, self.unit)
 
@@ -205,7 +205,8 @@ def comparison_facts(found: Comparison) -> ComparisonFacts:
         auto=found.auto.reason,
         maps=tuple(
             MapFacts(
-                map=name, skill={each: skill.stated(found.told(1.0, each)) for each, skill in own.items()}
+                map=name,
+                skill={each: skill.stated(found.in_display_unit(1.0, each)) for each, skill in own.items()},
             )
             for name, own in found.auto.considered.items()
         ),
@@ -214,7 +215,9 @@ def comparison_facts(found: Comparison) -> ComparisonFacts:
                 statistic=choice.statistic,
                 best=choice.chosen.mechanism,
                 reason=choice.reason,
-                constant_error=found.told(constant_error(choice.statistic, found.bound), choice.statistic),
+                constant_error=found.in_display_unit(
+                    constant_error(choice.statistic, found.bound), choice.statistic
+                ),
                 mechanisms=tuple(_offer_facts(found, offer) for offer in choice.offers),
             )
             for choice in found.choices
@@ -253,7 +256,7 @@ def _offer_facts(found: Comparison, offer: Offer) -> OfferFacts:
     fit = offer.fit
 
     def told(error: float) -> float | None:
-        return None if fit is None else found.told(error, offer.statistic)
+        return None if fit is None else found.in_display_unit(error, offer.statistic)
 
     return OfferFacts(
         mechanism=offer.mechanism,
@@ -310,7 +313,9 @@ def _show_maps(output: Output, found: Comparison) -> None:
     statistics = tuple(found.auto.request.tolerance)
     rows: list[list[object]] = []
     for name, own in found.auto.considered.items():
-        numbers = [f"{found.told(float(own[each].error.mean()), each):#.4g}" for each in statistics]
+        numbers = [
+            f"{found.in_display_unit(float(own[each].error.mean()), each):#.4g}" for each in statistics
+        ]
         smaller = [percent(own[each].expected) for each in statistics]
         rows.append([name, *numbers, *smaller, "<-" if found.auto.tried is own else ""])
     names = [each.value.replace("_", " ") for each in statistics]
@@ -332,7 +337,9 @@ def _row(found: Comparison, choice: Choice, offer: Offer) -> list[object]:
         split = "-"
     else:
         told = [offer.median_error, offer.worst_error, offer.tried]
-        numbers = ["-" if each is None else f"{found.told(each, choice.statistic):#.4g}" for each in told]
+        numbers = [
+            "-" if each is None else f"{found.in_display_unit(each, choice.statistic):#.4g}" for each in told
+        ]
         split = SPLITS[offer.fit.split]
     noise = "idealised" if offer.idealised else "exact"
     if offer.unenforced is not None:

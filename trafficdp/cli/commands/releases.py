@@ -70,7 +70,7 @@ def release(
             planned = noisy.plan(loss, suggestions=False, within_budget=asked.within_budget, saved=plan)
         refused = planned.affordable.short or (planned.verdict.refused and not force)
         # what is refused anyway, or free, needs no answer
-        if not refused and (again or not planned.earlier):
+        if not refused and (again or not planned.earlier_release):
             yield _price(planned)
             little = workspace.kept_little()
             if little:
@@ -90,7 +90,7 @@ def release(
     files = sorted(path.name for path in done.folder.iterdir())
     there = done.release.disclosure.coverage.bins
     bins = f"{there.total - there.withheld} bins with numbers, {there.withheld} withheld"
-    if done.earlier:
+    if done.is_reused:
         settings.output.say(
             f"release {done.id} is this same map of the same data, so nothing was charged: {bins}"
         )
@@ -115,7 +115,7 @@ def release(
             "release": done.id,
             "epsilon": guarantee.epsilon,
             **guarantee.concentrated,
-            "charged": not done.earlier,
+            "charged": not done.is_reused,
             "left": None if done.left is None else str(done.left),
             "folder": str(done.folder),
             "files": files,

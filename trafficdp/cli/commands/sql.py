@@ -316,7 +316,7 @@ class _Asked:
                 query, analyst=self.options.analyst, files=self.files, timeout=self.options.timeout
             )
         if isinstance(found, Explanation):
-            return found.rows, {"charged": "0", "release": found.earlier}
+            return found.rows, {"charged": "0", "release": found.earlier_release}
         # what was released now is to be seen by the next query
         self.close()
         for note in found.notes:

@@ -217,10 +217,11 @@ class ListBuilder:
                 marks[int(self.atlas.position[row])] = (name, dark)
         return marks
 
-    def told(self, each: StatisticFindings) -> tuple[ListedRows, ...]:
-        """Return the lists of bins proved lower and proved higher than others; empty where there are none.
+    def extreme_lists(self, each: StatisticFindings) -> tuple[ListedRows, ...]:
+        """Return the two lists of the bins of one statistic that are proved lower, and higher, than others.
 
-        With a posterior: lists of the slowest and the fastest bins, with their chances.
+        With a posterior: of the slowest and the fastest bins, with their chances. A list without bins is left
+        out.
         """
         certain = each.certain
         if each.chances is not None:

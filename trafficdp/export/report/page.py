@@ -177,10 +177,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class ListedRows:
-    """The first ``rows`` of a list of ``told`` bins; ``below``: they are lower than others, or fell."""
+    """The first ``rows`` of a list of ``total`` bins; ``below``: they are lower than others, or fell."""
 
     rows: tuple[Row, ...]
-    told: int
+    total: int
     below: bool = False
 
 

@@ -172,7 +172,7 @@ class Contents:
             figure=self.atlas.figure(statistic, slot, marks, small=False) if shown else None,
             legend=legend(release, statistic, self.atlas.several),
             all=self.lists.all_of(each),
-            lists=self.lists.told(each),
+            lists=self.lists.extreme_lists(each),
             city=each.city,
         )
 

@@ -168,7 +168,7 @@ def read_json(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     present, found = [], 0
     blocks = _lines(file) if in_lines(file) else _document(file, None)
     for documents, malformed in blocks:
-        inner = [each if not source.records else value_at(each, source.records) for each in documents]
+        inner = [each if not source.records else value_at_path(each, source.records) for each in documents]
         if not in_lines(file) and file.judged and inner == [None]:
             raise DataError(
                 f"{file.name} has nothing at the path {source.records}",
@@ -183,7 +183,7 @@ def read_json(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
             )
         ]
         rows = [record for record in listed if isinstance(record, dict | list)]
-        values = {ours: [value_at(row, path) for row in rows] for ours, path in columns.items()}
+        values = {ours: [value_at_path(row, path) for row in rows] for ours, path in columns.items()}
         present.append({columns[ours]: any(v is not None for v in every) for ours, every in values.items()})
         found += len(rows)
         yield declared_records(source, values, malformed + len(listed) - len(rows))
@@ -218,10 +218,11 @@ def declared_records(
     return with_operator(records, identifier_column(values["operator"]), source.operator_separator)
 
 
-def value_at(value: object, path: str) -> object:
-    """Return the value at ``path``, dotted keys and list positions from 0; None where there is nothing.
+def value_at_path(value: object, path: str) -> object:
+    """Return what a JSON ``value`` holds at ``path``, as "location.0.lat"; None where there is nothing.
 
-    A key that equals the whole path goes first.
+    The parts between dots are keys, or positions in a list from 0. A key that equals the whole path goes
+    first.
     """
     if isinstance(value, dict) and path in value:
         return value[path]

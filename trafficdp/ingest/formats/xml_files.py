@@ -328,7 +328,7 @@ def _rows(file: InputFile, name: str, paths: Sequence[Path], *, outside: Path = 
         if depth:
             continue
         if not outside or outside != tuple(map(local_name, element.iterancestors()))[::-1]:
-            rows.append(tuple(value_at(element, path) for path in paths))
+            rows.append(tuple(text_at_path(element, path) for path in paths))
         element.clear()
         drop_before(element, kept)
         parent = element.getparent()
@@ -342,8 +342,8 @@ def _rows(file: InputFile, name: str, paths: Sequence[Path], *, outside: Path = 
     yield rows
 
 
-def value_at(element: etree._Element | None, path: Path) -> str | None:
-    """Return what lies at ``path`` from an element, without spaces around it; None where there is nothing."""
+def text_at_path(element: etree._Element | None, path: Path) -> str | None:
+    """Return the text at ``path`` from an XML ``element``, stripped; None where there is nothing."""
     for step in path:
         if element is None:
             return None

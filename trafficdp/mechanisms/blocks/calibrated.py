@@ -189,7 +189,7 @@ class CalibratedBlocks:
             **{name: getattr(self.noise, name).tolist() for name in COLUMNS},
         }
 
-    def published_facts(self) -> dict[str, Any]:
+    def manifest_facts(self) -> dict[str, Any]:
         """Return what the manifest carries; columns of block noise, of products too, say the rest."""
         return {"kind": self.kind}
 
@@ -393,14 +393,14 @@ def block_accounting(
 
 def best_products(blocks: Blocks, counts: Counts, bound: ContributionBound, variance: float) -> Products:
     """Return the products to draw beside the means of ``blocks``; ``variance`` is the tolerance of those."""
-    upper, size, steps = float(bound.upper), blocks.size, float(bound.steps)
+    upper, size, steps = float(bound.upper), blocks.size, float(bound.upper_steps)
     ways = []
     for ratio in RATIOS:
         by_size = {each: pair_mean(each, ratio) * 2 / (each + 1) for each in np.unique(size).tolist()}
         psi = np.array([by_size[each] for each in size.tolist()])
         larger = np.maximum(1.0, upper * psi * blocks.items.tolerance / variance)
         # both sums over the first alone: what c U/q as wide noise of W costs beside a scale of 1 for S
-        cost = float(record_price(bound.steps, np.ones(1), np.array([ratio * steps]))[0]) / steps
+        cost = float(record_price(bound.upper_steps, np.ones(1), np.array([ratio * steps]))[0]) / steps
         ways.append((ratio, psi, larger, cost))
     # a user pays between r max(cost, 1) and r max(cost, 1 + 1/(4c)) times its load without products
     spread = max(

@@ -142,7 +142,7 @@ class LaplaceNoise:
     @property
     def price(self) -> FloatArray:
         """What both sums of a bin cost over what the first would, shape (G,)."""
-        return np.where(self.varies, relative_price(self.bound.steps, self.ratio), 1.0)
+        return np.where(self.varies, relative_price(self.bound.upper_steps, self.ratio), 1.0)
 
     def times(self, factor: float) -> LaplaceNoise:
         """Return the noise with all scales multiplied by ``factor``."""
@@ -264,7 +264,7 @@ class CalibratedLaplace:
         if MEAN in noise.statistics or VARIANCE in noise.statistics:
             scale[MEAN] = _drawable(_in_units(noise.mean, unit(MEAN, counts, bound)), MEAN)
         if VARIANCE in noise.statistics:
-            second = round_up(round_up(scale[MEAN] * float(bound.steps)) * noise.ratio)
+            second = round_up(round_up(scale[MEAN] * float(bound.upper_steps)) * noise.ratio)
             second = np.where(noise.varies & (scale[MEAN] > 0), second, 0.0)
             excess = np.maximum(0, np.ceil(np.log2(np.maximum(second / (LARGEST_SCALE / 4), 1.0))))
             shift = -excess.astype(np.int64)
@@ -399,7 +399,7 @@ class CalibratedLaplace:
             "shift": self.shift.tolist(),
         }
 
-    def published_facts(self) -> dict[str, Any]:
+    def manifest_facts(self) -> dict[str, Any]:
         """Return {"kind": KIND} for the manifest: scales and shifts are published as columns of the bins."""
         return {"kind": KIND}
 

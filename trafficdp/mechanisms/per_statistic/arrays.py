@@ -105,17 +105,17 @@ class ArrayLattice:
         most = int((self.arrays.capacity.astype(object) ** 2).max()) if len(self.arrays.capacity) else 0
         stacked = len(self.arrays.capacity) * int(self.arrays.capacity.max(initial=0))
         samples = int(self.arrays.counts.samples_per_bin.max(initial=0))
-        if 4 * self.bound.steps * max(most, stacked, samples) > np.iinfo(np.int64).max:
+        if 4 * self.bound.upper_steps * max(most, stacked, samples) > np.iinfo(np.int64).max:
             raise UsageError(
                 "sums of array means could leave 64 bits",
-                got=f"{samples} records in a bin at {self.bound.steps} steps up to the speed bound",
+                got=f"{samples} records in a bin at {self.bound.upper_steps} steps up to the speed bound",
                 todo="choose a larger speed_step",
             )
 
     @property
     def top(self) -> IntArray:
         """M = m_UB U/q: the largest array mean, in lattice units, shape (G,)."""
-        return self.arrays.capacity * self.bound.steps
+        return self.arrays.capacity * self.bound.upper_steps
 
     @property
     def unit(self) -> FloatArray:

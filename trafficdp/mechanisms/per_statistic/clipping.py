@@ -82,7 +82,7 @@ class WorstCaseClipping(Means):
         # nothing kept: the middle, as near to speeds that were never rounded
         nothing = largest_move(of) == 0
         bias = np.where(nothing, float(bound.upper) / 2, start * one + rounding_bias(statistic, bound))
-        start = np.where(nothing, bound.steps * counts.samples_per_bin / 2, start)
+        start = np.where(nothing, bound.upper_steps * counts.samples_per_bin / 2, start)
         return noisy_sum(of, epsilon, one, bias, start)
 
     def estimate(
@@ -107,11 +107,11 @@ class WorstCaseClipping(Means):
         """Return T of every bin in steps, shape (G,)."""
         count, index, bins = counts.count, counts.bin_index, counts.bins
         if not self.least_exact_error:
-            return bound.steps * worst_case_threshold(count, index, bins, epsilon)
+            return bound.upper_steps * worst_case_threshold(count, index, bins, epsilon)
         finite = np.isfinite(epsilon)
         best = least_error_threshold(count, index, bins, np.where(finite, epsilon, 1.0))
-        largest = bound.steps * counts.largest_count_per_bin
-        steps = np.clip(np.rint(best * bound.steps), 1, largest).astype(np.int64)
+        largest = bound.upper_steps * counts.largest_count_per_bin
+        steps = np.clip(np.rint(best * bound.upper_steps), 1, largest).astype(np.int64)
         return np.where(finite, steps, largest)
 
 
@@ -121,8 +121,8 @@ def _clipping(
 ) -> tuple[IntArray, IntArray]:
     # the last ones are kept: a mechanism that is tried asks for the same in every run
     threshold = mechanism.threshold(counts, bound, np.frombuffer(epsilon))
-    cut = clip_cut(counts.count, counts.bin_index, threshold, bound.steps)
-    return cut, np.maximum(bound.steps * counts.count - 2 * cut, 0)
+    cut = clip_cut(counts.count, counts.bin_index, threshold, bound.upper_steps)
+    return cut, np.maximum(bound.upper_steps * counts.count - 2 * cut, 0)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class AKMV(Means):
         """
         counts, bound, statistic, epsilon = request.counts, request.bound, request.statistic, request.loss
         self._require(request)
-        widest = Box(support_of(counts), (bound.steps * counts.largest_count_per_bin)[counts.bin_index])
+        widest = Box(support_of(counts), (bound.upper_steps * counts.largest_count_per_bin)[counts.bin_index])
         noiseless = np.isinf(epsilon)
         bias = np.where(noiseless, rounding_bias(statistic, bound), float(bound.upper))
         one = unit(statistic, counts, bound)
@@ -162,7 +162,7 @@ class AKMV(Means):
         total = samples.contributions().total
         choice = self._threshold(counts, bound, epsilon)
         threshold = np.where(np.isinf(epsilon), choice.high, measure.select(choice, total))
-        high = np.minimum(threshold[counts.bin_index], bound.steps * counts.count)
+        high = np.minimum(threshold[counts.bin_index], bound.upper_steps * counts.count)
         clipped = replace(
             widest, of=Box(support_of(counts), high), scale=laplace_scale(threshold, epsilon / 2)
         )
@@ -172,5 +172,5 @@ class AKMV(Means):
         rank = np.maximum(counts.users_per_bin - clipping_rank(epsilon), 0)
         with np.errstate(over="ignore"):
             scale = np.minimum(choice_scale(np.ones(counts.bins), epsilon / 2), 2.0**60)
-        high = bound.steps * counts.largest_count_per_bin
+        high = bound.upper_steps * counts.largest_count_per_bin
         return Ranks(support_of(counts), high, rank, rank, scale, self.kind)

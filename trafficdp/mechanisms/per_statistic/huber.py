@@ -171,7 +171,7 @@ class Huber(Means):
         weighted = Weighting(counts, bound, np.where(better[index], capped.used, plain.used))
         bias = weighted.bias(plain.weight) + rounding_bias(statistic, bound)
         # nothing of a bin by Huber is in the sum
-        top = np.where(huber, 0, bound.steps)
+        top = np.where(huber, 0, bound.upper_steps)
         laplace = weighted.noisy(epsilon, np.where(huber, upper, bias), high=top)
         return HuberPlan(shape, huber, weighted, laplace, alpha, beta, np.where(huber, clean, by_laplace))
 

@@ -62,7 +62,7 @@ class TwoStage(Means):
         median = counts.count[order][first + users // 2]
         sigma = float(bound.upper) * self.spread
         tau = sigma * np.sqrt(2 * np.log(2 * users / self.gamma) / median)
-        steps = np.clip(np.ceil(tau / float(bound.step)), 1, bound.steps)
+        steps = np.clip(np.ceil(tau / float(bound.step)), 1, bound.upper_steps)
         return np.asarray(steps, dtype=np.int64)
 
     def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
@@ -77,7 +77,7 @@ class TwoStage(Means):
         """
         counts, bound, statistic = request.counts, request.bound, request.statistic
         self._require(request)
-        whole = self.width(counts, bound) >= bound.steps
+        whole = self.width(counts, bound) >= bound.upper_steps
         weighted = weighting(counts, bound, statistic)
         bias = weighted.bias(weighted.weight) + rounding_bias(statistic, bound)
         bias = np.where(whole, bias, float(bound.upper))
@@ -87,7 +87,9 @@ class TwoStage(Means):
         """Return the expected noise where all vehicle means lie in the drawn interval, shape (G,)."""
         bound = request.bound
         width = self.width(request.counts, bound)
-        share = np.where(width >= bound.steps, 1.0, np.minimum(2 * self.reach * width / bound.steps, 1.0))
+        share = np.where(
+            width >= bound.upper_steps, 1.0, np.minimum(2 * self.reach * width / bound.upper_steps, 1.0)
+        )
         (term,) = self.noise_terms(request)
         return np.asarray(np.minimum(share * term.noise, float(bound.upper) / 2))
 
@@ -98,9 +100,9 @@ class TwoStage(Means):
         counts, bound = samples.counts, samples.bound
         self._require(StatisticRequest(counts, bound, statistic, epsilon))
         weighted, totals = weighting(counts, bound, statistic), samples.contributions().total
-        whole = self.width(counts, bound) >= bound.steps
+        whole = self.width(counts, bound) >= bound.upper_steps
         low, high = self._interval(totals, counts, bound, epsilon, measure)
-        low, high = np.where(whole, 0, low), np.where(whole, bound.steps, high)
+        low, high = np.where(whole, 0, low), np.where(whole, bound.upper_steps, high)
         bias = np.zeros(counts.bins)
         clipped = weighted.noisy(self._share(whole, epsilon), bias, low, high)
         above = weighted.values(totals) - weighted.used * low[counts.bin_index]
@@ -116,7 +118,7 @@ class TwoStage(Means):
     ) -> tuple[IntArray, IntArray]:
         """Draw an interval for every bin; ends are whole steps, the interval never longer than meant."""
         index, bins, width = counts.bin_index, counts.bins, self.width(counts, bound)
-        candidates = -(-bound.steps // width)
+        candidates = -(-bound.upper_steps // width)
         start = np.concatenate([[0], np.cumsum(candidates)]).astype(np.int64)
         # candidate j holds means in (j tau, (j + 1) tau], the first one 0 as well
         above = -(-totals // (counts.count * width[index])) - 1
@@ -128,13 +130,13 @@ class TwoStage(Means):
         cost = np.maximum(below, counts.users_per_bin[owner] - below - held).astype(np.int64)
         choice = self._choice(counts, bound, epsilon)
         drawn = measure.select_claimed(choice, cost, np.ones_like(cost), start) - start[:-1]
-        middle = (drawn * width + np.minimum((drawn + 1) * width, bound.steps)) / 2
-        low = np.clip(np.ceil(middle - self.reach * width), 0, bound.steps).astype(np.int64)
-        high = np.clip(np.floor(middle + self.reach * width), 0, bound.steps).astype(np.int64)
+        middle = (drawn * width + np.minimum((drawn + 1) * width, bound.upper_steps)) / 2
+        low = np.clip(np.ceil(middle - self.reach * width), 0, bound.upper_steps).astype(np.int64)
+        high = np.clip(np.floor(middle + self.reach * width), 0, bound.upper_steps).astype(np.int64)
         return low, np.maximum(low, high)
 
     def _choice(self, counts: Counts, bound: ContributionBound, epsilon: FloatArray) -> ClaimedScores:
-        pays = np.flatnonzero((self.width(counts, bound) < bound.steps)[counts.bin_index])
+        pays = np.flatnonzero((self.width(counts, bound) < bound.upper_steps)[counts.bin_index])
         support = EntryIndex(counts.user_index[pays], counts.bin_index[pays], counts.users, counts.bins)
         change = np.ones(counts.bins)
         theorem = "a vehicle changes the numbers of means below and above a part by at most 1"

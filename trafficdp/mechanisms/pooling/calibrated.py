@@ -173,14 +173,18 @@ class CalibratedCityWide(JointMechanism):
         records = np.bincount(counts.user_index, counts.count, counts.users)[user].astype(np.int64)
         paired = Statistic.VARIANCE in self.statistics
         loss, most = self.pico / PICO * (1 - 2.0**-40), int(records.max(initial=0))
-        change = most * bound.steps
+        change = most * bound.upper_steps
         if self.loss_kind is LossKind.PURE and paired:
             # from W's scale K times S's on, variances are free
-            pair = np.array([change / loss, bound.steps * change / loss]) * (1 + 2.0**-40)
-            return (Step(Moments(one, records, bound.steps, np.ones(1, dtype=np.bool_)), Laplace(pair)),)
+            pair = np.array([change / loss, bound.upper_steps * change / loss]) * (1 + 2.0**-40)
+            return (
+                Step(Moments(one, records, bound.upper_steps, np.ones(1, dtype=np.bool_)), Laplace(pair)),
+            )
         if self.loss_kind is LossKind.PURE:
-            return (Step(Box(one, records * bound.steps), Laplace(round_up(np.array([change / loss])))),)
-        ends = [records * bound.steps, records * (bound.steps**2 // 4)][: 1 + paired]
+            return (
+                Step(Box(one, records * bound.upper_steps), Laplace(round_up(np.array([change / loss])))),
+            )
+        ends = [records * bound.upper_steps, records * (bound.upper_steps**2 // 4)][: 1 + paired]
         sd = [round_up(np.array([end.max(initial=0) * np.sqrt(len(ends) / (2 * loss))])) for end in ends]
         return tuple(Step(Box(one, end), Gaussian(noise)) for end, noise in zip(ends, sd, strict=True))
 
@@ -214,7 +218,7 @@ class CalibratedCityWide(JointMechanism):
         many, upper, unit = int(counts.count.sum()), float(bound.upper), float(bound.step)
         own = [np.bincount(counts.user_index, contributions.total, counts.users)]
         squares = np.bincount(counts.user_index, contributions.total_of_squares, counts.users)
-        own.append(bound.steps * own[0] - squares)
+        own.append(bound.upper_steps * own[0] - squares)
         paired = Statistic.VARIANCE in self.statistics
         given = np.stack(own[: 1 + paired])[:, counts.bins_per_user > 0]
         steps = self._steps

@@ -210,7 +210,7 @@ class JointMechanism:
         }
         return facts if known is None else {**facts, "known": as_json(known)}
 
-    def published_facts(self) -> dict[str, Any]:
+    def manifest_facts(self) -> dict[str, Any]:
         """Return ``to_facts`` without the known speeds themselves, which are published as columns."""
         facts, known = self.to_facts(), self.public.known
         if known is not None:

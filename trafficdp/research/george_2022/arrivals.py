@@ -281,7 +281,7 @@ class LevelPlan:
 
         Rounded up. ``tree`` is the kind of tree; W_l is in steps.
         """
-        return laplace_scale(self.width * int(tree.touches(self.users).max()), self.counter_epsilon)
+        return laplace_scale(self.width * int(tree.nodes_per_element(self.users).max()), self.counter_epsilon)
 
     def median_scales(self) -> FloatArray:
         """Return the scales 2 c/eps of the medians' exponential mechanisms; 0 where there is none."""
@@ -295,7 +295,7 @@ class LevelPlan:
         A vehicle has one element a level, which moves at most max touches nodes by W_l; a median moves
         by c; all of it adds up.
         """
-        price = int(tree.touches(self.users).max())
+        price = int(tree.nodes_per_element(self.users).max())
         total = Fraction(0)
         for width, scale, median in zip(self.width, self.scales(tree), self.median_scales(), strict=True):
             total += Fraction(int(width) * price) / Fraction(float(scale))

@@ -46,8 +46,8 @@ P_c(r) the noisy sum of the first r steps of block c the answer is
 Nodes in both of the last two cancel. Nothing older is kept, and no noise grows with time.
 
 *Privacy.* A record is in one step, hence in one block: moving it by at most u costs u touches/eta,
-``touches`` at most H. A vehicle with at most ``records`` records a block loses at most u records H / eta a
-block: with eta = u records H / eps, eps for every block it drives in, at most 2 eps for what one window
+``nodes_per_step`` at most H. A vehicle with at most ``records`` records a block loses at most u records H /
+eta a block: with eta = u records H / eps, eps for every block it drives in, at most 2 eps for what one window
 shows. Blocks add up: the ledger's account of a vehicle is ``loss_per_vehicle``, exact from public counts.
 (Elements may not depend on what was published if the tree is signed: ``tree``.)
 """
@@ -134,7 +134,7 @@ def second_scale(steps: int, first: FloatArray) -> FloatArray:
 
 def moments_loss(plan: LevelPlan, tree: Tree = BINARY) -> PureDP:
     """Return what ``levelled_moments`` costs a vehicle, rounded up: equal to the means' ``plan.loss``."""
-    price = int(tree.touches(plan.users).max())
+    price = int(tree.nodes_per_element(plan.users).max())
     total = Fraction(0)
     first = plan.scales(tree)
     for size, one, two in zip(plan.size, first, second_scale(plan.steps, first), strict=True):
@@ -176,7 +176,7 @@ def levelled_moments(
         contained += int(plan.size[level]) * fed
         for moment in range(2):
             exact = np.concatenate([[0], np.cumsum(elements.value[mine, moment])])[fed]
-            noise = tree.path(fed, plan.users, float(scales[level, moment]), source, runs)
+            noise = tree.draw_noise(fed, plan.users, float(scales[level, moment]), source, runs)
             sums[moment] += exact + noise
     there = contained > 0
     mean = np.clip(np.where(there, sums[0] / np.maximum(contained, 1), u / 2), 0, u)
@@ -301,7 +301,7 @@ def unbounded_means(
     plan = prior_plan(own.users, own.samples, own.steps, epsilon, 0.5, prior=False)
 
     def path(level: int, fed: IntArray) -> FloatArray:
-        return tree.path(fed, own.users, scales[level], source, runs)
+        return tree.draw_noise(fed, own.users, scales[level], source, runs)
 
     return means_with_noise(own, plan, path, at)
 
@@ -322,14 +322,14 @@ class SlidingWindow:
             raise UsageError("windows are not made of averaged nodes", expected="a plain or signed tree")
 
     @cached_property
-    def touches(self) -> IntArray:
+    def nodes_per_step(self) -> IntArray:
         """How many nodes hold each step of a block, shape (R,)."""
-        return self.tree.touches(self.steps)
+        return self.tree.nodes_per_element(self.steps)
 
     @property
     def price(self) -> int:
         """The most nodes that hold a step."""
-        return int(self.touches.max())
+        return int(self.nodes_per_step.max())
 
     def variance(self) -> FloatArray:
         """Return the variance of a window that ends with step r = 1..R of a block, in units of a node's."""
@@ -367,7 +367,7 @@ class SlidingWindow:
         # row 0: nothing happened before the first block
         noise = np.zeros((blocks + 1, runs, size + 1))
         for block in range(blocks):
-            noise[block + 1] = self.tree.path(whole, size, scale, source, runs)
+            noise[block + 1] = self.tree.draw_noise(whole, size, scale, source, runs)
         own, place = (at - 1) // size, (at - 1) % size + 1
         drawn = noise[own + 1, :, place] + noise[own, :, -1] - noise[own, :, place]
         return np.asarray(window + drawn.T)
@@ -379,7 +379,7 @@ class SlidingWindow:
 
         ``user`` and ``step`` (1, 2, ...) of all records, shape (F,): public.
         """
-        price = steps * self.touches[(step - 1) % self.steps]
+        price = steps * self.nodes_per_step[(step - 1) % self.steps]
         each = to_pico(loss_upper_bound(price.astype(np.float64), np.full(len(price), scale)))
         return sum_per_user(each, user, users)
 

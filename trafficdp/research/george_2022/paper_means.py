@@ -13,7 +13,8 @@ Elements are truncated around a centre that is a parameter here: none (W_l = u B
 Algorithm 2 of paper 002: every sample into one counter; the output is the running sum over t.
 
 Every vehicle has at most m samples anywhere in a stream of at most N = n m, so it moves nodes by at most u
-times the sum of the m largest ``touches``: exact, and somewhat below the paper's m lv(n m). Any tree will do.
+times the sum of the m largest ``nodes_per_element``: exact, and somewhat below the paper's m lv(n m). Any
+tree will do.
 
 Algorithm 4 of paper 002: exponential withhold-release into a single counter.
 
@@ -115,7 +116,7 @@ def levelled_means(
     scales = plan.scales(tree)
 
     def path(level: int, fed: IntArray) -> FloatArray:
-        return tree.path(fed, plan.users, float(scales[level]), source, runs)
+        return tree.draw_noise(fed, plan.users, float(scales[level]), source, runs)
 
     return means_with_noise(arrivals, plan, path, at, centres)
 
@@ -149,7 +150,7 @@ def means_with_noise(
 
 def naive_price(users: int, samples: int, tree: Tree = BINARY) -> int:
     """Return the most that a vehicle moves all nodes together, in units of u. Exact over arrival orders."""
-    touches = np.sort(tree.touches(users * samples))
+    touches = np.sort(tree.nodes_per_element(users * samples))
     return int(touches[-samples:].sum())
 
 
@@ -164,7 +165,7 @@ def naive_means(
 ) -> FloatArray:
     """Return the released means after ``at`` (K,) samples (1..T), in steps, clipped, shape (runs, K)."""
     total = np.concatenate([[0], np.cumsum(arrivals.value)])[at]
-    noise = tree.path(at, arrivals.users * arrivals.samples, scale, source, runs)
+    noise = tree.draw_noise(at, arrivals.users * arrivals.samples, scale, source, runs)
     return np.clip((total + noise) / at, 0, arrivals.steps)
 
 
@@ -173,7 +174,7 @@ def single_price(plan: LevelPlan, tree: Tree = BINARY) -> int:
 
     Level by level: the best with element l at place t is W_l touches(t) plus the best of l - 1 before t.
     """
-    touches = tree.touches(plan.users * len(plan.width))
+    touches = tree.nodes_per_element(plan.users * len(plan.width))
     best = np.zeros(len(touches) + 1, dtype=np.int64)
     lowest = np.iinfo(np.int64).min // 2
     for width in plan.width:
@@ -208,7 +209,7 @@ def single_means(
     fed = np.searchsorted(elements.sample, at)
     exact = np.concatenate([[0], np.cumsum(value)])[fed]
     contained = np.concatenate([[0], np.cumsum(plan.size[elements.level])])[fed]
-    noise = tree.path(fed, plan.users * len(plan.width), scale, source, runs)
+    noise = tree.draw_noise(fed, plan.users * len(plan.width), scale, source, runs)
     means = np.where(contained > 0, (exact + noise) / np.maximum(contained, 1), plan.steps / 2)
     return np.clip(means, 0, plan.steps)
 
@@ -230,7 +231,7 @@ def wishful_scale(
     Rounded up. D is ``wishful_half_width``.
     """
     width = min(steps * samples, 2 * wishful_half_width(users, samples, steps, delta))
-    price = width * int(tree.touches(users).max())
+    price = width * int(tree.nodes_per_element(users).max())
     return float(laplace_scale(np.array([price]), np.array([epsilon]))[0])
 
 
@@ -255,7 +256,7 @@ def wishful_means(
     value = truncate(sums[arrivals.user[done]], m, half_width, arrivals.steps, Centre.at(prior))[0]
     fed = np.searchsorted(done, at)
     exact = np.concatenate([[0], np.cumsum(value)])[fed]
-    noise = tree.path(fed, arrivals.users, scale, source, runs)
+    noise = tree.draw_noise(fed, arrivals.users, scale, source, runs)
     means = np.where(fed > 0, (exact + noise) / np.maximum(m * fed, 1), float(prior))
     return np.clip(means, 0, arrivals.steps)
 

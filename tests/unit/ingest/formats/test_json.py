@@ -7,7 +7,7 @@ import json
 import pytest
 
 from trafficdp.errors import DataError
-from trafficdp.ingest.formats.json_files import value_at
+from trafficdp.ingest.formats.json_files import value_at_path
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.suggest import in_toml, suggest
 from trafficdp.model import SpeedUnit, UnitPeriod
@@ -60,7 +60,7 @@ def read(reader, document, name, columns, **changes):
     ],
 )
 def test_a_path_leads_through_objects_and_lists(path, value):
-    assert value_at({"a": 1, "b": {"c": 2, "d": [3, 4]}, "e.f": 5, "e": {"f": 6}}, path) == value
+    assert value_at_path({"a": 1, "b": {"c": 2, "d": [3, 4]}, "e.f": 5, "e": {"f": 6}}, path) == value
 
 
 def test_positions_of_helsinki_are_read_as_they_are_archived(reader, key):

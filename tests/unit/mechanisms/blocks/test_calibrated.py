@@ -179,7 +179,7 @@ def test_facts_and_published_columns_price_the_release_alike(
     facts = json.loads(json.dumps(calibrated.to_facts()))
     assert CalibratedBlocks.from_facts(facts, calibrated.public).to_facts() == calibrated.to_facts()
     columns = published(estimates_of(calibrated, values, SimulatedNoise(1)))
-    again = CalibratedBlocks.from_published(calibrated.published_facts(), columns, calibrated.public)
+    again = CalibratedBlocks.from_published(calibrated.manifest_facts(), columns, calibrated.public)
     assert again.to_facts() == calibrated.to_facts()
     np.testing.assert_array_equal(again.event().loss_per_user, charged)
 

@@ -74,7 +74,7 @@ def test_the_charge_is_kept_covers_the_loss_and_is_found_again_from_what_is_publ
     estimates = allocation.calibrated.run(values_of(city), measure, interval_level=0.9)
     np.testing.assert_array_equal(-(-measure.spent // CHARGE_STEP) * CHARGE_STEP, charged)
     columns = {statistic: dict(each.noise) for statistic, each in estimates.items()}
-    public = json.loads(json.dumps(allocation.calibrated.published_facts()))
+    public = json.loads(json.dumps(allocation.calibrated.manifest_facts()))
     again = CalibratedSuppression.from_published(public, columns, there)
     np.testing.assert_array_equal(again.event().loss_per_user, charged)
     foreseen = allocation.calibrated.expected_errors()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from trafficdp.bounding.arrays import dropped_mean_bias, dropped_variance_bias
 from trafficdp.mechanisms.clip_user import bin_error, ceiling, clip_user
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
-from trafficdp.research.optimal_suppression import least_bins_per_user, room, within
+from trafficdp.research.optimal_suppression import room, suppress_to_fewest_bins, within
 
 BOUND = ContributionBound(Fraction(65), Fraction(1), SpeedUnit.KILOMETRES_PER_HOUR)
 GOLDEN = [
@@ -65,7 +65,7 @@ def test_clip_user_gives_the_golden_suppression():
 
 
 def test_the_golden_optimum_is_three_bins_and_certified():
-    certified = least_bins_per_user(counts_of(GOLDEN), BOUND, 1.0)
+    certified = suppress_to_fewest_bins(counts_of(GOLDEN), BOUND, 1.0)
     assert certified.suppression.bins_per_user == 3
     assert certified.optimal
     # our room for whole samples makes the relaxation at least as tight as the published 2.653823
@@ -106,7 +106,7 @@ def test_dropping_bias_equals_brute_force(statistic, total):
 @given(SMALL, st.sampled_from([0.5, 1.0, 2.0]))
 def test_the_milp_equals_exhaustive_search(rows, epsilon):
     counts = counts_of(rows)
-    certified = least_bins_per_user(counts, BOUND, epsilon)
+    certified = suppress_to_fewest_bins(counts, BOUND, epsilon)
     assert certified.optimal
     assert certified.suppression.bins_per_user == exhaustive(counts, epsilon)
 
@@ -118,7 +118,7 @@ def test_no_suppression_breaks_the_ceiling_or_empties_a_bin(rows, epsilon):
     counts = counts_of(rows)
     limit = ceiling(counts, BOUND, epsilon)
     greedy = clip_user(counts, BOUND, epsilon)
-    certified = least_bins_per_user(counts, BOUND, epsilon)
+    certified = suppress_to_fewest_bins(counts, BOUND, epsilon)
     for found in (greedy, certified.suppression):
         assert within(counts, limit, found.kept)
         left = np.bincount(counts.user_index[found.kept], minlength=counts.users)
@@ -139,7 +139,7 @@ def test_names_of_vehicles_and_bins_decide_nothing(seed, epsilon):
     for table in (rows, rows[bins][:, users]):
         counts = counts_of(table.tolist())
         greedy = clip_user(counts, BOUND, epsilon)
-        certified = least_bins_per_user(counts, BOUND, epsilon)
+        certified = suppress_to_fewest_bins(counts, BOUND, epsilon)
         dropped = np.bincount(counts.bin_index, np.where(greedy.kept, 0, counts.count), 8)
         results.append((greedy.bins_per_user, certified.suppression.bins_per_user, dropped))
     (greedy, best, dropped), (renamed_greedy, renamed_best, renamed_dropped) = results

@@ -25,7 +25,7 @@ def samples_of(counts_of, bound_of):
     def build(table, speeds, seed=0):
         counts, bound = counts_of(table), bound_of(65, "1/10")
         speed = speeds(np.random.default_rng(seed), counts)
-        value = np.clip(np.rint(speed * 10), 0, bound.steps).astype(np.int64)
+        value = np.clip(np.rint(speed * 10), 0, bound.upper_steps).astype(np.int64)
         return Samples(counts, value, np.arange(counts.users), bound)
 
     return build

@@ -75,7 +75,7 @@ def test_no_other_pair_of_noises_is_cheaper(counts_of, bound_of, mean, variance)
     found = LaplaceNoise.within(counts, bound, allowed).loss()[1]
     for ratio in np.linspace(0.05, 3, 119):
         scale = min(mean, variance / (60 * spread(ratio)))
-        assert found <= 60 * 3 / 5 / scale * relative_price(bound.steps, ratio) * (1 + 1e-9)
+        assert found <= 60 * 3 / 5 / scale * relative_price(bound.upper_steps, ratio) * (1 + 1e-9)
 
 
 def test_what_cannot_be_said_without_noise_costs_without_end(counts_of, bound_of):
@@ -233,7 +233,7 @@ def test_what_is_metered_is_what_is_charged_and_the_published_columns_say_it_too
     facts = json.loads(json.dumps(calibrated.to_facts()))
     assert CalibratedLaplace.from_facts(facts, calibrated.public).to_facts() == calibrated.to_facts()
     columns = {s: dict(e.noise) for s, e in found.items()}
-    again = CalibratedLaplace.from_published(calibrated.published_facts(), columns, calibrated.public)
+    again = CalibratedLaplace.from_published(calibrated.manifest_facts(), columns, calibrated.public)
     assert again.to_facts() == calibrated.to_facts()
 
 
@@ -398,7 +398,7 @@ def test_scales_are_never_rounded_down(step, counts_of, bound_of):
         own = drawn.noise_scale(statistic)
         assert np.all((own >= scale * (1 - 1e-15)) & (own <= scale * (1 + 1e-14)))
     steps = np.ldexp(drawn.scale[VARIANCE], -drawn.shift)
-    assert np.all(steps >= drawn.scale[MEAN] * bound.steps * ratio * (1 - 1e-15))
+    assert np.all(steps >= drawn.scale[MEAN] * bound.upper_steps * ratio * (1 - 1e-15))
 
 
 @pytest.mark.parametrize("statistic", OF_MAPS)
@@ -435,7 +435,7 @@ def test_huge_noise_of_products_is_drawn_on_a_coarser_lattice_and_never_less(bou
     (shift,), (scale,) = calibrated.shift, calibrated.scale[VARIANCE]
     assert shift < 0
     assert scale <= LARGEST_SCALE
-    assert scale * 2.0**-shift >= 0.7 * bound.steps * calibrated.scale[MEAN][0]
+    assert scale * 2.0**-shift >= 0.7 * bound.upper_steps * calibrated.scale[MEAN][0]
     statement = calibrated.statement(VARIANCE)
     assert statement.worst_case_bias > publish.rounding_bias(VARIANCE, bound)
     found = estimates_of(calibrated, data, SimulatedNoise(1))[VARIANCE]

@@ -20,7 +20,7 @@ def city_of(counts_of, bound_of):
         numbers[:, 0] = 1
         numbers[0] = np.maximum(numbers[0], 1)
         counts, bound = counts_of(numbers), bound_of(60, "1/10")
-        value = random.integers(0, bound.steps + 1, int(counts.count.sum()))
+        value = random.integers(0, bound.upper_steps + 1, int(counts.count.sum()))
         return Samples(counts, value, np.arange(users), bound)
 
     return build

@@ -40,14 +40,14 @@ def town(bound, users=80, seed=0, slots=2, wild=0.5):
                 if rng.random() < often / slots:
                     count = int(rng.choice([1, 3, 40]))
                     share = rng.choice([0.0, 1.0]) if rng.random() < wild else level[place]
-                    rows.append((cell, slot, user, count, count * round(share * bound.steps), share))
+                    rows.append((cell, slot, user, count, count * round(share * bound.upper_steps), share))
     return table(rows, bound)
 
 
 def table(rows, bound):
     rows = sorted(rows)
     cell, slot, user, count, total, share = (np.array(each) for each in zip(*rows, strict=True))
-    squares = count * np.rint(share * bound.steps).astype(np.int64) ** 2
+    squares = count * np.rint(share * bound.upper_steps).astype(np.int64) ** 2
     return Contributions.from_rows(
         cell=cell.astype(np.uint64),
         slot=slot.astype(np.int64),
@@ -143,7 +143,7 @@ def test_with_the_same_answers_one_vehicle_moves_no_more_than_is_paid(bound_of, 
 def test_a_vehicle_that_is_far_off_everywhere_pays_all_of_it(bound_of, kind):
     bound = bound_of(30, step="0.1")
     data = town(bound, users=30)
-    rows = [(7, 0, 99, 10**6, 10**6 * bound.steps, 1.0)]
+    rows = [(7, 0, 99, 10**6, 10**6 * bound.upper_steps, 1.0)]
     counts = data.counts
     old = zip(
         counts.cell[counts.bin_index],
@@ -151,7 +151,7 @@ def test_a_vehicle_that_is_far_off_everywhere_pays_all_of_it(bound_of, kind):
         counts.user_index,
         counts.count,
         data.total,
-        data.total / counts.count / bound.steps,
+        data.total / counts.count / bound.upper_steps,
         strict=True,
     )
     both = table([*old, *rows], bound)

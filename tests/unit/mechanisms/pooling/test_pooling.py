@@ -54,7 +54,7 @@ def town(bound, *, users=60, cells=12, slots=1, seed=0, extreme=False):
     )
     level = rng.normal(0.25, 0.1, cells).clip(0.05, 0.9)[counts.bin_index // slots]
     share = rng.choice([0.0, 1.0], len(user)) if extreme else level
-    value = np.rint(share * bound.steps).astype(np.int64)
+    value = np.rint(share * bound.upper_steps).astype(np.int64)
     return Contributions(counts, count * value, count * value**2, np.arange(users), bound)
 
 
@@ -302,7 +302,7 @@ def test_facts_come_back(bound_of):
         public = PublicFacts(town(bound_of(30)).counts, bound_of(30))
         one = make(public, BOTH, LossKind.PURE, 3 * PICO)
         assert make.from_facts(one.to_facts(), public) == one
-        assert make.from_published(one.published_facts(), {}, public) == one
+        assert make.from_published(one.manifest_facts(), {}, public) == one
 
 
 def test_other_statistics_are_refused(bound_of):
@@ -456,11 +456,11 @@ def test_what_was_known_is_written_and_read_back_from_facts_and_from_columns(bou
     speeds = known([np.nan, *np.linspace(1, 20, 11)])
     made = CalibratedPooling(replace(public, known=speeds), (MEAN,), LossKind.PURE, PICO)
     assert made.known == speeds.sources
-    assert "speed" not in str(made.published_facts())
+    assert "speed" not in str(made.manifest_facts())
     noise = made.run(values_of(data), SimulatedNoise(1), interval_level=0.95)[MEAN].noise
     for again in (
         calibrated_from_facts(made.to_facts(), public),
-        calibrated_from_facts(made.published_facts(), public, {MEAN: noise}),
+        calibrated_from_facts(made.manifest_facts(), public, {MEAN: noise}),
     ):
         np.testing.assert_array_equal(again.public.known.speed, speeds.speed)
         assert again.to_facts() == made.to_facts()
@@ -479,6 +479,6 @@ def test_only_what_starts_from_speeds_says_so(bound_of):
     public = PublicFacts(data.counts, data.bound, known=known(np.ones(12)))
     assert CalibratedCityWide.calibrate(public, PureDP(PICO), wanted).known == ()
     assert CalibratedPooling.calibrate(public, PureDP(PICO), wanted).known == (known(1).sources[0],)
-    anyone = Counts.of_anyone(data.counts.cells, np.zeros(12, dtype=np.int64))
+    anyone = Counts.for_declared_grid(data.counts.cells, np.zeros(12, dtype=np.int64))
     hidden = PublicFacts(anyone, data.bound, NeighbouringRelation.ADD_OR_REMOVE_USER, known(np.ones(12)))
     assert CalibratedAddRemove.calibrate(hidden, PureDP(PICO), wanted).known == (known(1).sources[0],)

@@ -100,7 +100,7 @@ def test_what_is_published_prices_the_same(values_of, bound_of):
     values = values_of(SPEEDS, bound_of(65))
     both = both_of(values)
     columns = {statistic: each.noise for statistic, each in drawn(values, both, 1).items()}
-    published, frozen = both.published_facts(), both.to_facts()
+    published, frozen = both.manifest_facts(), both.to_facts()
     again = calibrated_from_facts(published, both.public, columns)
     assert again.to_facts() == frozen == calibrated_from_facts(frozen, both.public).to_facts()
     np.testing.assert_array_equal(again.event().loss_per_user, both.event().loss_per_user)

@@ -65,5 +65,5 @@ def test_simulated_speeds_depend_on_the_seed_and_keep_the_counts(counts_of, boun
     assert bool(np.any(first.value != other.value))
     assert first.counts is counts
     assert len(first.value) == counts.count.sum()
-    assert 0 <= first.value.min() <= first.value.max() <= bound.steps
+    assert 0 <= first.value.min() <= first.value.max() <= bound.upper_steps
     assert len(first.vehicle) == counts.users

@@ -57,13 +57,13 @@ def test_a_vehicle_pays_for_the_hours_in_which_it_drives():
     window = SlidingWindow(12, Tree(3, TreeKind.SIGNED))
     scale = window.scale(records=5, steps=30, epsilon=0.5)
     # vehicle 0: 5 records in the dearest step of two hours; 1: one record; 2: none
-    dearest = int(window.touches.argmax()) + 1
+    dearest = int(window.nodes_per_step.argmax()) + 1
     user = np.array([0] * 10 + [1])
     step = np.array([dearest] * 5 + [12 + dearest] * 5 + [1])
     loss = window.loss_per_vehicle(user, step, 30, scale, 3) / 1e12
     assert loss[0] == pytest.approx(1.0, rel=1e-9)
     assert loss[0] <= 1
-    assert loss[1] == pytest.approx(0.1 * window.touches[0] / window.price, rel=1e-9)
+    assert loss[1] == pytest.approx(0.1 * window.nodes_per_step[0] / window.price, rel=1e-9)
     assert loss[2] == 0
 
 
