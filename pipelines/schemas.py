@@ -15,7 +15,7 @@ from datetime import date
 from enum import StrEnum
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
-from trafficdp.model import hinted
+from trafficdp.model import fields_with_hints
 
 Hint: TypeAlias = Any
 
@@ -42,10 +42,10 @@ def _dataclass(kind: Hint, found: dict[str, Any]) -> dict[str, Any]:
             description=" ".join((inspect.getdoc(kind) or "").split()),
             type="object",
             additionalProperties=False,
-            required=[field.name for field, _ in hinted(kind) if field.default is MISSING],
+            required=[field.name for field, _ in fields_with_hints(kind) if field.default is MISSING],
             properties={
                 field.name: _schema(_without_none(hint) if field.default is None else hint, found)
-                for field, hint in hinted(kind)
+                for field, hint in fields_with_hints(kind)
             },
             **getattr(kind, "SCHEMA", {}),
         )

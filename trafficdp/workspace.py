@@ -41,7 +41,15 @@ from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import Loss
 from trafficdp.release import results, verification
 from trafficdp.release.curator import Curator
-from trafficdp.release.intake import Cluster, Forgotten, Intake, Progress, forget, of_little, undo
+from trafficdp.release.intake import (
+    Cluster,
+    Forgotten,
+    Intake,
+    Progress,
+    forget,
+    reports_with_few_rows_kept,
+    undo,
+)
 from trafficdp.release.knowledge import earlier_release
 from trafficdp.release.planning import LookedAt, Planning, uninformative_plan_error
 from trafficdp.release.publication import folder_of
@@ -119,7 +127,7 @@ class Workspace:
             )
         grid, settings = self.config.grid, self.config.map
         if resolution is not None:
-            grid, settings = grid.at(resolution), replace(settings, adaptive=None)
+            grid, settings = grid.with_resolution(resolution), replace(settings, adaptive=None)
         if slot_kind is not None:
             grid = replace(grid, slot_kind=_slot_kind(slot_kind))
         if min_vehicles is not None:
@@ -158,14 +166,14 @@ class Workspace:
             folder = cluster.jobs(engine, given, source, dry_run=dry_run)
             with self._curator("ingest") as curator:
                 imported = cluster.import_jobs(curator.vault, folder)
-                curator.remember()
+                curator.write_head()
                 return imported
         key = VehicleKey.load(self.key_file)
         with self._curator("ingest", recover=not dry_run) as curator:
             taking = Intake(curator.vault, self.config, key, dry_run, self._progress)
             done = taking.all_or_none(given, source)
             if not dry_run:
-                curator.remember()
+                curator.write_head()
             return done
 
     def undo_ingest(self, files: str | Path | Sequence[str | Path]) -> list[UndoneFile]:
@@ -315,14 +323,14 @@ class Workspace:
         DuckDB may take ``timeout`` seconds. Raises as ``query.priced_query`` and ``store.analyst``.
         """
         # the parser takes a moment to load: only those who ask wait for it
-        from trafficdp.query.answer import of_released
+        from trafficdp.query.answer import query_released_maps
         from trafficdp.query.priced_query import PricedQuery
         from trafficdp.query.recognise import is_priced
 
         own = [Path(file) for file in files]
         if not is_priced(text):
             nothing, zones = type(self.config.policy.total)(0), self.config.grid.zones
-            return of_released(self.store, text, nothing, zones, own)
+            return query_released_maps(self.store, text, nothing, zones, own)
         query = PricedQuery.of(text, self.config, analyst, self.store)
         key = VehicleKey.load(self.key_file)
         released = self.store / RELEASED_NAME
@@ -443,10 +451,13 @@ class Workspace:
         with self._curator("status") as curator:
             return [FileReport.from_json(each.report) for each in vault_fixes.ingested_files(curator.vault)]
 
-    def kept_little(self) -> list[FileReport]:
-        """Return the reports on new files of which little was kept; see ``release.intake.of_little``."""
+    def reports_with_few_rows_kept(self) -> list[FileReport]:
+        """Return the ingest reports of files since the newest release of which few rows were kept.
+
+        Outside the privacy guarantee; see ``release.intake.reports_with_few_rows_kept``.
+        """
         with self._curator("status") as curator:
-            return of_little(curator)
+            return reports_with_few_rows_kept(curator)
 
     def status(self) -> Status:
         """Return what the store holds."""

@@ -482,7 +482,7 @@ def _named_by_its_bytes(patch):
 
 def _forgotten_if_known(patch, *, renamed=True):
     """Data is renamed, or the ledger told of it, only where a vehicle was known."""
-    sound, rename, add = intake.rewritten, vault_fixes.rename_versions, vault_ledger.add_entry
+    sound, rename, add = intake.rewrite_without_vehicles, vault_fixes.rename_versions, vault_ledger.add_entry
 
     def leaking(store, without, ready):
         if renamed:
@@ -492,7 +492,7 @@ def _forgotten_if_known(patch, *, renamed=True):
             patch.setattr(vault_ledger, "add_entry", lambda vault, facts: add(vault, facts | told))
         return sound(store, without, ready)
 
-    patch.setattr(intake, "rewritten", leaking)
+    patch.setattr(intake, "rewrite_without_vehicles", leaking)
 
 
 def _refused_for_its_rows(patch):

@@ -11,7 +11,14 @@ import pytest
 from trafficdp.audit import releases
 from trafficdp.audit.lower_bound import audit_draws
 from trafficdp.audit.neighbours import Neighbours, one_bin
-from trafficdp.audit.releases import CELLS, RECORDS, audited_releases, city, many, surprise
+from trafficdp.audit.releases import (
+    CELLS,
+    RECORDS,
+    audited_releases,
+    negative_log_likelihood,
+    repeated_law,
+    small_city_samples,
+)
 from trafficdp.binning.cells import parents_of
 from trafficdp.cli.commands.audit import BOUND, DELTA
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
@@ -102,7 +109,7 @@ def test_every_accounting_both_kinds_of_loss_a_stream_and_a_declared_grid_are_am
 def test_the_city_is_of_siblings_and_its_first_vehicle_moves_alone():
     cells = np.array(CELLS, dtype=np.uint64)
     assert len(set(parents_of(cells, 6).tolist())) == 1
-    left, right = city(BOUND, 0), city(BOUND, BOUND.upper_steps)
+    left, right = small_city_samples(BOUND, 0), small_city_samples(BOUND, BOUND.upper_steps)
     moved = np.flatnonzero(left.value != right.value)
     assert len(moved) == sum(row[0] for row in RECORDS)
     assert left.contributions().total[left.counts.user_index == 0].tolist() == [0, 0]
@@ -112,14 +119,14 @@ def test_the_surprise_of_noise_is_its_law():
     def numbers(*values):
         return np.array(values, dtype=np.int64)
 
-    noise = surprise(Laplace(np.array([2.0, 0.0, 4.0])), numbers([-6, 0, 2], [0, 0, 0]))
+    noise = negative_log_likelihood(Laplace(np.array([2.0, 0.0, 4.0])), numbers([-6, 0, 2], [0, 0, 0]))
     assert noise.tolist() == [3.5, 0.0]
-    assert surprise(Gaussian(np.array([2.0, 0.0])), numbers([-6, 0])).tolist() == [4.5]
+    assert negative_log_likelihood(Gaussian(np.array([2.0, 0.0])), numbers([-6, 0])).tolist() == [4.5]
     # the largest of 2 and 3 in one block, 1 in the other, nothing where nothing varies
     law = Block(numbers(3, 2, 5, 1), numbers(0, 0, 1, -1), 2.0)
-    assert surprise(law, numbers([4, -5, 5, 0], [0, 0, 0, 0])).tolist() == [2.0, 0.0]
+    assert negative_log_likelihood(law, numbers([4, -5, 5, 0], [0, 0, 0, 0])).tolist() == [2.0, 0.0]
 
 
 def test_repeated_noise_is_in_blocks_of_its_own():
-    law = many(Block(np.array([3, 2]), np.array([0, -1]), 2.0), 3)
+    law = repeated_law(Block(np.array([3, 2]), np.array([0, -1]), 2.0), 3)
     assert (law.block.tolist(), law.half_width.tolist()) == ([0, -1, 1, -1, 2, -1], [3, 2] * 3)

@@ -9,7 +9,7 @@ import pytest
 import trafficdp
 from trafficdp.release import streaming
 from trafficdp.release.streaming import follow_folder
-from trafficdp.store.vault import vault_looked_at
+from trafficdp.store.vault import open_vault_for_reading
 
 pytestmark = pytest.mark.usefixtures("two_cities")
 
@@ -43,7 +43,7 @@ def set_clock(monkeypatch, at):
 
 
 def asked(store: Path, statement):
-    with vault_looked_at(store) as vault:
+    with open_vault_for_reading(store) as vault:
         return vault.connection.execute(statement).fetchall()
 
 

@@ -86,10 +86,10 @@ def audited_releases(bound: ContributionBound, loss: PureDP, delta: float) -> tu
     )
     return (
         *(_release(name, request, delta) for name, request in asked.items()),
-        stream(bound, loss),
+        stream_release(bound, loss),
         *hidden,
-        by_rank("release_by_rank_in_epsilon", bound, loss, delta),
-        by_rank("release_by_rank_in_rho", bound, rho, delta),
+        quantile_release("release_by_rank_in_epsilon", bound, loss, delta),
+        quantile_release("release_by_rank_in_rho", bound, rho, delta),
     )
 
 
@@ -105,7 +105,7 @@ def _request(
 
 def _release(name: str, request: Request, delta: float) -> AuditedRelease:
     bound = request.map.bound
-    sides = city(bound, 0), city(bound, bound.upper_steps)
+    sides = small_city_samples(bound, 0), small_city_samples(bound, bound.upper_steps)
     pairs = [Neighbours("a vehicle in two hexagons, at 0 or at U", *sides)]
     allocation = allocate(sides[0].counts, request)
     pico = int(allocation.event.loss_per_user[0])
@@ -116,7 +116,7 @@ def _release(name: str, request: Request, delta: float) -> AuditedRelease:
 
 
 def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) -> AuditedRelease:
-    whole = city(bound, bound.upper_steps)
+    whole = small_city_samples(bound, bound.upper_steps)
     counts, there = whole.counts, whole.counts.user_index > 0
     others = Counts(
         counts.cell,
@@ -146,7 +146,7 @@ def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) ->
     return AuditedRelease(name, claim, draws, pairs, delta if isinstance(loss, ZCDP) else 0.0)
 
 
-def stream(bound: ContributionBound, loss: PureDP) -> AuditedRelease:
+def stream_release(bound: ContributionBound, loss: PureDP) -> AuditedRelease:
     """Return a stream that publishes once, on a pair whose only vehicle sends two speeds of 0 or of U.
 
     Each draw is one bin of the stream, with a vehicle of its own.
@@ -176,7 +176,7 @@ def stream(bound: ContributionBound, loss: PureDP) -> AuditedRelease:
     return AuditedRelease("release_stream", float(allowance.loss(2).epsilon), outputs, pairs)
 
 
-def by_rank(name: str, bound: ContributionBound, loss: Loss, delta: float) -> AuditedRelease:
+def quantile_release(name: str, bound: ContributionBound, loss: Loss, delta: float) -> AuditedRelease:
     """Return a release of one quantile over vehicles (the 15th percentile), compared by its likelihood ratio.
 
     In the pairs one of 3 or 5 vehicles goes from 0 to U, and all others stand at one step above 0: then the
@@ -211,7 +211,7 @@ def by_rank(name: str, bound: ContributionBound, loss: Loss, delta: float) -> Au
     return AuditedRelease(name, pico / PICO, outputs, pairs)
 
 
-def city(bound: ContributionBound, own: int) -> Samples:
+def small_city_samples(bound: ContributionBound, own: int) -> Samples:
     """Return a small data set with counts of RECORDS, shape (bins, vehicles), in neighbouring hexagons.
 
     All records of the first vehicle have speed ``own`` (whole steps), those of all others U/2.
@@ -262,14 +262,14 @@ def transcripts(
         own = left if samples is pairs[place].left else right
         total = np.zeros(times)
         for law, sums, one, other in zip(own.laws, own.drawn, left.drawn, right.drawn, strict=True):
-            drawn = many(law, times).add(np.tile(sums, times), source).reshape(times, -1)
-            total += surprise(law, drawn - other) - surprise(law, drawn - one)
+            drawn = repeated_law(law, times).add(np.tile(sums, times), source).reshape(times, -1)
+            total += negative_log_likelihood(law, drawn - other) - negative_log_likelihood(law, drawn - one)
         return total
 
     return outputs
 
 
-def many(law: Law, times: int) -> Law:
+def repeated_law(law: Law, times: int) -> Law:
     """Return the noise distribution ``law``, of C numbers, repeated for ``times`` independent draws.
 
     The result is for ``times`` x C numbers, one draw after another.
@@ -283,7 +283,7 @@ def many(law: Law, times: int) -> Law:
     return Laplace(np.tile(law.scale, times))
 
 
-def surprise(law: Law, noise: IntArray) -> FloatArray:
+def negative_log_likelihood(law: Law, noise: IntArray) -> FloatArray:
     """Return -ln P(noise) under ``law`` up to a constant, shape (T,), for T draws ``noise``, shape (T, C).
 
     Numbers to which no noise is added are left out.

@@ -304,11 +304,11 @@ def area_km2(resolution: int) -> float:
     return float(h3.average_hexagon_area(resolution, "km^2"))
 
 
-def touches_one_face(cells: CellArray) -> npt.NDArray[np.bool_]:
+def lies_in_one_face(cells: CellArray) -> npt.NDArray[np.bool_]:
     """Return for every cell whether it is a hexagon within one face of the icosahedron, shape (n,).
 
-    Such a cell is the image of one plane hexagon under one gnomonic projection: a spherically convex
-    hexagon, whose sides are arcs of great circles.
+    Such a cell is the image of one plane hexagon under one gnomonic projection: a spherically convex hexagon,
+    whose sides are arcs of great circles.
     """
     plain = (len(h3.get_icosahedron_faces(cell)) == 1 and not h3.is_pentagon(cell) for cell in cells.tolist())
     return np.fromiter(plain, dtype=np.bool_, count=len(cells))
@@ -427,7 +427,7 @@ class CellTable:
             south, west = south - WIDENING, west - _WIDENING_LONGITUDE
             corner = cells_of(south, west, self._resolution)
             found, back = np.unique(corner, return_inverse=True)
-            one = touches_one_face(found)[back]
+            one = lies_in_one_face(found)[back]
             for latitudes, longitudes in ((south, east), (north, west), (north, east)):
                 one &= corner == cells_of(latitudes, longitudes, self._resolution)
             # by the theorem

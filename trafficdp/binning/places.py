@@ -34,9 +34,9 @@ from trafficdp.model.grid import (
     Period,
     Selection,
     SlotKind,
-    among,
-    kinds_of,
+    are_pairs_of,
     resolution_of,
+    slot_kinds_of,
     zone_of,
 )
 from trafficdp.privacy.release import SlotFacts
@@ -331,14 +331,14 @@ def _rfc3339(second: int, zone: ZoneInfo) -> str:
 # area x slots.
 
 
-def selected(
+def meets_selection(
     selection: Selection,
     latitude: npt.NDArray[np.float64],
     longitude: npt.NDArray[np.float64],
     time_us: npt.NDArray[np.int64],
     time_zone: str,
 ) -> npt.NDArray[np.bool_]:
-    """Return for every record whether it meets ``selection``, shape (n,).
+    """Return for every record whether it meets the restrictions of ``selection``, shape (n,).
 
     ``latitude`` and ``longitude`` in degrees, ``time_us`` in microseconds since 1970-01-01 UTC, shape (n,)
     each; ``time_zone`` is an IANA name. Raises DataError for impossible positions and instants.
@@ -442,8 +442,8 @@ def zone_km2(grid: Grid) -> float | None:
     return float(np.mean(shapely.area(parts) * narrow) * _SQUARE_DEGREE_KM2) if len(parts) else None
 
 
-def share_in_zones(grid: Grid, zones: Zones) -> float:
-    """Return the share of the study area within ``zones`` and the restrictions of ``grid``, 0 to 1."""
+def share_of_area_in_zones(grid: Grid, zones: Zones) -> float:
+    """Return the share (0 to 1) of the study area that lies in ``zones`` and within the grid's selection."""
     _, parts = _declared_zones(_declared_area(grid), zones)
     return min(float(shapely.area(parts).sum() / grid.area.geometry.area), 1.0)
 
@@ -505,7 +505,7 @@ def bins_in_mosaic(grid: Grid, cell: CellArray, slot: IntArray) -> tuple[CellArr
     if len(cell) and not bool(np.all(resolution_of(cell) == grid.resolution)):
         raise UsageError("cells are not of the finest resolution", expected=grid.resolution)
     published, its_slot = mosaic.cell, mosaic.slot
-    its_resolution, its_kind = resolution_of(published), kinds_of(its_slot, grid.slot_kind)
+    its_resolution, its_kind = resolution_of(published), slot_kinds_of(its_slot, grid.slot_kind)
     its_level = np.full(len(published), -1, dtype=np.int64)
     levels = mosaic.levels(grid.slot_kind)
     for number, (resolution, kind) in enumerate(levels):
@@ -515,13 +515,13 @@ def bins_in_mosaic(grid: Grid, cell: CellArray, slot: IntArray) -> tuple[CellArr
     for own_level in (True, False):
         # first the bins that are published, then, for what they leave, ever larger ones that hold none
         for number, (resolution, kind) in enumerate(levels):
-            ancestor, longer = parents_of(cell, resolution), lengthened(grid, slot, kind)
+            ancestor, longer = parents_of(cell, resolution), longer_slots_of(grid, slot, kind)
             some = its_level == number if own_level else its_level <= number
-            found = among(
+            found = are_pairs_of(
                 ancestor,
                 longer,
                 parents_of(published[some], resolution),
-                lengthened(grid, its_slot[some], kind),
+                longer_slots_of(grid, its_slot[some], kind),
             )
             chosen = found if own_level else ~covered & ~found
             result[chosen], result_slot[chosen] = ancestor[chosen], longer[chosen]
@@ -530,10 +530,11 @@ def bins_in_mosaic(grid: Grid, cell: CellArray, slot: IntArray) -> tuple[CellArr
     return result, result_slot
 
 
-def lengthened(grid: Grid, slot: IntArray, kind: SlotKind) -> IntArray:
-    """Return the slot of ``kind`` that holds each ``slot`` of the grid, its own or a longer one, shape (n,).
+def longer_slots_of(grid: Grid, slot: IntArray, kind: SlotKind) -> IntArray:
+    """Return the number of the slot of ``kind`` that holds each of ``slot``, shape (n,).
 
-    ``kind`` is the grid's own or one in model.LONGER of it, not shorter than any of ``slot``.
+    ``slot`` are slot numbers of ``grid``, of its own kind or a longer one. ``kind`` is the grid's own or one
+    in model.LONGER of it, not shorter than any of ``slot``.
     """
     if kind is grid.slot_kind:
         return slot
@@ -555,7 +556,7 @@ def lengthened(grid: Grid, slot: IntArray, kind: SlotKind) -> IntArray:
 def slot_facts_of(grid: Grid, slots: IntArray) -> dict[int, SlotFacts]:
     """Return ``slot_facts`` of every number in ``slots``, longer slots included."""
     facts: dict[int, SlotFacts] = {}
-    kinds = kinds_of(slots, grid.slot_kind)
+    kinds = slot_kinds_of(slots, grid.slot_kind)
     for kind in dict.fromkeys(kinds.tolist()):
         mine = slots[kinds == kind]
         offset = np.where(mine < 0, OFFSET.get(kind, 0), 0)

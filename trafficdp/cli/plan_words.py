@@ -53,7 +53,7 @@ def show(output: Output, result: Plan, facts: dict[str, object]) -> None:
 def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
     unit, quantity = result.unit, result.quantity
     which = "the median bin" if answer.reach is Reach.MEDIAN else "every bin"
-    asked = f"{result.shown(answer.half_width):.4g} {unit}"
+    asked = f"{result.in_display_unit(answer.half_width):.4g} {unit}"
     if answer.chosen is None:
         every = f"no {quantity}" if answer.every_loss is None else f"{quantity} {answer.every_loss}"
         median = f"no {quantity}" if answer.median_loss is None else f"{quantity} {answer.median_loss}"
@@ -70,7 +70,7 @@ def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
                     option.min_vehicles,
                     option.bins,
                     f"{option.records:.0%}",
-                    f"{result.shown(option.half_width):.3g}",
+                    f"{result.in_display_unit(option.half_width):.3g}",
                     "chosen" if option is answer.chosen else "yes" if option.fits else "no",
                     "" if option.loss is None else f"{quantity} {option.loss}",
                 ]
@@ -114,7 +114,7 @@ def _show_accountings(output: Output, result: Plan, facts: dict[str, object]) ->
 def _show_adaptive(output: Output, result: Plan, chosen: AdaptiveMap) -> None:
     width = float(chosen.mosaic.half_width)
     output.table(
-        f"Hexagons whose intervals are within {result.shown(width, Statistic.MEAN):.4g} "
+        f"Hexagons whose intervals are within {result.in_display_unit(width, Statistic.MEAN):.4g} "
         f"{result.display_unit.label} on each side",
         ["resolution", "slot", "numbers", "records"],
         [
@@ -145,7 +145,7 @@ def show_full(output: Output, result: Plan, full: FullCurves) -> None:
     ]
     output.table(
         f"Every accounting for a map of the means alone, all at the worst error "
-        f"{result.shown(at.error, Statistic.MEAN):.4g} {result.display_unit.label}",
+        f"{result.in_display_unit(at.error, Statistic.MEAN):.4g} {result.display_unit.label}",
         ["accounting", "epsilon", "charges"],
         rows,
         prose=("charges",),
@@ -186,9 +186,16 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
     request = allocation.request
     statistic, unit, name = request.main, result.unit, request.main.words
     errors, precision = allocation.errors()[statistic], result.precision
-    worst, typical = f"{result.shown(errors.max()):.3g}", f"{result.shown(errors.mean()):.3g}"
-    scale = f"on a scale from 0 to {result.shown(statistic.largest(request.map.bound.upper)):.4g} {unit}"
-    level, median = percent(request.map.interval_level), f"{result.shown(precision.median):.3g} {unit}"
+    worst, typical = (
+        f"{result.in_display_unit(errors.max()):.3g}",
+        f"{result.in_display_unit(errors.mean()):.3g}",
+    )
+    largest = result.in_display_unit(statistic.largest(request.map.bound.upper))
+    scale = f"on a scale from 0 to {largest:.4g} {unit}"
+    level, median = (
+        percent(request.map.interval_level),
+        f"{result.in_display_unit(precision.median):.3g} {unit}",
+    )
     if allocation.fleets:
         output.say(
             f"In plain words: where a {result.grid.noun} has a number, its {name} is expected to be "
@@ -206,7 +213,7 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
     )
     output.say(
         f"Its {level} interval will reach {median} to either side in the median {place}, "
-        f"{result.shown(precision.worst):.3g} {unit} in the widest."
+        f"{result.in_display_unit(precision.worst):.3g} {unit} in the widest."
     )
     withheld = int((~allocation.keep).sum())
     output.say(
@@ -227,7 +234,7 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
         output.say(
             f"The noise is {facts['at_worst_error']:.4g} {unit} in size, on average, by accounting "
             f"{allocation.chosen.name}. Equal Laplace noise of means is never below "
-            f"{result.shown(allocation.floor):.4g} {unit} here."
+            f"{result.in_display_unit(allocation.floor):.4g} {unit} here."
         )
     if request.mechanism and set(request.mechanism.values()) != {BASELINE}:
         output.say(f"Why: {allocation.reason}.")
@@ -255,7 +262,7 @@ def _show_fleets(output: Output, result: Plan) -> None:
             [
                 f"{n:,}",
                 s.expected_numbers,
-                *(result.shown(float(each.mean())) for each in (s.error, s.flat)),
+                *(result.in_display_unit(float(each.mean())) for each in (s.error, s.flat)),
                 percent(s.expected),
                 f"{percent(s.worse)} of draws",
             ]
@@ -330,7 +337,7 @@ def _show_shortage(output: Output, result: Plan) -> None:
 def _show_verdict(output: Output, result: Plan) -> None:
     verdict, left = result.verdict, result.budget_left
     of, unit = verdict.statistic, verdict.statistic.unit(result.display_unit)
-    value, limit = result.shown(verdict.value, of), result.shown(verdict.threshold, of)
+    value, limit = result.in_display_unit(verdict.value, of), result.in_display_unit(verdict.threshold, of)
     if verdict.yardstick:
         judged = "it is the city-wide average that other maps are compared with"
     elif verdict.rule is RefusalRule.SKILL:
@@ -412,7 +419,7 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
     epsilon, noise, accountings = float(request.loss.exact), None, []
     if best is not None:
         scale = best.worst_relative_scale(epsilon, request.tolerance)
-        noise = result.shown(float(best.scales(epsilon)[statistic].max()))
+        noise = result.in_display_unit(float(best.scales(epsilon)[statistic].max()))
         accountings = [
             _accounting_facts(each, result, statistic, scale, noise) for each in allocation.accountings
         ]
@@ -436,18 +443,18 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
         "numbers_expected": allocation.skill[statistic].expected_numbers,
         "interval": {
             "level": request.map.interval_level,
-            "median_half_width": result.shown(result.precision.median),
-            "worst_half_width": result.shown(result.precision.worst),
+            "median_half_width": result.in_display_unit(result.precision.median),
+            "worst_half_width": result.in_display_unit(result.precision.worst),
         },
         "skill": {each.value: as_json(skill.stated()) for each, skill in allocation.skill.items()},
         "fleet": _fleet_facts(result) if allocation.fleets else None,
         "refused": verdict.refused,
         "judged_by": verdict.rule.value,
         "judged_for": verdict.statistic.value,
-        "value": result.shown(verdict.value, verdict.statistic),
-        "threshold": result.shown(verdict.threshold, verdict.statistic),
+        "value": result.in_display_unit(verdict.value, verdict.statistic),
+        "threshold": result.in_display_unit(verdict.threshold, verdict.statistic),
         "at_worst_error": noise,
-        "floor": None if best is None else result.shown(allocation.floor),
+        "floor": None if best is None else result.in_display_unit(allocation.floor),
         "suggestions": None
         if result.suggestions is None
         else {
@@ -493,12 +500,12 @@ def _accounting_facts(
         "accounting": accounting.name,
         "epsilon": accounting.epsilon_at(scale, request.tolerance),
         "at_worst_error": noise,
-        "worst_error": result.shown(float(errors[statistic].max())),
-        "mean_error": result.shown(float(errors[statistic].mean())),
+        "worst_error": result.in_display_unit(float(errors[statistic].max())),
+        "mean_error": result.in_display_unit(float(errors[statistic].mean())),
         "by_statistic": {
             each.value: {
-                "worst_error": result.shown(float(error.max()), each),
-                "mean_error": result.shown(float(np.mean(error)), each),
+                "worst_error": result.in_display_unit(float(error.max()), each),
+                "mean_error": result.in_display_unit(float(np.mean(error)), each),
             }
             for each, error in errors.items()
         },
@@ -519,7 +526,7 @@ def _growth_facts(found: DataNeeded) -> dict[str, object]:
 
 def _adaptive_facts(result: Plan, chosen: AdaptiveMap) -> dict[str, object]:
     return {
-        "max_half_width": result.shown(float(chosen.mosaic.half_width), Statistic.MEAN),
+        "max_half_width": result.in_display_unit(float(chosen.mosaic.half_width), Statistic.MEAN),
         "coverage": chosen.coverage,
         "worth": chosen.value,
         "most_worth_with_noise_of_its_own": chosen.bound,
@@ -538,7 +545,7 @@ def _adaptive_facts(result: Plan, chosen: AdaptiveMap) -> dict[str, object]:
 def _answer_facts(result: Plan, answer: Answer) -> dict[str, object]:
     growth = answer.growth_of_configured
     return {
-        "max_half_width": result.shown(answer.half_width),
+        "max_half_width": result.in_display_unit(answer.half_width),
         "in_bins": answer.reach.value,
         "loss_for_the_median_bin": _text(answer.median_loss),
         "loss_for_every_bin": _text(answer.every_loss),
@@ -549,7 +556,7 @@ def _answer_facts(result: Plan, answer: Answer) -> dict[str, object]:
                 "min_vehicles": option.min_vehicles,
                 "bins": option.bins,
                 "share_of_records": option.records,
-                "half_width": result.shown(option.half_width),
+                "half_width": result.in_display_unit(option.half_width),
                 "fits": option.fits,
                 "loss_needed": _text(option.loss),
                 "chosen": option is answer.chosen,
@@ -561,7 +568,7 @@ def _answer_facts(result: Plan, answer: Answer) -> dict[str, object]:
 
 
 def _full_facts(result: Plan, full: FullCurves) -> dict[str, object]:
-    shown = partial(result.shown, statistic=Statistic.MEAN)
+    shown = partial(result.in_display_unit, statistic=Statistic.MEAN)
     return {
         "statistic": Statistic.MEAN.value,
         "complete": full.complete,

@@ -69,7 +69,10 @@ def _not_toml(text: str, name: str, error: Exception) -> ConfigError:
 
 
 def shown(value: object) -> str:
-    """Return a value as the reader wrote it, cut to 60 characters."""
+    """Return ``value`` as a message repeats it: in TOML's spelling, printable, cut to 60 characters.
+
+    A table or a long list is only named.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
@@ -158,7 +161,7 @@ def places(document: Mapping[str, object], folder: Path) -> tuple[Path | None, P
     """
     for key in document:
         if key not in (*PLACES, *TABLES):
-            raise unknown_key(printable(key[:60]), key, (*PLACES, *TABLES))
+            raise unknown_key_error(printable(key[:60]), key, (*PLACES, *TABLES))
     store, key_file = (_place(key, document[key], folder) if key in document else None for key in PLACES)
     # realpath, unlike Path.resolve, takes a loop of links and an overlong name as they are
     inside = store and key_file and Path(os.path.realpath(key_file)).is_relative_to(os.path.realpath(store))
@@ -173,7 +176,7 @@ def places(document: Mapping[str, object], folder: Path) -> tuple[Path | None, P
 
 
 def _place(key: str, value: object, folder: Path) -> Path:
-    if (name := line(value)) is None or Path(name).name in ("", ".."):
+    if (name := one_line_text(value)) is None or Path(name).name in ("", ".."):
         raise ConfigError(
             f"{key} is not valid",
             got=f"{key} = {shown(value)}",
@@ -212,13 +215,16 @@ def store_and_key(
     return store, key_file
 
 
-def line(value: object) -> str | None:
-    """Return one line of text, stripped; None for anything else, and for no text at all."""
+def one_line_text(value: object) -> str | None:
+    """Return ``value`` stripped if it is one line of text that is not empty; else None."""
     return value.strip() or None if isinstance(value, str) and value.isprintable() else None
 
 
-def unknown_key(place: str, key: str, known: Collection[str]) -> ConfigError:
-    """Return the error for a key at ``place`` that is none of those ``known`` there."""
+def unknown_key_error(place: str, key: str, known: Collection[str]) -> ConfigError:
+    """Return (do not raise) the error for an unknown ``key`` of the table ``place``; it names a near one.
+
+    ``known`` are the keys that the table has.
+    """
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     return ConfigError(
         f"unknown key {place}",

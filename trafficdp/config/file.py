@@ -20,7 +20,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError
 
 from trafficdp.config import table as t
-from trafficdp.config.document import PLACES, exact_number, line, load_document, places
+from trafficdp.config.document import PLACES, exact_number, load_document, one_line_text, places
 from trafficdp.config.map import CONTEXT, KNOWLEDGE, Map
 from trafficdp.config.settings import NAMED, PUBLISH, City, Config, StreamSettings
 from trafficdp.model import (
@@ -71,14 +71,14 @@ _COLUMN = t.text("the name of a column in your files")
 
 
 def _file(value: object) -> str | None:
-    name = line(value)
+    name = one_line_text(value)
     if name and "/" in name:
         raise t.Refused(todo="leave the folder out; it is given to `trafficdp ingest`")
     return name
 
 
 def _time_format(value: object) -> str | None:
-    word = line(value)
+    word = one_line_text(value)
     if start_of_seconds(word or "") is not None:
         return word
     directives = {*re.findall(r"%(.?)", word or "")}
@@ -153,13 +153,13 @@ class Source(t.Table):
         Field(description="a list of numbers in the source's unit, such as [113.9952]; [] for none"),
     ] = ()
     missing_speed: Annotated[str, t.choice(("reject", "derive"))] = "reject"
-    namespace: Annotated[str, _or_nothing(line, "text without line breaks")] = ""
+    namespace: Annotated[str, _or_nothing(one_line_text, "text without line breaks")] = ""
     min_kept: Annotated[
         Fraction, t.number("a share of rows from 0 to 1, such as 0.9", lambda share: 0 <= share <= 1)
     ] = Fraction(0)
 
-    records: Annotated[str, _or_nothing(line, 'a path such as "result.vehicles"')] = ""
-    operator_separator: Annotated[str, _or_nothing(line, 'text such as ":"')] = ""
+    records: Annotated[str, _or_nothing(one_line_text, 'a path such as "result.vehicles"')] = ""
+    operator_separator: Annotated[str, _or_nothing(one_line_text, 'text such as ":"')] = ""
     header: Annotated[bool, t.SWITCH] = True
     delimiter: Annotated[str, t.Reads(_byte, 'what separates fields, such as ";" or "\\t"')] = ","
     quote: Annotated[str, _or_nothing(_byte, 'what surrounds text, such as "\'"; "" for nothing')] = '"'
@@ -308,7 +308,7 @@ class Privacy(t.Table):
     delta: Annotated[Fraction | None, DELTA] = None
     accept_weak_promise: Annotated[bool, t.SWITCH] = False
 
-    def counted(self, epsilon: PureDP) -> Loss:
+    def to_loss(self, epsilon: PureDP) -> Loss:
         """Return ``epsilon`` itself without a ``delta``; else the largest rho that implies (epsilon, delta).
 
         Raises Refused where there is none.
@@ -334,19 +334,22 @@ class Budget(t.Table):
     rho_per_vehicle: Annotated[ZCDP | None, t.loss("0.5", ZCDP)] = None
     delta: Annotated[Fraction | None, DELTA] = None
 
-    def of_store(self, privacy: Privacy) -> BudgetPolicy:
-        """Return the budget that all vehicles share where presence is hidden; raise Refused without one."""
+    def shared_policy(self, privacy: Privacy) -> BudgetPolicy:
+        """Return the one budget that all vehicles share, for stores where presence is hidden.
+
+        Raises Refused where there is none.
+        """
         if self.epsilon is None:
             raise t.Refused("budget", "epsilon", what=t.MISSING)
-        total = privacy.counted(self.epsilon)
+        total = privacy.to_loss(self.epsilon)
         delta = None if privacy.delta is None else _decimal(privacy.delta)
         return BudgetPolicy(total, delta=delta, relation=privacy.relation)
 
-    def policy(self, time_zone: str) -> BudgetPolicy:
-        """Return the budget of every vehicle; ``time_zone`` says when a year or month begins.
+    def policy_per_vehicle(self, time_zone: str) -> BudgetPolicy:
+        """Return the budget of each vehicle, for stores with public counts.
 
-        Raises Refused if a ceiling is missing, or is above the ceiling of a longer time, so that it has no
-        effect.
+        Years and months begin by the clocks of ``time_zone``. Raises Refused if a ceiling is missing, or is
+        above the ceiling of a longer time, so that it has no effect.
         """
         if self.kind is LossKind.ZCDP:
             if self.rho_per_vehicle is None or self.delta is None:
@@ -378,7 +381,7 @@ class AnalystTable(t.Table):
 
     def analyst(self, privacy: Privacy) -> Analyst:
         """Return the analyst, with a budget in epsilon, or in rho where ``privacy`` has a delta."""
-        return Analyst(self.name, privacy.counted(self.budget))
+        return Analyst(self.name, privacy.to_loss(self.budget))
 
 
 _OF = {
@@ -462,14 +465,18 @@ class Document(t.Table):
                         several, at, "name", what=" is given twice", expected=one, todo="rename one"
                     )
         privacy = self.privacy
-        policy = self.budget.of_store(privacy) if hidden else self.budget.policy(self.city.time_zone)
+        policy = (
+            self.budget.shared_policy(privacy)
+            if hidden
+            else self.budget.policy_per_vehicle(self.city.time_zone)
+        )
         with t.naming("city", "period"):
             period = Period(self.city.period.first, self.city.period.last, self.city.time_zone)
         config = Config(
             city=self.city,
             grid=self.map.grid(self.city.study_area, period),
             relation=relation,
-            loss=privacy.counted(privacy.epsilon) if privacy.epsilon else privacy.rho,
+            loss=privacy.to_loss(privacy.epsilon) if privacy.epsilon else privacy.rho,
             policy=policy,
             map=self.map.add_remove_settings(policy.kind)
             if hidden
@@ -512,7 +519,7 @@ def load_config(path: Path) -> Config:
         first = min(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
         refused = first.get("ctx", {}).get("error", t.Refused())
         key = (*first["loc"], *refused.key)
-        raise t.wrong(Document, tables, key, first["type"], refused) from error
+        raise t.config_error(Document, tables, key, first["type"], refused) from error
     except t.Refused as error:
-        raise t.wrong(Document, tables, error.key, "", error) from error
+        raise t.config_error(Document, tables, error.key, "", error) from error
     return replace(config, store=store, key_file=key_file)

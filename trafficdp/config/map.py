@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationInfo
 
 from trafficdp.config import table as t
-from trafficdp.config.document import exact_number, line
+from trafficdp.config.document import exact_number, one_line_text
 from trafficdp.config.settings import MapSettings
 from trafficdp.errors import did_you_mean
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, PROVED
@@ -43,7 +43,7 @@ from trafficdp.privacy.loss import LossKind
 
 def file_beside(value: object, info: ValidationInfo[Path]) -> Path:
     """Return the path of a file that is named relative to the configuration."""
-    name = line(value)
+    name = one_line_text(value)
     if name is None or "://" in name:
         raise t.Refused
     path: Path = info.context / name
@@ -122,7 +122,7 @@ _TILES = re.compile(r"https://[\w.-]+(:\d+)?/[\w.~%/{}?=&@-]*", re.ASCII)
 
 
 def _address(value: object) -> str | None:
-    address = line(value) or ""
+    address = one_line_text(value) or ""
     places = sorted(re.findall(r"{.*?}", address))
     return address if _TILES.fullmatch(address) and places == ["{x}", "{y}", "{z}"] else None
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator, ValidationInfo
 
 from trafficdp.config import table as t
-from trafficdp.config.document import exact_number, line, read_text
+from trafficdp.config.document import exact_number, one_line_text, read_text
 from trafficdp.config.table import Built, Refused, Table, loss, naming, text, whole
 from trafficdp.errors import ConfigError, UsageError, one_of
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME
@@ -69,7 +69,7 @@ LARGEST_GEOJSON = 64 << 20
 
 
 def _file(value: object, info: ValidationInfo[Path]) -> Path:
-    if (name := line(value)) is None:
+    if (name := one_line_text(value)) is None:
         raise Refused
     return info.context / name
 
@@ -82,11 +82,11 @@ class Area(Table):
         Path | None, PlainValidator(_file), Field(description="the name of a GeoJSON file")
     ] = None
 
-    def drawn(self) -> StudyArea:
-        """Return the study area.
+    def study_area(self) -> StudyArea:
+        """Return the area that ``bbox`` or ``geojson`` describes.
 
-        Raises Refused unless exactly one of ``bbox`` and ``geojson`` is given and valid, ConfigError for a
-        file that is no GeoJSON.
+        Raises Refused unless exactly one of them is given and valid, ConfigError for a file that is no
+        GeoJSON.
         """
         if self.geojson is None and self.bbox is not None:
             corners = [exact_number(item) for item in self.bbox] if isinstance(self.bbox, list) else []
@@ -118,15 +118,15 @@ class NamedArea(Area):
     name: Annotated[str, text("a name that questions call the area by")]
 
 
-DRAWN = Built(Area, Area.drawn)
+DRAWN = Built(Area, Area.study_area)
 """An area that is drawn in a table of its own."""
-NAMED = Built(NamedArea, lambda area: (area.name, area.drawn()))
+NAMED = Built(NamedArea, lambda area: (area.name, area.study_area()))
 """(name, area)."""
 
 
 def _known(value: object) -> str | None:
     """Return one line of text that a manifest takes: "unknown" says nothing."""
-    return None if str(value).strip().casefold() == "unknown" else line(value)
+    return None if str(value).strip().casefold() == "unknown" else one_line_text(value)
 
 
 Name = Annotated[str, t.Reads(_known, "a name that may be printed on every map")]

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchema
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
-from trafficdp.config.document import exact_number, line, printable, shown, unknown_key
+from trafficdp.config.document import exact_number, one_line_text, printable, shown, unknown_key_error
 from trafficdp.errors import ConfigError, UsageError, did_you_mean
 from trafficdp.model import parse_speed_unit, zone_of
 from trafficdp.privacy.loss import Loss, PureDP
@@ -55,7 +55,7 @@ class Refused(ValueError):
 
 @contextmanager
 def naming(*key: str | int) -> Iterator[None]:
-    """Context manager: turn a UsageError of its block into Refused for ``key``, with the same texts."""
+    """Context manager: raise Refused for ``key`` in place of a UsageError of the block, with its texts."""
     try:
         yield
     except UsageError as error:
@@ -103,14 +103,14 @@ class Built:
 
 def text(expected: str) -> Reads:
     """Return a validator for one line of text that is not empty."""
-    return Reads(line, expected)
+    return Reads(one_line_text, expected)
 
 
 def choice(words: Iterable[str]) -> Reads:
     """Return a validator for one of ``words``, or one of an enumeration."""
     known = {str(word): word for word in words}
     expected = "one of " + ", ".join(f'"{word}"' for word in known)
-    return Reads(lambda value: known.get(line(value) or ""), expected, (*known,))
+    return Reads(lambda value: known.get(one_line_text(value) or ""), expected, (*known,))
 
 
 def whole(low: int, high: int, alias: str | None = None) -> Any:  # noqa: ANN401 - as pydantic types Field
@@ -152,7 +152,7 @@ UNIT = Reads(
     lambda value: parse_speed_unit(value, where=""), '"m/s", "km/h" or "mph"', ("m/s", "km/h", "mph")
 )
 ZONE = Reads(
-    lambda value: word if (word := line(value)) and zone_of(word) else None,
+    lambda value: word if (word := one_line_text(value)) and zone_of(word) else None,
     'an IANA time zone such as "America/Chicago"',
 )
 
@@ -209,16 +209,19 @@ def _where(key: Key, document: Mapping[str, Any]) -> str:
             item, number = content[rest[0]], rest.pop(0)
             # the name of a layer is a column of its file
             named = "file" if section == "context" else "name"
-            name = line(item.get(named)) if isinstance(item, dict) else None
+            name = one_line_text(item.get(named)) if isinstance(item, dict) else None
             head += f" {shown(name) if name else int(number) + 1}"
     inside = "".join(f"[{step + 1}]" if isinstance(step, int) else f".{step}" for step in rest)
     return f"{head} {inside.lstrip('.')}".rstrip()
 
 
-def wrong(
+def config_error(
     table: type[Table], document: Mapping[str, object], key: Key, kind: str, refused: Refused
 ) -> ConfigError:
-    """Return the error in the words of all configuration errors; ``kind`` is pydantic's, if it found it."""
+    """Return (do not raise) the ConfigError for one wrong ``key`` of ``table``, in the words of all of them.
+
+    ``document`` is what was read, ``kind`` pydantic's type of the error, ``refused`` what a validator said.
+    """
     known, field, inner = keys_of(table), FieldInfo(), None
     value: Any = document
     for depth, step in enumerate(key):
@@ -234,7 +237,7 @@ def wrong(
     place = _where(key, document)
     if kind == "extra_forbidden":
         place = _where((*key[:-1], printable(str(key[-1])[:60])), document)
-        return unknown_key(place, str(key[-1]), known)
+        return unknown_key_error(place, str(key[-1]), known)
     expected = field.description or next((e.expected for e in field.metadata if isinstance(e, Reads)), "")
     if inner is not None:
         expected = expected or f"a table with the keys {', '.join(keys_of(inner))}"

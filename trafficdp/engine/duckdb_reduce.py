@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trafficdp.binning.cells import places_of
-from trafficdp.binning.places import bins_in_mosaic, selected, slots_of
+from trafficdp.binning.places import bins_in_mosaic, meets_selection, slots_of
 from trafficdp.errors import DataError
 from trafficdp.model import NOWHERE, Clip, ContributionBound, Counts, Grid, SlotKind
 from trafficdp.sensitive import LARGEST_TOTAL, Contributions, Samples, renumber_vehicles
@@ -164,7 +164,7 @@ def _kept(batch: pa.RecordBatch, grid: Grid) -> pa.RecordBatch:
         batch.column(name).to_numpy() for name in ("latitude", "longitude", "time_us")
     )
     zone = grid.period.time_zone
-    return batch.filter(pa.array(selected(grid.selection, latitude, longitude, time_us, zone)))
+    return batch.filter(pa.array(meets_selection(grid.selection, latitude, longitude, time_us, zone)))
 
 
 def _binned(fixes: pa.RecordBatchReader, grid: Grid, clip: Clip) -> Iterator[Binned]:

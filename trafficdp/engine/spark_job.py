@@ -128,8 +128,11 @@ def set_for_now(session: SparkSession, settings: Mapping[str, str]) -> Iterator[
 
 
 @contextmanager
-def failures() -> Iterator[None]:
-    """Turn Spark's errors into ours: theirs may quote values."""
+def spark_errors() -> Iterator[None]:
+    """Context manager: turn errors of Spark in its block into errors of trafficdp without Spark's text.
+
+    That text may quote values of records.
+    """
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
@@ -248,7 +251,7 @@ def reduce_files(session: SparkSession, uris: Sequence[str], work: Work) -> str 
     Raises DataError for what cannot be read as declared, UsageError for a session without encryption whose
     executors have no key.
     """
-    with failures():
+    with spark_errors():
         files = Folder(session, work.into).files(uris)
         earlier = _earlier(session, work)
         known = {(each.name, each.modified) for manifest in earlier.values() for each in manifest.files}
@@ -286,7 +289,7 @@ def reduce_frame(frame: DataFrame, work: Work, *, order: str | None = None) -> s
     from Parquet files. Raises UsageError for a DataFrame that has neither, is cached, or shuffles raw
     records.
     """
-    with failures():
+    with spark_errors():
         return _from_frame(frame, work, None, _earlier(frame.sparkSession, work), order)
 
 

@@ -25,11 +25,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trafficdp.binning.cells import CellTable
-from trafficdp.binning.places import SlotTable, selected
+from trafficdp.binning.places import SlotTable, meets_selection
 from trafficdp.engine.reduced import SAID
 from trafficdp.errors import TrafficdpError
 from trafficdp.ingest.clean import Cleaned, UnitCheck, clean
-from trafficdp.ingest.formats.parquet import readable, records_of
+from trafficdp.ingest.formats.parquet import null_invalid_text, records_of
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import Reading, first_bytes_are_a_record
 from trafficdp.ingest.vehicle_key import VehicleKey
@@ -156,7 +156,7 @@ class _Frame:
 
 def _cleaned(batch: pa.RecordBatch, job: Reduction, key: VehicleKey) -> Cleaned:
     columns = {name: name for name in batch.schema.names if name != "place"}
-    records = records_of(_Frame("the table"), job.source, columns, readable(batch), None)
+    records = records_of(_Frame("the table"), job.source, columns, null_invalid_text(batch), None)
     # of a vehicle's records only some are here
     return clean(records, job.source, job.grid.area, key, UnitCheck(), job.grid.period, whole_vehicles=False)
 
@@ -216,7 +216,7 @@ class _Binning:
         )
         inside = (time_us >= self._start_us) & (time_us < self._end_us)
         if not grid.selection.everything:
-            inside &= selected(grid.selection, latitude, longitude, time_us, grid.period.time_zone)
+            inside &= meets_selection(grid.selection, latitude, longitude, time_us, grid.period.time_zone)
         rows = np.flatnonzero(inside)
         batch, time_us = batch.take(pa.array(rows)), time_us[rows]
         columns = [

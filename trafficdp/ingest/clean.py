@@ -44,7 +44,7 @@ from trafficdp.ingest.report import (
     LintVerdict,
 )
 from trafficdp.ingest.times import Records, Timeline, derived_speed_ms, second_showing
-from trafficdp.ingest.vehicle_key import VehicleKey, normalise
+from trafficdp.ingest.vehicle_key import VehicleKey, normalise_identifiers
 from trafficdp.model import Period, SourceDeclaration, SpeedUnit, StudyArea, zone_of
 from trafficdp.sensitive import Fixes, fixes_schema
 
@@ -313,7 +313,7 @@ def _two_places(records: Records, rows: IntArray, timeline: Timeline) -> BoolArr
 
 def _vehicles(records: Records) -> tuple[pa.Array, IntArray]:
     """Return distinct normalised identifiers and for every row its number, -1 where it is missing."""
-    distinct = pc.dictionary_encode(normalise(records.vehicle.dictionary))
+    distinct = pc.dictionary_encode(normalise_identifiers(records.vehicle.dictionary))
     number = pc.fill_null(distinct.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     row = pc.fill_null(records.vehicle.indices, -1).to_numpy(zero_copy_only=False)
     return distinct.dictionary, np.append(number, np.int64(-1))[row]

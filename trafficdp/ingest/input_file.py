@@ -155,7 +155,7 @@ class InputFile:
                 with open(path, "rb") as file:
                     head = file.read(8)
             except (OSError, ValueError) as error:
-                raise self.unreadable(error) from error
+                raise self.unreadable_error(error) from error
         self._recognise(head)
 
     def _recognise(self, head: bytes) -> None:
@@ -187,11 +187,11 @@ class InputFile:
         """The name in small letters, without the ending of what it is packed with."""
         return self.path.name.lower().removesuffix(".gz").removesuffix(".zst")
 
-    def lots(self, *, named_by_vehicle: bool = False) -> Iterator[list[InputFile]]:
+    def file_groups(self, *, named_by_vehicle: bool = False) -> Iterator[list[InputFile]]:
         """Yield lists of files to read together: the members of a zip archive in order, else the file itself.
 
         Hidden members are left out. A list has at most LOT_FILES files and about LOT_BYTES unpacked bytes.
-        With ``named_by_vehicle`` names are vehicle identifiers, and no message repeats them. Raises
+        With ``named_by_vehicle`` file names are vehicle identifiers, and no message repeats them. Raises
         DataError for an archive that is damaged, encrypted, too large unpacked or of too many files, or, if
         the file is judged, of none.
         """
@@ -249,12 +249,12 @@ class InputFile:
             with self._bytes() as raw, zipfile.ZipFile(raw) as archive:
                 yield archive
         except (zipfile.BadZipFile, NotImplementedError, EOFError, UnicodeDecodeError) as error:
-            raise self.damaged_archive() from error
+            raise self.damaged_archive_error() from error
         except OSError as error:
-            raise self.unreadable(error) from error
+            raise self.unreadable_error(error) from error
 
-    def damaged_archive(self) -> DataError:
-        """Return the error for a zip archive that cannot be unpacked."""
+    def damaged_archive_error(self) -> DataError:
+        """Return (do not raise) the error for a zip archive that cannot be unpacked."""
         return DataError(
             f"{self.name} cannot be unpacked",
             got="a damaged or truncated zip archive, or one that is packed in a rare way",
@@ -280,7 +280,7 @@ class InputFile:
             with self._bytes() as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
-            raise self.unreadable(error) from error
+            raise self.unreadable_error(error) from error
 
     def _bytes(self) -> io.BufferedReader | io.BytesIO:
         return open(self.path, "rb") if self._held is None else io.BytesIO(self._held)
@@ -303,7 +303,7 @@ class InputFile:
                 todo="fetch it again from its publisher",
             ) from error
         except OSError as error:
-            raise self.unreadable(error) from error
+            raise self.unreadable_error(error) from error
 
     def content(self, largest: int = LARGEST_DOCUMENT) -> bytes:
         """Return all unpacked bytes; raise DataError when there are none, or more than ``largest``."""
@@ -327,7 +327,7 @@ class InputFile:
         try:
             return self.content().decode("utf-8-sig")
         except UnicodeDecodeError:
-            raise self.not_text() from None
+            raise self.encoding_error() from None
 
     def tell_progress(self, position: int | None = None) -> None:
         """Report how far reading got: ``position`` in bytes, else that of the open file."""
@@ -339,17 +339,18 @@ class InputFile:
             self._progress(position - self._told)
             self._told = position
 
-    def unreadable(self, error: Exception) -> DataError | StoreUnavailableError:
-        """Return the error for a file that the operating system could not read.
+    def unreadable_error(self, error: Exception) -> DataError | StoreUnavailableError:
+        """Return (do not raise) the error for a file that the operating system could not read.
 
-        DataError, or StoreUnavailableError where the fault is the machine's (such as a disk error).
+        ``error`` is the OSError. A DataError, or StoreUnavailableError where the fault is the machine's (such
+        as a disk error).
         """
         if isinstance(error, OSError) and error.errno in MACHINE:
             return from_os_error(error, f"reading {self.name}")
         return DataError(f"cannot read {self.name}", got=getattr(error, "strerror", None) or "an error")
 
-    def not_text(self, encoding: str = "utf-8") -> DataError:
-        """Return the error for what is not text in ``encoding``."""
+    def encoding_error(self, encoding: str = "utf-8") -> DataError:
+        """Return (do not raise) the error for bytes that are no text in ``encoding``."""
         other = "cp1252" if encoding == "utf-8" else "utf-8"
         return DataError(
             f"{self.name} is not text in {encoding.upper()}",
@@ -384,7 +385,7 @@ class _Member(InputFile):
             with super().open() as stream:
                 yield stream
         except (zipfile.BadZipFile, NotImplementedError) as error:
-            raise self._of.damaged_archive() from error
+            raise self._of.damaged_archive_error() from error
 
 
 def _hidden(name: str) -> bool:

@@ -83,8 +83,8 @@ class ReadFile:
         )
 
 
-def one_by_one(given: object) -> list[object]:
-    """Return the paths and frames of ``given``: one of them, or a list. A string is one path."""
+def list_of_inputs(given: object) -> list[object]:
+    """Return the paths and frames in ``given``, which is one of them or a list; a string is one path."""
     if isinstance(given, str):
         return [Path(given)]
     if isinstance(given, Path) or frame.is_frame(given) or not isinstance(given, Iterable):
@@ -289,7 +289,7 @@ def _records(readings: Sequence[Reading]) -> Iterator[Records]:
         for number, reading in enumerate(readings):
             file, rows = reading.file, reading.rows
             # no name holds an iterator: it would keep an archive open as long as an error is looked at
-            for lot in file.lots(named_by_vehicle=reading.named_by_file):
+            for lot in file.file_groups(named_by_vehicle=reading.named_by_file):
                 for block in readers.blocks(lot, reading.read):
                     times = block.times
                     rows.malformed += block.malformed

@@ -179,7 +179,7 @@ def work() -> None:
         os.dup2(2, 1)
         paths, judged, form_by_name, named_by_vehicle, read, own, number = pickle.load(sys.stdin.buffer)
         files = (InputFile(Path(path), judged=judged, form_by_name=form_by_name) for path in paths)
-        lots = (lot for file in files for lot in file.lots(named_by_vehicle=named_by_vehicle))
+        lots = (lot for file in files for lot in file.file_groups(named_by_vehicle=named_by_vehicle))
         for lot in islice(lots, own, None, number):
             for records in Readers([]).blocks(lot, read):
                 pickle.dump(records, out, protocol=5)

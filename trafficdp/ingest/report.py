@@ -291,10 +291,10 @@ class FileReport:
             raise DataError("not an ingest report", expected="JSON written by to_json") from error
 
 
-def reports_of_little(reports: Iterable[FileReport]) -> list[FileReport]:
-    """Return the reports of files of which less than LITTLE of all rows was kept (repeats count as kept).
+def with_few_rows_kept(reports: Iterable[FileReport]) -> list[FileReport]:
+    """Return those of ``reports`` whose file kept less than LITTLE of its rows (repeats count as kept).
 
-    Files of a source that were read together are added up first.
+    Files of a source that were read together are added up first. Outside the privacy guarantee.
     """
     alone, together = list[FileReport](), dict[str, list[FileReport]]()
     for each in reports:

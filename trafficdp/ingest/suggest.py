@@ -18,7 +18,7 @@ import pyarrow.parquet
 from trafficdp.errors import DataError
 from trafficdp.ingest.formats import geopackage, gtfs_rt
 from trafficdp.ingest.formats.csv_files import Lines, check_columns, may_hold_values, read_lines
-from trafficdp.ingest.formats.json_files import first_documents, in_lines, value_at_path
+from trafficdp.ingest.formats.json_files import first_documents, is_json_lines, value_at_path
 from trafficdp.ingest.formats.xml_files import elements, is_xml, local_name
 from trafficdp.ingest.formats.xml_files import text_at_path as xml_value_at
 from trafficdp.ingest.input_file import InputFile
@@ -104,7 +104,7 @@ def suggest(file: InputFile) -> Suggestion:
 
     Raises DataError for one that is neither a table nor of a form that is known.
     """
-    for lot in file.lots():
+    for lot in file.file_groups():
         return _of_file(lot[0])
     raise DataError(f"{file.name} holds no file")
 
@@ -205,7 +205,7 @@ def _of_siri(text: str) -> Suggestion:
 def _of_json(file: InputFile) -> Suggestion:
     """Look at the first records; of keys only those are repeated that are what columns are called."""
     blocks = first_documents(file)
-    records, listed = ("", blocks) if in_lines(file) else _records_in(blocks[0] if blocks else None)
+    records, listed = ("", blocks) if is_json_lines(file) else _records_in(blocks[0] if blocks else None)
     rows = [row for row in listed[:ROWS] if isinstance(row, dict)]
     leaves = list(dict.fromkeys(path for row in rows for path in _leaves(row)))
     if _GTFS_RT_JSON["latitude"] in leaves:
@@ -408,7 +408,7 @@ def _decoded(file: InputFile) -> tuple[str, list[str]]:
         start = next(read_lines(file, encoding), Lines(b"", 0))
         if not start.left_out:
             return encoding, start.text.decode().split("\n")[: ROWS + 1]
-    raise file.not_text(ENCODINGS[-1])
+    raise file.encoding_error(ENCODINGS[-1])
 
 
 def _of_columns(

@@ -51,8 +51,8 @@ _LARGE = r"^[0-9](?:\.[0-9]+)?E(?:\+[0-9]{2,3}|1[5-8])$"
 def identifiers_to_text(ids: pa.Array, *, where: str) -> pa.Array:
     """Return identifiers of any column type as text (pa.string), nulls kept; a dictionary stays one.
 
-    ``normalise`` reads the numerals. Raises DataError, naming ``where`` the column stood, for types that
-    cannot be identifiers.
+    ``normalise_identifiers`` reads the numerals. Raises DataError, naming ``where`` the column stood, for
+    types that cannot be identifiers.
     """
     if pa.types.is_dictionary(ids.type):
         distinct = identifiers_to_text(ids.dictionary, where=where)
@@ -73,7 +73,7 @@ def identifiers_to_text(ids: pa.Array, *, where: str) -> pa.Array:
     return pc.cast(ids, pa.string())
 
 
-def normalise(ids: pa.Array | Sequence[str | None]) -> pa.Array:
+def normalise_identifiers(ids: pa.Array | Sequence[str | None]) -> pa.Array:
     """Return identifiers in upper case, without spaces, hyphens and invisible characters.
 
     ``ids`` is a column of text, Arrow's or any other; the result is a pa.string array of its length.
@@ -110,22 +110,22 @@ def normalise(ids: pa.Array | Sequence[str | None]) -> pa.Array:
     return distinct.take(encoded.indices)
 
 
-def of_operators(operators: pa.Array, vehicles: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """Return identifiers of vehicles whose number is unique within their operator only, both text (n,).
+def qualified_by_operator(operators: pa.Array, vehicles: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+    """Return (identifiers, operator_missing) for vehicles that are numbered within their operator only.
 
-    An identifier is the operator, a slash, the number; a slash of the operator's own is ``\\/``, a backslash
-    two, so that no two pairs share one. It is null where either is missing; the second array says where only
-    the operator is.
+    Both parameters and the identifiers are columns of text (n,). An identifier is the operator, a slash, the
+    number; a slash of the operator's own is ``\\/``, a backslash two, so that no two pairs share one. It is
+    null where either is missing; the second array is true where only the operator is.
     """
-    encoded, vehicle = pc.dictionary_encode(operators), normalise(vehicles)
-    escaped = pc.replace_substring_regex(normalise(encoded.dictionary), r"([\\/])", r"\\\1")
+    encoded, vehicle = pc.dictionary_encode(operators), normalise_identifiers(vehicles)
+    escaped = pc.replace_substring_regex(normalise_identifiers(encoded.dictionary), r"([\\/])", r"\\\1")
     operator = escaped.take(encoded.indices)
     no_operator = pc.and_(pc.is_valid(vehicle), pc.is_null(operator)).to_numpy(zero_copy_only=False)
     return pc.binary_join_element_wise(operator, vehicle, "/"), no_operator
 
 
 def with_operator(records: Records, operators: pa.Array, separator: str = "") -> Records:
-    """Return ``records`` with vehicle identifiers made of operator and vehicle; see ``of_operators``.
+    """Return ``records`` with vehicle identifiers made of operator and vehicle (``qualified_by_operator``).
 
     ``operators`` is a column of text, shape (n,). With a ``separator`` the operator is the text before its
     first occurrence, and a text without it names no operator.
@@ -135,7 +135,9 @@ def with_operator(records: Records, operators: pa.Array, separator: str = "") ->
         named = pc.match_substring(text, separator)
         text = pc.list_element(pc.split_pattern(pc.fill_null(text, ""), separator, max_splits=1), 0)
         text = pc.if_else(named, text, pa.scalar(None, pa.string()))
-    identifiers, no_operator = of_operators(text, pc.cast(records.vehicle.dictionary_decode(), pa.string()))
+    identifiers, no_operator = qualified_by_operator(
+        text, pc.cast(records.vehicle.dictionary_decode(), pa.string())
+    )
     return replace(records, vehicle=pc.dictionary_encode(identifiers), no_operator=no_operator)
 
 
@@ -259,7 +261,7 @@ class VehicleKey:
         Null where the identifier is missing. Computed once for each distinct identifier. Normalised
         identifiers hold no NUL, so no two (namespace, id) pairs share a message.
         """
-        encoded = pc.dictionary_encode(normalise(ids))
+        encoded = pc.dictionary_encode(normalise_identifiers(ids))
         prefix = b"\x00".join((_VEHICLE_DOMAIN, namespace.encode(), b""))
         digests = [
             hmac.digest(self._secret, prefix + name.encode(), "sha256")
@@ -353,7 +355,7 @@ class _Parts:
         """Return the number of every identifier, however it is spelt, -1 where it is missing."""
         spelt = identifiers.to_pylist()
         new = [each for each in dict.fromkeys(spelt) if each not in self._of_spelling]
-        for spelling, name in zip(new, normalise(new).to_pylist(), strict=True):
+        for spelling, name in zip(new, normalise_identifiers(new).to_pylist(), strict=True):
             number = -1 if name is None else self._number.setdefault(name, len(self._number))
             self._of_spelling[spelling] = number
         return np.array([self._of_spelling[each] for each in spelt], dtype=np.int64)

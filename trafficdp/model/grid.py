@@ -65,8 +65,8 @@ class SlotKind(StrEnum):
         )
 
     @property
-    def longer(self) -> tuple[SlotKind, ...]:
-        """Longer kinds to try instead, from many slots to few."""
+    def longer_kinds(self) -> tuple[SlotKind, ...]:
+        """Kinds of longer slots that a suggestion may propose instead, from many slots to few."""
         return () if self is SlotKind.WHOLE_PERIOD else (*_LONGER[self], SlotKind.WHOLE_PERIOD)
 
 
@@ -94,8 +94,11 @@ LONGER = {
 """The kinds that a kind of slot can fall back on, from short to long: unions of its slots."""
 
 
-def kinds_of(slot: IntArray, kind: SlotKind) -> npt.NDArray[np.object_]:
-    """Return the kind of every slot, shape (n,), on a map whose own slots are of ``kind``."""
+def slot_kinds_of(slot: IntArray, kind: SlotKind) -> npt.NDArray[np.object_]:
+    """Return the kind of every slot number, shape (n,), on a map whose own slots are of ``kind``.
+
+    Negative numbers belong to the longer kinds of slot that such a map falls back on.
+    """
     # members by their place, because NumPy would turn a single one into plain text
     members = np.empty(4, dtype=object)
     members[:] = [kind, SlotKind.WHOLE_PERIOD, SlotKind.DAY_PART, SlotKind.DAY]
@@ -213,8 +216,12 @@ EVERYTHING = Selection()
 """No restriction."""
 
 
-def by_day(hours_of_week: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
-    """Return [(days, hours)]: days 0 (Monday) to 6 that have the same clock hours, in order of the days."""
+def hours_by_day(hours_of_week: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
+    """Return [(days, hours)] for hours of the week: days with the same clock hours are put together.
+
+    ``hours_of_week`` are 0 to 167 from Monday 00:00, sorted; days are 0 (Monday) to 6, hours 0 to 23. In
+    order of the first day.
+    """
     hours_of_day: dict[int, list[int]] = {}
     for hour in hours_of_week:
         hours_of_day.setdefault(hour // 24, []).append(hour % 24)
@@ -225,7 +232,7 @@ def by_day(hours_of_week: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
 
 
 def runs(numbers: list[int]) -> list[tuple[int, int]]:
-    """Return the stretches (first, last) of consecutive numbers in a sorted list."""
+    """Return the runs of consecutive whole numbers in a sorted list, as (first, last) each."""
     found: list[tuple[int, int]] = []
     for number in numbers:
         if found and number == found[-1][1] + 1:
@@ -236,9 +243,9 @@ def runs(numbers: list[int]) -> list[tuple[int, int]]:
 
 
 def hours_in_words(hours_of_week: tuple[int, ...]) -> str:
-    """Return hours of the week as people say them: "Monday to Friday 07:00-10:00, Sunday"."""
+    """Return hours of the week (0 to 167) in words, such as "Monday to Friday 07:00-10:00, Sunday"."""
     parts = []
-    for days, hours in by_day(hours_of_week):
+    for days, hours in hours_by_day(hours_of_week):
         named = [_days(first, last) for first, last in runs(days)]
         times = [f"{first:02d}:00-{last + 1:02d}:00" for first, last in runs(hours)]
         parts.append(" and ".join(named) + ("" if len(hours) == 24 else " " + " and ".join(times)))
@@ -290,12 +297,12 @@ class Mosaic:
 
     @property
     def cell(self) -> CellArray:
-        """Cells of the published bins."""
+        """H3 cells of the published bins, shape (bins,)."""
         return np.array([cell for cell, _ in self.bins], dtype=np.uint64)
 
     @property
     def slot(self) -> IntArray:
-        """Slots of the published bins."""
+        """Slot numbers of the published bins, shape (bins,)."""
         return np.array([slot for _, slot in self.bins], dtype=np.int64)
 
     def levels(self, kind: SlotKind) -> tuple[tuple[int, SlotKind], ...]:
@@ -306,8 +313,11 @@ class Mosaic:
         return levels_of(self.resolutions, (kind, *self.longer), self.cells_first)
 
     def bins_per_level(self, kind: SlotKind) -> dict[tuple[int, SlotKind], int]:
-        """Return how many published bins each level has."""
-        resolution, kinds = resolution_of(self.cell), kinds_of(self.slot, kind)
+        """Return how many published bins each level has, by (resolution, kind of slot).
+
+        ``kind`` is the kind of slot of the finest level.
+        """
+        resolution, kinds = resolution_of(self.cell), slot_kinds_of(self.slot, kind)
         return {
             level: int(np.count_nonzero((resolution == level[0]) & (kinds == level[1])))
             for level in self.levels(kind)
@@ -338,8 +348,11 @@ def resolution_of(cells: CellArray) -> IntArray:
     return ((cells >> _RESOLUTION_SHIFT) & _RESOLUTION_MASK).astype(np.int64)
 
 
-def among(cell: CellArray, slot: IntArray, of_cell: CellArray, of_slot: IntArray) -> BoolArray:
-    """Return for every (``cell``, ``slot``) whether (``of_cell``, ``of_slot``) has this pair, shape (n,)."""
+def are_pairs_of(cell: CellArray, slot: IntArray, of_cell: CellArray, of_slot: IntArray) -> BoolArray:
+    """Return for every pair (``cell``, ``slot``) whether it is one of (``of_cell``, ``of_slot``), shape (n,).
+
+    ``cell`` and ``slot`` have shape (n,), the other two a shape (m,) of their own.
+    """
     cell_number = np.unique(np.concatenate([of_cell, cell]), return_inverse=True)[1]
     slots, slot_number = np.unique(np.concatenate([of_slot, slot]), return_inverse=True)
     key = cell_number * len(slots) + slot_number
@@ -446,7 +459,7 @@ class Grid:
 
     @property
     def resolutions(self) -> tuple[int, ...]:
-        """The resolutions that bins may have, from the finest."""
+        """The H3 resolutions that bins may have, from the finest; none on a map of zones."""
         if self.zones is not None:
             return ()
         return (self.hexagon_resolution,) if self.mosaic is None else self.mosaic.resolutions
@@ -462,8 +475,8 @@ class Grid:
             )
         return self.resolution
 
-    def at(self, resolution: int) -> Grid:
-        """Return the same grid with hexagons of ``resolution``, in one size."""
+    def with_resolution(self, resolution: int) -> Grid:
+        """Return this grid with hexagons of one ``resolution`` in place of zones or several resolutions."""
         return replace(self, resolution=resolution, zones=None, mosaic=None)
 
     @property
@@ -479,17 +492,20 @@ class Grid:
         return f"H3 hexagons of resolution {finest if coarsest == finest else f'{coarsest} to {finest}'}"
 
     def spelled(self, cells: npt.NDArray[np.uint64]) -> list[str]:
-        """Return the name in tables of every place: hexadecimal digits of H3, or the number of a zone."""
+        """Return the text that tables have for every place: H3's hexadecimal digits, or a zone's number."""
         form = "x" if self.zones is None else "d"
         return [format(cell, form) for cell in cells.tolist()]
 
     def read_spelled(self, texts: Iterable[str]) -> npt.NDArray[np.uint64]:
-        """Return the places that ``spelled`` wrote. Raises ValueError for what it cannot have written."""
+        """Return the places whose ``spelled`` texts are ``texts``. Raises ValueError for any other text."""
         base = 16 if self.zones is None else 10
         return np.array([int(text, base) for text in texts], dtype=np.uint64)
 
     def may_publish(self, cell: npt.NDArray[np.uint64], slot: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return for every bin whether the grid lets it be published: all, or those of the mosaic."""
+        """Return for every bin whether the map may have a number for it, shape (G,).
+
+        True for all bins, or on a map of several resolutions for the bins of its mosaic.
+        """
         if self.mosaic is None:
             return np.ones(len(cell), dtype=np.bool_)
-        return among(cell, slot, self.mosaic.cell, self.mosaic.slot)
+        return are_pairs_of(cell, slot, self.mosaic.cell, self.mosaic.slot)

@@ -53,7 +53,7 @@ Moment = Annotated[
 def as_json(value: object) -> Json:
     """Return a dataclass, and all in it, as plain JSON values."""
     if is_dataclass(value) and not isinstance(value, type):
-        told = ((field, hint, getattr(value, field.name)) for field, hint in hinted(type(value)))
+        told = ((field, hint, getattr(value, field.name)) for field, hint in fields_with_hints(type(value)))
         return {
             field.name: coded.write(own) if (coded := _coded(hint)) else as_json(own)
             for field, hint, own in told
@@ -77,8 +77,8 @@ def from_json(kind: type[T], value: object) -> T:
 
 
 @cache
-def hinted(kind: type) -> tuple[tuple[Field[Any], Any], ...]:
-    """Return the fields of a dataclass with their hints, ``Annotated`` kept."""
+def fields_with_hints(kind: type) -> tuple[tuple[Field[Any], Any], ...]:
+    """Return (field, type hint) of every field of the dataclass ``kind``; ``Annotated`` hints stay whole."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple((field, hints[field.name]) for field in fields(kind))
 
@@ -116,8 +116,8 @@ def _read(hint: Hint, value: object, path: str) -> Json:
     elif is_dataclass(hint):
         if isinstance(value, dict):
             kind: Hint = hint
-            known = {field.name: each for field, each in hinted(kind)}
-            needed = {field.name for field, _ in hinted(kind) if field.default is MISSING}
+            known = {field.name: each for field, each in fields_with_hints(kind)}
+            needed = {field.name for field, _ in fields_with_hints(kind) if field.default is MISSING}
             for wrong, what in ((needed - value.keys(), "missing"), (value.keys() - known.keys(), "unknown")):
                 if wrong:
                     got = f"{what}: {', '.join(sorted(wrong))}"

@@ -507,8 +507,8 @@ class PlaceSpeeds:
     slot: npt.NDArray[np.int64] | None
     speed: FloatArray
 
-    def at(self, cell: npt.NDArray[np.uint64], slot: npt.NDArray[np.int64]) -> FloatArray:
-        """Return the speeds of bins (``cell``, ``slot``), NaN where none is known, shape (G,)."""
+    def speeds_of_bins(self, cell: npt.NDArray[np.uint64], slot: npt.NDArray[np.int64]) -> FloatArray:
+        """Return the known speed of each bin (``cell``, ``slot``), shape (G,); NaN where none is known."""
         import pandas as pd
 
         if self.slot is None:
@@ -540,7 +540,8 @@ class KnownSpeeds:
         if not sources:
             return None
         return cls(
-            tuple(each.source for each in sources), np.array([each.at(cell, slot) for each in sources])
+            tuple(each.source for each in sources),
+            np.array([each.speeds_of_bins(cell, slot) for each in sources]),
         )
 
     @property

@@ -42,7 +42,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.cells import parents_of
-from trafficdp.binning.places import lengthened
+from trafficdp.binning.places import longer_slots_of
 from trafficdp.errors import (
     UninformativeReleaseError,
     UsageError,
@@ -426,7 +426,7 @@ def _along(
     to the width.
     """
     coarser: list[Level] = [
-        (parents_of(fine.cell, resolution), lengthened(grid, fine.slot, kind))
+        (parents_of(fine.cell, resolution), longer_slots_of(grid, fine.slot, kind))
         for resolution, kind in levels[1:]
     ]
     best, bound, priced = None, 0.0, PricedBins.of(fine, coarser, wish)

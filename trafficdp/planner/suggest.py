@@ -167,7 +167,7 @@ def search(
         found.extend(options)
         return any(option.fits and option.min_vehicles == request.map.min_vehicles for option in options)
 
-    for kind in (grid.slot_kind, *grid.slot_kind.longer):
+    for kind in (grid.slot_kind, *grid.slot_kind.longer_kinds):
         here = replace(grid, slot_kind=kind)
         step = 1 if look(here) else -1
         if here.resolution is None:
@@ -441,8 +441,10 @@ def suggest(
         return Maps(here, grid, larger(times)).passes(request.loss)
 
     # zones have no resolution, and nothing that is coarser
-    coarser = (grid.at(each) for each in range((grid.resolution or 0) - 1, COARSEST_SUGGESTED - 1, -1))
-    longer = (replace(grid, slot_kind=kind) for kind in grid.slot_kind.longer if not hidden)
+    coarser = (
+        grid.with_resolution(each) for each in range((grid.resolution or 0) - 1, COARSEST_SUGGESTED - 1, -1)
+    )
+    longer = (replace(grid, slot_kind=kind) for kind in grid.slot_kind.longer_kinds if not hidden)
     by_resolution = next((candidate for candidate in coarser if passes(candidate)), None)
     by_slot = next((candidate for candidate in longer if passes(candidate)), None)
     loss = Maps(here, grid, request).least()

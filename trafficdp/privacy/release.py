@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from trafficdp.model.grid import (
     Grid,
-    kinds_of,
     resolution_of,
+    slot_kinds_of,
 )
 from trafficdp.model.json_codec import as_json, from_json
 from trafficdp.model.speed import QUANTILES, MapRequest, SpeedUnit, Statistic
@@ -134,7 +134,7 @@ def published_frame(release: Release) -> pd.DataFrame:
         resolution = resolution_of(release.cell)
     kinds = np.full(release.bins, own.value, dtype=object)
     if release.grid.mosaic is not None:
-        kinds[:] = [kind.value for kind in kinds_of(release.slot, own)]
+        kinds[:] = [kind.value for kind in slot_kinds_of(release.slot, own)]
     counts = {
         name: pd.Series([None] * release.bins if each is None else each, dtype="Int64")
         for name, each in (("vehicles", release.vehicles), ("records", release.records))

@@ -82,7 +82,7 @@ class Answered:
         return geopandas.read_file(BytesIO(result_bytes(self.rows, "geojson", self.zones)))
 
 
-def of_released(
+def query_released_maps(
     store: Path, text: str, nothing: Loss, zones: Zones | None, files: Sequence[Path] = ()
 ) -> Answered:
     """Run ``text``, any SQL, on the released maps of ``store`` and on ``files``, at no privacy loss.

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from trafficdp.binning.cells import cells_from_text, resolutions_of
 from trafficdp.errors import TrafficdpError
-from trafficdp.model import DAYS, HOURS_A_WEEK, Grid, Period, Place, Selection, StudyArea, by_day
+from trafficdp.model import DAYS, HOURS_A_WEEK, Grid, Period, Place, Selection, StudyArea, hours_by_day
 from trafficdp.query.dialect import (
     RefusedError,
     call_of,
@@ -110,7 +110,7 @@ def _present(period: Period) -> Week:
 
 def _week_to_sql(hours_of_week: tuple[int, ...], days_there_are: int) -> str:
     groups = []
-    for days, hours in by_day(hours_of_week):
+    for days, hours in hours_by_day(hours_of_week):
         conditions = []
         if len(days) < days_there_are:
             conditions.append(_numbers_to_sql("weekday", days, [f"'{name}'" for name in DAY_NAMES]))

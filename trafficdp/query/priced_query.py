@@ -351,7 +351,7 @@ class _Measurement:
             if self.there.relation.hides_presence or needed <= plan.budget_left:
                 works = f"epsilon = {needed}"
         unit = verdict.statistic.unit(plan.display_unit)
-        got, _ = verdict.in_words(unit, plan.shown(1.0, verdict.statistic))
+        got, _ = verdict.in_words(unit, plan.in_display_unit(1.0, verdict.statistic))
         raise UninformativeReleaseError(
             "OPTIONS: the answer would be too inaccurate to publish", got=got, todo=f"try {works}"
         )

@@ -304,7 +304,7 @@ class Curator:
         if unfinished:
             self.check_not_behind()
         # before anything else can be seen of a charge, it is remembered outside the store
-        self.remember()
+        self.write_head()
         for each in unfinished:
             self._finish(each)
         if any(each.withdrawn and folder_of(self.store, each.release_id).exists() for each in stored):
@@ -322,8 +322,11 @@ class Curator:
         failpoint("change remembered")
         return changed
 
-    def remember(self) -> None:
-        """Write the head beside the key where the ledger went on without it: after a first ingest."""
+    def write_head(self) -> None:
+        """Write the newest ledger entry into the head file beside the key, where that names an older one.
+
+        The ledger is checked first; raises as ``check_not_behind``. A head that is missing is left missing.
+        """
         try:
             sequence, _ = self.head.read()
         except (StoreBehindError, StoreDamagedError):
@@ -472,8 +475,8 @@ class Curator:
         """
         specification = Specification.from_json(text)
         counts = contributions.counts
-        kept = counts.select(specification.keeps(counts))
-        calibrated = calibrated_from_facts(specification.calibrated, specification.public(kept))
+        kept = counts.select(specification.bins_kept(counts))
+        calibrated = calibrated_from_facts(specification.calibrated, specification.public_facts(kept))
         check_steps(calibrated.steps(), loss)
         policy = vault_ledger.promise_in_force(self.vault).policy
         hidden = policy.relation.hides_presence
@@ -497,7 +500,7 @@ def execute_release(
     Raises StoreDamagedError when the bins are not those that the order was made for.
     """
     counts = everything.contributions.counts
-    keep = specification.keeps(counts)
+    keep = specification.bins_kept(counts)
     if not (
         np.array_equal(counts.cell[keep], specification.cell)
         and np.array_equal(counts.slot[keep], specification.slot)
@@ -509,7 +512,7 @@ def execute_release(
             todo="restore the newest complete backup of the store",
         )
     values = everything.select(keep)
-    public = specification.public(values.contributions.counts)
+    public = specification.public_facts(values.contributions.counts)
     estimates = calibrated_from_facts(specification.calibrated, public).run(
         values, measure, interval_level=specification.request.interval_level
     )

@@ -26,13 +26,21 @@ from trafficdp.release.publication import (
     folder_of,
     ledger_reference,
     manifests,
-    published,
+    to_released_publication,
 )
 from trafficdp.release.recomputation import UNREADABLE, files_differing
 from trafficdp.store import store_files, vault_ledger, vault_releases
 from trafficdp.store.released import differing_release, publications_match
 from trafficdp.store.store_files import DOCTOR, RELEASED_NAME, Head, require_head, store_failures, store_lock
-from trafficdp.store.vault import VAULT_NAME, Vault, audit, looked_at, read_through, tables, vault_looked_at
+from trafficdp.store.vault import (
+    VAULT_NAME,
+    Vault,
+    audit,
+    open_for_reading,
+    open_vault_for_reading,
+    read_all_values,
+    tables,
+)
 
 BACKUP = "restore the newest complete backup of the store"
 FILES = "restore the files from what was published"
@@ -196,7 +204,7 @@ class _Examination:
         return f"open to other users: {', '.join(open_to_others)}" if open_to_others else None
 
     def _open(self) -> None:
-        self._vault = self._opened.enter_context(vault_looked_at(self._store))
+        self._vault = self._opened.enter_context(open_vault_for_reading(self._store))
 
     def _key(self) -> str | None:
         key = VehicleKey.load(self._key_file)
@@ -214,7 +222,7 @@ class _Examination:
 
     def _table(self, table: str) -> None:
         if self._vault is not None:
-            read_through(self._vault.connection, table)
+            read_all_values(self._vault.connection, table)
 
     def _head(self, vault: Vault) -> Head:
         return Head.beside(self._key_file, vault.store_id)
@@ -275,16 +283,16 @@ class _Examination:
         path = self._store / RELEASED_NAME
         if not path.exists():
             return "it is missing" if releases or any(streams.values()) else None
-        with store_failures("reading it", RELEASED_NAME), looked_at(path) as connection:
+        with store_failures("reading it", RELEASED_NAME), open_for_reading(path) as connection:
             for table in tables(connection):
-                read_through(connection, table)
+                read_all_values(connection, table)
         loaded = (curator.load(each.release_id) for each in releases if not each.withdrawn)
         other = differing_release(self._store, loaded)
         if other is not None:
             return f"other rows of {other} than were released"
         for name, publications in streams.items():
             if publications and not publications_match(
-                self._store, [published(each) for each in publications]
+                self._store, [to_released_publication(each) for each in publications]
             ):
                 return f"other rows of {name} than were published"
         return None

@@ -19,12 +19,12 @@ from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest.read import (
     Reading,
     choose_source,
-    one_by_one,
+    list_of_inputs,
     parts_of_files,
     require_kept_rows,
 )
-from trafficdp.ingest.report import Extents, FileReport, extent_in_words, reports_of_little
-from trafficdp.ingest.vehicle_key import VehicleKey, normalise
+from trafficdp.ingest.report import Extents, FileReport, extent_in_words, with_few_rows_kept
+from trafficdp.ingest.vehicle_key import VehicleKey, normalise_identifiers
 from trafficdp.model import SourceDeclaration
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.release import curator
@@ -32,7 +32,7 @@ from trafficdp.release.curator import Curator
 from trafficdp.release.results import IngestedFile, UndoneFile
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.store_files import Head, store_failures, store_lock
-from trafficdp.store.vault import Vault, audit, database_in, rewritten
+from trafficdp.store.vault import Vault, audit, database_in, rewrite_without_vehicles
 from trafficdp.store.vault_fixes import add_import, is_imported, needs_import, require_newest_job
 
 # A vehicle leaves the vault, because its owner asks for it: whole, or not at all, wherever the command dies.
@@ -84,7 +84,7 @@ def forget(
     identifier, when nothing was ever read and when a stream is running, StoreKeyError for another store's
     key, StoreBehindError for a vault from a backup.
     """
-    wanted = normalise(identifiers).drop_null().unique()
+    wanted = normalise_identifiers(identifiers).drop_null().unique()
     if not len(wanted):
         raise UsageError("no vehicle is named", expected="identifiers, one a line", todo="give at least one")
     key = VehicleKey.load(key_file)
@@ -100,7 +100,7 @@ def forget(
             spaces = sorted({*namespaces, *vault_fixes.namespaces(vault)})
             known = [_numbers_of(vault, key, name, spaces) for name in wanted.to_pylist()]
             vehicles = sorted({number for numbers in known for number in numbers})
-        with rewritten(store, vehicles, lambda: curator.failpoint(BOUNDARIES[0])) as copy:
+        with rewrite_without_vehicles(store, vehicles, lambda: curator.failpoint(BOUNDARIES[0])) as copy:
             vault_fixes.rename_versions(copy)
             facts = {"kind": KIND, "identifiers": len(wanted), "at": at.isoformat()}
             vault_ledger.add_entry(copy, facts)
@@ -287,14 +287,14 @@ def undo(curator: Curator, names: Sequence[str], at: datetime) -> list[UndoneFil
     return done
 
 
-def of_little(curator: Curator) -> list[FileReport]:
-    """Return the reports on files that were read since the newest release and of which little was kept.
+def reports_with_few_rows_kept(curator: Curator) -> list[FileReport]:
+    """Return the reports on files read since the newest release of which few rows were kept.
 
-    For the curator's eyes, outside the privacy guarantee.
+    Few is less than LITTLE of them. Outside the privacy guarantee: for the curator's eyes.
     """
     _, used = _newest_release(curator)
     here = vault_fixes.ingested_files(curator.vault)
-    return reports_of_little(FileReport.from_json(each.report) for each in here if each.ingest_id > used)
+    return with_few_rows_kept(FileReport.from_json(each.report) for each in here if each.ingest_id > used)
 
 
 def _newest_release(curator: Curator) -> tuple[str, int]:
@@ -369,7 +369,7 @@ class Intake:
 
     def all_or_none(self, given: object, source: str | None) -> list[IngestedFile]:
         """Return what became of every path and frame of ``given``; see ``Workspace.ingest``."""
-        parts = one_by_one(given)
+        parts = list_of_inputs(given)
         if not parts:
             raise UsageError("no file to ingest", todo="name the files, for example data/sample/*.csv.gz")
         self.vault.check_key(self.key.fingerprint)

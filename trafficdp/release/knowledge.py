@@ -46,7 +46,7 @@ def earlier_release(curator: Curator, version: DataVersion, grid: Grid, allocati
     request, kept = allocation.request.map, allocation.counts
     digest = numbers_digest(grid, request, kept.cell, kept.slot, allocation.calibrated.to_facts())
     same = {"data_version": version.name, "numbers_sha256": digest}
-    for name in vault_releases.indexed(curator.vault, same):
+    for name in vault_releases.find_published(curator.vault, same):
         specification = curator.specification_of(name)
         if specification.data_version == version.name and same_question(specification, grid, allocation):
             return name
@@ -55,7 +55,7 @@ def earlier_release(curator: Curator, version: DataVersion, grid: Grid, allocati
 
 def fleet_released(curator: Curator) -> tuple[str, int] | None:
     """Return (name, vehicles) of the newest release that counted the whole fleet with noise; None if none."""
-    for name in vault_releases.indexed(curator.vault, {"of_everything": True}):
+    for name in vault_releases.find_published(curator.vault, {"of_everything": True}):
         release = curator.load(name)
         mean = release.estimates.get(Statistic.MEAN)
         if mean is not None and "city_vehicles" in mean.noise and release.grid.selection.everything:
@@ -128,7 +128,7 @@ def _of_release(
 ) -> PlaceSpeeds | None:
     if source.release == NEWEST:
         others = {"not_of_data": version.name, "of_everything": True}
-        for name in vault_releases.indexed(curator.vault, others):
+        for name in vault_releases.find_published(curator.vault, others):
             specification = Specification.from_json(vault_releases.part_of(curator.vault, name, "allocation"))
             alike = specification.data_version != version.name and _unlike(specification.grid, grid) is None
             if alike and _says_something(release := curator.load(name)):

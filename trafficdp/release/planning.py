@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.cells import parents_of
-from trafficdp.binning.places import hours_of_day, lengthened, zone_km2
+from trafficdp.binning.places import hours_of_day, longer_slots_of, zone_km2
 from trafficdp.config.settings import Config
 from trafficdp.context.read import check_context
 from trafficdp.errors import DataError, UninformativeReleaseError, UsageError, positive
@@ -508,7 +508,7 @@ class Planning:
         if kind not in LONGER[own.slot_kind] or grid != replace(own, slot_kind=kind):
             return None
         here = self._contributions(own, may_be_empty=True).counts
-        return here.merged(here.cell, lengthened(own, here.slot, kind) - OFFSET[kind]).counts
+        return here.merged(here.cell, longer_slots_of(own, here.slot, kind) - OFFSET[kind]).counts
 
     def _guess(self, grid: Grid) -> Counts:
         """Return approximate counts of ``grid`` quickly, by merging the configured hexagons into parents."""

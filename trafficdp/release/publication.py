@@ -25,7 +25,7 @@ RELEASES = "releases"
 
 
 def place_files(store: Path, release: Release) -> Mapping[str, FileFacts]:
-    """Write the files of ``release`` to `releases/ID` and return their facts.
+    """Write the files of ``release`` to the folder `releases/ID` of ``store`` and return their facts.
 
     A complete folder from an earlier, interrupted run holds the same bytes and is replaced by them.
     """
@@ -52,14 +52,14 @@ def place_files(store: Path, release: Release) -> Mapping[str, FileFacts]:
 
 
 def folder_of(store: Path, release_id: str) -> Path:
-    """Return where the files of a release lie once they are published."""
+    """Return the folder of a release's published files, which may not exist yet."""
     return store / RELEASES / release_id
 
 
 def remove_files(store: Path, release_id: str) -> None:
-    """Take the folder of a withdrawn release away, in one rename first.
+    """Remove the folder of a withdrawn release: one rename first, then its files.
 
-    Raises a StoreUnavailableError when files remain: what was withdrawn must not lie about.
+    Raises a StoreUnavailableError when files remain.
     """
     target = folder_of(store, release_id)
     outdated = store / RELEASES / f".{release_id}.old"
@@ -73,9 +73,9 @@ def remove_files(store: Path, release_id: str) -> None:
 
 
 def update_released(store: Path, vault: Vault, added: Release | None = None) -> None:
-    """Swap in a `released.duckdb` with exactly the finished releases and publications of the vault.
+    """Replace `released.duckdb` by one with exactly the finished releases and publications of the vault.
 
-    Where only ``added`` is new, it is a copy of the one there is, and one release more.
+    ``added`` is the release that was just finished: where only that is new, it is added to a copy.
     """
     stored_releases = vault_releases.all_releases(vault)
     if added is not None:
@@ -93,15 +93,15 @@ def update_released(store: Path, vault: Vault, added: Release | None = None) -> 
             release = decode(json.loads(values[0]), values[1])
             rows.append((release, stored.withdrawn))
     publications = [
-        published(publication)
+        to_released_publication(publication)
         for stream in vault_releases.all_streams(vault)
         for publication in vault_releases.publications(vault, stream.release_id)
     ]
     released.build(store, rows, publications)
 
 
-def published(stored: vault_releases.StoredPublication) -> released.Publication:
-    """Return a committed publication of a stream as `released.duckdb` takes it."""
+def to_released_publication(stored: vault_releases.StoredPublication) -> released.Publication:
+    """Return a committed publication of a stream in the form that `released.duckdb` is built from."""
     release = decode(json.loads(stored.facts), stored.bins)
     stream = release.disclosure.noise.stream
     if stream is None:
@@ -110,7 +110,7 @@ def published(stored: vault_releases.StoredPublication) -> released.Publication:
 
 
 def publication_number(manifest: Mapping[str, object]) -> int | None:
-    """Return which publication of a stream a manifest is of; None where it does not say."""
+    """Return the number of a stream's publication that ``manifest`` states; None where it states none."""
     noise = manifest.get("noise")
     stream = noise.get("stream") if isinstance(noise, Mapping) else None
     number = stream.get("publication") if isinstance(stream, Mapping) else None
@@ -118,9 +118,9 @@ def publication_number(manifest: Mapping[str, object]) -> int | None:
 
 
 def manifests(store: Path, but: Collection[str] = ()) -> dict[str, dict[str, object]]:
-    """Return the manifests of the store by release, ``but`` those of some releases.
+    """Return the manifests of published releases by name, without those named in ``but``.
 
-    Raises StoreDamagedError for one that is not JSON.
+    Raises StoreDamagedError for one that cannot be read or is not JSON.
     """
     found: dict[str, dict[str, object]] = {}
     folder = store / RELEASES
@@ -149,7 +149,10 @@ def _unreadable(path: Path) -> StoreDamagedError:
 
 
 def ledger_reference(manifest: Mapping[str, object]) -> tuple[int, str]:
-    """Return (sequence, head hash) of a manifest; raise VerificationError when it states none."""
+    """Return (sequence, head hash) of the ledger entry that ``manifest`` states.
+
+    Raises VerificationError when it states none.
+    """
     accounting = manifest.get("accounting")
     if isinstance(accounting, Mapping):
         sequence, head_hash = accounting.get("ledger_sequence"), accounting.get("head_hash")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trafficdp.binning.places import declared_bins, share_in_zones, slot_facts_of
+from trafficdp.binning.places import declared_bins, share_of_area_in_zones, slot_facts_of
 from trafficdp.config.settings import Config
 from trafficdp.context.read import read_context
 from trafficdp.errors import UsageError
@@ -219,7 +219,9 @@ class Plan:
     @property
     def skill(self) -> dict[Statistic, SkillStated]:
         """How far off statistics are expected to be, beside one number for the city; in ``display_unit``."""
-        return {each: own.stated(self.shown(1.0, each)) for each, own in self.allocation.skill.items()}
+        return {
+            each: own.stated(self.in_display_unit(1.0, each)) for each, own in self.allocation.skill.items()
+        }
 
     @property
     def quantity(self) -> str:
@@ -231,10 +233,10 @@ class Plan:
         """The unit in which errors of the main statistic are shown."""
         return self.allocation.request.main.unit(self.display_unit)
 
-    def shown(self, error: float, statistic: Statistic | None = None) -> float:
-        """Return ``error`` of ``statistic`` (None: the main one) in the unit that is shown.
+    def in_display_unit(self, error: float, statistic: Statistic | None = None) -> float:
+        """Return ``error`` of ``statistic`` (None: the main one), converted to ``display_unit``.
 
-        It is given in the speed bound's unit, of a variance squared.
+        It comes in the speed bound's unit, squared for a variance.
         """
         request = self.allocation.request
         return error * request.map.factor(statistic or request.main)
@@ -259,7 +261,7 @@ class Plan:
         }
         widths = allocation.half_widths()
         for statistic, errors in allocation.errors().items():
-            name, factor = statistic.column(self.display_unit), self.shown(1.0, statistic)
+            name, factor = statistic.column(self.display_unit), self.in_display_unit(1.0, statistic)
             columns |= {
                 f"{name}_expected_error": errors * factor,
                 f"{name}_half_width": widths[statistic] * factor,
@@ -294,7 +296,7 @@ class Plan:
         for choice in self.choices(seed):
             for offer in choice.offers:
                 errors = offer.median_error, offer.worst_error, np.nan if offer.tried is None else offer.tried
-                shown = [self.shown(error, choice.statistic) for error in errors]
+                shown = [self.in_display_unit(error, choice.statistic) for error in errors]
                 loss = np.nan if offer.fit is None else float(offer.fit.event.loss.exact)
                 last = loss, not offer.idealised, offer is choice.chosen
                 rows.append((choice.statistic.value, offer.mechanism, *shown, *last))
@@ -308,7 +310,7 @@ class Plan:
         level, error = f"{request.map.interval_level:.0%}", positive_median(allocation.errors()[request.main])
         at_worst = "" if allocation.tried_in_cities(request.main) else "at worst "
         of = verdict.statistic
-        got, expected = verdict.in_words(of.unit(self.display_unit), self.shown(1.0, of))
+        got, expected = verdict.in_words(of.unit(self.display_unit), self.in_display_unit(1.0, of))
         return {
             "costs a vehicle at most": f"{request.kind.quantity} {self.loss}",
             "numbers": f"about {allocation.skill[request.main].expected_numbers:,} in "
@@ -316,9 +318,9 @@ class Plan:
             if request.relation.hides_presence
             else f"{allocation.counts.bins:,}, and {withheld:,} withheld "
             f"(fewer than {request.map.min_vehicles} vehicles)",
-            "off by": f"{self.shown(error):.3g} {unit} {at_worst}on average, in the median hexagon",
-            f"{level} interval": f"{self.shown(precision.median):.3g} {unit} to either side in the median "
-            f"hexagon, {self.shown(precision.worst):.3g} in the widest",
+            "off by": f"{self.in_display_unit(error):.3g} {unit} {at_worst}on average, in the median hexagon",
+            f"{level} interval": f"{self.in_display_unit(precision.median):.3g} {unit} to either side in the "
+            f"median hexagon, {self.in_display_unit(precision.worst):.3g} in the widest",
             "verdict": f"{'would be refused' if verdict.refused else 'may be released'}: {got}, {expected}",
         }
 
@@ -429,7 +431,7 @@ def context_of(
     area, previous = grid.area.hash, None
     if grid.selection.everything:
         # the newest published map of the study area; specifications are long: a search for their words
-        for name in vault_releases.indexed(vault, {"area_sha256": area, "of_question": False}):
+        for name in vault_releases.find_published(vault, {"area_sha256": area, "of_question": False}):
             frozen = vault_releases.part_of(vault, name, "allocation").decode()
             if f'"study_area_sha256":"{area}"' in frozen and '"question":' not in frozen:
                 previous = name
@@ -465,6 +467,6 @@ def share_of_fleet(grid: Grid) -> float:
     if grid.zones is None:
         left = len(declared_bins(here)[0]) / len(declared_bins(whole)[0])
     else:
-        left = share_in_zones(here, grid.zones)
+        left = share_of_area_in_zones(here, grid.zones)
     left *= 1 if hours is None else len(hours) / HOURS_A_WEEK
     return float(1 - (1 - min(left, 1.0)) ** HEXAGONS_OF_A_VEHICLE)

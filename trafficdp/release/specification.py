@@ -188,17 +188,17 @@ class Specification:
     calibrated: Mapping[str, Any]
     disclosure: Disclosure
 
-    def keeps(self, counts: Counts) -> npt.NDArray[np.bool_]:
+    def bins_kept(self, counts: Counts) -> npt.NDArray[np.bool_]:
         """Return which bins of ``counts`` get numbers, shape (G,).
 
-        They have ``min_vehicles`` vehicles, and the grid lets them be published.
+        Those with at least ``min_vehicles`` vehicles that the grid lets be published.
         """
         return (counts.users_per_bin >= self.request.min_vehicles) & self.grid.may_publish(
             counts.cell, counts.slot
         )
 
-    def public(self, counts: Counts) -> PublicFacts:
-        """Return the mechanism's public facts: ``counts``, speed bound and neighbouring relation."""
+    def public_facts(self, counts: Counts) -> PublicFacts:
+        """Return what the mechanism may know: ``counts``, speed bound and neighbouring relation."""
         relation = NeighbouringRelation(self.disclosure.unit.neighbouring_relation)
         return PublicFacts(counts, self.request.bound, relation)
 
@@ -309,7 +309,7 @@ def build_specification(
         each_useless = [useless(errors[each], each, request.map.bound) for each in errors]
     total, kept = len(allocation.keep), int(np.count_nonzero(allocation.keep))
     marked = int(np.count_nonzero(np.all(each_useless, axis=0)))
-    frozen = freeze(
+    frozen = specification_without_bins(
         context,
         release_id,
         calibrated=calibrated.to_facts(),
@@ -349,7 +349,7 @@ def build_specification(
     return replace(frozen, cell=allocation.counts.cell, slot=allocation.counts.slot)
 
 
-def freeze(
+def specification_without_bins(
     context: ReleaseContext,
     release_id: str,
     *,
@@ -360,7 +360,7 @@ def freeze(
     noise: Noise,
     verdict: Verdict,
 ) -> Specification:
-    """Return a specification made of its parts, without bins (``cell`` and ``slot`` are empty).
+    """Return a specification made of its parts, with empty ``cell`` and ``slot``.
 
     A map adds its bins; a stream gets them with its publications.
     """

@@ -41,8 +41,8 @@ from trafficdp.release.specification import (
     ReleaseContext,
     Specification,
     assemble,
-    freeze,
     source_facts,
+    specification_without_bins,
 )
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.stream.horizon import MINUTE_US, Horizon
@@ -77,7 +77,7 @@ def charged_stream(
     (unless ``again``); ConfigError for what cannot be streamed; InsufficientBudgetError when not even a
     vehicle that has spent nothing could pay.
     """
-    wanted = wanted_specification(curator, config)
+    wanted = configured_stream_specification(curator, config)
     for stored in reversed(vault_releases.all_streams(curator.vault)):
         specification = Specification.from_json(stored.facts)
         same = same_stream(specification, wanted)
@@ -95,7 +95,7 @@ def charged_stream(
                 todo="begin another, which charges every vehicle again, with --again",
             )
     rehearse(wanted)
-    epsilon = sums_of(wanted).allowance.epsilon
+    epsilon = running_sums_of(wanted).allowance.epsilon
     with curator.vault.transaction("charging the stream"):
         promise = vault_ledger.settle_promise(curator.vault, config.promise, datetime.now(UTC))
         _check_budget(curator, promise.policy, epsilon, wanted.created_at)
@@ -118,15 +118,18 @@ def charged_stream(
 
 
 def running_stream(curator: Curator) -> tuple[vault_releases.StoredStream, Specification]:
-    """Return the stream that runs, whatever the configuration says; raise UsageError when there is none."""
+    """Return the stream that runs and its specification; raise UsageError when there is none."""
     for stored in vault_releases.all_streams(curator.vault):
         if not stored.ended:
             return stored, Specification.from_json(stored.facts)
     raise UsageError("no stream is running", todo="begin one with `trafficdp stream FOLDER`")
 
 
-def wanted_specification(curator: Curator, config: Config) -> Specification:
-    """Return the specification of a stream that ``config`` would charge now; raises as ``charged_stream``."""
+def configured_stream_specification(curator: Curator, config: Config) -> Specification:
+    """Return the specification that a new stream under ``config`` would be charged for; charges nothing.
+
+    Raises as ``charged_stream``.
+    """
     vault, (settings, epsilon) = curator.vault, _settings(config)
     at = datetime.now(UTC)
     _check_budget(curator, config.policy, epsilon, at)
@@ -205,11 +208,12 @@ def specification_of_stream(
     spent_before: int,
     request: MapRequest,
 ) -> Specification:
-    """Return what a stream is charged for; bins and their noise follow with its publications.
+    """Return what a stream is charged for; bins and noise scales follow with its publications.
 
-    ``spent_before`` is the sum of the maxima of all charges before this one, in 10^-12 of epsilon.
+    ``sums`` is its mechanism. ``spent_before`` is the sum, over all charges before this one, of the largest
+    loss of any vehicle, in 10^-12 of epsilon.
     """
-    return freeze(
+    return specification_without_bins(
         context,
         release_id,
         calibrated=sums.to_facts(),
@@ -234,26 +238,29 @@ def specification_of_stream(
     )
 
 
-def sums_of(specification: Specification) -> RunningSums:
-    """Return the mechanism of a stream's running sums, from what ``specification`` froze at the charge."""
+def running_sums_of(specification: Specification) -> RunningSums:
+    """Return the mechanism of a stream's running sums, rebuilt from what ``specification`` froze."""
     return RunningSums.from_facts(specification.calibrated, specification.request.bound)
 
 
-def stream_of(
+def restored_stream(
     specification: Specification, parts: Mapping[str, Mapping[str, npt.NDArray[np.generic]]]
 ) -> Stream:
-    """Return the stream restored from the ``parts`` of its saved state; without parts, a new one."""
+    """Return the stream restored from its saved arrays ``parts``, by part and name; if empty, a new one."""
     enough = None if specification.request.publish_counts else specification.request.min_vehicles
-    return sums_of(specification).stream(parts, enough)
+    return running_sums_of(specification).stream(parts, enough)
 
 
 def end_of_step(sums: RunningSums, step: int) -> datetime:
-    """Return the instant (UTC) at which ``step``, counted from 0, ends."""
+    """Return the instant (UTC) at which ``step`` of the horizon of ``sums`` ends; steps count from 0."""
     return _EPOCH + timedelta(microseconds=sums.horizon.end_of(step))
 
 
 def same_stream(one: Specification, other: Specification) -> bool:
-    """Return whether both ask for the same; name, time, spending before, budget, context may differ."""
+    """Return whether two specifications ask for the same stream: grid, mechanism, place, publisher, sources.
+
+    Name, time, earlier spending, budget and context may differ.
+    """
     facts = [
         (
             each.grid.key,
@@ -276,7 +283,7 @@ def publication_of(
     ``closed`` holds the counts and noisy sums of all bins so far, ``number`` is the publication's, and
     ``data_version`` names the records that it was made from.
     """
-    sums, order = sums_of(specification), np.lexsort((closed.slot, closed.cell))
+    sums, order = running_sums_of(specification), np.lexsort((closed.slot, closed.cell))
     keep = closed.vehicles[order] >= specification.request.min_vehicles
     names = ("cell", "slot", "records", "vehicles", "sums", "terms")
     columns = {name: getattr(closed, name)[order] for name in names}
@@ -307,8 +314,8 @@ def publication_of(
 
 
 def stream_facts(specification: Specification, step: int, number: int) -> StreamStated:
-    """Return what the manifest says of the stream and of its publication ``number``, after ``step``."""
-    sums = sums_of(specification)
+    """Return what the manifest says of the stream and of its publication ``number``, made after ``step``."""
+    sums = running_sums_of(specification)
     allowance, horizon = sums.allowance, sums.horizon
     return StreamStated(
         publication=number,
@@ -326,8 +333,11 @@ def stream_facts(specification: Specification, step: int, number: int) -> Stream
 
 
 def rehearse(specification: Specification) -> None:
-    """Raise before the charge what would fail after it: a publication of two records of speed 0."""
-    sums, grid = sums_of(specification), specification.grid
+    """Make and discard a publication of two records of speed 0, so that errors come before the charge.
+
+    Raises whatever making, encoding or describing a publication of ``specification`` raises.
+    """
+    sums, grid = running_sums_of(specification), specification.grid
     one = np.ones(1, dtype=np.int64)
     closed = ClosedStep(
         step=0,
@@ -345,7 +355,11 @@ def rehearse(specification: Specification) -> None:
 
 
 def next_digest(before: str, step: int, journal: Mapping[str, npt.NDArray[np.int64]]) -> str:
-    """Return the hash that pins the counts up to ``step``: a chain over steps, rows in a fixed order."""
+    """Return the SHA-256 over the digest ``before``, ``step`` and the step's counts, as hexadecimal digits.
+
+    ``journal`` holds the columns cell, slot, vehicle, records and position of ``ClosedStep``; the order of
+    rows does not matter. So each digest pins the counts of all steps up to its own.
+    """
     names = ("cell", "slot", "vehicle", "records", "position")
     rows = np.stack([np.asarray(journal[name], dtype=np.int64) for name in names], axis=1)
     rows = rows[np.lexsort((rows[:, 2], rows[:, 1], rows[:, 0]))]

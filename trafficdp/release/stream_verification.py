@@ -28,7 +28,7 @@ from trafficdp.privacy.loss import PICO, decimal_text
 from trafficdp.privacy.release import Release
 from trafficdp.release.curator import Curator
 from trafficdp.release.intake import forgotten_since
-from trafficdp.release.publication import published
+from trafficdp.release.publication import to_released_publication
 from trafficdp.release.recomputation import (
     PORTALS,
     UNREADABLE,
@@ -39,7 +39,7 @@ from trafficdp.release.recomputation import (
     run_checks,
 )
 from trafficdp.release.specification import Specification
-from trafficdp.release.stream_release import next_digest, stream_of, sums_of
+from trafficdp.release.stream_release import next_digest, restored_stream, running_sums_of
 from trafficdp.release.verification import Examined, detection_probability, plausible, probability_text
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import publications_match
@@ -64,7 +64,7 @@ class _ExaminedStream(Examined):
         super().__init__(curator, stored.release_id, stored.sequence)
         self._stored = stored
         self._specification = Specification.from_json(stored.facts)
-        self._allowance = sums_of(self._specification).allowance
+        self._allowance = running_sums_of(self._specification).allowance
         self._publications = vault_releases.publications(curator.vault, stored.release_id)
         if not self._publications:
             raise VerificationError("nothing was published of this stream yet", got=stored.release_id)
@@ -172,7 +172,7 @@ class _ExaminedStream(Examined):
         return None
 
     def _release(self) -> Release:
-        return published(self._newest).release
+        return to_released_publication(self._newest).release
 
     def _files(self) -> str | None:
         listed = {each["name"]: each["sha256"] for each in self._manifest["files"]}
@@ -232,7 +232,7 @@ class _ExaminedStream(Examined):
     def _stream(self) -> Stream | None:
         """The state, where there is one."""
         _, parts = vault_releases.load_parts(self._curator.vault, self._stored.release_id)
-        return stream_of(self._specification, parts) if parts else None
+        return restored_stream(self._specification, parts) if parts else None
 
     def _power(self) -> str:
         """What the test of the law can find in so few, or so many, nodes."""
@@ -255,5 +255,7 @@ class _ExaminedStream(Examined):
         return None if plausible([(law, bank.noise[bank.drawn])]) else "other noise"
 
     def _released(self) -> str | None:
-        same = publications_match(self._curator.store, [published(each) for each in self._publications])
+        same = publications_match(
+            self._curator.store, [to_released_publication(each) for each in self._publications]
+        )
         return None if same else "other rows than were published"

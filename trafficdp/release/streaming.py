@@ -47,16 +47,16 @@ from trafficdp.release.feeds import (
     in_order_of_time,
     stamp_of,
 )
-from trafficdp.release.publication import folder_of, manifests, publication_number, published
+from trafficdp.release.publication import folder_of, manifests, publication_number, to_released_publication
 from trafficdp.release.specification import Specification
 from trafficdp.release.stream_release import (
     charged_stream,
     end_of_step,
     next_digest,
     publication_of,
+    restored_stream,
     running_stream,
-    stream_of,
-    sums_of,
+    running_sums_of,
 )
 from trafficdp.store import released, vault_ledger, vault_releases
 from trafficdp.store.store_files import store_failures
@@ -148,8 +148,8 @@ class LiveStream:
         """Read a file as the stream's configuration declares it; nothing is written."""
         return self._state.reader.read(path, digest, source)
 
-    def met(self, digest: str) -> bool:
-        """Return whether the stream has taken the file of this digest to its end."""
+    def has_taken(self, digest: str) -> bool:
+        """Return whether the stream has taken the file with this ``digest`` to its end."""
         with self._curators("stream") as curator:
             return self._met(curator, digest)
 
@@ -240,26 +240,26 @@ class LiveStream:
             curator.check_not_behind()
             for each in vault_releases.all_streams(vault):
                 # what a process that died had committed, and not yet placed
-                before = placed(self._store, each.release_id)
-                place_newest(curator, each.release_id, before, PAGE_SECONDS)
+                before = placed_publication_number(self._store, each.release_id)
+                place_newest_publication(curator, each.release_id, before, PAGE_SECONDS)
             if running:
                 stored, frozen = running_stream(curator)
             else:
                 stored, frozen = charged_stream(curator, self._config, again=self._again, failpoint=failpoint)
-            charge, sums = vault_ledger.Entries(vault)[stored.sequence - 1], sums_of(frozen)
+            charge, sums = vault_ledger.Entries(vault)[stored.sequence - 1], running_sums_of(frozen)
             self._running = _Running(
                 specification=frozen,
                 sums=sums,
                 charge=LedgerReference(charge.sequence, charge.head_hash),
                 reader=Reader(frozen.grid, sums, self._config.sources, self.key),
-                placed=placed(self._store, frozen.release_id),
+                placed=placed_publication_number(self._store, frozen.release_id),
             )
         state = self._running
         if state.stream is None or state.generation != vault_releases.generation_of(
             vault, state.specification.release_id
         ):
             state.generation, parts = vault_releases.load_parts(vault, state.specification.release_id)
-            state.stream = stream_of(state.specification, parts)
+            state.stream = restored_stream(state.specification, parts)
             state.digest = parts["kept"]["digest"].tobytes().decode() if parts else GENESIS
             state.kept = ()
 
@@ -387,7 +387,7 @@ class LiveStream:
         state = self._state
         before, state.placed = (
             state.placed,
-            place_newest(curator, state.specification.release_id, state.placed, PAGE_SECONDS),
+            place_newest_publication(curator, state.specification.release_id, state.placed, PAGE_SECONDS),
         )
         if state.placed != before:
             failpoint("files placed")
@@ -414,11 +414,11 @@ def _now() -> str:
 # Files of the newest publication, and what people look at.
 
 
-def placed(store: Path, release_id: str) -> int:
-    """Return the number of the publication whose files are in place, 0 when there are none.
+def placed_publication_number(store: Path, release_id: str) -> int:
+    """Return the number of the stream's publication whose files are in place, 0 when there are none.
 
-    The manifest is written last of all, so what it names is there. Raises StoreDamagedError for a manifest
-    that names none.
+    The manifest is written last, so the files that it names are there. Raises StoreDamagedError for a
+    manifest that names no publication.
     """
     manifest = manifests(store).get(release_id)
     if manifest is None:
@@ -433,10 +433,11 @@ def placed(store: Path, release_id: str) -> int:
     return number
 
 
-def place_newest(curator: Curator, release_id: str, before: int, every_seconds: int) -> int:
-    """Add the publications after ``before`` to `released.duckdb` and renew the files; return the newest.
+def place_newest_publication(curator: Curator, release_id: str, before: int, every_seconds: int) -> int:
+    """Publish the stream's committed publications after number ``before``; return the newest number.
 
-    What a process that died was writing is removed.
+    They are added to `released.duckdb`, and the files are those of the newest, whose page asks for new data
+    every ``every_seconds``. Leftovers of an interrupted process are removed.
     """
     folder = folder_of(curator.store, release_id)
     with store_failures("tidying the files of the stream"):
@@ -445,7 +446,10 @@ def place_newest(curator: Curator, release_id: str, before: int, every_seconds: 
     newest = vault_releases.newest_publication(curator.vault, release_id)
     if newest == before:
         return newest
-    missing = [published(each) for each in vault_releases.publications(curator.vault, release_id, before)]
+    missing = [
+        to_released_publication(each)
+        for each in vault_releases.publications(curator.vault, release_id, before)
+    ]
     if not released.append(curator.store, missing):
         # it is not there, or does not hold just the ones before: all of it is written anew
         curator.tidy()
@@ -465,7 +469,7 @@ def newest_release(curator: Curator, release_id: str) -> Release:
     if not number:
         raise UsageError("nothing was published of this stream yet", got=release_id)
     (stored,) = vault_releases.publications(curator.vault, release_id, number - 1)
-    return published(stored).release
+    return to_released_publication(stored).release
 
 
 LOOK_SECONDS = 1.0
@@ -499,7 +503,7 @@ def follow_folder(
         for path in waiting:
             stamp, digest = stamp_of(path), digest_of(path, live.key)
             settled.append((path, stamp))
-            if digest is not None and not live.met(digest):
+            if digest is not None and not live.has_taken(digest):
                 arrival = live.read(path, digest)
                 if arrival.refused is not None:
                     warn(arrival.refused)

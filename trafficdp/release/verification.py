@@ -436,7 +436,7 @@ class _ExaminedRelease(Examined):
         chosen = counts.select(np.repeat(numbered, counts.bins // max(len(numbered), 1)))
         calibrated = calibrated_from_facts(
             self._manifest["noise"],
-            self._specification.public(chosen),
+            self._specification.public_facts(chosen),
             {
                 statistic: {name: values[numbered] for name, values in own.items()}
                 for statistic, own in columns.items()
@@ -525,7 +525,7 @@ class _ExaminedRelease(Examined):
                 continue
             if not vault_releases.release_named(self._curator.vault, source.name).withdrawn:
                 found = speeds_of(self._curator, self._curator.load(source.name))
-                if not np.array_equal(found.at(pinned.cell, pinned.slot), speed, equal_nan=True):
+                if not np.array_equal(found.speeds_of_bins(pinned.cell, pinned.slot), speed, equal_nan=True):
                     return f"other speeds than release {source.name} has"
         return None
 

@@ -163,21 +163,21 @@ class Vault:
                 closing.close()
 
     def free_memory(self) -> None:
-        """Give back what DuckDB holds and does not use."""
+        """Make DuckDB give back memory that it holds and does not use."""
         run(self.connection, f"SET memory_limit = '{MEMORY_LIMIT}'")
 
     def has_table(self, name: str) -> bool:
-        """Return whether there is a table ``name``, of those that a vault need not have."""
+        """Return whether the vault has the table ``name``; only some vaults have the later tables."""
         there = "FROM duckdb_tables() WHERE database_name = current_database() AND table_name = ?"
         return bool(run(self.connection, there, [name]))
 
     def set_fact(self, key: str, value: str) -> None:
-        """Write a fact, in the place of what was written before (inside the caller's transaction)."""
+        """Write ``value`` as the store's fact ``key``, replacing it (inside the caller's transaction)."""
         self.facts[key] = value
         run(self.connection, "INSERT OR REPLACE INTO meta VALUES (?, ?)", [key, value])
 
     def check_key(self, fingerprint: str) -> None:
-        """Raise StoreKeyError unless this is the key that the store was made with."""
+        """Raise StoreKeyError unless ``fingerprint`` is that of the key that the store was made with."""
         own = self.facts.get("key_fingerprint", "")
         if own != fingerprint:
             raise StoreKeyError(
@@ -189,7 +189,10 @@ class Vault:
 
     @contextmanager
     def transaction(self, what: str) -> Iterator[None]:
-        """Run the block in one transaction: all of it is committed, or nothing."""
+        """Context manager: run the block in one transaction, which is committed whole or rolled back.
+
+        ``what`` says in errors what was being done.
+        """
         facts = {**self.facts}
         with store_failures(what):
             self.connection.begin()
@@ -206,15 +209,16 @@ class Vault:
 
 
 @contextmanager
-def rewritten(folder: Path, without: Sequence[int], ready: Callable[[], None]) -> Iterator[Vault]:
-    """Copy the vault of ``folder`` without the records of some vehicles, and put the copy in its place.
+def rewrite_without_vehicles(
+    folder: Path, without: Sequence[int], ready: Callable[[], None]
+) -> Iterator[Vault]:
+    """Context manager: replace the vault of ``folder`` by a copy without the records of some vehicles.
 
-    ``without`` are their numbers, which may be none. Who was charged keeps number, pseudonym and charges; of
-    others nothing stays. The block may change the copy. Then it is checked, ``ready`` is called, and one
-    rename makes it the vault: whoever dies before has changed nothing. The rows are never written to the
-    copy, and the file that held them is gone.
-
-    Call it under ``store_lock``, with the vault closed. Takes as much disk again as the vault has.
+    ``without`` are their numbers in the vault, which may be none. A vehicle that was charged keeps its
+    number, pseudonym and charges; of others nothing stays. The block gets the copy and may change it. Then it
+    is audited, ``ready`` is called, and one rename makes it the vault: a process that dies before has changed
+    nothing. The records are never written to the copy, and the file that held them is gone. Call it under
+    ``store_lock``, with the vault closed. Takes as much disk again as the vault has.
     """
     path = database_in(folder)
     with store_failures("rewriting the vault"):
@@ -267,13 +271,13 @@ def _cleared_copy(path: Path) -> Path:
 
 
 def unfinished(folder: Path) -> list[str]:
-    """Return the ids of stores whose making died before the vault had its name."""
+    """Return the store ids of vaults in ``folder`` whose creation was interrupted, sorted."""
     before, after = _UNFINISHED.split("*")
     return sorted(path.name[len(before) : -len(after)] for path in folder.glob(_UNFINISHED))
 
 
 def remove_unfinished(folder: Path, store_id: str) -> None:
-    """Remove the vault of an ``unfinished`` store."""
+    """Remove the vault of the store ``store_id`` whose creation was interrupted."""
     half_made = folder / _UNFINISHED.replace("*", store_id)
     with store_failures("removing what an interrupted command left"):
         # its own name last: as long as it is there, it is known that something is left
@@ -282,10 +286,11 @@ def remove_unfinished(folder: Path, store_id: str) -> None:
 
 
 def database_in(folder: Path, *, must_exist: bool = False) -> Path:
-    """Return the absolute path of the vault: DuckDB takes relative ones like "md:city" for services.
+    """Return the absolute path of the vault's DuckDB file in the store ``folder``.
 
-    Raises UsageError for a path that DuckDB takes for another: it cuts the name of its log at a question
-    mark, and reads a backslash as a slash. ``must_exist``: raises StoreUnavailableError where it does not.
+    Absolute, as DuckDB takes names like "md:city" for services. Raises UsageError for a path with a question
+    mark or a backslash, which DuckDB would misread, and, with ``must_exist``, StoreUnavailableError where
+    there is no such file.
     """
     path = (folder / VAULT_NAME).absolute()
     for letter, name in (("?", "question mark"), ("\\", "backslash")):
@@ -303,10 +308,10 @@ def database_in(folder: Path, *, must_exist: bool = False) -> Path:
 
 
 def problems(vault: Vault, after_ingest: int | None = None) -> list[tuple[str, int]]:
-    """Return (problem, how many rows) for every bad row that sql/audits/vault.sql selects; none should be.
+    """Return (problem, number of rows) for every bad row that the checks in sql/audits/vault.sql find.
 
-    With ``after_ingest`` only what files after it brought is looked at of the records, and repeats only where
-    their time is that of earlier files: within a file cleaning finds them.
+    None are found in a sound vault. With ``after_ingest`` only records of files after that number are
+    checked, and for repeats of earlier files' only: within a file cleaning finds them.
     """
     ranged = "SELECT coalesce(min(time_us), 0), coalesce(max(time_us), -1) FROM fixes WHERE ingest_id > ?"
     ((first_us, last_us),) = run(vault.connection, ranged, [after_ingest or 0])
@@ -319,7 +324,7 @@ def problems(vault: Vault, after_ingest: int | None = None) -> list[tuple[str, i
 
 
 def audit(vault: Vault, after_ingest: int | None = None) -> None:
-    """Raise StoreDamagedError when the audits find a problem; inside a transaction, that undoes it."""
+    """Raise StoreDamagedError when ``problems`` finds any; inside a transaction, that undoes it."""
     found = problems(vault, after_ingest)
     if found:
         raise StoreDamagedError(
@@ -333,10 +338,10 @@ def audit(vault: Vault, after_ingest: int | None = None) -> None:
 
 
 @contextmanager
-def looked_at(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the database at ``path`` for reading; rows that do not fit in memory are not spilled anywhere.
+def open_for_reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Context manager: open the DuckDB file at ``path`` read-only; nothing is written, also not to spill.
 
-    Raises what ``store_failures`` says of a file that cannot be opened.
+    Raises StoreDamagedError for a missing file, and as ``store_failures`` where it cannot be opened.
     """
     with store_failures("opening it", path.name):
         if not path.exists():
@@ -353,17 +358,17 @@ def looked_at(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @contextmanager
-def vault_looked_at(folder: Path) -> Iterator[Vault]:
-    """Open the vault of ``folder`` for reading; raises as ``Vault.open``, and writes nothing."""
+def open_vault_for_reading(folder: Path) -> Iterator[Vault]:
+    """Context manager: open the vault of ``folder`` read-only; raises as ``Vault.open``, writes nothing."""
     path = database_in(folder)
-    with looked_at(path) as connection:
+    with open_for_reading(path) as connection:
         with store_failures("reading it"):
             vault = Vault(connection, path)
         yield vault
 
 
 def tables(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the names of the tables."""
+    """Return the names of all tables of the database, sorted."""
     found = run(
         connection,
         "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database() ORDER BY table_name",
@@ -371,7 +376,7 @@ def tables(connection: duckdb.DuckDBPyConnection) -> list[str]:
     return [name for (name,) in found]
 
 
-def read_through(connection: duckdb.DuckDBPyConnection, table: str) -> None:
-    """Read every value of every row of ``table``; DuckDB checks the sums of its blocks on the way."""
+def read_all_values(connection: duckdb.DuckDBPyConnection, table: str) -> None:
+    """Read every value of every row of ``table``, so that DuckDB checks the checksums of its blocks."""
     whole = connection.table(table).aggregate("bit_xor(hash(COLUMNS(*)))")
     whole.fetchall()

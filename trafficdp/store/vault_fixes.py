@@ -78,22 +78,22 @@ class FileEntry:
 
 
 def data_version(vault: Vault) -> DataVersion:
-    """Return the newest data version."""
+    """Return the newest version of the vault's data."""
     newest = "SELECT ingest_id, data_version FROM ingests ORDER BY ingest_id DESC LIMIT 1"
     found = run(vault.connection, newest)
     return DataVersion(*found[0]) if found else DataVersion(0, NO_DATA)
 
 
 def number_of_files(vault: Vault) -> int:
-    """Return how many files were read into the vault, each reading counted, without those undone since."""
+    """Return how many file readings the vault holds, without those undone."""
     return number(vault.connection, "SELECT count(*) FROM ingests WHERE undone_at IS NULL")
 
 
 def pin_area(vault: Vault, area: str, *, dry_run: bool) -> None:
-    """Raise DataError unless the store was filled under the ``area`` with this hash, or is empty.
+    """Raise DataError unless the store was filled under the study area with the hash ``area``, or is empty.
 
-    Rows outside it were rejected and cannot come back. Unless ``dry_run``, an empty store is pinned to it. A
-    store is empty, too, when all its files were undone.
+    Rows outside the old area were rejected and cannot come back. An empty store (also one whose files were
+    all undone) is bound to this area from now on, unless ``dry_run``.
     """
     pinned = vault.facts.get("area_hash") if number_of_files(vault) else None
     if pinned is None and not dry_run:
@@ -108,7 +108,10 @@ def pin_area(vault: Vault, area: str, *, dry_run: bool) -> None:
 
 
 def earlier_declarations(vault: Vault, digest: str) -> set[str]:
-    """Return the declarations under which files of these bytes were read before. For the curator's eyes."""
+    """Return the source declarations (JSON) under which a file of this ``digest`` was read before.
+
+    For the curator's eyes.
+    """
     rows = run(
         vault.connection,
         "SELECT declaration FROM ingests WHERE file_digest = ? AND undone_at IS NULL",
@@ -118,7 +121,7 @@ def earlier_declarations(vault: Vault, digest: str) -> set[str]:
 
 
 def number_vehicles(vault: Vault, pseudonyms: pa.DictionaryArray) -> npt.NDArray[np.int64]:
-    """Return the vault's number of every pseudonym, shape (n,); new vehicles get the next ones.
+    """Return the vault's number of every vehicle pseudonym, shape (n,); new vehicles get the next numbers.
 
     To be called inside the caller's transaction.
     """
@@ -138,7 +141,7 @@ def number_vehicles(vault: Vault, pseudonyms: pa.DictionaryArray) -> npt.NDArray
 
 
 def numbers_of(vault: Vault, pseudonyms: pa.Array) -> list[int]:
-    """Return the vault's numbers of those of ``pseudonyms`` (pa.binary(32)) that it knows, rising."""
+    """Return the vault's vehicle numbers of ``pseudonyms`` (pa.binary(32)), sorted, without unknown ones."""
     import pyarrow as pa
 
     with registered(vault.connection, "wanted_vehicles", pa.table({"hmac": pseudonyms})):
@@ -151,7 +154,10 @@ def numbers_of(vault: Vault, pseudonyms: pa.Array) -> list[int]:
 
 
 def rename_versions(vault: Vault, first_ingest: int = 1) -> None:
-    """Give the data of file ``first_ingest`` and of all later ones new names, and histories as it is now."""
+    """Give the data versions of file ``first_ingest`` and all later ones new random names.
+
+    Their histories are computed anew from the records that are there now.
+    """
     history = stated_history(vault, first_ingest - 1)
     files = run(vault.connection, _FILES, [first_ingest, _LAST])
     for ingest_id, _, digest, declaration, added in files:
@@ -165,10 +171,10 @@ def rename_versions(vault: Vault, first_ingest: int = 1) -> None:
 
 
 def undo(vault: Vault, ingest_id: int, at: datetime) -> int:
-    """Take back the records that a file brought (inside the caller's transaction); return how many.
+    """Delete the records that the file ``ingest_id`` brought; return how many there were.
 
-    What was read stays noted, as undone. The data of this file and of all later ones gets new names, whether
-    or not the file had brought anything.
+    Inside the caller's transaction. The file stays listed, as undone. The data versions of this file and all
+    later ones get new names, whether or not the file had brought anything.
     """
     ((_, _, _, _, brought),) = run(vault.connection, _FILES, [ingest_id, ingest_id])
     for table in ("fixes", "imported", "imports"):
@@ -195,9 +201,9 @@ class Incoming:
         self._first_us, self._last_us = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
     def add(self, fixes: Fixes | None, file: npt.NDArray[np.int32] | None = None) -> None:
-        """Take a part; ``file`` (n,) numbers the files that its fixes are from, from 0; None: all of file 0.
+        """Add fixes; ``file`` (n,) is the position, from 0, of the file that each is from (None: file 0).
 
-        Small parts wait for others: a statement costs as much as many rows. Without ``fixes`` none waits.
+        Small parts are held back and written together. Without ``fixes`` all that is held is written.
         """
         import pyarrow as pa
 
@@ -222,9 +228,9 @@ class Incoming:
             self._last_us = max(self._last_us, int(time_us.max(initial=self._last_us)))
 
     def finish(self, *, once: bool = True) -> dict[int, int]:
-        """Take the last parts; return how many fixes were new of the files that brought any, by number.
+        """Write all fixes and drop those of earlier files; return how many were new, by position of the file.
 
-        ``once``: no (vehicle, instant) is in two of the files.
+        Files without a new fix are left out. ``once``: no (vehicle, instant) is in two of the files.
         """
         self.add(None)
         if not once:
@@ -249,7 +255,7 @@ class Incoming:
         return dict(rows)
 
     def note(self, file: FileDetails, added: int) -> None:
-        """Note the next file, which brought ``added`` records. The data then gets a new random name."""
+        """List the next file in the vault as one that brought ``added`` records, with a new data version."""
         name = new_token()
         self._history = _next_history(self._history, name, file.digest, file.declaration, added)
         run(
@@ -286,7 +292,7 @@ def ingested_files(vault: Vault, up_to_ingest: int | None = None) -> list[FileEn
 
 
 def declarations(vault: Vault, up_to_ingest: int) -> list[tuple[str, str]]:
-    """Return the distinct (source, declaration as JSON) of a data version, in order of first use."""
+    """Return the distinct (source, declaration as JSON) of the files up to a data version, by first use."""
     rows = run(
         vault.connection,
         "SELECT source, declaration FROM ingests WHERE ingest_id <= ? AND undone_at IS NULL "
@@ -312,7 +318,7 @@ class FixCounts:
 
 
 def count_fixes(vault: Vault, up_to_ingest: int) -> FixCounts:
-    """Count the fixes of a data version."""
+    """Return the counts of fixes and vehicles in the files up to number ``up_to_ingest``. Private."""
     ((fixes, vehicles, derived),) = run(
         vault.connection,
         "SELECT count(*), count(DISTINCT vehicle_id), count(*) FILTER (derived) "
@@ -329,10 +335,10 @@ def count_fixes(vault: Vault, up_to_ingest: int) -> FixCounts:
 
 
 def history_of(vault: Vault, ingest_id: int) -> tuple[str, str]:
-    """Return (name, history) of a data version from the files it names and the fixes that are there now.
+    """Return (name, history) of the data version ``ingest_id``, computed from the records there are now.
 
-    The history is a SHA-256 chain that no other files, declarations or numbers of fixes have. Never publish
-    it.
+    The history is a chain of SHA-256 over the files, their declarations and how many records each brought.
+    Private: never publish it.
     """
     version, history = NO_DATA, NO_HISTORY
     for _, version, digest, declaration, added in run(vault.connection, _FILES, [1, ingest_id]):
@@ -341,7 +347,10 @@ def history_of(vault: Vault, ingest_id: int) -> tuple[str, str]:
 
 
 def stated_history(vault: Vault, ingest_id: int) -> str:
-    """Return the history of a data version as it was when its last file was read. Never publish it."""
+    """Return the history of the data version ``ingest_id`` as written when its last file was read.
+
+    Equal to that of ``history_of`` unless the vault was altered. Private: never publish it.
+    """
     found = run(vault.connection, "SELECT history FROM ingests WHERE ingest_id = ?", [ingest_id])
     return str(found[0][0]) if found else NO_HISTORY
 
@@ -352,7 +361,10 @@ def _next_history(previous: str, name: str, digest: str, declaration: str, added
 
 
 def speed_provenance(vault: Vault, up_to_ingest: int) -> dict[str, str]:
-    """Return for every source whether its speeds are "reported", "derived" or "mixed"."""
+    """Return by source whether its speeds are "reported", "derived" or "mixed".
+
+    Of the files up to number ``up_to_ingest``.
+    """
     rows = run(
         vault.connection,
         "SELECT source, bool_or(any_derived), bool_and(all_derived) FROM ingests JOIN ("

@@ -39,7 +39,7 @@ class StoredRelease:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to do of it."""
+        """Whether the release is published or withdrawn, so that nothing is left to do."""
         return self.published or self.withdrawn
 
 
@@ -65,7 +65,10 @@ def release_named(vault: Vault, release_id: str) -> StoredRelease:
 
 
 def values_of(vault: Vault, release_id: str) -> tuple[str, bytes] | None:
-    """Return (facts, bins) of a release, None until its noise is committed; raise as ``release_named``."""
+    """Return the committed values of a release, (facts as JSON, bins as Arrow bytes), or None before.
+
+    ``decode`` reads them. Raises as ``release_named``.
+    """
     if not release_named(vault, release_id).drawn:
         return None
     facts, bins = _parts(vault, release_id, "facts", "bins")
@@ -73,16 +76,20 @@ def values_of(vault: Vault, release_id: str) -> tuple[str, bytes] | None:
 
 
 def part_of(vault: Vault, release_id: str, part: str) -> bytes:
-    """Return what is kept of a release as "allocation" (frozen, as JSON), "facts", "bins" or "measured".
+    """Return the bytes kept of a release under ``part``: "allocation", "facts", "bins" or "measured".
 
-    The last are the answers that it was made from. Raises as ``release_named``.
+    "allocation" is the frozen specification, "measured" the noisy answers that it was made from. Raises as
+    ``release_named``.
     """
     release_named(vault, release_id)
     return _parts(vault, release_id, part)[0]
 
 
 def add_charged(vault: Vault, release_id: str, sequence: int, allocation: str) -> StoredRelease:
-    """Write a charged release with its frozen allocation (inside the caller's transaction); return it."""
+    """Write a charged release with its frozen specification; return it (inside the caller's transaction).
+
+    ``sequence`` is the number of its ledger entry, ``allocation`` the specification as JSON.
+    """
     run(
         vault.connection,
         "INSERT INTO releases (release_id, sequence) VALUES (?, ?)",
@@ -95,7 +102,8 @@ def add_charged(vault: Vault, release_id: str, sequence: int, allocation: str) -
 def commit_values(vault: Vault, release_id: str, facts: str, bins: bytes, measured: bytes) -> None:
     """Write the noisy values of a charged release, once (inside the caller's transaction).
 
-    Raises UsageError when values are there already: a committed value is never redrawn.
+    ``facts`` and ``bins`` are the release as ``encode`` wrote it, ``measured`` the noisy answers that it was
+    made from. Raises UsageError when values are there already: a committed value is never redrawn.
     """
     changed = run(
         vault.connection,
@@ -108,7 +116,7 @@ def commit_values(vault: Vault, release_id: str, facts: str, bins: bytes, measur
 
 
 def mark_withdrawn(vault: Vault, release_id: str) -> None:
-    """Write that a release was withdrawn (inside the caller's transaction)."""
+    """Mark a release as withdrawn (inside the caller's transaction)."""
     run(vault.connection, "UPDATE releases SET withdrawn = true WHERE release_id = ?", [release_id])
 
 
@@ -158,17 +166,17 @@ _INDEX = "release_index"
 
 
 def mark_published(vault: Vault, release: IndexedRelease) -> None:
-    """Write that the files of a release are in place, and index it (inside the caller's transaction)."""
+    """Mark a release as published and add it to the index (inside the caller's transaction)."""
     run(vault.connection, "UPDATE releases SET published = true WHERE release_id = ?", [release.release_id])
     run(vault.connection, script(f"tables/{_INDEX}"))
     run(vault.connection, "INSERT INTO release_index VALUES (?, ?, ?, ?, ?, ?)", [*astuple(release)])
 
 
-def indexed(vault: Vault, sought: Mapping[str, object]) -> Iterator[str]:
+def find_published(vault: Vault, sought: Mapping[str, object]) -> Iterator[str]:
     """Yield the names of published releases, not withdrawn, that match ``sought``, newest first.
 
-    ``sought`` holds the values that fields of ``IndexedRelease`` must have, by field; its ``not_of_data`` is
-    a data version that the release must not have.
+    ``sought`` maps fields of ``IndexedRelease`` to the values that they must have; its key ``not_of_data``
+    holds a data version that the release must not have.
     """
     if vault.has_table(_INDEX):
         asked = {**dict.fromkeys((*IndexedRelease.__slots__[1:], "not_of_data")), **sought}
@@ -214,7 +222,7 @@ class StoredPublication:
 
     @property
     def values_sha256(self) -> str:
-        """Hash of what was published, as the ledger pins it."""
+        """SHA-256 over ``facts`` and ``bins``, in hexadecimal digits; the ledger entry holds it too."""
         return hashlib.sha256(self.facts.encode() + b"\n" + self.bins).hexdigest()
 
 
@@ -228,7 +236,7 @@ class FileProgress:
 
 
 def make_tables(vault: Vault) -> None:
-    """Make the tables of streams, if they are not there."""
+    """Make the vault's tables of streams unless they exist."""
     run(vault.connection, script("tables/stream"))
 
 
@@ -241,7 +249,7 @@ def all_streams(vault: Vault) -> list[StoredStream]:
 
 
 def stream_named(vault: Vault, release_id: str) -> StoredStream:
-    """Return a stream; raise UsageError when there is none of that name."""
+    """Return the stream ``release_id``; raise UsageError when there is none of that name."""
     for stream in all_streams(vault):
         if stream.release_id == release_id:
             return stream
@@ -249,12 +257,12 @@ def stream_named(vault: Vault, release_id: str) -> StoredStream:
 
 
 def add_stream(vault: Vault, release_id: str, sequence: int, facts: str) -> None:
-    """Write a charged stream, without state."""
+    """Write a charged stream without state; ``sequence`` is its ledger entry, ``facts`` its specification."""
     run(vault.connection, "INSERT INTO streams VALUES (?, ?, ?, false)", [release_id, sequence, facts])
 
 
 def end_stream(vault: Vault, release_id: str) -> None:
-    """Write that the stream has ended, so that no record is taken any more."""
+    """Mark a stream as ended: it takes no more records."""
     run(vault.connection, "UPDATE streams SET ended = true WHERE release_id = ?", [release_id])
 
 
@@ -298,7 +306,7 @@ def load_parts(vault: Vault, release_id: str) -> tuple[int, dict[str, dict[str, 
 
 
 def generation_of(vault: Vault, release_id: str) -> int:
-    """Return how many batches the saved state of a stream includes."""
+    """Return how many batches of records the saved state of a stream includes."""
     return number(
         vault.connection,
         "SELECT coalesce(max(generation), 0) FROM stream_state WHERE release_id = ?",
@@ -307,7 +315,7 @@ def generation_of(vault: Vault, release_id: str) -> int:
 
 
 def file_progress(vault: Vault, release_id: str, digest: str) -> FileProgress | None:
-    """Return how far the file of this digest was taken, None if it has not been begun."""
+    """Return how far a stream has taken the file with this ``digest``; None if it has not begun it."""
     found = run(
         vault.connection,
         "SELECT number, rows_taken, done FROM stream_files WHERE release_id = ? AND file_digest = ?",
@@ -319,7 +327,10 @@ def file_progress(vault: Vault, release_id: str, digest: str) -> FileProgress | 
 def begin_file(
     vault: Vault, release_id: str, name: str, digest: str, report: str, at: datetime
 ) -> FileProgress:
-    """Write that a file was begun."""
+    """Write that a stream begins a file; return its progress, with no row taken.
+
+    ``digest`` is the ``VehicleKey.digest`` of its bytes, ``report`` the ingest report as JSON.
+    """
     before = number(
         vault.connection,
         "SELECT coalesce(max(number), 0) FROM stream_files WHERE release_id = ?",
@@ -334,7 +345,7 @@ def begin_file(
 
 
 def advance_file(vault: Vault, release_id: str, file: FileProgress) -> None:
-    """Write how far a file was taken."""
+    """Write how far a stream has taken ``file``."""
     run(
         vault.connection,
         "UPDATE stream_files SET rows_taken = ?, done = ? WHERE release_id = ? AND number = ?",
@@ -343,7 +354,10 @@ def advance_file(vault: Vault, release_id: str, file: FileProgress) -> None:
 
 
 def add_counts(vault: Vault, release_id: str, step: int, counts: Mapping[str, IntArray]) -> None:
-    """Append the counts of a closed step: cell, slot, vehicle, records, position."""
+    """Append the exact counts of a closed ``step`` of a stream.
+
+    ``counts`` are columns of equal length: cell, slot, vehicle, records, position.
+    """
     import pyarrow as pa
 
     table = pa.table({name: pa.array(values) for name, values in counts.items()})
@@ -354,10 +368,10 @@ def add_counts(vault: Vault, release_id: str, step: int, counts: Mapping[str, In
 
 
 def counts_of(vault: Vault, release_id: str, up_to_step: int | None = None) -> pa.Table:
-    """Return the counts of a stream's closed steps as a table, ordered by step, cell, slot and vehicle.
+    """Return the exact counts of a stream's closed steps, sorted by step, cell, slot and vehicle.
 
-    One row a (step, cell, slot, vehicle), with ``records`` and ``position``; up to ``up_to_step``, if given.
-    Counts are exact.
+    One row a (step, cell, slot, vehicle), with ``records`` and ``position``; with ``up_to_step`` no later
+    ones.
     """
     return query(
         vault.connection,
@@ -368,7 +382,7 @@ def counts_of(vault: Vault, release_id: str, up_to_step: int | None = None) -> p
 
 
 def add_publication(vault: Vault, publication: StoredPublication) -> None:
-    """Write the values of a publication: never changed afterwards."""
+    """Write a stream's publication, which is never changed afterwards."""
     run(
         vault.connection,
         "INSERT INTO stream_publications VALUES (?, ?, ?, ?, ?, ?)",

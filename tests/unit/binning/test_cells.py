@@ -20,11 +20,11 @@ from trafficdp.binning.cells import (
     cells_from_text,
     cells_of,
     centres_of,
+    lies_in_one_face,
     parents_of,
     polygons_of,
     reference_cells_of,
     resolutions_of,
-    touches_one_face,
 )
 from trafficdp.errors import DataError, UsageError
 
@@ -266,7 +266,7 @@ def test_average_areas_are_known() -> None:
 def test_only_hexagons_of_one_face_touch_one_face() -> None:
     cells = cells_of_interest(3)
     expected = [len(h3.get_icosahedron_faces(c)) == 1 and not h3.is_pentagon(c) for c in cells.tolist()]
-    assert touches_one_face(cells).tolist() == expected
+    assert lies_in_one_face(cells).tolist() == expected
     assert 0 < sum(expected) < len(expected)
 
 

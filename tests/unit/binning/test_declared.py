@@ -8,7 +8,7 @@ import shapely
 
 from trafficdp.binning import places
 from trafficdp.binning.cells import cells_of, cells_over
-from trafficdp.binning.places import declared_bins, declared_slots, selected, slot_facts, slots_of
+from trafficdp.binning.places import declared_bins, declared_slots, meets_selection, slot_facts, slots_of
 from trafficdp.errors import UsageError
 from trafficdp.model import Grid, Period, Place, Selection, SlotKind, StudyArea
 
@@ -116,7 +116,7 @@ def test_every_record_that_meets_the_conditions_has_a_listed_bin(selection, kind
     rng, many = np.random.default_rng(3), 200_000
     east, north = rng.uniform(16, 16.2, many), rng.uniform(48, 48.2, many)
     time = rng.integers(*PERIOD.utc_seconds, many) * 1_000_000
-    kept = selected(selection, north, east, time, PERIOD.time_zone)
+    kept = meets_selection(selection, north, east, time, PERIOD.time_zone)
     cells = cells_of(north[kept], east[kept], 7)
     slots = slots_of(time[kept], kind, PERIOD.time_zone)
     there = set(zip(cells.tolist(), slots.tolist(), strict=True))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.binning.cells import parents_of
-from trafficdp.binning.places import bins_in_mosaic, lengthened, slot_facts_of, slots_of
+from trafficdp.binning.places import bins_in_mosaic, longer_slots_of, slot_facts_of, slots_of
 from trafficdp.errors import UsageError
 from trafficdp.model import (
     LONGER,
@@ -21,9 +21,9 @@ from trafficdp.model import (
     Period,
     SlotKind,
     StudyArea,
-    kinds_of,
     levels_of,
     resolution_of,
+    slot_kinds_of,
 )
 
 HOUR, PART, WHOLE = SlotKind.HOUR_OF_DAY, SlotKind.DAY_PART, SlotKind.WHOLE_PERIOD
@@ -41,7 +41,7 @@ def grid_of(mosaic, kind=HOUR):
 def at_level(grid, level, cell=CELL, slot=SLOT):
     resolution, kind = level
     return list(
-        zip(parents_of(cell, resolution).tolist(), lengthened(grid, slot, kind).tolist(), strict=True)
+        zip(parents_of(cell, resolution).tolist(), longer_slots_of(grid, slot, kind).tolist(), strict=True)
     )
 
 
@@ -74,7 +74,7 @@ def test_it_is_a_partition_that_keeps_the_published_bins(seed):
     assert published <= set(held)
     number = {level: place for place, level in enumerate(levels)}
     cells, slots = (np.array(part) for part in zip(*held, strict=True))
-    kinds = kinds_of(slots, HOUR)
+    kinds = slot_kinds_of(slots, HOUR)
     places = [number[own] for own in zip(resolution_of(cells.astype(np.uint64)).tolist(), kinds, strict=True)]
     inside = {}
     for place, level in enumerate(above):
@@ -127,17 +127,17 @@ def test_longer_slots_are_those_of_every_instant_in_the_slot(kind):
     for longer in LONGER[kind]:
         grid = grid_of(Mosaic((8, 7), (), Fraction(5), (longer,)), kind)
         direct = slots_of(instants, longer, "Europe/Berlin")
-        found = lengthened(grid, own, longer)
+        found = longer_slots_of(grid, own, longer)
         assert len(set(zip(direct.tolist(), found.tolist(), strict=True))) == len(set(direct.tolist()))
         assert len(set(found.tolist())) == len(set(direct.tolist()))
-        assert set(kinds_of(found, kind)) == {longer}
+        assert set(slot_kinds_of(found, kind)) == {longer}
         facts = slot_facts_of(grid, np.concatenate([own, found]))
         assert facts.keys() == {*own.tolist(), *found.tolist()}
 
 
 def test_longer_slots_are_named():
     grid = grid_of(Mosaic((8, 7), (), Fraction(5), (PART, WHOLE)))
-    facts = slot_facts_of(grid, np.array([8, *lengthened(grid, np.array([8]), PART), -1]))
+    facts = slot_facts_of(grid, np.array([8, *longer_slots_of(grid, np.array([8]), PART), -1]))
     labels = [each.label for each in facts.values()]
     assert labels == ["08:00-09:00", "morning peak (06:00-10:00)", "2026-03-01 to 2026-04-30"]
 

@@ -54,8 +54,8 @@ def test_a_grid_has_hexagons_or_zones(any_grid):
     assert (grid.noun, grid.resolutions, grid.in_words()) == ("zone", (), "4 zones of districts.gpkg")
     assert grid.spelled(np.array([1, 12], dtype=np.uint64)) == ["1", "12"]
     assert grid.read_spelled(["1", "12"]).tolist() == [1, 12]
-    assert len({grid.key, any_grid.key, grid.at(7).key}) == 3
-    assert grid.at(7).zones is None
+    assert len({grid.key, any_grid.key, grid.with_resolution(7).key}) == 3
+    assert grid.with_resolution(7).zones is None
     with pytest.raises(UsageError, match="this needs hexagons; got a map of zones"):
         _ = grid.hexagon_resolution
     with pytest.raises(UsageError, match="a map of zones has no resolution; got 7"):

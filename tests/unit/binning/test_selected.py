@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.binning.cells import cells_of
-from trafficdp.binning.places import hours_of_week, selected
+from trafficdp.binning.places import hours_of_week, meets_selection
 from trafficdp.model import Place, Selection, StudyArea
 
 ZONES = ("UTC", "Asia/Kolkata", "Europe/Vienna", "America/St_Johns", "Pacific/Apia", "Australia/Lord_Howe")
@@ -45,7 +45,7 @@ def test_a_fix_must_meet_every_restriction():
 
     def kept(**restrictions):
         selection = Selection(**restrictions)
-        return selected(selection, latitude, longitude, time_us, "Europe/Vienna").tolist()
+        return meets_selection(selection, latitude, longitude, time_us, "Europe/Vienna").tolist()
 
     assert kept() == [True, True, True, True]
     assert kept(hours_of_week=(8,)) == [True, True, True, False]
@@ -63,11 +63,11 @@ def test_a_listed_cell_holds_the_fixes_that_h3_puts_into_it(resolution):
     cells = cells_of(latitude, longitude, resolution)
     wanted = tuple(int(cell) for cell in np.unique(cells)[:3])
     time_us = np.zeros(400, dtype=np.int64)
-    found = selected(Selection(cells=wanted), latitude, longitude, time_us, "UTC")
+    found = meets_selection(Selection(cells=wanted), latitude, longitude, time_us, "UTC")
     assert np.array_equal(found, np.isin(cells, np.array(wanted, dtype=np.uint64)))
 
 
 def test_no_fix_at_all_is_no_fix_kept():
     nothing = np.empty(0)
     selection = Selection((5,), ((BOX,),), (0x871E15B71FFFFFF,))
-    assert selected(selection, nothing, nothing, np.empty(0, dtype=np.int64), "UTC").tolist() == []
+    assert meets_selection(selection, nothing, nothing, np.empty(0, dtype=np.int64), "UTC").tolist() == []

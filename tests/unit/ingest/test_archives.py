@@ -69,7 +69,7 @@ def test_what_unpacks_to_too_much_is_refused(reader, members):
 def test_files_come_together_up_to_their_bytes(reader, monkeypatch):
     monkeypatch.setattr(input_file, "LOT_BYTES", 100)
     members = {f"{n}.csv": "x" * size for n, size in enumerate([60, 60, 200, 10, 20])}
-    found = [[each.size for each in lot] for lot in InputFile(archive(reader, members)).lots()]
+    found = [[each.size for each in lot] for lot in InputFile(archive(reader, members)).file_groups()]
     assert found == [[60, 60], [200], [10, 20]]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trafficdp.ingest.clean import SATURATION, UnitCheck, clean
 from trafficdp.ingest.read import Reading, require_kept_rows
-from trafficdp.ingest.report import RULES, Extents, reports_of_little
+from trafficdp.ingest.report import RULES, Extents, with_few_rows_kept
 from trafficdp.ingest.times import Records, TextColumns
 from trafficdp.model import NeighbouringRelation, Period, SourceDeclaration, SpeedUnit, UnitPeriod
 
@@ -305,7 +305,7 @@ def test_the_place_is_looked_at_before_the_day_and_the_day_before_the_speed(read
 def test_a_file_of_other_days_is_no_error_and_little_of_it_is_kept(reader, source):
     report = reader.reading("A,2062-11-28T12:00:00+05:30,21.2,72.8,30", period=INDIA).report
     require_kept_rows(report, source, NeighbouringRelation.REPLACE_USER_VALUES)
-    assert reports_of_little([report]) == [report]
+    assert with_few_rows_kept([report]) == [report]
     assert report.commonest_reason == "outside_period"
 
 

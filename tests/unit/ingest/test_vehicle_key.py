@@ -13,33 +13,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trafficdp.errors import DataError, StoreKeyError
-from trafficdp.ingest.vehicle_key import VehicleKey, identifiers_to_text, normalise, of_operators
+from trafficdp.ingest.vehicle_key import (
+    VehicleKey,
+    identifiers_to_text,
+    normalise_identifiers,
+    qualified_by_operator,
+)
 
 
 def test_spellings_of_one_plate_become_one_identifier():
     spellings = pa.array(["gj-05 bx 3983", " GJ05BX3983\t", "GJ‑05–BX 3983", "ＧＪ０５ＢＸ３９８３"])
-    assert normalise(spellings).to_pylist() == ["GJ05BX3983"] * 4
+    assert normalise_identifiers(spellings).to_pylist() == ["GJ05BX3983"] * 4
 
 
 @pytest.mark.parametrize("text", [None, "", "  ", "-", "NA", "nan", "NaN", "null", "None", " n a ", "​"])
 def test_an_identifier_that_says_it_is_missing_is_missing(text):
-    assert normalise(pa.array([text], pa.string())).to_pylist() == [None]
+    assert normalise_identifiers(pa.array([text], pa.string())).to_pylist() == [None]
 
 
 def test_columns_of_pandas_are_normalised_too():
-    assert normalise(pd.Series(["a 1", None])).to_pylist() == ["A1", None]
-    assert normalise(pa.chunked_array([["a 1"], ["a-1"]])).to_pylist() == ["A1", "A1"]
+    assert normalise_identifiers(pd.Series(["a 1", None])).to_pylist() == ["A1", None]
+    assert normalise_identifiers(pa.chunked_array([["a 1"], ["a-1"]])).to_pylist() == ["A1", "A1"]
 
 
 def test_leading_zeros_are_kept():
-    assert normalise(pa.array(["007", "7"])).to_pylist() == ["007", "7"]
+    assert normalise_identifiers(pa.array(["007", "7"])).to_pylist() == ["007", "7"]
 
 
 @pytest.mark.slow
 @given(st.lists(st.text()))
 def test_normalising_twice_changes_nothing(texts):
-    once = normalise(pa.array(texts, pa.string()))
-    assert normalise(once).to_pylist() == once.to_pylist()
+    once = normalise_identifiers(pa.array(texts, pa.string()))
+    assert normalise_identifiers(once).to_pylist() == once.to_pylist()
 
 
 NUMERALS = [
@@ -62,8 +67,8 @@ NUMERALS = [
 
 @pytest.mark.parametrize(("texts", "identifier"), NUMERALS)
 def test_a_numeral_is_its_digits_however_it_is_written(texts, identifier):
-    assert normalise(texts).to_pylist() == [identifier] * len(texts)
-    assert normalise(normalise(texts)).to_pylist() == [identifier] * len(texts)
+    assert normalise_identifiers(texts).to_pylist() == [identifier] * len(texts)
+    assert normalise_identifiers(normalise_identifiers(texts)).to_pylist() == [identifier] * len(texts)
 
 
 WHOLE = [0, 1, 7, 123, 2**31, 10**15, 10**15 + 1, 2**53, 10**16, 123 * 10**16, 2**62]
@@ -73,11 +78,15 @@ WHOLE = [0, 1, 7, 123, 2**31, 10**15, 10**15 + 1, 2**53, 10**16, 123 * 10**16, 2
 def test_a_column_of_any_type_of_number_names_the_same_vehicles(kind):
     fit = [number for number in WHOLE if not pa.types.is_float32(kind) or number < 2**24]
     column = pa.array(fit, pa.int64()).cast(kind, safe=False)
-    assert normalise(identifiers_to_text(column, where="x")).to_pylist() == [str(number) for number in fit]
+    assert normalise_identifiers(identifiers_to_text(column, where="x")).to_pylist() == [
+        str(number) for number in fit
+    ]
     if pa.types.is_floating(kind):
-        assert normalise([repr(float(number)) for number in fit]).to_pylist() == [str(n) for n in fit]
+        assert normalise_identifiers([repr(float(number)) for number in fit]).to_pylist() == [
+            str(n) for n in fit
+        ]
         odd = pa.array([2010.5, float("inf"), -1e30, 1e-5, 0.5, float("nan"), None, 3.0], kind)
-        assert normalise(identifiers_to_text(odd, where="x")).to_pylist() == [None] * 7 + ["3"]
+        assert normalise_identifiers(identifiers_to_text(odd, where="x")).to_pylist() == [None] * 7 + ["3"]
 
 
 PARTS = st.text(st.sampled_from("A1.0/\\\\ "))
@@ -86,9 +95,11 @@ PARTS = st.text(st.sampled_from("A1.0/\\\\ "))
 @given(st.lists(st.tuples(PARTS, PARTS), min_size=2))
 def test_no_two_numbers_of_operators_share_an_identifier(pairs):
     operators, vehicles = (pa.array(each) for each in zip(*pairs, strict=True))
-    identifiers, _ = of_operators(operators, vehicles)
-    assert normalise(identifiers).equals(identifiers)
-    parts = zip(normalise(operators).to_pylist(), normalise(vehicles).to_pylist(), strict=True)
+    identifiers, _ = qualified_by_operator(operators, vehicles)
+    assert normalise_identifiers(identifiers).equals(identifiers)
+    parts = zip(
+        normalise_identifiers(operators).to_pylist(), normalise_identifiers(vehicles).to_pylist(), strict=True
+    )
     whole = {each for each in parts if None not in each}
     assert len(whole) == len(identifiers.drop_null().unique())
 
@@ -104,8 +115,8 @@ def test_no_two_numbers_of_operators_share_an_identifier(pairs):
     ],
 )
 def test_an_operators_vehicle_is_known_by_both(operator, vehicle, told):
-    identifiers, _ = of_operators(pa.array([operator]), pa.array([str(vehicle)]))
-    assert normalise([told]).equals(identifiers)
+    identifiers, _ = qualified_by_operator(pa.array([operator]), pa.array([str(vehicle)]))
+    assert normalise_identifiers([told]).equals(identifiers)
 
 
 def test_what_holds_no_numbers_cannot_hold_identifiers():

@@ -22,7 +22,7 @@ from trafficdp.model import (
     Selection,
     SlotKind,
     StudyArea,
-    among,
+    are_pairs_of,
     as_json,
     from_json,
     hours_in_words,
@@ -157,9 +157,9 @@ def test_bins_must_rise_and_be_of_its_resolutions(bins):
 
 def test_pairs_are_found_only_as_pairs():
     cell, slot = np.array([1, 1, 2], dtype=np.uint64), np.array([0, 5, 0])
-    found = among(cell, slot, np.array([1, 2], dtype=np.uint64), np.array([5, 0]))
+    found = are_pairs_of(cell, slot, np.array([1, 2], dtype=np.uint64), np.array([5, 0]))
     assert found.tolist() == [False, True, True]
-    assert not among(cell, slot, cell[:0], slot[:0]).any()
+    assert not are_pairs_of(cell, slot, cell[:0], slot[:0]).any()
 
 
 @pytest.fixture

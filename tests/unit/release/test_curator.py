@@ -333,7 +333,7 @@ def test_the_head_of_an_empty_ledger_is_the_start_and_the_first_file_writes_the_
 def test_the_second_price_is_of_every_bin_that_is_published(monkeypatch, counts_of):
     counts, priced = counts_of([[1, 1, 0], [1, 0, 0], [1, 1, 1]]), []
     frozen = SimpleNamespace(
-        keeps=lambda counts: counts.users_per_bin >= 2, calibrated=None, public=lambda kept: kept
+        bins_kept=lambda counts: counts.users_per_bin >= 2, calibrated=None, public_facts=lambda kept: kept
     )
     monkeypatch.setattr(curator, "Specification", SimpleNamespace(from_json=lambda text: frozen))
     monkeypatch.setattr(

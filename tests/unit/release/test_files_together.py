@@ -7,7 +7,7 @@ import pytest
 
 from trafficdp.errors import DataError
 from trafficdp.ingest import vehicle_key
-from trafficdp.ingest.report import FileReport, reports_of_little
+from trafficdp.ingest.report import FileReport, with_few_rows_kept
 from trafficdp.store import vault
 from trafficdp.store.vault import Vault
 
@@ -98,8 +98,10 @@ def test_a_file_alone_is_judged_with_the_others(deriving, tmp_path):
         city.open().ingest(far)
     done = city.open().ingest([*paths, *far[:1]])
     assert done[-1].report.rows_kept == 0
-    assert reports_of_little(each.report for each in done) == []
-    little = reports_of_little(FileReport(f"{n}.csv", "buses", 9, n, {"outside_area": 9 - n}) for n in (4, 5))
+    assert with_few_rows_kept(each.report for each in done) == []
+    little = with_few_rows_kept(
+        FileReport(f"{n}.csv", "buses", 9, n, {"outside_area": 9 - n}) for n in (4, 5)
+    )
     assert [each.file for each in little] == ["4.csv"]
 
 

@@ -187,7 +187,7 @@ def test_the_size_of_a_zone_is_that_of_its_part_in_the_study_area(zoned):
     area = StudyArea.from_bbox(72.70, 21.10, 72.95, 21.28).geometry
     parts = [shapely.area(shapely.intersection(DISTRICTS[name], area)) for name in DECLARED]
     assert zone_km2(grid) == pytest.approx(np.mean(parts) * 111.32**2 * narrow, rel=0.01)
-    assert zone_km2(grid.at(7)) is None
+    assert zone_km2(grid.with_resolution(7)) is None
 
 
 def test_the_configuration_takes_zones_and_one_slot(zoned):

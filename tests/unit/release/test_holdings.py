@@ -26,7 +26,7 @@ from trafficdp.store import vault_fixes
 
 def given(monkeypatch, *names, same=True):
     """A vault whose index finds the releases ``names``, the newest first."""
-    monkeypatch.setattr(knowledge.vault_releases, "indexed", lambda *_: iter(names[::-1]))
+    monkeypatch.setattr(knowledge.vault_releases, "find_published", lambda *_: iter(names[::-1]))
     monkeypatch.setattr(knowledge, "numbers_digest", lambda *_: "")
     monkeypatch.setattr(knowledge, "same_question", lambda *_: same)
 

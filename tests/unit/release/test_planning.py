@@ -151,8 +151,8 @@ def test_errors_are_shown_in_the_unit_of_the_map(statistic, factor):
         errors=lambda: {statistic: np.array([4.0])},
     )
     plan = SimpleNamespace(allocation=allocation, grid=GRID, display_unit=SpeedUnit.MILES_PER_HOUR)
-    plan.shown = lambda error, what=None: Plan.shown(plan, error, what)
-    assert plan.shown(1.0, statistic) == factor
+    plan.in_display_unit = lambda error, what=None: Plan.in_display_unit(plan, error, what)
+    assert plan.in_display_unit(1.0, statistic) == factor
     name = statistic.column(plan.display_unit)
     row = Plan.to_frame(plan).iloc[0]
     assert (row["hex_id"], row["slot"]) == ("1", 3)

@@ -86,7 +86,9 @@ def test_writing_and_reading_keeps_every_bit(data):
         ours, theirs = getattr(before, name), getattr(after, name)
         assert (ours.dtype, ours.tobytes()) == (theirs.dtype, theirs.tobytes())
     counts = Counts.for_declared_grid(before.cell, before.slot)
-    ours, theirs = (calibrated_from_facts(each.calibrated, each.public(counts)) for each in (before, after))
+    ours, theirs = (
+        calibrated_from_facts(each.calibrated, each.public_facts(counts)) for each in (before, after)
+    )
     assert theirs.statistics == BOTH
     assert (theirs.public.counts, theirs.public.bound) == (counts, BOUND)
     assert theirs.shift.tobytes() == ours.shift.tobytes() == data[3].tobytes()
@@ -127,7 +129,7 @@ def test_bins_get_numbers_where_enough_vehicles_were_and_the_grid_may_say_so(cou
     grid = SimpleNamespace(may_publish=lambda cell, slot: np.array([True, False, True, True]))
     whole = specification(one.astype(np.uint64), one, np.array([2.5]), one)
     frozen = replace(whole, grid=grid, request=replace(REQUEST, min_vehicles=2))
-    assert frozen.keeps(counts).tolist() == [True, False, False, True]
+    assert frozen.bins_kept(counts).tolist() == [True, False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -159,4 +161,4 @@ def test_an_order_of_an_unknown_kind_is_refused():
     text = specification(cell, one, np.array([2.5]), one).to_json()
     wishes = Specification.from_json(text.replace('"kind":"laplace"', '"kind":"wishes"'))
     with pytest.raises(UsageError, match="unknown kind of calibrated mechanism"):
-        calibrated_from_facts(wishes.calibrated, wishes.public(Counts.for_declared_grid(cell, one)))
+        calibrated_from_facts(wishes.calibrated, wishes.public_facts(Counts.for_declared_grid(cell, one)))

@@ -22,7 +22,7 @@ from trafficdp.privacy.ledger import GENESIS
 from trafficdp.privacy.release import LedgerReference
 from trafficdp.release import streaming
 from trafficdp.release.feeds import digest_of
-from trafficdp.release.stream_release import publication_of, sums_of
+from trafficdp.release.stream_release import publication_of, running_sums_of
 from trafficdp.release.streaming import follow_folder, follow_lines, replay_files
 from trafficdp.stream.service import ClosedStep
 
@@ -145,12 +145,12 @@ def test_what_is_live_has_the_properties_of_an_exported_map(prepared, released, 
     assert said["records_per_vehicle"] == 30
     assert manifest["guarantee"]["epsilon"] == "8"
     assert [each["mechanism"] for each in manifest["mechanisms"]] == ["running sums"] * 2
-    assert sums_of(specification).allowance.nodes_per_vehicle == said["nodes_per_vehicle"]
+    assert running_sums_of(specification).allowance.nodes_per_vehicle == said["nodes_per_vehicle"]
 
 
 def test_bins_of_too_few_vehicles_are_withheld(prepared, small_city):
     _, specification = prepared(stream_a_day, small_city.write_config)
-    two, levels = np.arange(2), sums_of(specification).stream().bank.levels
+    two, levels = np.arange(2), running_sums_of(specification).stream().bank.levels
     vehicles = np.array([specification.request.min_vehicles - 1, specification.request.min_vehicles])
     cells = np.array([0x8928308280FFFFF, 0x89283082807FFFF])
     closed = ClosedStep(
@@ -167,7 +167,7 @@ def test_bins_of_too_few_vehicles_are_withheld(prepared, small_city):
 
 def test_a_publication_says_what_share_of_the_range_its_widest_interval_takes(prepared, small_city):
     _, specification = prepared(stream_a_day, small_city.write_config)
-    levels = sums_of(specification).stream().bank.levels
+    levels = running_sums_of(specification).stream().bank.levels
     one, cell = np.ones(1, dtype=np.int64), np.array([0x8928308280FFFFF])
     upper = specification.request.bound.upper
     said = []

@@ -67,7 +67,7 @@ def test_another_stores_head_under_this_name_is_refused(head, tmp_path):
     with pytest.raises(StoreBehindError, match="another store's"):
         head.verify(chain(1))
     before = head.path.read_bytes()
-    Curator(tmp_path, None, head).remember()
+    Curator(tmp_path, None, head).write_head()
     assert head.path.read_bytes() == before
 
 

@@ -188,7 +188,7 @@ def test_an_ingest_that_dies_before_the_head_is_written_is_remembered(small_city
     city = small_city.City(tmp_path / "new")
     workspace = city.open()
     with monkeypatch.context() as patched:
-        patched.setattr(curator.Curator, "remember", lambda self: None)
+        patched.setattr(curator.Curator, "write_head", lambda self: None)
         workspace.ingest([city.days[1]])
     assert json.loads(city.head().read_text(encoding="ascii"))["sequence"] == 0
     workspace.releases()

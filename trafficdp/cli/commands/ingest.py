@@ -24,8 +24,8 @@ from trafficdp.ingest.report import (
     LintFinding,
     LintVerdict,
     extent_in_words,
-    reports_of_little,
     span,
+    with_few_rows_kept,
 )
 from trafficdp.model import Grid, SourceDeclaration
 from trafficdp.release.results import IngestedFile, UndoneFile
@@ -213,7 +213,7 @@ def _show_extents(output: Output, grid: Grid, done: Sequence[IngestedFile]) -> N
 def _warn_of_little_and_units(output: Output, done: Sequence[IngestedFile]) -> None:
     """Say it loudly where little of a file, or of a source, fits what is declared, and where units do not."""
     exchanged = {id(each.report): each.extents.exchanged for each in done if each.extents}
-    for report in reports_of_little(each.report for each in done):
+    for report in with_few_rows_kept(each.report for each in done):
         reason = report.commonest_reason
         said = f"WARNING: only {report.rows_kept:,} of {report.rows_in:,} rows of {report.file} were kept"
         if reason:

@@ -117,7 +117,7 @@ def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:
     noise = float(allocation.chosen.scales(epsilon)[statistic].max())
 
     def shown(points: tuple[Point, ...]) -> tuple[Point, ...]:
-        return tuple((result.shown(error, statistic), needed) for error, needed in points)
+        return tuple((result.in_display_unit(error, statistic), needed) for error, needed in points)
 
     released = ", ".join(each.value for each in request.tolerance)
     what = released if full is None else f"every accounting for means alone; planned: {released}"
@@ -131,6 +131,6 @@ def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:
             Line(NAMES[curve.name], shown(curve.points), chosen=curve.name == allocation.chosen.name)
             for curve in curves
         ),
-        planned=(result.shown(noise, statistic), epsilon),
+        planned=(result.in_display_unit(noise, statistic), epsilon),
         left=float(result.budget_left.exact),
     )

@@ -72,7 +72,7 @@ def release(
         # what is refused anyway, or free, needs no answer
         if not refused and (again or not planned.earlier_release):
             yield _price(planned)
-            little = workspace.kept_little()
+            little = workspace.reports_with_few_rows_kept()
             if little:
                 yield _doubt(little)
 

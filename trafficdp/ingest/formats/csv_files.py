@@ -87,13 +87,16 @@ def _of_text(block: bytes, name: str, left_out: int) -> Lines:
     try:
         _ = text.isascii() or text.decode()
     except UnicodeDecodeError:
-        text, broken = matching(text, UTF8)
+        text, broken = matching_lines(text, UTF8)
         left_out += broken
     return Lines(text, left_out)
 
 
-def matching(block: bytes, pattern: str) -> tuple[bytes, int]:
-    """Return the lines of ``block`` that match ``pattern`` over their bytes, and how many do not."""
+def matching_lines(block: bytes, pattern: str) -> tuple[bytes, int]:
+    """Return the lines of ``block`` that match the regular expression, and how many do not.
+
+    ``pattern`` is matched with the whole line, byte by byte.
+    """
     lines = _lines(block)
     return _kept(lines, pc.match_substring_regex(lines, pattern))
 
@@ -263,7 +266,7 @@ def read_columns(
         # a line without quotes and carriage returns is one that fits
         returns = text.count(b"\r") if b"\r" in text else 0
         if (dialect.quote and dialect.quote.encode() in text) or (returns and returns != text.count(b"\r\n")):
-            text, odd = matching(text, well_formed)
+            text, odd = matching_lines(text, well_formed)
             no_rows += odd
         if not dialect.header:
             text = _first_fields(text, len(found), delimiter, field)
@@ -336,7 +339,7 @@ def header(file: InputFile, declared: Sequence[str], dialect: Dialect) -> list[s
     try:
         line = "" if len(first) > LONGEST_LINE else _utf8(first, encoding).decode().rstrip("\r")
     except UnicodeDecodeError:
-        raise file.not_text(dialect.encoding) from None
+        raise file.encoding_error(dialect.encoding) from None
     if dialect.delimiter == " ":
         line = re.sub(" +", " ", line.strip(" "))
     if "\r" in line:

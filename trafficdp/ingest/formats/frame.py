@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest.formats.csv_files import check_columns, declared_columns
-from trafficdp.ingest.formats.parquet import BATCH_ROWS, readable, records_of, unless_degrees
+from trafficdp.ingest.formats.parquet import BATCH_ROWS, null_invalid_text, records_of, unless_wgs84
 from trafficdp.ingest.times import Records
 from trafficdp.model import SourceDeclaration
 
@@ -76,7 +76,7 @@ class Frame:
                 f"{self.name} does not say in which reference system its points are",
                 todo='say it: frame.set_crs("EPSG:4326") for longitude and latitude',
             )
-        self.system = unless_degrees(frame.crs)
+        self.system = unless_wgs84(frame.crs)
         self.columns = {
             ours: each for ours, each in self.columns.items() if ours not in ("latitude", "longitude")
         }
@@ -108,8 +108,8 @@ class Frame:
         # one chunk, so that equal frames have equal digests, however they are cut
         return table.replace_schema_metadata(None).combine_chunks()
 
-    def lots(self, *, named_by_vehicle: bool = False) -> Iterator[list[Frame]]:
-        """Yield the frame, which is no archive of others, whether or not these are ``named_by_vehicle``."""
+    def file_groups(self, *, named_by_vehicle: bool = False) -> Iterator[list[Frame]]:
+        """Yield one list with this frame: it is no archive. ``named_by_vehicle`` changes nothing."""
         yield [self]
 
     def sha256(self) -> str:
@@ -120,7 +120,7 @@ class Frame:
         return sink.digest.hexdigest()
 
     def tell_progress(self, position: int) -> None:
-        """Report how far reading got: ``position`` in bytes."""
+        """Report how far reading got: ``position`` in bytes of the frame."""
         if self._progress is not None and position > self._told:
             self._progress(position - self._told)
             self._told = position
@@ -150,7 +150,7 @@ class _Hashed:
 
 
 def is_frame(given: object) -> bool:
-    """Return whether ``given`` hands over Arrow data."""
+    """Return whether ``given`` is a data frame: an object that exports Arrow data."""
     return hasattr(given, "__arrow_c_stream__")
 
 
@@ -160,6 +160,6 @@ def read(frame: Frame, source: SourceDeclaration) -> Iterator[Records]:
         raise DataError(f"{frame.name} has no rows")
     rows = 0
     for batch in frame.table.to_batches(BATCH_ROWS):
-        yield records_of(frame, source, frame.columns, readable(batch), frame.system)
+        yield records_of(frame, source, frame.columns, null_invalid_text(batch), frame.system)
         rows += batch.num_rows
         frame.tell_progress(frame.size * rows // frame.table.num_rows)

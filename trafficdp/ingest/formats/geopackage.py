@@ -17,7 +17,7 @@ import pyarrow as pa
 from trafficdp.errors import DataError
 from trafficdp.ingest.formats.csv_files import check_columns, declared_columns
 from trafficdp.ingest.formats.json_files import identifier_column, text_column
-from trafficdp.ingest.formats.parquet import points, unless_degrees
+from trafficdp.ingest.formats.parquet import points, unless_wgs84
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import Records, TextColumns
 from trafficdp.ingest.vehicle_key import with_operator
@@ -152,7 +152,7 @@ def _layer(file: InputFile, database: sqlite3.Connection, wanted: str) -> tuple[
             got=f"{organization}:{number}",
             todo="write it with a reference system of EPSG, such as EPSG:4326",
         ) from None
-    return name, geometry, unless_degrees(system)
+    return name, geometry, unless_wgs84(system)
 
 
 def _query(table: str, columns: Sequence[str], geometry: str) -> str:

@@ -43,7 +43,7 @@ def json_records(file: InputFile, wrappers: Sequence[str]) -> Iterator[tuple[lis
     Raises DataError for what is no such document, and where a judged file has no record.
     """
     records = rejected = 0
-    for block, left_out in _lines(file) if in_lines(file) else _document(file, wrappers):
+    for block, left_out in _lines(file) if is_json_lines(file) else _document(file, wrappers):
         fit = [record for record in block if isinstance(record, dict)]
         none = len(block) - len(fit) + left_out
         records, rejected = records + len(fit), rejected + none
@@ -54,7 +54,7 @@ def json_records(file: InputFile, wrappers: Sequence[str]) -> Iterator[tuple[lis
         )
 
 
-def in_lines(file: InputFile) -> bool:
+def is_json_lines(file: InputFile) -> bool:
     """Return whether ``file`` holds one JSON record on each line, judged by the ending of its name."""
     return file.unpacked_name.endswith(LINES)
 
@@ -70,7 +70,7 @@ def first_documents(file: InputFile) -> list[Any]:
 
     A line that is no JSON gives None.
     """
-    blocks = _lines(file) if in_lines(file) else _document(file, None)
+    blocks = _lines(file) if is_json_lines(file) else _document(file, None)
     return next((documents for documents, _ in blocks), [])
 
 
@@ -166,10 +166,10 @@ def read_json(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """
     columns = declared_columns(source, ("vehicle", "time", *place_columns(source)))
     present, found = [], 0
-    blocks = _lines(file) if in_lines(file) else _document(file, None)
+    blocks = _lines(file) if is_json_lines(file) else _document(file, None)
     for documents, malformed in blocks:
         inner = [each if not source.records else value_at_path(each, source.records) for each in documents]
-        if not in_lines(file) and file.judged and inner == [None]:
+        if not is_json_lines(file) and file.judged and inner == [None]:
             raise DataError(
                 f"{file.name} has nothing at the path {source.records}",
                 expected="the list of records",
@@ -179,7 +179,7 @@ def read_json(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
             record
             for each in inner
             for record in (
-                each if isinstance(each, list) and (source.records or not in_lines(file)) else [each]
+                each if isinstance(each, list) and (source.records or not is_json_lines(file)) else [each]
             )
         ]
         rows = [record for record in listed if isinstance(record, dict | list)]

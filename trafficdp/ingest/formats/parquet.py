@@ -191,7 +191,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         with pyarrow.parquet.ParquetFile(file.path, metadata=footer, read_dictionary=flat) as parquet:
             rows = unpacked = 0
             for batch in parquet.iter_batches(BATCH_ROWS, columns=wanted):
-                batch = readable(batch)
+                batch = null_invalid_text(batch)
                 unpacked += sum(_unpacked_bytes(column) for column in batch.columns)
                 file.check_unpacked(unpacked)
                 yield records_of(file, source, columns, batch, system)
@@ -201,13 +201,13 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
                 raise _damaged(file)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.errno in MACHINE:
-            raise file.unreadable(error) from error
+            raise file.unreadable_error(error) from error
         # Arrow's own text may quote values
         raise _damaged(file, type(error).__name__) from None
 
 
-def readable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return ``batch`` with null for each text that is none in UTF-8.
+def null_invalid_text(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return ``batch`` with null for each text that is not valid UTF-8.
 
     Raises pyarrow.ArrowInvalid where a column is damaged otherwise.
     """
@@ -383,11 +383,11 @@ def _reference_system(file: InputFile, schema: pa.Schema, column: str) -> pyproj
             expected="a JSON object as in GeoParquet 1.1",
             todo="write the points in OGC:CRS84 (longitude, latitude)",
         ) from error
-    return unless_degrees(system)
+    return unless_wgs84(system)
 
 
-def unless_degrees(system: pyproj.CRS) -> pyproj.CRS | None:
-    """Return ``system``, or None where it is longitude and latitude in WGS84."""
+def unless_wgs84(system: pyproj.CRS) -> pyproj.CRS | None:
+    """Return the reference ``system``, or None where its coordinates are longitude and latitude in WGS84."""
     import pyproj
 
     # x is longitude in every file and frame, whatever the authority's order of axes

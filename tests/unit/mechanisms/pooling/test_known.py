@@ -57,10 +57,10 @@ def test_sources_follow_one_another():
 def test_a_source_is_found_by_place_and_slot():
     cell, slot = np.array([5, 5, 9], dtype=np.uint64), np.array([0, 1, 0])
     whole = PlaceSpeeds(source(0.5), np.array([9, 5], dtype=np.uint64), None, np.array([7.0, 3.0]))
-    np.testing.assert_array_equal(whole.at(cell, slot), [3.0, 3.0, 7.0])
+    np.testing.assert_array_equal(whole.speeds_of_bins(cell, slot), [3.0, 3.0, 7.0])
     # zeros say nothing
     hourly = PlaceSpeeds(source(0.5), cell[:2], slot[:2], np.array([4.0, 0.0]))
-    np.testing.assert_array_equal(hourly.at(cell, slot), [4.0, np.nan, np.nan])
+    np.testing.assert_array_equal(hourly.speeds_of_bins(cell, slot), [4.0, np.nan, np.nan])
     assert KnownSpeeds.of((), cell, slot) is None
     again = from_json(KnownSpeeds, as_json(KnownSpeeds.of((whole, hourly), cell, slot)))
     np.testing.assert_array_equal(again.speed, [[3.0, 3.0, 7.0], [4.0, np.nan, np.nan]])
