@@ -1,7 +1,5 @@
 """Records of a stream into running sums.
 
-What a vehicle may lose over the whole horizon of a stream, and what every record costs: whole numbers.
-
 Two running sums are kept of every bin: of x, the clipped speed in steps 0..S (S = U/q), and, when the
 variance is asked for, of y = x (S - x). Every node of their trees (``stream.tree``) carries
 discrete Laplace noise, of scale B for x and S B for y. The second sum is free
@@ -23,16 +21,8 @@ is known and the rest of the reserve goes back. So no account ever passes A, wha
 sure to be taken, and most vehicles have room for more. B = ceil(A S / epsilon), so A S / B <= epsilon
 exactly.
 
-Dense numbers for keys, in the order in which they are first met; a number never changes.
-
-The open window of a stream: records of steps that are not over, and which instants were met already.
-
-Memory is bounded by what vehicles report within one step and the lateness.
-
-A stream of records into running sums: which records count, when a step is over, what is then known.
-
-Records are taken in the order of arrival. Each meets the first rule that fits, and every rule looks at times,
-identities and counts only, never at a speed:
+**Which records count.** Records are taken in the order of arrival. Each meets the first rule that fits, and
+every rule looks at times, identities and counts only, never at a speed:
 
 ==============  ========================================================================================
 ``outside``     its instant lies outside the horizon
@@ -124,18 +114,14 @@ class Allowance:
         return self.value_steps * self.mean_scale
 
     def loss(self, nodes: int) -> PureDP:
-        """Return the loss of a vehicle whose records are part of ``nodes`` tree nodes: nodes S / B.
-
-        Rounded up to 10^-12.
-        """
+        """Return the loss of a vehicle whose records are part of ``nodes`` tree nodes: nodes S / B."""
         return loss_of(nodes, self.value_steps, self.mean_scale)
 
 
 def loss_of(nodes: int, value_steps: int, scale: int) -> PureDP:
-    """Return the loss of a vehicle whose records are part of ``nodes`` tree nodes with Laplace noise.
+    """Return the loss of a vehicle in ``nodes`` tree nodes: nodes times ``value_steps`` S over ``scale`` B.
 
-    It is ``nodes`` times ``value_steps`` (S, the largest speed in steps) over ``scale`` (B, of the noise, in
-    steps), rounded up. Raises UsageError for a scale of 0 or less.
+    Rounded up. Raises UsageError for a scale (of the Laplace noise, in steps) of 0 or less.
     """
     integer_between(1, int(LARGEST_SCALE), scale=scale)
     return PureDP(-(-nodes * value_steps * PICO // scale))
@@ -212,9 +198,8 @@ class StreamWindow:
     def repeats_earlier(self, vehicle: IntArray, time_us: IntArray, newest_us: IntArray) -> BoolArray:
         """Return for every record whether an earlier one has the same vehicle and instant, shape (n,).
 
-        Earlier ones are those remembered in the window and those before it in the arrays. ``vehicle`` holds
-        numbers of ``Numbering``, ``time_us`` instants, ``newest_us`` the newest instant of each record's
-        vehicle before these records, shape (n,) each.
+        Earlier is in the window or before it in the arrays. ``vehicle`` holds numbers of ``Numbering``,
+        ``newest_us`` the newest instant of each record's vehicle before these records, shape (n,) each.
         """
         order = np.lexsort((time_us, vehicle))
         same = (vehicle[order[1:]] == vehicle[order[:-1]]) & (time_us[order[1:]] == time_us[order[:-1]])
@@ -248,10 +233,9 @@ class StreamWindow:
         self.seen_time_us = np.concatenate([self.seen_time_us, time_us])
 
     def add(self, rows: Mapping[str, IntArray]) -> None:
-        """Add accepted records to the sums in ``rows``: COLUMNS by name, all of shape (n,).
+        """Add accepted records, or sums of some, to ``rows``: COLUMNS by name, all of shape (n,).
 
-        A row is one record, or the sum of several of one (step, bin, vehicle). ``total`` is of x,
-        ``products`` of x (S - x), with the clipped speed x in steps.
+        ``total`` is of x and ``products`` of x (S - x), x being the clipped speed in steps.
         """
         both = {name: np.concatenate([self.rows[name], rows[name]]) for name in COLUMNS}
         order = np.lexsort((both["vehicle"], both["bin"], both["step"]))
@@ -266,10 +250,7 @@ class StreamWindow:
         self.rows = {"step": step[first], "bin": bin_[first], "vehicle": vehicle[first], **summed}
 
     def remove_step(self, step: int, seen_before_us: int) -> dict[str, IntArray]:
-        """Remove the sums of ``step`` from the window and return them, by column.
-
-        Instants before ``seen_before_us`` are forgotten, so later records are not compared with them.
-        """
+        """Remove the sums of ``step`` and return them; forget instants before ``seen_before_us``."""
         here = self.rows["step"] == step
         taken = {name: values[here] for name, values in self.rows.items()}
         self.rows = {name: values[~here] for name, values in self.rows.items()}
@@ -278,10 +259,7 @@ class StreamWindow:
         return taken
 
     def records_per_vehicle(self, vehicles: int) -> IntArray:
-        """Return how many accepted records the window holds of each vehicle, shape (vehicles,).
-
-        ``vehicles`` is how many vehicles ``Numbering`` has numbered.
-        """
+        """Return how many accepted records the window holds of each of the ``vehicles`` numbered so far."""
         held = np.zeros(vehicles, dtype=np.int64)
         np.add.at(held, self.rows["vehicle"], self.rows["count"])
         return held
@@ -372,10 +350,7 @@ class Stream:
         self.bank = SignedCounterBank(0, levels, allowance.arity, allowance.heights, np.ones(1))
 
     def open_accounts(self, vehicle: IntArray) -> None:
-        """Open an empty account for each of ``vehicle`` (the vault's numbers) that has none.
-
-        Records of these are left out until ``set_can_pay`` says that the vehicle can pay.
-        """
+        """Open an account for each of ``vehicle`` (the vault's numbers) without one; it cannot pay yet."""
         more = len(self.vehicles)
         self.vehicles.number(vehicle)
         more = len(self.vehicles) - more
@@ -600,10 +575,7 @@ class Stream:
         kept: Mapping[str, npt.NDArray[np.generic]],
         enough: int | None = None,
     ) -> Stream:
-        """Return the stream with the arrays (``opened``, ``kept``) that ``state`` returned.
-
-        The other parameters must be those with which that stream was made.
-        """
+        """Return the stream whose ``state`` was (``opened``, ``kept``), made with the other parameters."""
         stream = cls(horizon, allowance, records_per_step, enough)
         stream.clock_us, stream.closed = (int(each) for each in opened["moments"])
         stream.fates = np.array(opened["fates"], dtype=np.int64)
