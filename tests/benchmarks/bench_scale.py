@@ -48,6 +48,7 @@ from h3ronpy.vector import coordinates_to_cells
 from table import keep
 
 from trafficdp.binning.cells import cells_of, polygons_of
+from trafficdp.cli.main import reuse_freed_memory
 
 VEHICLES, RESOLUTION, SEED = 20_000, 8, 1
 ROWS_A_VEHICLE = 112
@@ -246,6 +247,7 @@ def measured(step: str, folder: Path, profile: bool = False) -> dict[str, float]
 def measure(step: str, folder: Path, profile: bool) -> None:
     """Run a step in this process and print what it took, as JSON."""
     if step != "floor":
+        reuse_freed_memory()
         for module in IMPORTED:
             importlib.import_module(module)
     profiler = cProfile.Profile()
@@ -341,6 +343,8 @@ def main() -> None:
     parser.add_argument("--into", type=Path, help="where cities are written; deleted after")
     parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    # as the command line does; the processes that are started have it from here
+    reuse_freed_memory()
     if options.measure:
         step, folder, *profile = options.measure
         measure(step, Path(folder), bool(profile))

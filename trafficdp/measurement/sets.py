@@ -400,14 +400,16 @@ def _scaled(real: FloatArray, user: IntArray, users: int, norm: int, bound: floa
 
 
 def _shrunk(whole: IntArray, user: IntArray, users: int, norm: int) -> IntArray:
-    """``whole`` (E,), entries of at most GRAINS, brought toward 0 until no vehicle's vector is too long."""
+    """``whole`` (E,), entries of at most GRAINS, brought toward 0 until no vehicle's vector is too long.
+
+    It is worked on where it lies.
+    """
     while True:
         size = np.zeros(users, dtype=np.int64)
-        np.add.at(size, user, np.abs(whole) ** norm)
-        long = (size > GRAINS**norm)[user]
-        if not bool(long.any()):
+        np.add.at(size, user, np.abs(whole) if norm == 1 else whole * whole)
+        if not bool((long := size > GRAINS**norm).any()):
             return whole
-        whole = whole - np.where(long, np.sign(whole), 0)
+        np.subtract(whole, np.sign(whole), out=whole, where=long[user])
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,8 @@ IntArray = npt.NDArray[np.int64]
 Whole = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 FEW = 4_000
 """So few keys are sorted by comparison before scipy has begun to count."""
+FEW_PAIRS = 8
+"""So many possible pairs for every entry are few."""
 LONGEST = int(np.iinfo(np.int32).max)
 """Keys whose positions 32 bits can say."""
 _LARGEST = int(np.iinfo(np.int64).max)
@@ -125,14 +127,25 @@ def number_pairs(first: Whole, second: Whole, firsts: int, seconds: int) -> tupl
         raise OverflowError("pairs of so many keys do not fit 64 bits")
     pair = first.astype(np.int64) * seconds
     pair += second
-    order = np.argsort(pair)
-    pair = pair[order]
-    new = np.ones(len(pair), dtype=np.bool_)
-    np.not_equal(pair[1:], pair[:-1], out=new[1:])
-    place = np.cumsum(new, dtype=np.int32 if len(pair) <= LONGEST else np.int64) - 1
-    number: Whole = np.empty_like(place)
-    number[order] = place
-    one, two = np.divmod(pair[new], seconds)
+    kind: npt.DTypeLike = np.int32 if len(pair) <= LONGEST else np.int64
+    number: Whole
+    if firsts * seconds <= FEW_PAIRS * len(pair):
+        # so few possible pairs are counted off, which is faster than sorting the entries
+        there = np.zeros(firsts * seconds, dtype=np.bool_)
+        there[pair] = True
+        different = np.flatnonzero(there)
+        place = np.empty(len(there), dtype=kind)
+        place[different] = np.arange(len(different))
+        number = place[pair]
+    else:
+        order = np.argsort(pair)
+        pair = pair[order]
+        new = np.ones(len(pair), dtype=np.bool_)
+        np.not_equal(pair[1:], pair[:-1], out=new[1:])
+        number = np.empty(len(pair), dtype=kind)
+        number[order] = np.cumsum(new, dtype=kind) - 1
+        different = pair[new]
+    one, two = np.divmod(different, seconds)
     return one, two, number
 
 
@@ -280,12 +293,12 @@ class Counts:
         chosen = keep.tobytes()
         if chosen not in self._selected:
             self._selected.clear()
-            renumber = np.cumsum(keep, dtype=np.int64) - 1
             pairs = keep[self.bin_index]
+            kept_users = self.users_per_bin[keep]
             self._selected[chosen] = Counts(
                 cell=self.cell[keep],
                 slot=self.slot[keep],
-                bin_index=renumber[self.bin_index[pairs]],
+                bin_index=np.repeat(np.arange(len(kept_users)), kept_users),
                 user_index=self.user_index[pairs],
                 count=self.count[pairs],
                 users=self.users,

@@ -1,5 +1,6 @@
 """The contract that others script against: options, exit codes, one line an error."""
 
+import ctypes
 import errno
 import gzip
 import io
@@ -440,3 +441,28 @@ def test_what_is_slow_to_load_is_not_loaded_to_say_what_a_store_holds():
     look = "import sys, trafficdp.cli.commands.store, trafficdp.config.file; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert not {*slow} & {*done.stdout.split()}
+
+
+KEPT = """
+import sys
+from trafficdp.cli.main import reuse_freed_memory
+if len(sys.argv) > 1:
+    reuse_freed_memory()
+import numpy as np
+resident = lambda: int(open("/proc/self/statm").read().split()[1]) * 4096
+before = resident()
+large = np.ones(25_000_000)
+del large
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is not glibc"
+)
+def test_the_command_keeps_what_large_arrays_leave_free():
+    kept, given_back = (
+        int(subprocess.run([sys.executable, "-c", KEPT, *each], capture_output=True, check=True).stdout)
+        for each in (["kept"], [])
+    )
+    assert kept > 190_000_000 > 10_000_000 > given_back

@@ -145,7 +145,8 @@ class WeightedVehicleSums:
         """Return, for each of R entries, the weighted sum of ``values`` times ``factors`` over the entry's
         bins.
 
-        ``values`` (P,) has one number a (bin, vehicle) pair and may be private; ``factors`` (G,) one a bin.
+        ``values`` (P,) has one number a (bin, vehicle) pair and may be private; ``factors`` one a bin, (G,),
+        or several columns, (G, k): sums have the shape (R,) or (R, k).
         """
         rows = self.bin_weights
         return np.asarray(self.counts.matrix(rows.data * values, rows.indices, rows.shape[0]) @ factors)
@@ -156,9 +157,18 @@ class WeightedVehicleSums:
         Entry e of a vector (as in ``support``) is clipped to -|``low``[e]|..|``high``[e]|. The noise costs at
         most ``pico`` 10^-12 of privacy loss.
         """
-        ends = [np.minimum(np.abs(each) / bound * GRAINS, GRAINS).astype(np.int64) for each in (low, high)]
-        ball = Ball(support, NORM[self.kind], bound, -ends[0], ends[1])
+        below, above = (_in_grains(each, bound) for each in (low, high))
+        np.negative(below, out=below)
+        ball = Ball(support, NORM[self.kind], bound, below, above)
         return Step(ball, noise_for(self.kind, RELATION, pico, support.coordinates))
+
+
+def _in_grains(length: FloatArray, bound: float) -> IntArray:
+    """|``length``| (E,) in whole grains of ``bound``, cut off toward 0, at most GRAINS."""
+    found = np.abs(length)
+    found /= bound
+    found *= GRAINS
+    return np.minimum(found, GRAINS, out=found).astype(np.int64)
 
 
 class Weights(NamedTuple):

@@ -328,7 +328,7 @@ def _base(
     up, down = design.largest_moves
     below, above = centre * up + (upper - centre) * down, (upper - centre) * up + centre * down
     step = design.step(design.vehicle_entries(2), bound, below, above, part)
-    own = np.concatenate([design.pair_sums(x - centre, each) for each in design.covariates.T])
+    own = design.pair_sums(x - centre, design.covariates).T.ravel()
     answer = measure.measure(step, own) * (bound / GRAINS)
     noise = (noise_sd(design.kind, RELATION, part, bound) / design.vehicles) ** 2
     noise = noise + (grown * upper / 30) ** 2 / design.vehicles
