@@ -102,7 +102,7 @@ class City:
         design = AddRemoveDesign(
             self.places, own.bound, LossKind.ZCDP, total_of(LossKind.ZCDP, epsilon), variance=False
         )
-        at = design.where(own.counts.cell, own.counts.slot)[0]
+        at = design.place_numbers(own.counts.cell, own.counts.slot)[0]
         for seed in range(draws):
             yield add_remove_map(design, measure_all(design, own, SimulatedNoise(seed))).mean.value[at]
 

@@ -134,7 +134,7 @@ class City:
             total = times * total_of(kind, epsilon)
             design = AddRemoveDesign(self.places, self.own.bound, kind, total, variance=False)
             found = add_remove_map(design, measure_all(design, self.own, noise, known)).mean
-            at = design.where(counts.cell, counts.slot)[0][seen]
+            at = design.place_numbers(counts.cell, counts.slot)[0][seen]
         else:
             total = times * total_of(kind, epsilon, COUNTS_PUBLIC)
             asked = Design(kept.counts, kept.bound, kind, total, (Statistic.MEAN,))

@@ -40,7 +40,7 @@ from trafficdp.research.george_2022.better_means import (
     SlidingWindow,
     best_window,
     levelled_moments,
-    relabelled,
+    numbered_by_arrival,
 )
 from trafficdp.research.george_2022.comparison import (
     Method,
@@ -114,7 +114,7 @@ def austin() -> tuple[Arrivals, IntArray]:
     value = np.clip(table["speed_centi"].to_numpy()[order], 0, STEPS).astype(np.int64)
     vehicle = table["vehicle"].combine_chunks().dictionary_encode().indices.to_numpy()[order]
     minute = (time[order] - time.min()) // 60_000_000 + 1
-    return relabelled(vehicle.astype(np.int64), value, STEPS), minute.astype(np.int64)
+    return numbered_by_arrival(vehicle.astype(np.int64), value, STEPS), minute.astype(np.int64)
 
 
 def moments(arrivals: Arrivals) -> IntArray:

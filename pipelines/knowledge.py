@@ -115,7 +115,7 @@ def with_nothing_public(
     own = samples.contributions()
     design = AddRemoveDesign(places, own.bound, kind, total_of(kind, epsilon), variance=False)
     seen = own.counts.users_per_bin >= LEAST_VEHICLES
-    at = design.where(own.counts.cell, own.counts.slot)[0][seen]
+    at = design.place_numbers(own.counts.cell, own.counts.slot)[0][seen]
     found = add_remove_map(design, measure_all(design, own, SimulatedNoise(seed), known)).mean
     low, high = (end[at] for end in found.ends[0.95])
     truth = true_statistic(own, Statistic.MEAN)[seen]

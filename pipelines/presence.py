@@ -85,7 +85,7 @@ def measured(days: Days, kind: LossKind, epsilon: int) -> dict[str, float]:
     alone = AddRemoveDesign(days.places, own.bound, kind, total * 100 // FLEET_SHARE[kind], variance=False)
     seen = counts.users_per_bin >= LEAST_VEHICLES
     truth = true_statistic(own, Statistic.MEAN)[seen]
-    at = design.where(counts.cell, counts.slot)[0][seen]
+    at = design.place_numbers(counts.cell, counts.slot)[0][seen]
     noise, found, begin = SimulatedNoise(SEED + epsilon), [], time.monotonic()
     for _ in range(DRAWS):
         drawn = add_remove_map(design, measure_all(design, own, noise)).mean

@@ -50,7 +50,7 @@ def world(vehicles: int, seed: int = 1) -> tuple[Counts, npt.NDArray[np.int64]]:
 
 def charged(part: Counts, factor: float) -> npt.NDArray[np.int64]:
     """Return what every vehicle is charged in ``part``, shape (vehicles,), by noise scaled by ``factor``."""
-    noise = laplace_accountings(part, BOUND, MEAN)[-1].shape.times(factor / (EPSILON - ROUNDED_UP))
+    noise = laplace_accountings(part, BOUND, MEAN)[-1].shape.scaled(factor / (EPSILON - ROUNDED_UP))
     return CalibratedLaplace.of(noise).event().loss_per_user
 
 

@@ -135,7 +135,7 @@ def with_nothing_public(
         places, own.bound, kind, total_of(kind, epsilon), statistic is Statistic.VARIANCE
     )
     seen = own.counts.users_per_bin >= LEAST_VEHICLES
-    at = design.where(own.counts.cell, own.counts.slot)[0][seen]
+    at = design.place_numbers(own.counts.cell, own.counts.slot)[0][seen]
     for seed in range(DRAWS):
         drawn = add_remove_map(design, measure_all(design, own, SimulatedNoise(seed)))
         found, mean = drawn.variance or drawn.mean, drawn.mean

@@ -148,7 +148,7 @@ def with_nothing_public(
     """Return what draws the map of all hexagons of the study area."""
     own = days.own
     design = AddRemoveDesign(days.places, own.bound, kind, total_of(kind, epsilon), variance=False)
-    at = design.where(own.counts.cell, own.counts.slot)[0][own.counts.users_per_bin >= LEAST_VEHICLES]
+    at = design.place_numbers(own.counts.cell, own.counts.slot)[0][own.counts.users_per_bin >= LEAST_VEHICLES]
 
     def draw(known: KnownSpeeds | None, seed: int) -> Drawn:
         found = add_remove_map(design, measure_all(design, own, SimulatedNoise(seed), known)).mean

@@ -53,12 +53,12 @@ class Losses:
     numerator: ObjectArray
     denominator: ObjectArray
 
-    def times(self, factor: Fraction) -> Losses:
+    def scaled(self, factor: Fraction) -> Losses:
         """Return every loss multiplied by ``factor``."""
         return Losses(self.user, self.numerator * factor.numerator, self.denominator * factor.denominator)
 
 
-def by_noise(user: IntArray, change: ObjectArray, scale: FloatArray) -> Losses:
+def losses_of_noise(user: IntArray, change: ObjectArray, scale: FloatArray) -> Losses:
     """Return the exact losses ``change`` / ``scale`` of all entries whose change is above 0.
 
     Scales are taken as the exact fractions that their floats are. Raises AllocationError where something
@@ -140,7 +140,7 @@ def insufficient_charge_error(found: str) -> AllocationError:
     )
 
 
-def best_whole(
+def largest_quadratic(
     count: ObjectArray, samples: ObjectArray, linear: ObjectArray, bend: ObjectArray
 ) -> ObjectArray:
     """Return the whole k in 0..``count`` with the largest k ``linear`` + k (``samples`` - k) ``bend``.
@@ -198,14 +198,14 @@ def _separate(of: Box | ClaimedSums, move: IntArray, step: Step) -> Iterator[Los
         at, user = support.coordinate[part], support.user[part]
         change = _moved(move[part], step.shift[at]).astype(object)
         yield (
-            by_noise(user, change, law.scale[at])
+            losses_of_noise(user, change, law.scale[at])
             if isinstance(law, Laplace)
             else _squares(user, change, law.sd[at])
         )
 
 
 def _squares(user: IntArray, change: ObjectArray, sd: npt.NDArray[np.float64]) -> Losses:
-    once = by_noise(user, change, sd)
+    once = losses_of_noise(user, change, sd)
     return Losses(once.user, once.numerator**2, 2 * once.denominator**2)
 
 
@@ -278,7 +278,7 @@ def _together(of: Moments, law: Block, shift: IntArray, part: slice) -> IntArray
 def _dearest(steps: int, linear: ObjectArray, bend: ObjectArray) -> ObjectArray:
     """Return the largest d linear + d (K - d) bend over d = 0..K of every entry; K is ``steps``."""
     top = np.full(len(linear), steps, dtype=object)
-    best = best_whole(top, top, linear, bend)
+    best = largest_quadratic(top, top, linear, bend)
     result: ObjectArray = best * linear + best * (steps - best) * bend
     return result
 
@@ -296,7 +296,9 @@ def _ball(of: Ball | AddRemoveBall, step: Step) -> Losses:
         far = np.minimum(far, (2 * GRAINS) ** of.norm)
     user = np.arange(len(far))
     if of.norm == 1 and isinstance(step.law, Laplace):
-        return by_noise(user, far, np.full(len(user), step.law.scale.min(initial=np.finfo(np.float64).max)))
+        return losses_of_noise(
+            user, far, np.full(len(user), step.law.scale.min(initial=np.finfo(np.float64).max))
+        )
     if of.norm == 2 and isinstance(step.law, Gaussian):
         sd = Fraction(float(step.law.sd.min(initial=np.finfo(np.float64).max)))
         square = 2 * sd * sd
@@ -310,7 +312,7 @@ def _choice(
     for part in _chunks(support):
         at, user = support.coordinate[part], support.user[part]
         above, below = as_ratio(2.0 * change[at])
-        once = by_noise(user, above, scale[at])
+        once = losses_of_noise(user, above, scale[at])
         kept = above > 0
         found = Losses(once.user, once.numerator, once.denominator * below[kept])
         rho = kind is LossKind.ZCDP
@@ -356,7 +358,7 @@ def _over(user: IntArray, units: IntArray, scale: float) -> Losses:
         total[:] = whole.tolist()
     else:
         np.add.at(total, user, units.astype(object))
-    return by_noise(np.arange(len(total)), total, np.full(len(total), scale))
+    return losses_of_noise(np.arange(len(total)), total, np.full(len(total), scale))
 
 
 def _numbered(user: IntArray, block: IntArray) -> IntArray:

@@ -170,7 +170,7 @@ class Contributions:
         np.add.at(squares, merging.pair_of, self.total_of_squares)
         return Contributions(merging.counts, total, squares, self.vehicle, self.bound)
 
-    def plus(self, later: Contributions) -> Contributions:
+    def added_to(self, later: Contributions) -> Contributions:
         """Return these of earlier files and those of ``later`` ones, of the same grid and bound, together.
 
         Sums add up, none above LARGEST_TOTAL, so a day costs a day. Every (bin, vehicle) is one whole number,
@@ -288,7 +288,7 @@ class SensitiveInputs:
     def __repr__(self) -> str:
         return f"<SensitiveInputs: {self.contributions.counts.bins} bins, redacted>"
 
-    def everything(self) -> Contributions:
+    def all_contributions(self) -> Contributions:
         """Return the real sums of every (bin, user): what ``recorded`` reads, else ``contributions``."""
         return self.contributions if self.recorded is None else self.recorded()
 

@@ -34,7 +34,7 @@ from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.mechanisms.registry import mechanism_named
 from trafficdp.model import Counts, Grid, SlotKind, Statistic
-from trafficdp.planner.allocation import Reach
+from trafficdp.planner.allocation import WidthGoal
 from trafficdp.planner.suggest import half_width_of
 from trafficdp.privacy.budget import ChangedFact
 from trafficdp.privacy.ledger import LedgerRow
@@ -209,7 +209,7 @@ class Workspace:
         ``planning`` for what is raised.
         """
         searched = search_maps is not False
-        width, reach = None, Reach.MEDIAN
+        width, reach = None, WidthGoal.MEDIAN
         if max_half_width is not None:
             width, reach = half_width_of(max_half_width, self.config.bound, self.config.map.statistics)
         question = PlanQuestion(width, reach, searched, within_budget, suggestions, saved)

@@ -25,7 +25,7 @@ from trafficdp.measurement.laws import Block, Gaussian, Laplace
 from trafficdp.mechanisms.names import BY_NAME
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.quantiles import CalibratedQuantiles
-from trafficdp.mechanisms.simulated_cities import repeated
+from trafficdp.mechanisms.simulated_cities import repeat_bins
 from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import pure_to_zcdp
@@ -85,7 +85,7 @@ def test_an_answer_by_rank_keeps_its_charge_and_a_quarter_of_its_scale_is_caught
     pairs = [Neighbours("the only vehicle of a hexagon, at 0 or at U", *sides)]
 
     def medians(samples, times, noise):
-        copies = repeated(samples, times, apart=True)
+        copies = repeat_bins(samples, times, copy_vehicles=True)
         values = SensitiveInputs(copies.contributions(), lambda: copies)
         return asked(copies).run(values, noise, interval_level=0.95)[median].value
 

@@ -115,7 +115,7 @@ def plan(counts: Counts) -> str:
         accounting.blocks for accounting in made.accountings if isinstance(accounting, BlockAccounting)
     )
     return (
-        f"{made.chosen.name}, epsilon {made.loss}, half width {widths.median:.3g}; blocks within "
+        f"{made.chosen_accounting.name}, epsilon {made.loss}, half width {widths.median:.3g}; blocks within "
         f"{found.factor / found.lower_bound:.3g} of the bound"
     )
 

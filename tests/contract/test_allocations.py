@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_city import map_request
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.blocks.calibrated import in_blocks
+from trafficdp.mechanisms.blocks.calibrated import blocks_can_release
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
 from trafficdp.mechanisms.names import ACCOUNTINGS, BY_NAME
@@ -41,7 +41,7 @@ accountings = st.sampled_from([*BY_NAME, "best"])
 
 def asked_of(accounting, statistics):
     """The statistics that ``accounting`` may be asked to release: mean and variance, or means alone."""
-    if accounting == "blocks" and not in_blocks(statistics):
+    if accounting == "blocks" and not blocks_can_release(statistics):
         return sorted(BOTH)
     return statistics
 
@@ -132,11 +132,11 @@ def test_each_accounting_is_no_worse_than_the_one_before_and_the_best_is_chosen(
     assert worst["grid_count"] <= worst["basic"]
     if Statistic.VARIANCE not in statistics:
         assert worst["blocks"] <= worst["equal"] * (1 + 1e-12)
-    assert worst[allocation.chosen.name] <= min(worst.values()) * (1 + BLOCK_GAIN_TOLERANCE)
+    assert worst[allocation.chosen_accounting.name] <= min(worst.values()) * (1 + BLOCK_GAIN_TOLERANCE)
     # and Laplace noise unless there is something to gain
-    name = allocation.chosen.name
+    name = allocation.chosen_accounting.name
     assert name != "blocks" or worst[name] * (1 + BLOCK_GAIN_TOLERANCE) < worst["equal"]
-    assert in_blocks(statistics) == ("blocks" in worst)
+    assert blocks_can_release(statistics) == ("blocks" in worst)
 
 
 @pytest.mark.slow
@@ -242,7 +242,7 @@ def test_no_equal_scales_go_below_the_public_floor(counts_of, bound_of, table, e
     floor = floor_of_equal_scales(counts, bound, epsilon)
     assert equal.scales(epsilon)[Statistic.MEAN].min() >= floor * (1 - 1e-12)
     # and the mean over vehicles of the loss at the floor is exactly the epsilon
-    at_floor = LaplaceNoise.within(counts, bound, {Statistic.MEAN: floor}).loss()
+    at_floor = LaplaceNoise.cheapest_within(counts, bound, {Statistic.MEAN: floor}).loss()
     assert at_floor[counts.bins_per_user > 0].mean() == pytest.approx(epsilon, rel=1e-12)
 
 

@@ -12,7 +12,7 @@ from trafficdp.mechanisms.blocks.calibrated import BlockAccounting
 from trafficdp.mechanisms.clip_user import SuppressionAccounting
 from trafficdp.mechanisms.laplace.accountings import LaplaceAccounting
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism
-from trafficdp.mechanisms.protocol import Accounting, CalibratedMechanism, PublicFacts, Wanted
+from trafficdp.mechanisms.protocol import Accounting, CalibratedMechanism, JointRequest, PublicFacts
 from trafficdp.mechanisms.registry import (
     JOINT_MECHANISMS,
     KINDS,
@@ -71,7 +71,7 @@ def calibrated_as(kind, facts, statistics=None, loss=LOSS):
     """A calibrated mechanism of ``kind`` by the call of a plan; of its first statistic alone."""
     statistics = statistics or MORE[kind][0][:1]
     if kind in JOINT_MECHANISMS:
-        return JOINT_MECHANISMS[kind].calibrate(facts, loss, Wanted(statistics, 100, False, 0))
+        return JOINT_MECHANISMS[kind].calibrate(facts, loss, JointRequest(statistics, 100, False, 0))
     if kind == PerStatisticMechanism.kind:
         parts = dict.fromkeys(statistics, StatisticMechanism("pooled", np.full(facts.counts.bins, 0.5)))
         return PerStatisticMechanism.calibrate(facts, loss, parts)
@@ -216,7 +216,7 @@ def samples_of(contributions):
 def test_no_map_is_calibrated_on_facts_of_the_other_relation(kind, counts_of, bound_of):
     facts = facts_for(kind, counts_of, bound_of)
     (other,) = {*NeighbouringRelation} - {facts.relation}
-    wanted = Wanted(JOINT_MECHANISMS[kind].estimable[:1], 100, False, 0)
+    wanted = JointRequest(JOINT_MECHANISMS[kind].estimable[:1], 100, False, 0)
     with pytest.raises(UsageError, match="another neighbouring relation"):
         JOINT_MECHANISMS[kind].calibrate(PublicFacts(facts.counts, facts.bound, other), LOSS, wanted)
 

@@ -19,12 +19,12 @@ from trafficdp.mechanisms.protocol import (
     ClaimedNoise,
     ClaimedScores,
     StatisticRequest,
-    claims_of,
+    claimed_steps,
     event_of,
-    unenforced,
+    unenforced_theorems,
 )
 from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named, mechanisms_of
-from trafficdp.mechanisms.simulated_cities import repeated
+from trafficdp.mechanisms.simulated_cities import repeat_bins
 from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import CHARGE_STEP, LossKind
@@ -228,7 +228,7 @@ def test_measured_errors_stay_below_the_expected_one(mechanism, statistic, city)
         share = np.full(city.counts.bins, epsilon)
         stated = mechanism.expected_error(StatisticRequest(city.counts, city.bound, statistic, share))
         for samples in (city, halves, *extremes):
-            many = repeated(samples, runs)
+            many = repeat_bins(samples, runs)
             found = mechanism.estimate(many, statistic, np.tile(share, runs), SimulatedNoise(17))
             error = np.abs(found.reshape(runs, -1) - truth(samples, statistic))
             spread = error.std(axis=0) / np.sqrt(runs)
@@ -522,13 +522,13 @@ def test_small_maps_are_no_trouble_whatever_the_rho(
 def test_what_is_only_claimed_is_marked_with_its_theorem(mechanism, statistic, larger_city):
     counts, bound = larger_city.counts, larger_city.bound
     given = asked(mechanism, counts, 1.0)
-    claim = unenforced(mechanism, StatisticRequest(counts, bound, statistic, given))
+    claim = unenforced_theorems(mechanism, StatisticRequest(counts, bound, statistic, given))
     assert (claim is None) == mechanism.enforced
     assert claim is None or len(claim) > 10
     if mechanism.enforced:
         # no step is a claim
         steps = mechanism.steps(StatisticRequest(counts, bound, statistic, given))
-        assert not claims_of(steps)
+        assert not claimed_steps(steps)
 
 
 ADAPTIVE = ("akmv", "fixed_quantile", "levy", "optimized_quantile", "two_stage")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trafficdp.bounding.huber import (
-    HuberShape,
+    HuberParameters,
     balanced_distance,
     clean_smooth_sensitivity,
     huber_location,
@@ -18,7 +18,7 @@ CLEAN = np.append(OUTLIERS[:-2], [20, 21])
 
 
 def equal(users, threshold, upper):
-    return HuberShape(
+    return HuberParameters(
         np.full(users, 1 / users), np.full(users, threshold), np.zeros(users, dtype=np.int64), 1, upper
     )
 

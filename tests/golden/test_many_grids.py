@@ -45,7 +45,7 @@ def test_the_losses_of_three_vehicles_are_the_golden_ones(counts_of, bound_of):
     counts, bound = counts_of(THREE), bound_of(65)
     scales = np.array([2.0, 3.0, 1.5])
     expected = [31.597222, 26.180556, 39.722222]
-    noise = LaplaceNoise.within(counts, bound, {MEAN: scales})
+    noise = LaplaceNoise.cheapest_within(counts, bound, {MEAN: scales})
     np.testing.assert_allclose(noise.loss(), expected, atol=5e-7)
     charged = CalibratedLaplace.of(noise).event().loss_per_user
     np.testing.assert_allclose(charged / 1e12, expected, atol=5e-7)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from trafficdp.bounding.huber import (
-    HuberShape,
+    HuberParameters,
     clean_smooth_sensitivity,
     huber_location,
     scale_threshold,
@@ -113,7 +113,7 @@ def test_the_error_falls_with_the_square_of_the_number_of_vehicles():
 
 def test_pure_epsilon_noise_moves_the_border_from_a_thousand_vehicles_to_a_hundred():
     def clean_error(mechanism, users, threshold):
-        shape = HuberShape(
+        shape = HuberParameters(
             np.full(users, 1 / users), np.full(users, threshold), np.zeros(users, dtype=np.int64), 1, 65.0
         )
         alpha, beta, size = mechanism.calibrated(np.array([1.0]))
@@ -175,7 +175,8 @@ def l2_errors(users, dimensions, epsilon):
         weight, used = np.full(len(value), 1 / users), np.full(len(value), 25)
         threshold = scale_threshold(used, where, dimensions, 60.0, 8.0, factor)
         scale = (
-            smooth_sensitivity(value, HuberShape(weight, threshold, where, dimensions, 60.0), betas) / alphas
+            smooth_sensitivity(value, HuberParameters(weight, threshold, where, dimensions, 60.0), betas)
+            / alphas
         )
         middle = huber_location(value, weight, threshold, where, dimensions) - 30
         z = student_t.draw(3, runs * dimensions, noise.uniform_below).reshape(runs, dimensions)

@@ -26,7 +26,7 @@ from trafficdp.mechanisms.per_statistic.arrays import (
     QuantileRule,
 )
 from trafficdp.mechanisms.protocol import StatisticRequest
-from trafficdp.mechanisms.simulated_cities import repeated
+from trafficdp.mechanisms.simulated_cities import repeat_bins
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive import Samples
@@ -62,7 +62,7 @@ def side_by_side(means, times):
     """The array means of so many bins that are all the one of ``means``."""
     one, bound = means.lattice.arrays, means.lattice.bound
     again = np.repeat(np.arange(times), len(one.piece_pair))
-    counts = repeated(Samples(one.counts, means.y[:0], np.arange(one.counts.users), bound), times).counts
+    counts = repeat_bins(Samples(one.counts, means.y[:0], np.arange(one.counts.users), bound), times).counts
     arrays = Arrays(
         counts=counts,
         capacity=np.tile(one.capacity, times),
@@ -190,6 +190,6 @@ def test_sample_scaling_keeps_the_arrays_and_user_scaling_keeps_the_cap(buses):
     assert best_fit(tenfold, 10 * cap).per_bin.tolist() == [164]
     assert wrap_around(tenfold, 10 * cap).per_bin.tolist() == [160]
     for times in (2, 5):
-        repeated = synthetic(np.repeat(count, times)).counts
-        assert argmax_cap(repeated).tolist() == cap.tolist()
-        assert wrap_around(repeated, cap).per_bin[0] >= times * 160
+        many = synthetic(np.repeat(count, times)).counts
+        assert argmax_cap(many).tolist() == cap.tolist()
+        assert wrap_around(many, cap).per_bin[0] >= times * 160

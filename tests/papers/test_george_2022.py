@@ -19,11 +19,11 @@ from trafficdp.research.george_2022.paper_means import (
     activations,
     array_sums,
     full_means,
+    known_prior_scale,
     levelled_means,
     naive_scale,
     private_part,
     single_scale,
-    wishful_scale,
 )
 from trafficdp.stream.tree import BINARY
 
@@ -59,7 +59,7 @@ def test_noise_grows_like_m_in_a2_and_like_its_root_where_vehicles_are_truncated
 
     assert growth(lambda m: naive_scale(100, m // 64, STEPS, epsilon)) == pytest.approx(4, rel=0.2)
     for scale in (
-        lambda m: wishful_scale(users, m, STEPS, epsilon, rare),
+        lambda m: known_prior_scale(users, m, STEPS, epsilon, rare),
         lambda m: prior_plan(users, m, STEPS, epsilon, rare).scales()[-1],
         lambda m: single_scale(prior_plan(1000, m, STEPS, epsilon, rare), epsilon),
     ):

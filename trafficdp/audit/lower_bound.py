@@ -36,7 +36,7 @@ from trafficdp.errors import in_range
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.mechanisms.known_error import KnownTerms
 from trafficdp.mechanisms.protocol import ClaimedNoise, Mechanism, StatisticRequest
-from trafficdp.mechanisms.simulated_cities import repeated
+from trafficdp.mechanisms.simulated_cities import repeat_bins
 from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise import choice
 from trafficdp.noise.source import NoiseSource, SimulatedNoise
@@ -98,7 +98,7 @@ class Likelihoods:
 
     def _run(self, samples: Samples, times: int, measure: ReplayedDraws) -> None:
         each = self._mechanism.kind is LossKind.PURE
-        many = samples if times == 1 else repeated(samples, times, apart=not each)
+        many = samples if times == 1 else repeat_bins(samples, times, copy_vehicles=not each)
         loss = np.full(many.counts.bins, self._loss) if each else np.array(self._loss)
         self._mechanism.estimate(many, self._statistic, loss, measure)
 
@@ -311,7 +311,7 @@ def draws_of(mechanism: Mechanism, statistic: Statistic, epsilon: float) -> Draw
         )
 
     def several(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
-        many = SumSamples.of(repeated(replace(samples, value=samples.contributions().total), times))
+        many = SumSamples.of(repeat_bins(replace(samples, value=samples.contributions().total), times))
         measure = unmetered(source, many.counts.users, mechanism.kind)
         return mechanism.estimate(many, statistic, np.full(many.counts.bins, epsilon), measure)
 

@@ -22,9 +22,9 @@ from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import Step
 from trafficdp.mechanisms.names import ADD_REMOVE_POOLED, BY_NAME, BY_RANK
-from trafficdp.mechanisms.protocol import CalibratedMechanism, PublicFacts, Wanted
+from trafficdp.mechanisms.protocol import CalibratedMechanism, JointRequest, PublicFacts
 from trafficdp.mechanisms.registry import JOINT_MECHANISMS
-from trafficdp.mechanisms.simulated_cities import repeated
+from trafficdp.mechanisms.simulated_cities import repeat_bins
 from trafficdp.model import (
     DEFAULT_FLEET,
     ContributionBound,
@@ -137,7 +137,7 @@ def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) ->
     # in epsilon many small shares hide one another from a likelihood ratio
     everything = isinstance(loss, ZCDP)
     statistics = (MEAN, VARIANCE) if everything else (MEAN,)
-    wanted = Wanted(statistics, DEFAULT_FLEET, apart=False, counts=30 * everything)
+    wanted = JointRequest(statistics, DEFAULT_FLEET, apart=False, counts=30 * everything)
     declared = Contributions.for_declared_grid(counts.cell, counts.slot, bound)
     public = PublicFacts(declared.counts, bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
     calibrated = JOINT_MECHANISMS[ADD_REMOVE_POOLED].calibrate(public, loss, wanted)
@@ -186,10 +186,10 @@ def quantile_release(name: str, bound: ContributionBound, loss: Loss, delta: flo
     for users in (3, 5):
         sides = [one_bin([[own]] + [[1]] * (users - 1), bound) for own in (0, bound.upper_steps)]
         pairs.append(Neighbours(f"one of {users} vehicles moves from 0 to U, the others stand at 1", *sides))
-    wanted = Wanted((Statistic.VEHICLE_P15,), DEFAULT_FLEET, apart=False, counts=0)
+    wanted = JointRequest((Statistic.VEHICLE_P15,), DEFAULT_FLEET, apart=False, counts=0)
 
     def run(samples: Samples, told: ReplayedDraws, times: int) -> CalibratedMechanism:
-        copies = repeated(samples, times, apart=True)
+        copies = repeat_bins(samples, times, copy_vehicles=True)
         asked = JOINT_MECHANISMS[BY_RANK].calibrate(PublicFacts(copies.counts, bound), loss, wanted)
         values = SensitiveInputs(copies.contributions(), lambda: copies)
         asked.run(values, told, interval_level=0.95)

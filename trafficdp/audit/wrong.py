@@ -18,9 +18,9 @@ import numpy.typing as npt
 from trafficdp.audit.lower_bound import Draws, unmetered
 from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, one_bin
 from trafficdp.bounding.arrays import CountCap, IntervalPartition
-from trafficdp.bounding.huber import HuberShape, huber_location, smooth_sensitivity
+from trafficdp.bounding.huber import HuberParameters, huber_location, smooth_sensitivity
 from trafficdp.mechanisms import means
-from trafficdp.mechanisms.blocks.noise import BlockNoise, fitted
+from trafficdp.mechanisms.blocks.noise import BlockNoise, calibrated_block_noise
 from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.mechanisms.means import choice_scale
 from trafficdp.mechanisms.per_statistic.arrays import (
@@ -28,11 +28,11 @@ from trafficdp.mechanisms.per_statistic.arrays import (
     ArrayLattice,
     ArrayMeans,
     Grouping,
-    choice_of,
+    interval_choice,
     private_position,
 )
 from trafficdp.mechanisms.per_statistic.two_stage import exponential_quantile
-from trafficdp.mechanisms.simulated_cities import repeated
+from trafficdp.mechanisms.simulated_cities import repeat_bins
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise import smooth_gaussian
 from trafficdp.noise.source import NoiseSource
@@ -73,7 +73,7 @@ def half_the_scale(bound: ContributionBound) -> Mistake:
 
     def draws(samples: Samples, times: int, noise: NoiseSource, *, epsilon: float) -> FloatArray:
         share, mechanism = np.full(times, epsilon), cast("Any", Baseline())
-        found: FloatArray = mechanism.estimate(repeated(samples, times), Statistic.MEAN, share, noise)
+        found: FloatArray = mechanism.estimate(repeat_bins(samples, times), Statistic.MEAN, share, noise)
         return found
 
     pairs = extreme_neighbours(bound)[:2]
@@ -88,7 +88,7 @@ def interval_of_wrap_around(bound: ContributionBound) -> Mistake:
     """
 
     def draws(one: Samples, times: int, noise: NoiseSource, *, influence: int) -> FloatArray:
-        samples = repeated(one, times)
+        samples = repeat_bins(one, times)
         lattice = ArrayLattice(Grouping.WRAP_AROUND.arrays(samples.counts, CountCap.MEDIAN), samples.bound)
         partition = IntervalPartition(lattice.top, -(-lattice.top // 6))
         cost = partition.costs(ArrayMeans.of(samples, lattice).y, lattice.arrays.array_bin)
@@ -116,12 +116,12 @@ def quantile_without_half(bound: ContributionBound) -> Mistake:
     """
 
     def draws(one: Samples, times: int, noise: NoiseSource, *, epsilon: float) -> FloatArray:
-        samples = repeated(one, times)
+        samples = repeat_bins(one, times)
         lattice = ArrayLattice(Grouping.BEST_FIT.arrays(samples.counts, CountCap.ARGMAX), samples.bound)
         means = ArrayMeans.of(samples, lattice)
         target = TENTHS * (lattice.arrays.per_bin - 1)
         everywhere, share = np.ones(len(target), dtype=bool), np.full(len(target), epsilon)
-        choice = choice_of(lattice, everywhere, share, TENTHS)
+        choice = interval_choice(lattice, everywhere, share, TENTHS)
         measure = unmetered(noise, samples.counts.users)
         return private_position(means, target, choice, measure).astype(np.float64)
 
@@ -188,7 +188,7 @@ def huber_with_the_quoted_gaussian(bound: ContributionBound) -> Mistake:
     quoted = epsilon / math.sqrt(math.log(1 / delta))
     beta = epsilon / (2 * math.log(1 / delta))
     one = np.zeros(users, dtype=np.int64)
-    shape = HuberShape(
+    shape = HuberParameters(
         np.full(users, 1 / users), np.full(users, float(threshold)), one, 1, float(bound.upper_steps)
     )
 
@@ -229,14 +229,14 @@ def separate_noises_charged_as_a_block(bound: ContributionBound) -> Mistake:
         return Samples(counts, value, np.arange(1, 3), bound)
 
     def apart(samples: Samples, times: int, noise: NoiseSource) -> FloatArray:
-        many = repeated(samples, times)
+        many = repeat_bins(samples, times)
         measure = unmetered(noise, many.counts.users)
         found = Baseline().estimate(many, Statistic.MEAN, np.ones(many.counts.bins), measure)
         return np.asarray(found.reshape(times, 2).max(axis=1), dtype=np.float64)
 
     def together(samples: Samples, times: int, noise: NoiseSource) -> FloatArray:
-        many, both = repeated(samples, times), np.zeros(2, dtype=np.int64)
-        one = fitted(
+        many, both = repeat_bins(samples, times), np.zeros(2, dtype=np.int64)
+        one = calibrated_block_noise(
             means.speeds(samples.counts, bound), both, np.full(2, float(bound.upper_steps)), PureDP.of(1)
         )
         block, width, shift = (

@@ -375,7 +375,7 @@ LEVELS = 64
 
 
 @dataclass(frozen=True)
-class HuberShape:
+class HuberParameters:
     """Everything about the estimator that does not depend on values, for bins of vehicles sorted by bin.
 
     ``weight`` (adds up to 1 in every bin) and ``threshold`` have shape (P,); ``bin_index`` is sorted and
@@ -407,11 +407,11 @@ class HuberShape:
             equal &= np.maximum.reduceat(what, first) == np.minimum.reduceat(what, first)
         return equal
 
-    def select(self, keep: BoolArray) -> HuberShape:
+    def select(self, keep: BoolArray) -> HuberParameters:
         """Return the shape of the bins where ``keep`` (shape (G,)) is true, renumbered."""
         pairs = keep[self.bin_index]
         renumber = np.cumsum(keep, dtype=np.int64) - 1
-        return HuberShape(
+        return HuberParameters(
             self.weight[pairs],
             self.threshold[pairs],
             renumber[self.bin_index[pairs]],
@@ -421,7 +421,7 @@ class HuberShape:
 
 
 def smooth_sensitivity(
-    value: FloatArray, shape: HuberShape, beta: FloatArray, *, levels: int = LEVELS
+    value: FloatArray, shape: HuberParameters, beta: FloatArray, *, levels: int = LEVELS
 ) -> FloatArray:
     """Return S, at most U, of every bin (G,) for vehicle means ``value`` (P,). Never publish it.
 
@@ -449,7 +449,7 @@ def smooth_sensitivity(
 
 
 def clean_smooth_sensitivity(
-    shape: HuberShape, beta: FloatArray, *, spread: float = 0.4, levels: int = LEVELS
+    shape: HuberParameters, beta: FloatArray, *, spread: float = 0.4, levels: int = LEVELS
 ) -> FloatArray:
     """Return S of data with Z_i = ``spread`` T_i for all vehicles and no outlier: public, shape (G,).
 
@@ -466,7 +466,7 @@ def clean_smooth_sensitivity(
 
 
 def _smooth(
-    shape: HuberShape,
+    shape: HuberParameters,
     spread: FloatArray,
     beta: FloatArray,
     distance: Callable[[FloatArray, IntArray], IntArray],

@@ -13,7 +13,7 @@ from trafficdp.mechanisms.names import BASELINE
 from trafficdp.mechanisms.protocol import Accounting
 from trafficdp.mechanisms.simulated_cities import MOST_WORSE, percent
 from trafficdp.model import Schema, SlotKind, Statistic, as_json
-from trafficdp.planner.allocation import Reach
+from trafficdp.planner.allocation import WidthGoal
 from trafficdp.planner.request import AdaptiveMap
 from trafficdp.planner.suggest import DataNeeded
 from trafficdp.privacy.estimate import RefusalRule
@@ -52,7 +52,7 @@ def show(output: Output, result: Plan, facts: dict[str, object]) -> None:
 
 def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
     unit, quantity = result.unit, result.quantity
-    which = "the median bin" if answer.reach is Reach.MEDIAN else "every bin"
+    which = "the median bin" if answer.reach is WidthGoal.MEDIAN else "every bin"
     asked = f"{result.in_display_unit(answer.half_width):.4g} {unit}"
     if answer.chosen is None:
         every = f"no {quantity}" if answer.every_loss is None else f"{quantity} {answer.every_loss}"
@@ -135,7 +135,9 @@ def _show_adaptive(output: Output, result: Plan, chosen: AdaptiveMap) -> None:
 def show_full(output: Output, result: Plan, full: FullCurves) -> None:
     """The full comparison at the planned noise (or what is nearest to it)."""
     noise = float(
-        result.allocation.chosen.scales(float(result.allocation.request.loss.exact))[Statistic.MEAN].max()
+        result.allocation.chosen_accounting.scales(float(result.allocation.request.loss.exact))[
+            Statistic.MEAN
+        ].max()
     )
     at = min(full.comparisons, key=lambda each: abs(each.error - noise))
     rows = [
@@ -233,8 +235,8 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
     else:
         output.say(
             f"The noise is {facts['at_worst_error']:.4g} {unit} in size, on average, by accounting "
-            f"{allocation.chosen.name}. Equal Laplace noise of means is never below "
-            f"{result.in_display_unit(allocation.floor):.4g} {unit} here."
+            f"{allocation.chosen_accounting.name}. Equal Laplace noise of means is never below "
+            f"{result.in_display_unit(allocation.equal_scale_bound):.4g} {unit} here."
         )
     if request.mechanism and set(request.mechanism.values()) != {BASELINE}:
         output.say(f"Why: {allocation.reason}.")
@@ -454,7 +456,7 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
         "value": result.in_display_unit(verdict.value, verdict.statistic),
         "threshold": result.in_display_unit(verdict.threshold, verdict.statistic),
         "at_worst_error": noise,
-        "floor": None if best is None else result.in_display_unit(allocation.floor),
+        "floor": None if best is None else result.in_display_unit(allocation.equal_scale_bound),
         "suggestions": None
         if result.suggestions is None
         else {

@@ -60,11 +60,11 @@ from trafficdp.bounding.worst_case import mean_sensitivity
 from trafficdp.errors import UsageError, positive
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.blocks.partition import in_canonical_order
-from trafficdp.mechanisms.laplace.accountings import fitted
+from trafficdp.mechanisms.laplace.accountings import calibrated_within
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
 from trafficdp.mechanisms.names import CLIP_USER
 from trafficdp.mechanisms.protocol import CalibratedMechanism, Columns, PublicFacts, Statement
-from trafficdp.mechanisms.publish import interval, status_of
+from trafficdp.mechanisms.publish import clamp_interval, status_of
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PICO, Loss, PrivacyEvent
@@ -90,7 +90,7 @@ class Ceiling:
     epsilon: float
     error: float
 
-    def excess(self, dropped: IntArray, samples: IntArray, largest: IntArray) -> FloatArray:
+    def relative_error(self, dropped: IntArray, samples: IntArray, largest: IntArray) -> FloatArray:
         """Return error / E of bins in the given state, each of which keeps a record; > 1 is too much."""
         return bin_error(dropped, samples, largest, self.upper, self.epsilon) / self.error
 
@@ -123,7 +123,7 @@ def clip_user(counts: Counts, bound: ContributionBound, epsilon: float) -> Suppr
     """
     ordered = in_canonical_order(counts, bound)
     found = _greedy(ordered.counts, ceiling(ordered.counts, bound, epsilon))
-    return Suppression(ordered.to_given(found.kept), found.bins_per_user)
+    return Suppression(ordered.to_original_order(found.kept), found.bins_per_user)
 
 
 def _greedy(counts: Counts, limit: Ceiling) -> Suppression:
@@ -167,7 +167,7 @@ class _State:
         bins, counts = self._bin[pairs], self._count[pairs]
         dropped = self._dropped[bins] + counts
         largest = np.where(counts == self._largest[bins], self._second[bins], self._largest[bins])
-        excess = limit.excess(dropped, self._samples[bins], largest)
+        excess = limit.relative_error(dropped, self._samples[bins], largest)
         excess[dropped >= self._samples[bins]] = np.inf
         best = np.lexsort((bins, counts, excess))[0]
         # a hair of slack: E itself was computed with the same roundings
@@ -248,7 +248,7 @@ class CalibratedSuppression:
         return self.suppressing.kept(self.public.counts, self.public.bound)
 
     @cached_property
-    def of_kept(self) -> CalibratedLaplace:
+    def mechanism_of_kept(self) -> CalibratedLaplace:
         """The Laplace mechanism on the public counts of the kept pairs alone."""
         return replace(
             self.noise, public=replace(self.public, counts=kept_counts(self.public.counts, self.kept))
@@ -256,11 +256,11 @@ class CalibratedSuppression:
 
     def steps(self) -> tuple[Priced, ...]:
         """Return what will be measured."""
-        return self.of_kept.steps()
+        return self.mechanism_of_kept.steps()
 
     def event(self) -> PrivacyEvent:
         """Return every vehicle's exact loss: that of the kept pairs."""
-        event = self.of_kept.event()
+        event = self.mechanism_of_kept.event()
         shrunk = {each: moved * self._by(each).share for each, moved in event.sensitivity.items()}
         return replace(event, mechanism=CLIP_USER, sensitivity=shrunk)
 
@@ -268,29 +268,35 @@ class CalibratedSuppression:
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
     ) -> dict[Statistic, Estimate]:
         """Measure, and return the estimates of all bins."""
-        rest, bound, own = self.of_kept.public.counts, self.of_kept.public.bound, values.contributions
+        rest, bound, own = (
+            self.mechanism_of_kept.public.counts,
+            self.mechanism_of_kept.public.bound,
+            values.contributions,
+        )
         kept = replace(
             own,
             counts=rest,
             total=own.total[self.kept],
             total_of_squares=own.total_of_squares[self.kept],
         )
-        found = self.of_kept.run(replace(values, contributions=kept), measure, interval_level=interval_level)
+        found = self.mechanism_of_kept.run(
+            replace(values, contributions=kept), measure, interval_level=interval_level
+        )
         return {statistic: _of_all(each, self._by(statistic), bound) for statistic, each in found.items()}
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
         """Return the expected errors at the worst truth, which follow from scales and biases."""
-        kept = self.of_kept.expected_errors()
+        kept = self.mechanism_of_kept.expected_errors()
         return {each: self._by(each).error(each, error, self.public.bound) for each, error in kept.items()}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
         """Return the half widths of intervals before they are clamped."""
-        kept = self.of_kept.half_widths(interval_level)
+        kept = self.mechanism_of_kept.half_widths(interval_level)
         return {each: half * self._by(each).share + self._by(each).bias for each, half in kept.items()}
 
     def statement(self, statistic: Statistic) -> Statement:
         """Return what the manifest says of ``statistic``."""
-        plain, by = self.of_kept.statement(statistic), self._by(statistic)
+        plain, by = self.mechanism_of_kept.statement(statistic), self._by(statistic)
         return replace(
             plain,
             mechanism=CLIP_USER,
@@ -339,7 +345,9 @@ class CalibratedSuppression:
         return cls(public, CalibratedLaplace.from_published({}, columns, public), suppressing)
 
     def _by(self, statistic: Statistic) -> ImputedNumber:
-        return imputed(statistic, self.public.counts, self.of_kept.public.counts, self.public.bound)
+        return imputation(
+            statistic, self.public.counts, self.mechanism_of_kept.public.counts, self.public.bound
+        )
 
 
 @dataclass(frozen=True)
@@ -355,7 +363,7 @@ class ImputedNumber:
         return np.minimum(kept * self.share + self.bias, statistic.largest(bound.upper))
 
 
-def imputed(statistic: Statistic, counts: Counts, rest: Counts, bound: ContributionBound) -> ImputedNumber:
+def imputation(statistic: Statistic, counts: Counts, rest: Counts, bound: ContributionBound) -> ImputedNumber:
     """Return how the statistic of all of ``counts`` is estimated from that of ``rest``, its kept pairs."""
     upper = float(bound.upper)
     if statistic is Statistic.VARIANCE:
@@ -387,7 +395,7 @@ def _of_all(kept: Estimate, by: ImputedNumber, bound: ContributionBound) -> Esti
     """The estimate of all records from ``kept``, that of the kept ones."""
     value = kept.value * by.share + by.offset
     low, high = (end * by.share + by.offset for end in (kept.low, kept.high))
-    low, high = interval(kept.statistic, value, low - by.bias, high + by.bias, float(bound.upper))
+    low, high = clamp_interval(kept.statistic, value, low - by.bias, high + by.bias, float(bound.upper))
     error = by.error(kept.statistic, kept.expected_error, bound)
     return replace(
         kept,
@@ -428,7 +436,10 @@ class SuppressionAccounting:
     def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
         """Return the expected absolute noise of every bin at ``epsilon``."""
         candidate, error = self._best(epsilon)
-        return {s: kept * candidate.by[s].share for s, kept in self._noise(candidate, error).sizes().items()}
+        return {
+            s: kept * candidate.by[s].share
+            for s, kept in self._noise(candidate, error).expected_noise().items()
+        }
 
     def worst_relative_scale(self, epsilon: float, tolerance: Mapping[Statistic, float]) -> float:
         """Return E, the largest scale with its bias over its tolerance, at ``epsilon``."""
@@ -452,10 +463,10 @@ class SuppressionAccounting:
         noise = self._noise(candidate, error)
 
         def at(epsilon: float) -> CalibratedMechanism:
-            drawn = CalibratedLaplace.of(noise.times(asked / epsilon))
+            drawn = CalibratedLaplace.of(noise.scaled(asked / epsilon))
             return CalibratedSuppression(PublicFacts(self.counts, self.bound), drawn, candidate.suppressing)
 
-        return fitted(at, loss)
+        return calibrated_within(at, loss)
 
     @cached_property
     def _candidates(self) -> tuple[_Candidate, ...]:
@@ -466,7 +477,7 @@ class SuppressionAccounting:
 
     def _candidate(self, epsilon: float, kept: npt.NDArray[np.bool_]) -> _Candidate:
         rest = kept_counts(self.counts, kept)
-        by = {each: imputed(each, self.counts, rest, self.bound) for each in self.tolerance}
+        by = {each: imputation(each, self.counts, rest, self.bound) for each in self.tolerance}
         return _Candidate(SuppressionRule(epsilon, np.flatnonzero(~kept).astype(np.int64)), rest, by)
 
     def _noise(self, candidate: _Candidate, error: float) -> LaplaceNoise:
@@ -476,7 +487,7 @@ class SuppressionAccounting:
             / candidate.by[statistic].share
             for statistic, allowed in self.tolerance.items()
         }
-        return LaplaceNoise.within(candidate.rest, self.bound, room)
+        return LaplaceNoise.cheapest_within(candidate.rest, self.bound, room)
 
     def _cost(self, candidate: _Candidate, error: float) -> float:
         """The largest loss of any vehicle at E; infinite where a bias leaves no room for noise."""

@@ -56,25 +56,30 @@ def checked_epsilon(epsilon: FloatArray, counts: Counts) -> FloatArray:
 
 
 def laplace_scale(sensitivity: FloatArray | IntArray, epsilon: FloatArray) -> FloatArray:
-    """Return scales of discrete Laplace noise, at least sensitivity / epsilon; shapes (G,).
+    """Return scales of discrete Laplace noise of privacy loss ``epsilon``: sensitivity / epsilon, or a little
+    more.
 
-    Grouped to few distinct values by rounding up. Raises UsageError for a scale above LARGEST_SCALE.
+    One a bin, shapes (G,); rounded up to few distinct values, so that drawing stays fast. Raises UsageError
+    for a scale above LARGEST_SCALE.
     """
     return group_scales(_scale(sensitivity, epsilon, HEADROOM))
 
 
 def most_expensive_scale(sensitivity: FloatArray | IntArray, epsilon: FloatArray) -> FloatArray:
-    """Return scales whose price no ``laplace_scale`` of another sensitivity exceeds, rounding included.
+    """Return Laplace scales to charge for when the noise is drawn for an unknown smaller ``sensitivity``
+    later.
 
-    For charges that are known before the sensitivities that noise will be drawn for. Errors as there.
+    No scale that ``laplace_scale`` returns for the same ``epsilon`` costs more per unit of sensitivity,
+    rounding included. Shapes (G,); raises UsageError for a scale above LARGEST_SCALE.
     """
     return _scale(sensitivity, epsilon, HEADROOM / 2)
 
 
 def choice_scale(change: FloatArray | IntArray, epsilon: FloatArray) -> FloatArray:
-    """Return the scale of an exponential mechanism that costs ``epsilon``: 2 c / epsilon or a little more.
+    """Return the scale of an exponential mechanism of privacy loss ``epsilon``: 2 change / epsilon or a
+    little more.
 
-    ``change`` is c, the most that one user changes a score; shapes (G,).
+    ``change`` is by how much one vehicle changes a score at most; one number a bin, shapes (G,).
     """
     return np.asarray(2.0 * change / epsilon * (1 + HEADROOM), dtype=np.float64)
 
@@ -92,27 +97,40 @@ def _scale(sensitivity: FloatArray | IntArray, epsilon: FloatArray, headroom: fl
 
 
 def support_of(counts: Counts) -> EntryIndex:
-    """Return the entries of the sums: one for each (bin, vehicle) pair of ``counts``, P in all."""
+    """Return one entry for each (bin, vehicle) pair of the public ``counts``, to be summed over vehicles
+    by bin.
+    """
     return EntryIndex(counts.user_index, counts.bin_index, counts.users, counts.bins)
 
 
 def speeds(counts: Counts, bound: ContributionBound) -> Box:
-    """Return the clipping set of S, a vehicle's sum of speeds in a bin in steps: 0..K m, m its records."""
+    """Return the set to which a vehicle's sum of speeds in a bin is clipped: 0..K m, in whole speed steps.
+
+    K is the largest speed in steps and m the vehicle's public number of records in the bin.
+    """
     return Box(support_of(counts), counts.count * bound.upper_steps)
 
 
 def vehicle_means(counts: Counts, bound: ContributionBound) -> Box:
-    """Return the clipping set of vehicles' own mean speeds in a bin, in steps: 0..K."""
+    """Return the set to which a vehicle's own mean speed in a bin is clipped: 0..K whole speed steps."""
     return Box(support_of(counts), np.full(counts.pairs, bound.upper_steps, dtype=np.int64))
 
 
 def speeds_and_products(counts: Counts, bound: ContributionBound) -> Moments:
-    """Return the set of (S, W); a bin of one record has no W, since its variance is 0."""
+    """Return the set of a vehicle's pair of sums in a bin: S of its speeds k, and W of k (K - k), in steps.
+
+    K is the largest speed in steps. A bin of a single record has no W, since its variance is 0.
+    """
     return Moments(support_of(counts), counts.count, bound.upper_steps, counts.samples_per_bin > 1)
 
 
 def values_of(statistic: Statistic, contributions: Contributions) -> IntArray:
-    """Return what every pair has, shape (P,): S (MEAN), its own mean (VEHICLE_MEAN); else (S, W), (2, P)."""
+    """Return the private whole numbers of every (bin, vehicle) pair that a noisy sum of ``statistic`` adds
+    up.
+
+    For MEAN the sum of speeds S, for VEHICLE_MEAN the pair's own rounded mean, shape (P,); for VARIANCE S and
+    the sum W of k (K - k), shape (2, P).
+    """
     counts, total = contributions.counts, contributions.total
     if statistic is Statistic.MEAN:
         return total
@@ -122,7 +140,8 @@ def values_of(statistic: Statistic, contributions: Contributions) -> IntArray:
 
 
 def unit(statistic: Statistic, counts: Counts, bound: ContributionBound) -> FloatArray:
-    """Return the size of one unit of the integer sum in the statistic's unit, shape (G,), from counts.
+    """Return what one unit of a bin's integer sum is in the unit of ``statistic``, shape (G,), from public
+    counts.
 
     With speed step q, N records and L vehicles: q/N for MEAN, q/L for VEHICLE_MEAN, q^2/N for VARIANCE.
     """
@@ -148,7 +167,7 @@ class NoisySum:
 
     of: Box | ClaimedSums
     scale: FloatArray
-    drawn: FloatArray
+    expected_scale: FloatArray
     unit: FloatArray
     bias: FloatArray
     start: FloatArray
@@ -160,37 +179,46 @@ class NoisySum:
 
     @property
     def term(self) -> NoiseTerm:
-        """The error term of the mean, from public numbers: noise of scale ``drawn``, and ``bias``."""
-        return NoiseTerm(self.drawn, self.unit, self.bias)
+        """The noise and bias that bound the error of each mean, from public numbers: scale
+        ``expected_scale``.
+        """
+        return NoiseTerm(self.expected_scale, self.unit, self.bias)
 
     def means(self, values: IntArray, measure: Measure, bound: ContributionBound) -> FloatArray:
-        """Measure private ``values``, one for each entry of ``of``; return noisy means in [0, U], (G,)."""
+        """Sum private ``values``, one for each entry of ``of``, with noise; return the bins' means in [0,
+        U], (G,).
+        """
         # in floats before anything is added: a noisy sum may be at either end of 64 bits
         noisy = measure.measure(self.step, values).astype(np.float64) + self.start
         return np.clip(noisy * self.unit, 0.0, float(bound.upper))
 
 
 def noisy_sum(
-    of: Box | ClaimedSums,
+    clip_set: Box | ClaimedSums,
     epsilon: FloatArray,
     unit: FloatArray,
     bias: FloatArray,
     start: FloatArray | None = None,
     *,
-    dearest: bool = False,
+    worst_case: bool = False,
 ) -> NoisySum:
-    """Return the sums of ``of`` with discrete Laplace noise that costs ``epsilon`` (G,), from public numbers.
+    """Return the sums of ``clip_set`` with discrete Laplace noise of privacy loss ``epsilon`` (G,); none is
+    drawn.
 
-    ``unit``, ``bias`` and ``start`` (G,) are as in ``NoisySum``. With ``dearest`` the scale charged for is
-    that of ``most_expensive_scale``.
+    ``unit``, ``bias`` and ``start`` (G,) are as in ``NoisySum``. With ``worst_case`` the scale charged for is
+    that of ``most_expensive_scale``: the set is the largest that an earlier private choice can lead to.
     """
-    begin, most = np.zeros(of.support.coordinates) if start is None else start, largest_move(of)
+    begin, most = np.zeros(clip_set.support.coordinates) if start is None else start, largest_move(clip_set)
     drawn = laplace_scale(most, epsilon)
-    return NoisySum(of, most_expensive_scale(most, epsilon) if dearest else drawn, drawn, unit, bias, begin)
+    return NoisySum(
+        clip_set, most_expensive_scale(most, epsilon) if worst_case else drawn, drawn, unit, bias, begin
+    )
 
 
 def largest_move(of: Box | ClaimedSums) -> IntArray:
-    """Return the sensitivity of every sum: the most that one vehicle changes it, in its units, shape (C,)."""
+    """Return the most that one vehicle changes each sum of ``clip_set``, in the sums' whole units, shape
+    (G,).
+    """
     largest = np.zeros(of.support.coordinates, dtype=np.int64)
     np.maximum.at(largest, of.support.coordinate, of.high if isinstance(of, Box) else of.move)
     return largest
@@ -212,33 +240,37 @@ class Means:
         """Key in the registry."""
         raise NotImplementedError
 
-    def sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return the noisy sum of every bin, from counts; after a private choice, its most expensive case."""
+    def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
+        """Return the noisy sum of every bin, from public counts; where a private choice comes first, its
+        worst case.
+        """
         raise NotImplementedError
 
     def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return the private selections before the sum, such as of a clipping bound; none by default."""
+        """Return the private selections made before the sum, such as of a clipping bound; none by default."""
         return ()
 
     def steps(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return what is measured with noise: first the ``choices``, such as of a clip, then the sum.
+        """Return the measurement steps for ``request``, from public counts: first ``choices``, then the noisy
+        sum.
 
-        Raises UsageError for an epsilon that is not positive, another statistic, noise that cannot be drawn.
+        Raises UsageError for an epsilon that is not positive, another statistic, or noise that cannot be
+        drawn.
         """
         self._require(request)
-        return (*self.choices(request), self.sum_of(request).step)
+        return (*self.choices(request), self.noisy_sum_of(request).step)
 
     def sensitivity(self, request: StatisticRequest) -> FloatArray:
-        """Return the most that one vehicle moves a mean before noise, shape (G,)."""
-        widest = self.sum_of(request)
+        """Return the most that one vehicle's values change each bin's mean before noise, shape (G,)."""
+        widest = self.noisy_sum_of(request)
         return np.asarray(np.minimum(largest_move(widest.of) * widest.unit, float(request.bound.upper)))
 
     def noise_terms(self, request: StatisticRequest) -> tuple[NoiseTerm, ...]:
-        """Return the terms whose sum bounds the error of each mean before clamping to its range."""
-        return (self.sum_of(request).term,)
+        """Return the noise and bias that bound the error of each mean before it is clamped to its range."""
+        return (self.noisy_sum_of(request).term,)
 
     def expected_error(self, request: StatisticRequest) -> FloatArray:
-        """Return the expected error of bias and noise at the worst truth, a bin."""
+        """Return each bin's expected absolute error by noise and bias at the worst values, shape (G,)."""
         (term,) = self.noise_terms(request)
         return clamped_laplace_error(term.scale * term.step, term.bias, float(request.bound.upper))
 
@@ -261,16 +293,26 @@ class Weighting:
 
     @property
     def weight(self) -> FloatArray:
-        """w, shape (P,)."""
+        """The weight of each (bin, vehicle) pair's mean in its bin, shape (P,): ``used`` over its sum in
+        the bin.
+        """
         return normalised(self.used, self.counts.bin_index, self.counts.bins)
 
     def values(self, total: IntArray) -> IntArray:
-        """Return floor(u S / n), shape (P,), of the pairs' sums S: without overflow, S where u = n."""
+        """Return floor(used total / count) of each (bin, vehicle) pair, shape (P,): its weighted whole-number
+        value.
+
+        ``total`` (P,) are the private sums of the pairs' speeds in steps.
+        """
         count = self.counts.count
         return self.used * (total // count) + self.used * (total % count) // count
 
     def bias(self, target: FloatArray) -> FloatArray:
-        """Return the worst difference to the mean with weights ``target`` (P,), rounding down included."""
+        """Return the largest difference of this weighted mean from one with weights ``target`` (P,), shape
+        (G,).
+
+        In the unit of speed; rounding down to whole steps is included.
+        """
         index, bins = self.counts.bin_index, self.counts.bins
         shared = np.bincount(index, weights=self.used != self.counts.count, minlength=bins)
         distance = weight_distance(self.weight, target, index, bins)
@@ -282,26 +324,34 @@ class Weighting:
         total = np.bincount(self.counts.bin_index, self.used, self.counts.bins)
         return np.asarray(float(self.bound.step) / total)
 
-    def noisy(
+    def noisy_sum(
         self,
         epsilon: FloatArray,
         bias: FloatArray,
         low: IntArray | None = None,
         high: IntArray | None = None,
         *,
-        dearest: bool = False,
+        worst_case: bool = False,
     ) -> NoisySum:
-        """Return the noisy sum; samples are clipped to ``low``..``high`` steps (G,), 0..K when left out."""
+        """Return the noisy weighted sum of every bin, each vehicle's mean first clipped to ``low``..``high``
+        steps.
+
+        ``low`` and ``high`` (G,) are 0 and the largest speed when left out; ``epsilon`` and ``bias`` (G,) and
+        ``worst_case`` are as for the function ``noisy_sum``. No noise is drawn yet.
+        """
         index, bins = self.counts.bin_index, self.counts.bins
         begin = np.zeros(bins, dtype=np.int64) if low is None else low
         end = np.full(bins, self.bound.upper_steps) if high is None else high
         support = support_of(self.counts)
         box = Box(support, self.used * (end - begin)[index])
         start = support.sums(self.used * begin[index]).astype(np.float64)
-        return noisy_sum(box, epsilon, self.unit, bias, start, dearest=dearest)
+        return noisy_sum(box, epsilon, self.unit, bias, start, worst_case=worst_case)
 
 
 def weighting(counts: Counts, bound: ContributionBound, statistic: Statistic) -> Weighting:
-    """Return the weights that define ``statistic``: by records for MEAN, equal per vehicle otherwise."""
+    """Return the weights of vehicles' means that make up ``statistic``, from public counts.
+
+    In proportion to its records for MEAN, equal for every vehicle otherwise.
+    """
     alike = np.full(counts.pairs, FINER, dtype=np.int64)
     return Weighting(counts, bound, counts.count if statistic is Statistic.MEAN else alike)

@@ -38,10 +38,10 @@ from trafficdp.mechanisms.protocol import (
     PublicFacts,
     Statement,
     StatisticRequest,
-    event,
     event_of,
+    privacy_event,
     sensitivity_of,
-    unenforced,
+    unenforced_theorems,
 )
 from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
 from trafficdp.model import Counts, Statistic
@@ -303,7 +303,7 @@ class PerStatisticMechanism:
         of_parts = {each: self._event(each) for each in self.statistics}
         losses = np.concatenate([each.loss_per_user for each in of_parts.values()])
         users = self.public.counts.users
-        promised = event(
+        promised = privacy_event(
             " + ".join(dict.fromkeys(each.mechanism for each in of_parts.values())),
             self.public,
             sum_per_user(losses, np.tile(np.arange(users), len(of_parts)), users),
@@ -331,7 +331,7 @@ class PerStatisticMechanism:
                 noise={self.loss_kind.quantity: np.broadcast_to(loss, counts.bins)},
             )
             mean = found.get(Statistic.MEAN)
-            found[statistic] = publish.estimate(statistic, drawn, bound, mean)
+            found[statistic] = publish.publish_estimate(statistic, drawn, bound, mean)
         return found
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
@@ -372,7 +372,7 @@ class PerStatisticMechanism:
             interval_basis=facts.basis,
             post_processing=POST_PROCESSING[statistic],
             idealised=mechanism.idealised,
-            unenforced=unenforced(mechanism, self._request(statistic)),
+            unenforced=unenforced_theorems(mechanism, self._request(statistic)),
         )
 
     def to_facts(self) -> dict[str, Any]:

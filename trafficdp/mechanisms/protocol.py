@@ -41,7 +41,7 @@ from trafficdp.sensitive import Samples, SensitiveInputs
 # A calibrated one (``CalibratedMechanism``; one file a kind, listed in ``registry``) answers everything but
 # ``run`` without values: what every vehicle loses, what the manifest says, which status a number will have.
 # So nothing of a release but its noisy numbers depends on a value. What either promises, its event, follows
-# from its steps alone (``event_of``): ``event`` holds the parts that are the same for all.
+# from its steps alone (``event_of``): ``privacy_event`` holds the parts that are the same for all.
 
 
 FloatArray = npt.NDArray[np.float64]
@@ -64,7 +64,7 @@ class StatisticRequest:
 
     @property
     def range(self) -> float:
-        """The largest value of the statistic; the smallest is 0."""
+        """The largest possible value of the statistic, in its unit; the smallest is 0."""
         return self.statistic.largest(self.bound.upper)
 
 
@@ -99,23 +99,27 @@ class Mechanism(Protocol):
         """
 
     def steps(self, request: StatisticRequest, /) -> tuple[Priced, ...]:
-        """Return what it measures. No vehicle loses more than its ``loss`` in all by them.
+        """Return the measurement steps for ``request``, from public counts; no vehicle loses more than its
+        ``loss``.
 
-        Where later steps follow from earlier noisy numbers: the dearest that can come.
+        Where later steps follow from earlier noisy numbers they are the most expensive that can come.
         """
 
     def expected_error(self, request: StatisticRequest, /) -> FloatArray:
-        """Return a bound, from counts alone, on the worst case over values of E|estimate - statistic|.
+        """Return a bound on each bin's expected absolute error over all possible values, shape (G,).
 
-        Shape (G,), in the statistic's unit, rounding of speeds included; at most the statistic's range. Above
-        half of it a constant in the middle would do better: mechanisms that clip, drop or group promise
-        little against all values.
+        From public counts alone, in the statistic's unit, rounding of speeds included; at most the
+        statistic's range. Above half of it a constant in the middle would do better: mechanisms that clip,
+        drop or group promise little against all values.
         """
 
     def estimate(
         self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure, /
     ) -> FloatArray:
-        """Return the estimates of all bins, shape (G,), in the statistic's unit, clamped to its range."""
+        """Return noisy estimates of ``statistic`` in all bins, shape (G,), clamped to its range.
+
+        ``samples`` are private speeds; ``loss`` is an epsilon a bin (G,), or one rho for all bins together.
+        """
 
 
 @runtime_checkable
@@ -123,7 +127,7 @@ class KnownSensitivity(Protocol):
     """A mechanism of which more is known than that its numbers stay in their range."""
 
     def sensitivity(self, request: StatisticRequest, /) -> FloatArray:
-        """Return how far one vehicle's values move each number at most, shape (G,), in its unit."""
+        """Return the most that one vehicle's values change each bin's number, shape (G,), in its unit."""
 
 
 IntArray = npt.NDArray[np.int64]
@@ -154,13 +158,13 @@ class PublicFacts:
     known: KnownSpeeds | None = None
 
     @property
-    def of_vehicles(self) -> Counts | None:
+    def public_counts(self) -> Counts | None:
         """The public counts; None under ADD_OR_REMOVE_USER, where nothing about a vehicle is public."""
         return self.counts if self.relation is NeighbouringRelation.REPLACE_USER_VALUES else None
 
 
 @dataclass(frozen=True)
-class Wanted:
+class JointRequest:
     """What a release asks of a mechanism besides its privacy loss: the ``statistics`` and settings.
 
     The settings are for ADD_OR_REMOVE_USER: ``fleet`` is the expected number of vehicles, ``apart`` whether
@@ -181,10 +185,10 @@ class Statement:
 
     ``noise_scale`` (shape (G,)): the expected absolute noise before clamping (Laplace noise: its scale), 0
     where no noise is needed, NaN where the mechanism has none that counts decide. ``share`` is the
-    statistic's part of epsilon, None when priced jointly.
-    ``worst_case_bias`` includes that of rounding. ``interval_basis`` says what the intervals rest on, a
-    theorem or not (``interval_kind``), ``calibration`` how they did in trials where it is none,
-    ``unenforced`` names the theorem where what one vehicle moves is only claimed (``protocol.unenforced``).
+    statistic's part of epsilon, None when priced jointly. ``worst_case_bias`` includes that of rounding.
+    ``interval_basis`` says what the intervals rest on, a theorem or not (``interval_kind``), ``calibration``
+    how they did in trials where it is none, ``unenforced`` names the theorem where what one vehicle moves is
+    only claimed.
     """
 
     mechanism: str
@@ -226,7 +230,7 @@ class CalibratedMechanism(Protocol):
         """How the losses of its steps add up, in words."""
 
     def steps(self) -> Sequence[Priced]:
-        """Return the noisy measurements of ``run``, each with its loss; from public facts alone."""
+        """Return the noisy measurement steps that ``run`` will take, from public facts alone."""
 
     def event(self) -> PrivacyEvent:
         """Return the privacy event: the exact privacy loss of every vehicle, added over ``steps``.
@@ -238,46 +242,49 @@ class CalibratedMechanism(Protocol):
     def run(
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
     ) -> dict[Statistic, Estimate]:
-        """Measure once (``Measure``) and return the estimates of all bins; ``values`` are of their counts.
+        """Measure private ``values`` once with noise, and return the estimates of all bins, by statistic.
 
-        Intervals hold the sample statistic of the clipped speeds with at least ``interval_level``, a bin.
-        Raises nothing that it would not raise on values that are all 0 (see ``Curator``).
+        Intervals hold the bin's statistic of the clipped speeds with probability at least ``interval_level``.
+        Raises nothing that it would not raise on values that are all 0.
         """
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """Return the expected errors of what ``run`` estimates, shape (G,) each.
+        """Return each statistic's expected absolute error at the worst values, by noise and bias, shape (G,).
 
-        Worst cases over the truth, of noise and bias, in the statistic's unit; 0 where only one number is
-        possible. Statuses follow from them (``publish.status_of``).
+        In the statistic's unit; 0 where only one number is possible. From public facts alone.
         """
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return the half width of every interval that ``run`` will give, before it is clamped.
+        """Return the half width of each interval that ``run`` will give, before it is clamped, shape (G,)
+        each.
 
-        Shape (G,) each, in the statistic's unit; 0 where no noise is needed.
+        In the statistic's unit; 0 where no noise is needed. From public facts alone.
         """
 
     def statement(self, statistic: Statistic) -> Statement:
-        """Return what the manifest says of ``statistic``."""
+        """Return how ``statistic`` is made noisy, in words and numbers, for the release's manifest."""
 
     def to_facts(self) -> dict[str, Any]:
-        """Return all but ``public`` as plain JSON values, ``kind`` included; floats keep every bit.
+        """Return the mechanism, without its public facts, as plain JSON values; floats keep every bit.
 
-        Two calibrated mechanisms on the same public facts are the same question exactly when these are equal.
+        Two mechanisms on the same public facts are the same exactly when these are equal.
         """
 
     def manifest_facts(self) -> dict[str, Any]:
-        """Return the facts for the manifest as JSON values; with the columns of ``run`` they are complete."""
+        """Return the facts for the release's manifest; with its published columns they restore the
+        mechanism.
+        """
 
 
 @runtime_checkable
 class Ranked(Protocol):
     """A calibrated mechanism of quantiles; its intervals are ranges of ranks among a bin's vehicles."""
 
-    def spanned(self, level: float) -> dict[Statistic, FloatArray]:
-        """Return the width of each quantile's rank interval over the vehicles of the bin, shape (G,).
+    def rank_widths(self, level: float) -> dict[Statistic, FloatArray]:
+        """Return the width of each quantile's interval in ranks, as a share of the bin's vehicles, shape
+        (G,).
 
-        The interval holds with probability ``level`` at least. From public counts alone.
+        The interval holds with probability at least ``level``. From public counts alone.
         """
 
 
@@ -306,19 +313,21 @@ class FromKnownSpeeds(Protocol):
 class Recomputable(Protocol):
     """A calibrated mechanism whose estimates can be recomputed from its published noisy answers."""
 
-    def fed_back(self, columns: Columns) -> bool:
-        """Return whether each question follows from the noisy answers before it.
+    def steps_follow_answers(self, columns: Columns) -> bool:
+        """Return whether every adaptive step of a release follows from the noisy answers before it.
 
-        ``columns`` are the published columns, by statistic; they hold both questions and answers.
+        ``columns`` are the published columns of every statistic, which hold both steps and answers.
         """
 
-    def recomputed(self, columns: Columns) -> dict[Statistic, Estimate]:
+    def recompute_estimates(self, columns: Columns) -> dict[Statistic, Estimate]:
         """Return the estimates of every statistic, recomputed from the published ``columns``."""
 
-    def guaranteed(self, columns: Columns, level: float) -> dict[Statistic, tuple[FloatArray, FloatArray]]:
+    def proved_intervals(
+        self, columns: Columns, level: float
+    ) -> dict[Statistic, tuple[FloatArray, FloatArray]]:
         """Return lower and upper ends of an interval proved to hold with ``level``, per bin, shape (G,) each.
 
-        The interval is for the value that the mechanism would give without noise, not for the true statistic.
+        It holds the value that the mechanism would give without noise, not the true statistic.
         """
 
 
@@ -344,7 +353,7 @@ def event_of(mechanism: Mechanism, request: StatisticRequest) -> PrivacyEvent:
 
     Raises UsageError for a loss or a statistic that the mechanism refuses.
     """
-    promised = event(
+    promised = privacy_event(
         mechanism.name,
         PublicFacts(request.counts, request.bound),
         loss_of(mechanism.steps(request), request.counts.users),
@@ -355,16 +364,16 @@ def event_of(mechanism: Mechanism, request: StatisticRequest) -> PrivacyEvent:
 
 
 def sensitivity_of(mechanism: Mechanism, request: StatisticRequest) -> FloatArray:
-    """Return the most that one vehicle changes each number, shape (G,), in the statistic's unit.
+    """Return the most that one vehicle changes each bin's number, shape (G,), in the statistic's unit.
 
-    This is the range of the statistic where the mechanism states no sensitivity.
+    It is the range of the statistic where the mechanism states no sensitivity.
     """
     if isinstance(mechanism, KnownSensitivity):
         return mechanism.sensitivity(request)
     return np.full(request.counts.bins, request.range)
 
 
-def event(
+def privacy_event(
     name: str,
     public: PublicFacts,
     loss_per_user: IntArray,
@@ -372,9 +381,10 @@ def event(
     *,
     kind: LossKind = LossKind.PURE,
 ) -> PrivacyEvent:
-    """Return the event of ``name``: every vehicle loses its own ``loss_per_user``, 10^-12 of ``kind``.
+    """Return the privacy event of mechanism ``name``, by which vehicle l loses ``loss_per_user[l]``.
 
-    ``sensitivity`` (G,) is a statistic's; statistics alone have none that is known.
+    Losses are in 10^-12 of ``kind``. ``sensitivity`` maps each statistic to the most that one vehicle changes
+    it (G,); a tuple of statistics says that none is known.
     """
     known = dict(sensitivity) if isinstance(sensitivity, Mapping) else {}
     return PrivacyEvent(
@@ -391,24 +401,28 @@ def event(
     )
 
 
-def unenforced(mechanism: Mechanism, request: StatisticRequest) -> str | None:
-    """Return the theorems behind the steps whose sensitivity is only claimed; None if there are none."""
+def unenforced_theorems(mechanism: Mechanism, request: StatisticRequest) -> str | None:
+    """Return the theorems on which claimed sensitivities of the mechanism rest, as text; None if all is
+    enforced.
+    """
     if mechanism.enforced:
         return None
     steps = mechanism.steps(request)
-    return "; ".join(dict.fromkeys(each.theorem for each in claims_of(steps)))
+    return "; ".join(dict.fromkeys(each.theorem for each in claimed_steps(steps)))
 
 
-def claims_of(steps: Sequence[Priced]) -> list[Any]:
-    """Return the ``steps`` that no set or choice of the measurement layer enforces."""
+def claimed_steps(steps: Sequence[Priced]) -> list[Any]:
+    """Return those of ``steps`` whose privacy loss is only claimed: no clipping in this package enforces
+    it.
+    """
     parts = [step.of if isinstance(step, Step) else step for step in steps]
     return [each for each in parts if not isinstance(each, (*ENFORCED, Ranks))]
 
 
 def loss_of(steps: Sequence[Priced], users: int) -> npt.NDArray[np.int64]:
-    """Return what ``steps`` cost every vehicle together, whole 10^-12, shape (users,).
+    """Return every vehicle's total privacy loss by ``steps``, whole 10^-12, shape (users,).
 
-    Losses of one kind add up. In pure epsilon a vehicle's sum is rounded up to CHARGE_STEP.
+    In pure epsilon each vehicle's sum is rounded up to a multiple of CHARGE_STEP.
     """
     total = np.zeros(users, dtype=np.int64)
     for step in steps:
@@ -433,32 +447,35 @@ class Accounting(Protocol):
 
     @property
     def name(self) -> str:
-        """One of BY_NAME."""
+        """The name by which a configuration asks for this accounting, such as "exact"."""
 
     @property
     def composition(self) -> str:
         """How losses add up, in words."""
 
     def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """Return the expected absolute noise of every bin (of means: the Laplace scale) at ``epsilon``.
+        """Return each statistic's expected absolute noise at ``epsilon`` (of means: the Laplace scale), shape
+        (G,).
 
-        Shape (G,) a statistic, in its unit; 0 where it can only be one number.
+        In the statistic's unit; 0 where it can only be one number.
         """
 
     def worst_relative_scale(self, epsilon: float, tolerance: Mapping[Statistic, float]) -> float:
-        """Return the largest ratio of ``scales`` to tolerance over all bins and statistics at ``epsilon``."""
+        """Return the largest ratio of expected noise (``scales``) to tolerance over all bins and
+        statistics.
+        """
 
     def epsilon_at(self, relative_scale: float, tolerance: Mapping[Statistic, float]) -> float:
         """Return the epsilon at which ``worst_relative_scale`` equals ``relative_scale``."""
 
     def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """Return the expected absolute error at the worst data, shape (G,) a statistic, at ``epsilon``.
+        """Return each statistic's expected absolute error at the worst values, at ``epsilon``, shape (G,).
 
         Numbers are clamped to their range, so that the error stays bounded for small epsilon.
         """
 
     def calibrate(self, loss: Loss) -> CalibratedMechanism:
-        """Return the mechanism with noise that can be drawn exactly, whose exact loss is at most ``loss``.
+        """Return the mechanism with noise that can be drawn exactly, which costs at most ``loss``.
 
         Raises UsageError when no noise that can be drawn fits.
         """
@@ -481,15 +498,17 @@ class ClaimedSums:
     theorem: str
 
     def sums(self, values: npt.NDArray[Any]) -> IntArray:
-        """Return ``values`` (C,): they are sums already."""
+        """Return ``values``, which are already private sums (one a coordinate), as whole numbers."""
         return as_integers(values, self.support.coordinates)
 
     def largest(self) -> IntArray:
-        """Return 0: nothing is known of the sums, so that none may be multiplied."""
+        """Return zeros: the sums are not clipped, so their size is unknown and they may not be multiplied."""
         return np.zeros(self.support.coordinates, dtype=np.int64)
 
     def loss(self, law: Law, shift: IntArray) -> IntArray:
-        """Return what every vehicle loses if the claim is true, shape (users,)."""
+        """Return every vehicle's privacy loss under ``law`` if the claimed theorem holds, whole 10^-12,
+        (users,).
+        """
         return law.loss(self.support, self.move)
 
 
@@ -504,7 +523,9 @@ class ClaimedScores:
     theorem: str
 
     def loss(self) -> IntArray:
-        """Return what every vehicle loses if the claim is true, in whole 10^-12, shape (users,)."""
+        """Return every vehicle's privacy loss by the selection if the theorem holds, whole 10^-12,
+        (users,).
+        """
         return choice_loss(self.support, self.change, self.scale, self.kind)
 
 
@@ -522,10 +543,12 @@ class ClaimedNoise:
     sampler: Callable[[int, Callable[[IntArray], IntArray]], FloatArray]
 
     def loss(self) -> IntArray:
-        """Return what every vehicle loses if the claim is true, in whole 10^-12, shape (users,)."""
+        """Return every vehicle's privacy loss by the noise if the theorem holds, whole 10^-12, shape
+        (users,).
+        """
         return self.support.losses(self.loss_per_entry)
 
     def draw(self, size: int, measure: Measure) -> FloatArray:
-        """Return ``size`` draws, of uniform numbers; paid first."""
+        """Charge the claimed loss to ``measure``, then return ``size`` independent draws of the noise."""
         measure.charge_unverified(self)
         return self.sampler(size, measure.uniform_below)

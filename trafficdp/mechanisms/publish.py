@@ -49,7 +49,7 @@ class NoisyStatistic:
     noise: Mapping[str, npt.NDArray[Any]]
 
 
-def clamped(
+def clamp_to_range(
     statistic: Statistic, values: FloatArray, upper: float, mean: FloatArray | None = None
 ) -> FloatArray:
     """Return ``values`` in [0, R]; a variance at most ``mean`` (U - ``mean``) too, where a mean is given."""
@@ -65,13 +65,13 @@ def largest_variance(mean: FloatArray, upper: float) -> FloatArray:
     return result
 
 
-def interval(
+def clamp_interval(
     statistic: Statistic, value: FloatArray, low: FloatArray, high: FloatArray, upper: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return both ends put into [0, R], and moved out to hold ``value`` where they do not."""
     return (
-        np.minimum(clamped(statistic, low, upper), value),
-        np.maximum(clamped(statistic, high, upper), value),
+        np.minimum(clamp_to_range(statistic, low, upper), value),
+        np.maximum(clamp_to_range(statistic, high, upper), value),
     )
 
 
@@ -103,26 +103,28 @@ def status_of(error: FloatArray, statistic: Statistic, bound: ContributionBound)
     clipping counts like noise: a number is useless for how far it may be off, whichever of the two it is.
     """
     status = np.full(error.shape, BinStatus.RELEASED.value, dtype=object)
-    status[useless(error, statistic, bound)] = BinStatus.UNINFORMATIVE.value
+    status[is_uninformative(error, statistic, bound)] = BinStatus.UNINFORMATIVE.value
     status[error == 0] = BinStatus.CONSTANT.value
     return status
 
 
-def useless(error: FloatArray, statistic: Statistic, bound: ContributionBound) -> npt.NDArray[np.bool_]:
+def is_uninformative(
+    error: FloatArray, statistic: Statistic, bound: ContributionBound
+) -> npt.NDArray[np.bool_]:
     """Return which numbers ``status_of`` calls UNINFORMATIVE, shape (G,)."""
     most = USELESS * statistic.largest(bound.upper) + rounding_bias(statistic, bound)
     return np.asarray(error > most)
 
 
-def rank_useless(spanned: FloatArray) -> npt.NDArray[np.bool_]:
-    """Return which quantiles are uninformative, shape (G,): ``spanned`` is above MOST_SPANNED."""
-    return np.asarray(spanned > MOST_SPANNED)
+def rank_uninformative(rank_width: FloatArray) -> npt.NDArray[np.bool_]:
+    """Return which quantiles are uninformative, shape (G,): ``rank_width`` is above MOST_SPANNED."""
+    return np.asarray(rank_width > MOST_SPANNED)
 
 
-def rank_status(spanned: FloatArray) -> StatusArray:
+def rank_status(rank_width: FloatArray) -> StatusArray:
     """Return the BinStatus value of numbers by the share of vehicles that their intervals span, (G,)."""
-    status = np.full(spanned.shape, BinStatus.RELEASED.value, dtype=object)
-    status[rank_useless(spanned)] = BinStatus.UNINFORMATIVE.value
+    status = np.full(rank_width.shape, BinStatus.RELEASED.value, dtype=object)
+    status[rank_uninformative(rank_width)] = BinStatus.UNINFORMATIVE.value
     return status
 
 
@@ -138,28 +140,28 @@ def bin_status(keep: npt.NDArray[np.bool_], statuses: Sequence[StatusArray]) -> 
     return result
 
 
-def estimate(
+def publish_estimate(
     statistic: Statistic,
-    drawn: NoisyStatistic,
+    noisy: NoisyStatistic,
     bound: ContributionBound,
     mean: Estimate | None = None,
 ) -> Estimate:
-    """Return ``drawn`` as it is published: value and interval clamped to the range, and each bin's status.
+    """Return ``noisy`` as it is published: value and interval clamped to the range, and each bin's status.
 
     For a variance, ``mean`` is the published estimate of the mean, if there is one: the value is then at
     most mean (U - mean).
     """
     upper = float(bound.upper)
-    value = clamped(statistic, drawn.value, upper, None if mean is None else mean.value)
-    centre = clamped(statistic, drawn.value, upper)
-    low, high = interval(statistic, value, centre - drawn.half_width, centre + drawn.half_width, upper)
+    value = clamp_to_range(statistic, noisy.value, upper, None if mean is None else mean.value)
+    centre = clamp_to_range(statistic, noisy.value, upper)
+    low, high = clamp_interval(statistic, value, centre - noisy.half_width, centre + noisy.half_width, upper)
     return Estimate(
         statistic=statistic,
         value=value,
         low=low,
         high=high,
-        noise_scale=drawn.noise_scale,
-        expected_error=drawn.expected_error,
-        status=status_of(drawn.expected_error, statistic, bound),
-        noise=dict(drawn.noise),
+        noise_scale=noisy.noise_scale,
+        expected_error=noisy.expected_error,
+        status=status_of(noisy.expected_error, statistic, bound),
+        noise=dict(noisy.noise),
     )

@@ -44,7 +44,7 @@ from trafficdp.privacy.loss import PICO, LossKind
 from trafficdp.sensitive import SensitiveInputs
 
 
-def reach(step: Ranks, level: float) -> npt.NDArray[np.int64]:
+def rank_error(step: Ranks, level: float) -> npt.NDArray[np.int64]:
     """Return what the cost of the drawn number does not exceed, with at least ``level``, shape (C,)."""
     odds = np.log(np.maximum(step.high, 1) * (level / (1 - level)))
     return np.asarray(np.maximum(np.ceil(step.scale * odds * (1 + 2.0**-40)) - 1, 0), dtype=np.int64)
@@ -101,12 +101,12 @@ class CalibratedQuantiles(JointMechanism):
         many = self.public.counts.users_per_bin
         found = {}
         for statistic, step in zip(self.statistics, self.steps(), strict=True):
-            missed = reach(step, level)
+            missed = rank_error(step, level)
             low, high = np.maximum(step.above - missed, 0), np.minimum(step.rank + missed, many) + 1
             found[statistic] = low, high
         return found
 
-    def spanned(self, level: float) -> dict[Statistic, FloatArray]:
+    def rank_widths(self, level: float) -> dict[Statistic, FloatArray]:
         """Return the width of each rank interval at ``level`` over the vehicles of the bin, (G,)."""
         return {
             each: np.asarray((high - low) / self.public.counts.users_per_bin)
@@ -122,7 +122,7 @@ class CalibratedQuantiles(JointMechanism):
         grain = _grain(bound)
         own = (2 * contributions.total + counts.count * grain) // (2 * counts.count * grain)
         ranks = self.ranks(interval_level)
-        spanned = self.spanned(interval_level)
+        spanned = self.rank_widths(interval_level)
         errors = self.expected_errors()
         given = np.full(counts.bins, self.pico / PICO / len(self.statistics))
         if self.loss_kind is LossKind.PURE:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks, block_accounting, in_blocks
+from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks, block_accounting, blocks_can_release
 from trafficdp.mechanisms.clip_user import CalibratedSuppression, SuppressionAccounting
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
@@ -43,7 +43,7 @@ def all_accountings(
     coarser search for blocks (see ``blocks_of``). Raises UsageError as ``accountings`` does.
     """
     found: tuple[Accounting, ...] = laplace_accountings(counts, bound, tolerance)
-    if in_blocks(tolerance):
+    if blocks_can_release(tolerance):
         found = (*found, block_accounting(counts, bound, tolerance, thorough=thorough))
     return (*found, SuppressionAccounting(counts, bound, tolerance)) if named == CLIP_USER else found
 

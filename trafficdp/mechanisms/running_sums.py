@@ -150,7 +150,7 @@ class RunningSums:
             expected_error=np.minimum(_sum_error(scale, closed, upper / step) * step + bias, upper),
             noise=_noise_columns(scale, closed),
         )
-        return publish.estimate(Statistic.MEAN, drawn, self.bound)
+        return publish.publish_estimate(Statistic.MEAN, drawn, self.bound)
 
     def _variance(self, closed: ClosedStep, level: float) -> Estimate:
         bound, allowance = self.bound, self.allowance
@@ -158,8 +158,8 @@ class RunningSums:
         records = closed.records.astype(np.float64)
         bias = publish.rounding_bias(Statistic.VARIANCE, bound)
         both = 1 - (1 - level) / 2
-        mean = publish.clamped(Statistic.MEAN, closed.sums[:, MEAN] / records, steps)
-        second = publish.clamped(Statistic.VARIANCE, closed.sums[:, PRODUCT] / records, steps)
+        mean = publish.clamp_to_range(Statistic.MEAN, closed.sums[:, MEAN] / records, steps)
+        second = publish.clamp_to_range(Statistic.VARIANCE, closed.sums[:, PRODUCT] / records, steps)
         far = _half_width(allowance.mean_scale, closed, both) / records
         lowest, highest = np.maximum(mean - far, 0.0), np.minimum(mean + far, steps)
         ends = np.stack([publish.largest_variance(end, steps) for end in (lowest, highest)])
@@ -167,7 +167,7 @@ class RunningSums:
         most = np.where(across, steps * steps / 4, ends.max(axis=0))
         off = _half_width(allowance.product_scale, closed, both) / records
         value = publish.largest_variance(mean, steps) - second
-        value = publish.clamped(Statistic.VARIANCE, value, steps, mean) * square
+        value = publish.clamp_to_range(Statistic.VARIANCE, value, steps, mean) * square
         low = (ends.min(axis=0) - second - off) * square - bias
         high = (most - second + off) * square + bias
         error = _sum_error(allowance.product_scale, closed, steps * steps / 4)
@@ -177,7 +177,7 @@ class RunningSums:
         one = closed.records == 1
         value, low, high, error = (np.where(one, 0.0, each) for each in (value, low, high, error))
         scale = np.where(one, 0.0, allowance.product_scale * square / records)
-        low, high = publish.interval(Statistic.VARIANCE, value, low, high, float(bound.upper))
+        low, high = publish.clamp_interval(Statistic.VARIANCE, value, low, high, float(bound.upper))
         return Estimate(
             statistic=Statistic.VARIANCE,
             value=value,

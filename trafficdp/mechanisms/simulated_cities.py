@@ -34,7 +34,7 @@ from trafficdp.simulation.city import (
     RANGES,
     VARIATIONS,
     CityModel,
-    most_drawn,
+    draws_per_pair,
     simulated_records,
     simulated_truths,
     variations,
@@ -73,11 +73,11 @@ def true_statistic(own: Contributions, statistic: Statistic) -> FloatArray:
     return np.asarray(spread.astype(np.float64) * unit**2 / records.astype(np.float64) ** 2)
 
 
-def repeated(samples: Samples, times: int, *, apart: bool = False) -> Samples:
-    """Return the same bins ``times`` times, in cells of their own: one estimate of all is ``times`` draws.
+def repeat_bins(samples: Samples, times: int, *, copy_vehicles: bool = False) -> Samples:
+    """Return the bins of ``samples`` copied ``times`` times into new cells: one run then gives many draws.
 
-    For mechanisms that look at every bin, or every cell, by itself; ``apart``: every vehicle, so that copies
-    have vehicles of their own.
+    For mechanisms that treat every bin, or every cell, by itself. With ``copy_vehicles`` each copy has
+    vehicles of its own.
     """
     one, copy = samples.counts, np.arange(times)[:, None]
     cells, which = np.unique(one.cell, return_inverse=True)
@@ -85,11 +85,11 @@ def repeated(samples: Samples, times: int, *, apart: bool = False) -> Samples:
         cell=(1 + copy * len(cells) + which).ravel().astype(np.uint64),
         slot=np.tile(one.slot, times),
         bin_index=(copy * one.bins + one.bin_index).ravel(),
-        user_index=(copy * (one.users if apart else 0) + one.user_index).ravel(),
+        user_index=(copy * (one.users if copy_vehicles else 0) + one.user_index).ravel(),
         count=np.tile(one.count, times),
-        users=one.users * (times if apart else 1),
+        users=one.users * (times if copy_vehicles else 1),
     )
-    vehicle = np.arange(1, counts.users + 1) if apart else samples.vehicle
+    vehicle = np.arange(1, counts.users + 1) if copy_vehicles else samples.vehicle
     return Samples(counts, np.tile(samples.value, times), vehicle, samples.bound)
 
 
@@ -111,7 +111,7 @@ def absolute_errors(
     # what looks at all bins together runs once an estimate
     most = 1 if mechanism.kind is LossKind.ZCDP else AT_ONCE
     together = cache(
-        lambda now: (samples, loss) if now == 1 else (repeated(samples, now), np.tile(loss, now))
+        lambda now: (samples, loss) if now == 1 else (repeat_bins(samples, now), np.tile(loss, now))
     )
     for first in range(0, runs, most):
         now = min(most, runs - first)
@@ -279,7 +279,7 @@ class SimulatesOwnCity(Protocol):
     def skill(self, fleet: int | None = None) -> Skill:
         """Return errors of means and of one city-wide number, for ``fleet`` vehicles (None: as expected)."""
 
-    def expecting(self, fleet: int, zone_km2: float | None) -> Self:
+    def with_expected_fleet(self, fleet: int, zone_km2: float | None) -> Self:
         """Return this mechanism with ``fleet`` vehicles expected, and zones of mean area ``zone_km2``."""
 
     def count_errors(self) -> Mapping[str, float]:
@@ -360,7 +360,7 @@ def reference_skill(
     stated = []
     apart = np.unique(counts.slot) if place.slots > 1 else np.zeros(0, dtype=np.int64)
     design = AddRemoveDesign(np.unique(counts.cell), bound, kind, own_total, variance=False, apart=apart)
-    at, _ = design.where(counts.cell, counts.slot)
+    at, _ = design.place_numbers(counts.cell, counts.slot)
     # the first asking has a share of what there is: of so much more it has all
     alone = AddRemoveDesign(
         design.places, bound, kind, whole_total * 100 // FLEET_SHARE[kind], variance=False
@@ -442,10 +442,10 @@ class SimulatedCity:
     values: SensitiveInputs
 
 
-def cities_of(
+def simulated_cities_of(
     counts: Counts, bound: ContributionBound, hour: npt.NDArray[np.int64] | None = None
 ) -> Iterator[SimulatedCity]:
-    """Yield the cities in which maps of ``counts`` are tried: fewer of many records (``MOST_RECORDS``).
+    """Yield simulated cities with the public ``counts``, in which maps are tried: fewer of many records.
 
     ``hour`` is the hour of day of every bin, (G,), None where slots have none.
     """
@@ -462,7 +462,7 @@ def cities_of(
 
 
 def _numbers(counts: Counts) -> range:
-    models, (_, drawn) = len(VARIATIONS), most_drawn(counts)
+    models, (_, drawn) = len(VARIATIONS), draws_per_pair(counts)
     many = max(2, min(models, MOST_DRAWN_IN_ALL // max(1, drawn)))
     return range(0, models, -(-models // many))
 
@@ -470,11 +470,11 @@ def _numbers(counts: Counts) -> range:
 def skills_of(
     maps: Sequence[CalibratedMechanism], loss: Loss, cities: Iterable[SimulatedCity], *, once: bool = False
 ) -> tuple[dict[Statistic, Skill], ...]:
-    """Return the skill of every statistic of each of ``maps``, all carried out in ``cities_of`` their counts.
+    """Return, for each of ``maps``, how accurate its statistics are in the simulated ``cities``, by
+    statistic.
 
-    One number gets all of ``loss``, of each statistic by itself. A city has DRAWS, or as many more, to
-    MOST_DRAWS, as all bins of all cities need to be estimated TRIED times; one where bins are MANY_BINS, or
-    ``once`` is enough. What is found of a map does not depend on the others.
+    Each is compared with one city-wide number that is given all of ``loss``. Every city is simulated DRAWS
+    times, or more until TRIED bins are estimated, but at most MOST_DRAWS; with ``once``, one time.
     """
     maps = [each.without_known() if isinstance(each, FromKnownSpeeds) else each for each in maps]
     # the mean absolute error over all bins, and how many say something, of every draw

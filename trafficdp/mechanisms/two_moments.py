@@ -65,7 +65,7 @@ from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.known_error import KnownTerms, NoiseTerm
 from trafficdp.mechanisms.protocol import Mechanism, StatisticRequest, sensitivity_of
-from trafficdp.mechanisms.publish import NoisyStatistic, estimate, largest_variance, rounding_bias
+from trafficdp.mechanisms.publish import NoisyStatistic, largest_variance, publish_estimate, rounding_bias
 from trafficdp.model import ContributionBound, Statistic
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import ZCDP, LossKind
@@ -126,7 +126,7 @@ def variance_estimate(
         expected_error=noise.error(Statistic.VARIANCE.largest(bound.upper)),
         noise=columns,
     )
-    return estimate(Statistic.VARIANCE, drawn, bound, mean)
+    return publish_estimate(Statistic.VARIANCE, drawn, bound, mean)
 
 
 def relative_price(steps: int, ratio: float | FloatArray) -> FloatArray:
@@ -230,7 +230,7 @@ class TwoMoments:
 
     def _requests(self, request: StatisticRequest) -> tuple[StatisticRequest, StatisticRequest]:
         """What is asked of ``means`` for a variance: the mean, and M2."""
-        first, second = shares(self.kind, request.loss)
+        first, second = split_loss(self.kind, request.loss)
         mean = replace(request, statistic=Statistic.MEAN, loss=first)
         return mean, replace(mean, bound=squares_bound(request.bound), loss=second)
 
@@ -240,11 +240,11 @@ class TwoMoments:
         """Return the estimates of all bins, clamped to their range. The variance of a single record is 0."""
         if statistic is not Statistic.VARIANCE:
             return self.means.estimate(samples, statistic, loss, measure)
-        first, second = shares(self.kind, loss)
+        first, second = split_loss(self.kind, loss)
         mean = self.means.estimate(samples, Statistic.MEAN, first, measure)
         squares = self.means.estimate(squares_of(samples), Statistic.MEAN, second, measure)
         upper = float(samples.bound.upper)
-        variance = publish.clamped(Statistic.VARIANCE, squares - (mean - upper / 2) ** 2, upper, mean)
+        variance = publish.clamp_to_range(Statistic.VARIANCE, squares - (mean - upper / 2) ** 2, upper, mean)
         return np.where(samples.counts.samples_per_bin == 1, 0.0, variance)
 
 
@@ -266,7 +266,7 @@ class KnownTwoMoments(TwoMoments):
         return (*scaled, *twos)
 
 
-def shares(kind: LossKind, loss: FloatArray) -> tuple[FloatArray, FloatArray]:
+def split_loss(kind: LossKind, loss: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Split ``loss`` into the parts for the mean and for M2, whose sum never exceeds ``loss``.
 
     Parts of a rho are whole 10^-12. Raises UsageError unless a rho is infinite, or from 2 * 10^-12 to one

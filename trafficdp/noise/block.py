@@ -225,7 +225,7 @@ def pair_mean(size: int, ratio: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def pair_reach(size: int, ratio: float, level: float) -> float:
+def pair_half_width(size: int, ratio: float, level: float) -> float:
     """Return h with P(|X + Y| > h) <= 1 - ``level`` for d = ``size`` and c = ``ratio`` > 0.
 
     Raises UsageError unless 0 < level < 1.
@@ -260,7 +260,7 @@ def pair_bounds(
         most = float(np.ceil(ratio[here].max() * 1e4) / 1e4)
         mean[here] = pair_mean(each, most) * first[here]
         if level is not None:
-            reach[here] = pair_reach(each, most, level) * first[here]
+            reach[here] = pair_half_width(each, most, level) * first[here]
     return mean, reach
 
 

@@ -78,7 +78,7 @@ def draw(
         doubtful = (word - before <= margin) | (ends[found] - word <= margin)
         for i in np.flatnonzero(doubtful & (scale[which] > 0)):
             part = slice(int(start[which[i]]), int(start[which[i] + 1]))
-            chosen = decide(excess[part], weight[part], float(scale[which[i]]), int(word[i]), bits)
+            chosen = exact_candidate(excess[part], weight[part], float(scale[which[i]]), int(word[i]), bits)
             found[i] = start[which[i]] + chosen
     return found.reshape(runs, bins)
 
@@ -89,7 +89,7 @@ def probabilities(cost: IntArray, weight: IntArray, start: IntArray, scale: Floa
     return _shares(_excess(cost, weight, start), weight, start, scale)
 
 
-def decide(excess: IntArray, weight: IntArray, scale: float, word: int, bits: Bits) -> int:
+def exact_candidate(excess: IntArray, weight: IntArray, scale: float, word: int, bits: Bits) -> int:
     """Return the candidate of one bin into whose part of [0, 1) the bits ``word`` fall, exactly.
 
     More bits are asked for as long as the comparison is open. Decimal's exp is correctly rounded, so with

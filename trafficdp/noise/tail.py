@@ -94,11 +94,11 @@ def half_width(scale: npt.NDArray[np.float64], level: float) -> npt.NDArray[np.f
 
 
 def clamped_laplace_error(
-    scale: npt.NDArray[np.float64], bias: npt.NDArray[np.float64], reach: float
+    scale: npt.NDArray[np.float64], bias: npt.NDArray[np.float64], value_range: float
 ) -> npt.NDArray[np.float64]:
     """Return the largest E|clip(f + Z, 0, R) - t| over f, t in [0, R] with |f - t| <= beta.
 
-    Z is Laplace of scale b (shape (G,)), beta the bias, R the ``reach``. For beta <= R/2 exactly
+    Z is Laplace of scale b (shape (G,)), beta the bias, R the ``value_range``. For beta <= R/2 exactly
 
         beta + b (e^(-beta/b) - e^(-R/(2b))),
 
@@ -113,8 +113,8 @@ def clamped_laplace_error(
     """
     noisy = np.where(scale > 0, scale, 1.0)
     with np.errstate(under="ignore"):
-        noise = noisy * (np.exp(-bias / noisy) * -np.expm1(np.minimum((bias - reach / 2) / noisy, 0.0)))
-    return np.minimum(bias + np.where(scale > 0, noise, 0.0), reach)
+        noise = noisy * (np.exp(-bias / noisy) * -np.expm1(np.minimum((bias - value_range / 2) / noisy, 0.0)))
+    return np.minimum(bias + np.where(scale > 0, noise, 0.0), value_range)
 
 
 def gaussian_half_width(sd: npt.NDArray[np.float64], level: float) -> npt.NDArray[np.float64]:
@@ -172,23 +172,23 @@ def half_width_of_sum(scale: FloatArray, terms: IntArray, level: float) -> Float
     return np.where(terms <= 0, 0.0, np.where(terms == 1, half_width(scale, level), several))
 
 
-def clamped_sum_error(scale: FloatArray, terms: IntArray, reach: float) -> FloatArray:
+def clamped_sum_error(scale: FloatArray, terms: IntArray, value_range: float) -> FloatArray:
     """Return the worst case over the truth of E|clip(truth + noise) - truth|, clipping to [0, reach].
 
     Noise is symmetric, so the error at truth t is g(t) + g(reach - t), g(a) = E min(X+, a) concave: worst
     in the middle, E min(|X|, reach/2) = sum_j p_j (j P(j + 1, a) + a Q(j, a)), a = reach/(2 scale), times
-    the scale. ``scale`` (in the unit of ``reach``) and ``terms`` have shape (G,). Continuous noise; the
+    the scale. ``scale`` (in the unit of ``value_range``) and ``terms`` have shape (G,). Continuous noise; the
     integers' is at most ``terms`` lattice steps more.
     """
     result = np.zeros(scale.shape)
     safe = np.where(scale > 0, scale, 1.0)
-    half = reach / (2 * safe)
+    half = value_range / (2 * safe)
     for n in np.unique(terms[terms > 0]).tolist():
         j = np.arange(1, n + 1)
         here = (terms == n) & (scale > 0)
         a = half[here][:, None]
         result[here] = (stages(n) * (j * gammainc(j + 1, a) + a * gammaincc(j, a))).sum(axis=1) * safe[here]
-    return np.minimum(result, reach / 2)
+    return np.minimum(result, value_range / 2)
 
 
 @lru_cache(maxsize=1024)

@@ -276,7 +276,7 @@ def _losses(counts: Counts, wish: AdaptiveRequest, scale: float) -> FloatArray:
     The mean has Laplace noise of ``scale``, other statistics in proportion to their tolerances.
     """
     allowed = {s: scale * t / wish.tolerance[Statistic.MEAN] for s, t in wish.tolerance.items()}
-    return LaplaceNoise.within(counts, wish.map.bound, allowed).pair_loss()
+    return LaplaceNoise.cheapest_within(counts, wish.map.bound, allowed).pair_loss()
 
 
 def number_of_parent(of_finest: Sequence[IntArray], candidate: BoolArray, number: IntArray) -> IntArray:
@@ -295,7 +295,7 @@ def number_of_parent(of_finest: Sequence[IntArray], candidate: BoolArray, number
 
 def _packed(forest: Forest) -> Packing:
     """Pack in canonical order, so that the result does not depend on how users and bins are numbered."""
-    if not forest.number:
+    if not forest.size:
         return pack(forest)
     items = Items(
         forest.value,
@@ -305,9 +305,9 @@ def _packed(forest: Forest) -> Packing:
         forest.users,
     )
     order, rank = canonical_order(items)
-    canonical = items.take(order, rank)
-    place = np.empty(forest.number + 1, dtype=np.int64)
-    place[order] = np.arange(forest.number)
+    canonical = items.reordered(order, rank)
+    place = np.empty(forest.size + 1, dtype=np.int64)
+    place[order] = np.arange(forest.size)
     place[-1] = -1
     packing = pack(
         Forest(
@@ -320,7 +320,7 @@ def _packed(forest: Forest) -> Packing:
             forest.users,
         )
     )
-    chosen = np.zeros(forest.number, dtype=np.bool_)
+    chosen = np.zeros(forest.size, dtype=np.bool_)
     chosen[order] = packing.chosen
     return Packing(chosen, packing.value, packing.bound)
 

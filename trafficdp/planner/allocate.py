@@ -12,7 +12,7 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, OTHER_NOISE, PROVED
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism
-from trafficdp.mechanisms.protocol import Accounting, CalibratedMechanism, PublicFacts, Wanted
+from trafficdp.mechanisms.protocol import Accounting, CalibratedMechanism, JointRequest, PublicFacts
 from trafficdp.mechanisms.registry import (
     JOINT_MECHANISMS,
     PUBLIC_COUNTS,
@@ -20,7 +20,12 @@ from trafficdp.mechanisms.registry import (
     require_releasable,
     require_together,
 )
-from trafficdp.mechanisms.simulated_cities import SimulatedCities, SimulatesOwnCity, cities_of, skills_of
+from trafficdp.mechanisms.simulated_cities import (
+    SimulatedCities,
+    SimulatesOwnCity,
+    simulated_cities_of,
+    skills_of,
+)
 from trafficdp.model import Counts, Statistic
 from trafficdp.planner.allocation import Allocation, assess_utility
 from trafficdp.planner.choose import SIMULATED_ERROR_TOLERANCE, fit_mechanisms
@@ -69,7 +74,7 @@ def allocate(
             with suppress(UsageError):
                 maps[name] = _joint(name, keep, facts, request, f"{name}: all statistics together")
         if maps:
-            cities = cities_of(kept, request.map.bound, hour)
+            cities = simulated_cities_of(kept, request.map.bound, hour)
             tried = skills_of([each.calibrated for each in maps.values()], request.loss, cities)
             maps = {
                 name: replace(each, tried=own, hour=hour)
@@ -134,7 +139,7 @@ def _joint(
     ``name`` is its name in JOINT_MECHANISMS.
     """
     statistics = tuple(each for each in Statistic if each in request.tolerance)
-    wanted = Wanted(statistics, request.fleet, request.apart, request.counts, request.zone_km2)
+    wanted = JointRequest(statistics, request.fleet, request.apart, request.counts, request.zone_km2)
     calibrated = JOINT_MECHANISMS[name].calibrate(facts, request.loss, wanted)
     event, error = calibrated.event(), calibrated.expected_errors()
     return Allocation(request, keep, facts.counts, calibrated, event, error, reason)
@@ -158,7 +163,7 @@ def by_baseline(allocation: Allocation) -> Allocation:
     Where there is none (rho, ranks, nothing public) ``allocation`` itself.
     """
     request = allocation.request
-    if allocation.best is not None or request.relation.hides_presence or request.by_rank:
+    if allocation.best is not None or request.relation.hides_presence or request.has_quantiles:
         return allocation
     if request.kind is LossKind.ZCDP:
         return allocation

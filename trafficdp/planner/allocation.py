@@ -42,8 +42,8 @@ from trafficdp.mechanisms.simulated_cities import (
     SimulatedCity,
     SimulatesOwnCity,
     Skill,
-    cities_of,
     percent,
+    simulated_cities_of,
     skills_of,
 )
 from trafficdp.model import ContributionBound, Counts, Knowledge, KnowledgeKind, MapRequest, Statistic
@@ -95,7 +95,7 @@ class UtilityVerdict:
         return self.value > self.threshold or self.worse > MOST_WORSE
 
     @property
-    def hopeless(self) -> bool:
+    def ruled_out_quickly(self) -> bool:
         """Whether the map is ruled out by a quick look with one draw in each simulated city.
 
         As ``refused``, but by rule SKILL up to WORSE_ONCE of the draws may be worse: so few draws tell
@@ -148,7 +148,7 @@ def rule_of(allocation: Allocation) -> RefusalRule:
     RANK for quantiles; INTERVAL for a map of one bin, and for an answer where counts are public; else SKILL.
     """
     request = allocation.request
-    if allocation.spanned:
+    if allocation.rank_widths:
         return RefusalRule.RANK
     one_bin = allocation.counts.bins < LEAST_BINS
     if one_bin or (request.answer and not request.relation.hides_presence):
@@ -162,9 +162,9 @@ def assess_utility(allocation: Allocation) -> UtilityVerdict:
     From public counts and simulated cities alone. By interval, bins whose statistic is constant do not count.
     """
     rule, request = rule_of(allocation), allocation.request
-    yardstick = request.named == {FLAT}
+    yardstick = request.mechanism_names == {FLAT}
     if rule is RefusalRule.RANK:
-        widest = {each: float(np.median(spanned)) for each, spanned in allocation.spanned.items()}
+        widest = {each: float(np.median(spanned)) for each, spanned in allocation.rank_widths.items()}
         least = max(widest, key=lambda each: widest[each])
         return UtilityVerdict(rule, least, widest[least], MOST_SPANNED)
     if rule is RefusalRule.INTERVAL:
@@ -222,7 +222,7 @@ class Allocation:
         own = self.calibrated
         if isinstance(own, SimulatesOwnCity):
             return {Statistic.MEAN: own.skill()}
-        cities = self.cities or cities_of(self.counts, self.request.map.bound, self.hour)
+        cities = self.cities or simulated_cities_of(self.counts, self.request.map.bound, self.hour)
         return skills_of([own], self.request.loss, cities, once=self.once)[0]
 
     @cached_property
@@ -259,13 +259,13 @@ class Allocation:
             )
 
     @cached_property
-    def spanned(self) -> Mapping[Statistic, FloatArray]:
+    def rank_widths(self) -> Mapping[Statistic, FloatArray]:
         """Width of each quantile's rank interval as a share of the bin's vehicles, a statistic, shape (G,).
 
         From public counts, at the requested interval level; empty for mechanisms that release no quantiles.
         """
         own = self.calibrated
-        return own.spanned(self.request.map.interval_level) if isinstance(own, Ranked) else {}
+        return own.rank_widths(self.request.map.interval_level) if isinstance(own, Ranked) else {}
 
     @property
     def loss(self) -> Loss:
@@ -283,7 +283,7 @@ class Allocation:
         return self.calibrated.composition if self.best is None else self.best.composition
 
     @property
-    def chosen(self) -> Accounting:
+    def chosen_accounting(self) -> Accounting:
         """The best accounting, or the one that was asked for; raise UsageError where none is executed."""
         if self.best is None:
             rho = self.request.kind is LossKind.ZCDP
@@ -293,22 +293,23 @@ class Allocation:
         return self.best
 
     @property
-    def floor(self) -> float:
+    def equal_scale_bound(self) -> float:
         """G U / (L epsilon), a lower bound on equal noise scales of means: see ``floor_of_equal_scales``."""
         return floor_of_equal_scales(self.counts, self.request.map.bound, float(self.request.loss.exact))
 
     def errors(self) -> dict[Statistic, FloatArray]:
-        """Return the expected absolute error of every released bin, a statistic, in its unit, shape (G,).
+        """Return each statistic's expected absolute error in every released bin, in its unit, shape (G,).
 
-        Where ``tried_in_cities``, the error that the map states of itself, averaged over simulated cities;
-        else the worst case over all speeds. No real value is read.
+        Where ``intervals_from_trials``, the error that the map states of itself, averaged over simulated
+        cities; else the worst case over all speeds. No real value is read.
         """
         return self._foreseen("stated_error", self.error)
 
     def half_widths(self) -> dict[Statistic, FloatArray]:
         """Return the half width of every released bin's interval, a statistic, in its unit, shape (G,).
 
-        Where ``tried_in_cities``, as found in simulated cities; else by the mechanism from public counts.
+        Where ``intervals_from_trials``, as found in simulated cities; else by the mechanism from public
+        counts.
         """
         return self._foreseen("half_width", self.calibrated.half_widths(self.request.map.interval_level))
 
@@ -316,12 +317,12 @@ class Allocation:
         size = (self.counts.bins,)
         return {
             each: np.broadcast_to(getattr(self.skill[each], name), size)
-            if self.tried_in_cities(each) and each in self.skill
+            if self.intervals_from_trials(each) and each in self.skill
             else own
             for each, own in known.items()
         }
 
-    def tried_in_cities(self, statistic: Statistic) -> bool:
+    def intervals_from_trials(self, statistic: Statistic) -> bool:
         """Return whether intervals of ``statistic`` were tuned in trials instead of proved.
 
         Such widths and errors are foretold by simulated cities.
@@ -329,7 +330,7 @@ class Allocation:
         return isinstance(self.calibrated, CalibratedIntervals) and statistic in self.calibrated.trials
 
 
-class Reach(StrEnum):
+class WidthGoal(StrEnum):
     """Which bins must be within a half width: the MEDIAN bin (so half of them), or EVERY bin."""
 
     MEDIAN = "median"
@@ -343,9 +344,9 @@ class Precision:
     median: float
     worst: float
 
-    def at(self, reach: Reach) -> float:
+    def at(self, goal: WidthGoal) -> float:
         """Return the median bin's half width for MEDIAN, the widest bin's for EVERY."""
-        return self.median if reach is Reach.MEDIAN else self.worst
+        return self.median if goal is WidthGoal.MEDIAN else self.worst
 
 
 def precision(allocation: Allocation) -> Precision:

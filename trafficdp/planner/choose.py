@@ -39,7 +39,7 @@ from trafficdp.mechanisms.per_statistic_map import (
     too_small,
     tried_by_auto,
 )
-from trafficdp.mechanisms.protocol import RANGE, Mechanism, StatisticRequest, event_of, unenforced
+from trafficdp.mechanisms.protocol import RANGE, Mechanism, StatisticRequest, event_of, unenforced_theorems
 from trafficdp.mechanisms.simulated_cities import SimulatedCities
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.planner.request import Request
@@ -235,7 +235,7 @@ def _offer(
         except UsageError as refusal:
             reason = str(refusal)
             continue
-        claim = unenforced(mechanism, request)
+        claim = unenforced_theorems(mechanism, request)
         offer = Offer(mechanism.name, statistic, mechanism.idealised, found, error, None, tried, claim)
         if best is None or offer.score < best.score:
             best = offer

@@ -66,14 +66,14 @@ class Forest:
     users: int
 
     @property
-    def number(self) -> int:
+    def size(self) -> int:
         """The number of candidates, C."""
         return len(self.value)
 
     @cached_property
     def matrix(self) -> sparse.csr_matrix:
         """Costs as a sparse matrix (C, users): shares of what each user may spend."""
-        return sparse.csr_matrix((self.cost, self.user, self.start), shape=(self.number, self.users))
+        return sparse.csr_matrix((self.cost, self.user, self.start), shape=(self.size, self.users))
 
     @cached_property
     def levels(self) -> list[IntArray]:
@@ -81,13 +81,13 @@ class Forest:
         return [np.flatnonzero(self.level == each) for each in range(int(self.level.max(initial=-1)) + 1)]
 
     @cached_property
-    def rows(self) -> sparse.csr_matrix:
+    def constraint_matrix(self) -> sparse.csr_matrix:
         """Costs in whole units of 1/WHOLE, rounded up, as a sparse matrix (C, users + leaves).
 
         A column for every user, and one for every path from a leaf to its root: on a path each candidate
         costs more than half, so that only one fits.
         """
-        leaf = np.ones(self.number, dtype=np.bool_)
+        leaf = np.ones(self.size, dtype=np.bool_)
         leaf[self.parent[self.parent >= 0]] = False
         at = np.flatnonzero(leaf)
         path = self.users + np.arange(len(at))
@@ -102,10 +102,10 @@ class Forest:
                 np.full(sum(map(len, row)), WHOLE // 2 + 1),
                 (np.concatenate(candidate), np.concatenate(row) - self.users),
             ),
-            shape=(self.number, int(leaf.sum())),
+            shape=(self.size, int(leaf.sum())),
         )
         units = np.maximum(np.ceil(self.cost * WHOLE), 1.0).astype(np.int64)
-        of_user = sparse.csr_matrix((units, self.user, self.start), shape=(self.number, self.users))
+        of_user = sparse.csr_matrix((units, self.user, self.start), shape=(self.size, self.users))
         return sparse.csr_matrix(sparse.hstack([of_user, on_path], format="csr"))
 
 
@@ -126,14 +126,14 @@ def best_antichain(forest: Forest, gain: FloatArray) -> tuple[float, BoolArray]:
 
     In an antichain no candidate lies within another. On a tie the coarser candidate is taken.
     """
-    below, best = np.zeros(forest.number), np.zeros(forest.number)
+    below, best = np.zeros(forest.size), np.zeros(forest.size)
     take = (gain > 0).astype(np.bool_)
     for here in forest.levels:
         take[here] &= gain[here] >= below[here]
         best[here] = np.where(take[here], gain[here], below[here])
         inner = here[forest.parent[here] >= 0]
-        below += np.bincount(forest.parent[inner], weights=best[inner], minlength=forest.number)
-    hidden = np.zeros(forest.number, dtype=np.bool_)
+        below += np.bincount(forest.parent[inner], weights=best[inner], minlength=forest.size)
+    hidden = np.zeros(forest.size, dtype=np.bool_)
     for here in reversed(forest.levels):
         inner = here[forest.parent[here] >= 0]
         over = forest.parent[inner]
@@ -141,7 +141,7 @@ def best_antichain(forest: Forest, gain: FloatArray) -> tuple[float, BoolArray]:
     return float(best[forest.parent < 0].sum()), take & ~hidden
 
 
-def bound_at(forest: Forest, prices: FloatArray) -> tuple[float, BoolArray]:
+def dual_bound(forest: Forest, prices: FloatArray) -> tuple[float, BoolArray]:
     """Return D(``prices``) of the module's theorem, and its antichain, shape (C,).
 
     No choice is worth more than D. ``prices`` (users,) are the multipliers p_l >= 0.
@@ -156,12 +156,12 @@ def pack(forest: Forest, *, rounds: int = ROUNDS, work: int = WORK) -> Packing:
     ``rounds`` is the most steps of the prices, ``work`` the most cost entries that all steps may look at.
     Deterministic: work is counted, not timed.
     """
-    best = np.zeros(forest.number, dtype=np.bool_)
-    if not forest.number:
+    best = np.zeros(forest.size, dtype=np.bool_)
+    if not forest.size:
         return Packing(best, 0.0, 0.0)
     for scarce in (np.maximum.reduceat, np.add.reduceat):
         order = np.argsort(-forest.value / scarce(forest.cost, forest.start[:-1]), kind="stable")
-        best = _better(forest, best, fill(forest, order))
+        best = _better(forest, best, greedy_antichain(forest, order))
     entries = len(forest.cost)
     steps = min(rounds, max(20, work // entries))
     every = max(1, -(-steps * COST_OF_A_CHOICE * entries // work))
@@ -171,7 +171,7 @@ def pack(forest: Forest, *, rounds: int = ROUNDS, work: int = WORK) -> Packing:
     by_user = forest.matrix.T
     for step in range(steps):
         value = float(forest.value[best].sum())
-        certificate, chosen = bound_at(forest, prices)
+        certificate, chosen = dual_bound(forest, prices)
         if certificate < bound * (1 - 1e-7):
             bound, at_best, stale = certificate, prices, 0
         else:
@@ -182,12 +182,12 @@ def pack(forest: Forest, *, rounds: int = ROUNDS, work: int = WORK) -> Packing:
             # near the best prices the same order comes again and again, and gives the same choice
             if digest not in tried:
                 tried.add(digest)
-                best = _better(forest, best, fill(forest, order))
+                best = _better(forest, best, greedy_antichain(forest, order))
         if value >= bound * (1 - 1e-9):
             break
         if stale >= PATIENCE:
             prices, length, stale = at_best, length / 2, 0
-            certificate, chosen = bound_at(forest, prices)
+            certificate, chosen = dual_bound(forest, prices)
         slope = 1.0 - np.asarray(by_user @ chosen.astype(np.float64))
         slope[(prices <= 0) & (slope > 0)] = 0.0
         square = float(slope @ slope)
@@ -198,18 +198,18 @@ def pack(forest: Forest, *, rounds: int = ROUNDS, work: int = WORK) -> Packing:
     return Packing(best, value, max(float(bound), value))
 
 
-def fill(forest: Forest, order: IntArray, at_once: int = AT_ONCE) -> BoolArray:
+def greedy_antichain(forest: Forest, order: IntArray, at_once: int = AT_ONCE) -> BoolArray:
     """Return which candidates a greedy pass in ``order`` (C,) takes, shape (C,): each one that still fits.
 
     Exactly the result of going one by one, in whole numbers; about ``at_once`` cost entries are decided
     together for speed.
     """
-    rows = forest.rows[order]
+    rows = forest.constraint_matrix[order]
     ends = rows.indptr
     cuts = np.searchsorted(ends, np.arange(0, ends[-1], at_once)).tolist()
     used = np.zeros(rows.shape[1], dtype=np.int64)
-    chosen = np.zeros(forest.number, dtype=np.bool_)
-    for start, end in itertools.pairwise(np.unique([*cuts, forest.number]).tolist()):
+    chosen = np.zeros(forest.size, dtype=np.bool_)
+    for start, end in itertools.pairwise(np.unique([*cuts, forest.size]).tolist()):
         here = slice(ends[start], ends[end])
         over = np.concatenate([[0], np.cumsum(used[rows.indices[here]] + rows.data[here] > WHOLE)])
         fits = np.flatnonzero(np.diff(over[ends[start : end + 1] - ends[start]]) == 0) + start
@@ -258,7 +258,7 @@ def _running(ends: IntArray, amount: IntArray, used: IntArray) -> IntArray:
 
 
 def _order(forest: Forest, prices: FloatArray, chosen: BoolArray) -> IntArray:
-    """Return the order (C,) in which ``fill`` tries candidates.
+    """Return the order (C,) in which ``greedy_antichain`` tries candidates.
 
     The ``chosen`` come first, and within either part those with the most value over price.
     """

@@ -72,7 +72,7 @@ class Request:
     known: tuple[PlaceSpeeds, ...] = ()
 
     @property
-    def named(self) -> set[str]:
+    def mechanism_names(self) -> set[str]:
         """The names of the mechanisms asked for, over all statistics: of the registry, or "auto".
 
         See ``mechanism_of``.
@@ -80,12 +80,12 @@ class Request:
         return {self.mechanism_of(each) for each in self.tolerance}
 
     @property
-    def by_rank(self) -> bool:
+    def has_quantiles(self) -> bool:
         """Whether quantiles are asked for.
 
         They are selected by the exponential mechanism, and no noise is added to them.
         """
-        return BY_RANK in self.named
+        return BY_RANK in self.mechanism_names
 
     @property
     def kind(self) -> LossKind:
@@ -130,12 +130,12 @@ class Request:
         return replace(self, mechanism=named)
 
     @property
-    def free_to_choose(self) -> bool:
+    def allows_laplace_baseline(self) -> bool:
         """Whether the baseline's noise, priced by ``accounting``, may be executed.
 
         So it is in epsilon, when only the baseline, "auto" or quantiles are asked for.
         """
-        return self.kind is LossKind.PURE and (self.named <= {BASELINE, AUTO} or self.by_rank)
+        return self.kind is LossKind.PURE and (self.mechanism_names <= {BASELINE, AUTO} or self.has_quantiles)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,17 @@ from trafficdp.errors import UsageError, positive
 from trafficdp.mechanisms.names import AUTO, POOLED
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism
 from trafficdp.mechanisms.registry import JOINT_MECHANISMS
-from trafficdp.mechanisms.simulated_cities import SimulatedCity, cities_of
+from trafficdp.mechanisms.simulated_cities import SimulatedCity, simulated_cities_of
 from trafficdp.model import ContributionBound, Counts, Grid, Period, Statistic, parse_speed_unit
 from trafficdp.planner.allocate import allocate
-from trafficdp.planner.allocation import Allocation, Reach, UtilityVerdict, assess_utility, precision, rule_of
+from trafficdp.planner.allocation import (
+    Allocation,
+    UtilityVerdict,
+    WidthGoal,
+    assess_utility,
+    precision,
+    rule_of,
+)
 from trafficdp.planner.request import MapOption, Request, Suggestions
 from trafficdp.privacy.estimate import RefusalRule
 from trafficdp.privacy.loss import LARGEST_LOSS, LOSSES, PICO, Loss, LossKind, rounded_up
@@ -48,7 +55,7 @@ _HALF_WIDTH = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(?:(?!in every bin)(\D.*?)
 
 def half_width_of(
     asked: str | float, bound: ContributionBound, statistics: Collection[Statistic]
-) -> tuple[float, Reach]:
+) -> tuple[float, WidthGoal]:
     """Return the half width that is ``asked`` for, in the unit of ``bound``, and in which bins it shall hold.
 
     "5 km/h", "5 km/h in every bin", or a number. Raises UsageError
@@ -56,11 +63,11 @@ def half_width_of(
     """
     expected = 'a number above 0, alone or with a unit, such as "5 km/h", or "5 km/h in every bin"'
     if not isinstance(asked, str):
-        return asked, Reach.MEDIAN
+        return asked, WidthGoal.MEDIAN
     found = _HALF_WIDTH.fullmatch(asked)
     if found is None or not (number := Fraction(found[1])):
         raise UsageError("the half width is not a speed", got=f"{asked:.40}", expected=expected)
-    reach = Reach.MEDIAN if found[3] is None else Reach.EVERY
+    reach = WidthGoal.MEDIAN if found[3] is None else WidthGoal.EVERY
     if found[2] is None:
         return float(number), reach
     if {*statistics} == {Statistic.VARIANCE}:
@@ -74,7 +81,7 @@ def half_width_of(
 
 
 def least_loss(
-    allocate_at: Callable[[Loss], Allocation], kind: LossKind, half_width: float, reach: Reach
+    allocate_at: Callable[[Loss], Allocation], kind: LossKind, half_width: float, goal: WidthGoal
 ) -> Loss | None:
     """Return the least loss of three significant digits, 10^-6 to 10^6, with intervals of ``half_width``.
 
@@ -91,7 +98,7 @@ def least_loss(
     @cache
     def width(place: int) -> float:
         try:
-            return precision(allocate_at(of(_pico_at(place)))).at(reach)
+            return precision(allocate_at(of(_pico_at(place)))).at(goal)
         except UsageError:
             # too much noise to be drawn exactly
             return math.inf
@@ -150,11 +157,11 @@ SHARE = 0.5
 HIGHEST_RESOLUTION, LOWEST_RESOLUTION = 15, 0
 
 
-def search(
+def try_maps(
     grid: Grid,
     request: Request,
     half_width: float,
-    reach: Reach,
+    goal: WidthGoal,
     counts_of: Callable[[Grid], Counts],
     looked_at: Callable[[Grid], None],
 ) -> list[MapOption]:
@@ -163,7 +170,7 @@ def search(
 
     def look(candidate: Grid) -> bool:
         looked_at(candidate)
-        options = list(_options(candidate, request, half_width, reach, counts_of(candidate)))
+        options = list(_options(candidate, request, half_width, goal, counts_of(candidate)))
         found.extend(options)
         return any(option.fits and option.min_vehicles == request.map.min_vehicles for option in options)
 
@@ -196,7 +203,7 @@ def nearest(options: list[MapOption]) -> MapOption | None:
 
 
 def _options(
-    grid: Grid, request: Request, half_width: float, reach: Reach, counts: Counts
+    grid: Grid, request: Request, half_width: float, reach: WidthGoal, counts: Counts
 ) -> Iterator[MapOption]:
     """Yield the map of ``grid``, and if it does not fit also the one with the least min_vehicles that fits.
 
@@ -293,7 +300,9 @@ class DataNeeded:
     days: int | None
 
 
-def growth(grid: Grid, needed: Loss, allowed: Loss, needed_on: Callable[[Grid], Loss | None]) -> DataNeeded:
+def data_needed(
+    grid: Grid, needed: Loss, allowed: Loss, needed_on: Callable[[Grid], Loss | None]
+) -> DataNeeded:
     """Return how many vehicles or days more would bring the loss ``needed`` down to ``allowed``.
 
     ``needed_on`` gives the loss that the same map needs on another grid (here the first half of the period),
@@ -311,11 +320,11 @@ def growth(grid: Grid, needed: Loss, allowed: Loss, needed_on: Callable[[Grid], 
         half_needed=half_needed,
         days=None
         if half is None or half_needed is None
-        else days_until(half, half_needed, days, needed, allowed),
+        else days_needed(half, half_needed, days, needed, allowed),
     )
 
 
-def days_until(half: int, half_needed: Loss, days: int, needed: Loss, allowed: Loss) -> int | None:
+def days_needed(half: int, half_needed: Loss, days: int, needed: Loss, allowed: Loss) -> int | None:
     """Return d (e_d / epsilon)^(1/p) in whole days: the period at which ``allowed`` would be enough.
 
     d is ``days``, e_d the loss ``needed`` for them, epsilon is ``allowed``, and p = ln(``half_needed`` /
@@ -361,22 +370,22 @@ class Maps:
         self._request = _alone(request)
         self._cities: list[SimulatedCity] = []
 
-    def likely(self, loss: Loss) -> bool:
+    def likely_passes(self, loss: Loss) -> bool:
         """Return whether the map at ``loss`` probably passes, by one draw in each simulated city."""
         verdict = self._judged(loss, once=True)
-        return verdict is not None and not verdict.hopeless
+        return verdict is not None and not verdict.ruled_out_quickly
 
     def passes(self, loss: Loss) -> bool:
         """Return whether the map at ``loss`` passes, judged as it would be when it is released."""
         verdict = self._judged(loss, once=False)
         return verdict is not None and not verdict.refused
 
-    def least(self) -> Loss | None:
+    def least_passing_loss(self) -> Loss | None:
         """Return a loss near the least that passes, of three digits in epsilon; None where none does."""
-        fine = self._request.answer or self._request.by_rank
+        fine = self._request.answer or self._request.has_quantiles
         most = LARGEST_LOSS / self._request.loss.pico
         times = _least(
-            lambda times: self.likely(self._more(times)),
+            lambda times: self.likely_passes(self._more(times)),
             lambda times: self.passes(self._more(times)),
             most=most if self._request.kind is LossKind.PURE else math.sqrt(most),
             step=FINE_STEP if fine else STEP,
@@ -409,7 +418,7 @@ class Maps:
             # these cities would keep every record in memory
             return []
         if not self._cities:
-            self._cities = list(cities_of(counts, request.map.bound, found.hour))
+            self._cities = list(simulated_cities_of(counts, request.map.bound, found.hour))
         return self._cities
 
 
@@ -430,7 +439,7 @@ def suggest(
 
     def passes(candidate: Grid) -> bool:
         near = Maps((counts_of if hidden else guess_of)(candidate), candidate, request)
-        return near.likely(request.loss) and Maps(counts_of(candidate), candidate, request).passes(
+        return near.likely_passes(request.loss) and Maps(counts_of(candidate), candidate, request).passes(
             request.loss
         )
 
@@ -447,7 +456,7 @@ def suggest(
     longer = (replace(grid, slot_kind=kind) for kind in grid.slot_kind.longer_kinds if not hidden)
     by_resolution = next((candidate for candidate in coarser if passes(candidate)), None)
     by_slot = next((candidate for candidate in longer if passes(candidate)), None)
-    loss = Maps(here, grid, request).least()
+    loss = Maps(here, grid, request).least_passing_loss()
     fleet = _least(enough, enough) if hidden else None
     return Suggestions(
         epsilon=None if loss is None else float(rounded_up(epsilon_of(loss))),
@@ -460,12 +469,12 @@ def suggest(
 
 def _alone(request: Request) -> Request:
     """Return ``request``, where "auto" chooses with one of the maps that it chooses from named."""
-    if AUTO not in request.named:
+    if AUTO not in request.mechanism_names:
         return request
     poolable = set(request.tolerance) <= {*JOINT_MECHANISMS[POOLED].estimable}
-    if request.named == {AUTO} and request.simulate and poolable:
+    if request.mechanism_names == {AUTO} and request.simulate and poolable:
         return replace(request, mechanism=dict.fromkeys(request.tolerance, POOLED))
-    return request.with_proved_intervals() if request.free_to_choose else request
+    return request.with_proved_intervals() if request.allows_laplace_baseline else request
 
 
 def _least(

@@ -132,7 +132,7 @@ def month_of(at: datetime, time_zone: str) -> str:
     return f"{at.astimezone(zone_of(time_zone)):%Y-%m}"
 
 
-def left(windows: Sequence[Window], spent: Sequence[IntArray]) -> IntArray:
+def remaining_loss(windows: Sequence[Window], spent: Sequence[IntArray]) -> IntArray:
     """Return what each vehicle may still lose in 10^-12 of its kind, at least 0, shape (vehicles,).
 
     ``spent`` holds, for every window, what each vehicle has spent in it: the least remainder counts.
@@ -275,7 +275,7 @@ class Promise:
             tuple(Analyst(str(name), loss_of(int(pico))) for name, pico in ceilings.items()),
         )
 
-    def stated(self) -> dict[str, str]:
+    def in_words(self) -> dict[str, str]:
         """Return each part of the promise in words, by its name; a part that is not set is left out."""
         policy = self.policy
         whose = "for all vehicles together" if policy.relation.hides_presence else "a vehicle"
@@ -299,7 +299,7 @@ class Promise:
 
     def changes_to(self, other: Promise) -> tuple[ChangedFact, ...]:
         """Return the parts in which ``other`` differs, in words: before (this promise) and after."""
-        before, after = self.stated(), other.stated()
+        before, after = self.in_words(), other.in_words()
         return tuple(
             ChangedFact(what=what, before=before.get(what, NONE), after=after.get(what, NONE))
             for what in dict.fromkeys([*before, *after])

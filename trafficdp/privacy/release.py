@@ -85,7 +85,7 @@ class Release:
         """Number of bins, withheld ones included."""
         return len(self.cell)
 
-    def stated(self, statistic: Statistic) -> MechanismStated:
+    def mechanism_stated(self, statistic: Statistic) -> MechanismStated:
         """Return what the manifest says of how ``statistic`` was made noisy."""
         names = {statistic.column(unit) for unit in SpeedUnit}
         return next(each for each in self.disclosure.mechanisms if each.statistic in names)
@@ -156,7 +156,7 @@ def published_frame(release: Release) -> pd.DataFrame:
             estimate = release.estimates[statistic]
             columns |= statistic_columns(estimate, release.request)
             there = np.where(np.isnan(estimate.low), -1, 0)
-            kind = _texts(there, [release.stated(statistic).interval_kind])
+            kind = _texts(there, [release.mechanism_stated(statistic).interval_kind])
             columns[f"{statistic.stem}_interval_kind"] = kind
     table = pd.DataFrame(columns)
     if release.bins > KEPT_BINS:

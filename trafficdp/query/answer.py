@@ -286,7 +286,7 @@ def explained(plans: Sequence[PricedPlan], together: Loss | None, analyst_left: 
     lines: list[Line] = []
     for each in plans:
         plan = each.plan
-        known = plan is None or plan.allocation.calibrated.public.of_vehicles is not None
+        known = plan is None or plan.allocation.calibrated.public.public_counts is not None
         lines += [("question", each.question, None), ("counts" if known else "records", each.selection, None)]
         if plan is None:
             lines += [("bins", str(each.counts.bins), None), ("cost", "0", "epsilon")]
@@ -307,7 +307,7 @@ def _priced(plan: Plan, earlier: str | None) -> Iterator[Line]:
     request = allocation.request
     yield "bins with numbers", str(allocation.counts.bins), None
     quantity = request.kind.quantity
-    if allocation.calibrated.public.of_vehicles is None:
+    if allocation.calibrated.public.public_counts is None:
         yield "loss of every possible vehicle", str(allocation.loss), quantity
     else:
         yield "bins withheld", str(int((~allocation.keep).sum())), None
@@ -319,7 +319,7 @@ def _priced(plan: Plan, earlier: str | None) -> Iterator[Line]:
     if earlier:
         yield "answered before", earlier, None
     yield from _accountings(plan)
-    yield from _by_rank(plan) if allocation.spanned else _in_speeds(plan)
+    yield from _by_rank(plan) if allocation.rank_widths else _in_speeds(plan)
     for name, error in allocation.count_errors.items():
         yield f"noise of the number of {name}", f"{error:.3g}", name
     shared = request.relation.hides_presence
@@ -344,7 +344,7 @@ def _in_speeds(plan: Plan) -> Iterator[Line]:
 
 
 def _by_rank(plan: Plan) -> Iterator[Line]:
-    for statistic, spanned in plan.allocation.spanned.items():
+    for statistic, spanned in plan.allocation.rank_widths.items():
         for what, share in (("in the median bin", np.median(spanned)), ("in the worst bin", np.max(spanned))):
             name = f"interval of the {statistic.words}, {what}"
             yield name, f"{100 * float(share):.3g}", "% of its vehicles"
@@ -356,9 +356,9 @@ def _accountings(plan: Plan) -> Iterator[Line]:
     request = allocation.request
     if request.main not in request.tolerance or not allocation.accountings:
         return
-    scale = allocation.chosen.worst_relative_scale(float(request.loss.exact), request.tolerance)
+    scale = allocation.chosen_accounting.worst_relative_scale(float(request.loss.exact), request.tolerance)
     for accounting in allocation.accountings:
-        chosen = " (chosen)" if accounting.name == allocation.chosen.name else ""
+        chosen = " (chosen)" if accounting.name == allocation.chosen_accounting.name else ""
         yield (
             f"by accounting {accounting.name}{chosen}",
             f"{accounting.epsilon_at(scale, request.tolerance):.4g}",

@@ -25,7 +25,7 @@ from trafficdp.planner.adaptive import choose_mosaic
 from trafficdp.planner.allocate import allocate, kept_bins
 from trafficdp.planner.allocation import (
     Allocation,
-    Reach,
+    WidthGoal,
     affordable,
     assess_utility,
     precision,
@@ -35,14 +35,14 @@ from trafficdp.planner.request import AdaptiveSettings, MapOption, Request
 from trafficdp.planner.suggest import (
     DataNeeded,
     Maps,
+    data_needed,
     finest,
-    growth,
     least_loss,
     nearest,
-    search,
     suggest,
+    try_maps,
 )
-from trafficdp.privacy.budget import left
+from trafficdp.privacy.budget import remaining_loss
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, rounded_up
 from trafficdp.release.curator import Curator
@@ -167,7 +167,7 @@ class SavedPlan:
         calibrated = calibrated_from_facts(facts["calibrated"], frozen.facts(kept))
         if isinstance(calibrated, SimulatesOwnCity):
             # what is expected of the fleet is not frozen: nothing that is asked rests on it
-            calibrated = calibrated.expecting(request.fleet, request.zone_km2)
+            calibrated = calibrated.with_expected_fleet(request.fleet, request.zone_km2)
         event = calibrated.event()
         if event.kind is not named.kind or event.loss.pico != facts["loss_pico"]:
             raise DataError(
@@ -327,7 +327,7 @@ class Planning:
         allocation = at(request.loss) if frozen is None else frozen
         windows = self._config.policy.windows(datetime.now(UTC))
         spent = [vault_ledger.spent(self._curator.vault, here.vehicle, each) for each in windows]
-        remainders = left(windows, spent)
+        remainders = remaining_loss(windows, spent)
         able = affordable(allocation, remainders, at)
         asked = None
         if question.within_budget and able.loss is not None and able.loss < request.loss:
@@ -397,7 +397,7 @@ class Planning:
         at = _allocating(grid, counts, request)
         # an error of the map itself is told before any search, whatever loss is configured
         at(LOSSES[request.kind].of(1))
-        needed = {reach: least_loss(at, request.kind, width, reach) for reach in Reach}
+        needed = {reach: least_loss(at, request.kind, width, reach) for reach in WidthGoal}
         found = needed[question.reach]
         if found is None:
             raise UninformativeReleaseError(
@@ -406,10 +406,14 @@ class Planning:
                 expected="one that is wider than the rounding of speeds alone",
                 todo="ask for a wider one, or choose a smaller speed_step",
             )
-        answer = Answer(width, question.reach, needed[Reach.MEDIAN], needed[Reach.EVERY], (), None, None)
+        answer = Answer(
+            width, question.reach, needed[WidthGoal.MEDIAN], needed[WidthGoal.EVERY], (), None, None
+        )
         plan, counts = self._at(grid, replace(request, loss=found), question, answer)
         if found > plan.budget_left and plan.budget_left.pico > 0:
-            wider = growth(grid, found, plan.budget_left, self._needed_for(request, width, question.reach))
+            wider = data_needed(
+                grid, found, plan.budget_left, self._needed_for(request, width, question.reach)
+            )
             plan = replace(plan, growth=wider)
         return plan, counts
 
@@ -417,7 +421,7 @@ class Planning:
         """The finest map that is precise enough at the loss there is."""
         # an empty study area is told before any search
         self._contributions(self._config.grid)
-        options = search(self._config.grid, request, width, question.reach, self._counts, self._looked_at)
+        options = try_maps(self._config.grid, request, width, question.reach, self._counts, self._looked_at)
         chosen = finest(options)
         if chosen is None:
             raise self._nothing_fits(request, question, width, options)
@@ -429,7 +433,7 @@ class Planning:
             needed_on = self._needed_for(request, width, question.reach)
             answer = replace(
                 answer,
-                growth_of_configured=growth(self._config.grid, here.loss, request.loss, needed_on),
+                growth_of_configured=data_needed(self._config.grid, here.loss, request.loss, needed_on),
             )
         asked = request.with_min_vehicles(chosen.min_vehicles)
         return self._at(chosen.grid, asked, question, answer)
@@ -449,7 +453,7 @@ class Planning:
             )
         if near is not None and near.loss is not None:
             ways.append(f"{asked} would take {quantity} {near.loss}, with {_settings(near)}")
-            wider = growth(
+            wider = data_needed(
                 near.grid, near.loss, request.loss, self._needed_for(request, width, question.reach)
             )
             ways.append(f"or {max(wider.vehicles, 1.1):.2g} times as many vehicles that drive like these")
@@ -463,11 +467,11 @@ class Planning:
         """How far the counts would have to grow for the refused map, which needs ``epsilon``, to pass."""
 
         def needed_on(candidate: Grid) -> Loss | None:
-            return Maps(self._counts(candidate), candidate, request).least()
+            return Maps(self._counts(candidate), candidate, request).least_passing_loss()
 
-        return growth(grid, PureDP.of(rounded_up(epsilon)), request.loss, needed_on)
+        return data_needed(grid, PureDP.of(rounded_up(epsilon)), request.loss, needed_on)
 
-    def _needed_for(self, request: Request, width: float, reach: Reach) -> Callable[[Grid], Loss | None]:
+    def _needed_for(self, request: Request, width: float, reach: WidthGoal) -> Callable[[Grid], Loss | None]:
         def needed_on(candidate: Grid) -> Loss | None:
             counts = self._counts(candidate)
             if not bool(np.any(counts.users_per_bin >= request.map.min_vehicles)):

@@ -372,14 +372,14 @@ class _Published:
         return None if Fraction(stated) == lost.exact else f"{lost} where {stated} is stated"
 
     def _fed_back(self) -> str | None:
-        follows = self._recomputable.fed_back(self._columns)
+        follows = self._recomputable.steps_follow_answers(self._columns)
         return None if follows else "other maps, or another city"
 
     def guaranteed_csv(self) -> bytes:
         """Return ``guaranteed_csv`` of these files."""
         table = self._measurements[["hex_id", "slot"]].copy()
         request = self._request
-        guaranteed = self._recomputable.guaranteed(self._columns, request.interval_level)
+        guaranteed = self._recomputable.proved_intervals(self._columns, request.interval_level)
         for statistic, (low, high) in guaranteed.items():
             name, factor = statistic.column(request.display_unit), request.factor(statistic)
             table[f"{name}_guaranteed_low"] = outward_down(low * factor)
@@ -388,7 +388,7 @@ class _Published:
         return text.encode()
 
     def _numbers(self) -> str | None:
-        found = self._recomputable.recomputed(self._columns)
+        found = self._recomputable.recompute_estimates(self._columns)
         noise = found[Statistic.MEAN].noise
         likely = {name: np.rint(noise[name]) for name in noise.keys() & {*COUNTED}}
         every = np.ones(self._public.counts.bins, dtype=np.bool_)

@@ -26,7 +26,7 @@ from trafficdp.export.write import MOST_BINS_OF_TEXT
 from trafficdp.ingest.report import Extents, FileReport
 from trafficdp.mechanisms.simulated_cities import SEED, SimulatedCities, SimulatesOwnCity
 from trafficdp.model import EVERYTHING, HOURS_A_WEEK, Grid, SlotKind, SpeedUnit, Statistic
-from trafficdp.planner.allocation import Allocation, Precision, Reach, UtilityVerdict, positive_median
+from trafficdp.planner.allocation import Allocation, Precision, UtilityVerdict, WidthGoal, positive_median
 from trafficdp.planner.choose import Choice, choose
 from trafficdp.planner.request import AdaptiveMap, Affordable, MapOption, Suggestions
 from trafficdp.planner.suggest import DataNeeded
@@ -139,7 +139,7 @@ class PlanQuestion:
     """
 
     half_width: float | None = None
-    reach: Reach = Reach.MEDIAN
+    reach: WidthGoal = WidthGoal.MEDIAN
     search_maps: bool = False
     within_budget: bool = False
     suggestions: bool = True
@@ -157,7 +157,7 @@ class Answer:
     """
 
     half_width: float
-    reach: Reach
+    reach: WidthGoal
     median_loss: Loss | None
     every_loss: Loss | None
     options: tuple[MapOption, ...]
@@ -308,7 +308,7 @@ class Plan:
         request, withheld = allocation.request, int((~allocation.keep).sum())
         unit, precision = self.unit, self.precision
         level, error = f"{request.map.interval_level:.0%}", positive_median(allocation.errors()[request.main])
-        at_worst = "" if allocation.tried_in_cities(request.main) else "at worst "
+        at_worst = "" if allocation.intervals_from_trials(request.main) else "at worst "
         of = verdict.statistic
         got, expected = verdict.in_words(of.unit(self.display_unit), self.in_display_unit(1.0, of))
         return {

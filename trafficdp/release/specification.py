@@ -28,7 +28,7 @@ from trafficdp.export.files.disclosure import (
 )
 from trafficdp.ingest.report import RULES
 from trafficdp.mechanisms.protocol import PublicFacts
-from trafficdp.mechanisms.publish import MOST_SPANNED, bin_status, rank_useless, useless
+from trafficdp.mechanisms.publish import MOST_SPANNED, bin_status, is_uninformative, rank_uninformative
 from trafficdp.mechanisms.simulated_cities import LEAST_SKILL
 from trafficdp.model import (
     NO_CATALOGUE_ENTRY,
@@ -302,11 +302,11 @@ def build_specification(
             for statistic, each in allocation.skill.items()
         }
     # how many bins get which status follows from counts and calibrated mechanism alone
-    if allocation.spanned:
-        each_useless = [rank_useless(each) for each in allocation.spanned.values()]
+    if allocation.rank_widths:
+        each_useless = [rank_uninformative(each) for each in allocation.rank_widths.values()]
     else:
         errors = calibrated.expected_errors()
-        each_useless = [useless(errors[each], each, request.map.bound) for each in errors]
+        each_useless = [is_uninformative(errors[each], each, request.map.bound) for each in errors]
     total, kept = len(allocation.keep), int(np.count_nonzero(allocation.keep))
     marked = int(np.count_nonzero(np.all(each_useless, axis=0)))
     frozen = specification_without_bins(

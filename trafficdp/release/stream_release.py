@@ -28,7 +28,7 @@ from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
 from trafficdp.mechanisms.running_sums import RunningSums
 from trafficdp.model import MapRequest, NeighbouringRelation, Statistic
-from trafficdp.privacy.budget import BudgetPolicy, left
+from trafficdp.privacy.budget import BudgetPolicy, remaining_loss
 from trafficdp.privacy.disclosure import BinNumbers, NoiseStated, StreamStated, TreeShape
 from trafficdp.privacy.estimate import RefusalRule
 from trafficdp.privacy.ledger import GENESIS
@@ -194,7 +194,7 @@ def _settings(config: Config) -> tuple[StreamSettings, PureDP]:
 def _check_budget(curator: Curator, policy: BudgetPolicy, epsilon: PureDP, at: datetime) -> None:
     nobody = np.zeros(1, dtype=np.int64)
     windows = policy.windows(at)
-    could = PureDP(int(left(windows, [nobody] * len(windows))[0]))
+    could = PureDP(int(remaining_loss(windows, [nobody] * len(windows))[0]))
     if epsilon > could:
         raise InsufficientBudgetError(remaining=could.epsilon, requested=epsilon.epsilon)
     # no vehicle yet: this looks at the clock

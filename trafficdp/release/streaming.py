@@ -34,7 +34,7 @@ from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.mechanisms.running_sums import RunningSums
 from trafficdp.model import SourceDeclaration
 from trafficdp.noise.source import SecureNoise
-from trafficdp.privacy.budget import left
+from trafficdp.privacy.budget import remaining_loss
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
 from trafficdp.privacy.release import LedgerReference, Release, encode
 from trafficdp.release.curator import Curator
@@ -322,7 +322,7 @@ class LiveStream:
         """Say who can pay, by what other releases have left every vehicle."""
         windows = vault_ledger.promise_in_force(curator.vault).policy.windows(self.specification.created_at)
         spent = [vault_ledger.spent(curator.vault, self._stream.vehicles.keys, each) for each in windows]
-        self._stream.set_can_pay(left(windows, spent) >= self._state.sums.allowance.epsilon.pico)
+        self._stream.set_can_pay(remaining_loss(windows, spent) >= self._state.sums.allowance.epsilon.pico)
 
     def _commit(
         self,

@@ -42,7 +42,7 @@ import numpy.typing as npt
 from trafficdp.bounding.worst_case import mean_sensitivity
 from trafficdp.errors import UsageError, positive
 from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks
-from trafficdp.mechanisms.blocks.calibrated import blocks_of
+from trafficdp.mechanisms.blocks.calibrated import find_blocks
 from trafficdp.mechanisms.blocks.partition import Items
 from trafficdp.mechanisms.clip_user import ceiling, clip_user
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
@@ -264,7 +264,7 @@ def full_curves(allocation: Allocation, seconds: float, computed: Callable[[int,
     share = counts.largest_count_per_bin / counts.samples_per_bin
     centre = float(share.max()) * float(bound.upper) / noise
     began = time.monotonic()
-    blocks = blocks_of(counts, bound, MEANS)
+    blocks = find_blocks(counts, bound, MEANS)
     limits = Limits(relaxation_seconds=seconds / 8, milp_seconds=seconds / 20)
     comparisons: list[FullComparison] = []
     # from the middle outwards
@@ -284,7 +284,7 @@ def full_curves(allocation: Allocation, seconds: float, computed: Callable[[int,
 
 def _largest_noise(allocation: Allocation, statistic: Statistic) -> float:
     epsilon = float(allocation.request.loss.exact)
-    return float(allocation.chosen.scales(epsilon)[statistic].max(initial=0.0))
+    return float(allocation.chosen_accounting.scales(epsilon)[statistic].max(initial=0.0))
 
 
 def _curve(name: str, comparisons: list[FullComparison]) -> Curve:

@@ -90,7 +90,7 @@ def suppress_to_fewest_bins(
     positive(relaxation_seconds=relaxation_seconds)
     ordered = in_canonical_order(counts, bound)
     found = _certified(ordered.counts, bound, epsilon, seconds, relaxation_seconds)
-    suppression = replace(found.suppression, kept=ordered.to_given(found.suppression.kept))
+    suppression = replace(found.suppression, kept=ordered.to_original_order(found.suppression.kept))
     return replace(found, suppression=suppression)
 
 
@@ -109,7 +109,7 @@ def _certified(
         return Certified(_exchanged(counts, limit, best), 1 if counts.bins else 0, 0.0)
     lower = max(1, math.ceil(relaxed.value - TOLERANCE))
     if best.bins_per_user > lower:
-        guide, point = problem.guide(counts, relaxed, relaxation_seconds)
+        guide, point = problem.surest_caps(counts, relaxed, relaxation_seconds)
         best = _better(counts, limit, best, guide.rounded(counts, point, lower))
         if best.bins_per_user > lower:
             found = problem.solve(seconds, at_most=best.bins_per_user, caps=guide)
@@ -121,7 +121,7 @@ def _certified(
     return Certified(best, min(lower, best.bins_per_user), relaxed.value)
 
 
-def within(counts: Counts, limit: Ceiling, kept: npt.NDArray[np.bool_]) -> bool:
+def stays_within(counts: Counts, limit: Ceiling, kept: npt.NDArray[np.bool_]) -> bool:
     """Return whether ``kept`` (P,) leaves every bin with records and an error of at most ``limit``.
 
     From public counts alone.
@@ -131,7 +131,7 @@ def within(counts: Counts, limit: Ceiling, kept: npt.NDArray[np.bool_]) -> bool:
     largest = np.zeros(counts.bins, dtype=np.int64)
     np.maximum.at(largest, counts.bin_index, np.where(kept, counts.count, 0))
     samples = counts.samples_per_bin
-    excess = limit.excess(dropped, samples, largest)
+    excess = limit.relative_error(dropped, samples, largest)
     return bool(np.all(dropped < samples) and np.all(excess <= 1 + 1e-12))
 
 
@@ -139,18 +139,18 @@ def _exchanged(counts: Counts, limit: Ceiling, start: Suppression) -> Suppressio
     """Lower K one by one by exchanges, under the caps that ``start`` keeps."""
     cap = np.zeros(counts.bins, dtype=np.int64)
     np.maximum.at(cap, counts.bin_index[start.kept], counts.count[start.kept])
-    space = room(limit, counts.samples_per_bin, cap)
+    space = droppable_records(limit, counts.samples_per_bin, cap)
     while True:
         kept = exchange(counts, cap, space, start.kept, start.bins_per_user - 1)
         left = int(np.bincount(counts.user_index[kept], minlength=counts.users).max(initial=0))
-        if left >= start.bins_per_user or not within(counts, limit, kept):
+        if left >= start.bins_per_user or not stays_within(counts, limit, kept):
             return start
         start = Suppression(kept, left)
 
 
 def _better(counts: Counts, limit: Ceiling, best: Suppression, found: Solution | None) -> Suppression:
     """Return the better of ``best`` and what was found, if that really stays below the ceiling."""
-    if found is None or not within(counts, limit, found.kept):
+    if found is None or not stays_within(counts, limit, found.kept):
         return best
     left = int(np.bincount(counts.user_index[found.kept], minlength=counts.users).max(initial=0))
     return Suppression(found.kept, left) if left < best.bins_per_user else best
@@ -161,7 +161,7 @@ LIKELY = (0.7, 0.9, 0.99)
 """A cap is taken that the relaxation gives this much of."""
 
 
-def room(limit: Ceiling, samples: IntArray, cap: IntArray) -> IntArray:
+def droppable_records(limit: Ceiling, samples: IntArray, cap: IntArray) -> IntArray:
     """Return for each bin the largest number D of dropped records at which its error stays below ``limit``.
 
     ``samples`` is the bin's number of records and ``cap`` its largest kept count, same shape; -1 where not
@@ -171,7 +171,7 @@ def room(limit: Ceiling, samples: IntArray, cap: IntArray) -> IntArray:
     high = samples - cap
     for _ in range(int(np.max(samples, initial=1)).bit_length() + 1):
         middle = (low + high + 1) // 2
-        fits = limit.excess(np.maximum(middle, 0), samples, cap) <= 1 + 1e-12
+        fits = limit.relative_error(np.maximum(middle, 0), samples, cap) <= 1 + 1e-12
         low, high = np.where(fits, middle, low), np.where(fits, high, middle - 1)
         high = np.maximum(high, low)
     return low
@@ -232,7 +232,7 @@ class Program:
         """Build the program; each row reads ``low <= matrix @ x``."""
         keys = np.unique(np.column_stack([counts.bin_index, counts.count]), axis=0)
         bins, caps = keys[:, 0], keys[:, 1]
-        space = room(limit, counts.samples_per_bin[bins], caps)
+        space = droppable_records(limit, counts.samples_per_bin[bins], caps)
         bins, caps, space = bins[space >= 0], caps[space >= 0], space[space >= 0]
         pairs, choices, k = counts.pairs, len(bins), counts.pairs + len(bins)
         every, chain = np.arange(pairs), pairs + np.arange(choices)
@@ -273,7 +273,7 @@ class Program:
         point = np.asarray(result.x, dtype=np.float64)
         return Solution(float(result.fun), float(result.fun), point[: self.pairs] < 0.5, point)
 
-    def guide(self, counts: Counts, relaxed: Solution, seconds: float) -> tuple[Caps, Solution]:
+    def surest_caps(self, counts: Counts, relaxed: Solution, seconds: float) -> tuple[Caps, Solution]:
         """Return the caps, of those that the relaxation is surest of, whose own relaxation is least."""
         options = []
         for likely in LIKELY:

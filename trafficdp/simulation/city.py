@@ -125,7 +125,7 @@ class CityModel:
                 )
 
     @property
-    def moving(self) -> float:
+    def moving_speed(self) -> float:
         """Mean speed of the records of moving vehicles, in m/s: ``level`` over their share."""
         return self.level / (1 - self.standing)
 
@@ -138,7 +138,7 @@ class CityModel:
         """
         return float(ndtri(0.99) + ndtri(self.top_share))
 
-    def by_hour(self, hour: npt.NDArray[np.int64]) -> FloatArray:
+    def hour_factors(self, hour: npt.NDArray[np.int64]) -> FloatArray:
         """Return by what factor speeds of the hours of day ``hour`` (0..23) differ, shape of ``hour``.
 
         Their harmonic mean over the trips of a day (``TRIPS_BY_HOUR``) is 1.
@@ -148,7 +148,7 @@ class CityModel:
         return by_hour
 
 
-def mean_one(normal: FloatArray, spread: float | FloatArray) -> FloatArray:
+def log_normal_factors(normal: FloatArray, spread: float | FloatArray) -> FloatArray:
     """Return log-normal factors of mean 1 and standard deviation ``spread`` from standard normal draws."""
     sigma2 = np.log1p(np.square(spread))
     factor: FloatArray = np.sqrt(sigma2) * normal
@@ -284,7 +284,7 @@ def simulated_truths(
 
     ``hour`` is the hour of day of every bin (0..23), shape (G,), or None where slots have none: then
     ``hour_swing`` moves nothing. Counts are given, so the model's fleet and flaws move nothing either. City k
-    is the same however many there are. Cost: one draw a record, at most ``most_drawn`` a pair, for every
+    is the same however many there are. Cost: one draw a record, at most ``draws_per_pair`` a pair, for every
     city; some 2 million draws are held at a time.
 
     It does not depend on how vehicles are numbered.
@@ -380,7 +380,7 @@ def _moving_speeds(
         np.sqrt(USUAL_VEHICLES / np.maximum(places.vehicles, 1)), THICKEST, THINNEST
     )
     normal = np.sqrt(1 - DWELL_SHARE) * random.standard_normal(cells) - np.sqrt(DWELL_SHARE) * places.dwell
-    factor = mean_one(normal, spread) * (1 + model.gradient * places.away)
+    factor = log_normal_factors(normal, spread) * (1 + model.gradient * places.away)
     if cells:
         factor /= np.average(factor, weights=places.records)
     level = model.level * factor
@@ -388,15 +388,17 @@ def _moving_speeds(
     level[fast] = model.fast_factor * model.level
     of_bin = level[places.of_bin]
     if places.slots > 1:
-        of_bin = of_bin * mean_one(random.standard_normal(counts.bins), SLOT_SHARE * model.cell_spread)
+        of_bin = of_bin * log_normal_factors(
+            random.standard_normal(counts.bins), SLOT_SHARE * model.cell_spread
+        )
     if hour is not None:
-        of_bin = of_bin * model.by_hour(hour)
-    pace = mean_one(random.standard_normal(counts.users)[counts.order.rank], model.vehicle_spread)
+        of_bin = of_bin * model.hour_factors(hour)
+    pace = log_normal_factors(random.standard_normal(counts.users)[counts.order.rank], model.vehicle_spread)
     moving: FloatArray = of_bin[counts.bin_index] * pace[counts.user_index] / (1 - model.standing)
     return moving
 
 
-def most_drawn(counts: Counts) -> tuple[int, int]:
+def draws_per_pair(counts: Counts) -> tuple[int, int]:
     """Return (most, total): the most speeds drawn for a (bin, vehicle) pair, and the number for all pairs.
 
     ``most`` is halved from MOST_DRAWN until ``total`` is at most MOST_AT_ALL, or ``most`` LEAST_DRAWN.
@@ -407,7 +409,7 @@ def most_drawn(counts: Counts) -> tuple[int, int]:
     return most, drawn
 
 
-def stretches(size: npt.NDArray[np.int64] | FloatArray, at_once: int) -> Iterator[slice]:
+def batches_of_size(size: npt.NDArray[np.int64] | FloatArray, at_once: int) -> Iterator[slice]:
     """Yield consecutive slices of the items, so that the sizes in each add up to about ``at_once``.
 
     ``size``, shape (n,), are the items' sizes.
@@ -427,14 +429,14 @@ def _drawn_pairs(
     random: Generator,
 ) -> Iterator[tuple[npt.NDArray[np.integer], IntArray, IntArray, IntArray]]:
     """Yield some pairs after others and their draws: where a pair's begin, speeds, records of each."""
-    moving, pairs, (most, _) = moving_speeds(random), counts.order.pairs, most_drawn(counts)
-    for stretch in stretches(np.minimum(counts.count[pairs], most), _AT_ONCE):
+    moving, pairs, (most, _) = moving_speeds(random), counts.order.pairs, draws_per_pair(counts)
+    for stretch in batches_of_size(np.minimum(counts.count[pairs], most), _AT_ONCE):
         part = pairs[stretch]
         count = counts.count[part]
         drawn = np.minimum(count, most)
         # one record's speed about every mean, in whole steps of the bound
         mean = np.repeat(moving[part], drawn)
-        speed = mean_one(random.standard_normal(len(mean)), model.record_spread)
+        speed = log_normal_factors(random.standard_normal(len(mean)), model.record_spread)
         speed *= mean
         speed *= random.uniform(size=len(mean)) >= model.standing
         np.minimum(speed, model.top_speed, out=speed)

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.noise.source import Generator, generator
-from trafficdp.simulation.city import TRIPS_BY_HOUR, CityModel, mean_one
+from trafficdp.simulation.city import TRIPS_BY_HOUR, CityModel, log_normal_factors
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -72,7 +72,7 @@ class Streets:
         self.side = self.places * PLACE
         """Blocks along a side of the city."""
         random = generator((seed, 1))
-        factor = mean_one(random.standard_normal((self.places, self.places)), model.cell_spread)
+        factor = log_normal_factors(random.standard_normal((self.places, self.places)), model.cell_spread)
         middle = (np.arange(self.places) + 0.5) / self.places - 0.5
         # 0 in the centre, 1 halfway along an edge
         away = np.minimum(2 * np.hypot(middle[:, None], middle[None, :]), 1.0)
@@ -81,7 +81,7 @@ class Streets:
         traffic = np.exp(-((middle / SPREAD) ** 2) / 2)
         factor *= np.average(1 / factor, weights=np.outer(traffic, traffic))
         self.fast = self._fast_places(random.permutation(self.places))
-        self.moving = np.where(self.fast, model.fast_factor * model.level, factor * model.moving)
+        self.moving = np.where(self.fast, model.fast_factor * model.level, factor * model.moving_speed)
         """Speed of moving vehicles in every place, m/s, shape (places, places): north, then east."""
 
     def _fast_places(self, rows: IntArray) -> npt.NDArray[np.bool_]:
@@ -92,7 +92,7 @@ class Streets:
         found[rows] = fast.reshape(self.places, self.places)
         return found
 
-    def ways(self, start: IntArray, end: IntArray, turned: npt.NDArray[np.bool_]) -> StreetBlocks:
+    def trip_blocks(self, start: IntArray, end: IntArray, turned: npt.NDArray[np.bool_]) -> StreetBlocks:
         """Return the blocks of trips from ``start`` to ``end``, shape (trips, 2) each: east, north.
 
         ``turned`` (trips,): whether the arterial runs north instead of east. A trip to where it begins has
@@ -196,7 +196,7 @@ class Fleet:
             home=np.clip(np.rint(home), 0, streets.side).astype(np.int64),
             trips=model.trips_a_day * root / mean_root,
             interval=np.clip(model.interval / (root * mean_root), 1.0, 3600.0),
-            pace=mean_one(random.standard_normal(vehicles), model.vehicle_spread),
+            pace=log_normal_factors(random.standard_normal(vehicles), model.vehicle_spread),
             records=np.minimum(model.trips_a_day * weight * rate, DAY),
         )
 
@@ -231,7 +231,7 @@ def records_of(streets: Streets, fleet: Fleet, part: slice, day: int, seed: int)
     vehicle, wish, blocks = _trips(streets, fleet, part, random)
     trips, trip, model = len(vehicle), blocks.trip, streets.model
     hour = np.minimum(wish // 3600, 23).astype(np.int64)
-    pace = fleet.pace[vehicle] * model.by_hour(hour)
+    pace = fleet.pace[vehicle] * model.hour_factors(hour)
     speed = np.clip(blocks.speed * pace[trip], _SLOWEST, model.top_speed)
     drive = BLOCK / speed
     # one block in two has a stop
@@ -264,7 +264,7 @@ def records_of(streets: Streets, fleet: Fleet, part: slice, day: int, seed: int)
     moves = done < 1
     np.minimum(done, 1, out=done)
     latitude, longitude = _positions(streets, blocks, block, done, random)
-    sent = speed[block] * mean_one(random.standard_normal(len(block)), model.record_spread)
+    sent = speed[block] * log_normal_factors(random.standard_normal(len(block)), model.record_spread)
     centi = np.where(moves, np.rint(100 * np.minimum(sent, model.top_speed)), 0).astype(np.int64)
     late = random.uniform(size=part.stop - part.start) < model.late
     sender = vehicle[of]
@@ -296,7 +296,7 @@ def _trips(
     opening = np.ones(len(vehicle), dtype=np.bool_)
     opening[1:] = vehicle[1:] != vehicle[:-1]
     start[opening] = fleet.home[vehicle[opening]]
-    return vehicle, wish, streets.ways(start, end, random.uniform(size=len(vehicle)) < 0.5)
+    return vehicle, wish, streets.trip_blocks(start, end, random.uniform(size=len(vehicle)) < 0.5)
 
 
 def _one_after_another(vehicle: IntArray, wish: FloatArray, duration: FloatArray) -> FloatArray:

@@ -23,7 +23,7 @@ import shapely
 
 from trafficdp.binning.cells import CellTable, area_km2, cell_text, cells_of, polygons_of
 from trafficdp.errors import UsageError, integer_between
-from trafficdp.simulation.city import CityModel, stretches
+from trafficdp.simulation.city import CityModel, batches_of_size
 from trafficdp.simulation.traffic import SENTINEL, Fleet, SimulatedRecords, Streets, records_of
 
 Step = Callable[[str, int, int | None], None]
@@ -190,7 +190,7 @@ def _write_feeds(
 ) -> tuple[int, list[str]]:
     """Write the files of all days; return the number of rows and the names of the files."""
     # a vehicle's day is never cut
-    parts, rows, names = list(stretches(fleet.records, GROUP_ROWS)), 0, []
+    parts, rows, names = list(batches_of_size(fleet.records, GROUP_ROWS)), 0, []
     late: list[pa.Table] = []
     for day in range(days + 1):
         arriving, late = late, []

@@ -5,7 +5,7 @@ from scipy import stats
 from trafficdp.audit.lower_bound import distinguish, proportion_high, proportion_low
 from trafficdp.audit.neighbours import agreeing_neighbours, extreme_neighbours, one_bin
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.simulated_cities import repeated
+from trafficdp.mechanisms.simulated_cities import repeat_bins
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(1, 10), (5, 10), (10, 10), (30, 50_000), (49_990, 50_000)])
@@ -56,7 +56,7 @@ def test_outputs_that_are_impossible_for_the_other_are_found():
 
 def test_repeated_bins_are_copies(bound_of):
     one = one_bin([[3, 1], [2]], bound_of(9))
-    many = repeated(one, 3)
+    many = repeat_bins(one, 3)
     assert many.value.tolist() == [3, 1, 2] * 3
     assert many.counts.samples_per_bin.tolist() == [3, 3, 3]
     assert many.start.tolist() == [0, 2, 3, 5, 6, 8, 9]

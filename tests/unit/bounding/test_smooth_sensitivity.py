@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 
 from trafficdp.bounding.huber import (
     MOST_CENTRES,
-    HuberShape,
+    HuberParameters,
     balanced_distance,
     centre_grid_distance,
     clean_smooth_sensitivity,
@@ -37,7 +37,7 @@ def every_dataset(lattice, users):
 
 def smooth_of(rows, weight, threshold, upper, beta, levels=64):
     bins, users = rows.shape
-    shape = HuberShape(
+    shape = HuberParameters(
         np.tile(weight, bins), np.tile(threshold, bins), np.repeat(np.arange(bins), users), bins, upper
     )
     return smooth_sensitivity(rows.ravel(), shape, np.full(bins, beta), levels=levels)
@@ -303,7 +303,7 @@ def test_clean_sensitivity_is_that_of_data_with_that_spread():
     users = 60
     value = 30 + 4 * np.tile([1.0, -1.0], users // 2)
     weight, threshold = np.full(users, 1 / users), np.full(users, 10.0)
-    shape = HuberShape(weight, threshold, np.zeros(users, dtype=np.int64), 1, 65.0)
+    shape = HuberParameters(weight, threshold, np.zeros(users, dtype=np.int64), 1, 65.0)
     beta = np.array([0.3])
     clean = clean_smooth_sensitivity(shape, beta, spread=0.4)
     # real data may be closer to some good set for larger k0
@@ -311,7 +311,7 @@ def test_clean_sensitivity_is_that_of_data_with_that_spread():
 
 
 def test_bins_are_balanced_where_weights_and_thresholds_are_equal():
-    shape = HuberShape(
+    shape = HuberParameters(
         weight=np.array([0.5, 0.5, 0.25, 0.75, 0.5, 0.5]),
         threshold=np.array([3.0, 3.0, 3.0, 3.0, 2.0, 3.0]),
         bin_index=np.array([0, 0, 1, 1, 2, 2]),

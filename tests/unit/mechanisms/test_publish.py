@@ -50,7 +50,7 @@ def test_the_limit_of_a_variance_is_a_share_of_its_own_range(bound_of):
 
 def test_numbers_are_clamped_to_their_range(bound_of):
     for statistic, reach in ((MEAN, 60.0), (VEHICLE_MEAN, 60.0), (VARIANCE, 900.0)):
-        found = publish.estimate(statistic, drawn([-5.0, 30.0, 2000.0], 10.0), bound_of(60))
+        found = publish.publish_estimate(statistic, drawn([-5.0, 30.0, 2000.0], 10.0), bound_of(60))
         assert found.value.tolist() == [0.0, 30.0, reach]
         # around the clamped number, and clamped again
         assert found.low.tolist() == [0.0, 20.0, reach - 10]
@@ -59,8 +59,8 @@ def test_numbers_are_clamped_to_their_range(bound_of):
 
 def test_a_variance_beside_a_mean_is_at_most_what_that_mean_allows(bound_of):
     bound = bound_of(60)
-    mean = publish.estimate(MEAN, drawn([0.0, 10.0, 30.0]), bound)
-    found = publish.estimate(VARIANCE, drawn([100.0, 600.0, 600.0], 50.0), bound, mean)
+    mean = publish.publish_estimate(MEAN, drawn([0.0, 10.0, 30.0]), bound)
+    found = publish.publish_estimate(VARIANCE, drawn([100.0, 600.0, 600.0], 50.0), bound, mean)
     assert found.value.tolist() == [0.0, 500.0, 600.0]
     # the lower end follows the number, the upper end does not: the mean is noisy too
     assert found.low.tolist() == [0.0, 500.0, 550.0]

@@ -16,7 +16,7 @@ from trafficdp.mechanisms.two_moments import (
     MEAN_SHARE,
     KnownTwoMoments,
     TwoMoments,
-    shares,
+    split_loss,
     squares_bound,
     squares_of,
 )
@@ -84,12 +84,12 @@ def test_both_parts_together_are_never_more_than_rho_to_the_last_digit():
     rhos += list(np.exp(random.uniform(np.log(1e-11), np.log(1e6), 2_000)))
     for rho in rhos:
         total = ZCDP.of(rho).pico
-        first, second = (ZCDP.of(float(part)).pico for part in shares(LossKind.ZCDP, np.array(rho)))
+        first, second = (ZCDP.of(float(part)).pico for part in split_loss(LossKind.ZCDP, np.array(rho)))
         assert first + second <= total
         # all of it, but for the digits that floats have not
         assert first + second >= total - Fraction(total) * Fraction(2) ** -51 - 2
         assert abs(first - total * share) <= total * 1e-15 + 2
-    assert shares(LossKind.ZCDP, np.array(np.inf)) == (np.inf, np.inf)
+    assert split_loss(LossKind.ZCDP, np.array(np.inf)) == (np.inf, np.inf)
     with pytest.raises(UsageError, match="rho"):
         TwoMoments(PlanMechanism()).estimate(None, VARIANCE, np.array(0.0), SimulatedNoise(1))
 
@@ -97,7 +97,7 @@ def test_both_parts_together_are_never_more_than_rho_to_the_last_digit():
 @every_means
 def test_a_vehicle_pays_for_both_means(means, loss, counts_of, bound_of):
     counts, bound = counts_of(TABLE), bound_of(60)
-    first, second = shares(means.kind, loss)
+    first, second = split_loss(means.kind, loss)
     parts = [
         event_of(means, StatisticRequest(counts, bound, MEAN, first)).loss_per_user,
         event_of(means, StatisticRequest(counts, squares_bound(bound), MEAN, second)).loss_per_user,
@@ -126,7 +126,7 @@ def test_each_run_gets_its_own_moment_and_its_own_part(means, loss, counts_of, b
     (first, *of_mean), (second, *of_squares) = seen
     assert first is samples
     assert of_mean[0] is of_squares[0] is MEAN
-    np.testing.assert_array_equal([of_mean[1], of_squares[1]], shares(means.kind, loss))
+    np.testing.assert_array_equal([of_mean[1], of_squares[1]], split_loss(means.kind, loss))
     assert second.bound == squares_bound(samples.bound)
     np.testing.assert_array_equal(second.value, squares_of(samples).value)
     assert second.counts is samples.counts
@@ -180,7 +180,7 @@ def test_terms_of_the_means_become_terms_of_the_variance(name, counts_of, bound_
     counts, loss = counts_of(TABLE), np.ones(() if both.kind is LossKind.ZCDP else 4)
     assert len(both.noise_terms(StatisticRequest(counts, bound_of(60), MEAN, loss))) == 1
     one, two = both.noise_terms(StatisticRequest(counts, bound_of(60), VARIANCE, loss))
-    first, second = shares(both.kind, loss)
+    first, second = split_loss(both.kind, loss)
     (mean,) = both.means.noise_terms(StatisticRequest(counts, bound_of(60), MEAN, first))
     (squares,) = both.means.noise_terms(StatisticRequest(counts, squares_bound(bound_of(60)), MEAN, second))
     np.testing.assert_allclose(one.noise, 60 * mean.noise)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.noise.block import _rounded, block_tail, pair_bounds, pair_mean, pair_reach
+from trafficdp.noise.block import _rounded, block_tail, pair_bounds, pair_half_width, pair_mean
 from trafficdp.noise.tail import two_noises_half_width, two_noises_mean
 
 
@@ -17,7 +17,7 @@ def test_blocks_of_one_are_laplace_noise(ratio):
     assert exact <= pair_mean(1, ratio) <= exact * 1.003
     for level in (0.5, 0.9, 0.95, 0.9999):
         reach = float(two_noises_half_width(one, two, 1 - level)[0])
-        assert reach <= pair_reach(1, ratio, level) <= reach * 1.02
+        assert reach <= pair_half_width(1, ratio, level) <= reach * 1.02
 
 
 @pytest.mark.parametrize(("size", "ratio"), [(2, 0.6), (5, 1.0), (17, 0.7)])
@@ -28,7 +28,7 @@ def test_sums_are_as_large_and_reach_as_far_as_they_say(size, ratio):
     found = pair_mean(size, ratio)
     assert total.mean() * 0.99 <= found <= total.mean() * 1.01
     for level in (0.5, 0.95):
-        inside = float((total <= pair_reach(size, ratio, level)).mean())
+        inside = float((total <= pair_half_width(size, ratio, level)).mean())
         assert level - 0.004 <= inside <= level + 0.02
 
 
@@ -39,8 +39,8 @@ def test_either_of_two_blocks_may_be_the_first(ratio):
 
 def test_smaller_blocks_and_ratios_reach_less_far():
     for level in (0.5, 0.99):
-        by_size = [pair_reach(size, 0.7, level) for size in (1, 2, 6, 20)]
-        by_ratio = [pair_reach(4, ratio, level) for ratio in (0.4, 0.7, 1.0)]
+        by_size = [pair_half_width(size, 0.7, level) for size in (1, 2, 6, 20)]
+        by_ratio = [pair_half_width(4, ratio, level) for ratio in (0.4, 0.7, 1.0)]
         assert by_size == sorted(by_size)
         assert by_ratio == sorted(by_ratio)
 
@@ -49,15 +49,15 @@ def test_items_of_one_size_are_bounded_by_their_largest_ratio():
     size, first, second = np.array([3, 3, 1]), np.array([1.0, 2.0, 5.0]), np.array([0.5, 1.4, 5.0])
     mean, reach = pair_bounds(size, first, second, 0.9)
     assert reach.tolist() == [
-        pair_reach(3, 0.7, 0.9),
-        2 * pair_reach(3, 0.7, 0.9),
-        5 * pair_reach(1, 1.0, 0.9),
+        pair_half_width(3, 0.7, 0.9),
+        2 * pair_half_width(3, 0.7, 0.9),
+        5 * pair_half_width(1, 1.0, 0.9),
     ]
     assert mean[0] == pair_mean(3, 0.7)
     assert pair_bounds(size, first, second, None)[1].tolist() == [0, 0, 0]
     for wrong in (0.0, 1.0):
         with pytest.raises(UsageError):
-            pair_reach(3, 0.7, wrong)
+            pair_half_width(3, 0.7, wrong)
 
 
 @pytest.mark.parametrize("widths", [[1], [3], [1, 5], [2, 2, 7]])

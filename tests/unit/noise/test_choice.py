@@ -78,7 +78,7 @@ def test_a_draw_between_two_candidates_asks_for_more_bits(more, expected_index):
         asked.append(size)
         return np.array([more] * size)
 
-    assert choice.decide(np.array([0, 1]), np.array([1, 1]), 1.0, word, bits) == expected_index
+    assert choice.exact_candidate(np.array([0, 1]), np.array([1, 1]), 1.0, word, bits) == expected_index
     assert asked == [1]
 
 

@@ -76,7 +76,7 @@ def value_of_the_best(fine, coarser, wish):
         counts = counts.select(counts.cell < len(chosen))
         if counts.users_per_bin.min() < wish.map.min_vehicles:
             continue
-        loss = LaplaceNoise.within(counts, wish.map.bound, {MEAN: scale}).loss()
+        loss = LaplaceNoise.cheapest_within(counts, wish.map.bound, {MEAN: scale}).loss()
         if loss.max() * (1 + 2e-7) <= wish.epsilon:
             worth = [1 + wish.detail * (len(coarser) - level) for level, _ in chosen]
             best = max(best, float(np.dot(worth, counts.samples_per_bin)))
@@ -136,8 +136,8 @@ def test_published_intervals_are_no_wider_than_asked(seed, width, level, counts_
     if not counts.bins:
         return
     # the noise that spends all of epsilon on these bins
-    noise = LaplaceNoise.within(counts, bound, {MEAN: 1.0, VARIANCE: 60.0})
-    drawn = CalibratedLaplace.of(noise.times(noise.loss().max() / 50.0))
+    noise = LaplaceNoise.cheapest_within(counts, bound, {MEAN: 1.0, VARIANCE: 60.0})
+    drawn = CalibratedLaplace.of(noise.scaled(noise.loss().max() / 50.0))
     assert np.all(drawn.half_widths(level)[MEAN] <= width)
 
 

@@ -59,7 +59,7 @@ def said(calibrated, values, informative):
 
 def assert_foreseen(city, epsilon):
     allocation = city.plan(epsilon, suggestions=False).allocation
-    assert allocation.tried_in_cities(MEAN)
+    assert allocation.intervals_from_trials(MEAN)
     data = samples_of(city).select(allocation.keep)
     values = SensitiveInputs(data.contributions(), lambda: data)
     error, half_width = said(allocation.calibrated, values, informative=False)
@@ -152,7 +152,7 @@ def held_of_the_sample(city, loss_kind, loss):
     truth = true_statistic(data, MEAN)[seen]
     places = np.unique(declared_bins(city.config.grid)[0])
     design = AddRemoveDesign(places, data.bound, loss_kind, loss, variance=False)
-    at = design.where(data.counts.cell, data.counts.slot)[0][seen]
+    at = design.place_numbers(data.counts.cell, data.counts.slot)[0][seen]
     found = []
     for seed in range(DRAWS):
         own = add_remove_map(design, measure_all(design, data, SimulatedNoise(seed))).mean

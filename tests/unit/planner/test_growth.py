@@ -7,7 +7,7 @@ import pytest
 
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model import Counts, Grid, Period, SlotKind, Statistic, StudyArea
-from trafficdp.planner.suggest import days_until, growth
+from trafficdp.planner.suggest import data_needed, days_needed
 from trafficdp.privacy.loss import PureDP
 
 
@@ -59,16 +59,16 @@ def epsilons(*values):
 def test_days_go_on_as_they_went():
     half, all_, allowed = epsilons(8, 4, 2)
     # twice the days were half the epsilon: twice again is a quarter
-    assert days_until(2, half, 4, all_, allowed) == 8
-    assert days_until(5, half, 10, all_, PureDP.of(1)) == 40
+    assert days_needed(2, half, 4, all_, allowed) == 8
+    assert days_needed(5, half, 10, all_, PureDP.of(1)) == 40
     # as the square root: four times the days for half the epsilon
-    assert days_until(1, PureDP.of(2 * 2**0.5), 2, PureDP.of(2), PureDP.of(1)) == 8
+    assert days_needed(1, PureDP.of(2 * 2**0.5), 2, PureDP.of(2), PureDP.of(1)) == 8
 
 
 def test_days_that_do_not_help_or_not_within_reach_are_not_foretold():
-    assert days_until(2, PureDP.of(4), 4, PureDP.of(4), PureDP.of(2)) is None
-    assert days_until(2, PureDP.of(3), 4, PureDP.of(4), PureDP.of(2)) is None
-    assert days_until(2, PureDP.of("4.2"), 4, PureDP.of(4), PureDP.of("0.5")) is None
+    assert days_needed(2, PureDP.of(4), 4, PureDP.of(4), PureDP.of(2)) is None
+    assert days_needed(2, PureDP.of(3), 4, PureDP.of(4), PureDP.of(2)) is None
+    assert days_needed(2, PureDP.of("4.2"), 4, PureDP.of(4), PureDP.of("0.5")) is None
 
 
 def test_the_first_half_of_the_days_is_what_is_measured():
@@ -78,7 +78,7 @@ def test_the_first_half_of_the_days_is_what_is_measured():
         asked.append((grid.period.first, grid.period.last))
         return PureDP.of(8)
 
-    found = growth(grid_of(5), PureDP.of(4), PureDP.of(2), needed_on)
+    found = data_needed(grid_of(5), PureDP.of(4), PureDP.of(2), needed_on)
     assert asked == [(date(2026, 3, 1), date(2026, 3, 3))]
     assert (found.days_there, found.half_days, found.vehicles) == (5, 3, 2.0)
     assert found.days > 5
@@ -88,10 +88,10 @@ def test_a_period_of_one_day_foretells_nothing_of_days():
     def never(grid):
         raise AssertionError(grid)
 
-    found = growth(grid_of(1), PureDP.of(4), PureDP.of(2), never)
+    found = data_needed(grid_of(1), PureDP.of(4), PureDP.of(2), never)
     assert (found.half_days, found.days, found.vehicles) == (None, None, 2.0)
 
 
 def test_a_first_half_without_a_map_foretells_nothing():
-    found = growth(grid_of(4), PureDP.of(4), PureDP.of(2), lambda grid: None)
+    found = data_needed(grid_of(4), PureDP.of(4), PureDP.of(2), lambda grid: None)
     assert (found.half_days, found.half_needed, found.days) == (None, None, None)

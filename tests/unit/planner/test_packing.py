@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trafficdp.planner.packing import WHOLE, Forest, best_antichain, bound_at, fill, pack
+from trafficdp.planner.packing import WHOLE, Forest, best_antichain, dual_bound, greedy_antichain, pack
 
 
 def random_forest(seed, users=4, levels=3):
@@ -52,10 +52,10 @@ def fits(forest, chosen):
 
 def best_of_all(forest):
     """The largest value of any choice, by looking at all of them."""
-    every = range(forest.number)
+    every = range(forest.size)
     return max(
         forest.value[list(chosen)].sum()
-        for size in range(forest.number + 1)
+        for size in range(forest.size + 1)
         for chosen in combinations(every, size)
         if fits(forest, chosen)
     )
@@ -68,10 +68,10 @@ def test_the_priced_antichain_is_the_best_of_all_antichains(seed):
     forest = random_forest(seed)
     gain = forest.value - forest.matrix @ np.random.default_rng(seed).uniform(0, 20, forest.users)
     total, chosen = best_antichain(forest, gain)
-    every = range(forest.number)
+    every = range(forest.size)
     best = max(
         gain[list(some)].sum()
-        for size in range(forest.number + 1)
+        for size in range(forest.size + 1)
         for some in combinations(every, size)
         if is_antichain(forest, some)
     )
@@ -84,20 +84,20 @@ def test_the_priced_antichain_is_the_best_of_all_antichains(seed):
 @settings(max_examples=60)
 def test_rounds_choose_what_one_after_the_other_chooses(seed):
     forest = random_forest(seed)
-    order = np.random.default_rng(seed).permutation(forest.number)
+    order = np.random.default_rng(seed).permutation(forest.size)
     chosen = []
     for candidate in order.tolist():
         if fits(forest, [*chosen, candidate]):
             chosen.append(candidate)
-    assert np.flatnonzero(fill(forest, order)).tolist() == sorted(chosen)
+    assert np.flatnonzero(greedy_antichain(forest, order)).tolist() == sorted(chosen)
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 7, 30])
 @pytest.mark.parametrize("seed", range(20))
 def test_deciding_some_at_a_time_chooses_the_same(seed, at_once):
     forest = random_forest(seed, users=6)
-    order = np.random.default_rng(seed).permutation(forest.number)
-    np.testing.assert_array_equal(fill(forest, order, at_once), fill(forest, order))
+    order = np.random.default_rng(seed).permutation(forest.size)
+    np.testing.assert_array_equal(greedy_antichain(forest, order, at_once), greedy_antichain(forest, order))
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_no_choice_is_worth_more_than_the_certificate(seed):
     assert fits(forest, np.flatnonzero(by_prices.chosen).tolist())
     assert by_prices.value <= best <= by_prices.bound * (1 + 1e-12)
     for price in (0.0, 3.0, 30.0):
-        assert bound_at(forest, np.full(forest.users, price))[0] >= best - 1e-9
+        assert dual_bound(forest, np.full(forest.users, price))[0] >= best - 1e-9
 
 
 @pytest.mark.slow

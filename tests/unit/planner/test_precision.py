@@ -17,9 +17,9 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.names import AUTO
 from trafficdp.model import Grid, Period, SlotKind, Statistic, StudyArea
 from trafficdp.planner.allocate import allocate
-from trafficdp.planner.allocation import Reach, precision
+from trafficdp.planner.allocation import WidthGoal, precision
 from trafficdp.planner.request import MapOption, Request
-from trafficdp.planner.suggest import finest, least_loss, nearest, search
+from trafficdp.planner.suggest import finest, least_loss, nearest, try_maps
 from trafficdp.privacy.loss import LossKind, PureDP, rounded_up
 
 GRID = Grid(
@@ -52,7 +52,7 @@ def looked(city, bound_of):
         tolerance = {Statistic.MEAN: 1.0}
         request = Request(PureDP.of(epsilon), map_request(bound_of(60, "0.1"), min_vehicles), tolerance)
         seen = []
-        return search(grid, request, width, Reach.MEDIAN, city, seen.append), seen
+        return try_maps(grid, request, width, WidthGoal.MEDIAN, city, seen.append), seen
 
     return looked
 
@@ -145,7 +145,7 @@ def asked(counts, bound_of):
 
 
 @pytest.mark.parametrize("accounting", ["basic", "exact", "equal", "blocks"])
-@pytest.mark.parametrize("reach", list(Reach))
+@pytest.mark.parametrize("reach", list(WidthGoal))
 def test_the_least_loss_is_within_and_a_percent_less_is_not(asked, accounting, reach):
     found = least_loss(lambda epsilon: asked(epsilon.epsilon, accounting), PURE, 4.0, reach)
     assert precision(asked(found.epsilon, accounting)).at(reach) <= 4.0
@@ -165,7 +165,7 @@ def test_what_was_planned_before_does_not_matter(counts_of, bound_of, mechanism)
         def at(loss, request=request):
             return allocate(counts, replace(request, loss=loss))
 
-        found.add(least_loss(at, PURE, 4.0, Reach.MEDIAN))
+        found.add(least_loss(at, PURE, 4.0, WidthGoal.MEDIAN))
     (least,) = found
     assert precision(at(least)).median <= 4.0
 
@@ -176,7 +176,7 @@ def test_accountings_that_tie_are_told_apart_alike_at_every_loss(counts_of, boun
     table = [[3] * 4 + [0] * 20, [0] * 4 + [5] * 6 + [0] * 14, [0] * 10 + [2] * 14]
     request = Request(PureDP.of(f"{epsilon:.6f}"), map_request(bound_of(20), 3), {Statistic.MEAN: 1.0})
     made = allocate(counts_of(table), request)
-    assert made.chosen.name == "exact"
+    assert made.chosen_accounting.name == "exact"
     widths = made.calibrated.half_widths(0.95)[Statistic.MEAN]
     assert widths.max() > 1.2 * np.median(widths)
 
@@ -199,7 +199,7 @@ def wide(of):
 @pytest.mark.parametrize("least", [2.5e-6, 0.0312, 1, 690, 999_000])
 def test_the_least_loss_takes_few_allocations(least, rounding):
     at, asked = wide(lambda epsilon: (0.5 - rounding) * least / epsilon * (1 - 1e-9) + rounding)
-    assert least_loss(at, PURE, 0.5, Reach.MEDIAN) == PureDP.of(f"{least:.7f}")
+    assert least_loss(at, PURE, 0.5, WidthGoal.MEDIAN) == PureDP.of(f"{least:.7f}")
     assert len(asked) <= 6
 
 
@@ -207,27 +207,27 @@ def test_the_least_loss_takes_few_allocations(least, rounding):
 def test_a_narrower_mechanism_at_half_the_loss_is_found(better):
     # from this loss on, up to 3, intervals are narrow; above they are wide again, and narrow from 5
     at, _ = wide(lambda epsilon: 0.4 if better <= epsilon <= 3 else 2.5 / epsilon)
-    found = least_loss(at, PURE, 0.5, Reach.MEDIAN)
+    found = least_loss(at, PURE, 0.5, WidthGoal.MEDIAN)
     assert found == PureDP.of(f"{better}")
 
 
 def test_where_widths_rise_half_and_the_next_smaller_are_wider():
     at, _ = wide(lambda epsilon: 0.4 if 1.8 <= epsilon <= 2 else 2.5 / epsilon)
-    found = least_loss(at, PURE, 0.5, Reach.MEDIAN)
+    found = least_loss(at, PURE, 0.5, WidthGoal.MEDIAN)
     for less in (0.5, 0.99):
         assert precision(at(PureDP.of(f"{found.number * less:.6f}"))).median > 0.5
 
 
 def test_no_epsilon_makes_up_for_the_rounding_of_speeds(asked):
     # a speed is rounded to hundredths of its unit, at most m/s (0.018 km/h), and to a step of 0.1 km/h (0.05)
-    assert least_loss(lambda e: asked(e.epsilon), PURE, 0.065, Reach.MEDIAN) is None
-    assert least_loss(lambda e: asked(e.epsilon), PURE, 0.08, Reach.MEDIAN) is not None
+    assert least_loss(lambda e: asked(e.epsilon), PURE, 0.065, WidthGoal.MEDIAN) is None
+    assert least_loss(lambda e: asked(e.epsilon), PURE, 0.08, WidthGoal.MEDIAN) is not None
 
 
 def test_a_half_width_must_be_positive(asked):
     for width in (0.0, -1.0, float("nan")):
         with pytest.raises(UsageError, match="half_width"):
-            least_loss(lambda e: asked(e.epsilon), PURE, width, Reach.MEDIAN)
+            least_loss(lambda e: asked(e.epsilon), PURE, width, WidthGoal.MEDIAN)
 
 
 def test_a_higher_level_and_less_epsilon_make_intervals_wider(asked):

@@ -50,7 +50,7 @@ def test_the_loss_that_is_suggested_passes_and_half_of_it_does_not(
 ):
     request = request_for(PureDP.of("0.5"), mechanism, answer=answer)
     maps = maps_of(town, request)
-    needed = maps.least()
+    needed = maps.least_passing_loss()
     assert needed > PureDP.of("0.5")
     assert maps.passes(needed)
     assert not refused(town, request, needed)
@@ -62,26 +62,26 @@ def test_the_loss_that_is_suggested_passes_and_half_of_it_does_not(
 @pytest.mark.slow
 def test_so_it_is_in_rho(town, request_for, maps_of):
     request = request_for(ZCDP.of("0.01"), "gaussian_twin")
-    needed = maps_of(town, request).least()
+    needed = maps_of(town, request).least_passing_loss()
     assert not refused(town, request, needed)
     assert refused(town, request, ZCDP(needed.pico // 4))
 
 
 def test_what_is_judged_by_a_theorem_is_known_to_two_per_cent(town, request_for, maps_of):
     request = request_for(PureDP.of("0.5"), BASELINE, (MEAN, VARIANCE), answer=True)
-    needed = maps_of(town, request).least()
+    needed = maps_of(town, request).least_passing_loss()
     assert refused(town, request, PureDP(needed.pico * 98 // 100))
 
 
 def test_nothing_is_suggested_where_nothing_passes(town, request_for, maps_of):
-    assert maps_of(town, request_for(PureDP.of("0.0001"), AUTO)).least() is None
+    assert maps_of(town, request_for(PureDP.of("0.0001"), AUTO)).least_passing_loss() is None
     # an interval that is the whole range at any loss
-    assert maps_of(town, request_for(PureDP.of(1), "plan", answer=True)).least() is None
+    assert maps_of(town, request_for(PureDP.of(1), "plan", answer=True)).least_passing_loss() is None
 
 
 def test_no_more_than_can_be_accounted_for_is_tried(town, request_for, maps_of):
-    assert maps_of(town, request_for(PureDP.of(900_000), "plan", answer=True)).least() is None
-    asked = maps_of(town, request_for(PureDP.of(900_000), BASELINE)).least()
+    assert maps_of(town, request_for(PureDP.of(900_000), "plan", answer=True)).least_passing_loss() is None
+    asked = maps_of(town, request_for(PureDP.of(900_000), BASELINE)).least_passing_loss()
     assert PureDP.of(900_000) <= asked <= PureDP.of(1_000_000)
 
 
@@ -93,7 +93,7 @@ def test_one_draw_a_city_looks_and_all_draws_confirm(town, request_for, maps_of,
     monkeypatch.setattr(
         Maps, "_judged", lambda own, loss, once: asked.append((loss, once)) or judged(own, loss, once=once)
     )
-    found = maps.least()
+    found = maps.least_passing_loss()
     # what is suggested was asked, and not by one draw alone
     assert (found, False) in asked
     assert sum(once for _, once in asked) > sum(not once for _, once in asked)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trafficdp.errors import InsufficientBudgetError, UsageError
-from trafficdp.privacy.budget import BudgetPolicy, Promise, check_windows, left
+from trafficdp.privacy.budget import BudgetPolicy, Promise, check_windows, remaining_loss
 from trafficdp.privacy.loss import PureDP
 
 POLICY = BudgetPolicy(PureDP.of(8), PureDP.of(4), PureDP.of(1), "America/Chicago")
@@ -62,9 +62,9 @@ def picos(*epsilons):
 def test_the_least_remainder_is_what_is_left():
     windows = POLICY.windows(at("2026-11-21T08:00:00+00:00"))
     spent = [picos(7.5, 2, 0), picos(0.5, 3.5, 0), picos(0, 0.25, 0)]
-    assert left(windows, spent).tolist() == picos(0.5, 0.5, 1).tolist()
+    assert remaining_loss(windows, spent).tolist() == picos(0.5, 0.5, 1).tolist()
     spent[0] = picos(9, 2, 0)
-    assert left(windows, spent)[0] == 0
+    assert remaining_loss(windows, spent)[0] == 0
 
 
 def test_every_ceiling_is_enforced_and_the_window_is_named():

@@ -209,6 +209,6 @@ def test_ranks_are_exact_where_no_noise_is_needed(bound_of, counts_of):
     asked = quantiles.CalibratedQuantiles(public, tuple(QUANTILES), LossKind.PURE, 10**18)
     median, *_ = asked.ranks(0.95).values()
     assert [each.tolist() for each in median] == [[2], [3]]
-    assert np.all(asked.spanned(0.95)[next(iter(QUANTILES))] == 0.25)
+    assert np.all(asked.rank_widths(0.95)[next(iter(QUANTILES))] == 0.25)
     for step in asked.steps():
         assert np.allclose(step.loss(), 10**18 / 9)

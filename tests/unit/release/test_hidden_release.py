@@ -511,7 +511,7 @@ def test_reviewers_get_the_guaranteed_sets_and_public_files_have_none(hidden, tm
     # the theorem's set, by the plan of the same map and the published answers
     calibrated = hidden.workspace.plan(float(done.release.disclosure.guarantee.epsilon)).allocation.calibrated
     noise = done.release.estimates[Statistic.MEAN].noise
-    answers = add_remove_calibrated.answers_of({Statistic.MEAN: noise})
+    answers = add_remove_calibrated.answers_from_columns({Statistic.MEAN: noise})
     summary = add_remove_map.summarise_all_rounds(calibrated.design, answers)
     factor = done.release.request.factor(Statistic.MEAN)
     ends = add_remove_map.target_interval(calibrated.design, summary, 0.95)

@@ -104,9 +104,9 @@ def test_the_configured_map_is_told_how_far_it_would_have_to_grow(monkeypatch):
         SimpleNamespace(grid=GRID, fits=False, loss=PureDP.of(4), min_vehicles=5),
         SimpleNamespace(grid=coarse, fits=True, loss=PureDP.of(1), min_vehicles=5),
     ]
-    monkeypatch.setattr(planning, "search", lambda *_: options)
+    monkeypatch.setattr(planning, "try_maps", lambda *_: options)
     monkeypatch.setattr(planning, "finest", lambda _: options[1])
-    monkeypatch.setattr(planning, "growth", lambda grid, needed, there, _: (grid, needed, there))
+    monkeypatch.setattr(planning, "data_needed", lambda grid, needed, there, _: (grid, needed, there))
     made = planning_of(
         _contributions=lambda _: None, _at=lambda grid, _request, _question, answer: (grid, answer)
     )

@@ -102,7 +102,7 @@ def test_losses_recomputed_pair_by_pair_are_those_of_the_accountings(counts_of, 
     assert equal.max() == pytest.approx(found.equal)
     assert shared.max() == pytest.approx(found.blocks)
     # every half width gives the error asked for: s (d + 1)/2 = E
-    np.testing.assert_allclose(half_width * (blocks.size + 1) / 2, found.error)
+    np.testing.assert_allclose(half_width * (blocks.block_size + 1) / 2, found.error)
     rho = gaussian_rho(blocks.items, found.error)
     assert rho == pytest.approx(squares.max() / (2 * (found.error**2 * np.pi / 2)))
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.mechanisms.clip_user import ceiling, clip_user
-from trafficdp.research.optimal_suppression import Program, exchange, suppress_to_fewest_bins, within
+from trafficdp.research.optimal_suppression import Program, exchange, stays_within, suppress_to_fewest_bins
 
 shapes = st.tuples(st.integers(2, 5), st.integers(2, 4))
 
@@ -73,11 +73,11 @@ def test_rounding_the_relaxation_beats_clip_user_in_a_city(counts_of, bound_of, 
     limit = ceiling(counts, bound, 0.2)
     certified = suppress_to_fewest_bins(counts, bound, 0.2, seconds=5)
     greedy = clip_user(counts, bound, 0.2)
-    assert within(counts, limit, certified.suppression.kept)
+    assert stays_within(counts, limit, certified.suppression.kept)
     assert certified.lower_bound <= certified.suppression.bins_per_user < greedy.bins_per_user
     # without a relaxation, exchanges alone still never do worse than Clip-User
     monkeypatch.setattr(Program, "relax", lambda *_: None)
     alone = suppress_to_fewest_bins(counts, bound, 0.2, seconds=5)
-    assert within(counts, limit, alone.suppression.kept)
+    assert stays_within(counts, limit, alone.suppression.kept)
     assert certified.suppression.bins_per_user <= alone.suppression.bins_per_user <= greedy.bins_per_user
     assert largest_left(counts, alone.suppression.kept) == alone.suppression.bins_per_user

@@ -13,7 +13,7 @@ from trafficdp.simulation.city import (
     TRIPS_BY_HOUR,
     CityModel,
     like_release,
-    mean_one,
+    log_normal_factors,
     variations,
 )
 
@@ -68,7 +68,7 @@ def test_the_median_of_the_published_fleet_follows_from_its_share():
 def test_hours_change_speeds_but_not_the_level():
     hours = np.arange(24)
     for swing in (0.0, 0.2, 0.4):
-        factor = CityModel(hour_swing=swing).by_hour(hours)
+        factor = CityModel(hour_swing=swing).hour_factors(hours)
         assert np.average(1 / factor, weights=TRIPS_BY_HOUR) == pytest.approx(1)
         assert factor.max() / factor.min() == pytest.approx((1 + swing) / (1 - swing))
         assert factor[8] == factor.min()
@@ -78,7 +78,7 @@ def test_hours_change_speeds_but_not_the_level():
 def test_factors_have_mean_one_and_the_spread_that_is_asked(spread):
     # by Gauss-Hermite quadrature, exact for these smooth functions
     node, weight = np.polynomial.hermite_e.hermegauss(80)
-    factor, weight = mean_one(node, spread), weight / weight.sum()
+    factor, weight = log_normal_factors(node, spread), weight / weight.sum()
     mean = np.average(factor, weights=weight)
     assert mean == pytest.approx(1)
     assert np.sqrt(np.average((factor - mean) ** 2, weights=weight)) == pytest.approx(spread, abs=1e-6)

@@ -14,10 +14,10 @@ from trafficdp.simulation import city
 from trafficdp.simulation.city import (
     MOST_DRAWN,
     CityModel,
-    most_drawn,
+    batches_of_size,
+    draws_per_pair,
     simulated_records,
     simulated_truths,
-    stretches,
     variations,
 )
 
@@ -52,7 +52,7 @@ def test_sums_are_those_of_as_many_whole_records_as_counted():
     found = truths(cities=3)
     assert found.total.shape == found.total_of_squares.shape == (3, COUNTS.pairs)
     assert COUNTS.count.max() > 2 * MOST_DRAWN
-    assert most_drawn(COUNTS)[0] == MOST_DRAWN
+    assert draws_per_pair(COUNTS)[0] == MOST_DRAWN
     assert found.total.min() >= 0
     assert (found.total <= COUNTS.count * BOUND.upper_steps).all()
     # Cauchy and Schwarz, and a square of a value in [0, U] is at most U times it
@@ -82,7 +82,7 @@ def test_of_more_records_fewer_are_drawn_of_every_pair_and_cells_stay_as_they_ar
     all_drawn = np.minimum(COUNTS.count, MOST_DRAWN).sum()
     for at_all, most in ((all_drawn, 64), (all_drawn - 1, 32), (1, 4)):
         monkeypatch.setattr(city, "MOST_AT_ALL", at_all)
-        assert most_drawn(COUNTS) == (most, np.minimum(COUNTS.count, most).sum())
+        assert draws_per_pair(COUNTS) == (most, np.minimum(COUNTS.count, most).sum())
     few = truths()
     assert (few.total != every.total).any()
     assert few.means().mean() == pytest.approx(every.means().mean(), rel=0.01)
@@ -190,10 +190,10 @@ def test_records_spread_as_asked():
 
 def test_stretches_cover_everything_once():
     size = np.array([3, 1, 9, 1, 1, 1, 20, 1])
-    found = list(stretches(size, 4))
+    found = list(batches_of_size(size, 4))
     assert [index for part in found for index in range(part.start, part.stop)] == list(range(len(size)))
     assert len(found) > 2
-    assert list(stretches(size[:0], 4)) == []
+    assert list(batches_of_size(size[:0], 4)) == []
 
 
 def test_no_counts_are_no_city_and_no_error():

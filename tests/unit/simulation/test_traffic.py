@@ -52,7 +52,7 @@ def test_a_way_leads_from_its_start_to_its_end_block_by_block():
     start, end = random.integers(0, streets.side + 1, (2, 500, 2))
     end[:5] = start[:5]
     turned = random.random(500) < 0.5
-    ways = streets.ways(start, end, turned)
+    ways = streets.trip_blocks(start, end, turned)
     at = np.stack([ways.east, ways.north], axis=1)
     step = np.stack([ways.step_east, ways.step_north], axis=1)
     assert (np.abs(step).sum(axis=1) == 1).all()
@@ -69,7 +69,7 @@ def test_a_way_leads_from_its_start_to_its_end_block_by_block():
 
 def test_a_long_trip_takes_an_arterial():
     streets = Streets(CityModel(), SEED)
-    ways = streets.ways(np.array([[1, 2]]), np.array([[30, 4]]), np.array([False]))
+    ways = streets.trip_blocks(np.array([[1, 2]]), np.array([[30, 4]]), np.array([False]))
     across = ways.step_east != 0
     assert across.sum() == 29
     assert (ways.north[across] % ARTERIAL == 0).all()

@@ -114,7 +114,7 @@ def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:
     if not curves:
         raise UsageError("there is nothing to draw", got="a map that needs no noise")
     epsilon = float(request.loss.exact)
-    noise = float(allocation.chosen.scales(epsilon)[statistic].max())
+    noise = float(allocation.chosen_accounting.scales(epsilon)[statistic].max())
 
     def shown(points: tuple[Point, ...]) -> tuple[Point, ...]:
         return tuple((result.in_display_unit(error, statistic), needed) for error, needed in points)
@@ -128,7 +128,9 @@ def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:
         f"{request.map.min_vehicles} vehicles",
         unit=statistic.unit(result.display_unit),
         lines=tuple(
-            Line(NAMES[curve.name], shown(curve.points), chosen=curve.name == allocation.chosen.name)
+            Line(
+                NAMES[curve.name], shown(curve.points), chosen=curve.name == allocation.chosen_accounting.name
+            )
             for curve in curves
         ),
         planned=(result.in_display_unit(noise, statistic), epsilon),

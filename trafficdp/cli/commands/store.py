@@ -155,7 +155,7 @@ def _show(settings: Settings) -> None:
     promised = found.promised
     if promised is None:
         output.say("the store promises nothing yet: the configuration counts until the first file or charge")
-    for what, said in ({} if promised is None else promised.stated()).items():
+    for what, said in ({} if promised is None else promised.in_words()).items():
         output.say(f"{what}: {said}")
     for change in found.changes:
         output.say(f"changed {change.in_words}")
@@ -163,7 +163,7 @@ def _show(settings: Settings) -> None:
         output.say(f"the configuration says otherwise: {each.what} {each.after}")
     output.result(
         {
-            "promised": None if promised is None else promised.stated(),
+            "promised": None if promised is None else promised.in_words(),
             "changes": [asdict(change) for change in found.changes],
             "configured_otherwise": [asdict(each) for each in found.configured_otherwise],
         }

@@ -289,7 +289,7 @@ def geojson_bytes(release: Release) -> bytes:
             statistic.column(release.request.display_unit): {
                 "description": statistic.description,
                 "unit": statistic.unit(release.request.display_unit),
-                "interval_kind": release.stated(statistic).interval_kind,
+                "interval_kind": release.mechanism_stated(statistic).interval_kind,
             }
             for statistic in published_statistics(release)
         },

@@ -461,7 +461,7 @@ def _columns(table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit) -> dict
 def _statistic_view(
     release: Release, table: pd.DataFrame, number: int, statistic: Statistic, language: Language
 ) -> StatisticView:
-    unit, stated = release.request.display_unit, release.stated(statistic)
+    unit, stated = release.request.display_unit, release.mechanism_stated(statistic)
     chances = [language.gettext(each) for each in CHANCE_WORDS]
     shares = classes_in_words(SHARE_BREAKS, language)
     breaks, widths = (

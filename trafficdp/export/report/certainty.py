@@ -390,7 +390,7 @@ def compared_rows(release: Release, statistic: Statistic) -> IntArray:
 
 def is_calibrated(release: Release, statistic: Statistic) -> bool:
     """Return whether the intervals of ``statistic`` were calibrated in trials and rest on no theorem."""
-    return release.stated(statistic).interval_kind == IntervalKind.CALIBRATED
+    return release.mechanism_stated(statistic).interval_kind == IntervalKind.CALIBRATED
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ from trafficdp.mechanisms.blocks.partition import (
     items_of,
     loads,
     lower_bound,
-    runs_of_the_heaviest,
+    partition_for_heaviest_user,
 )
 from trafficdp.model import ContributionBound, Counts, Statistic
 
@@ -63,7 +63,10 @@ CHUNK = 20_000
 
 
 def merge_rounds(items: Items, beta: float, share: float) -> IntArray:
-    """Return a partition (I,) into blocks 0.., at most ``share`` of the blocks merging in a round."""
+    """Return a block number (0, 1, ...) for each of I items, found by merging blocks in rounds, shape (I,).
+
+    At most ``share`` of the blocks merge in a round; a larger ``beta`` weighs the users with most loss more.
+    """
     pool = _Pool(items)
     while True:
         first, second = _best_merges(pool.rows, pool.size, pool.alive, beta, share)
@@ -82,27 +85,29 @@ class _Pool:
 
     def __init__(self, items: Items) -> None:
         self._users = items.users
-        self._entries, self._used = len(items.user), items.number
+        self._entries, self._used = len(items.user), items.size
         room = self._entries + self._entries // 2 + 16
         self._cost, self._user = np.empty(room), np.empty(room, dtype=np.int32)
         self._cost[: self._entries], self._user[: self._entries] = items.cost, items.user
         self._start = items.start.astype(np.int64)
-        self._block = np.arange(items.number)
-        self.size = np.ones(items.number)
-        self.alive = items.number
+        self._block = np.arange(items.size)
+        self.size = np.ones(items.size)
+        self.alive = items.size
 
     @property
     def rows(self) -> sparse.csr_matrix:
-        """The costs, shape (blocks, users); no copy."""
+        """The largest cost of every user in every block that there ever was, sparse, shape (blocks,
+        users).
+        """
         parts = self._cost[: self._entries], self._user[: self._entries], self._start
         return sparse.csr_matrix(parts, shape=(len(self._start) - 1, self._users), copy=False)
 
     def partition(self) -> IntArray:
-        """Return the block of every item, 0.. without gaps, in the order of their making."""
+        """Return the block of each item, numbered 0, 1, ... without gaps, shape (I,)."""
         return np.unique(self._block, return_inverse=True)[1].astype(np.int64)
 
     def merge(self, first: IntArray, second: IntArray) -> None:
-        """Join every ``first`` with its ``second``."""
+        """Merge block ``first[k]`` with block ``second[k]`` for every k, in place."""
         rows = self.rows
         joined = rows[first].maximum(rows[second])
         for gone in np.concatenate([first, second]).tolist():
@@ -289,31 +294,38 @@ class Blocks:
 
     @property
     def factor(self) -> float:
-        """epsilon * E: the largest load."""
+        """The largest user's load: the privacy loss epsilon times the relative error of all items."""
         return float(self.load.max(initial=0.0))
 
     @property
-    def size(self) -> IntArray:
-        """d of each item's block, shape (I,)."""
+    def block_size(self) -> IntArray:
+        """The number of items in each item's block, shape (I,)."""
         result: IntArray = np.bincount(self.block)[self.block]
         return result
 
     def half_widths(self, epsilon: float) -> FloatArray:
-        """Return s_i = 2 E t_i / (d + 1) at ``epsilon``, in the statistics' units, shape (I,)."""
+        """Return the half width of each item's block noise at ``epsilon``, in the statistics' units, shape
+        (I,).
+
+        It is 2 E t / (d + 1), with E the error relative to the item's tolerance t and d the size of its
+        block.
+        """
         positive(epsilon=epsilon)
-        return 2 * self.factor / epsilon * self.items.tolerance / (self.size + 1)
+        return 2 * self.factor / epsilon * self.items.tolerance / (self.block_size + 1)
 
 
-def clamped_error(size: IntArray, half_width: FloatArray, reach: FloatArray) -> FloatArray:
-    """Return E min(|z|, R/2): the largest error, over truths in [0, R], of block noise clamped to [0, R].
+def clamped_block_error(size: IntArray, half_width: FloatArray, value_range: FloatArray) -> FloatArray:
+    """Return the largest mean absolute error, over truths in 0..R, of a number with block noise clamped to
+    0..R.
 
-    At truth t it is (E min(|z|, t) + E min(|z|, R - t))/2, concave in t and symmetric: largest at R/2. With
-    c = R/(2 s): s (c Q(d+1, c) + ((d+1)/2) P(d+2, c) - (c^2/(2d)) Q(d, c)), the integral of the tail.
+    R is ``value_range``, ``half_width`` s that of the noise z and ``size`` d the number of items in its
+    block. It is E min(|z|, R/2); with c = R/(2 s): s (c Q(d+1, c) + ((d+1)/2) P(d+2, c) - (c^2/(2d)) Q(d,
+    c)).
     """
     d = np.asarray(size, dtype=np.float64)
-    c = np.minimum(reach / (2 * half_width), 1e6)
+    c = np.minimum(value_range / (2 * half_width), 1e6)
     within = c * gammaincc(d + 1, c) + (d + 1) / 2 * gammainc(d + 2, c) - c**2 / (2 * d) * gammaincc(d, c)
-    return np.asarray(np.minimum(half_width * within, reach / 2))
+    return np.asarray(np.minimum(half_width * within, value_range / 2))
 
 
 def best_blocks(
@@ -323,10 +335,10 @@ def best_blocks(
     *,
     effort: int = EFFORT,
 ) -> Blocks:
-    """Return the best blocks found for the means and vehicle means of ``tolerance``, in all bins.
+    """Return the best blocks found for the means or vehicle means named in ``tolerance``, in all bins.
 
-    ``effort`` is the number of single-item moves tried (0: one merging alone). Never worse than no blocks
-    at all. Raises UsageError when there is nothing to release or ``effort`` is not in 0..10^9.
+    From public counts. ``effort`` is the number of single-item moves tried (0: merging alone). Never worse
+    than no blocks at all. Raises UsageError when there is nothing to release or ``effort`` is not in 0..10^9.
     """
     integer_between(0, 10**9, effort=effort)
     items = items_of(counts, bound, tolerance)
@@ -349,12 +361,14 @@ def _search_among(
     items: Items, looked_at: npt.NDArray[np.bool_], effort: int, gain: float
 ) -> tuple[IntArray, float]:
     """Return the blocks (I,) that are best for the users that are ``looked_at``, and their lower bound."""
-    some, of = (items, np.arange(items.number)) if bool(looked_at.all()) else items.among(looked_at)
+    some, of = (
+        (items, np.arange(items.size)) if bool(looked_at.all()) else items.restricted_to_users(looked_at)
+    )
     order, rank = canonical_order(some)
-    canonical = some.take(order, rank)
+    canonical = some.reordered(order, rank)
     least = lower_bound(canonical)
     # who none of them visits stays alone
-    block = np.arange(items.number) + items.number
+    block = np.arange(items.size) + items.size
     block[of[order]] = _search(canonical, effort, least, gain)
     first, number = np.unique(block, return_index=True, return_inverse=True)[1:]
     renumber = np.empty(len(first), dtype=np.int64)
@@ -365,9 +379,9 @@ def _search_among(
 
 def _search(items: Items, effort: int, bound: float, gain: float) -> IntArray:
     """Return the best blocks found; what is within ``gain`` of the bound is good enough."""
-    if items.number <= SMALL:
+    if items.size <= SMALL:
         return _exhaustive(items)
-    alone = np.arange(items.number)
+    alone = np.arange(items.size)
     if gain and _value(items, alone) <= bound * (1 + 2 * gain):
         return alone
     starts = _starts(items) if effort else [merge_rounds(items, *MERGING), alone]
@@ -375,8 +389,8 @@ def _search(items: Items, effort: int, bound: float, gain: float) -> IntArray:
     queue = [starts[at] for at in np.argsort(values, kind="stable")]
     values.sort()
     best, value, turn = queue[0], values[0], 0
-    effort = min(effort, PER_ITEM * items.number)
-    if gain and effort < items.number:
+    effort = min(effort, PER_ITEM * items.size)
+    if gain and effort < items.size:
         # so few moves gain less than one percent: 0.2 of 15,000 items
         effort = 0
     while effort > 0 and value > bound * (1 + max(gain, 1e-12)):
@@ -394,28 +408,28 @@ def _search(items: Items, effort: int, bound: float, gain: float) -> IntArray:
 def _starts(items: Items) -> list[IntArray]:
     """Partitions to improve, in order of preference on a tie."""
     merged = [MERGING]
-    if items.number <= LARGE:
+    if items.size <= LARGE:
         merged += [(40.0, 0.25)]
-    if items.number <= LARGE // 10:
+    if items.size <= LARGE // 10:
         merged += [(20.0, 0.03), (60.0, 0.03)]
     starts = [merge_rounds(items, beta, share) for beta, share in merged]
-    if items.number <= LARGE:
-        starts += [np.zeros(items.number, dtype=np.int64), runs_of_the_heaviest(items)]
-    return [*starts, np.arange(items.number)]
+    if items.size <= LARGE:
+        starts += [np.zeros(items.size, dtype=np.int64), partition_for_heaviest_user(items)]
+    return [*starts, np.arange(items.size)]
 
 
 def _exhaustive(items: Items) -> IntArray:
     """The best of all partitions, item by item; loads only grow, so what is no better already is left."""
-    table = np.zeros((items.number, items.users))
-    table[items.of_entry, items.user] = items.cost
-    best, value = np.arange(items.number), float(table.sum(axis=0).max())
+    table = np.zeros((items.size, items.users))
+    table[items.item_of_entry, items.user] = items.cost
+    best, value = np.arange(items.size), float(table.sum(axis=0).max())
 
     def extend(block: list[int], tops: list[FloatArray], sizes: list[int]) -> None:
         nonlocal best, value
         load = sum(((d + 1) / 2 * top for d, top in zip(sizes, tops, strict=True)), np.zeros(items.users))
         if float(load.max()) >= value * (1 - 1e-12):
             return
-        if len(block) == items.number:
+        if len(block) == items.size:
             best, value = np.array(block), float(load.max())
             return
         row = table[len(block)]
@@ -459,7 +473,7 @@ def _improve(
 def _by_weight(items: Items, partition: Partition) -> IntArray:
     """Items by what they weigh for the heaviest users; those that weigh nothing are left where they are."""
     weight = np.bincount(
-        items.of_entry, weights=partition.weight[items.user] * items.cost, minlength=items.number
+        items.item_of_entry, weights=partition.weight[items.user] * items.cost, minlength=items.size
     )
     order = np.argsort(-weight, kind="stable").astype(np.int64)
     heavy: IntArray = order[weight[order] > 1e-4 * weight.max()]
@@ -470,8 +484,8 @@ def _shaken(items: Items, block: IntArray, turn: int) -> IntArray:
     """Put every ``1/SHAKEN``-th item of the heaviest users into a block of its own, others each turn."""
     load = loads(items, block)
     heavy = load > 0.98 * load.max()
-    met = np.zeros(items.number, dtype=np.bool_)
-    met[items.of_entry[heavy[items.user]]] = True
+    met = np.zeros(items.size, dtype=np.bool_)
+    met[items.item_of_entry[heavy[items.user]]] = True
     chosen = np.flatnonzero(met)
     # a fixed pseudo-random choice: no randomness outside noise/
     word = (chosen.astype(np.uint64) + np.uint64(turn) * np.uint64(0x9E3779B9)) * np.uint64(

@@ -40,14 +40,14 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Box, Measure, Moments, Step, record_price
 from trafficdp.mechanisms import means, two_moments
-from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks, clamped_error
+from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks, clamped_block_error
 from trafficdp.mechanisms.blocks.noise import (
     BlockNoise,
     NumberLaw,
     Spread,
-    fitted,
+    calibrated_block_noise,
+    chargeable_pico,
     variance_law,
-    whole_steps,
 )
 from trafficdp.mechanisms.laplace.calibrated import SENSITIVITY, largest_sensitivity
 from trafficdp.mechanisms.protocol import (
@@ -56,10 +56,10 @@ from trafficdp.mechanisms.protocol import (
     Columns,
     PublicFacts,
     Statement,
-    event,
     loss_of,
+    privacy_event,
 )
-from trafficdp.mechanisms.publish import NoisyStatistic, estimate, largest_variance
+from trafficdp.mechanisms.publish import NoisyStatistic, largest_variance, publish_estimate
 from trafficdp.model import ContributionBound, Counts, Statistic, largest_two, number_pairs
 from trafficdp.noise.block import SAMPLER, pair_mean
 from trafficdp.privacy.estimate import Estimate
@@ -93,14 +93,18 @@ COLUMNS = ("block", "half_width", "shift")
 PAIRS = (Statistic.MEAN, Statistic.VARIANCE)
 
 
-def in_blocks(statistics: Iterable[Statistic]) -> bool:
-    """Return whether block noise releases these together: means and vehicle means, or mean and variance."""
+def blocks_can_release(statistics: Iterable[Statistic]) -> bool:
+    """Return whether block noise can release these together: means and vehicle means, or mean and
+    variance.
+    """
     wanted = {*statistics}
     return Statistic.VARIANCE not in wanted or wanted == {*PAIRS}
 
 
-def set_of(statistics: tuple[Statistic, ...], counts: Counts, bound: ContributionBound) -> Box | Moments:
-    """Return the set of the sums of ``statistics``, G each, one statistic after another."""
+def clip_set_of(statistics: tuple[Statistic, ...], counts: Counts, bound: ContributionBound) -> Box | Moments:
+    """Return the set to which each vehicle's part of the sums is clipped: G sums a statistic, in their
+    order.
+    """
     if statistics == PAIRS:
         return means.speeds_and_products(counts, bound)
     of = {Statistic.MEAN: means.speeds, Statistic.VEHICLE_MEAN: means.vehicle_means}
@@ -125,20 +129,22 @@ class CalibratedBlocks:
     composition = COMPOSITION
 
     def steps(self) -> tuple[Step, ...]:
-        """Return what is measured: all sums at once."""
-        return (self.noise.step(set_of(self.statistics, self.public.counts, self.public.bound)),)
+        """Return the one measurement step: the sums of all statistics and bins with block noise."""
+        return (self.noise.step(clip_set_of(self.statistics, self.public.counts, self.public.bound)),)
 
     def event(self) -> PrivacyEvent:
-        """Return what is promised: every vehicle's exact loss."""
+        """Return the privacy event: every vehicle's exact loss, from public counts."""
         sensitivity = {
             each: largest_sensitivity(each, self.public.counts, self.public.bound) for each in self.statistics
         }
-        return event(self.kind, self.public, loss_of(self.steps(), self.public.counts.users), sensitivity)
+        return privacy_event(
+            self.kind, self.public, loss_of(self.steps(), self.public.counts.users), sensitivity
+        )
 
     def run(
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
     ) -> dict[Statistic, Estimate]:
-        """Measure, and return the estimates of all bins."""
+        """Measure the private ``values`` with noise, and return the estimates of all bins."""
         bound = self.public.bound
         (step,) = self.steps()
         noisy = measure.measure(step, self._values(values.contributions))
@@ -152,19 +158,23 @@ class CalibratedBlocks:
                 value = np.where(law.error > 0, largest_variance(mean.value, float(bound.upper)) - value, 0.0)
                 columns = {f"product_{name}": columns[name] for name in COLUMNS}
             drawn = NoisyStatistic(value, law.half_width, law.scale, law.error, columns)
-            found[statistic] = estimate(statistic, drawn, bound, mean)
+            found[statistic] = publish_estimate(statistic, drawn, bound, mean)
         return found
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """Return the expected errors at the worst truth, which follow from the half widths."""
+        """Return each statistic's expected absolute error at the worst values, shape (G,), from counts
+        and noise.
+        """
         return {each: self._known(each, None).error for each in self.statistics}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return the half widths of intervals: the tail of the block and the worst-case bias."""
+        """Return each statistic's half width of intervals, shape (G,): the noise's tail and the
+        worst-case bias.
+        """
         return {each: self._known(each, interval_level).half_width for each in self.statistics}
 
     def statement(self, statistic: Statistic) -> Statement:
-        """Return what the manifest says of ``statistic``."""
+        """Return how ``statistic`` is made noisy, in words and numbers, for the release's manifest."""
         paired = statistic is Statistic.VARIANCE
         law = self._known(statistic, None)
         return Statement(
@@ -181,7 +191,7 @@ class CalibratedBlocks:
         )
 
     def to_facts(self) -> dict[str, Any]:
-        """Return all but ``public`` as JSON values: whole numbers, and one scale."""
+        """Return the mechanism as JSON values, without its public facts; ``from_facts`` restores it."""
         return {
             "kind": self.kind,
             "statistics": [statistic.value for statistic in self.statistics],
@@ -190,19 +200,19 @@ class CalibratedBlocks:
         }
 
     def manifest_facts(self) -> dict[str, Any]:
-        """Return what the manifest carries; columns of block noise, of products too, say the rest."""
+        """Return {"kind": ...} for the manifest; the published noise columns hold the rest."""
         return {"kind": self.kind}
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> Self:
-        """Return the calibrated mechanism that ``to_facts`` wrote."""
+        """Return the mechanism that ``to_facts`` wrote, on the same ``public`` facts."""
         numbers = {name: np.array(facts[name], dtype=np.int64) for name in COLUMNS}
         statistics = tuple(Statistic(name) for name in facts["statistics"])
         return cls(public, statistics, BlockNoise(scale=float(facts["scale"]), **numbers))
 
     @classmethod
     def from_published(cls, facts: Mapping[str, Any], columns: Columns, public: PublicFacts) -> Self:
-        """Return the calibrated mechanism of the numbered bins.
+        """Return the mechanism of a published release from its noise ``columns``, for the bins with numbers.
 
         Raises UsageError when a column is missing, scales differ, or a mean has no noise.
         """
@@ -244,7 +254,10 @@ class CalibratedBlocks:
 
 
 def published_noise(statistics: tuple[Statistic, ...], columns: Columns) -> BlockNoise:
-    """Return the noise that published ``columns`` tell of; see ``CalibratedBlocks.from_published``."""
+    """Return the block noise described by the published ``columns`` of ``statistics``.
+
+    Raises UsageError when a column is missing, scales differ, or a mean has no noise.
+    """
     parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in COLUMNS}
     scales: list[npt.NDArray[Any]] = []
     for statistic in statistics:
@@ -308,7 +321,9 @@ class BlockAccounting:
     composition = CalibratedBlocks.composition
 
     def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """Return the expected noise: E t_i, less where variances are dearer; for these psi U times it."""
+        """Return each statistic's expected absolute noise at ``epsilon`` before clamping, shape (G,), in
+        its unit.
+        """
         found = self._by_statistic(self._noise(epsilon))
         if self.products is not None:
             size = self.products.upper * self.products.psi * found[Statistic.MEAN]
@@ -316,11 +331,16 @@ class BlockAccounting:
         return found
 
     def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """Return E min(|z|, U/2), by the size of the block; of variances at most the range."""
-        sizes = np.column_stack([self.blocks.size, self.half_widths(epsilon)])
+        """Return each statistic's expected absolute error at the worst values at ``epsilon``, shape (G,), in
+        its unit.
+
+        Numbers are clamped to their range: E min(|noise|, U/2) for means; for variances the noise, at most
+        the range.
+        """
+        sizes = np.column_stack([self.blocks.block_size, self.half_widths(epsilon)])
         kinds, which = np.unique(sizes, axis=0, return_inverse=True)
         upper = np.full(len(kinds), float(self.public.bound.upper))
-        clamped = clamped_error(kinds[:, 0].astype(np.int64), kinds[:, 1], upper)
+        clamped = clamped_block_error(kinds[:, 0].astype(np.int64), kinds[:, 1], upper)
         found = self._by_statistic(clamped[which.ravel()])
         if self.products is not None:
             most = Statistic.VARIANCE.largest(self.public.bound.upper)
@@ -328,21 +348,21 @@ class BlockAccounting:
         return found
 
     def half_widths(self, epsilon: float) -> FloatArray:
-        """Return the half widths of all items at ``epsilon``, in their unit, shape (I,)."""
-        return 2 * self._noise(epsilon) / (self.blocks.size + 1)
+        """Return the half width of the block noise of each item at ``epsilon``, in its unit, shape (I,)."""
+        return 2 * self._noise(epsilon) / (self.blocks.block_size + 1)
 
     def worst_relative_scale(self, epsilon: float, tolerance: Mapping[Statistic, float]) -> float:
-        """Return the largest of ``scales`` over its tolerance at ``epsilon``."""
+        """Return the largest ratio of expected noise (``scales``) to tolerance over bins and statistics."""
         scales = self.scales(epsilon)
         return max(float(scales[each].max(initial=0.0)) / tolerance[each] for each in scales)
 
     def epsilon_at(self, relative_scale: float, tolerance: Mapping[Statistic, float]) -> float:
-        """Return the epsilon whose worst relative scale is ``relative_scale``."""
+        """Return the epsilon at which ``worst_relative_scale`` equals ``relative_scale``."""
         return self.worst_relative_scale(1.0, tolerance) / relative_scale if relative_scale > 0 else 0.0
 
     def calibrate(self, loss: Loss) -> CalibratedMechanism:
-        """Return the noise as it will be drawn, whose exact loss is at most ``loss``."""
-        block, width = self.blocks.block, self.half_widths(whole_steps(loss) / PICO)
+        """Return the mechanism with block noise that can be drawn exactly and costs at most ``loss``."""
+        block, width = self.blocks.block, self.half_widths(chargeable_pico(loss) / PICO)
         widths = self._by_statistic(width)
         if self.products is not None:
             varies, wider = self.products.varies, self.products.ratio * self.products.upper
@@ -350,11 +370,13 @@ class BlockAccounting:
             own = np.full(self.public.counts.bins, -1, dtype=np.int64)
             own[varies] = block.max() + 1 + np.unique(block[varies], return_inverse=True)[1]
             block = np.concatenate([block, own])
-        of = set_of(self.statistics, self.public.counts, self.public.bound)
+        of = clip_set_of(self.statistics, self.public.counts, self.public.bound)
         units = [
             widths[each] / means.unit(each, self.public.counts, self.public.bound) for each in self.statistics
         ]
-        return CalibratedBlocks(self.public, self.statistics, fitted(of, block, np.concatenate(units), loss))
+        return CalibratedBlocks(
+            self.public, self.statistics, calibrated_block_noise(of, block, np.concatenate(units), loss)
+        )
 
     def _noise(self, epsilon: float) -> FloatArray:
         """The expected absolute noise of every item."""
@@ -376,15 +398,16 @@ def block_accounting(
     *,
     thorough: bool = True,
 ) -> BlockAccounting:
-    """Return the accounting for the statistics of ``tolerance``, which ``in_blocks`` allows.
+    """Return the accounting of block noise for the statistics of ``tolerance``, from public counts.
 
-    Not ``thorough`` is for maps that are only looked at: see ``blocks_of``.
+    The statistics must be such that ``blocks_can_release`` holds. Not ``thorough``: a quicker and coarser
+    search for blocks, for maps that are compared and not released.
     """
     statistics = tuple(statistic for statistic in Statistic if statistic in tolerance)
     means: dict[Statistic, float] = {
         each: tolerance[each] for each in statistics if each is not Statistic.VARIANCE
     }
-    blocks = blocks_of(counts, bound, means, thorough=thorough)
+    blocks = find_blocks(counts, bound, means, thorough=thorough)
     products = None
     if Statistic.VARIANCE in tolerance:
         products = best_products(blocks, counts, bound, tolerance[Statistic.VARIANCE])
@@ -392,8 +415,11 @@ def block_accounting(
 
 
 def best_products(blocks: Blocks, counts: Counts, bound: ContributionBound, variance: float) -> Products:
-    """Return the products to draw beside the means of ``blocks``; ``variance`` is the tolerance of those."""
-    upper, size, steps = float(bound.upper), blocks.size, float(bound.upper_steps)
+    """Return how the sums of x (U - x) are best drawn beside the means of ``blocks``, from public counts.
+
+    ``variance`` is the tolerance of variances.
+    """
+    upper, size, steps = float(bound.upper), blocks.block_size, float(bound.upper_steps)
     ways = []
     for ratio in RATIOS:
         by_size = {each: pair_mean(each, ratio) * 2 / (each + 1) for each in np.unique(size).tolist()}
@@ -407,10 +433,10 @@ def best_products(blocks: Blocks, counts: Counts, bound: ContributionBound, vari
         float(larger.max() / larger.min()) * max(cost, 1 + 1 / (4 * ratio)) / max(cost, 1.0)
         for ratio, _, larger, cost in ways
     )
-    items, there = blocks.items.among(blocks.load * spread * (1 + 1e-9) >= blocks.factor)
+    items, there = blocks.items.restricted_to_users(blocks.load * spread * (1 + 1e-9) >= blocks.factor)
     sizes = np.bincount(blocks.block)
     group, owner, which = number_pairs(
-        blocks.block[there][items.of_entry], items.user, len(sizes), items.users
+        blocks.block[there][items.item_of_entry], items.user, len(sizes), items.users
     )
     top, _, second = largest_two(items.cost, which, len(group))
     found = []
@@ -424,16 +450,16 @@ def best_products(blocks: Blocks, counts: Counts, bound: ContributionBound, vari
     return min(found, key=lambda products: products.factor)
 
 
-def blocks_of(
+def find_blocks(
     counts: Counts,
     bound: ContributionBound,
     tolerance: Mapping[Statistic, float],
     *,
     thorough: bool = True,
 ) -> Blocks:
-    """Return the blocks for a release. The same counts give the same blocks, searched for once a process.
+    """Return blocks for the means or vehicle means of ``tolerance``, cached for the same public counts.
 
-    Not ``thorough``: of more than QUICK pairs blocks are only merged. A release's are no worse than those.
+    Not ``thorough``: with more than QUICK pairs, blocks are only merged. Those of a release are never worse.
     """
     quick = not thorough and counts.pairs > QUICK
     key = _key(counts, bound, tolerance)

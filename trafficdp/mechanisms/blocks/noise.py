@@ -61,19 +61,19 @@ class BlockNoise:
 
     @cached_property
     def size(self) -> IntArray:
-        """d of each sum's block, 0 where it has none, shape (C,)."""
+        """The number of sums in each sum's block, 0 for a sum in no block, shape (C,)."""
         noisy = self.block >= 0
         result = np.zeros_like(self.block)
         result[noisy] = np.bincount(self.block[noisy])[self.block[noisy]]
         return result
 
-    def step(self, of: Box | Moments) -> Step:
-        """Return the sums over vehicles of what is in ``of`` with this noise."""
-        return Step(of, Block(self.half_width, self.block, self.scale), self.shift)
+    def step(self, clip_set: Box | Moments) -> Step:
+        """Return the measurement step of sums over vehicles, clipped to ``clip_set``, with this noise."""
+        return Step(clip_set, Block(self.half_width, self.block, self.scale), self.shift)
 
 
-def whole_steps(epsilon: Loss) -> int:
-    """Return the largest charge within ``epsilon``, in pico-epsilons; raise UsageError when it is 0."""
+def chargeable_pico(epsilon: Loss) -> int:
+    """Return the largest chargeable loss up to ``epsilon``, in 10^-12; raise UsageError when it is 0."""
     target = epsilon.chargeable.pico
     if target <= 0:
         raise UsageError(
@@ -82,17 +82,20 @@ def whole_steps(epsilon: Loss) -> int:
     return target
 
 
-def fitted(of: Box | Moments, block: IntArray, width: FloatArray, epsilon: Loss) -> BlockNoise:
-    """Return noise for the sums of ``of`` by which no vehicle loses more than ``epsilon``, and one just that.
+def calibrated_block_noise(
+    clip_set: Box | Moments, block: IntArray, half_width: FloatArray, epsilon: Loss
+) -> BlockNoise:
+    """Return the least block noise by which no vehicle loses more than ``epsilon``, for sums clipped to
+    ``clip_set``.
 
-    ``width`` (C,) are the half widths wanted, in units of the sums; ``block`` as in BlockNoise. Raises
-    UsageError when no noise of this size can be drawn exactly.
+    ``half_width`` (C,) are the relative half widths wanted, in units of the sums; ``block`` (C,) numbers the
+    blocks. Raises UsageError when no noise of this size can be drawn exactly.
     """
-    target = whole_steps(epsilon)
+    target = chargeable_pico(epsilon)
     start = min(UNITS * 2.0 ** max(0, math.ceil(-math.log2(target / PICO))), LARGEST_START)
-    noise = _rounded(block, width, start)
+    noise = _rounded(block, half_width, start)
     # at a scale of 10^12 a unit is what losses are counted in
-    most = int(replace(noise, scale=float(PICO)).step(of).loss().max(initial=0))
+    most = int(replace(noise, scale=float(PICO)).step(clip_set).loss().max(initial=0))
     exact = Fraction(most * PICO, target)
     scale = float(exact)
     while Fraction(scale) < exact:
@@ -106,7 +109,7 @@ def fitted(of: Box | Moments, block: IntArray, width: FloatArray, epsilon: Loss)
         )
     found = replace(noise, scale=scale)
     # what does not fit 64 bits is refused here, where another noise can still be chosen
-    found.step(of)
+    found.step(clip_set)
     return found
 
 
@@ -158,20 +161,23 @@ class Spread:
     scale: float
 
     @property
-    def reach(self) -> FloatArray:
-        """The half widths in the numbers' unit."""
+    def noise_half_width(self) -> FloatArray:
+        """The half width of each number's noise in the number's unit, shape (n,)."""
         return self.half_width * self.unit
 
     @property
-    def flooring(self) -> FloatArray:
-        """Half a step where sums are floored."""
+    def flooring_correction(self) -> FloatArray:
+        """What is added to each number because its sum was floored: half a unit, or 0; shape (n,)."""
         return np.where(self.shift < 0, self.unit / 2, 0.0)
 
     def law(self, statistic: Statistic, bound: ContributionBound, level: float | None) -> NumberLaw:
-        """Return the law of numbers that all have noise; ``level`` None: reach 0, as it is not asked for."""
+        """Return scale, expected error, bias and interval half width of each noisy number, in its unit.
+
+        ``level`` is the intervals' level; None: their half widths are 0, as they are not needed.
+        """
         width, d, scale = self.half_width, self.size, np.full(len(self.size), self.scale)
         most = statistic.largest(bound.upper)
-        bias = self.flooring + rounding_bias(statistic, bound)
+        bias = self.flooring_correction + rounding_bias(statistic, bound)
         noise = block_absolute_error(width, d, scale, most / 2 / self.unit) * self.unit
         half = np.zeros(len(d)) if level is None else block_half_width(width, d, scale, level)
         # for a block of one the Laplace scale
@@ -179,29 +185,36 @@ class Spread:
         return NumberLaw(absolute, np.minimum(noise + bias, most), bias, half * self.unit + bias)
 
     def values(self, noisy: IntArray) -> FloatArray:
-        """Return whole sums ``noisy`` (n,) times ``unit`` plus ``flooring``: in their unit, not clamped."""
-        return noisy.astype(np.float64) * self.unit + self.flooring
+        """Return the noisy whole sums ``noisy`` (n,) as numbers in their unit, corrected for flooring,
+        not clamped.
+        """
+        return noisy.astype(np.float64) * self.unit + self.flooring_correction
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the published columns that say exactly how the noise was drawn; see NOISE_COLUMNS."""
+        """Return the published columns that say exactly how the noise of each number was drawn, by name."""
         scale = np.where(self.size > 0, self.scale, 0.0)
         return {"block_scale": scale, "block": self.block, "half_width": self.half_width, "shift": self.shift}
 
 
 def variance_law(mean: Spread, products: Spread, bound: ContributionBound, level: float | None) -> NumberLaw:
-    """Return the law of variances, mean (U - mean) less the average of x (U - x): ``products``.
+    """Return scale, expected error, bias and interval half width of variances made of two sums with block
+    noise.
 
-    As in ``mechanisms.two_moments``, both with block noise (``noise.block``). The products are drawn in
-    the blocks of their means; these may be smaller, where some variances are constants: they reach less far.
+    The variance is mean (U - mean) minus ``products``, the average of x (U - x). ``level`` is the intervals'
+    level; None: their half widths are 0.
     """
     noisy, upper = products.size > 0, float(bound.upper)
     size, half, shift = (np.zeros(len(noisy)) for _ in range(3))
     if bool(noisy.any()):
-        first, second = upper * mean.reach[noisy], products.reach[noisy]
+        first, second = upper * mean.noise_half_width[noisy], products.noise_half_width[noisy]
         found = pair_bounds(mean.size[noisy], first * mean.scale, second * mean.scale, level)
         size[noisy], half[noisy] = found
         shift[noisy] = 2 * (first + second)
-    bias = rounding_bias(Statistic.VARIANCE, bound) + products.flooring + upper * mean.flooring
+    bias = (
+        rounding_bias(Statistic.VARIANCE, bound)
+        + products.flooring_correction
+        + upper * mean.flooring_correction
+    )
     bias = np.where(noisy, bias, 0.0)
     error = np.minimum(size + shift + bias, Statistic.VARIANCE.largest(bound.upper))
     return NumberLaw(size, error, bias, half + shift + bias)

@@ -67,27 +67,28 @@ class Items:
     users: int
 
     @property
-    def number(self) -> int:
-        """I."""
+    def size(self) -> int:
+        """The number of items."""
         return len(self.tolerance)
 
     @property
-    def of_entry(self) -> IntArray:
-        """The item (0..I-1) of every entry, one number an entry of ``user`` and ``cost``."""
-        return np.repeat(np.arange(self.number), np.diff(self.start))
+    def item_of_entry(self) -> IntArray:
+        """The item (0, 1, ...) of each entry; an entry is one (item, user) pair."""
+        return np.repeat(np.arange(self.size), np.diff(self.start))
 
     @cached_property
     def rows(self) -> sparse.csr_matrix:
-        """The costs, shape (I, users)."""
-        rows = sparse.csr_matrix((self.cost, self.user, self.start), shape=(self.number, self.users))
+        """The costs as a sparse matrix, shape (items, users)."""
+        rows = sparse.csr_matrix((self.cost, self.user, self.start), shape=(self.size, self.users))
         # users out of range would be written to memory that is not the matrix's
         rows.check_format()
         return rows
 
-    def among(self, users: npt.NDArray[np.bool_]) -> tuple[Items, IntArray]:
-        """Return what ``users`` (users,) move, with these alone, and which items that are.
+    def restricted_to_users(self, users: npt.NDArray[np.bool_]) -> tuple[Items, IntArray]:
+        """Return the items that the marked ``users`` move, with these users' costs alone, and those items'
+        positions.
 
-        Users are numbered anew, in the same order.
+        ``users`` (users,) is a mask; the users kept are numbered anew, in the same order.
         """
         marked = users[self.user]
         before = np.concatenate([[0], np.cumsum(marked)])[self.start]
@@ -101,8 +102,8 @@ class Items:
             int(np.count_nonzero(users)),
         ), there
 
-    def take(self, order: IntArray, users: IntArray) -> Items:
-        """Return the same items in another order and with user u called ``users[u]``."""
+    def reordered(self, order: IntArray, users: IntArray) -> Items:
+        """Return the items in the order of positions ``order``, with user u renumbered as ``users[u]``."""
         rows = self.rows[order]
         rows = sparse.csr_matrix((rows.data, users[rows.indices], rows.indptr), shape=rows.shape)
         # users rise within an item: there and back takes two passes, a sort many
@@ -117,10 +118,10 @@ class Items:
 
 
 def items_of(counts: Counts, bound: ContributionBound, tolerance: Mapping[Statistic, float]) -> Items:
-    """Return the items of all G bins: their means (D = U m / N), then their vehicle means (U / L).
+    """Return one item a bin and statistic of ``tolerance``, with its cost to each user, from public counts.
 
-    Those of them that ``tolerance`` holds. Raises UsageError when there is no bin, no statistic or another
-    one, or a tolerance is not positive.
+    The cost is the user's sensitivity over the tolerance: U m / N for means, U / L for vehicle means. Raises
+    UsageError when there is no bin, no statistic or another one, or a tolerance is not positive.
     """
     for statistic, allowed in tolerance.items():
         positive(**{f"tolerance of the {statistic.value}": allowed})
@@ -153,13 +154,15 @@ CHUNK = 1 << 15
 
 
 def canonical_order(items: Items) -> tuple[IntArray, IntArray]:
-    """Return the items in canonical order (I,) and the rank of every user (users,)."""
-    owner = items.of_entry
+    """Return an order of the items (I,) and a rank of every user (users,) that do not depend on their
+    numbering.
+    """
+    owner = items.item_of_entry
     entry = _mixed(items.cost.view(np.uint64))
     item = _mixed(items.tolerance.view(np.uint64))
     user = np.zeros(items.users, dtype=np.uint64)
     for _ in range(ROUNDS):
-        item = _mixed(item + _sums(np.add, entry, user, items.user, owner, items.number))
+        item = _mixed(item + _sums(np.add, entry, user, items.user, owner, items.size))
         user = _mixed(user + _sums(np.bitwise_xor, entry, item, owner, items.user, items.users))
     heavy = np.bincount(items.user, minlength=items.users)
     order = np.lexsort((item, -np.diff(items.start)))
@@ -175,15 +178,17 @@ class Ordered:
     counts: Counts
     pair: IntArray
 
-    def to_given(self, marked: BoolArray) -> BoolArray:
-        """Return marks of canonical pairs (P,) for the pairs as they were given."""
+    def to_original_order(self, marked: BoolArray) -> BoolArray:
+        """Return the mask ``marked`` (P,) of canonical pairs as a mask over the pairs in their original
+        order.
+        """
         result = np.empty_like(marked)
         result[self.pair] = marked
         return result
 
 
 def in_canonical_order(counts: Counts, bound: ContributionBound) -> Ordered:
-    """Return the same counts with bins and vehicles in canonical order (by what they move in means)."""
+    """Return ``counts`` with bins and vehicles in an order that does not depend on how they were numbered."""
     if not counts.bins:
         return Ordered(counts, np.zeros(0, dtype=np.int64))
     # every pair moves its mean: the items are the bins, one each
@@ -230,18 +235,23 @@ WORK = 100_000_000
 
 
 def least_load(costs: FloatArray) -> float:
-    """Return C(1) for the costs of one user (any order)."""
+    """Return the least load that any blocks of the items can have for one user with these ``costs``, in
+    any order.
+    """
     return _best_runs(np.sort(costs)[::-1])[0]
 
 
-def runs_of_the_heaviest(items: Items) -> IntArray:
-    """Return the partition (I,) that is best for the user with the largest total; the rest stays single."""
+def partition_for_heaviest_user(items: Items) -> IntArray:
+    """Return the block of each item, (I,), that is best for the user with the largest total cost.
+
+    Items that this user does not move stay alone.
+    """
     total = np.bincount(items.user, weights=items.cost, minlength=items.users)
     entries = np.flatnonzero(items.user == np.argmax(total))
     entries = entries[np.argsort(-items.cost[entries], kind="stable")]
-    block = np.arange(items.number) + items.number
+    block = np.arange(items.size) + items.size
     length = _best_runs(items.cost[entries])[1]
-    item, at = items.of_entry[entries], 0
+    item, at = items.item_of_entry[entries], 0
     while at < len(item):
         block[item[at : at + length[at]]] = at
         at += length[at]
@@ -263,7 +273,11 @@ def _best_runs(v: FloatArray) -> tuple[float, list[int]]:
 
 
 def lower_bound(items: Items, work: int = WORK) -> float:
-    """Return the largest C over users: no blocks of these items have a smaller epsilon * E."""
+    """Return a lower bound on the largest load of any partition of the items: the largest ``least_load`` of a
+    user.
+
+    After ``work`` steps no further user is looked at.
+    """
     order = stable_order(items.user, items.users)
     ends = np.cumsum(np.bincount(items.user, minlength=items.users))
     total = np.bincount(items.user, weights=items.cost, minlength=items.users)
@@ -279,11 +293,13 @@ def lower_bound(items: Items, work: int = WORK) -> float:
 
 
 def loads(items: Items, block: IntArray) -> FloatArray:
-    """Return every user's load (epsilon * E, shape (users,)) for ``block`` (I,), from scratch."""
+    """Return every user's load for the partition ``block`` (I,): the sum over blocks of (d + 1)/2 times
+    the largest cost in the block of d items, shape (users,).
+    """
     if not len(items.user):
         return np.zeros(items.users)
     size = np.bincount(block, minlength=int(block.max(initial=0)) + 1)
-    shared = (size[block] > 1)[items.of_entry]
+    shared = (size[block] > 1)[items.item_of_entry]
     # who is alone in a block pays by itself
     alone = np.bincount(items.user[~shared], weights=items.cost[~shared], minlength=items.users)
     if not bool(np.any(shared)):
@@ -303,7 +319,7 @@ class Partition:
     def __init__(self, items: Items, block: IntArray) -> None:
         self._items = items
         self.block = block.astype(np.int64)
-        slots = items.number + 1
+        slots = items.size + 1
         self.size = np.bincount(block, minlength=slots).astype(np.float64)
         self._members: list[list[int]] = [[] for _ in range(slots)]
         for item, each in enumerate(self.block.tolist()):
@@ -323,7 +339,9 @@ class Partition:
         self._seen = np.full(items.users, -1, dtype=np.int64)
 
     def set_reference(self, beta: float) -> None:
-        """Recompute all loads from scratch and measure the potential against the largest of them."""
+        """Recompute all users' loads and measure the potential to be lowered relative to the largest of
+        them.
+        """
         tops = np.flatnonzero(self._top)
         cost, owner = self._cost[tops], self.block[self._item[tops]]
         many = np.diff(np.searchsorted(tops, np.append(self._first, len(self._top))))
@@ -336,9 +354,10 @@ class Partition:
         self._weight_of_row = np.bincount(owner, weights=self.weight[user] * cost, minlength=len(self._row))
 
     def move(self, item: int, tries: int) -> bool:
-        """Move one item where the potential is least, among ``tries`` blocks; return whether it moved.
+        """Move one item to the block, among at most ``tries``, that lowers the potential most; return whether
+        it moved.
 
-        A new block of its own is always tried. Blocks that share no user with the item never help.
+        A new block of its own is always tried.
         """
         here = int(self.block[item])
         alone = len(self._members[here]) == 1
@@ -463,9 +482,9 @@ class BlockRows:
 
 
 def block_rows(rows: sparse.csr_matrix, block: IntArray) -> BlockRows:
-    """Return the largest entry of ``rows`` (items, users) for every user and ``block`` (items,).
+    """Return the largest entry of ``rows`` (items, users) in every (user, block) pair that occurs.
 
-    Two passes over the entries: items in the order of their blocks, then by user.
+    ``block`` (items,) is the block number of each item.
     """
     order = np.argsort(block, kind="stable")
     by_user = rows[order].tocsc()

@@ -66,33 +66,38 @@ class LaplaceAccounting:
         return COMPOSITION_BY_NAME[self.name]
 
     def noise(self, epsilon: float) -> LaplaceNoise:
-        """Return the noise that costs ``epsilon``."""
-        return self.shape.times(self.factor / epsilon)
+        """Return the Laplace noise that costs ``epsilon`` by this accounting."""
+        return self.shape.scaled(self.factor / epsilon)
 
     def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """Return the expected absolute noise of every bin at ``epsilon``."""
-        return self.noise(epsilon).sizes()
+        """Return each statistic's expected absolute noise at ``epsilon``, shape (G,), in its unit."""
+        return self.noise(epsilon).expected_noise()
 
     def worst_relative_scale(self, epsilon: float, tolerance: Mapping[Statistic, float]) -> float:
-        """Return the largest of ``scales`` over its tolerance at ``epsilon``."""
+        """Return the largest ratio of expected noise (``scales``) to tolerance over bins and statistics."""
         scales = self.scales(epsilon)
         return max(float(scales[s].max(initial=0.0)) / tolerance[s] for s in scales)
 
     def epsilon_at(self, relative_scale: float, tolerance: Mapping[Statistic, float]) -> float:
-        """Return the epsilon whose worst relative scale is ``relative_scale``."""
+        """Return the epsilon at which ``worst_relative_scale`` equals ``relative_scale``."""
         return self.worst_relative_scale(1.0, tolerance) / relative_scale if relative_scale > 0 else 0.0
 
     def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """Return each statistic's expected absolute error at the worst speeds, (G,): from counts alone."""
+        """Return each statistic's expected absolute error at the worst values, shape (G,), from public
+        counts.
+        """
         return self.noise(epsilon).errors()
 
     def calibrate(self, loss: Loss) -> CalibratedMechanism:
-        """Return the noise as it will be drawn, whose exact loss is at most ``loss``."""
-        return fitted(lambda epsilon: CalibratedLaplace.of(self.noise(epsilon)), loss)
+        """Return the mechanism with Laplace noise that can be drawn exactly and costs at most ``loss``."""
+        return calibrated_within(lambda epsilon: CalibratedLaplace.of(self.noise(epsilon)), loss)
 
 
-def fitted(at: Callable[[float], CalibratedMechanism], target: Loss) -> CalibratedMechanism:
-    """Return the mechanism ``at`` an epsilon whose exact loss is at most ``target``.
+def calibrated_within(
+    calibrate_at: Callable[[float], CalibratedMechanism], target: Loss
+) -> CalibratedMechanism:
+    """Return the mechanism ``calibrate_at``(epsilon) for the first epsilon whose exact loss is at most
+    ``target``.
 
     Starts just below ``target`` and lowers epsilon while the exact, rounded-up loss exceeds it. Raises
     UsageError when nothing fits.
@@ -100,7 +105,7 @@ def fitted(at: Callable[[float], CalibratedMechanism], target: Loss) -> Calibrat
     epsilon = target.pico / PICO
     epsilon -= max(min(epsilon * HEADROOM, CHARGE_STEP / PICO / 2), epsilon * 2.0**-46)
     for _ in range(50 if target.pico else 0):
-        calibrated = at(epsilon)
+        calibrated = calibrate_at(epsilon)
         spent = calibrated.event().loss.pico
         if spent <= target.pico:
             return calibrated
@@ -111,10 +116,10 @@ def fitted(at: Callable[[float], CalibratedMechanism], target: Loss) -> Calibrat
 def laplace_accountings(
     counts: Counts, bound: ContributionBound, tolerance: Mapping[Statistic, float]
 ) -> tuple[LaplaceAccounting, ...]:
-    """Return the accountings of Laplace noise for the statistics of ``tolerance`` in all bins of ``counts``.
+    """Return the accountings of Laplace noise for the statistics of ``tolerance``, from public counts.
 
-    ``tolerance`` gives t > 0 a statistic, in its unit: errors of statistics are compared as b / t.
-    Raises UsageError when there is no bin, no statistic, or a tolerance is not positive.
+    ``tolerance`` gives each statistic an error t > 0, in its unit: errors are compared relative to it. Raises
+    UsageError when there is no bin, no statistic, or a tolerance is not positive.
     """
     for statistic, allowed in tolerance.items():
         positive(**{f"tolerance of the {statistic.value}": allowed})
@@ -123,7 +128,7 @@ def laplace_accountings(
     if counts.bins == 0:
         raise UsageError("there is no bin to release", todo="lower min_vehicles or widen area and period")
     paper = LaplaceNoise.of_sensitivity(counts, bound, tolerance)
-    level = LaplaceNoise.within(counts, bound, tolerance)
+    level = LaplaceNoise.cheapest_within(counts, bound, tolerance)
     measurements = len({statistic is Statistic.VEHICLE_MEAN for statistic in tolerance})
     return (
         LaplaceAccounting("basic", paper, float(counts.bins * measurements)),

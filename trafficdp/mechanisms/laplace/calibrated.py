@@ -61,8 +61,8 @@ from trafficdp.mechanisms.protocol import (
     PublicFacts,
     Statement,
     StatisticRequest,
-    event,
     loss_of,
+    privacy_event,
     require_statistic,
 )
 from trafficdp.mechanisms.two_moments import best_ratio, relative_price, spread
@@ -101,30 +101,32 @@ class LaplaceNoise:
     vehicle_mean: FloatArray
 
     @classmethod
-    def within(cls, counts: Counts, bound: ContributionBound, allowed: Sizes) -> LaplaceNoise:
-        """Return the cheapest noise whose expected absolute size is ``allowed`` a statistic, or less."""
+    def cheapest_within(cls, counts: Counts, bound: ContributionBound, largest_noise: Sizes) -> LaplaceNoise:
+        """Return the cheapest noise whose expected absolute size is at most ``largest_noise``, a
+        statistic.
+        """
         none = np.zeros(counts.bins)
-        mean = none + allowed.get(Statistic.MEAN, np.inf)
-        second = none + allowed.get(Statistic.VARIANCE, np.inf)
+        mean = none + largest_noise.get(Statistic.MEAN, np.inf)
+        second = none + largest_noise.get(Statistic.VARIANCE, np.inf)
         ratio = best_ratio(float(bound.upper), mean, second)
         both = np.minimum(mean, second / (float(bound.upper) * spread(ratio)))
-        mean = np.where(varying(tuple(allowed), counts), both, mean)
+        mean = np.where(has_variance(tuple(largest_noise), counts), both, mean)
         return cls(
             counts,
             bound,
-            in_order(allowed),
-            np.where(speeds_measured(tuple(allowed), counts), mean, 0.0),
+            in_statistic_order(largest_noise),
+            np.where(measures_speeds(tuple(largest_noise), counts), mean, 0.0),
             ratio,
-            none + allowed.get(Statistic.VEHICLE_MEAN, 0.0),
+            none + largest_noise.get(Statistic.VEHICLE_MEAN, 0.0),
         )
 
     @classmethod
     def of_sensitivity(cls, counts: Counts, bound: ContributionBound, ratio: Sizes) -> LaplaceNoise:
-        """Return noise that costs a bin's largest user 1 a measurement; ``ratio`` are sizes to compare by.
+        """Return noise in proportion to each bin's sensitivity, at which its largest user loses epsilon 1.
 
-        Measurements are those of the averages, means and variances of a bin together.
+        That is by one measurement: mean and variance are one. ``ratio`` are their relative sizes of noise.
         """
-        even = cls.within(counts, bound, ratio)
+        even = cls.cheapest_within(counts, bound, ratio)
         largest = mean_sensitivity(counts.largest_count_per_bin, counts.samples_per_bin, float(bound.upper))
         return replace(
             even,
@@ -135,26 +137,28 @@ class LaplaceNoise:
         )
 
     @property
-    def varies(self) -> BoolArray:
-        """Where W is measured, shape (G,)."""
-        return varying(self.statistics, self.counts)
+    def measures_products(self) -> BoolArray:
+        """Whether the sum W of x (U - x), for a variance, is measured in each bin, shape (G,)."""
+        return has_variance(self.statistics, self.counts)
 
     @property
     def price(self) -> FloatArray:
-        """What both sums of a bin cost over what the first would, shape (G,)."""
-        return np.where(self.varies, relative_price(self.bound.upper_steps, self.ratio), 1.0)
+        """The privacy loss of both sums S and W of a bin over that of S alone, at the same scale of S,
+        shape (G,).
+        """
+        return np.where(self.measures_products, relative_price(self.bound.upper_steps, self.ratio), 1.0)
 
-    def times(self, factor: float) -> LaplaceNoise:
-        """Return the noise with all scales multiplied by ``factor``."""
+    def scaled(self, factor: float) -> LaplaceNoise:
+        """Return this noise with all scales multiplied by ``factor``."""
         return replace(self, mean=self.mean * factor, vehicle_mean=self.vehicle_mean * factor)
 
     def pair_loss(self) -> FloatArray:
-        """Return what every (bin, vehicle) pair adds to its vehicle's loss, in floats, shape (P,).
+        """Return the epsilon that each (bin, vehicle) pair adds to its vehicle's loss, in floats, shape (P,).
 
         Infinite where a number that is asked for and can vary has no noise.
         """
         counts, upper, place = self.counts, float(self.bound.upper), self.counts.bin_index
-        measured = speeds_measured(self.statistics, counts)
+        measured = measures_speeds(self.statistics, counts)
         with np.errstate(divide="ignore"):
             price = np.where(measured, self.price / self.mean, 0.0)[place]
             loss = mean_sensitivity(counts.count, counts.samples_per_bin[place], upper) * price
@@ -164,14 +168,15 @@ class LaplaceNoise:
         return np.asarray(loss)
 
     def loss(self) -> FloatArray:
-        """Return every vehicle's loss (epsilon, shape (users,)): for planning.
-
-        The exact loss of Theorem A in floats; what is charged is computed on integers, upward.
+        """Return every vehicle's loss epsilon, (users,), in floats for planning; charges use whole
+        numbers.
         """
         return self.counts.total_per_user(self.pair_loss())
 
-    def sizes(self) -> dict[Statistic, FloatArray]:
-        """Return the expected absolute noise of every bin (of a mean: its scale), in its unit, (G,) each."""
+    def expected_noise(self) -> dict[Statistic, FloatArray]:
+        """Return each statistic's expected absolute noise (of a mean its Laplace scale), shape (G,), in
+        its unit.
+        """
         of = {
             Statistic.MEAN: self.mean,
             Statistic.VARIANCE: two_noises_mean(*self._of_variances()),
@@ -180,13 +185,11 @@ class LaplaceNoise:
         return {statistic: of[statistic] for statistic in self.statistics}
 
     def errors(self) -> dict[Statistic, FloatArray]:
-        """Return the worst case over the truth of E|clipped number - truth|, without rounding, (G,) each.
-
-        b (1 - e^(-R/(2b))), R the statistic's range; for variances E min(|U X + Y|, R)
-        (``pairs``).
+        """Return each statistic's expected absolute error at the worst truth, clamped, unrounded, shape
+        (G,).
         """
         found: dict[Statistic, FloatArray] = {}
-        for statistic, size in self.sizes().items():
+        for statistic, size in self.expected_noise().items():
             reach = statistic.largest(self.bound.upper)
             if statistic is Statistic.VARIANCE:
                 found[statistic] = two_noises_error(*self._of_variances(), reach)
@@ -196,23 +199,25 @@ class LaplaceNoise:
 
     def _of_variances(self) -> tuple[FloatArray, FloatArray]:
         """Scales of U times the mean and of W/N, 0 where a variance can only be 0."""
-        first = np.where(self.varies, float(self.bound.upper) * self.mean, 0.0)
+        first = np.where(self.measures_products, float(self.bound.upper) * self.mean, 0.0)
         return first, self.ratio * first
 
 
-def in_order(some: Mapping[Statistic, object]) -> tuple[Statistic, ...]:
-    """Return the keys of ``some`` in the order of Statistic."""
-    return tuple(statistic for statistic in Statistic if statistic in some)
+def in_statistic_order(by_statistic: Mapping[Statistic, object]) -> tuple[Statistic, ...]:
+    """Return the keys of ``by_statistic`` in the order of Statistic."""
+    return tuple(statistic for statistic in Statistic if statistic in by_statistic)
 
 
-def varying(statistics: tuple[Statistic, ...], counts: Counts) -> BoolArray:
-    """Return where a variance is asked for that is not 0 whatever the speed: of several records, (G,)."""
+def has_variance(statistics: tuple[Statistic, ...], counts: Counts) -> BoolArray:
+    """Return which bins have a variance that is asked for and not always 0: those of several records,
+    (G,).
+    """
     return (counts.samples_per_bin > 1) & (Statistic.VARIANCE in statistics)
 
 
-def speeds_measured(statistics: tuple[Statistic, ...], counts: Counts) -> BoolArray:
-    """Return where S is measured, shape (G,)."""
-    return varying(statistics, counts) | (Statistic.MEAN in statistics)
+def measures_speeds(statistics: tuple[Statistic, ...], counts: Counts) -> BoolArray:
+    """Return in which bins the sum of speeds is measured, for a mean or a variance, shape (G,)."""
+    return has_variance(statistics, counts) | (Statistic.MEAN in statistics)
 
 
 IntArray = npt.NDArray[np.int64]
@@ -254,9 +259,9 @@ class CalibratedLaplace:
 
     @classmethod
     def of(cls, noise: LaplaceNoise) -> CalibratedLaplace:
-        """Return the mechanism with ``noise`` on integer sums; scales are rounded up, never down.
+        """Return the mechanism with ``noise`` on sums of whole numbers; scales are rounded up, never down.
 
-        Raises UsageError for scales that are negative or not finite, or too large to be drawn exactly.
+        Raises UsageError for scales that are negative, not finite, or too large to be drawn exactly.
         """
         counts, bound = noise.counts, noise.bound
         shift = np.zeros(counts.bins, dtype=np.int64)
@@ -265,7 +270,7 @@ class CalibratedLaplace:
             scale[MEAN] = _drawable(_in_units(noise.mean, unit(MEAN, counts, bound)), MEAN)
         if VARIANCE in noise.statistics:
             second = round_up(round_up(scale[MEAN] * float(bound.upper_steps)) * noise.ratio)
-            second = np.where(noise.varies & (scale[MEAN] > 0), second, 0.0)
+            second = np.where(noise.measures_products & (scale[MEAN] > 0), second, 0.0)
             excess = np.maximum(0, np.ceil(np.log2(np.maximum(second / (LARGEST_SCALE / 4), 1.0))))
             shift = -excess.astype(np.int64)
             # division by a power of two is exact
@@ -276,20 +281,21 @@ class CalibratedLaplace:
         return cls(PublicFacts(counts, bound), noise.statistics, scale, shift)
 
     def steps(self) -> tuple[Priced, ...]:
-        """Return what will be measured: the pairs (S, W), or S alone, and the vehicle means."""
+        """Return the measurement steps: the pairs of sums (S, W), or S alone, and the vehicle means."""
         return tuple(self._steps().values())
 
     def event(self) -> PrivacyEvent:
-        """Return what is promised: every vehicle's exact loss."""
+        """Return the privacy event: every vehicle's exact loss, from public counts."""
         sensitivity = {
             each: largest_sensitivity(each, self.public.counts, self.public.bound) for each in self.statistics
         }
-        return event(NAME, self.public, loss_of(self.steps(), self.public.counts.users), sensitivity)
+        return privacy_event(NAME, self.public, loss_of(self.steps(), self.public.counts.users), sensitivity)
 
     def numbers(self, contributions: Contributions, measure: Measure) -> dict[Statistic, FloatArray]:
-        """Measure, and return what was drawn as averages, unclamped, shape (G,) each, MEAN before VARIANCE.
+        """Measure private ``contributions``; return noisy averages before clamping, shape (G,) each, MEAN
+        first.
 
-        MEAN: S/N, also where only a variance is asked for; VARIANCE: W/N; 0 where nothing is measured.
+        MEAN: S/N, also where only a variance is asked for; VARIANCE: W/N, of x (U - x). 0 where not measured.
         """
         counts, bound = self.public.counts, self.public.bound
         found = {}
@@ -298,7 +304,7 @@ class CalibratedLaplace:
                 drawn = measure.measure(step, values_of(statistic, contributions))
                 found[statistic] = drawn * unit(statistic, counts, bound)
                 continue
-            measured = speeds_measured(self.statistics, counts)
+            measured = measures_speeds(self.statistics, counts)
             drawn = measure.measure(step, values_of(statistic, contributions.select(measured)))
             both = np.zeros((2, counts.bins))
             both[:, measured] = drawn.reshape(2, -1)
@@ -311,7 +317,7 @@ class CalibratedLaplace:
     def run(
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
     ) -> dict[Statistic, Estimate]:
-        """Measure, and return the estimates of all bins."""
+        """Measure the private ``values`` with noise, and return the estimates of all bins."""
         bound = self.public.bound
         found: dict[Statistic, Estimate] = {}
         for statistic, value in self.numbers(values.contributions, measure).items():
@@ -333,19 +339,21 @@ class CalibratedLaplace:
                 expected_error=self._error(statistic),
                 noise=self._columns(statistic),
             )
-            found[statistic] = publish.estimate(statistic, drawn, bound)
+            found[statistic] = publish.publish_estimate(statistic, drawn, bound)
         return {statistic: found[statistic] for statistic in self.statistics}
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """Return the errors of clamped Laplace noise at the worst truth, and the worst-case bias."""
+        """Return each statistic's expected absolute error at the worst values, shape (G,), from counts
+        and noise.
+        """
         return {each: self._error(each) for each in self.statistics}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return the half widths of intervals: the tail of the noise, and the worst-case bias."""
+        """Return each statistic's half width of intervals, (G,): the noise's tail and the worst-case bias."""
         return {each: self._half_width(each, interval_level) for each in self.statistics}
 
     def statement(self, statistic: Statistic) -> Statement:
-        """Return what the manifest says of ``statistic``."""
+        """Return how ``statistic`` is made noisy, in words and numbers, for the release's manifest."""
         pair = statistic is VARIANCE
         return Statement(
             mechanism=NAME,
@@ -361,12 +369,14 @@ class CalibratedLaplace:
         )
 
     def terms(self, statistic: Statistic) -> tuple[NoiseTerm, ...]:
-        """Return the noises of a statistic, without bias; of a variance those of U times its mean and W/N."""
+        """Return the Laplace noises in ``statistic``, without bias; in a variance those of U times mean
+        and of W/N.
+        """
         counts, bound = self.public.counts, self.public.bound
         none = np.zeros(counts.bins)
         if statistic is not VARIANCE:
             return (NoiseTerm(self.scale[statistic], unit(statistic, counts, bound), none),)
-        varies = varying(self.statistics, counts)
+        varies = has_variance(self.statistics, counts)
         mean = np.where(varies, self.scale[MEAN], 0.0)
         products = np.where(varies, self.scale[VARIANCE], 0.0)
         return (
@@ -375,23 +385,27 @@ class CalibratedLaplace:
         )
 
     def bias(self, statistic: Statistic) -> FloatArray:
-        """Return what rounding speeds, and flooring W, move a statistic at most, shape (G,)."""
+        """Return the most that rounding speeds, and flooring W, change ``statistic``, in its unit, shape
+        (G,).
+        """
         counts, bound = self.public.counts, self.public.bound
         rounding = np.full(counts.bins, publish.rounding_bias(statistic, bound))
         if statistic is not VARIANCE:
             return rounding
         floored = np.where(self.shift < 0, np.ldexp(unit(VARIANCE, counts, bound), -self.shift) / 2, 0.0)
-        return np.where(varying(self.statistics, counts), rounding + floored, 0.0)
+        return np.where(has_variance(self.statistics, counts), rounding + floored, 0.0)
 
     def noise_scale(self, statistic: Statistic) -> FloatArray:
-        """Return the expected absolute noise, in the statistic's unit: of a mean its scale, shape (G,)."""
+        """Return the expected absolute noise of ``statistic``, in its unit (of a mean its scale), shape
+        (G,).
+        """
         if statistic is VARIANCE:
             return self._variance_noise.scale
         (term,) = self.terms(statistic)
         return term.scale * term.step
 
     def to_facts(self) -> dict[str, Any]:
-        """Return all but ``public`` as JSON values."""
+        """Return the mechanism as JSON values, without its public facts; ``from_facts`` restores it."""
         return {
             "kind": KIND,
             "statistics": [statistic.value for statistic in self.statistics],
@@ -417,8 +431,10 @@ class CalibratedLaplace:
     def from_published(
         cls, facts: Mapping[str, Any], columns: Columns, public: PublicFacts
     ) -> CalibratedLaplace:
-        """Return the calibrated mechanism of the numbered bins; raise UsageError when a column is missing."""
-        statistics = in_order(columns)
+        """Return the mechanism of a published release from its noise ``columns``; UsageError if one is
+        missing.
+        """
+        statistics = in_statistic_order(columns)
         own = {statistic: columns[statistic].get(COLUMN[statistic]) for statistic in statistics}
         shift = columns[VARIANCE].get(SHIFT) if VARIANCE in columns else None
         if VARIANCE in columns and MEAN not in columns:
@@ -434,7 +450,7 @@ class CalibratedLaplace:
         counts, bound = self.public.counts, self.public.bound
         found = {}
         if VARIANCE in self.statistics:
-            measured = speeds_measured(self.statistics, counts)
+            measured = measures_speeds(self.statistics, counts)
             scale = np.concatenate([self.scale[each][measured] for each in (MEAN, VARIANCE)])
             shift = self.shift[measured]
             of = speeds_and_products(counts.select(measured), bound)
@@ -466,7 +482,7 @@ class CalibratedLaplace:
         error = np.minimum(two_noises_error(first, second, reach) + _shift_of(terms), reach)
         bias = self.bias(VARIANCE)
         return two_moments.VarianceNoise(
-            varying(self.statistics, self.public.counts), two_noises_mean(first, second), error, bias
+            has_variance(self.statistics, self.public.counts), two_noises_mean(first, second), error, bias
         )
 
     def _columns(self, statistic: Statistic) -> dict[str, npt.NDArray[Any]]:
@@ -479,7 +495,7 @@ class CalibratedLaplace:
 
 
 def largest_sensitivity(statistic: Statistic, counts: Counts, bound: ContributionBound) -> FloatArray:
-    """Return the most that one vehicle moves ``statistic`` in every bin (its unit, shape (G,))."""
+    """Return the most that one vehicle changes ``statistic`` in every bin, in its unit, shape (G,)."""
     upper = float(bound.upper)
     largest, samples = counts.largest_count_per_bin, counts.samples_per_bin
     if statistic is VEHICLE_MEAN:
@@ -532,15 +548,17 @@ class Baseline:
         return calibrated_for(request).steps()
 
     def sensitivity(self, request: StatisticRequest) -> FloatArray:
-        """Return how far one vehicle's values move each number at most."""
+        """Return the most that one vehicle's values change each bin's number, in its unit, shape (G,)."""
         return calibrated_for(request).event().sensitivity[request.statistic]
 
     def expected_error(self, request: StatisticRequest) -> FloatArray:
-        """Return the expected error of noise at the worst truth, and the rounding of speeds, a bin."""
+        """Return each bin's expected absolute error at the worst values, by noise and rounding, shape
+        (G,).
+        """
         return calibrated_for(request).expected_errors()[request.statistic]
 
     def noise_terms(self, request: StatisticRequest) -> tuple[NoiseTerm, ...]:
-        """Return the terms that bound the error before clamping."""
+        """Return the noises and the bias that bound the error of each number before it is clamped."""
         calibrated = calibrated_for(request)
         first, *more = calibrated.terms(request.statistic)
         return (replace(first, bias=calibrated.bias(request.statistic)), *more)
@@ -548,13 +566,16 @@ class Baseline:
     def estimate(
         self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return the estimates of all bins, clamped to their range."""
+        """Return noisy estimates of ``statistic`` in all bins, clamped to its range; ``samples`` are
+        private.
+        """
         calibrated = calibrated_for(StatisticRequest(samples.counts, samples.bound, statistic, loss))
         return estimate_of(calibrated, samples.contributions(), measure)
 
 
 def calibrated_for(request: StatisticRequest) -> CalibratedLaplace:
-    """Return the noise that costs every bin's largest vehicle its ``loss`` (infinite: no noise).
+    """Return the mechanism whose noise costs the largest vehicle of each bin ``request.loss`` (infinite:
+    none).
 
     Raises UsageError for a quantile, and unless every epsilon is above 0 and its noise can be drawn.
     """
@@ -568,12 +589,12 @@ def calibrated_for(request: StatisticRequest) -> CalibratedLaplace:
 
 
 def estimate_of(calibrated: CalibratedLaplace, contributions: Contributions, measure: Measure) -> FloatArray:
-    """Measure, and return the one statistic of ``calibrated``, put into its range, shape (G,)."""
+    """Measure private ``contributions``; return the one statistic, clamped to its range, shape (G,)."""
     (statistic,) = calibrated.statistics
     upper, drawn = float(contributions.bound.upper), calibrated.numbers(contributions, measure)
     if statistic is not Statistic.VARIANCE:
-        return publish.clamped(statistic, drawn[statistic], upper)
-    mean = publish.clamped(Statistic.MEAN, drawn[Statistic.MEAN], upper)
+        return publish.clamp_to_range(statistic, drawn[statistic], upper)
+    mean = publish.clamp_to_range(Statistic.MEAN, drawn[Statistic.MEAN], upper)
     variance = publish.largest_variance(mean, upper) - drawn[statistic]
     varies = contributions.counts.samples_per_bin > 1
-    return np.where(varies, publish.clamped(statistic, variance, upper, mean), 0.0)
+    return np.where(varies, publish.clamp_to_range(statistic, variance, upper, mean), 0.0)

@@ -226,13 +226,13 @@ class Projected(Means):
     cap: CountCap
     enforced = False
 
-    def sum_of(self, request: StatisticRequest) -> NoisySum:
+    def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
         """Return the noisy sum; of the widest interval where one is drawn."""
         lattice = self._lattice(request)
         selects, share = self._selects(lattice), self._share(lattice, request.loss)
         of = ClaimedSums(support_of(request.counts), self._dearest(lattice), OF_SUM)
         bias = np.where(selects, float(request.bound.upper), lattice.bias)
-        return noisy_sum(of, share, lattice.unit, bias, dearest=bool(selects.any()))
+        return noisy_sum(of, share, lattice.unit, bias, worst_case=bool(selects.any()))
 
     def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
         """Return the choices of the interval."""
@@ -373,7 +373,7 @@ class Levy(Projected):
         return dearest
 
     def _choices(self, lattice: ArrayLattice, epsilon: FloatArray) -> tuple[ClaimedScores, ...]:
-        return (choice_of(lattice, self._selects(lattice), epsilon / 2),)
+        return (interval_choice(lattice, self._selects(lattice), epsilon / 2),)
 
     def _interval(
         self, means: ArrayMeans, epsilon: FloatArray, measure: Measure
@@ -441,7 +441,7 @@ class Quantile(Projected):
         return np.where(whole > 0, _largest(lattice, whole)[lattice.arrays.counts.bin_index], 0)
 
     def _choices(self, lattice: ArrayLattice, epsilon: FloatArray) -> tuple[ClaimedScores, ...]:
-        end = choice_of(lattice, self._selects(lattice), epsilon / 4, TENTHS)
+        end = interval_choice(lattice, self._selects(lattice), epsilon / 4, TENTHS)
         return (end, end)
 
     def _interval(
@@ -479,7 +479,7 @@ def private_position(
     return begin[drawn] + measure.uniform_below((bound_above - begin)[drawn])
 
 
-def choice_of(
+def interval_choice(
     lattice: ArrayLattice, selects: BoolArray, epsilon: FloatArray, units: int = 1
 ) -> ClaimedScores:
     """Return a choice by scores that one array changes by ``units``.
@@ -525,7 +525,7 @@ class Pooled(Means):
     name = "pooled"
     citation = "here; the cap by Rameshwar et al. (003), the bias of dropping samples by arXiv 2405.06261"
 
-    def sum_of(self, request: StatisticRequest) -> NoisySum:
+    def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
         """Return the noisy sum of the kept samples."""
         counts, bound, statistic = request.counts, request.bound, request.statistic
         self._require(request)
@@ -544,4 +544,6 @@ class Pooled(Means):
         running = np.concatenate([[0], np.cumsum(samples.value)])
         begin = samples.start[:-1]
         first = running[begin + kept.count] - running[begin]
-        return self.sum_of(StatisticRequest(counts, bound, statistic, epsilon)).means(first, measure, bound)
+        return self.noisy_sum_of(StatisticRequest(counts, bound, statistic, epsilon)).means(
+            first, measure, bound
+        )

@@ -69,7 +69,7 @@ class WorstCaseClipping(Means):
         """Key in the registry."""
         return "worst_case_clipping_exact" if self.least_exact_error else "worst_case_clipping"
 
-    def sum_of(self, request: StatisticRequest) -> NoisySum:
+    def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
         """Return the noisy sum; where the paper's T is 0 (fewer than ceil(2/eps) vehicles), it is U/2.
 
         A vehicle pays width/scale: less than epsilon if its interval is narrower.
@@ -90,7 +90,7 @@ class WorstCaseClipping(Means):
     ) -> FloatArray:
         """Return the estimates of all bins, clamped to their range."""
         counts, bound = samples.counts, samples.bound
-        clipped = self.sum_of(StatisticRequest(counts, bound, statistic, epsilon))
+        clipped = self.noisy_sum_of(StatisticRequest(counts, bound, statistic, epsilon))
         cut, _ = self.clipping(counts, bound, epsilon)
         return clipped.means(samples.contributions().total - cut, measure, bound)
 
@@ -139,7 +139,7 @@ class AKMV(Means):
         """Return the choice of the threshold."""
         return (self._threshold(request.counts, request.bound, request.loss),)
 
-    def sum_of(self, request: StatisticRequest) -> NoisySum:
+    def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
         """Return the noisy sum as if every vehicle could reach T.
 
         The bias is the range: T may be anywhere, so that values exist for which nothing is learnt. Compare by
@@ -151,14 +151,14 @@ class AKMV(Means):
         noiseless = np.isinf(epsilon)
         bias = np.where(noiseless, rounding_bias(statistic, bound), float(bound.upper))
         one = unit(statistic, counts, bound)
-        return noisy_sum(widest, epsilon / 2, one, bias, dearest=True)
+        return noisy_sum(widest, epsilon / 2, one, bias, worst_case=True)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
         """Return the estimates of all bins, clamped to their range."""
         counts, bound = samples.counts, samples.bound
-        widest = self.sum_of(StatisticRequest(counts, bound, statistic, epsilon))
+        widest = self.noisy_sum_of(StatisticRequest(counts, bound, statistic, epsilon))
         total = samples.contributions().total
         choice = self._threshold(counts, bound, epsilon)
         threshold = np.where(np.isinf(epsilon), choice.high, measure.select(choice, total))

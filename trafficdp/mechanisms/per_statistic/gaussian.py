@@ -22,7 +22,7 @@ from trafficdp.measurement.sets import Box, Measure, Step
 from trafficdp.mechanisms import means
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.protocol import StatisticRequest, require_statistic
-from trafficdp.mechanisms.publish import clamped, rounding_bias
+from trafficdp.mechanisms.publish import clamp_to_range, rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.source import LARGEST_SCALE, group_scales
 from trafficdp.privacy.loss import LossKind, round_up
@@ -70,7 +70,7 @@ class GaussianTwin:
         counts, bound = samples.counts, samples.bound
         (step,) = self.steps(StatisticRequest(counts, bound, statistic, loss))
         noisy = measure.measure(step, means.values_of(statistic, samples.contributions()))
-        return clamped(statistic, noisy * means.unit(statistic, counts, bound), float(bound.upper))
+        return clamp_to_range(statistic, noisy * means.unit(statistic, counts, bound), float(bound.upper))
 
 
 def _sums(counts: Counts, bound: ContributionBound, statistic: Statistic) -> Box:

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.huber import (
-    HuberShape,
+    HuberParameters,
     clean_smooth_sensitivity,
     huber_location,
     scale_threshold,
@@ -56,7 +56,7 @@ class HuberPlan:
     is the expected error without outliers.
     """
 
-    shape: HuberShape
+    shape: HuberParameters
     huber: BoolArray
     weighted: Weighting
     laplace: NoisySum
@@ -89,7 +89,7 @@ class Huber(Means):
     idealised = True
     enforced = False
 
-    def by_huber(self, request: StatisticRequest) -> BoolArray:
+    def uses_huber(self, request: StatisticRequest) -> BoolArray:
         """Return which bins take Huber, shape (G,). Public.
 
         The others have too few vehicles for this epsilon, or thresholds that reach U.
@@ -100,7 +100,7 @@ class Huber(Means):
         """Return the Student-t noise: the whole epsilon of every bin by Huber."""
         return (self._noise(self.plan(request), request.counts, request.loss),)
 
-    def sum_of(self, request: StatisticRequest) -> NoisySum:
+    def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
         """Return the weighted means of the bins by Laplace; the others add nothing to it.
 
         Bins by Huber have no useful worst case (their S is U on adversarial values): their bias is the range.
@@ -110,7 +110,7 @@ class Huber(Means):
 
     def sensitivity(self, request: StatisticRequest) -> FloatArray:
         """Return the most that one vehicle moves a mean before noise; U by Huber."""
-        huber = self.by_huber(request)
+        huber = self.uses_huber(request)
         return np.where(huber, float(request.bound.upper), super().sensitivity(request))
 
     def clean_error(self, request: StatisticRequest) -> FloatArray:
@@ -157,7 +157,7 @@ class Huber(Means):
         plain = weighting(counts, bound, statistic)
         counted = used if statistic is Statistic.MEAN else np.ones_like(used)
         capped = Weighting(counts, bound, FINER * counted)
-        shape = HuberShape(capped.weight, threshold, index, bins, upper)
+        shape = HuberParameters(capped.weight, threshold, index, bins, upper)
         drift = _clean_bias(shape, plain.weight, self.factor)
         noise = [_error(each, epsilon, each.bias(each.weight)) for each in (capped, plain)]
         better = noise[0] + drift < noise[1]
@@ -172,7 +172,7 @@ class Huber(Means):
         bias = weighted.bias(plain.weight) + rounding_bias(statistic, bound)
         # nothing of a bin by Huber is in the sum
         top = np.where(huber, 0, bound.upper_steps)
-        laplace = weighted.noisy(epsilon, np.where(huber, upper, bias), high=top)
+        laplace = weighted.noisy_sum(epsilon, np.where(huber, upper, bias), high=top)
         return HuberPlan(shape, huber, weighted, laplace, alpha, beta, np.where(huber, clean, by_laplace))
 
     def _noise(self, plan: HuberPlan, counts: Counts, epsilon: FloatArray) -> ClaimedNoise:
@@ -188,11 +188,11 @@ def _spent(epsilon: FloatArray) -> FloatArray:
 
 def _error(weighted: Weighting, epsilon: FloatArray, bias: FloatArray) -> FloatArray:
     """The bias and the worst expected error of clipped Laplace noise without one."""
-    noisy, upper = weighted.noisy(epsilon, bias), float(weighted.bound.upper)
+    noisy, upper = weighted.noisy_sum(epsilon, bias), float(weighted.bound.upper)
     return bias + clamped_laplace_error(noisy.term.noise, np.zeros_like(bias), upper)
 
 
-def _clean_bias(shape: HuberShape, target: FloatArray, factor: float) -> FloatArray:
+def _clean_bias(shape: HuberParameters, target: FloatArray, factor: float) -> FloatArray:
     """Return the root mean square of sum (w_i - p_i) y_i for independent samples, shape (G,)."""
     deviation = shape.threshold / (factor * np.sqrt(2 * np.log(40.0 * shape.users[shape.bin_index])))
     square = ((shape.weight - target) * deviation) ** 2

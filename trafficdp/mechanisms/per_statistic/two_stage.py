@@ -69,7 +69,7 @@ class TwoStage(Means):
         """Return the choice of the interval."""
         return (self._choice(request.counts, request.bound, request.loss),)
 
-    def sum_of(self, request: StatisticRequest) -> NoisySum:
+    def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
         """Return the noisy sum in the widest interval; a vehicle's price is the same for all.
 
         The bias is the range of a bin in which an interval is drawn: adversarial values can lie far outside.
@@ -81,7 +81,7 @@ class TwoStage(Means):
         weighted = weighting(counts, bound, statistic)
         bias = weighted.bias(weighted.weight) + rounding_bias(statistic, bound)
         bias = np.where(whole, bias, float(bound.upper))
-        return weighted.noisy(self._share(whole, request.loss), bias, dearest=not whole.all())
+        return weighted.noisy_sum(self._share(whole, request.loss), bias, worst_case=not whole.all())
 
     def clean_error(self, request: StatisticRequest) -> FloatArray:
         """Return the expected noise where all vehicle means lie in the drawn interval, shape (G,)."""
@@ -104,7 +104,7 @@ class TwoStage(Means):
         low, high = self._interval(totals, counts, bound, epsilon, measure)
         low, high = np.where(whole, 0, low), np.where(whole, bound.upper_steps, high)
         bias = np.zeros(counts.bins)
-        clipped = weighted.noisy(self._share(whole, epsilon), bias, low, high)
+        clipped = weighted.noisy_sum(self._share(whole, epsilon), bias, low, high)
         above = weighted.values(totals) - weighted.used * low[counts.bin_index]
         return clipped.means(above, measure, bound)
 

@@ -17,7 +17,12 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.names import ADD_REMOVE_POOLED
-from trafficdp.mechanisms.pooling.add_remove_counts import COUNTED, CountAnswers, counted, usual_error
+from trafficdp.mechanisms.pooling.add_remove_counts import (
+    COUNTED,
+    CountAnswers,
+    estimate_counts,
+    expected_count_errors,
+)
 from trafficdp.mechanisms.pooling.add_remove_design import RELATION, AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import (
     CALIBRATED_LEVEL,
@@ -26,8 +31,8 @@ from trafficdp.mechanisms.pooling.add_remove_map import (
     Answers,
     FleetEstimate,
     add_remove_map,
-    fed_back,
     measure_all,
+    steps_follow_answers,
     summarise_all_rounds,
     target_interval,
 )
@@ -40,7 +45,7 @@ from trafficdp.mechanisms.pooling.whole import (
     known_columns,
     variance_error,
 )
-from trafficdp.mechanisms.protocol import Columns, PublicFacts, Statement, Wanted, require_statistic
+from trafficdp.mechanisms.protocol import Columns, JointRequest, PublicFacts, Statement, require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.simulated_cities import ReferenceCityShape, Skill, reference_skill
 from trafficdp.model import DEFAULT_FLEET, NeighbouringRelation, Statistic
@@ -97,16 +102,18 @@ class CalibratedAddRemove(JointMechanism):
     from_known: ClassVar[bool] = True
 
     @classmethod
-    def calibrate(cls, facts: PublicFacts, loss: Loss, wanted: Wanted) -> Self:
-        """Return the map of all that is ``wanted`` at all that can be charged of ``loss``."""
-        found = super().calibrate(facts, loss, wanted)
+    def calibrate(cls, facts: PublicFacts, loss: Loss, request: JointRequest) -> Self:
+        """Return the mechanism for the map described by ``request``, with the largest chargeable part of
+        ``loss``.
+        """
+        found = super().calibrate(facts, loss, request)
         return replace(
-            found, apart=wanted.apart, counts=wanted.counts, fleet=wanted.fleet, zone_km2=wanted.zone_km2
+            found, apart=request.apart, counts=request.counts, fleet=request.fleet, zone_km2=request.zone_km2
         )
 
     @cached_property
     def design(self) -> AddRemoveDesign:
-        """The questions to ask; UsageError for a statistic that is not pooled, or for real counts."""
+        """The measurement steps and their noise; UsageError for a statistic it lacks, or for real counts."""
         counts, bound = self.public.counts, self.public.bound
         for each in self.statistics:
             require_statistic(self.kind, each, self.estimable)
@@ -121,46 +128,60 @@ class CalibratedAddRemove(JointMechanism):
         return AddRemoveDesign(counts.cells, bound, self.loss_kind, self.pico, variance, apart, self.counts)
 
     def steps(self) -> tuple[Priced, ...]:
-        """Return the noisy measurements; every possible vehicle is charged their loss."""
+        """Return the measurement steps; their losses add up to what every possible vehicle is charged."""
         return self.design.steps()
 
     def run(
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
     ) -> dict[Statistic, Estimate]:
-        """Ask, and return the map: one row a place that was asked about, be it a bin or a hexagon."""
-        return self._published(measure_all(self.design, values.everything(), measure, self.public.known))
+        """Measure the private ``values`` with noise and return the map, one estimate a place (or place
+        and slot).
+        """
+        return self._published(
+            measure_all(self.design, values.all_contributions(), measure, self.public.known)
+        )
 
-    def fed_back(self, columns: Columns) -> bool:
-        """Return whether what was asked follows from the answers before."""
-        return fed_back(self.design, answers_of(columns), self.public.known)
+    def steps_follow_answers(self, columns: Columns) -> bool:
+        """Return whether every adaptive step in the published ``columns`` follows from the answers before
+        it.
+        """
+        return steps_follow_answers(self.design, answers_from_columns(columns), self.public.known)
 
-    def recomputed(self, columns: Columns) -> dict[Statistic, Estimate]:
-        """Return the estimates that the published ``columns`` make."""
-        return self._published(answers_of(columns))
+    def recompute_estimates(self, columns: Columns) -> dict[Statistic, Estimate]:
+        """Return the estimates of every statistic, recomputed from the noisy answers in published
+        ``columns``.
+        """
+        return self._published(answers_from_columns(columns))
 
-    def guaranteed(self, columns: Columns, level: float) -> dict[Statistic, tuple[FloatArray, FloatArray]]:
-        """Return both ends of an interval proved at ``level``, shape (H,), for the mean map without noise."""
-        summary = summarise_all_rounds(self.design, answers_of(columns))
+    def proved_intervals(
+        self, columns: Columns, level: float
+    ) -> dict[Statistic, tuple[FloatArray, FloatArray]]:
+        """Return lower and upper ends, (H,) each, of intervals proved to hold with ``level`` the map
+        without noise.
+        """
+        summary = summarise_all_rounds(self.design, answers_from_columns(columns))
         return {Statistic.MEAN: target_interval(self.design, summary, level)}
 
     def _published(self, answers: Answers) -> dict[Statistic, Estimate]:
         """The estimates that ``answers`` make: a function of them and of public facts alone."""
         design = self.design
         found = add_remove_map(design, answers)
-        columns = {**columns_of(answers), **known_columns(self.public.known)}
+        columns = {**columns_from_answers(answers), **known_columns(self.public.known)}
         if answers.counts is not None:
-            for name, numbers in counted(design, answers.counts, CALIBRATED_LEVEL).items():
+            for name, numbers in estimate_counts(design, answers.counts, CALIBRATED_LEVEL).items():
                 both = {"": numbers.value, "_low": numbers.low, "_high": numbers.high}
                 columns |= {f"{name}{end}": each for end, each in both.items()}
-        mean = self.of_posterior(Statistic.MEAN, found.mean, columns)
+        mean = self.estimate_from_posterior(Statistic.MEAN, found.mean, columns)
         estimates = {Statistic.MEAN: mean}
         if found.variance is not None:
             spread = {"spread": np.full(design.size, answers.spread[0])}
-            estimates[Statistic.VARIANCE] = self.of_variance(found.variance, spread, mean.status.copy())
+            estimates[Statistic.VARIANCE] = self.variance_estimate(found.variance, spread, mean.status.copy())
         return estimates
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """Return what a fleet of that size leads to expect in the reference city."""
+        """Return each statistic's expected absolute error, shape (G,), simulated for the expected fleet
+        size.
+        """
         counts, bound = self.public.counts, self.public.bound
         found = {Statistic.MEAN: float(self.skill().error.mean()) + rounding_bias(Statistic.MEAN, bound)}
         if self.design.variance:
@@ -168,30 +189,39 @@ class CalibratedAddRemove(JointMechanism):
         return {each: np.full(counts.bins, found[each]) for each in self.statistics}
 
     def skill(self, fleet: int | None = None) -> Skill:
-        """Return the errors of means and of one city-wide number, in the simulated reference city.
+        """Return how accurate means are beside one city-wide number, simulated in a reference city.
 
-        ``fleet`` is the number of vehicles; None: the expected one.
+        ``fleet`` is the number of vehicles in it; None: the number expected.
         """
         counts, bound, design = self.public.counts, self.public.bound, self.design
         slots = len(counts.slots) if self.apart else 1
         # the shares of variance and counts are fixed: what is left is that of a smaller loss
-        means = sum(design.parts[: design.of_variance])
+        means = sum(design.loss_shares[: design.variance_index])
         place = ReferenceCityShape.of(counts.cells, slots, self.zone_km2)
         found = reference_skill(place, bound, self.loss_kind, means, self.pico, fleet or self.fleet)
         # the reference city is as large as this one to a fifth; in one beyond its range there are no more
         size = np.clip(design.size / place.places, 1 / MOST_RESIZED, MOST_RESIZED)
         return replace(found, numbers=np.minimum(found.numbers * size, design.size))
 
-    def expecting(self, fleet: int, zone_km2: float | None) -> Self:
-        """Return the same where a ``fleet`` of that size is expected, and zones of that size."""
+    def with_expected_fleet(self, fleet: int, zone_km2: float | None) -> Self:
+        """Return this mechanism with ``fleet`` vehicles expected and zones of mean area ``zone_km2`` (None:
+        hexagons).
+
+        Only expected errors change: no measurement depends on either.
+        """
         return replace(self, fleet=fleet, zone_km2=zone_km2)
 
     def count_errors(self) -> Mapping[str, float]:
-        """Return about how far noise moves each published count, by name; empty without counts."""
-        return usual_error(self.design) if self.counts else {}
+        """Return the expected absolute noise in each published count of a place, by name; empty without
+        counts.
+        """
+        return expected_count_errors(self.design) if self.counts else {}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return 2.75 expected errors of means (a normal error's 95 %): intervals follow the answers."""
+        """Return each statistic's expected half width of 95 % intervals, shape (G,), before release.
+
+        Published intervals follow the noisy answers instead; ``interval_level`` is not used.
+        """
         upper, error = float(self.public.bound.upper), self.expected_errors()[Statistic.MEAN]
         found = {Statistic.MEAN: np.minimum(2.2 * np.sqrt(np.pi / 2) * error, upper / 2)}
         if self.design.variance:
@@ -206,7 +236,7 @@ class CalibratedAddRemove(JointMechanism):
         return self.design.variances(1.0, max(self.fleet, LEAST_FLEET), centre, np.array([centre]))
 
     def statement(self, statistic: Statistic) -> Statement:
-        """Return what the manifest says."""
+        """Return how ``statistic`` is made noisy, in words and numbers, for the release's manifest."""
         stated = super().statement(statistic)
         said = [
             stated.post_processing,
@@ -215,7 +245,9 @@ class CalibratedAddRemove(JointMechanism):
         return replace(stated, post_processing="; ".join(said))
 
     def to_facts(self) -> dict[str, Any]:
-        """Return all of it as JSON values; what was expected of the fleet moves nothing."""
+        """Return the mechanism as JSON values, from which ``from_facts`` restores it; the expected fleet
+        is left out.
+        """
         return {**super().to_facts(), "apart": self.apart, "counts": self.counts}
 
     @classmethod
@@ -225,8 +257,10 @@ class CalibratedAddRemove(JointMechanism):
         return replace(found, apart=bool(facts["apart"]), counts=int(facts["counts"]))
 
 
-def columns_of(answers: Answers) -> dict[str, npt.NDArray[Any]]:
-    """Return ``answers`` as columns over the places: what everything published can be recomputed from."""
+def columns_from_answers(answers: Answers) -> dict[str, npt.NDArray[Any]]:
+    """Return the noisy ``answers`` as published columns over the places, from which estimates can be
+    recomputed.
+    """
     many, city = len(answers.weight), answers.city
     each: dict[str, Any] = {
         "fleet_fast": answers.fleet[0],
@@ -250,8 +284,8 @@ def columns_of(answers: Answers) -> dict[str, npt.NDArray[Any]]:
     return found
 
 
-def answers_of(columns: Columns) -> Answers:
-    """Return the answers that ``columns`` hold, one row a place."""
+def answers_from_columns(columns: Columns) -> Answers:
+    """Return the noisy answers held by the published ``columns``: the inverse of ``columns_from_answers``."""
     mean = columns[Statistic.MEAN]
     rounds = sum(name.startswith("residual_") for name in mean)
     spread = columns.get(Statistic.VARIANCE, {}).get("spread", np.zeros(0, dtype=np.int64))[:1]

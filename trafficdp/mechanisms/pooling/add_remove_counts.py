@@ -51,35 +51,49 @@ class Counted:
     high: FloatArray
 
 
-def lengths_of(vectors: FloatArray) -> FloatArray:
-    """Return what is asked of vehicles whose two vectors have the lengths ``vectors`` (2, n), in 0..1."""
+def log_lengths(vectors: FloatArray) -> FloatArray:
+    """Return base-2 logarithms of vehicles' vector lengths over their ranges, cut to 0..1, shape (2, n).
+
+    ``vectors`` (2, n) holds the length of each vehicle's vector of visits and of its vector of records.
+    """
     with np.errstate(divide="ignore"):
         return np.asarray(np.clip(np.log2(vectors) / np.array(RANGES)[:, None], 0.0, 1.0))
 
 
-def reach_of(design: AddRemoveDesign, lengths: IntArray, vehicles: float) -> FloatArray:
-    """Return the two clips, by the noisy ``lengths`` (2,) and number of ``vehicles``."""
+def count_clips(design: AddRemoveDesign, lengths: IntArray, vehicles: float) -> FloatArray:
+    """Return the lengths to which vehicles' vectors of visits and of records are clipped, shape (2,).
+
+    Twice the usual length, estimated from the noisy ``lengths`` (2,) and the noisy number of ``vehicles``.
+    """
     ranges, prior, sd = np.array(RANGES), np.array(PRIORS), np.array(PRIOR_SDS)
-    noise = design.sd(design.of_counts, design.lengths_bound) * ranges / vehicles
+    noise = design.sd(design.counts_index, design.lengths_bound) * ranges / vehicles
     found = lengths / GRAINS * design.lengths_bound * ranges / vehicles
     usual = prior + np.clip(found - prior, -ranges, ranges) * sd**2 / (sd**2 + noise**2)
     return np.asarray(2.0 ** np.clip(usual + 1, 0.0, ranges))
 
 
-def usual_error(design: AddRemoveDesign) -> dict[str, float]:
-    """Return how far the noise of a usual fleet puts both counts of a place off: known before it is asked."""
+def expected_count_errors(design: AddRemoveDesign) -> dict[str, float]:
+    """Return the expected absolute noise in a place's numbers of "vehicles" and of "records", before release.
+
+    It is for clips of a usual fleet; nothing measured is read.
+    """
     reach = 2.0 ** (np.array(PRIORS) + 1)
-    both = (design.sd(design.of_counts + each, own) for each, own in enumerate(reach.tolist(), 1))
+    both = (design.sd(design.counts_index + each, own) for each, own in enumerate(reach.tolist(), 1))
     return {name: float(np.sqrt(2 / np.pi)) * sd for name, sd in zip(COUNTED, both, strict=True)}
 
 
-def counted(design: AddRemoveDesign, answers: CountAnswers, level: float) -> dict[str, Counted]:
-    """Return both counts of every place, from the answers alone."""
+def estimate_counts(design: AddRemoveDesign, answers: CountAnswers, level: float) -> dict[str, Counted]:
+    """Return the numbers of "vehicles" and of "records" of every place with intervals, from noisy answers
+    alone.
+
+    Values are posterior means under an exponential prior; intervals hold the exact clipped sum with
+    ``level``.
+    """
     found = {}
     tail = -np.log1p(-level) / np.sqrt(2) if design.pure else float(ndtri((1 + level) / 2))
     for number, name in enumerate(COUNTED):
         reach = float(answers.reach[number])
-        sd = design.sd(design.of_counts + 1 + number, reach)
+        sd = design.sd(design.counts_index + 1 + number, reach)
         answer = answers.counted[number] * (reach / GRAINS)
         mean = max(float(answer.mean()), sd / np.sqrt(len(answer)))
         z = (answer - sd**2 / mean) / sd
@@ -92,19 +106,24 @@ def counted(design: AddRemoveDesign, answers: CountAnswers, level: float) -> dic
     return found
 
 
-def asked_counts(
+def measure_counts(
     design: AddRemoveDesign, vectors: tuple[VectorEntries, VectorEntries], vehicles: float, measure: Measure
 ) -> CountAnswers:
-    """Ask for both counts of every place; ``vectors`` are every vehicle's."""
+    """Measure both counts of every place with noise, from private ``vectors``: 1 a visit, and records a
+    visit.
+
+    First the vectors' usual lengths, then both vectors clipped to twice those. ``vehicles`` is a noisy
+    number.
+    """
     own, which = np.unique(vectors[0].user, return_inverse=True)
     size = [np.bincount(which, each.value**design.norm, len(own)) ** (1 / design.norm) for each in vectors]
     lengths = measure.measure(
-        design.step(design.of_counts, 2, design.lengths_bound),
-        VectorEntries(np.tile(own, 2), np.repeat([0, 1], len(own)), lengths_of(np.stack(size)).ravel()),
+        design.step(design.counts_index, 2, design.lengths_bound),
+        VectorEntries(np.tile(own, 2), np.repeat([0, 1], len(own)), log_lengths(np.stack(size)).ravel()),
     )
-    reach = reach_of(design, lengths, vehicles)
+    reach = count_clips(design, lengths, vehicles)
     found = [
-        measure.measure(design.step(design.of_counts + 1 + each, design.size, float(reach[each])), vector)
+        measure.measure(design.step(design.counts_index + 1 + each, design.size, float(reach[each])), vector)
         for each, vector in enumerate(vectors)
     ]
     return CountAnswers(lengths, reach, np.stack(found))

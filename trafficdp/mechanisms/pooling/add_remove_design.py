@@ -90,17 +90,17 @@ class AddRemoveDesign:
     def __post_init__(self) -> None:
         if not len(self.places) or not bool(np.all(self.places[1:] > self.places[:-1])):
             raise UsageError("there is nothing to pool", expected="places in rising order, each once")
-        if min(self.parts) <= 0:
+        if min(self.loss_shares) <= 0:
             raise UsageError("the budget is too small to be shared out", todo="ask for a larger one")
 
     @property
     def pure(self) -> bool:
-        """Whether noise is Laplace, for pure epsilon."""
+        """Whether losses are pure epsilon, with Laplace noise; else rho, with Gaussian noise."""
         return self.kind is LossKind.PURE
 
     @property
     def norm(self) -> int:
-        """The norm, 1 or 2, in which vehicles' vectors are clipped."""
+        """The norm in which vehicles' vectors are clipped: 1 (l1) in pure epsilon, 2 (l2) in rho."""
         return NORM[self.kind]
 
     @property
@@ -110,11 +110,15 @@ class AddRemoveDesign:
 
     @property
     def size(self) -> int:
-        """H: places, or places times slots where these are measured apart."""
+        """H: the number of places, or of (place, slot) bins where slots are measured separately."""
         return len(self.places) * max(1, len(self.apart))
 
-    def where(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-        """Return the number 0..H-1 of every bin (``cell``, ``slot``), and whether it is asked about."""
+    def place_numbers(
+        self, cell: npt.NDArray[np.uint64], slot: IntArray
+    ) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+        """Return the number 0..H-1 of every bin (``cell``, ``slot``), and whether the bin is measured at
+        all.
+        """
         at = np.minimum(np.searchsorted(self.places, cell), len(self.places) - 1).astype(np.int64)
         there = self.places[at] == cell
         if not len(self.apart):
@@ -124,14 +128,15 @@ class AddRemoveDesign:
 
     @cached_property
     def cell(self) -> IntArray:
-        """The index into ``places`` of each of the H sums, shape (H,)."""
+        """The position in ``places`` of each of the H measured sums, shape (H,)."""
         return np.repeat(np.arange(len(self.places)), max(1, len(self.apart)))
 
     @cached_property
-    def family(self) -> IntArray:
-        """The number of the H3 parent of each place, in its slot, shape (H,).
+    def parent_number(self) -> IntArray:
+        """A number for the H3 parent hexagon (in the same slot) of each of H places, shape (H,).
 
-        Zones and hexagons of resolution 0 are under no parent, and each is alone.
+        Places of one parent are taken to have similar speeds. Zones and hexagons of resolution 0 have no
+        parent, and each gets a number of its own.
         """
         finest = int(resolutions_of(self.places).min())
         above = parents_of(self.places, finest - 1) if finest else self.places
@@ -141,12 +146,16 @@ class AddRemoveDesign:
 
     @property
     def rounds(self) -> int:
-        """J: the number of rounds about speeds, 1 in pure epsilon."""
+        """The number of rounds in which residual speeds are measured: 1 in pure epsilon, else ROUNDS."""
         return 1 if self.pure else ROUNDS
 
     @cached_property
-    def parts(self) -> tuple[int, ...]:
-        """Shares of the total, 10^-12: fleet, weights, rounds, length; variance; three for counts."""
+    def loss_shares(self) -> tuple[int, ...]:
+        """The privacy loss of every step in 10^-12, in order; they add up to the total.
+
+        Fleet, weights, each round, length (pure epsilon only); then, where asked for, the variance and the
+        three steps of counts.
+        """
         counted = self.total * self.counts // 100
         spread = (self.total - counted) * VARIANCE_SHARE // 100 if self.variance else 0
         means = self.total - spread - counted
@@ -161,75 +170,85 @@ class AddRemoveDesign:
         return (*first, *rounds, left - sum(rounds), *more)
 
     @property
-    def of_length(self) -> int:
-        """The index in ``parts`` of the question about vector lengths; only in pure epsilon."""
+    def length_index(self) -> int:
+        """The position in ``loss_shares`` of the step that measures the usual vector length; only in pure
+        epsilon.
+        """
         return 2 + self.rounds
 
     @property
-    def of_variance(self) -> int:
-        """The index in ``parts`` of the question about the variance; those before are about means."""
-        return self.of_length + self.pure
+    def variance_index(self) -> int:
+        """The position in ``loss_shares`` of the step that measures the variance; those before it are for
+        means.
+        """
+        return self.length_index + self.pure
 
     @property
-    def of_counts(self) -> int:
-        """The index in ``parts`` of the first question about counts."""
-        return self.of_variance + self.variance
+    def counts_index(self) -> int:
+        """The position in ``loss_shares`` of the first of the three steps that measure counts."""
+        return self.variance_index + self.variance
 
     @property
     def lengths_bound(self) -> float:
-        """How long a vector of two numbers in 0..1 can be."""
+        """The largest length of a vector of two numbers in 0..1: 2 in l1, sqrt(2) in l2."""
         return 2.0 if self.pure else 2.0**0.5
 
-    def step(self, asking: int, size: int, bound: float) -> Step:
-        """Return the step at index ``asking``: ``size`` noisy sums of vectors clipped to length ``bound``."""
+    def step(self, index: int, size: int, bound: float) -> Step:
+        """Return step ``index`` of ``loss_shares``: ``size`` noisy sums of vehicles' vectors, clipped to
+        ``bound``.
+        """
         ball = AddRemoveBall(size, self.norm, bound)
-        return Step(ball, noise_for(self.kind, RELATION, self.parts[asking], size))
+        return Step(ball, noise_for(self.kind, RELATION, self.loss_shares[index], size))
 
-    def sd(self, asking: int, bound: float) -> float:
-        """Return the noise standard deviation of the step at index ``asking``, in the unit of ``bound``."""
-        return noise_sd(self.kind, RELATION, self.parts[asking], bound)
+    def sd(self, index: int, bound: float) -> float:
+        """Return the noise standard deviation of step ``index`` of ``loss_shares``, in the unit of
+        ``bound``.
+        """
+        return noise_sd(self.kind, RELATION, self.loss_shares[index], bound)
 
     def steps(self) -> tuple[Step, ...]:
-        """Return every asking, residuals in units of U: what they cost does not depend on C.
+        """Return all measurement steps; their privacy losses do not depend on the clipping lengths used
+        later.
 
         Raises UsageError for a total that is too large for Gaussian noise in whole numbers.
         """
-        if not self.pure and max(self.parts) > MOST_AN_ASKING * PICO:
+        if not self.pure and max(self.loss_shares) > MOST_AN_ASKING * PICO:
             raise UsageError(
                 "so much is asked for at once that Gaussian noise would be too little to account for",
-                got=f"rho {max(self.parts) / PICO:.4g} for one asking",
+                got=f"rho {max(self.loss_shares) / PICO:.4g} for one asking",
                 expected=f"at most {MOST_AN_ASKING:.4g}",
                 todo="ask for a smaller epsilon",
             )
         many = self.size
         found = [self.step(0, 2, 1.0), self.step(1, many, 1.0)]
         found += [self.step(2 + each, many, self.upper) for each in range(self.rounds)]
-        found += [self.step(each, 1, 1.0) for each in range(len(found), self.of_counts)]
+        found += [self.step(each, 1, 1.0) for each in range(len(found), self.counts_index)]
         if self.counts:
-            found.append(self.step(self.of_counts, 2, self.lengths_bound))
-            found += [self.step(self.of_counts + each, many, 1.0) for each in (1, 2)]
+            found.append(self.step(self.counts_index, 2, self.lengths_bound))
+            found += [self.step(self.counts_index + each, many, 1.0) for each in (1, 2)]
         return tuple(found)
 
     def likely_variance(self, centre: float, mean: FloatArray) -> FloatArray:
-        """Return what a map's level makes likely, (U^2/30) (c/(U/5)) clip(mean/c, 0.2, 3)^(1/4), above 0.
+        """Return the prior variance of speeds in each place, (U^2/30) (c/(U/5)) clip(mean/c, 0.2, 3)^(1/4).
 
-        c is the city's ``centre``, at least U/15.
+        ``mean`` is the map of mean speeds, c the city's mean speed ``centre``, taken as at least U/15.
         """
         centre = max(centre, self.upper / 15)
         relative = np.clip(mean / centre, 0.2, 3.0) ** 0.25
         return np.asarray(self.upper**2 / 30 * (centre / (self.upper / 5)) * relative)
 
     def variances(
-        self, found: float, vehicles: float, centre: float, mean: FloatArray, scale: float = 1.0
+        self, ratio: float, vehicles: float, centre: float, mean: FloatArray, scale: float = 1.0
     ) -> VariancePosterior:
-        """Return the posterior of a map's variances where a city of ``vehicles`` says ``found``.
+        """Return the posterior of each place's variance from the city's noisy ``ratio`` to what is likely.
 
-        A variance is a times what is likely; a is one number for the city, and has the prior N(1, 1/4).
-        ``scale`` is the likely factor of means' spread.
+        Each variance is a times ``likely_variance``; a has the prior N(1, 1/4), and ``ratio`` is its noisy
+        measurement over ``vehicles``. ``centre`` is the city's mean speed, ``mean`` the map, and ``scale``
+        how many times farther apart means lie than usual.
         """
         upper, prior = self.upper, VARIANCE_SD**2
-        noise = (self.sd(self.of_variance, 1.0) / vehicles) ** 2
-        city = max(1 + (found - 1) * prior / (prior + noise), LEAST_VARIANCE)
+        noise = (self.sd(self.variance_index, 1.0) / vehicles) ** 2
+        city = max(1 + (ratio - 1) * prior / (prior + noise), LEAST_VARIANCE)
         return variance_posterior(
             city * self.likely_variance(centre, mean),
             float(np.sqrt(prior * noise / (prior + noise))) / city,

@@ -59,7 +59,7 @@ from scipy.special import ndtr, ndtri
 
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import Measure
-from trafficdp.mechanisms.pooling.add_remove_counts import CountAnswers, asked_counts, reach_of
+from trafficdp.mechanisms.pooling.add_remove_counts import CountAnswers, count_clips, measure_counts
 from trafficdp.mechanisms.pooling.add_remove_design import LONG, AddRemoveDesign
 from trafficdp.mechanisms.pooling.posterior import (
     LAMBDA,
@@ -118,9 +118,11 @@ class FleetEstimate:
     reach: float
     power: float
 
-    def reach_in(self, each: int) -> float:
-        """Return the clip of round ``each``, from 0 on."""
-        return self.reach * NARROWER**each
+    def clip_of_round(self, round_number: int) -> float:
+        """Return the length to which vehicles' residuals are clipped in round ``round_number`` (0, 1,
+        ...), a speed.
+        """
+        return self.reach * NARROWER**round_number
 
 
 @dataclass(frozen=True)
@@ -177,14 +179,19 @@ class AddRemoveMap:
 
 
 def estimate_fleet(design: AddRemoveDesign, fleet: IntArray) -> FleetEstimate:
-    """Return what the answer of step 0 says; the fleet counts as at least LEAST_FLEET."""
+    """Return the number of vehicles, the city's mean speed, and what follows from them, by the noisy
+    ``fleet``.
+
+    ``fleet`` (2,) are the noisy sums of the first step, in grains; there count as at least LEAST_FLEET
+    vehicles.
+    """
     upper, sd = design.upper, design.sd(0, 1.0)
     guess = FIRST_GUESS * upper
     fast, slow = (fleet / GRAINS).tolist()
     many = max(fast + slow, LEAST_FLEET)
     prior, noise = (CENTRE_SD * upper) ** 2, 2 * (guess * sd / many) ** 2
     lean = float(np.clip((fast - slow) / many, -1.0, 1.0))
-    loss = sum(design.parts[: design.of_variance]) / 1e12
+    loss = sum(design.loss_shares[: design.variance_index]) / 1e12
     # how far the fleet carries: 1 at 200 vehicles and a unit of noise
     strength = max(1.0, many * (loss / 1000 if design.pure else np.sqrt(2 * loss) / 200))
     return FleetEstimate(
@@ -195,13 +202,14 @@ def estimate_fleet(design: AddRemoveDesign, fleet: IntArray) -> FleetEstimate:
     )
 
 
-def weighed(
+def estimate_weights(
     design: AddRemoveDesign, city: FleetEstimate, weight: IntArray, known: KnownSpeeds | None = None
 ) -> WeightEstimates:
-    """Return estimates from the noisy weights ``weight`` (H,) of H places, in 1/GRAINS: no private value.
+    """Return estimates of the weights of H places from their noisy sums ``weight`` (H,), in 1/GRAINS.
 
-    W = ``weight`` / GRAINS; W+ = E[x | x + N(0, sd^2) = W, x >= 0]. ``city`` and ``known`` give the
-    speed that a place has before its own are measured.
+    The positive estimate is E[x | x + N(0, sd^2) = W, x >= 0] for W = ``weight`` / GRAINS. ``city`` and
+    ``known`` public speeds give the speed expected of a place before its own are measured. No private value
+    is read.
     """
     sd = design.sd(1, 1.0)
     z = np.maximum(weight / (GRAINS * sd), -6.0)
@@ -229,24 +237,28 @@ def summarise_rounds(
     residual: IntArray,
     maps: FloatArray,
 ) -> RoundSummary:
-    """Return what some first rounds say, by their answers and maps, (j, H) each."""
-    precision = np.array([design.sd(2 + each, city.reach_in(each)) for each in range(len(maps))]) ** -2
+    """Return the precision-weighted mean of the first j rounds' noisy residuals and of the maps they were
+    about.
+
+    ``residual`` and ``maps`` have shape (j, H), for H places; no private value is read.
+    """
+    precision = np.array([design.sd(2 + each, city.clip_of_round(each)) for each in range(len(maps))]) ** -2
     share = precision / precision.sum()
     y, k = np.zeros(design.size), np.zeros(design.size)
     for each, (answer, around) in enumerate(zip(residual, maps, strict=True)):
-        y += share[each] * (city.reach_in(each) / GRAINS) * answer
+        y += share[each] * (city.clip_of_round(each) / GRAINS) * answer
         k += share[each] * around
     return RoundSummary(places, y, k, float(precision.sum() ** -0.5))
 
 
 def summarise_all_rounds(design: AddRemoveDesign, answers: Answers) -> RoundSummary:
-    """Return what all rounds say; the centres are those that were asked about."""
-    places = replace(weighed(design, answers.city, answers.weight), centre=answers.maps[0])
+    """Return the precision-weighted summary of all rounds of ``answers``, about the published maps."""
+    places = replace(estimate_weights(design, answers.city, answers.weight), centre=answers.maps[0])
     return summarise_rounds(design, answers.city, places, answers.residual, answers.maps)
 
 
 def next_map(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
-    """Return the map after the rounds of ``summary``, shape (H,)."""
+    """Return the posterior mean speed of each of H places after the rounds of ``summary``, shape (H,)."""
     lifted, centre = summary.places.lifted, learnt_centre(design, summary)
     said = summary.y + lifted * (summary.k - centre)
     family, known, own, spread = _families(design, lifted, summary.sd)
@@ -256,7 +268,9 @@ def next_map(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
 
 
 def learnt_centre(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
-    """Return mu + b m after the rounds of ``summary``, shape (H,)."""
+    """Return each place's prior speed, shape (H,), with the move by known speeds shrunk as residuals
+    suggest.
+    """
     places = summary.places
     lifted, moves = places.lifted, places.centre - places.start
     if not moves.any():
@@ -280,12 +294,14 @@ def _families(
     prior = (PLACE_SD[design.kind] * design.upper) ** 2
     own = (1 - FAMILY) * prior
     spread = np.asarray(own * lifted**2 + sd**2, dtype=np.float64)
-    alike = np.bincount(design.family, lifted**2 / spread).astype(np.float64)
-    return design.family, alike + 1 / (FAMILY * prior), own, spread
+    alike = np.bincount(design.parent_number, lifted**2 / spread).astype(np.float64)
+    return design.parent_number, alike + 1 / (FAMILY * prior), own, spread
 
 
 def add_remove_map(design: AddRemoveDesign, answers: Answers) -> AddRemoveMap:
-    """Return what is published, from the answers alone."""
+    """Return the posterior of means, and of variances where asked for, of H places, from noisy answers
+    alone.
+    """
     summary = summarise_all_rounds(design, answers)
     mean = _posterior(design, answers, summary)
     return AddRemoveMap(mean, _variance(design, answers, mean) if design.variance else None)
@@ -310,7 +326,7 @@ def _posterior(design: AddRemoveDesign, answers: Answers, summary: RoundSummary)
         place=np.arange(many),
         shift=nothing,
         sd=np.full(many, TARGET_SD),
-        map=map_of(design, summary),
+        map=final_map(design, summary),
     )
     flat = OneNumber(answers.city.centre, known.sigma, bins.sd)
     found = posterior(known, bins, flat, upper)
@@ -328,7 +344,7 @@ def _likelihood(
     there[-1] = True
     points, log_mass = weights[0][there], np.log(weights[1][there])
     others = (OTHERS[design.kind] * usual_length(design, answers)) ** norm
-    clips = [answers.city.reach_in(each) for each in range(design.rounds)]
+    clips = [answers.city.clip_of_round(each) for each in range(design.rounds)]
     sds = [design.sd(2 + each, clip) for each, clip in enumerate(clips)]
     speeds, places = speed_of(LAMBDA, design.upper), summary.places
 
@@ -360,24 +376,30 @@ def _likelihood(
 
 
 def usual_length(design: AddRemoveDesign, answers: Answers) -> float:
-    """Return how long a vehicle's residuals usually are, in the unit of speeds."""
+    """Return the usual length of a vehicle's vector of residuals, as a speed, estimated from noisy
+    answers.
+    """
     if not design.pure:
         return answers.city.centre
-    noise = design.sd(design.of_length, 1.0) / answers.city.vehicles
+    noise = design.sd(design.length_index, 1.0) / answers.city.vehicles
     said = float(answers.length[0]) / GRAINS / answers.city.vehicles
     found = LENGTH + (np.clip(said, -1.0, 1.0) - LENGTH) * LENGTH_SD**2 / (LENGTH_SD**2 + noise**2)
     return float(answers.city.centre / 2 * 2.0 ** (LONG * found))
 
 
-def fed_back(design: AddRemoveDesign, answers: Answers, known: KnownSpeeds | None = None) -> bool:
-    """Return whether city and maps are what the answers before them make, but for last digits."""
+def steps_follow_answers(design: AddRemoveDesign, answers: Answers, known: KnownSpeeds | None = None) -> bool:
+    """Return whether the fleet estimate, clips and maps in ``answers`` follow from the noisy answers before
+    them.
+
+    They are recomputed and compared to a relative 10^-9. ``known`` are the public speeds that were used.
+    """
     city, found = estimate_fleet(design, answers.fleet), answers.city
     names = ("vehicles", "centre", "reach", "power")
     same = all(np.isclose(getattr(city, each), getattr(found, each), rtol=1e-9) for each in names)
     if answers.counts is not None:
-        reach = reach_of(design, answers.counts.lengths, found.vehicles)
+        reach = count_clips(design, answers.counts.lengths, found.vehicles)
         same &= np.allclose(reach, answers.counts.reach, rtol=1e-9)
-    places = weighed(design, found, answers.weight, known)
+    places = estimate_weights(design, found, answers.weight, known)
     newest = places.centre
     places = replace(places, centre=answers.maps[0])
     for each, around in enumerate(answers.maps, 1):
@@ -387,8 +409,8 @@ def fed_back(design: AddRemoveDesign, answers: Answers, known: KnownSpeeds | Non
     return bool(same)
 
 
-def map_of(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
-    """Return the map of means after all rounds, shape (H,)."""
+def final_map(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
+    """Return the map of mean speeds of H places after all rounds, shape (H,), from the noisy answers."""
     return _refined(design, summary) if design.pure else next_map(design, summary)
 
 
@@ -423,7 +445,11 @@ def _refined(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
 def target_interval(
     design: AddRemoveDesign, summary: RoundSummary, level: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return both ends of the theorem's set, cut to 0..U, shape (H,) each."""
+    """Return lower and upper ends, shape (H,) each, of the interval proved to hold the map without noise.
+
+    It holds in each place with probability at least ``level``; ends are cut to 0..U. From noisy answers
+    alone.
+    """
     noise, doubt = _quantiles(design, summary, level)
     upper, k, weight, lift = design.upper, summary.k, summary.places.weight, summary.places.lift
     y, off = summary.y / lift, noise / lift
@@ -457,7 +483,10 @@ def measure_all(
     measure: Measure,
     known: KnownSpeeds | None = None,
 ) -> Answers:
-    """Ask all, and return the answers. Records elsewhere count as none."""
+    """Take every noisy measurement of the map from the private ``contributions``, and return the answers.
+
+    Later steps follow from earlier noisy answers. Records outside the design's places and slots are left out.
+    """
     counts = contributions.counts
     user, place, records, speed = _by_place(design, contributions)
     fleet = _asked_fleet(design, user, speed, counts.users, measure)
@@ -469,13 +498,13 @@ def measure_all(
     many = design.size
     weight = measure.measure(design.step(1, many, 1.0), VectorEntries(user, place, own_weight))
 
-    places = weighed(design, city, weight, known)
+    places = estimate_weights(design, city, weight, known)
     residual, maps = np.zeros((design.rounds, many), dtype=np.int64), np.zeros((design.rounds, many))
     for each in range(design.rounds):
         summary = summarise_rounds(design, city, places, residual[:each], maps[:each]) if each else None
         maps[each] = next_map(design, summary) if summary else places.centre
         off = VectorEntries(user, place, places.lift[place] * own_weight * (speed - maps[each][place]))
-        residual[each] = measure.measure(design.step(2 + each, many, city.reach_in(each)), off)
+        residual[each] = measure.measure(design.step(2 + each, many, city.clip_of_round(each)), off)
     nothing = np.zeros(0, dtype=np.int64)
     answers = Answers(fleet, city, weight, residual, maps, nothing, nothing)
     if design.pure:
@@ -484,7 +513,7 @@ def measure_all(
         answers = replace(answers, spread=_asked_spread(design, answers, contributions, measure))
     if design.counts:
         vectors = VectorEntries(user, place, np.ones(len(user))), VectorEntries(user, place, records)
-        answers = replace(answers, counts=asked_counts(design, vectors, city.vehicles, measure))
+        answers = replace(answers, counts=measure_counts(design, vectors, city.vehicles, measure))
     return answers
 
 
@@ -495,7 +524,7 @@ def _asked_length(design: AddRemoveDesign, off: VectorEntries, centre: float, me
     with np.errstate(divide="ignore"):
         long = np.clip(np.log2(size / (centre / 2)) / LONG, -1.0, 1.0)
     one = VectorEntries(own, np.zeros(len(own), dtype=np.int64), long)
-    return measure.measure(design.step(design.of_length, 1, 1.0), one)
+    return measure.measure(design.step(design.length_index, 1, 1.0), one)
 
 
 def _asked_spread(
@@ -507,17 +536,20 @@ def _asked_spread(
     sizes = (counts.count, contributions.total, contributions.total_of_squares)
     records, total, squares = (np.bincount(entry, each[there], len(user)) for each in sizes)
     own = np.unique(user)
-    found = map_of(design, summarise_all_rounds(design, answers))
+    found = final_map(design, summarise_all_rounds(design, answers))
     about = (squares * unit - 2 * found[place] * total) * unit / records + found[place] ** 2
     relative = about / design.likely_variance(city.centre, found)[place]
     share = records / _by_user(user, records, counts.users)[user]
     far = np.clip(_by_user(user, share * relative, counts.users)[own] - 1, -1.0, 1.0)
     one = VectorEntries(own, np.zeros(len(own), dtype=np.int64), far)
-    return measure.measure(design.step(design.of_variance, 1, 1.0), one)
+    return measure.measure(design.step(design.variance_index, 1, 1.0), one)
 
 
 def measure_fleet(design: AddRemoveDesign, contributions: Contributions, measure: Measure) -> IntArray:
-    """Ask how many vehicles there are, as far as they are fast and as far as they are slow, shape (2,)."""
+    """Return two noisy sums over vehicles, in grains: of (1 + a)/2 and of (1 - a)/2, shape (2,).
+
+    a in -1..1 is how much faster than U/5 the vehicle's mean speed is, relatively; both add up to the fleet.
+    """
     user, _, _, speed = _by_place(design, contributions)
     return _asked_fleet(design, user, speed, contributions.counts.users, measure)
 
@@ -552,7 +584,7 @@ def _by_place(
 def _where(design: AddRemoveDesign, contributions: Contributions) -> tuple[IntArray, npt.NDArray[np.bool_]]:
     """The place of every pair, shape (P,), and whether it is one that is asked about."""
     counts = contributions.counts
-    at, there = design.where(counts.cell, counts.slot)
+    at, there = design.place_numbers(counts.cell, counts.slot)
     return at[counts.bin_index], there[counts.bin_index]
 
 

@@ -94,9 +94,12 @@ class CalibratedPooling(JointMechanism):
         ``interval_level`` is not used: the intervals are tuned to hold in 95 % of places.
         """
         found = pooled_estimates(self.design, values.contributions, measure, self.public.known)
-        estimates = {each: self.of_posterior(each, own, self.column()) for each, own in found.means.items()}
+        estimates = {
+            each: self.estimate_from_posterior(each, own, self.shared_columns())
+            for each, own in found.means.items()
+        }
         if found.variance is not None:
-            estimates[Statistic.VARIANCE] = self.of_variance(found.variance, self.column())
+            estimates[Statistic.VARIANCE] = self.variance_estimate(found.variance, self.shared_columns())
         return {each: estimates[each] for each in self.statistics}
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
@@ -200,11 +203,11 @@ class CalibratedCityWide(JointMechanism):
         for each in self.statistics:
             if each is Statistic.VARIANCE:
                 own = self._spread(value[each], value[Statistic.MEAN])
-                found[each] = self.of_variance(own, self.column())
+                found[each] = self.variance_estimate(own, self.shared_columns())
             else:
                 noise = _left(float(self._noise[0]), float(bound.upper) / 6)
                 mean = city_wide_posterior(self._design, value[each], noise)
-                one = self.of_posterior(each, mean, self.column())
+                one = self.estimate_from_posterior(each, mean, self.shared_columns())
                 # it is one number for the city, and says so
                 found[each] = replace(one, status=status_of(one.expected_error, each, bound))
         return found

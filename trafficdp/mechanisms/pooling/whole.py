@@ -21,11 +21,11 @@ from trafficdp.mechanisms.pooling.posterior import (
 from trafficdp.mechanisms.protocol import (
     POST_PROCESSING,
     Columns,
+    JointRequest,
     PublicFacts,
     Statement,
-    Wanted,
-    event,
     loss_of,
+    privacy_event,
 )
 from trafficdp.mechanisms.publish import rounding_bias, status_of
 from trafficdp.model import (
@@ -50,9 +50,9 @@ OTHER_CITY = "a day of taxis in San Francisco"
 
 
 def calibration(other_days: float, worst_map: float | None, other_city: float | None) -> Calibration:
-    """Return on what intervals of LEVELS[-1] were tuned, and which share of places they held elsewhere.
+    """Return how often intervals tuned to hold 95 % of places did hold them in trials, in numbers and words.
 
-    That is on OTHER_DAYS, which chose nothing, all together and on the worst map, and on OTHER_CITY.
+    The shares held are on other days of the same buses, on the worst of those maps, and in another city.
     """
     held = f"{_percent(other_days)} on {OTHER_DAYS}"
     held += "" if worst_map is None else f" ({_percent(worst_map)} on the worst map)"
@@ -104,10 +104,11 @@ class JointMechanism:
     """Whether known speeds are what it starts from."""
 
     @classmethod
-    def calibrate(cls, facts: PublicFacts, loss: Loss, wanted: Wanted) -> Self:
-        """Return the map of all that is ``wanted`` at all that can be charged of ``loss``.
+    def calibrate(cls, facts: PublicFacts, loss: Loss, request: JointRequest) -> Self:
+        """Return the mechanism for the statistics of ``request``, with the largest chargeable part of
+        ``loss``.
 
-        Raises UsageError where it is for another relation than that of ``facts``.
+        Raises UsageError where it is for another neighbouring relation than that of ``facts``.
         """
         if facts.relation is not cls.relation:
             raise UsageError(
@@ -116,7 +117,7 @@ class JointMechanism:
                 expected=cls.relation.value,
             )
         facts = facts if cls.from_known else replace(facts, known=None)
-        return cls(facts, wanted.statistics, loss.kind, loss.chargeable.pico)
+        return cls(facts, request.statistics, loss.kind, loss.chargeable.pico)
 
     @property
     def known(self) -> tuple[Knowledge, ...]:
@@ -124,28 +125,28 @@ class JointMechanism:
         return () if self.public.known is None else self.public.known.sources
 
     def without_known(self) -> Self:
-        """Return this mechanism without known speeds."""
+        """Return this mechanism without known public speeds in its prior."""
         return replace(self, public=replace(self.public, known=None))
 
     def steps(self) -> tuple[Priced, ...]:
-        """Return the noisy measurements, at the largest loss they can have."""
+        """Return the measurement steps at their largest possible privacy loss, from public facts."""
         raise NotImplementedError
 
     def event(self) -> PrivacyEvent:
-        """Return what every vehicle loses at most, by the steps."""
+        """Return the privacy event: the largest possible loss of every vehicle, summed over the steps."""
         lost = loss_of(self.steps(), self.public.counts.users)
-        return event(self.kind, self.public, lost, self.statistics, kind=self.loss_kind)
+        return privacy_event(self.kind, self.public, lost, self.statistics, kind=self.loss_kind)
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """Return what is expected of every bin, shape (G,) each, from counts."""
+        """Return each statistic's expected absolute error, shape (G,), from public facts alone."""
         raise NotImplementedError
 
-    def of_posterior(
+    def estimate_from_posterior(
         self, statistic: Statistic, found: Posterior, noise: Mapping[str, npt.NDArray[Any]]
     ) -> Estimate:
-        """Return the estimate of a mean: its posterior, published with the columns of ``noise``.
+        """Return the estimate of a mean to publish from its posterior, with the noise columns ``noise``.
 
-        The status of a bin is "uninformative" where one number would say as much.
+        A bin is "uninformative" where one number for the city would say as much.
         """
         known, beside = self.public.known, inner_ends(found.ends)
         low, high = found.ends[LEVELS[-1]]
@@ -161,27 +162,32 @@ class JointMechanism:
         error = found.error + rounding_bias(statistic, self.public.bound)
         return _estimate(statistic, found, error, status.astype(object), noise, beside)
 
-    def of_variance(
+    def variance_estimate(
         self,
         found: VariancePosterior,
         noise: Mapping[str, npt.NDArray[Any]],
         status: npt.NDArray[np.object_] | None = None,
     ) -> Estimate:
-        """Return the estimate of a variance: its posterior, and ``status``, or that by its expected error."""
+        """Return the estimate of a variance to publish from its posterior, with the noise columns ``noise``.
+
+        ``status`` (G,) are the bins' statuses; None: they follow from the expected errors.
+        """
         error = variance_error(found, self.public.bound)
         if status is None:
             status = status_of(error, Statistic.VARIANCE, self.public.bound)
         return _estimate(Statistic.VARIANCE, found, error, status, noise, inner_ends(found.ends))
 
-    def column(self) -> dict[str, FloatArray]:
-        """Return what is published of every bin beside its numbers: the whole loss, and what was known."""
+    def shared_columns(self) -> dict[str, FloatArray]:
+        """Return the columns published beside every statistic, shape (G,): the whole loss, and the known
+        speeds.
+        """
         return {
             self.loss_kind.quantity: np.full(self.public.counts.bins, self.pico / PICO),
             **known_columns(self.public.known),
         }
 
     def statement(self, statistic: Statistic) -> Statement:
-        """Return what the manifest says."""
+        """Return how ``statistic`` is made noisy, in words and numbers, for the release's manifest."""
         counts, bound = self.public.counts, self.public.bound
         kind = IntervalKind.CALIBRATED if statistic in self.trials else IntervalKind.GUARANTEED
         return Statement(
@@ -200,7 +206,7 @@ class JointMechanism:
         )
 
     def to_facts(self) -> dict[str, Any]:
-        """Return all of it as JSON values."""
+        """Return the mechanism as JSON values, from which ``from_facts`` restores it."""
         known = self.public.known
         facts = {
             "kind": self.kind,
@@ -211,7 +217,7 @@ class JointMechanism:
         return facts if known is None else {**facts, "known": as_json(known)}
 
     def manifest_facts(self) -> dict[str, Any]:
-        """Return ``to_facts`` without the known speeds themselves, which are published as columns."""
+        """Return ``to_facts`` for the manifest, without the known speeds, which are published as columns."""
         facts, known = self.to_facts(), self.public.known
         if known is not None:
             facts["known"] = as_json(known.sources)
@@ -219,14 +225,16 @@ class JointMechanism:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> Self:
-        """Return the calibrated mechanism that ``to_facts`` wrote."""
+        """Return the mechanism that ``to_facts`` wrote, on the same ``public`` facts."""
         statistics = tuple(Statistic(each) for each in facts["statistics"])
         known = from_json(KnownSpeeds, facts["known"]) if facts.get("known") else None
         return cls(replace(public, known=known), statistics, LossKind(facts["loss_kind"]), int(facts["pico"]))
 
     @classmethod
     def from_published(cls, facts: Mapping[str, Any], columns: Columns, public: PublicFacts) -> Self:
-        """Return the same from a manifest: its facts are the whole, but for the columns of known speeds."""
+        """Return the mechanism of a published release, from its manifest's ``facts`` and its known-speed
+        columns.
+        """
         if not facts.get("known"):
             return cls.from_facts(facts, public)
         own = columns[Statistic(facts["statistics"][0])]
@@ -257,11 +265,17 @@ def _estimate(
 
 
 def known_columns(known: KnownSpeeds | None) -> dict[str, FloatArray]:
-    """Return the columns that are published of ``known`` speeds."""
+    """Return the columns that publish the ``known`` speeds, one for each source, by name; empty without
+    any.
+    """
     return {} if known is None else dict(zip(KNOWN_COLUMNS, known.speed, strict=False))
 
 
 def variance_error(found: VariancePosterior, bound: ContributionBound) -> FloatArray:
-    """Return the expected error that is published: rounding of speeds comes on top."""
+    """Return the expected absolute error to publish of each variance: posterior error plus speed rounding,
+    (G,).
+
+    At most the largest possible variance.
+    """
     most = Statistic.VARIANCE.largest(bound.upper)
     return np.asarray(np.minimum(found.error + rounding_bias(Statistic.VARIANCE, bound), most))

@@ -207,7 +207,7 @@ def epochs(user: IntArray, users: int, samples: int) -> list[Epoch]:
     found: list[Epoch] = []
     if not len(user):
         return found
-    arrivals = relabelled(user, np.zeros(len(user), dtype=np.int64), 1)
+    arrivals = numbered_by_arrival(user, np.zeros(len(user), dtype=np.int64), 1)
     seen = np.maximum.accumulate(arrivals.user) + 1
     most = np.maximum.accumulate(arrivals.rank)
     begin = 0
@@ -220,7 +220,7 @@ def epochs(user: IntArray, users: int, samples: int) -> list[Epoch]:
     return found
 
 
-def relabelled(user: IntArray, value: IntArray, steps: int) -> Arrivals:
+def numbered_by_arrival(user: IntArray, value: IntArray, steps: int) -> Arrivals:
     """Return the stream as ``Arrivals``, its vehicles numbered 0, 1, 2, ... by first arrival.
 
     The declared numbers of vehicles and samples are those that occur in the stream.
@@ -247,7 +247,7 @@ def doubling_means(
 
     The declared numbers of ``arrivals`` are not looked at; ``start`` are those of the first epoch.
     """
-    own = relabelled(arrivals.user, arrivals.value, arrivals.steps)
+    own = numbered_by_arrival(arrivals.user, arrivals.value, arrivals.steps)
     result = np.full((runs, len(at)), arrivals.steps / 2)
     spent = PureDP(0)
     for number, epoch in enumerate(epochs(own.user, *start), start=1):
@@ -292,7 +292,7 @@ def unbounded_means(
     Raises UsageError for averaged trees.
     """
     users, samples = (integer_between(1, 2**40, guess=each) for each in guess)
-    own = relabelled(arrivals.user, arrivals.value, arrivals.steps)
+    own = numbered_by_arrival(arrivals.user, arrivals.value, arrivals.steps)
     levels = int(bit_length(own.samples))
     size = level_size(np.arange(levels))
     share = endless_shares(level_size(np.arange(last_level(samples) + 1)) ** (2 / 3), levels)

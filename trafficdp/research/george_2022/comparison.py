@@ -28,14 +28,14 @@ from trafficdp.research.george_2022.factor import LONGEST, BinnedFactor, Gaussia
 from trafficdp.research.george_2022.paper_means import (
     Centre,
     full_means,
+    known_prior_half_width,
+    known_prior_means,
+    known_prior_scale,
     levelled_means,
     naive_means,
     naive_scale,
     single_means,
     single_scale,
-    wishful_half_width,
-    wishful_means,
-    wishful_scale,
 )
 from trafficdp.stream.tree import best_tree
 
@@ -72,15 +72,15 @@ def paper_methods(arrivals: Arrivals, epsilon: float, failure: float) -> list[Me
     given = prior_plan(n, m, u, epsilon, failure)
     free = prior_plan(n, m, u, epsilon, failure, prior=False)
     centres = [Centre.at(prior) if each else None for each in given.truncated]
-    half = wishful_half_width(n, m, u, failure)
+    half = known_prior_half_width(n, m, u, failure)
     paper = paper_plan(n, m, u, epsilon, failure)
 
     def naive(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
         return naive_means(arrivals, naive_scale(n, m, u, epsilon), source, runs, at)
 
     def wishful(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        scale = wishful_scale(n, m, u, epsilon, failure)
-        return wishful_means(arrivals, prior, half, scale, source, runs, at)
+        scale = known_prior_scale(n, m, u, epsilon, failure)
+        return known_prior_means(arrivals, prior, half, scale, source, runs, at)
 
     def single_given(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
         scale = single_scale(given, epsilon)

@@ -214,7 +214,7 @@ def single_means(
     return np.clip(means, 0, plan.steps)
 
 
-def wishful_half_width(users: int, samples: int, steps: int, delta: float) -> int:
+def known_prior_half_width(users: int, samples: int, steps: int, delta: float) -> int:
     """Return D: a vehicle's sum of m = ``samples`` samples is clipped to within D of m times the prior.
 
     D = u (sqrt(m/2 ln(2 n/delta)) + sqrt(m)) in steps, rounded up; u is ``steps``, n is ``users``.
@@ -223,19 +223,19 @@ def wishful_half_width(users: int, samples: int, steps: int, delta: float) -> in
     return int(np.ceil(steps * spread))
 
 
-def wishful_scale(
+def known_prior_scale(
     users: int, samples: int, steps: int, epsilon: float, delta: float, tree: Tree = BINARY
 ) -> float:
     """Return the Laplace scale min(u m, 2 D) (most tree nodes that hold a vehicle's sum) / epsilon, in steps.
 
-    Rounded up. D is ``wishful_half_width``.
+    Rounded up. D is ``known_prior_half_width``.
     """
-    width = min(steps * samples, 2 * wishful_half_width(users, samples, steps, delta))
+    width = min(steps * samples, 2 * known_prior_half_width(users, samples, steps, delta))
     price = width * int(tree.nodes_per_element(users).max())
     return float(laplace_scale(np.array([price]), np.array([epsilon]))[0])
 
 
-def wishful_means(
+def known_prior_means(
     arrivals: Arrivals,
     prior: Fraction,
     half_width: int,

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.huber import HuberShape, clean_smooth_sensitivity
+from trafficdp.bounding.huber import HuberParameters, clean_smooth_sensitivity
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.per_statistic.huber import Huber
 from trafficdp.noise import smooth_gaussian
@@ -73,7 +73,7 @@ def least_vehicles(
     alpha, beta, mean_absolute = settings.calibrated(one)
 
     def pays(vehicles: int) -> bool:
-        shape = HuberShape(
+        shape = HuberParameters(
             np.full(vehicles, 1 / vehicles),
             np.full(vehicles, threshold),
             np.zeros(vehicles, dtype=np.int64),

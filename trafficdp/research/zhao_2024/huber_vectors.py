@@ -62,7 +62,7 @@ from trafficdp.noise import smooth_gaussian, student_t
 from trafficdp.noise.source import NoiseSource
 from trafficdp.research.aumuller_2023.plan import clip_to_length
 from trafficdp.research.zhao_2024.vector_smooth_sensitivity import (
-    VectorShape,
+    VectorHuberParameters,
     clean_vector_sensitivity,
     minimiser,
     vector_smooth_sensitivity,
@@ -212,7 +212,7 @@ def huber_shape(
     *,
     factor: float = 2.0,
     cap_ratio: float = 2.0,
-) -> VectorShape:
+) -> VectorHuberParameters:
     """Return weights and thresholds from public counts: w_i by min(n_i, m_c), T_i = ``factor`` r_i, at most
     2R.
 
@@ -226,12 +226,12 @@ def huber_shape(
     used = huber.used_count(count, one_bin, 1, cap_ratio)
     weight = huber.normalised(used, one_bin, 1)
     threshold = np.minimum(factor * normal_radius(used, dimensions, sigma), 2 * radius)
-    return VectorShape(weight, threshold, dimensions, radius)
+    return VectorHuberParameters(weight, threshold, dimensions, radius)
 
 
 def best_huber_shape(
     count: IntArray, dimensions: int, radius: float, sigma: float, epsilon: float, *, cap_ratio: float = 2.0
-) -> tuple[VectorShape, float]:
+) -> tuple[VectorHuberParameters, float]:
     """Return the shape whose factor, of FACTORS, has the least ``clean_vector_error``, and that error.
     Public.
 
@@ -252,7 +252,7 @@ def best_huber_shape(
 
 
 def clean_vector_error(
-    shape: VectorShape, epsilon: float, *, spread: float = 0.4, mean_spread: float = 0.2
+    shape: VectorHuberParameters, epsilon: float, *, spread: float = 0.4, mean_spread: float = 0.2
 ) -> float:
     """Return the mean l2 length of the Student-t noise where vehicles agree as said. Public.
 
@@ -266,7 +266,12 @@ def clean_vector_error(
 
 
 def huber_vector_mean(
-    y: FloatArray, shape: VectorShape, epsilon: float, noise: NoiseSource, *, degrees: float | None = None
+    y: FloatArray,
+    shape: VectorHuberParameters,
+    epsilon: float,
+    noise: NoiseSource,
+    *,
+    degrees: float | None = None,
 ) -> FloatArray:
     """Return an epsilon-DP estimate of the weighted mean of the rows of y, shape (d,), at most R long.
 
@@ -283,7 +288,7 @@ def huber_vector_mean(
 
 
 def gaussian_huber_vector_mean(
-    y: FloatArray, shape: VectorShape, epsilon: float, delta: float, noise: NoiseSource
+    y: FloatArray, shape: VectorHuberParameters, epsilon: float, delta: float, noise: NoiseSource
 ) -> FloatArray:
     """Return an (epsilon, delta)-DP estimate of the weighted mean of the rows of y, shape (d,): Gaussian
     noise.
@@ -301,7 +306,9 @@ def gaussian_huber_vector_mean(
     return released
 
 
-def centre_and_sensitivity(y: FloatArray, shape: VectorShape, beta: float) -> tuple[FloatArray, float]:
+def centre_and_sensitivity(
+    y: FloatArray, shape: VectorHuberParameters, beta: float
+) -> tuple[FloatArray, float]:
     """Return the iterate, shape (d,), and S: **neither may leave the mechanism**. Errors as above."""
     if y.shape != (len(shape.weight), shape.dimensions):
         raise UsageError(
@@ -322,7 +329,9 @@ def centre_and_sensitivity(y: FloatArray, shape: VectorShape, beta: float) -> tu
     return centre, vector_smooth_sensitivity(inside, shape, centre, beta)
 
 
-def _student(shape: VectorShape, epsilon: float, degrees: float | None) -> tuple[float, float, float]:
+def _student(
+    shape: VectorHuberParameters, epsilon: float, degrees: float | None
+) -> tuple[float, float, float]:
     """Return alpha, beta and nu."""
     positive(epsilon=epsilon)
     freedom = shape.dimensions + 2.0 if degrees is None else degrees

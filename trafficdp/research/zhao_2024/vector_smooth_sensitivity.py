@@ -281,7 +281,7 @@ class GoodDataSets:
 
 
 @dataclass(frozen=True)
-class VectorShape:
+class VectorHuberParameters:
     """What does not depend on values: weights (adding up to 1) and thresholds (n,), d, and the radius R.
 
     Raises UsageError unless weights and thresholds are positive, the weights add up to 1, no threshold is
@@ -375,7 +375,7 @@ class VectorShape:
         return float((bound * np.exp(-beta * np.arange(len(bound)))).max())
 
 
-def minimiser(y: FloatArray, shape: VectorShape) -> FloatArray:
+def minimiser(y: FloatArray, shape: VectorHuberParameters) -> FloatArray:
     """Return the iterate that is released, shape (d,), for vectors ``y`` (n, d) no longer than R."""
     where = np.zeros(len(y), dtype=np.int64)
     point: FloatArray = huber_point(
@@ -384,7 +384,9 @@ def minimiser(y: FloatArray, shape: VectorShape) -> FloatArray:
     return point
 
 
-def vector_smooth_sensitivity(y: FloatArray, shape: VectorShape, centre: FloatArray, beta: float) -> float:
+def vector_smooth_sensitivity(
+    y: FloatArray, shape: VectorHuberParameters, centre: FloatArray, beta: float
+) -> float:
     """Return S, at most U, for ``y`` (n, d) and its ``minimiser`` (d,). Never publish it.
 
     ``beta`` >= 0 is the smoothness. U where no level is left: fewer than 3 vehicles, or one that dominates.
@@ -408,7 +410,7 @@ def vector_smooth_sensitivity(y: FloatArray, shape: VectorShape, centre: FloatAr
 
 
 def clean_vector_sensitivity(
-    shape: VectorShape, beta: float, *, spread: float = 0.4, mean_spread: float = 0.2
+    shape: VectorHuberParameters, beta: float, *, spread: float = 0.4, mean_spread: float = 0.2
 ) -> float:
     """Return about what S is where |y_i - ybar| <= ``spread`` T_i, with a mean of ``mean_spread`` Tbar.
     Public.
@@ -428,7 +430,10 @@ def clean_vector_sensitivity(
 
 
 def _smooth(
-    shape: VectorShape, spread: FloatArray, beta: float, distance: Callable[[GoodDataSets, int], int]
+    shape: VectorHuberParameters,
+    spread: FloatArray,
+    beta: float,
+    distance: Callable[[GoodDataSets, int], int],
 ) -> float:
     """Return the least S over the levels; the distance to their good sets comes from ``distance``."""
     weight, threshold, upper = shape.weight, shape.threshold, shape.upper

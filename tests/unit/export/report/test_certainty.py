@@ -29,7 +29,7 @@ from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_all
 from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
 from trafficdp.mechanisms.protocol import PublicFacts
-from trafficdp.mechanisms.simulated_cities import ReferenceCityShape, cities_of, true_statistic
+from trafficdp.mechanisms.simulated_cities import ReferenceCityShape, simulated_cities_of, true_statistic
 from trafficdp.mechanisms.simulated_cities import _cities as reference_cities
 from trafficdp.model import Counts, Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -380,7 +380,7 @@ def test_calibrated_intervals_put_at_most_one_pair_in_twenty_the_wrong_way_round
     base = replace(base, disclosure=replace(base.disclosure, mechanisms=tuple(stated)))
     calibrated = CalibratedPooling(PublicFacts(counts, base.request.bound), (MEAN,), LossKind.PURE, 8 * PICO)
     told, wrong = {}, {}
-    for city in cities_of(counts, base.request.bound):
+    for city in simulated_cities_of(counts, base.request.bound):
         truth = true_statistic(city.values.contributions, MEAN) * 3.6
         apart = np.zeros((len(cells), len(cells)), dtype=int)
         for seed in range(4):
@@ -410,7 +410,7 @@ def test_so_do_those_of_maps_of_which_nothing_is_public(bound_of, kind):
         noise = SimulatedNoise(5)
         for _ in range(3):
             found = add_remove_map(design, measure_all(design, city, noise)).mean
-            at = design.where(counts.cell, counts.slot)[0]
+            at = design.place_numbers(counts.cell, counts.slot)[0]
             known = found.informed[at]
             low, high = (each[at][known] for each in found.ends[0.95])
             apart = high[:, None] < low

@@ -12,7 +12,7 @@ from scipy.integrate import quad
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks import blocks, calibrated
-from trafficdp.mechanisms.blocks.blocks import best_blocks, clamped_error
+from trafficdp.mechanisms.blocks.blocks import best_blocks, clamped_block_error
 from trafficdp.mechanisms.blocks.partition import Items, Partition, items_of, least_load, loads
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model import Statistic
@@ -42,8 +42,8 @@ def partitions(number):
 
 def factor_by_definition(items, block):
     """max_l sum_B ((d + 1)/2) max cost, with loops over a dense table."""
-    table = np.zeros((items.number, items.users))
-    for item in range(items.number):
+    table = np.zeros((items.size, items.users))
+    for item in range(items.size):
         for entry in range(items.start[item], items.start[item + 1]):
             table[item, items.user[entry]] = items.cost[entry]
     total = np.zeros(items.users)
@@ -79,7 +79,7 @@ def test_mean_and_vehicle_mean_of_a_bin_cost_three_halves_together(counts_of, bo
     # tolerances that make both cost a user the same
     found = best_blocks(counts, bound, {VEHICLE_MEAN: 30.0, MEAN: 30.0})
     assert found.factor == pytest.approx(1.5)
-    assert found.items.number == 2
+    assert found.items.size == 2
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_mean_and_vehicle_mean_of_a_bin_cost_three_halves_together(counts_of, bo
 @given(tables, st.sampled_from([{MEAN: 1.0}, {VEHICLE_MEAN: 30.0}]))
 def test_blocks_are_the_best_of_all_partitions_of_small_cities(counts_of, bound_of, table, tolerance):
     found = best_blocks(counts_of(table), bound_of(65), tolerance, effort=500)
-    best = min(factor_by_definition(found.items, block) for block in partitions(found.items.number))
+    best = min(factor_by_definition(found.items, block) for block in partitions(found.items.size))
     assert found.lower_bound <= best * (1 + 1e-12)
     assert found.factor == pytest.approx(factor_by_definition(found.items, found.block), rel=1e-12)
     assert found.factor == pytest.approx(best, rel=1e-9)
@@ -151,7 +151,7 @@ def test_a_larger_city_gets_blocks_within_the_certificate(counts_of, bound_of):
     bound, tolerance = bound_of(65), {MEAN: 1.0, VEHICLE_MEAN: 1.0}
     found = best_blocks(counts, bound, tolerance, effort=4_000)
     # what blocks of one cost
-    alone = loads(found.items, np.arange(found.items.number)).max()
+    alone = loads(found.items, np.arange(found.items.size)).max()
     assert found.factor == pytest.approx(factor_by_definition(found.items, found.block), rel=1e-12)
     assert found.lower_bound <= found.factor < 0.9 * alone
     merged = best_blocks(counts, bound, tolerance, effort=0)
@@ -161,11 +161,11 @@ def test_a_larger_city_gets_blocks_within_the_certificate(counts_of, bound_of):
 def test_a_partition_keeps_its_loads_while_items_move(counts_of, bound_of):
     random = np.random.default_rng(11)
     items = items_of(counts_of(random.poisson(1.2, (30, 20)) + 1), bound_of(65), {MEAN: 1.0})
-    partition = Partition(items, np.arange(items.number) // 3)
+    partition = Partition(items, np.arange(items.size) // 3)
     for beta in (5.0, 50.0):
         partition.set_reference(beta)
         before = np.exp(beta * (partition.load / partition.load.max() - 1)).sum()
-        for item in range(items.number):
+        for item in range(items.size):
             partition.move(item, 4)
             np.testing.assert_allclose(partition.load, loads(items, partition.block), rtol=1e-9, atol=1e-12)
         assert partition.weight.sum() < before
@@ -175,7 +175,7 @@ def test_a_partition_keeps_its_loads_while_items_move(counts_of, bound_of):
 @pytest.mark.parametrize("size", [1, 2, 5, 20])
 @pytest.mark.parametrize("reach", [0.5, 10.0, 1000.0])
 def test_the_clamped_error_is_the_integral_of_the_tail(size, reach):
-    found = clamped_error(np.array([size]), np.array([2.0]), np.array([reach]))[0]
+    found = clamped_block_error(np.array([size]), np.array([2.0]), np.array([reach]))[0]
     integral = 2 * quad(lambda h: float(block_tail(size, h)), 0, min(reach / 4, 200), limit=200)[0]
     assert found == pytest.approx(integral, rel=1e-7)
     if size == 1:
@@ -210,12 +210,14 @@ def test_light_users_that_are_left_out_of_a_search_are_charged_for_all_the_same(
     monkeypatch.setattr(blocks, "MANY", 0)
     monkeypatch.setattr(blocks, "SCREEN", screen)
     searched = []
-    among = Items.among
-    monkeypatch.setattr(Items, "among", lambda self, users: searched.append(users) or among(self, users))
+    among = Items.restricted_to_users
+    monkeypatch.setattr(
+        Items, "restricted_to_users", lambda self, users: searched.append(users) or among(self, users)
+    )
     found = best_blocks(busy_and_light, bound_of(65), {MEAN: 1.0}, effort=2_000)
     np.testing.assert_allclose(found.load, loads(found.items, found.block), rtol=1e-12)
     assert found.factor == pytest.approx(factor_by_definition(found.items, found.block), rel=1e-12)
-    alone = loads(found.items, np.arange(found.items.number))
+    alone = loads(found.items, np.arange(found.items.size))
     assert np.array_equal(searched[0], alone > screen * alone.max())
     assert 0 < np.count_nonzero(searched[0]) < busy_and_light.users
     # nobody who was left out loses more than those who were not
@@ -256,11 +258,11 @@ def test_blocks_of_maps_that_are_only_looked_at_are_no_better_than_a_releases(
     monkeypatch.setattr(calibrated, "QUICK", 0)
     monkeypatch.setattr(calibrated, "_remembered", type(calibrated._remembered)())
     bound = bound_of(65)
-    looked_at = calibrated.blocks_of(busy_and_light, bound, {MEAN: 1.0}, thorough=False)
-    released = calibrated.blocks_of(busy_and_light, bound, {MEAN: 1.0})
+    looked_at = calibrated.find_blocks(busy_and_light, bound, {MEAN: 1.0}, thorough=False)
+    released = calibrated.find_blocks(busy_and_light, bound, {MEAN: 1.0})
     assert released.factor <= looked_at.factor
     # what a release found is taken from then on
-    assert calibrated.blocks_of(busy_and_light, bound, {MEAN: 1.0}, thorough=False) is released
+    assert calibrated.find_blocks(busy_and_light, bound, {MEAN: 1.0}, thorough=False) is released
 
 
 @pytest.mark.parametrize("variance", [3.0, 60.0, 2000.0])

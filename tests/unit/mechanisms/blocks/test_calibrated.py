@@ -18,7 +18,7 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.mechanisms import means
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks, block_accounting
-from trafficdp.mechanisms.blocks.noise import BlockNoise, fitted
+from trafficdp.mechanisms.blocks.noise import BlockNoise, calibrated_block_noise
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.publish import rounding_bias
@@ -140,9 +140,9 @@ def test_noise_that_cannot_be_drawn_exactly_is_refused(counts_of, bound_of):
     of, block = means.speeds(counts, bound), np.zeros(2, dtype=np.int64)
     for width in (1e-30, 1e30, np.nan):
         with pytest.raises(UsageError, match="cannot be drawn exactly"):
-            fitted(of, block, np.full(2, width), PureDP.of(1))
+            calibrated_block_noise(of, block, np.full(2, width), PureDP.of(1))
     with pytest.raises(UsageError, match="no noise fits"):
-        fitted(of, block, np.full(2, 9.0), PureDP.of("1e-12"))
+        calibrated_block_noise(of, block, np.full(2, 9.0), PureDP.of("1e-12"))
 
 
 MEANS, PAIRS = (MEAN, VEHICLE_MEAN), (MEAN, VARIANCE)

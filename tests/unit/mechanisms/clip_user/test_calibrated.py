@@ -19,7 +19,7 @@ from trafficdp.mechanisms.clip_user import (
     CalibratedSuppression,
     SuppressionAccounting,
     SuppressionRule,
-    imputed,
+    imputation,
     kept_counts,
 )
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
@@ -64,7 +64,7 @@ def test_the_charge_is_kept_covers_the_loss_and_is_found_again_from_what_is_publ
     bound = bound_of(60, "1/10")
     city = contributions_of([[[3] * m for m in row] for row in table], bound)
     allocation = allocate(city.counts, request_for(bound, epsilon, statistics))
-    assert allocation.chosen.name == "clip_user"
+    assert allocation.chosen_accounting.name == "clip_user"
     charged = allocation.event.loss_per_user
     assert charged.max() <= PureDP.of(epsilon).pico
     measure = PrivacyMeter(SecureNoise(), charged, LossKind.PURE)
@@ -115,7 +115,7 @@ def test_a_heavy_vehicle_is_left_out_where_that_helps(counts_of, bound_of):
     assert len(left_out)
     assert set(counts.user_index[left_out].tolist()) == {0}
     plain = allocate(counts, replace(request_for(bound, "0.5", (MEAN,)), accounting="equal"))
-    assert accounting.worst_relative_scale(0.5, {MEAN: 1.0}) < plain.chosen.worst_relative_scale(
+    assert accounting.worst_relative_scale(0.5, {MEAN: 1.0}) < plain.chosen_accounting.worst_relative_scale(
         0.5, {MEAN: 1.0}
     )
 
@@ -164,7 +164,7 @@ def test_the_bias_is_the_worst_that_what_is_left_out_can_do(counts_of, bound_of,
         kept = np.ones(counts.pairs, dtype=bool)
         kept[out] = False
         rest = kept_counts(counts, kept)
-        by = imputed(statistic, counts, rest, bound)
+        by = imputation(statistic, counts, rest, bound)
         numbers = counts.count.tolist()
         ends = np.cumsum([0, *numbers])
         worst = 0.0

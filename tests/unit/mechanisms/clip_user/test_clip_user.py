@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from trafficdp.bounding.arrays import dropped_mean_bias, dropped_variance_bias
 from trafficdp.mechanisms.clip_user import bin_error, ceiling, clip_user
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
-from trafficdp.research.optimal_suppression import room, suppress_to_fewest_bins, within
+from trafficdp.research.optimal_suppression import droppable_records, stays_within, suppress_to_fewest_bins
 
 BOUND = ContributionBound(Fraction(65), Fraction(1), SpeedUnit.KILOMETRES_PER_HOUR)
 GOLDEN = [
@@ -46,7 +46,7 @@ def exhaustive(counts: Counts, epsilon: float) -> int:
     for choice in itertools.product([True, False], repeat=counts.pairs):
         kept = np.array(choice)
         left = int(np.bincount(counts.user_index[kept], minlength=counts.users).max(initial=0))
-        if left < best and within(counts, limit, kept):
+        if left < best and stays_within(counts, limit, kept):
             best = left
     return best
 
@@ -120,7 +120,7 @@ def test_no_suppression_breaks_the_ceiling_or_empties_a_bin(rows, epsilon):
     greedy = clip_user(counts, BOUND, epsilon)
     certified = suppress_to_fewest_bins(counts, BOUND, epsilon)
     for found in (greedy, certified.suppression):
-        assert within(counts, limit, found.kept)
+        assert stays_within(counts, limit, found.kept)
         left = np.bincount(counts.user_index[found.kept], minlength=counts.users)
         assert left.max() == found.bins_per_user
     assert certified.lower_bound <= certified.suppression.bins_per_user <= greedy.bins_per_user
@@ -152,11 +152,12 @@ def test_room_is_the_largest_that_fits(samples, cap, epsilon):
     cap = min(cap, samples)
     counts = counts_of([[cap, 1, 1], [samples, 2, 2]])
     limit = ceiling(counts, BOUND, epsilon)
-    found = int(room(limit, np.array([samples]), np.array([cap]))[0])
+    found = int(droppable_records(limit, np.array([samples]), np.array([cap]))[0])
     fitting = [
         dropped
         for dropped in range(samples - cap + 1)
-        if float(limit.excess(np.array([dropped]), np.array([samples]), np.array([cap]))[0]) <= 1 + 1e-12
+        if float(limit.relative_error(np.array([dropped]), np.array([samples]), np.array([cap]))[0])
+        <= 1 + 1e-12
     ]
     assert found == max(fitting, default=-1)
 

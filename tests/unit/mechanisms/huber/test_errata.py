@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from trafficdp.bounding.huber import HuberShape, balanced_distance, huber_location, smooth_sensitivity
+from trafficdp.bounding.huber import HuberParameters, balanced_distance, huber_location, smooth_sensitivity
 from trafficdp.noise import smooth_gaussian
 
 
@@ -40,7 +40,7 @@ def test_e15_the_literal_bound_is_below_the_local_sensitivity():
     assert literal < np.abs(value - value.mean()).max()
     assert literal < (1 - 2 / users) * 6
     assert local(value) > (6 + literal) / (users - 1) + 0.2
-    shape = HuberShape(weight, threshold, where, 1, 100.0)
+    shape = HuberParameters(weight, threshold, where, 1, 100.0)
     assert smooth_sensitivity(value, shape, np.array([50.0]))[0] >= local(value) - 1e-9
 
 
@@ -90,7 +90,7 @@ def test_e16_the_literal_smooth_sensitivity_is_not_smooth_and_ours_is():
 
     assert literal(changed) > literal(clean) * math.exp(beta) * 1.5
     weight = np.full(2 * users, 1 / users)
-    shape = HuberShape(weight, np.full(2 * users, threshold), np.repeat([0, 1], users), 2, upper)
+    shape = HuberParameters(weight, np.full(2 * users, threshold), np.repeat([0, 1], users), 2, upper)
     ours = smooth_sensitivity(np.concatenate([clean, changed]), shape, np.full(2, beta))
     assert ours.max() <= ours.min() * math.exp(beta) * (1 + 1e-12)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trafficdp.bounding.huber import HuberShape, huber_location, smooth_sensitivity
+from trafficdp.bounding.huber import HuberParameters, huber_location, smooth_sensitivity
 from trafficdp.noise import student_t
 
 
@@ -13,7 +13,7 @@ def neighbours(lattice, weight, threshold, upper, beta):
     bins = values**users
     index = np.stack(np.unravel_index(np.arange(bins), (values,) * users), axis=1)
     rows = np.asarray(lattice, dtype=float)[index].ravel()
-    shape = HuberShape(
+    shape = HuberParameters(
         np.tile(weight, bins), np.tile(threshold, bins), np.repeat(np.arange(bins), users), bins, upper
     )
     centre = huber_location(rows, shape.weight, shape.threshold, shape.bin_index, bins)

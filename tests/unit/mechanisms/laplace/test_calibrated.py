@@ -57,13 +57,13 @@ def test_the_planned_loss_is_the_one_that_is_charged_and_no_size_is_exceeded(
 ):
     counts, bound = counts_of(table), bound_of(60, "1/10")
     allowed = random_sizes(statistics, counts.bins, seed)
-    noise = LaplaceNoise.within(counts, bound, allowed)
+    noise = LaplaceNoise.cheapest_within(counts, bound, allowed)
     charged = CalibratedLaplace.of(noise).event().loss_per_user / 1e12
     np.testing.assert_allclose(noise.loss(), charged, rtol=1e-9, atol=2 * CHARGE_STEP / 1e12)
-    for statistic, size in noise.sizes().items():
+    for statistic, size in noise.expected_noise().items():
         assert np.all(size <= allowed[statistic] * (1 + 1e-12))
     # a vehicle without records pays nothing and changes nothing
-    ghost = LaplaceNoise.within(counts_of([[*row, 0] for row in table]), bound, allowed).loss()
+    ghost = LaplaceNoise.cheapest_within(counts_of([[*row, 0] for row in table]), bound, allowed).loss()
     np.testing.assert_array_equal(ghost, [*noise.loss(), 0])
 
 
@@ -72,7 +72,7 @@ def test_the_planned_loss_is_the_one_that_is_charged_and_no_size_is_exceeded(
 def test_no_other_pair_of_noises_is_cheaper(counts_of, bound_of, mean, variance):
     counts, bound = counts_of([[2, 3]]), bound_of(60, "1/100")
     allowed = {s: t for s, t in ((MEAN, mean), (VARIANCE, variance)) if np.isfinite(t)}
-    found = LaplaceNoise.within(counts, bound, allowed).loss()[1]
+    found = LaplaceNoise.cheapest_within(counts, bound, allowed).loss()[1]
     for ratio in np.linspace(0.05, 3, 119):
         scale = min(mean, variance / (60 * spread(ratio)))
         assert found <= 60 * 3 / 5 / scale * relative_price(bound.upper_steps, ratio) * (1 + 1e-9)
@@ -81,12 +81,12 @@ def test_no_other_pair_of_noises_is_cheaper(counts_of, bound_of, mean, variance)
 def test_what_cannot_be_said_without_noise_costs_without_end(counts_of, bound_of):
     counts, bound = counts_of([[2, 1], [1, 0]]), bound_of(60)
     for statistic in OF_MAPS:
-        nothing = LaplaceNoise.within(counts, bound, {statistic: np.zeros(2)})
+        nothing = LaplaceNoise.cheapest_within(counts, bound, {statistic: np.zeros(2)})
         assert np.isinf(nothing.loss()[0])
     # but for the variance of one record
-    alone = LaplaceNoise.within(counts, bound, {VARIANCE: np.array([100.0, 0.0])})
+    alone = LaplaceNoise.cheapest_within(counts, bound, {VARIANCE: np.array([100.0, 0.0])})
     assert np.all(np.isfinite(alone.loss()))
-    assert alone.sizes()[VARIANCE][1] == alone.errors()[VARIANCE][1] == alone.mean[1] == 0
+    assert alone.expected_noise()[VARIANCE][1] == alone.errors()[VARIANCE][1] == alone.mean[1] == 0
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.13, 0.5, 0.9, 1.0])
@@ -102,7 +102,7 @@ def test_the_expected_error_is_a_bound_at_every_truth_and_attained_in_the_middle
     inside = np.clip(truth + z, 0, steps)
     error = np.sum(law.pmf(z) * np.abs(inside - truth))
     error += law.cdf(-steps - 1) * truth + law.sf(steps) * (steps - truth)
-    noise = LaplaceNoise.within(counts_of([[1]]), bound_of(30), {MEAN: scale})
+    noise = LaplaceNoise.cheapest_within(counts_of([[1]]), bound_of(30), {MEAN: scale})
     stated = noise.errors()[MEAN][0]
     assert error * upper / steps <= stated * (1 + 1e-9)
     if fraction == 0.5:
@@ -112,10 +112,10 @@ def test_the_expected_error_is_a_bound_at_every_truth_and_attained_in_the_middle
 def test_expected_errors_saturate(counts_of, bound_of):
     counts, bound = counts_of([[2]] * 4), bound_of(30)
     sizes = np.array([1e-9, 1.0, 1e3, 1e100])
-    errors = LaplaceNoise.within(counts, bound, {MEAN: sizes}).errors()[MEAN]
+    errors = LaplaceNoise.cheapest_within(counts, bound, {MEAN: sizes}).errors()[MEAN]
     assert np.all(np.diff(errors) >= 0)
     assert errors[-1] == pytest.approx(15)
-    spread_out = LaplaceNoise.within(counts, bound, {VARIANCE: sizes}).errors()[VARIANCE]
+    spread_out = LaplaceNoise.cheapest_within(counts, bound, {VARIANCE: sizes}).errors()[VARIANCE]
     assert spread_out[-1] == pytest.approx(225)
 
 

@@ -12,7 +12,13 @@ from trafficdp.measurement.laws import GRAINS, Gaussian, Laplace
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import AddRemoveBall
 from trafficdp.mechanisms.pooling import add_remove_map as maps
-from trafficdp.mechanisms.pooling.add_remove_counts import PRIORS, RANGES, CountAnswers, counted, reach_of
+from trafficdp.mechanisms.pooling.add_remove_counts import (
+    PRIORS,
+    RANGES,
+    CountAnswers,
+    count_clips,
+    estimate_counts,
+)
 from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import FleetEstimate, add_remove_map, measure_all
 from trafficdp.mechanisms.pooling.posterior import known_centre
@@ -110,10 +116,10 @@ def test_the_steps_cost_the_total_and_no_more_for_any_possible_vehicle(bound_of,
     data = town(bound_of(30, step="0.1"))
     for total in (TOTAL[kind], 24_355_000_007, 1_000_001):
         design = AddRemoveDesign(PLACES, data.bound, kind, total, variance)
-        assert sum(design.parts) == total
+        assert sum(design.loss_shares) == total
         metered = PrivacyMeter(SecureNoise(), np.array([total]), kind)
         measure_all(design, data, metered)
-        assert 0 <= total - int(metered.spent[0]) <= 2 * len(design.parts)
+        assert 0 <= total - int(metered.spent[0]) <= 2 * len(design.loss_shares)
         assert int(metered.spent[0]) == sum(int(step.loss()[0]) for step in design.steps())
         check_steps(design.steps(), np.array([total]))
 
@@ -210,7 +216,7 @@ def test_slots_that_are_measured_apart_have_numbers_of_their_own(bound_of):
     design = AddRemoveDesign(PLACES[:3], bound_of(30), LossKind.PURE, TOTAL[LossKind.PURE], False, apart)
     assert design.size == 6
     cell = np.array([7, 7, 8, 8, 7, 7, 40], dtype=np.uint64)
-    at, there = design.where(cell, np.array([2, 5, 2, 5, 3, 9, 2]))
+    at, there = design.place_numbers(cell, np.array([2, 5, 2, 5, 3, 9, 2]))
     assert at[there].tolist() == [0, 1, 2, 3]
     assert there.tolist() == [True] * 4 + [False] * 3
 
@@ -230,13 +236,13 @@ def test_a_count_is_the_posterior_mean_above_zero_however_empty_the_city_is(boun
     design = AddRemoveDesign(
         np.arange(many, dtype=np.uint64), bound_of(30), kind, TOTAL[kind], False, counts=30
     )
-    sd = design.sd(design.of_counts + 1, 1.0)
+    sd = design.sd(design.counts_index + 1, 1.0)
     answer = np.zeros(many)
     answer[:5] = np.array([-4, -1, 1, 4, far]) * sd
     answers = CountAnswers(
         np.zeros(2, dtype=np.int64), np.ones(2), np.rint([answer * GRAINS] * 2).astype(int)
     )
-    found = counted(design, answers, 0.95)["vehicles"].value[:6]
+    found = estimate_counts(design, answers, 0.95)["vehicles"].value[:6]
     expected = max(answer.mean(), sd / 90)
     x = np.linspace(0, 60, 1_200_001) * expected
     for each, likely in zip(answer[:4], found[:4], strict=True):
@@ -270,7 +276,7 @@ CITY = FleetEstimate(vehicles=100.0, centre=8.0, reach=3.0, power=0.4)
 def weighed(design, noisy):
     """What answers about weights say that are ``noisy`` times their noise."""
     asked_for = np.array(noisy) * design.sd(1, 1.0) * GRAINS
-    return maps.weighed(design, CITY, np.rint(asked_for).astype(np.int64))
+    return maps.estimate_weights(design, CITY, np.rint(asked_for).astype(np.int64))
 
 
 def test_the_likely_weight_is_the_posterior_mean_of_weights_above_zero(bound_of):
@@ -281,7 +287,7 @@ def test_the_likely_weight_is_the_posterior_mean_of_weights_above_zero(bound_of)
     law = np.exp(-((asked_for[:, None] - x) ** 2) / (2 * sd**2))
     exact = (law * x).sum(axis=1) / law.sum(axis=1)
     np.testing.assert_allclose(weighed(design, asked_for / sd).likely, exact, rtol=1e-3)
-    assert np.all(maps.weighed(design, CITY, np.array([-(2**50)])).likely > 0)
+    assert np.all(maps.estimate_weights(design, CITY, np.array([-(2**50)])).likely > 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -380,7 +386,7 @@ def test_the_refined_map_is_the_posterior_mean(bound_of):
         off = residual[i] - lift[i] * w[:, None] * (theta - answers.maps[0, i])
         law = law * np.exp(-(off**2) / (2 * spread[:, None])) / np.sqrt(spread[:, None])
         exact = np.clip((law * theta).sum() / law.sum(), 0, 30)
-        assert maps.map_of(design, summary)[i] == pytest.approx(exact, abs=1e-3)
+        assert maps.final_map(design, summary)[i] == pytest.approx(exact, abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -428,7 +434,7 @@ def test_no_vector_of_two_numbers_up_to_one_is_longer_than_its_bound(bound_of, k
 def test_counts_are_clipped_at_twice_the_usual_length(bound_of):
     design = AddRemoveDesign(PLACES, bound_of(30), LossKind.PURE, TOTAL[LossKind.PURE], False, counts=10)
     usual = np.array(PRIORS) * 1e6 * GRAINS / (design.lengths_bound * np.array(RANGES))
-    found = reach_of(design, usual.astype(np.int64), 1e6)
+    found = count_clips(design, usual.astype(np.int64), 1e6)
     assert found == pytest.approx(2 * 2.0 ** np.array(PRIORS), rel=1e-6)
 
 
@@ -438,12 +444,14 @@ def test_a_vehicle_varies_as_its_records_do(bound_of):
     design = AddRemoveDesign(PLACES, data.bound, LossKind.ZCDP, TOTAL[LossKind.ZCDP] * 40, True)
     heard = Recorded(SimulatedNoise(1))
     answers = measure_all(design, data, heard)
-    found_map = maps.map_of(design, maps.summarise_all_rounds(design, answers))
+    found_map = maps.final_map(design, maps.summarise_all_rounds(design, answers))
     likely = design.likely_variance(answers.city.centre, found_map)
     counts, unit, said = data.counts, float(data.bound.step), []
     for vehicle in range(counts.users):
         own = np.flatnonzero(counts.user_index == vehicle)
-        at, there = design.where(counts.cell[counts.bin_index[own]], counts.slot[counts.bin_index[own]])
+        at, there = design.place_numbers(
+            counts.cell[counts.bin_index[own]], counts.slot[counts.bin_index[own]]
+        )
         own, at = own[there], at[there]
         if len(own):
             speed = data.total[own] * unit / counts.count[own]
@@ -451,7 +459,7 @@ def test_a_vehicle_varies_as_its_records_do(bound_of):
             about = squares - 2 * found_map[at] * speed + found_map[at] ** 2
             said.append(np.average(about / likely[at], weights=counts.count[own]) - 1)
     assert len(said) > 5
-    asked = heard.sums[design.of_variance][0]
+    asked = heard.sums[design.variance_index][0]
     assert asked == pytest.approx(np.clip(said, -1, 1).sum() * GRAINS, abs=len(said))
 
 
@@ -465,7 +473,9 @@ def test_vehicles_are_asked_how_long_their_residuals_are(bound_of):
     counts, found = data.counts, []
     for vehicle in range(counts.users):
         own = np.flatnonzero(counts.user_index == vehicle)
-        at, there = design.where(counts.cell[counts.bin_index[own]], counts.slot[counts.bin_index[own]])
+        at, there = design.place_numbers(
+            counts.cell[counts.bin_index[own]], counts.slot[counts.bin_index[own]]
+        )
         own, at = own[there], at[there]
         if len(own):
             # slots of a place are one
@@ -477,8 +487,12 @@ def test_vehicles_are_asked_how_long_their_residuals_are(bound_of):
     assert len(found) > 5
     assert -0.95 < np.mean(found) < 0.95
     assert heard.sums[3][0] == pytest.approx(sum(found) * GRAINS, abs=len(found))
-    assert design.steps()[3].loss()[0] == design.parts[3] == design.parts[: design.of_variance][-1]
-    assert design.parts[3] == sum(design.parts[:4]) * 3 // 100
+    assert (
+        design.steps()[3].loss()[0]
+        == design.loss_shares[3]
+        == design.loss_shares[: design.variance_index][-1]
+    )
+    assert design.loss_shares[3] == sum(design.loss_shares[:4]) * 3 // 100
 
 
 def test_the_usual_length_is_the_answer_as_far_as_noise_lets_it_be_heard(bound_of):
@@ -576,7 +590,7 @@ def test_answers_are_frozen_with_the_numbers_fed_back(bound_of):
     design = AddRemoveDesign(PLACES, bound_of(30), LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
     answers = answers_of(design, town(bound_of(30)))
     assert answers.residual.shape == answers.maps.shape == (6, len(PLACES))
-    first = maps.weighed(design, answers.city, answers.weight)
+    first = maps.estimate_weights(design, answers.city, answers.weight)
     np.testing.assert_array_equal(answers.maps[0], first.centre)
     # the maps that were asked about follow from the answers before them
     for each in range(1, 6):
@@ -599,13 +613,13 @@ def test_nothing_public_the_map_starts_there_and_telling_a_vehicle_costs_no_more
     speeds = known(np.linspace(1.0, 9.0, len(PLACES)))
     first = Recorded(SimulatedNoise(3))
     answers = maps.measure_all(design, data, first, speeds)
-    plain = maps.weighed(design, answers.city, answers.weight)
+    plain = maps.estimate_weights(design, answers.city, answers.weight)
     started = known_centre(speeds, plain.centre, plain.likely, np.arange(design.size), design.upper)
     np.testing.assert_allclose(answers.maps[0], started)
     assert not np.allclose(started, plain.centre)
-    assert maps.fed_back(design, answers, speeds)
-    assert not maps.fed_back(design, answers)
-    assert not maps.fed_back(design, answers, known(np.linspace(9.0, 1.0, len(PLACES))))
+    assert maps.steps_follow_answers(design, answers, speeds)
+    assert not maps.steps_follow_answers(design, answers)
+    assert not maps.steps_follow_answers(design, answers, known(np.linspace(9.0, 1.0, len(PLACES))))
     for user in range(9):
         again = Recorded(said=first.given)
         maps.measure_all(design, without(data, user), again, speeds)

@@ -25,7 +25,7 @@ def test_a_family_is_an_h3_parent_in_one_slot(bound_of, apart):
     places = cells(7)
     parent = [h3.cell_to_parent(h3.int_to_str(int(each)), 6) for each in places]
     where = [(name, slot) for name in parent for slot in apart or (None,)]
-    family = design_of(places, bound_of(30), apart=apart).family
+    family = design_of(places, bound_of(30), apart=apart).parent_number
     assert family.shape == (len(where),)
     assert 1 < len(set(parent)) < len(places)
     pairs = set(zip(where, family.tolist(), strict=True))
@@ -34,7 +34,7 @@ def test_a_family_is_an_h3_parent_in_one_slot(bound_of, apart):
 
 def test_places_without_a_parent_are_families_of_their_own(bound_of):
     places = np.sort(np.array([h3.str_to_int(each) for each in h3.get_res0_cells()], dtype=np.uint64))
-    assert design_of(places, bound_of(30)).family.tolist() == list(range(len(places)))
+    assert design_of(places, bound_of(30)).parent_number.tolist() == list(range(len(places)))
 
 
 @pytest.mark.parametrize(("rounds", "seed", "follows_less"), [(1, 3, False), (1, 5, True), (4, 3, True)])
@@ -75,15 +75,15 @@ def test_in_pure_epsilon_no_place_leans_on_another(bound_of):
     weight, residual = (
         (rng.gamma(0.7, 150.0, shape) * maps.GRAINS).astype(np.int64) for shape in (size, (1, size))
     )
-    around, none = maps.weighed(design, city, weight).centre[None], np.zeros(0, dtype=np.int64)
-    before = maps.map_of(
+    around, none = maps.estimate_weights(design, city, weight).centre[None], np.zeros(0, dtype=np.int64)
+    before = maps.final_map(
         design,
         maps.summarise_all_rounds(
             design, maps.Answers(np.array([1, 1]), city, weight, residual, around, none, none)
         ),
     )
     residual[0, 0] *= -1
-    after = maps.map_of(
+    after = maps.final_map(
         design,
         maps.summarise_all_rounds(
             design, maps.Answers(np.array([1, 1]), city, weight, residual, around, none, none)

@@ -18,7 +18,7 @@ from trafficdp.mechanisms.pooling.design import RELATION, Design, noise_sd
 from trafficdp.mechanisms.pooling.estimates import city_wide_error, expected_map_error, pooled_estimates
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.registry import calibrated_from_facts
-from trafficdp.mechanisms.simulated_cities import cities_of, skills_of, true_statistic
+from trafficdp.mechanisms.simulated_cities import simulated_cities_of, skills_of, true_statistic
 from trafficdp.model import Counts, Knowledge, KnowledgeKind, KnownSpeeds, NeighbouringRelation, Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.pricing import check_steps
@@ -322,7 +322,7 @@ def test_intervals_reach_as_far_as_was_foreseen_and_hold_in_simulated_cities(bou
     calibrated = CalibratedPooling(PublicFacts(counts, bound), statistics, LossKind.PURE, 8 * PICO)
     foreseen = calibrated.half_widths(0.95)
     held, longer = {each: [] for each in statistics}, {each: [] for each in statistics}
-    for city in cities_of(counts, bound):
+    for city in simulated_cities_of(counts, bound):
         found = calibrated.run(city.values, SimulatedNoise(city.number), interval_level=0.95)
         for each, own in found.items():
             truth = true_statistic(city.values.contributions, each)
@@ -342,7 +342,7 @@ def test_intervals_hold_for_hours_of_a_large_fleet(bound_of):
     calibrated = CalibratedPooling(PublicFacts(counts, bound), (MEAN,), LossKind.PURE, 3 * PICO)
     assert len(calibrated.design.levels) == 1
     held = []
-    for city in cities_of(counts, bound):
+    for city in simulated_cities_of(counts, bound):
         found = calibrated.run(city.values, SimulatedNoise(city.number), interval_level=0.95)[MEAN]
         truth = true_statistic(city.values.contributions, MEAN)
         held.append(np.mean((found.low <= truth) & (truth <= found.high)))
@@ -444,7 +444,7 @@ def test_simulated_cities_know_nothing(bound_of):
     plain = CalibratedPooling(PublicFacts(data.counts, data.bound), (MEAN,), LossKind.PURE, PICO)
     informed = replace(plain, public=replace(plain.public, known=known(np.linspace(1, 20, 12))))
     one, other = (
-        skills_of([each], PureDP(PICO), cities_of(data.counts, data.bound), once=True)[0][MEAN]
+        skills_of([each], PureDP(PICO), simulated_cities_of(data.counts, data.bound), once=True)[0][MEAN]
         for each in (plain, informed)
     )
     np.testing.assert_array_equal(one.error, other.error)
@@ -468,13 +468,15 @@ def test_what_was_known_is_written_and_read_back_from_facts_and_from_columns(bou
     plain = made.without_known()
     assert plain.known == ()
     assert calibrated_from_facts(plain.to_facts(), made.public).public.known is None
-    assert "known_1" not in plain.column()
+    assert "known_1" not in plain.shared_columns()
 
 
 def test_only_what_starts_from_speeds_says_so(bound_of):
     data = town(bound_of(30, step="0.1"), cells=12)
     wanted = type(
-        "Wanted", (), {"statistics": (MEAN,), "fleet": 60, "apart": False, "counts": 0, "zone_km2": None}
+        "JointRequest",
+        (),
+        {"statistics": (MEAN,), "fleet": 60, "apart": False, "counts": 0, "zone_km2": None},
     )
     public = PublicFacts(data.counts, data.bound, known=known(np.ones(12)))
     assert CalibratedCityWide.calibrate(public, PureDP(PICO), wanted).known == ()

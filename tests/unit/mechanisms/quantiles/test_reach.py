@@ -7,7 +7,7 @@ import pytest
 
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Ranks
-from trafficdp.mechanisms.quantiles import reach
+from trafficdp.mechanisms.quantiles import rank_error
 from trafficdp.privacy.loss import LossKind
 
 
@@ -30,7 +30,7 @@ def test_a_quantile_misses_no_more_ranks_than_its_reach_says_and_some_miss_as_ma
             worst[k] = max(worst[k], beyond)
     places = EntryIndex(np.arange(users), np.zeros(users, dtype=np.int64), users, 1)
     ends = (np.array([each]) for each in (high, 3, 3, scale))
-    found = int(reach(Ranks(places, *ends, LossKind.PURE), level)[0])
+    found = int(rank_error(Ranks(places, *ends, LossKind.PURE), level)[0])
     assert found >= users or worst[found] <= 1 - level
     # all vehicles alike: the bound is attained, so that one rank less holds only where it says so
     odds = high * np.exp(-3 / scale)

@@ -9,7 +9,7 @@ from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, Statis
 from trafficdp.mechanisms.pooling.calibrated import CalibratedCityWide, CalibratedPooling
 from trafficdp.mechanisms.protocol import PublicFacts, loss_of
 from trafficdp.mechanisms.publish import status_of
-from trafficdp.mechanisms.simulated_cities import Skill, cities_of, skills_of, true_statistic
+from trafficdp.mechanisms.simulated_cities import Skill, simulated_cities_of, skills_of, true_statistic
 from trafficdp.model import Statistic
 from trafficdp.privacy.loss import PICO, LossKind, PureDP
 from trafficdp.simulation.city import VARIATIONS
@@ -31,18 +31,18 @@ def test_more_budget_promises_more(counts_of, bound_of):
     for epsilon in (0.2, 4, 400):
         pico = int(epsilon * PICO)
         calibrated = CalibratedPooling(PublicFacts(counts, bound), (MEAN,), LossKind.PURE, pico)
-        found.append(skills_of([calibrated], PureDP(pico), cities_of(counts, bound))[0][MEAN])
+        found.append(skills_of([calibrated], PureDP(pico), simulated_cities_of(counts, bound))[0][MEAN])
     assert found[0].expected < found[1].expected < found[2].expected
     assert found[2].expected > 0.3
     assert found[2].worse <= found[0].worse
-    again = skills_of([calibrated], PureDP(pico), cities_of(counts, bound))[0][MEAN]
+    again = skills_of([calibrated], PureDP(pico), simulated_cities_of(counts, bound))[0][MEAN]
     np.testing.assert_array_equal(again.error, found[2].error)
 
 
 def test_one_number_is_no_nearer_than_one_number(counts_of, bound_of):
     counts, bound = counts_of(table()), bound_of(30, step="0.1")
     flat = CalibratedCityWide(PublicFacts(counts, bound), (MEAN, VARIANCE), LossKind.PURE, 1000 * PICO)
-    (found,) = skills_of([flat], PureDP(1000 * PICO), cities_of(counts, bound))
+    (found,) = skills_of([flat], PureDP(1000 * PICO), simulated_cities_of(counts, bound))
     for each in (MEAN, VARIANCE):
         assert found[each].expected == pytest.approx(0, abs=0.02)
 
@@ -53,7 +53,7 @@ def test_maps_are_tried_in_the_same_cities_and_of_many_records_in_fewer(counts_o
         CalibratedPooling(PublicFacts(counts, bound), (MEAN,), LossKind.PURE, loss.pico),
         CalibratedCityWide(PublicFacts(counts, bound), (MEAN,), LossKind.PURE, loss.pico),
     )
-    cities = list(cities_of(counts, bound))
+    cities = list(simulated_cities_of(counts, bound))
     both = skills_of([pooled, flat], loss, cities)
     np.testing.assert_array_equal(both[0][MEAN].flat, both[1][MEAN].flat)
     for tried, draws in ((0, 2), (3, 3)):
@@ -61,7 +61,7 @@ def test_maps_are_tried_in_the_same_cities_and_of_many_records_in_fewer(counts_o
         assert len(skills_of([pooled], loss, cities)[0][MEAN].error) == draws * len(VARIATIONS)
     monkeypatch.setattr(cities_module, "MOST_DRAWN_IN_ALL", 1)
     monkeypatch.setattr(cities_module, "TRIED", 0)
-    assert len(skills_of([pooled], loss, cities_of(counts, bound))[0][MEAN].error) == 2 * 2
+    assert len(skills_of([pooled], loss, simulated_cities_of(counts, bound))[0][MEAN].error) == 2 * 2
 
 
 def test_rush_hours_reach_the_simulated_cities(counts_of, bound_of):
@@ -69,7 +69,8 @@ def test_rush_hours_reach_the_simulated_cities(counts_of, bound_of):
     flat = CalibratedCityWide(PublicFacts(counts, bound), (MEAN,), LossKind.PURE, loss.pico)
     hour = np.arange(counts.bins) % 24
     without, at_hours = (
-        skills_of([flat], loss, cities_of(counts, bound, each))[0][MEAN].error for each in (None, hour)
+        skills_of([flat], loss, simulated_cities_of(counts, bound, each))[0][MEAN].error
+        for each in (None, hour)
     )
     assert (without != at_hours).any()
 
@@ -115,6 +116,6 @@ def test_numbers_that_say_something_are_counted(counts_of, bound_of):
     status = status_of(plain.expected_errors()[MEAN], MEAN, bound)
     says = int(np.count_nonzero(status == "released"))
     assert 0 < says < counts.bins
-    (found,) = skills_of([plain], PureDP.of(1000), cities_of(counts, bound))
+    (found,) = skills_of([plain], PureDP.of(1000), simulated_cities_of(counts, bound))
     assert set(found[MEAN].numbers.tolist()) == {says}
     assert found[MEAN].expected_numbers == says

@@ -33,15 +33,15 @@ from trafficdp.research.george_2022.paper_means import (
     array_sums,
     collectable,
     full_means,
+    known_prior_half_width,
+    known_prior_means,
+    known_prior_scale,
     levelled_means,
     naive_means,
     naive_scale,
     private_part,
     single_means,
     single_scale,
-    wishful_half_width,
-    wishful_means,
-    wishful_scale,
 )
 from trafficdp.stream.tree import BINARY, Tree, TreeKind
 
@@ -95,12 +95,12 @@ def test_without_noise_every_algorithm_gives_the_mean_of_what_it_holds(order):
 def test_the_wishful_algorithm_counts_vehicles_that_are_done():
     arrivals = stream(ArrivalOrder.CONTIGUOUS, 6, 5, 10)
     at = np.array([0, 4, 5, 12, 30])
-    half = wishful_half_width(6, 5, 10, 0.1)
-    found = wishful_means(arrivals, Fraction(9, 2), half, 3.0, Silent(1), 1, at)[0]
+    half = known_prior_half_width(6, 5, 10, 0.1)
+    found = known_prior_means(arrivals, Fraction(9, 2), half, 3.0, Silent(1), 1, at)[0]
     sums = arrivals.value.reshape(6, 5).sum(axis=1)
     np.testing.assert_allclose(found, [4.5, 4.5, sums[0] / 5, sums[:2].sum() / 10, sums.sum() / 30])
-    noisy = wishful_means(
-        arrivals, Fraction(5), half, wishful_scale(6, 5, 10, 1.0, 0.1), SimulatedNoise(1), 9, at
+    noisy = known_prior_means(
+        arrivals, Fraction(5), half, known_prior_scale(6, 5, 10, 1.0, 0.1), SimulatedNoise(1), 9, at
     )
     assert noisy.shape == (9, 5)
 

@@ -9,11 +9,11 @@ import pytest
 from trafficdp.research.george_2022.arrivals import Arrivals, paper_plan, prior_plan
 from trafficdp.research.george_2022.paper_means import (
     Centre,
+    known_prior_half_width,
+    known_prior_scale,
     naive_price,
     single_price,
     truncate,
-    wishful_half_width,
-    wishful_scale,
 )
 
 
@@ -140,8 +140,8 @@ def test_the_literal_number_of_levels_is_caught_by_brute_force():
 
 
 def test_the_wishful_counter_takes_one_element_a_vehicle():
-    half_width = wishful_half_width(50, 400, 10, 0.1)
+    half_width = known_prior_half_width(50, 400, 10, 0.1)
     assert 2 * half_width < 10 * 400
-    assert wishful_scale(50, 400, 10, 1.0, 0.1) == pytest.approx(2 * half_width * 6, rel=1e-9)
+    assert known_prior_scale(50, 400, 10, 1.0, 0.1) == pytest.approx(2 * half_width * 6, rel=1e-9)
     # few samples: the range itself
-    assert wishful_scale(50, 4, 10, 1.0, 0.1) == pytest.approx(40 * 6, rel=1e-9)
+    assert known_prior_scale(50, 4, 10, 1.0, 0.1) == pytest.approx(40 * 6, rel=1e-9)

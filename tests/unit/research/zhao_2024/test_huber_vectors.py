@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trafficdp.audit.lower_bound import distinguish
-from trafficdp.bounding.huber import HuberShape, huber_location, smooth_sensitivity
+from trafficdp.bounding.huber import HuberParameters, huber_location, smooth_sensitivity
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.per_statistic.huber import Huber
 from trafficdp.noise import student_t
@@ -21,7 +21,7 @@ from trafficdp.research.zhao_2024.huber_vectors import (
     huber_vector_mean,
 )
 from trafficdp.research.zhao_2024.vector_smooth_sensitivity import (
-    VectorShape,
+    VectorHuberParameters,
     minimiser,
     vector_smooth_sensitivity,
 )
@@ -30,7 +30,7 @@ OUTLIERS = np.array([18, 19, 19.5, 20, 20, 20.5, 21, 21, 21.5, 22, 22.5, 23, 24,
 
 
 def equal(users, dimensions, threshold=4.0, radius=20.0):
-    return VectorShape(np.full(users, 1 / users), np.full(users, threshold), dimensions, radius)
+    return VectorHuberParameters(np.full(users, 1 / users), np.full(users, threshold), dimensions, radius)
 
 
 def alpha_of(degrees, beta, epsilon, dimensions):
@@ -42,7 +42,7 @@ def test_on_the_line_it_is_the_scalar_estimator():
     centre, steep = centre_and_sensitivity(OUTLIERS[:, None], shape, 60.0)
     assert centre[0] == pytest.approx(huber_location(OUTLIERS, shape.weight, shape.threshold, where, 1)[0])
     clean = np.append(OUTLIERS[:-2], [20, 21])
-    scalar = HuberShape(shape.weight, shape.threshold, where, 1, 65.0)
+    scalar = HuberParameters(shape.weight, shape.threshold, where, 1, 65.0)
     _, steep = centre_and_sensitivity(clean[:, None], shape, 60.0)
     assert steep == pytest.approx(smooth_sensitivity(clean, scalar, np.array([60.0]))[0], rel=1e-5)
     assert steep == pytest.approx(0.9083333, rel=1e-5)
@@ -132,7 +132,7 @@ def test_a_few_outliers_do_not_move_it():
 def test_e15_the_centre_is_the_weighted_mean():
     y = np.array([[0.0, 0.0], [0.5, 0.0], [0.2, 0.1], [0.1, 0.3]])
     weight = np.array([0.4, 0.2, 0.2, 0.2])
-    shape = VectorShape(weight, np.ones(4), 2, 5.0)
+    shape = VectorHuberParameters(weight, np.ones(4), 2, 5.0)
     np.testing.assert_allclose(minimiser(y, shape), weight @ y, atol=1e-7)
 
 

@@ -10,7 +10,7 @@ from trafficdp.bounding.huber import huber_point
 from trafficdp.errors import UsageError
 from trafficdp.research.zhao_2024.vector_smooth_sensitivity import (
     MARGIN,
-    VectorShape,
+    VectorHuberParameters,
     clean_vector_sensitivity,
     minimiser,
     vector_distance,
@@ -23,7 +23,7 @@ PLACES = np.array([[0.0, 0.0], [1.0, 0.3], [0.2, 1.1], [-12.0, 15.0]])
 
 
 def equal(users, threshold=4.0, dimensions=2, radius=20.0):
-    return VectorShape(np.full(users, 1 / users), np.full(users, threshold), dimensions, radius)
+    return VectorHuberParameters(np.full(users, 1 / users), np.full(users, threshold), dimensions, radius)
 
 
 def points(sets, shape):
@@ -72,7 +72,7 @@ def test_s_bounds_the_local_sensitivity_and_is_smooth_on_whole_lattices(
     sizes, weight, threshold, places, beta
 ):
     group = np.repeat(np.arange(len(sizes)), sizes)
-    shape = VectorShape(np.array(weight)[group], np.array(threshold)[group], 2, 20.0)
+    shape = VectorHuberParameters(np.array(weight)[group], np.array(threshold)[group], 2, 20.0)
     table = {}
     below = 0
     for counts in multisets(sizes, len(places)):
@@ -104,7 +104,7 @@ def test_the_distance_equals_all_subsets_and_all_centres(dimensions):
     for _ in range(12):
         users = int(random.integers(7, 10))
         weight = random.uniform(0.8, 1.2, users)
-        shape = VectorShape(weight / weight.sum(), random.uniform(4, 5, users), dimensions, 20.0)
+        shape = VectorHuberParameters(weight / weight.sum(), random.uniform(4, 5, users), dimensions, 20.0)
         y = random.normal(0, 0.7, (users, dimensions))
         y[: random.integers(0, 3)] += 6
         centre = minimiser(y, shape)
@@ -213,7 +213,7 @@ def test_two_clusters_and_too_few_vehicles_have_no_bound_but_the_range():
     assert smooth(halves, shape, 0.3) == shape.upper
     for users in (1, 2):
         assert smooth(np.zeros((users, 2)), equal(users), 0.3) == 40.0
-    dominated = VectorShape(np.array([0.6, 0.1, 0.1, 0.1, 0.1]), np.full(5, 4.0), 2, 20.0)
+    dominated = VectorHuberParameters(np.array([0.6, 0.1, 0.1, 0.1, 0.1]), np.full(5, 4.0), 2, 20.0)
     assert smooth(np.zeros((5, 2)), dominated, 0.3) == 40.0
 
 
@@ -248,7 +248,7 @@ def test_more_dimensions_keep_to_the_number_of_centres():
 )
 def test_shapes_that_prove_nothing_are_refused(weight, threshold, dimensions, radius, message):
     with pytest.raises(UsageError, match=message):
-        VectorShape(np.array(weight), np.array(threshold, dtype=float), dimensions, radius)
+        VectorHuberParameters(np.array(weight), np.array(threshold, dtype=float), dimensions, radius)
 
 
 @pytest.mark.slow
