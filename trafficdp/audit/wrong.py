@@ -28,7 +28,7 @@ from trafficdp.mechanisms.per_statistic.arrays import (
     ArrayLattice,
     ArrayMeans,
     Grouping,
-    interval_choice,
+    array_choice,
     private_position,
 )
 from trafficdp.mechanisms.per_statistic.two_stage import exponential_quantile
@@ -121,7 +121,7 @@ def quantile_without_half(bound: ContributionBound) -> Mistake:
         means = ArrayMeans.of(samples, lattice)
         target = TENTHS * (lattice.arrays.per_bin - 1)
         everywhere, share = np.ones(len(target), dtype=bool), np.full(len(target), epsilon)
-        choice = interval_choice(lattice, everywhere, share, TENTHS)
+        choice = array_choice(lattice, everywhere, share, TENTHS)
         measure = unmetered(noise, samples.counts.users)
         return private_position(means, target, choice, measure).astype(np.float64)
 

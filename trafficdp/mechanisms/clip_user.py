@@ -91,16 +91,21 @@ class Ceiling:
     error: float
 
     def relative_error(self, dropped: IntArray, samples: IntArray, largest: IntArray) -> FloatArray:
-        """Return error / E of bins in the given state, each of which keeps a record; > 1 is too much."""
+        """Return each bin's worst-case error over the allowed ``error``, elementwise; above 1 is too much.
+
+        ``dropped`` and ``samples`` are a bin's dropped and all records, ``largest`` the largest kept count of
+        a user.
+        """
         return bin_error(dropped, samples, largest, self.upper, self.epsilon) / self.error
 
 
 def bin_error(
     dropped: IntArray, samples: IntArray, largest: IntArray, upper: float, epsilon: float
 ) -> FloatArray:
-    """Return U D/N + U m*/((N - D) epsilon), elementwise: ``largest`` m* is the largest kept count of a user.
+    """Return U D/N + U m/((N - D) epsilon), each bin's bias from dropped records plus its Laplace noise.
 
-    What keeps nothing has no noise.
+    ``dropped`` D of ``samples`` N records are dropped, and ``largest`` m is the largest kept count of a user.
+    No noise where nothing is kept.
     """
     kept = samples - dropped
     noise = np.where(kept > 0, mean_sensitivity(largest, np.maximum(kept, 1), upper) / epsilon, 0.0)
@@ -108,7 +113,7 @@ def bin_error(
 
 
 def ceiling(counts: Counts, bound: ContributionBound, epsilon: float) -> Ceiling:
-    """Return E: the largest U m*/(N epsilon) over bins, nothing dropped."""
+    """Return the largest error of any bin without suppression, U m/(N epsilon), which may not grow."""
     positive(epsilon=epsilon)
     upper, none = float(bound.upper), np.zeros(counts.bins, dtype=np.int64)
     errors = bin_error(none, counts.samples_per_bin, counts.largest_count_per_bin, upper, epsilon)
@@ -116,10 +121,10 @@ def ceiling(counts: Counts, bound: ContributionBound, epsilon: float) -> Ceiling
 
 
 def clip_user(counts: Counts, bound: ContributionBound, epsilon: float) -> Suppression:
-    """Return the suppression that Clip-User finds at ``epsilon`` a bin.
+    """Return which (bin, vehicle) pairs Clip-User keeps, from public counts, at ``epsilon`` a bin.
 
-    The loss is then K * epsilon (or the exact ledger with the kept counts, never more).
-    Raises UsageError for an epsilon that is not positive.
+    The loss is then at most ``epsilon`` times the most bins a vehicle keeps. Raises UsageError for an epsilon
+    that is not positive.
     """
     ordered = in_canonical_order(counts, bound)
     found = _greedy(ordered.counts, ceiling(ordered.counts, bound, epsilon))
@@ -161,7 +166,9 @@ class _State:
             self._refresh(each)
 
     def drop_cheapest(self, user: int, limit: Ceiling) -> bool:
-        """Take ``user`` out of the bin where that harms least; False when every choice breaks the limit."""
+        """Drop ``user`` from the bin where that adds least error; return False if every choice breaks
+        ``limit``.
+        """
         pairs = self._pairs_of[user]
         pairs = pairs[self.kept[pairs]]
         bins, counts = self._bin[pairs], self._count[pairs]
@@ -214,7 +221,10 @@ class SuppressionRule:
     left_out: npt.NDArray[np.int64] | None = None
 
     def kept(self, counts: Counts, bound: ContributionBound) -> BoolArray:
-        """Return which pairs stay, shape (P,). Raises UsageError when the pairs do not fit the counts."""
+        """Return a mask of the (bin, vehicle) pairs that stay, shape (P,), from public counts.
+
+        Raises UsageError when the frozen pairs do not fit the counts.
+        """
         kept = np.ones(counts.pairs, dtype=np.bool_)
         if self.left_out is None:
             return clip_user(counts, bound, self.epsilon_per_bin).kept if self.epsilon_per_bin > 0 else kept
@@ -244,7 +254,9 @@ class CalibratedSuppression:
 
     @cached_property
     def kept(self) -> BoolArray:
-        """Which pairs stay, shape (P,); raises UsageError when what is left out does not fit the counts."""
+        """A mask of the (bin, vehicle) pairs that stay, shape (P,); UsageError when they do not fit the
+        counts.
+        """
         return self.suppressing.kept(self.public.counts, self.public.bound)
 
     @cached_property
@@ -255,11 +267,11 @@ class CalibratedSuppression:
         )
 
     def steps(self) -> tuple[Priced, ...]:
-        """Return what will be measured."""
+        """Return the noisy measurement steps: sums over the kept pairs alone."""
         return self.mechanism_of_kept.steps()
 
     def event(self) -> PrivacyEvent:
-        """Return every vehicle's exact loss: that of the kept pairs."""
+        """Return the privacy event: every vehicle's exact loss over the pairs it is kept in."""
         event = self.mechanism_of_kept.event()
         shrunk = {each: moved * self._by(each).share for each, moved in event.sensitivity.items()}
         return replace(event, mechanism=CLIP_USER, sensitivity=shrunk)
@@ -267,7 +279,7 @@ class CalibratedSuppression:
     def run(
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
     ) -> dict[Statistic, Estimate]:
-        """Measure, and return the estimates of all bins."""
+        """Measure the kept pairs' private ``values`` with noise, and return the estimates of all bins."""
         rest, bound, own = (
             self.mechanism_of_kept.public.counts,
             self.mechanism_of_kept.public.bound,
@@ -285,17 +297,21 @@ class CalibratedSuppression:
         return {statistic: _of_all(each, self._by(statistic), bound) for statistic, each in found.items()}
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """Return the expected errors at the worst truth, which follow from scales and biases."""
+        """Return each statistic's expected absolute error at the worst values, shape (G,), by noise and
+        bias.
+        """
         kept = self.mechanism_of_kept.expected_errors()
         return {each: self._by(each).error(each, error, self.public.bound) for each, error in kept.items()}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return the half widths of intervals before they are clamped."""
+        """Return each statistic's half width of intervals before they are clamped, in its unit, shape
+        (G,).
+        """
         kept = self.mechanism_of_kept.half_widths(interval_level)
         return {each: half * self._by(each).share + self._by(each).bias for each, half in kept.items()}
 
     def statement(self, statistic: Statistic) -> Statement:
-        """Return what the manifest says of ``statistic``."""
+        """Return how ``statistic`` is made noisy, in words and numbers, for the release's manifest."""
         plain, by = self.mechanism_of_kept.statement(statistic), self._by(statistic)
         return replace(
             plain,
@@ -309,7 +325,7 @@ class CalibratedSuppression:
         )
 
     def to_facts(self) -> dict[str, Any]:
-        """Return all but ``public`` as JSON values; the pairs that are left out stay in the vault."""
+        """Return the mechanism as JSON values, with the positions of dropped pairs, for the vault only."""
         left_out = self.suppressing.left_out
         return {
             **self.noise.to_facts(),
@@ -318,12 +334,12 @@ class CalibratedSuppression:
         }
 
     def manifest_facts(self) -> dict[str, Any]:
-        """Return the rule, which finds the same pairs in the counts; the noise is in columns."""
+        """Return the suppression rule for the manifest; it finds the same pairs again in the same counts."""
         return {"kind": KIND, "rule": RULE, "epsilon_per_bin": self.suppressing.epsilon_per_bin}
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> CalibratedSuppression:
-        """Return the calibrated mechanism that ``to_facts`` wrote."""
+        """Return the mechanism that ``to_facts`` wrote, on the same ``public`` facts."""
         left_out = facts["left_out"]
         frozen = None if left_out is None else np.array(left_out, dtype=np.int64)
         suppressing = SuppressionRule(float(facts["epsilon_per_bin"]), frozen)
@@ -359,12 +375,17 @@ class ImputedNumber:
     bias: FloatArray
 
     def error(self, statistic: Statistic, kept: FloatArray, bound: ContributionBound) -> FloatArray:
-        """Return the expected error of the number, by that of the kept records, at most the range."""
+        """Return the expected error of the imputed number, (G,), from ``kept``, that of the kept records'
+        number.
+        """
         return np.minimum(kept * self.share + self.bias, statistic.largest(bound.upper))
 
 
 def imputation(statistic: Statistic, counts: Counts, rest: Counts, bound: ContributionBound) -> ImputedNumber:
-    """Return how the statistic of all of ``counts`` is estimated from that of ``rest``, its kept pairs."""
+    """Return how a bin's statistic over ``counts`` is estimated from that over its kept pairs ``rest``.
+
+    Dropped records, or vehicles, count as the middle of the range for means, and do not count for a variance.
+    """
     upper = float(bound.upper)
     if statistic is Statistic.VARIANCE:
         dropped = counts.samples_per_bin - rest.samples_per_bin
@@ -380,7 +401,7 @@ def imputation(statistic: Statistic, counts: Counts, rest: Counts, bound: Contri
 
 
 def kept_counts(counts: Counts, kept: BoolArray) -> Counts:
-    """Return the counts of the pairs where ``kept`` (shape (P,)) is true; every bin must keep one."""
+    """Return the public counts of the pairs marked in ``kept`` (P,) alone; every bin must keep one."""
     return Counts(
         cell=counts.cell,
         slot=counts.slot,
@@ -434,7 +455,7 @@ class SuppressionAccounting:
     composition = CalibratedSuppression.composition
 
     def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """Return the expected absolute noise of every bin at ``epsilon``."""
+        """Return each statistic's expected absolute noise at ``epsilon``, shape (G,), in its unit."""
         candidate, error = self._best(epsilon)
         return {
             s: kept * candidate.by[s].share
@@ -442,22 +463,26 @@ class SuppressionAccounting:
         }
 
     def worst_relative_scale(self, epsilon: float, tolerance: Mapping[Statistic, float]) -> float:
-        """Return E, the largest scale with its bias over its tolerance, at ``epsilon``."""
+        """Return the largest ratio of noise plus bias to tolerance over bins and statistics, at
+        ``epsilon``.
+        """
         return self._best(epsilon)[1]
 
     def epsilon_at(self, relative_scale: float, tolerance: Mapping[Statistic, float]) -> float:
-        """Return the least that any candidate costs at that ``relative_scale``."""
+        """Return the least epsilon of any suppression at which ``worst_relative_scale`` is
+        ``relative_scale``.
+        """
         costs = [self._cost(each, relative_scale) for each in self._candidates]
         return min(costs) if relative_scale > 0 else 0.0
 
     def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """Return the worst-case expected error of every bin at ``epsilon``: saturating, at the worst bias."""
+        """Return each statistic's expected absolute error at the worst values, at ``epsilon``, shape (G,)."""
         candidate, error = self._best(epsilon)
         kept = self._noise(candidate, error).errors()
         return {s: candidate.by[s].error(s, each, self.bound) for s, each in kept.items()}
 
     def calibrate(self, loss: Loss) -> CalibratedMechanism:
-        """Return the noise as it will be drawn: scales grow while the exact loss exceeds ``loss``."""
+        """Return the mechanism with noise that can be drawn exactly, and costs at most ``loss``."""
         asked = loss.pico / PICO
         candidate, error = self._best(max(asked, 1 / PICO))
         noise = self._noise(candidate, error)

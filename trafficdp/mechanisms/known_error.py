@@ -48,13 +48,18 @@ class NoiseTerm:
     gaussian: bool = False
 
     def half_width(self, level: float) -> FloatArray:
-        """Return a bound that |term| stays below with probability at least ``level``, shape (G,)."""
+        """Return a bound that the term's absolute value stays below with probability ``level``, shape (G,).
+
+        In the statistic's unit: the noise's tail plus the bias.
+        """
         tail = gaussian_half_width if self.gaussian else half_width
         return np.asarray(tail(self.scale, level) * self.step + self.bias)
 
     @property
     def noise(self) -> FloatArray:
-        """The scale of Laplace noise; of Gaussian noise sd sqrt(2/pi): at least the mean of |Z|."""
+        """An upper bound of the mean absolute noise, in the statistic's unit, shape (G,); a Laplace scale
+        as it is.
+        """
         size = gaussian_absolute_error(self.scale) if self.gaussian else self.scale
         return np.asarray(size * self.step)
 
@@ -64,9 +69,9 @@ class KnownTerms(Protocol):
     """A mechanism whose error is a sum of terms that counts decide."""
 
     def noise_terms(self, request: StatisticRequest, /) -> tuple[NoiseTerm, ...]:
-        """Return the terms, which bound the error before clamping; rounding of speeds is in the bias.
+        """Return the noises and biases whose sum bounds each bin's error before clamping, from public counts.
 
-        Where a bin's error has no such bound, the bias is the whole range.
+        Rounding of speeds is in the bias. Where a bin's error has no such bound, the bias is the whole range.
         """
 
 
@@ -85,10 +90,11 @@ class ErrorFacts:
 
 
 def error_facts(mechanism: object, request: StatisticRequest, level: float) -> ErrorFacts:
-    """Return half widths that hold with ``level``, and what is known of the noise; no value is needed.
+    """Return interval half widths that hold with ``level``, noise scale and bias of each bin, from public
+    counts.
 
-    Of a mechanism that is not one of ``KnownTerms`` nothing is known.
-    Raises UsageError unless 0 < level < 1.
+    For a mechanism that is not one of ``KnownTerms`` the half widths are the whole range. Raises UsageError
+    unless 0 < level < 1.
     """
     reach, unknown = request.range, np.full(request.counts.bins, np.nan)
     if not isinstance(mechanism, KnownTerms):

@@ -65,7 +65,7 @@ Known = TypeVar("Known", bound=Mechanism)
 
 
 def settings_of(mechanism: object) -> dict[str, Setting]:
-    """Return all settings by name, sorted: the canonical form."""
+    """Return all settings of ``mechanism`` by name, sorted, such as {"cap": "argmax", "gamma": 0.2}."""
     found: dict[str, Setting] = {}
     for each, value in _own(mechanism):
         found.update(settings_of(value) if is_dataclass(value) else {each.name: _plain(value)})
@@ -73,9 +73,9 @@ def settings_of(mechanism: object) -> dict[str, Setting]:
 
 
 def with_settings(mechanism: Known, settings: Settings) -> Known:
-    """Return ``mechanism`` with ``settings``; one that is not written down stays as it is.
+    """Return ``mechanism`` with ``settings`` changed; those that are not named stay as they are.
 
-    Raises UsageError for a setting that the mechanism does not know, and for a value that is none of its.
+    Raises UsageError for a setting that the mechanism does not have, or a value that it cannot take.
     """
     unknown = sorted(set(settings) - set(settings_of(mechanism)))
     if unknown:
@@ -191,7 +191,7 @@ AUTO_TRIES = {LossKind.PURE: ("baseline", "worst_case_clipping"), LossKind.ZCDP:
 
 
 def mechanisms_of(kind: LossKind) -> tuple[Mechanism, ...]:
-    """Return those whose loss is counted in ``kind``, in their order."""
+    """Return the mechanisms whose loss is counted in ``kind``, in their order of preference."""
     return tuple(mechanism for mechanism in MECHANISMS if mechanism.kind is kind)
 
 
@@ -290,11 +290,13 @@ class PerStatisticMechanism:
         }
 
     def steps(self) -> tuple[Priced, ...]:
-        """Return the noisy measurements of all parts, one part after another."""
+        """Return the noisy measurement steps of all statistics, one statistic after another."""
         return tuple(step for each in self.parts for step in self.mechanisms[each].steps(self._request(each)))
 
     def event(self) -> PrivacyEvent:
-        """Return every vehicle's exact loss. UsageError for an epsilon or a rho that is out of range."""
+        """Return the privacy event: every vehicle's exact loss. UsageError for a loss that is out of
+        range.
+        """
         return self._promised
 
     @cached_property
@@ -315,7 +317,7 @@ class PerStatisticMechanism:
     def run(
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
     ) -> dict[Statistic, Estimate]:
-        """Measure, and return the estimates; intervals as proved in ``mechanisms.known_error``."""
+        """Measure the private ``values`` with noise, and return the estimates of all bins, by statistic."""
         samples = _samples_of(values)
         counts, bound = self.public.counts, self.public.bound
         halves, errors = self.half_widths(interval_level), self.expected_errors()
@@ -335,18 +337,22 @@ class PerStatisticMechanism:
         return found
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """Return the expected errors: the whole range where counts prove nothing better (PLAN)."""
+        """Return each statistic's expected absolute error at the worst values, (G,); the range if none is
+        proved.
+        """
         return {each: self._error(each) for each in self.statistics}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return the half widths of intervals before they are clamped: at most the range."""
+        """Return each statistic's half width of intervals before they are clamped, at most the range,
+        (G,).
+        """
         return {
             each: _zero_where_constant(self._facts(each, interval_level).half_width, each, self.public.counts)
             for each in self.statistics
         }
 
     def statement(self, statistic: Statistic) -> Statement:
-        """Return what the manifest says of ``statistic``."""
+        """Return how ``statistic`` is made noisy, in words and numbers, for the release's manifest."""
         mechanism, bound = self.mechanisms[statistic], self.public.bound
         # the basis does not depend on the level
         facts = self._facts(statistic, 0.5)
@@ -376,7 +382,7 @@ class PerStatisticMechanism:
         )
 
     def to_facts(self) -> dict[str, Any]:
-        """Return all but ``public`` as JSON values."""
+        """Return the mechanism as JSON values, without its public facts; ``from_facts`` restores it."""
         return {
             "kind": KIND,
             "loss": self.loss_kind.value,
@@ -391,7 +397,7 @@ class PerStatisticMechanism:
         }
 
     def manifest_facts(self) -> dict[str, Any]:
-        """Return what the manifest carries: the column ``epsilon`` or ``rho`` says the rest."""
+        """Return mechanism names and settings for the manifest; published columns hold the epsilon or rho."""
         return {
             "kind": KIND,
             "mechanisms": {each.value: self.parts[each].mechanism for each in self.statistics},
@@ -406,7 +412,8 @@ class PerStatisticMechanism:
 
     @classmethod
     def calibrate(cls, facts: PublicFacts, loss: Loss, parts: Mapping[Statistic, StatisticMechanism]) -> Self:
-        """Return the mechanism with the losses of ``parts`` scaled up together, to ``loss`` in total at most.
+        """Return the mechanism with the losses of ``parts`` scaled up together to a total of at most
+        ``loss``.
 
         Losses of rho stay in proportion but for rounding, so that one part in UNSPENT may be left. Raises
         UsageError where nothing fits.
@@ -429,7 +436,7 @@ class PerStatisticMechanism:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> PerStatisticMechanism:
-        """Return the calibrated mechanism that ``to_facts`` wrote, with its settings."""
+        """Return the mechanism that ``to_facts`` wrote, with its settings, on the same ``public`` facts."""
         kind = LossKind(facts["loss"])
         return cls(
             public,
@@ -513,7 +520,7 @@ def _times(given: FloatArray, target: int, lost: int, kind: LossKind) -> FloatAr
 
 
 def too_small(loss: Loss) -> UsageError:
-    """Return the error that no noise fits ``loss``."""
+    """Return (do not raise) the error that no noise fits so small a ``loss``."""
     quantity = loss.kind.quantity
     return UsageError(f"no noise fits the {quantity}", got=f"{quantity}={loss}", todo="ask for a larger one")
 

@@ -52,7 +52,11 @@ class NoisyStatistic:
 def clamp_to_range(
     statistic: Statistic, values: FloatArray, upper: float, mean: FloatArray | None = None
 ) -> FloatArray:
-    """Return ``values`` in [0, R]; a variance at most ``mean`` (U - ``mean``) too, where a mean is given."""
+    """Return ``values`` clamped to the statistic's range 0..R; R is ``upper`` for means, ``upper``^2/4 for
+    variances.
+
+    A variance is also at most ``mean`` (U - ``mean``), where a mean is given.
+    """
     inside: FloatArray = np.clip(values, 0.0, statistic.largest(upper))
     if statistic is not Statistic.VARIANCE or mean is None:
         return inside
@@ -68,7 +72,9 @@ def largest_variance(mean: FloatArray, upper: float) -> FloatArray:
 def clamp_interval(
     statistic: Statistic, value: FloatArray, low: FloatArray, high: FloatArray, upper: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return both ends put into [0, R], and moved out to hold ``value`` where they do not."""
+    """Return lower and upper ends clamped to the statistic's range, then widened where needed to hold
+    ``value``.
+    """
     return (
         np.minimum(clamp_to_range(statistic, low, upper), value),
         np.maximum(clamp_to_range(statistic, high, upper), value),
@@ -96,11 +102,11 @@ def rounding_bias(statistic: Statistic, bound: ContributionBound) -> float:
 
 
 def status_of(error: FloatArray, statistic: Statistic, bound: ContributionBound) -> StatusArray:
-    """Return the BinStatus value of every number, from its published expected error, shape (G,).
+    """Return every number's BinStatus by its expected error, shape (G,).
 
-    CONSTANT where the error is 0 (only one number is possible), UNINFORMATIVE where it is more than
-    USELESS of the range R and ``rounding_bias`` together, RELEASED else. So the bias of
-    clipping counts like noise: a number is useless for how far it may be off, whichever of the two it is.
+    CONSTANT where the error is 0 (only one number is possible), UNINFORMATIVE where it is more than USELESS
+    of the range R and ``rounding_bias`` together, RELEASED else. So the bias of clipping counts like noise: a
+    number is useless for how far it may be off, whichever of the two it is.
     """
     status = np.full(error.shape, BinStatus.RELEASED.value, dtype=object)
     status[is_uninformative(error, statistic, bound)] = BinStatus.UNINFORMATIVE.value
@@ -111,18 +117,24 @@ def status_of(error: FloatArray, statistic: Statistic, bound: ContributionBound)
 def is_uninformative(
     error: FloatArray, statistic: Statistic, bound: ContributionBound
 ) -> npt.NDArray[np.bool_]:
-    """Return which numbers ``status_of`` calls UNINFORMATIVE, shape (G,)."""
+    """Return which numbers have so large an expected error that they are UNINFORMATIVE, shape (G,)."""
     most = USELESS * statistic.largest(bound.upper) + rounding_bias(statistic, bound)
     return np.asarray(error > most)
 
 
 def rank_uninformative(rank_width: FloatArray) -> npt.NDArray[np.bool_]:
-    """Return which quantiles are uninformative, shape (G,): ``rank_width`` is above MOST_SPANNED."""
+    """Return which quantiles have intervals of ranks that span too many vehicles to say anything, shape (G,).
+
+    ``rank_width`` is an interval's width in ranks as a share of the bin's vehicles; the limit is
+    MOST_SPANNED.
+    """
     return np.asarray(rank_width > MOST_SPANNED)
 
 
 def rank_status(rank_width: FloatArray) -> StatusArray:
-    """Return the BinStatus value of numbers by the share of vehicles that their intervals span, (G,)."""
+    """Return the BinStatus of every quantile from the share of vehicles that its interval spans, shape
+    (G,).
+    """
     status = np.full(rank_width.shape, BinStatus.RELEASED.value, dtype=object)
     status[rank_uninformative(rank_width)] = BinStatus.UNINFORMATIVE.value
     return status
@@ -146,10 +158,11 @@ def publish_estimate(
     bound: ContributionBound,
     mean: Estimate | None = None,
 ) -> Estimate:
-    """Return ``noisy`` as it is published: value and interval clamped to the range, and each bin's status.
+    """Return ``noisy`` numbers as published: values and intervals clamped to the range, and every bin's
+    status.
 
-    For a variance, ``mean`` is the published estimate of the mean, if there is one: the value is then at
-    most mean (U - mean).
+    For a variance, ``mean`` is the published estimate of the mean, if there is one: the value is then at most
+    mean (U - mean).
     """
     upper = float(bound.upper)
     value = clamp_to_range(statistic, noisy.value, upper, None if mean is None else mean.value)

@@ -45,7 +45,10 @@ from trafficdp.sensitive import SensitiveInputs
 
 
 def rank_error(step: Ranks, level: float) -> npt.NDArray[np.int64]:
-    """Return what the cost of the drawn number does not exceed, with at least ``level``, shape (C,)."""
+    """Return the most vehicles by which a selected quantile misses its rank with probability ``level``, (G,).
+
+    From the public ranks and scales of ``step``, by the tail of the exponential mechanism.
+    """
     odds = np.log(np.maximum(step.high, 1) * (level / (1 - level)))
     return np.asarray(np.maximum(np.ceil(step.scale * odds * (1 + 2.0**-40)) - 1, 0), dtype=np.int64)
 
@@ -78,7 +81,10 @@ class CalibratedQuantiles(JointMechanism):
     )
 
     def steps(self) -> tuple[Ranks, ...]:
-        """Return one selection a quantile. Raises UsageError for a loss that cannot be shared out."""
+        """Return one private selection for each quantile, each with an equal part of the loss.
+
+        Raises UsageError for a loss that cannot be shared out.
+        """
         counts, bound = self.public.counts, self.public.bound
         for each in self.statistics:
             require_statistic(self.kind, each, self.estimable)
@@ -97,7 +103,11 @@ class CalibratedQuantiles(JointMechanism):
         return tuple(found)
 
     def ranks(self, level: float) -> dict[Statistic, tuple[IntArray, IntArray]]:
-        """Return both ends of each interval at ``level``, as ranks of the bin's vehicles, (G,) each."""
+        """Return lowest and highest rank, of the bin's vehicles, that each quantile's interval holds, (G,)
+        each.
+
+        It holds with probability ``level``. From public counts alone.
+        """
         many = self.public.counts.users_per_bin
         found = {}
         for statistic, step in zip(self.statistics, self.steps(), strict=True):
@@ -107,7 +117,9 @@ class CalibratedQuantiles(JointMechanism):
         return found
 
     def rank_widths(self, level: float) -> dict[Statistic, FloatArray]:
-        """Return the width of each rank interval at ``level`` over the vehicles of the bin, (G,)."""
+        """Return the width of each quantile's rank interval at ``level`` as a share of the bin's
+        vehicles, (G,).
+        """
         return {
             each: np.asarray((high - low) / self.public.counts.users_per_bin)
             for each, (low, high) in self.ranks(level).items()
@@ -116,7 +128,9 @@ class CalibratedQuantiles(JointMechanism):
     def run(
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
     ) -> dict[Statistic, Estimate]:
-        """Select, and state the ranks; a status follows from these."""
+        """Select private quantiles of the vehicles' own means, and return them with the ranks that they
+        may have.
+        """
         contributions = values.contributions
         counts, bound = self.public.counts, self.public.bound
         grain = _grain(bound)
@@ -144,16 +158,22 @@ class CalibratedQuantiles(JointMechanism):
         return found
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """Return the whole range: no theorem bounds how far apart in speed neighbouring ranks are."""
+        """Return each quantile's range as its error, (G,): no theorem bounds the speeds between
+        neighbouring ranks.
+        """
         counts, bound = self.public.counts, self.public.bound
         return {each: np.full(counts.bins, float(bound.upper)) for each in self.statistics}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return the statistic's whole range: intervals are proved for ranks only (see ``ranks``)."""
+        """Return each quantile's whole range, shape (G,): intervals are proved for ranks only (see
+        ``ranks``).
+        """
         return self.expected_errors()
 
     def statement(self, statistic: Statistic) -> Statement:
-        """Return what the manifest says."""
+        """Return how the quantile ``statistic`` is selected, in words and numbers, for the release's
+        manifest.
+        """
         return replace(
             super().statement(statistic),
             interval_kind=IntervalKind.RANKS,

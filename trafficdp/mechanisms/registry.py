@@ -36,11 +36,12 @@ def all_accountings(
     named: str = "best",
     thorough: bool = True,
 ) -> tuple[Accounting, ...]:
-    """Return every accounting for the statistics of ``tolerance`` in all bins, in the order of BY_NAME.
+    """Return every accounting for the statistics of ``tolerance`` in all bins, from public counts.
 
-    ``tolerance`` maps each statistic to the error that is aimed at, in its unit. "blocks" only for means and
-    vehicle means, or mean and variance; Clip-User only where it is ``named``. Not ``thorough``: a quicker and
-    coarser search for blocks (see ``blocks_of``). Raises UsageError as ``accountings`` does.
+    ``tolerance`` maps each statistic to the error that is aimed at, in its unit. "blocks" is there for means
+    and vehicle means, or mean and variance; Clip-User only where it is ``named``. Not ``thorough``: a quicker
+    and coarser search for blocks. Raises UsageError when there is no bin, no statistic, or a tolerance is not
+    positive.
     """
     found: tuple[Accounting, ...] = laplace_accountings(counts, bound, tolerance)
     if blocks_can_release(tolerance):

@@ -68,7 +68,7 @@ class RunningSums:
         records_per_vehicle: int,
         records_per_step: int,
     ) -> RunningSums:
-        """Return the sums over ``horizon`` that cost no vehicle more than ``epsilon``.
+        """Return a calibrated stream over ``horizon`` that costs no vehicle more than ``epsilon``.
 
         Raises UsageError for numbers out of range, or noise too large to be drawn exactly.
         """
@@ -78,7 +78,9 @@ class RunningSums:
         return cls(statistics, bound, horizon, allowance, records_per_step)
 
     def to_facts(self) -> dict[str, Any]:
-        """Return all but the bound as plain JSON values."""
+        """Return the calibrated stream as JSON values, without its speed bound; ``from_facts`` restores
+        it.
+        """
         allowance = self.allowance
         return {
             "kind": self.kind,
@@ -92,7 +94,7 @@ class RunningSums:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any], bound: ContributionBound) -> RunningSums:
-        """Return the sums that ``to_facts`` wrote."""
+        """Return the calibrated stream that ``to_facts`` wrote, with the speed ``bound``."""
         statistics = tuple(Statistic(each) for each in facts["statistics"])
         arity, heights = facts["tree"]
         allowance = Allowance(
@@ -110,7 +112,7 @@ class RunningSums:
     ) -> Stream:
         """Return the stream restored from the stored ``parts``; without them, a new one with no record.
 
-        ``enough``: how far vehicles of a bin need to be counted, None without end.
+        ``enough`` is the number of vehicles of a bin beyond which they are no longer counted; None: no limit.
         """
         if not parts:
             return Stream(self.horizon, self.allowance, self.records_per_step, enough)
@@ -119,7 +121,9 @@ class RunningSums:
         )
 
     def statement(self, statistic: Statistic) -> Statement:
-        """Return what the manifest says of ``statistic``; the scales follow with each publication."""
+        """Return how ``statistic`` is made noisy, in words, for the manifest; noise scales follow with
+        publications.
+        """
         return Statement(
             mechanism="running sums",
             citation="George et al. 2022 (arXiv 2212.09980), continual release at user level; binary "
@@ -135,7 +139,10 @@ class RunningSums:
         )
 
     def estimates(self, closed: ClosedStep, *, interval_level: float) -> dict[Statistic, Estimate]:
-        """Return the estimates over all bins of ``closed``."""
+        """Return the estimates of every statistic in all bins at the closed time step ``closed``.
+
+        They follow from its noisy sums and public counts; intervals hold with ``interval_level``.
+        """
         makers = {Statistic.MEAN: self._mean, Statistic.VARIANCE: self._variance}
         return {each: makers[each](closed, interval_level) for each in Statistic if each in self.statistics}
 

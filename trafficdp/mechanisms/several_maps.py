@@ -92,7 +92,11 @@ def _moved(days: FloatArray) -> FloatArray:
 
 
 def change_variance(days: Sequence[float], slots: bool) -> float:
-    """Return the variance of how far lambda of a bin moves, on average over pairs of maps of ``days``."""
+    """Return the prior variance of a bin's change of lambda, averaged over all pairs of maps at times
+    ``days``.
+
+    With ``slots`` it includes that of time slots.
+    """
     apart = np.subtract.outer(days, days)[np.triu_indices(len(days), 1)]
     return float(_moved(apart).mean()) + 2 * OF_SLOTS**2 * slots
 
@@ -141,30 +145,33 @@ class PooledMeans:
 
     @property
     def widest(self) -> tuple[FloatArray, FloatArray]:
-        """Both ends of the widest interval."""
+        """Lower and upper ends of the widest intervals, those of the last of LEVELS, shape (G,) each."""
         return self.ends[LEVELS[-1]]
 
     @property
     def inner(self) -> dict[str, FloatArray]:
-        """The ends of all others by the names that they are published under."""
+        """Lower and upper ends of the narrower intervals, by the column names that they are published
+        under.
+        """
         return inner_ends(self.ends)
 
 
 def pool(maps: Sequence[MapOfPeriod], place: IntArray, upper: float, change_variance: float) -> PooledMeans:
-    """Return the mean over the periods of ``maps``, weighted, of bins in ``place`` (G,).
+    """Return the posterior of the weighted mean speed over the periods of several ``maps``, for G bins.
 
-    Lambda of a bin in period i is p + u + d_i: p where all maps expect it, N(L, a^2); u, how far it lies from
-    there in all periods; d_i, N(0, ``change_variance``/2), its own. u + d_i is N(0, b^2). Records say y_i of
-    it, and what a map says is m_i = p + k_i (y_i - p), with variance s_i^2 and k_i = 1 - s_i^2 / b^2: p is in
-    every map, and would count as often as there are maps. Here it counts once: m and the weighted mean T are
-    normal with
+    ``place`` (G,) is the cell of each bin, ``upper`` the speed bound, ``change_variance`` that of the
+    difference of two periods. Lambda of a bin in period i is p + u + d_i: p where all maps expect it, N(L,
+    a^2); u, how far it lies from there in all periods; d_i, N(0, ``change_variance``/2), its own. u + d_i is
+    N(0, b^2). Records say y_i of it, and what a map says is m_i = p + k_i (y_i - p), with variance s_i^2 and
+    k_i = 1 - s_i^2 / b^2. p is in every map, but counts once here: m and the weighted mean T are normal with
 
         Cov(m_i, m_j) = a^2 + k_i k_j (b^2 - Var d) + [i = j] (k_i^2 Var d + k_i s_i^2)
         Cov(T, m_i)   = a^2 + k_i (b^2 - Var d) + w_i k_i Var d
 
-    and T is told from m. L is the mean of all m; a and b are integrated out over AROUND and SPREADS by the
-    likelihood of m. A map that started from others, with shares q, expects (1 - sum q) p + sum q m_j: so for
-    m_i is taken m_i - (1 - k_i) sum q m_j. A map that is not shrunk has k_i = 1 and y_i of variance s_i^2.
+    and T is estimated from m. L is the mean of all m; a and b are integrated out over AROUND and SPREADS by
+    the likelihood of m. A map that started from others, with shares q, expects (1 - sum q) p + sum q m_j: so
+    for m_i is taken m_i - (1 - k_i) sum q m_j. A map that is not shrunk has k_i = 1 and y_i of variance
+    s_i^2.
     """
     own = _Model.of(maps, place, upper, change_variance / 2)
     share = own.share_of_spreads()
@@ -209,7 +216,9 @@ class _Model:
 
     @classmethod
     def of(cls, maps: Sequence[MapOfPeriod], place: IntArray, upper: float, own: float) -> _Model:
-        """Return the model of ``maps``, lambda about the mean of all."""
+        """Return the normal model of ``maps``, centred; ``own`` is the prior variance of one period's own
+        part.
+        """
         there = np.array([~np.isnan(each.value) for each in maps])
         middle, sd = (
             np.array(each) for each in zip(*(_middle_and_sd(each.ends, upper) for each in maps), strict=True)
@@ -238,11 +247,11 @@ class _Model:
         )
 
     def mean_of_values(self) -> FloatArray:
-        """The weighted mean of the maps' own values, (G,)."""
+        """Return the weighted mean of the maps' own values in every bin, shape (G,), a speed."""
         return np.asarray((self.weight * self.value).sum(axis=0))
 
     def share_of_spreads(self) -> dict[tuple[float, float], float]:
-        """How likely the spreads b and a are, by the maps: a few of them."""
+        """Return the posterior probability of each likely pair (b, a) of spreads, given the maps."""
         bins = self.middle.shape[1]
         rows = np.unique(np.linspace(0, bins - 1, min(bins, MOST_DECIDING)).astype(np.int64))
         log = {
@@ -256,7 +265,10 @@ class _Model:
         return {each: float(value / total) for each, value in found.items()}
 
     def mean(self, rows: IntArray, spread: float, around: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Mean and variance of T of some bins, and its variance without maps; (n,) each."""
+        """Return posterior mean, posterior variance and prior variance of the mean over periods, (n,) each.
+
+        For bins ``rows`` (n,), in lambda, where the spreads b and a are ``spread`` and ``around``.
+        """
         found = self._normal(rows, spread, around)
         return self.level + found.mean, found.variance, found.without
 
@@ -315,18 +327,18 @@ class _Normal:
 
     @property
     def log_likelihood(self) -> FloatArray:
-        """Of the numbers, (G,), but for a constant."""
+        """The log likelihood of every bin's numbers ``told``, up to a constant, shape (G,)."""
         scale = np.log(self.precision, out=np.zeros_like(self.precision), where=self.precision > 0)
         return np.asarray(scale.sum(axis=0) - np.log(self._inner[3]) - self._form(self.told, self.told)) / 2
 
     @property
     def mean(self) -> FloatArray:
-        """Of what is asked for, (G,), after the numbers."""
+        """The conditional mean of what is asked for, given the numbers ``told``, shape (G,)."""
         return self._form(self.with_mean, self.told)
 
     @property
     def variance(self) -> FloatArray:
-        """Of what is asked for, (G,), after the numbers."""
+        """The conditional variance of what is asked for, given the numbers ``told``, shape (G,)."""
         return np.maximum(self.without - self._form(self.with_mean, self.with_mean), 0.0)
 
 

@@ -101,9 +101,9 @@ def absolute_errors(
     measure: Measure,
     runs: int,
 ) -> FloatArray:
-    """Return the mean over ``runs`` independent estimates of |estimate - truth|, a bin, shape (G,).
+    """Return each bin's mean |estimate - truth| over ``runs`` independent estimates, shape (G,).
 
-    ``measure`` meters nothing: ``SimulatedNoise``.
+    ``measure`` draws noise without metering (``SimulatedNoise``): for simulated samples only.
     """
     integer_between(1, 10**6, runs=runs)
     truth = true_statistic(samples.contributions(), statistic)
@@ -132,7 +132,7 @@ ESTIMATES = 2_000
 def simulated_samples(
     counts: Counts, bound: ContributionBound, seed: int, model: CityModel | None = None
 ) -> Samples:
-    """Return speeds of ``model`` (the usual city if None) that depend on ``counts`` and ``seed`` alone."""
+    """Return simulated speeds of ``model`` (None: the usual city) for the public ``counts`` and ``seed``."""
     value = simulated_records(counts, bound, CityModel() if model is None else model, seed=seed)
     return Samples(counts, value, np.arange(1, counts.users + 1, dtype=np.int64), bound)
 
@@ -166,7 +166,11 @@ class SimulatedCities:
         return [simulated_samples(counts, self.bound, self.seed, models[name]) for name in CITIES]
 
     def error(self, mechanism: Mechanism, statistic: Statistic, loss: FloatArray) -> float:
-        """Return the largest mean error over simulated cities, in the bins that are tried; in rho in all."""
+        """Return the largest over simulated cities of the mean absolute error of ``mechanism``, in tried
+        bins.
+
+        ``loss`` is an epsilon a bin, or one rho for all bins together.
+        """
         joint = mechanism.kind is LossKind.ZCDP
         tried = np.ones_like(self._tried) if joint else self._tried
         least, most = (3, 50) if joint else (1, 100)
@@ -252,7 +256,9 @@ class Skill:
         return round(float(self.numbers.mean()))
 
     def stated(self, factor: float = 1.0) -> SkillStated:
-        """Return all of it as it is published, errors times ``factor``: from one unit to another."""
+        """Return the numbers as they are published, with errors multiplied by ``factor`` to change their
+        unit.
+        """
         return SkillStated(
             expected_error=float(self.error.mean()) * factor,
             flat_error=float(self.flat.mean()) * factor,
@@ -263,7 +269,7 @@ class Skill:
         )
 
     def in_words(self) -> str:
-        """Return one sentence for people."""
+        """Return one sentence that says how accurate the map is beside one city-wide number."""
         if self.expected <= 0:
             return "expected to be no smaller than that of one city-wide average"
         sure = f"in 19 of 20 draws at least {percent(self.at_least)}"
@@ -277,7 +283,10 @@ class SimulatesOwnCity(Protocol):
     """A calibrated mechanism that is tried in a city of its own: no counts are public to simulate one by."""
 
     def skill(self, fleet: int | None = None) -> Skill:
-        """Return errors of means and of one city-wide number, for ``fleet`` vehicles (None: as expected)."""
+        """Return how accurate means are beside one city-wide number, simulated for ``fleet`` vehicles.
+
+        None: the number expected.
+        """
 
     def with_expected_fleet(self, fleet: int, zone_km2: float | None) -> Self:
         """Return this mechanism with ``fleet`` vehicles expected, and zones of mean area ``zone_km2``."""
@@ -287,7 +296,7 @@ class SimulatesOwnCity(Protocol):
 
 
 def percent(share: float) -> str:
-    """Return ``share`` in per cent."""
+    """Return ``share`` as text in per cent, such as "25 %"."""
     return f"{round(100 * share)} %"
 
 
@@ -313,14 +322,15 @@ class ReferenceCityShape:
 
     @property
     def places(self) -> float:
-        """How many hexagons times slots a study area of that size has, about."""
+        """The approximate number of hexagons, times slots, in a study area of that size."""
         return self.side**2 / area_km2(self.resolution) * self.slots
 
     @classmethod
     def of(
         cls, cell: npt.NDArray[np.uint64], slots: int = 1, zone_km2: float | None = None
     ) -> ReferenceCityShape:
-        """Return that of the declared places ``cell`` (H,), each once, and of so many slots of each.
+        """Return the shape of the reference city nearest to the declared places ``cell`` (H,) and number of
+        ``slots``.
 
         Zones, which have ``zone_km2`` each on average, are taken for the hexagons that are most nearly so
         large.
@@ -340,10 +350,12 @@ class ReferenceCityShape:
 def reference_skill(
     place: ReferenceCityShape, bound: ContributionBound, kind: LossKind, means: int, whole: int, fleet: int
 ) -> Skill:
-    """Return errors of the map of means of ``fleet`` vehicles for ``means`` 10^-12, and of one number.
+    """Return how accurate a map of means is beside one number, simulated in a reference city of shape
+    ``place``.
 
-    One number gets the ``whole``. In the unit of ``bound``, over hexagons of at least LEAST_VEHICLES. Numbers
-    that say something are counted in all hexagons that are visited.
+    ``fleet`` vehicles; the map's means get ``means`` 10^-12 of ``kind``, the one number the ``whole``. Errors
+    are in the unit of ``bound``, over hexagons of at least LEAST_VEHICLES; informative numbers are counted in
+    all visited hexagons.
     """
     driven = min(fleet, MOST_VEHICLES)
     times = fleet / driven

@@ -105,7 +105,11 @@ class VarianceNoise:
     bias: FloatArray
 
     def error(self, reach: float) -> FloatArray:
-        """Return the worst-case expected error before the Bhatia-Davis limit, shape (G,)."""
+        """Return each variance's expected absolute error at the worst values, at most its range ``reach``,
+        (G,).
+
+        Before the variance is limited to mean (U - mean).
+        """
         return np.where(self.varies, np.minimum(self.noise_error + self.bias, reach), 0.0)
 
 
@@ -117,7 +121,11 @@ def variance_estimate(
     bound: ContributionBound,
     columns: dict[str, npt.NDArray[Any]],
 ) -> Estimate:
-    """Return the variances from released means and noisy averages ``products`` of x (U - x), shape (G,)."""
+    """Return published variances: mean (U - mean) by released means, minus noisy averages of x (U - x).
+
+    ``products`` (G,) are those averages, ``half_width`` (G,) that of intervals, ``columns`` what is published
+    of the noise.
+    """
     limit = largest_variance(mean.value, float(bound.upper))
     drawn = NoisyStatistic(
         value=np.where(noise.varies, limit - products, 0.0),
@@ -130,21 +138,29 @@ def variance_estimate(
 
 
 def relative_price(steps: int, ratio: float | FloatArray) -> FloatArray:
-    """Return cost(c), the price of both sums over that of the first; c is ``ratio`` > 0, K ``steps``."""
+    """Return the privacy loss of the sums of x and x (U - x) together over that of the first alone.
+
+    ``ratio`` c is the second's noise scale over U/q times the first's; ``steps`` is U/q, the largest speed in
+    steps.
+    """
     top = np.minimum(np.floor(steps * (1 + np.asarray(ratio)) / 2), steps)
     shares = [d / steps for d in (top, np.minimum(top + 1, steps))]
     return np.asarray(np.maximum(*(t + t * (1 - t) / ratio for t in shares)))
 
 
 def spread(ratio: float | FloatArray) -> FloatArray:
-    """Return phi(c): the expected absolute noise of a variance over that of U times the mean."""
+    """Return the expected absolute noise of a variance over that of U times the mean: (1 + c + c^2)/(1 + c).
+
+    ``ratio`` c is the noise scale of W/N over that of U times the mean.
+    """
     return np.asarray((1 + ratio + np.square(ratio)) / (1 + ratio))
 
 
 def best_ratio(upper: float, mean: float | FloatArray, variance: float | FloatArray) -> FloatArray:
-    """Return the c that costs least where noise may be as large as ``mean`` t and ``variance`` v.
+    """Return the ``ratio`` c of the two noise scales that costs least, for tolerances ``mean`` and
+    ``variance``.
 
-    An infinite ``mean`` is one that nobody asked for.
+    An infinite ``mean`` is one that nobody asked for; ``upper`` is the speed bound.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         above = np.asarray(variance / (upper * np.asarray(mean)) - 1)
@@ -169,7 +185,7 @@ class TwoMoments:
 
     @property
     def name(self) -> str:
-        """Key in the registry: that of ``means``."""
+        """The name of the mechanism of means that it extends, its key in the registry."""
         return self.means.name
 
     @property
@@ -200,16 +216,16 @@ class TwoMoments:
         return self.means.idealised
 
     def steps(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return the steps of ``means``; for a variance its steps for the mean, then for M2."""
+        """Return the measurement steps of the mean; for a variance, of the mean and then of (x - U/2)^2."""
         if request.statistic is not Statistic.VARIANCE:
             return self.means.steps(request)
         first, second = self._requests(request)
         return (*self.means.steps(first), *self.means.steps(second))
 
     def sensitivity(self, request: StatisticRequest) -> FloatArray:
-        """Return the sensitivity of each number, shape (G,), at most the range.
+        """Return the most that one vehicle changes each bin's number, shape (G,), at most the range.
 
-        For a variance it is the sensitivity of M2 plus U times the sensitivity of the mean.
+        For a variance: that of the mean of (x - U/2)^2 plus U times that of the mean.
         """
         if request.statistic is not Statistic.VARIANCE:
             return sensitivity_of(self.means, request)
@@ -217,9 +233,10 @@ class TwoMoments:
         return np.asarray(np.minimum(two + float(request.bound.upper) * one, request.range))
 
     def expected_error(self, request: StatisticRequest) -> FloatArray:
-        """Return a bound on the expected absolute error, shape (G,), in the statistic's unit.
+        """Return a bound on each bin's expected absolute error, shape (G,), in the statistic's unit.
 
-        For a variance: error of M2 + U times error of the mean + rounding of speeds, at most the range.
+        For a variance: error of the mean of (x - U/2)^2, plus U times that of the mean, plus rounding; at
+        most the range.
         """
         if request.statistic is not Statistic.VARIANCE:
             return self.means.expected_error(request)
@@ -237,7 +254,9 @@ class TwoMoments:
     def estimate(
         self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return the estimates of all bins, clamped to their range. The variance of a single record is 0."""
+        """Return noisy estimates of ``statistic`` in all bins, (G,), clamped; the variance of one record
+        is 0.
+        """
         if statistic is not Statistic.VARIANCE:
             return self.means.estimate(samples, statistic, loss, measure)
         first, second = split_loss(self.kind, loss)
@@ -255,7 +274,9 @@ class KnownTwoMoments(TwoMoments):
     means: KnownMeans
 
     def noise_terms(self, request: StatisticRequest) -> tuple[NoiseTerm, ...]:
-        """Return the terms that bound the error before clamping: |e2| + U |e1| for a variance."""
+        """Return noises and biases that bound the error before clamping; of a variance those of both its
+        means.
+        """
         bound = request.bound
         if request.statistic is not Statistic.VARIANCE:
             return self.means.noise_terms(request)
@@ -267,7 +288,8 @@ class KnownTwoMoments(TwoMoments):
 
 
 def split_loss(kind: LossKind, loss: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Split ``loss`` into the parts for the mean and for M2, whose sum never exceeds ``loss``.
+    """Split ``loss`` into the parts for the mean of x and for that of (x - U/2)^2; they never exceed it
+    together.
 
     Parts of a rho are whole 10^-12. Raises UsageError unless a rho is infinite, or from 2 * 10^-12 to one
     million.
@@ -283,13 +305,17 @@ def split_loss(kind: LossKind, loss: FloatArray) -> tuple[FloatArray, FloatArray
 
 
 def squares_bound(bound: ContributionBound) -> ContributionBound:
-    """Return the bound of y = (x - U/2)^2: U^2/4 in at most LARGEST_STEPS steps."""
+    """Return the bound of y = (x - U/2)^2 for speeds x in ``bound``: 0..U^2/4 in at most LARGEST_STEPS
+    steps.
+    """
     upper = bound.upper**2 / 4
     return ContributionBound(upper, upper / Fraction(min(bound.upper_steps**2, LARGEST_STEPS)), bound.unit)
 
 
 def squares_of(samples: Samples) -> Samples:
-    """Return the samples of y, each rounded to the nearest step (half up): (2 k - K)^2 of K^2 as a share."""
+    """Return the private samples of y = (x - U/2)^2 for speeds x, each rounded to the nearest step of its
+    bound.
+    """
     top, target, value = samples.bound.upper_steps, squares_bound(samples.bound), samples.value
 
     def rounded(steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -86,7 +86,9 @@ class Grouping(StrEnum):
     BEST_FIT = "best_fit"
 
     def arrays(self, counts: Counts, cap: CountCap) -> Arrays:
-        """Return the arrays of all bins for m_UB by ``cap``."""
+        """Return each bin's records grouped into arrays of at most ``cap`` records of one vehicle, by
+        counts.
+        """
         group = wrap_around if self is Grouping.WRAP_AROUND else best_fit
         return group(counts, cap.of(counts))
 
@@ -114,12 +116,12 @@ class ArrayLattice:
 
     @property
     def top(self) -> IntArray:
-        """M = m_UB U/q: the largest array mean, in lattice units, shape (G,)."""
+        """The largest possible array mean in lattice units, m_UB U/q, shape (G,)."""
         return self.arrays.capacity * self.bound.upper_steps
 
     @property
     def unit(self) -> FloatArray:
-        """One lattice unit of ``sum_i y_i`` in the mean's unit: q / (K m_UB), shape (G,)."""
+        """The size of one lattice unit of the sum of array means, in the unit of the mean, shape (G,)."""
         return np.asarray(float(self.bound.step) / (self.arrays.per_bin * self.arrays.capacity))
 
     @cached_property
@@ -134,9 +136,9 @@ class ArrayLattice:
         return first, both - first
 
     def moves(self, width: IntArray) -> IntArray:
-        """Return sum_i min(``width``_g, change_{l,i}) of every pair, (P,): what it moves the sum by at most.
+        """Return how much each (bin, vehicle) pair changes its bin's sum of array means at most, shape (P,).
 
-        ``width`` (G,) is that of the interval to which array means are projected.
+        In lattice units; array means are clamped to an interval of ``width`` (G,).
         """
         across = width[self.arrays.counts.bin_index]
         first, second = self._changes
@@ -144,10 +146,10 @@ class ArrayLattice:
 
     @property
     def bias(self) -> FloatArray:
-        """Worst distance of the mean of array means from the mean of the speeds, (G,), in the speeds' unit.
+        """Largest distance of the mean of array means from the mean of the speeds, (G,), in the speeds' unit.
 
-        From counts alone: the total-variation bias, half a lattice unit for rounding array means that are
-        not full, and the rounding of the speeds.
+        From counts alone: the total-variation bias, half a lattice unit for rounding array means that are not
+        full, and the rounding of the speeds.
         """
         arrays, step = self.arrays, float(self.bound.step)
         partial = np.zeros(arrays.counts.bins, dtype=bool)
@@ -160,9 +162,9 @@ class ArrayLattice:
 def array_lattice(
     counts: Counts, bound: ContributionBound, grouping: Grouping, cap: CountCap
 ) -> ArrayLattice:
-    """Return the lattice of ``grouping`` and ``cap``; of few pairs, the very one made before.
+    """Return the arrays of ``grouping`` and ``cap`` and what follows from counts; cached for few pairs.
 
-    Raises as ArrayLattice.
+    Raises UsageError when a sum of array means could leave 64 bits.
     """
     make = _kept_lattice if counts.pairs <= KEPT_PAIRS else _new_lattice
     return make(counts, bound, grouping, cap)
@@ -185,7 +187,7 @@ class ArrayMeans:
 
     @classmethod
     def of(cls, samples: Samples, lattice: ArrayLattice) -> ArrayMeans:
-        """Return the array means of the samples."""
+        """Return the private means of the arrays of ``samples``, sorted within each bin, in lattice units."""
         arrays = lattice.arrays
         running = np.concatenate([[0], np.cumsum(samples.value)])
         begin = samples.start[arrays.piece_pair] + arrays.piece_offset
@@ -227,7 +229,9 @@ class Projected(Means):
     enforced = False
 
     def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return the noisy sum; of the widest interval where one is drawn."""
+        """Return each bin's noisy sum of clamped array means, from counts; at the widest interval where
+        one is drawn.
+        """
         lattice = self._lattice(request)
         selects, share = self._selects(lattice), self._share(lattice, request.loss)
         of = ClaimedSums(support_of(request.counts), self._dearest(lattice), OF_SUM)
@@ -235,18 +239,18 @@ class Projected(Means):
         return noisy_sum(of, share, lattice.unit, bias, worst_case=bool(selects.any()))
 
     def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return the choices of the interval."""
+        """Return the private selections of the interval to which array means are clamped."""
         return self._choices(self._lattice(request), request.loss)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return the estimates of all bins, clamped to their range."""
+        """Return noisy means of all bins, shape (G,), clamped to their range; ``samples`` are private."""
         lattice = self._lattice(StatisticRequest(samples.counts, samples.bound, statistic, epsilon))
         return self.estimate_of(ArrayMeans.of(samples, lattice), epsilon, measure)
 
     def estimate_of(self, means: ArrayMeans, epsilon: FloatArray, measure: Measure) -> FloatArray:
-        """Return the estimates from array means that were made before, shape (G,)."""
+        """Return noisy means of all bins, shape (G,), from the private array means ``means``."""
         lattice = means.lattice
         low, high = self._interval(means, epsilon, measure)
         projected = _projected(lattice, high - low, self._share(lattice, epsilon))
@@ -289,7 +293,7 @@ class ArrayAveraging(Projected):
 
     @property
     def name(self) -> str:
-        """``array_averaging_best_fit`` or ``array_averaging_wrap_around``."""
+        """Key in the registry: ``array_averaging_best_fit`` or ``array_averaging_wrap_around``."""
         return f"array_averaging_{self.grouping.value}"
 
 
@@ -315,7 +319,7 @@ class Levy(Projected):
 
     @property
     def name(self) -> str:
-        """``levy_best_fit`` or ``levy_wrap_around``."""
+        """Key in the registry: ``levy_best_fit`` or ``levy_wrap_around``."""
         return f"levy_{self.grouping.value}"
 
     def expected_error(self, request: StatisticRequest) -> FloatArray:
@@ -345,7 +349,9 @@ class Levy(Projected):
         return np.minimum(clamped_laplace_error(noise, lattice.bias, upper) + projection, upper)
 
     def partition(self, lattice: ArrayLattice) -> IntervalPartition:
-        """Return the parts of width tau."""
+        """Return the partition of each bin's range into parts of width tau, among which an interval is
+        drawn.
+        """
         arrays, upper = lattice.arrays, float(lattice.bound.upper)
         if self.guaranteed:
             width = guaranteed_width(arrays.fill, arrays.array_bin, len(lattice.top), upper, self.gamma)
@@ -373,7 +379,7 @@ class Levy(Projected):
         return dearest
 
     def _choices(self, lattice: ArrayLattice, epsilon: FloatArray) -> tuple[ClaimedScores, ...]:
-        return (interval_choice(lattice, self._selects(lattice), epsilon / 2),)
+        return (array_choice(lattice, self._selects(lattice), epsilon / 2),)
 
     def _interval(
         self, means: ArrayMeans, epsilon: FloatArray, measure: Measure
@@ -399,7 +405,11 @@ class QuantileRule(StrEnum):
     OPTIMIZED = "optimized"
 
     def tenths(self, arrays: IntArray, epsilon: FloatArray) -> tuple[IntArray, IntArray]:
-        """Return 10 q_a n and 10 q_b n of every bin, n = ``arrays``: the target ranks, in tenths."""
+        """Return ten times the target ranks of the lower and upper private quantile of every bin, shape (G,)
+        each.
+
+        ``arrays`` (G,) are the numbers of arrays, and ``epsilon`` (G,) the bin's loss.
+        """
         if self is QuantileRule.FIXED:
             return arrays, 9 * arrays
         # an infinite epsilon cuts nothing off
@@ -429,7 +439,7 @@ class Quantile(Projected):
 
     @property
     def name(self) -> str:
-        """``fixed_quantile_best_fit`` and so on."""
+        """Key in the registry, such as ``fixed_quantile_best_fit``."""
         return f"{self.rule.value}_quantile_{self.grouping.value}"
 
     def _selects(self, lattice: ArrayLattice) -> BoolArray:
@@ -441,7 +451,7 @@ class Quantile(Projected):
         return np.where(whole > 0, _largest(lattice, whole)[lattice.arrays.counts.bin_index], 0)
 
     def _choices(self, lattice: ArrayLattice, epsilon: FloatArray) -> tuple[ClaimedScores, ...]:
-        end = interval_choice(lattice, self._selects(lattice), epsilon / 4, TENTHS)
+        end = array_choice(lattice, self._selects(lattice), epsilon / 4, TENTHS)
         return (end, end)
 
     def _interval(
@@ -479,12 +489,12 @@ def private_position(
     return begin[drawn] + measure.uniform_below((bound_above - begin)[drawn])
 
 
-def interval_choice(
+def array_choice(
     lattice: ArrayLattice, selects: BoolArray, epsilon: FloatArray, units: int = 1
 ) -> ClaimedScores:
-    """Return a choice by scores that one array changes by ``units``.
+    """Return an exponential mechanism by scores that one array changes by ``units``, for bins in ``selects``.
 
-    All who touch an array of a bin that ``selects`` pay ``epsilon`` for it; shapes (G,).
+    Every vehicle in an array of such a bin loses ``epsilon`` by it; shapes (G,).
     """
     counts, change = lattice.arrays.counts, units * lattice.arrays.influence.astype(np.float64)
     pays = np.flatnonzero((lattice.arrays.touched_per_pair > 0) & selects[counts.bin_index])
@@ -526,7 +536,7 @@ class Pooled(Means):
     citation = "here; the cap by Rameshwar et al. (003), the bias of dropping samples by arXiv 2405.06261"
 
     def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return the noisy sum of the kept samples."""
+        """Return each bin's noisy sum of the kept samples, from counts."""
         counts, bound, statistic = request.counts, request.bound, request.statistic
         self._require(request)
         kept = kept_counts(counts, self.cap.of(counts))
@@ -538,7 +548,7 @@ class Pooled(Means):
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return the estimates of all bins, clamped to their range."""
+        """Return noisy means of all bins, shape (G,), clamped to their range; ``samples`` are private."""
         counts, bound = samples.counts, samples.bound
         kept = kept_counts(counts, self.cap.of(counts))
         running = np.concatenate([[0], np.cumsum(samples.value)])

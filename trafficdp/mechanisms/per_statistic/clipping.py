@@ -70,9 +70,11 @@ class WorstCaseClipping(Means):
         return "worst_case_clipping_exact" if self.least_exact_error else "worst_case_clipping"
 
     def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return the noisy sum; where the paper's T is 0 (fewer than ceil(2/eps) vehicles), it is U/2.
+        """Return each bin's noisy sum of clipped totals, from counts; U/2 without noise where nothing is
+        kept.
 
-        A vehicle pays width/scale: less than epsilon if its interval is narrower.
+        Nothing is kept where a bin has fewer than ceil(2/epsilon) vehicles. A vehicle loses less than epsilon
+        if its interval is narrower than the widest.
         """
         counts, bound, statistic, epsilon = request.counts, request.bound, request.statistic, request.loss
         self._require(request)
@@ -88,7 +90,7 @@ class WorstCaseClipping(Means):
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return the estimates of all bins, clamped to their range."""
+        """Return noisy means of all bins, shape (G,), clamped to their range; ``samples`` are private."""
         counts, bound = samples.counts, samples.bound
         clipped = self.noisy_sum_of(StatisticRequest(counts, bound, statistic, epsilon))
         cut, _ = self.clipping(counts, bound, epsilon)
@@ -97,14 +99,17 @@ class WorstCaseClipping(Means):
     def clipping(
         self, counts: Counts, bound: ContributionBound, epsilon: FloatArray
     ) -> tuple[IntArray, IntArray]:
-        """Return where every vehicle's total begins to be clipped and how wide its interval is, in steps.
+        """Return the low end and the width of the interval each pair's total is clipped to, in steps, (P,)
+        each.
 
-        A bin with T = 0 keeps nothing: its total is cut in the middle, and its interval is 0 wide.
+        In a bin of threshold 0 totals are cut in the middle, and their interval is 0 wide.
         """
         return _clipping(self, counts, bound, epsilon.tobytes())
 
     def threshold(self, counts: Counts, bound: ContributionBound, epsilon: FloatArray) -> IntArray:
-        """Return T of every bin in steps, shape (G,)."""
+        """Return the clipping threshold of every bin, the width of the widest interval, in steps, shape
+        (G,).
+        """
         count, index, bins = counts.count, counts.bin_index, counts.bins
         if not self.least_exact_error:
             return bound.upper_steps * worst_case_threshold(count, index, bins, epsilon)
@@ -136,14 +141,14 @@ class AKMV(Means):
     )
 
     def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return the choice of the threshold."""
+        """Return the private selection of the clipping threshold."""
         return (self._threshold(request.counts, request.bound, request.loss),)
 
     def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return the noisy sum as if every vehicle could reach T.
+        """Return the noisy sum at the largest threshold that can be selected, from counts.
 
-        The bias is the range: T may be anywhere, so that values exist for which nothing is learnt. Compare by
-        simulation.
+        Its bias is the whole range: the threshold may be anywhere, so that values exist for which nothing is
+        learnt. Compare by simulation.
         """
         counts, bound, statistic, epsilon = request.counts, request.bound, request.statistic, request.loss
         self._require(request)
@@ -156,7 +161,7 @@ class AKMV(Means):
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return the estimates of all bins, clamped to their range."""
+        """Return noisy means of all bins, shape (G,), clamped to their range; ``samples`` are private."""
         counts, bound = samples.counts, samples.bound
         widest = self.noisy_sum_of(StatisticRequest(counts, bound, statistic, epsilon))
         total = samples.contributions().total

@@ -43,20 +43,24 @@ class GaussianTwin:
     idealised = False
 
     def steps(self, request: StatisticRequest) -> tuple[Step, ...]:
-        """Return the sums of all bins. Raises UsageError where the noise could not be drawn."""
+        """Return the measurement step: sums of all bins with Gaussian noise; UsageError where it cannot
+        be drawn.
+        """
         counts, bound, statistic = request.counts, request.bound, request.statistic
         require_statistic(self.name, statistic, self.statistics)
         of, unit = _sums(counts, bound, statistic), means.unit(statistic, counts, bound)
         return (Step(of, Gaussian(_deviations(of, counts, unit, request.loss))),)
 
     def expected_error(self, request: StatisticRequest) -> FloatArray:
-        """Return sd sqrt(2/pi), at most half the range, and the rounding of speeds, a bin."""
+        """Return each bin's expected absolute error, shape (G,): noise sd sqrt(2/pi), at most U/2, and
+        rounding.
+        """
         (term,) = self.noise_terms(request)
         reach = request.range
         return np.asarray(np.minimum(np.minimum(term.noise, reach / 2) + term.bias, reach))
 
     def noise_terms(self, request: StatisticRequest) -> tuple[NoiseTerm, ...]:
-        """Return the terms that bound the error before clamping."""
+        """Return the noise and bias that bound each mean's error before clamping, from counts."""
         counts, bound, statistic = request.counts, request.bound, request.statistic
         require_statistic(self.name, statistic, self.statistics)
         unit = means.unit(statistic, counts, bound)

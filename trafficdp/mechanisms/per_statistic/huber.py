@@ -90,26 +90,28 @@ class Huber(Means):
     enforced = False
 
     def uses_huber(self, request: StatisticRequest) -> BoolArray:
-        """Return which bins take Huber, shape (G,). Public.
+        """Return which bins are estimated by the Huber mechanism, shape (G,), from public counts.
 
-        The others have too few vehicles for this epsilon, or thresholds that reach U.
+        The others, by Laplace noise, have too few vehicles for this epsilon, or thresholds that reach U.
         """
         return self.plan(request).huber
 
     def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return the Student-t noise: the whole epsilon of every bin by Huber."""
+        """Return the Student-t noise of the bins estimated by Huber, which takes the whole epsilon there."""
         return (self._noise(self.plan(request), request.counts, request.loss),)
 
     def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return the weighted means of the bins by Laplace; the others add nothing to it.
+        """Return the noisy weighted sums of the bins estimated by Laplace noise; the others add nothing.
 
-        Bins by Huber have no useful worst case (their S is U on adversarial values): their bias is the range.
-        See ``clean_error`` for what they give.
+        Bins by Huber have the whole range as bias: their smooth sensitivity is U on adversarial values. See
+        ``clean_error`` for what they give otherwise.
         """
         return self.plan(request).laplace
 
     def sensitivity(self, request: StatisticRequest) -> FloatArray:
-        """Return the most that one vehicle moves a mean before noise; U by Huber."""
+        """Return the most that one vehicle changes each mean before noise, shape (G,); U for bins by
+        Huber.
+        """
         huber = self.uses_huber(request)
         return np.where(huber, float(request.bound.upper), super().sensitivity(request))
 
@@ -124,7 +126,7 @@ class Huber(Means):
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return the estimates of all bins, clamped to their range."""
+        """Return noisy means of all bins, shape (G,), clamped to their range; ``samples`` are private."""
         counts, bound, total = samples.counts, samples.bound, samples.contributions().total
         plan = self.plan(StatisticRequest(counts, bound, statistic, epsilon))
         drawn = self._noise(plan, counts, epsilon).draw(int(plan.huber.sum()), measure)
@@ -139,7 +141,9 @@ class Huber(Means):
         return result
 
     def calibrated(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-        """Return alpha and beta for every bin, and the mean absolute value of the noise variable."""
+        """Return alpha and beta, (G,) each, of noise S/alpha times Student-t by a beta-smooth S, and
+        E|Student-t|.
+        """
         beta = np.where(np.isinf(epsilon), 0.0, epsilon / self.beta_divisor)
         distinct, which = np.unique(epsilon, return_inverse=True)
         alpha = student_t.largest_alpha(
@@ -148,7 +152,7 @@ class Huber(Means):
         return alpha, beta, student_t.mean_absolute(self.degrees)
 
     def plan(self, request: StatisticRequest) -> HuberPlan:
-        """Decide from public numbers how every bin is released."""
+        """Return how every bin is released, decided from public counts alone."""
         counts, bound, statistic, epsilon = request.counts, request.bound, request.statistic, request.loss
         self._require(request)
         index, bins, upper = counts.bin_index, counts.bins, float(bound.upper)

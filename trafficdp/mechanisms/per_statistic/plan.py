@@ -96,7 +96,9 @@ class PlanMechanism:
         return stem.get(self.scaling, "plan_without_scaling") + ("" if self.power == 2 else f"_l{self.power}")
 
     def parts(self, counts: Counts, loss: FloatArray) -> RhoShares:
-        """Return what each step may cost a vehicle; raise UsageError for a rho that cannot be shared out."""
+        """Return the part of rho ``loss`` that each step may cost; UsageError for a rho that cannot be
+        shared out.
+        """
         total, most = ZCDP.of(float(loss)).pico, int(counts.bins_per_user.max(initial=1))
         private = self.scaling is Scaling.PRIVATE
         centre, spread, clipping = (each * total // 16 for each in SIXTEENTHS[private])
@@ -106,7 +108,7 @@ class PlanMechanism:
         return RhoShares(centre, spread, clipping, total - clipping - most * (centre + spread))
 
     def steps(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return the sum as if two vectors of every vehicle could be 2 C apart."""
+        """Return the measurement steps; the sum's clipping length is the largest that can be selected."""
         counts = request.counts
         require_statistic(self.name, request.statistic, self.statistics)
         parts = self.parts(counts, request.loss)
@@ -122,7 +124,7 @@ class PlanMechanism:
         )
 
     def expected_error(self, request: StatisticRequest) -> FloatArray:
-        """Return the trivial bound U: what clipping costs depends on values.
+        """Return U for every bin, shape (G,): how much clipping costs depends on values.
 
         Compare by simulation on synthetic values.
         """
@@ -132,7 +134,10 @@ class PlanMechanism:
     def estimate(
         self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return the estimates of all bins. An infinite ``loss`` clips nothing and adds no noise."""
+        """Return noisy means of all bins, shape (G,); ``samples`` are private.
+
+        Infinite ``loss``: no clip, no noise.
+        """
         require_statistic(self.name, statistic, self.statistics)
         counts, step, upper = samples.counts, float(samples.bound.step), float(samples.bound.upper)
         total: FloatArray = samples.contributions().total.astype(np.float64) * step
@@ -190,12 +195,17 @@ def _clipped_sums(
 
 
 def scaling(spread: FloatArray, power: int) -> FloatArray:
-    """Return s = spread^(-2/(p+2)) for standard deviations ``spread`` > 0 and the l_p error, p >= 1."""
+    """Return PLAN's scaling s = spread^(-2/(p+2)) of each coordinate, for the l_p error with p = ``power``.
+
+    ``spread`` > 0 are the coordinates' standard deviations.
+    """
     return np.asarray(spread ** (-2 / (power + 2)))
 
 
 def rank_allowance(vectors: int, rho: float) -> float:
-    """Return k = sqrt(n) + sqrt(T ln(2T/beta)/rho): how many vectors may be longer than C."""
+    """Return how many of ``vectors`` may be longer than the clipping length: sqrt(n) + sqrt(T
+    ln(2T/beta)/rho).
+    """
     return float(np.sqrt(vectors) + np.sqrt(RANK_STEPS * np.log(2 * RANK_STEPS / FAILURE) / rho))
 
 
@@ -208,7 +218,7 @@ def chi_square_factor(group: int) -> float:
 
 
 def choice_scale(pico: int) -> float:
-    """Return the scale of a choice by ranks that costs at most ``pico`` 10^-12 of rho."""
+    """Return the scale of a private selection by ranks that costs at most ``pico`` 10^-12 of rho."""
     return 2 / math.sqrt(8 * pico / PICO) * (1 + 2.0**-40)
 
 

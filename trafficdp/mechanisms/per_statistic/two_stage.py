@@ -55,7 +55,7 @@ class TwoStage(Means):
     enforced = False
 
     def width(self, counts: Counts, bound: ContributionBound) -> IntArray:
-        """Return tau of every bin in steps, at least 1 and at most U, shape (G,). Public."""
+        """Return the width of every bin's interval in steps, from 1 to U, shape (G,), from public counts."""
         order = np.lexsort((counts.count, counts.bin_index))
         users = counts.users_per_bin
         first = np.cumsum(users) - users
@@ -66,14 +66,14 @@ class TwoStage(Means):
         return np.asarray(steps, dtype=np.int64)
 
     def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return the choice of the interval."""
+        """Return the private selection of the interval in which vehicles' means are expected to lie."""
         return (self._choice(request.counts, request.bound, request.loss),)
 
     def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return the noisy sum in the widest interval; a vehicle's price is the same for all.
+        """Return the noisy sum of vehicle means clipped to the drawn interval, from counts.
 
-        The bias is the range of a bin in which an interval is drawn: adversarial values can lie far outside.
-        Values that agree to within tau err by ``clean_error``.
+        Its bias is the whole range in bins where an interval is drawn: adversarial values can lie far
+        outside. Values that agree to within the width err by ``clean_error``.
         """
         counts, bound, statistic = request.counts, request.bound, request.statistic
         self._require(request)
@@ -84,7 +84,9 @@ class TwoStage(Means):
         return weighted.noisy_sum(self._share(whole, request.loss), bias, worst_case=not whole.all())
 
     def clean_error(self, request: StatisticRequest) -> FloatArray:
-        """Return the expected noise where all vehicle means lie in the drawn interval, shape (G,)."""
+        """Return each bin's expected absolute noise where all vehicle means lie in the drawn interval,
+        shape (G,).
+        """
         bound = request.bound
         width = self.width(request.counts, bound)
         share = np.where(
@@ -96,7 +98,7 @@ class TwoStage(Means):
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return the estimates of all bins, clamped to their range."""
+        """Return noisy means of all bins, shape (G,), clamped to their range; ``samples`` are private."""
         counts, bound = samples.counts, samples.bound
         self._require(StatisticRequest(counts, bound, statistic, epsilon))
         weighted, totals = weighting(counts, bound, statistic), samples.contributions().total

@@ -20,8 +20,8 @@ from trafficdp.mechanisms.per_statistic.arrays import (
     Pooled,
     Quantile,
     QuantileRule,
+    array_choice,
     array_lattice,
-    interval_choice,
     private_position,
 )
 from trafficdp.mechanisms.protocol import StatisticRequest, event_of
@@ -146,7 +146,7 @@ def test_cells_on_the_lattice_have_smiths_probabilities(quantile, counts_of, bou
     lattice = ArrayLattice(Grouping.BEST_FIT.arrays(counts, CountCap.ARGMAX), bound_of(10))
     means, noise = ArrayMeans.of(samples_of(counts, bound_of(10), value), lattice), Recorder()
     target = np.full(2, round(TENTHS * quantile * 4))
-    choice = interval_choice(lattice, np.ones(2, dtype=bool), np.array([1.0, 2.0]), TENTHS)
+    choice = array_choice(lattice, np.ones(2, dtype=bool), np.array([1.0, 2.0]), TENTHS)
     drawn = np.array([private_position(means, target, choice, noise) for _ in range(500)])
     law = probabilities(*noise.asked[0])
     for bin_, epsilon in enumerate((1.0, 2.0)):
