@@ -54,15 +54,15 @@ class Losses:
     denominator: ObjectArray
 
     def scaled(self, factor: Fraction) -> Losses:
-        """Return every loss multiplied by ``factor``."""
+        """Return every loss multiplied by ``factor``, exactly."""
         return Losses(self.user, self.numerator * factor.numerator, self.denominator * factor.denominator)
 
 
 def losses_of_noise(user: IntArray, change: ObjectArray, scale: FloatArray) -> Losses:
-    """Return the exact losses ``change`` / ``scale`` of all entries whose change is above 0.
+    """Return the exact losses ``change`` / ``scale`` of every entry whose change is above 0.
 
-    Scales are taken as the exact fractions that their floats are. Raises AllocationError where something
-    changes and its scale is not above 0 and finite.
+    ``user`` is the vehicle of each entry. Scales count as the exact fractions that their floats are. Raises
+    AllocationError where something changes and its scale is not above 0 and finite.
     """
     varies = np.flatnonzero(change > 0)
     user, change, scale = user[varies], change[varies], scale[varies]
@@ -73,7 +73,7 @@ def losses_of_noise(user: IntArray, change: ObjectArray, scale: FloatArray) -> L
 
 
 def as_ratio(number: FloatArray) -> tuple[ObjectArray, ObjectArray]:
-    """Return finite floats as exact numerators and denominators."""
+    """Return finite floats as exact fractions: whole numerators and denominators, elementwise."""
     distinct, which = np.unique(number, return_inverse=True)
     ratios = [value.as_integer_ratio() for value in distinct.tolist()]
     above = np.array([top for top, _ in ratios] + [0], dtype=object)[:-1]
@@ -82,9 +82,9 @@ def as_ratio(number: FloatArray) -> tuple[ObjectArray, ObjectArray]:
 
 
 def require_covered(losses: Callable[[], Iterable[Losses]], charged: IntArray) -> None:
-    """Raise AllocationError if a vehicle's losses add up to more than ``charged`` (10^-12, (users,)).
+    """Raise AllocationError if a vehicle's ``losses`` add up to more than ``charged`` (users,), in 10^-12.
 
-    ``losses`` gives them part by part, and once more for the vehicles that only exact fractions can decide.
+    ``losses`` yields them part by part; it is called again where only exact fractions can decide.
     """
     whole, rest, terms = (np.zeros(len(charged), dtype=np.int64) for _ in range(3))
     for each in losses():
@@ -145,7 +145,7 @@ def largest_quadratic(
 ) -> ObjectArray:
     """Return the whole k in 0..``count`` with the largest k ``linear`` + k (``samples`` - k) ``bend``.
 
-    Entry by entry, shape (n,), Python integers; ``linear`` and ``bend`` are at least 0.
+    Elementwise, shape (n,), Python integers; ``linear`` and ``bend`` are at least 0.
     """
     safe = np.where(bend > 0, bend, 1)
     # the k-th step is linear + (N - 2 k + 1) bend: above 0 while 2 k bend < linear + (N + 1) bend
@@ -159,9 +159,10 @@ MOST = (1 << 63) - 1
 
 
 def check_steps(steps: Sequence[Priced], charged: IntArray) -> None:
-    """Raise AllocationError if ``steps`` cost some vehicle more than ``charged`` (10^-12, shape (users,)).
+    """Raise AllocationError if ``steps`` cost some vehicle more than ``charged`` (users,), in 10^-12.
 
-    Also for a number that could vary without noise, and for a set and law that have no price here.
+    A second computation of all losses, in exact fractions. Raised also for a number that could vary without
+    noise, and for a set and law of noise that have no price here.
     """
 
     require_covered(lambda: chain.from_iterable(map(_losses, steps)), charged)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @cache
 def fixes_schema() -> pa.Schema:
-    """Return the columns of records in the vault."""
+    """Return the Arrow schema of accepted GPS records in the vault: vehicle, time, position, speed."""
     import pyarrow as pa
 
     return pa.schema(
@@ -73,7 +73,8 @@ ANYONE = 0
 
 
 def renumber_vehicles(vehicle: npt.NDArray[np.integer]) -> tuple[IntArray, IntArray]:
-    """Return the different vehicles, rising, and the position among them of each entry of ``vehicle`` (n,).
+    """Return the distinct vehicle numbers, rising, and the position of each entry of ``vehicle`` (n,) in
+    them.
 
     Numbers in ``vehicle`` are at least 0.
     """
@@ -112,7 +113,7 @@ class Contributions:
         total_of_squares: IntArray,
         bound: ContributionBound,
     ) -> Contributions:
-        """Return the contributions of one row a (bin, vehicle), sorted by cell, slot and vehicle.
+        """Return the sums given as rows, one a (bin, vehicle) pair, sorted by cell, slot and vehicle.
 
         Bins and users are numbered by position: users by rising ``vehicle`` (not negative), over those with a
         row.
@@ -135,7 +136,8 @@ class Contributions:
     def for_declared_grid(
         cls, cell: npt.NDArray[np.uint64], slot: IntArray, bound: ContributionBound
     ) -> Contributions:
-        """Return sums of 0 for one possible vehicle in every bin: what to plan with where nothing is public.
+        """Return sums of 0 for one possible vehicle in every declared bin, where nothing about vehicles is
+        public.
 
         Counts are ``Counts.for_declared_grid`` of ``cell`` and ``slot`` (G,); the vehicle's account is
         ANYONE.
@@ -145,7 +147,7 @@ class Contributions:
         return cls(counts, nothing, nothing, np.array([ANYONE]), bound)
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Contributions:
-        """Return the contributions to the bins where ``keep`` (shape (G,)) is true."""
+        """Return the contributions to the bins where the mask ``keep`` (G,) is true."""
         if keep.all():
             return self
         pairs = keep[self.counts.bin_index]
@@ -158,10 +160,11 @@ class Contributions:
         )
 
     def merged(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> Contributions:
-        """Return the contributions to larger bins, as ``Counts.merged``; sums of sums, so exact.
+        """Return the contributions added up over larger bins, exactly.
 
-        Only where counts are public: a sum of squares that leaves 64 bits wraps, and
-        ``engine.duckdb_reduce.require_exact_sums`` refuses bins where one could.
+        ``cell`` and ``slot`` (G,) name the larger bin of each bin. Only where counts are public: a sum of
+        squares that leaves 64 bits wraps, and ``engine.duckdb_reduce.require_exact_sums`` refuses bins where
+        one could.
         """
         merging = self.counts.merged(cell, slot)
         total = np.zeros(merging.counts.pairs, dtype=np.int64)
@@ -171,11 +174,11 @@ class Contributions:
         return Contributions(merging.counts, total, squares, self.vehicle, self.bound)
 
     def added_to(self, later: Contributions) -> Contributions:
-        """Return these of earlier files and those of ``later`` ones, of the same grid and bound, together.
+        """Return the sums of these contributions and those of ``later`` files, of the same grid and bound.
 
-        Sums add up, none above LARGEST_TOTAL, so a day costs a day. Every (bin, vehicle) is one whole number,
-        rank of its bin times vehicles plus rank of its vehicle, so both sides are rising and the later ones
-        are looked up in the earlier ones. Raises UsageError for two bounds.
+        No sum is above LARGEST_TOTAL. Every (bin, vehicle) is one whole number, rank of its bin times
+        vehicles plus rank of its vehicle, so both sides are rising and the later ones are looked up in the
+        earlier ones. Raises UsageError for two bounds.
         """
         if self.bound != later.bound:
             raise UsageError("contributions under two speed bounds cannot be put together")
@@ -243,11 +246,11 @@ class Samples:
 
     @property
     def start(self) -> npt.NDArray[np.int64]:
-        """First position of every pair in ``value``, and the end, shape (P + 1,)."""
+        """The first position of every (bin, vehicle) pair in ``value``, and the end, shape (P + 1,)."""
         return np.concatenate([[0], np.cumsum(self.counts.count)]).astype(np.int64)
 
     def contributions(self) -> Contributions:
-        """Return the sums and sums of squares of the pairs."""
+        """Return each (bin, vehicle) pair's sum and sum of squares of its values."""
         return self._contributions
 
     @cached_property
@@ -262,7 +265,7 @@ class Samples:
         )
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Samples:
-        """Return the samples of the bins where ``keep`` (shape (G,)) is true."""
+        """Return the samples of the bins where the mask ``keep`` (G,) is true."""
         pairs = keep[self.counts.bin_index]
         return Samples(
             counts=self.counts.select(keep),
@@ -289,11 +292,13 @@ class SensitiveInputs:
         return f"<SensitiveInputs: {self.contributions.counts.bins} bins, redacted>"
 
     def all_contributions(self) -> Contributions:
-        """Return the real sums of every (bin, user): what ``recorded`` reads, else ``contributions``."""
+        """Return the exact private sums of every (bin, vehicle) pair, reading the store if they are not
+        at hand.
+        """
         return self.contributions if self.recorded is None else self.recorded()
 
     def select(self, keep: npt.NDArray[np.bool_]) -> SensitiveInputs:
-        """Return the values of the bins where ``keep`` (shape (G,)) is true."""
+        """Return the private inputs of the bins where the mask ``keep`` (G,) is true."""
         return SensitiveInputs(
             self.contributions.select(keep), lambda: self.read_samples().select(keep), self.recorded
         )

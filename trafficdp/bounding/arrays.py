@@ -72,41 +72,45 @@ class Arrays:
 
     @cached_property
     def per_bin(self) -> IntArray:
-        """K (WrapAround) or Kbar (BestFit): kept arrays in each bin, at least 1, shape (G,)."""
+        """The number of arrays kept in each bin, at least 1, shape (G,)."""
         return np.bincount(self.array_bin, minlength=self.counts.bins).astype(np.int64)
 
     @cached_property
     def start(self) -> IntArray:
-        """First array of every bin, and the end, shape (G + 1,)."""
+        """The position of each bin's first array, and the number of all, shape (G + 1,)."""
         return np.concatenate([[0], np.cumsum(self.per_bin)]).astype(np.int64)
 
     @cached_property
     def touched_per_pair(self) -> IntArray:
-        """How many kept arrays a pair has samples in: 0, 1 or 2, shape (P,)."""
+        """In how many kept arrays each (bin, vehicle) pair has samples: 0, 1 or 2, shape (P,)."""
         return np.bincount(self.piece_pair, minlength=self.counts.pairs).astype(np.int64)
 
     @cached_property
     def influence(self) -> IntArray:
-        """c_u: the most kept arrays that one user can change, shape (G,): BestFit 1, WrapAround 1 or 2."""
+        """The most kept arrays that one vehicle can change in each bin, shape (G,): BestFit 1, WrapAround
+        1 or 2.
+        """
         most = np.zeros(self.counts.bins, dtype=np.int64)
         np.maximum.at(most, self.counts.bin_index, self.touched_per_pair)
         return most
 
     @cached_property
     def kept_per_bin(self) -> IntArray:
-        """Samples in kept arrays, shape (G,)."""
+        """The number of samples in kept arrays of each bin, shape (G,)."""
         return np.bincount(self.array_bin, weights=self.fill, minlength=self.counts.bins).astype(np.int64)
 
 
 def descending(counts: Counts) -> IntArray:
-    """Return the pairs' positions by bin, then count (largest first), then user index."""
+    """Return the positions of the (bin, vehicle) pairs by bin, then count (largest first), then vehicle,
+    (P,).
+    """
     return np.lexsort((counts.user_index, -counts.count, counts.bin_index)).astype(np.int64)
 
 
 def capped_counts(counts: Counts, capacity: IntArray) -> IntArray:
-    """Return r_l = min(m_l, m_UB) of every pair, shape (P,).
+    """Return each pair's number of samples, at most ``capacity`` (G,) of its bin, shape (P,).
 
-    Raises UsageError unless 1 <= capacity <= m*_g in every bin.
+    Raises UsageError unless 1 <= capacity <= the bin's largest count.
     """
     if not bool(np.all((capacity >= 1) & (capacity <= counts.largest_count_per_bin))):
         raise UsageError(
@@ -125,7 +129,9 @@ class CountCap(StrEnum):
     ARGMAX = "argmax"
 
     def of(self, counts: Counts) -> IntArray:
-        """Return m_UB of every bin, shape (G,); always one of its counts."""
+        """Return the most samples of one vehicle in each bin by this rule, shape (G,); always one of its
+        counts.
+        """
         rule = median_cap if self is CountCap.MEDIAN else argmax_cap
         return rule(counts)
 
@@ -140,10 +146,10 @@ def median_cap(counts: Counts) -> IntArray:
 
 
 def argmax_cap(counts: Counts) -> IntArray:
-    """Return the maximiser over m of (sum_l min(m_l, m)) / sqrt(m) of every bin, the largest of equals.
+    """Return, for each bin, the cap m that maximises (sum_l min(m_l, m)) / sqrt(m); the largest of equals.
 
-    Only the distinct counts need to be tried: between two consecutive ones the function is A/s + B s with
-    s = sqrt(m), A and B >= 0, which is convex in s and so largest at an end.
+    Only the distinct counts need to be tried: between two consecutive ones the function is A/s + B s with s =
+    sqrt(m), A and B >= 0, which is convex in s and so largest at an end.
     """
     order = descending(counts)
     bin_index = counts.bin_index[order]
@@ -162,9 +168,10 @@ def argmax_cap(counts: Counts) -> IntArray:
 
 
 def kept_counts(counts: Counts, capacity: IntArray) -> Counts:
-    """Return the counts after capping: every pair keeps its first min(m_l, m_UB) samples.
+    """Return public counts where every pair keeps at most ``capacity`` (G,) samples of its bin, its first
+    ones.
 
-    Raises UsageError unless 1 <= m_UB <= m* in every bin.
+    Raises UsageError unless 1 <= capacity <= the bin's largest count.
     """
     return Counts(
         cell=counts.cell,
@@ -177,28 +184,35 @@ def kept_counts(counts: Counts, capacity: IntArray) -> Counts:
 
 
 def dropped_mean_bias(dropped: IntArray, samples: IntArray, upper: float) -> FloatArray:
-    """Return U D / N: the most the mean moves when D of N samples are dropped. Exact."""
+    """Return the most that the mean changes when ``dropped`` of ``samples`` speeds are left out: U D / N.
+
+    Exact.
+    """
     return upper * dropped / samples
 
 
 def dropped_variance_bias(dropped: IntArray, samples: IntArray, upper: float) -> FloatArray:
-    """Return U^2 j (N - j) / N^2, j = min(D, floor(N/2)): the same for the variance. Exact.
+    """Return the most that the variance changes when ``dropped`` D of ``samples`` N speeds are left out.
 
-    Var = (n/N) V_k + (D/N) V_d + (n D / N^2)(k - d)^2 with n = N - D kept. Upward: all kept at 0 and j
-    dropped at U. Downward at most (D/N) U^2 floor(n^2/4)/n^2, which is never larger.
+    Exact.
+
+    U^2 j (N - j) / N^2 with j = min(D, floor(N/2)). Var = (n/N) V_k + (D/N) V_d + (n D / N^2)(k - d)^2 with n
+    = N - D kept. Upward: all kept at 0 and j dropped at U. Downward at most (D/N) U^2 floor(n^2/4)/n^2, which
+    is never larger.
     """
     j = np.minimum(dropped, samples // 2).astype(np.float64)
     return upper**2 * j * (samples - j) / samples.astype(np.float64) ** 2
 
 
 def array_mean_sensitivity(arrays: Arrays, upper: float, low: FloatArray, high: FloatArray) -> FloatArray:
-    """Return D_l = (1/K) sum_i min(b - a, U r_{l,i} / w_i) of every pair, shape (P,). Exact.
+    """Return the most that each pair's vehicle changes its bin's mean of array means, shape (P,). Exact.
 
-    ``low`` and ``high`` (shape (G,)) are a and b; 0 and U where nothing is projected. The arrays hold
-    disjoint samples, so the changes add; in array i the user moves the mean by at most U r/w and the
-    projection is 1-Lipschitz with range b - a. Both bounds are attained together: the other samples can
-    place the range [c, c + U r/w] of the mean over [a, b], c = clip(a, 0, U - U r/w).
-    So WrapAround without projection has max_l D_l = U/K (the paper says 2U/K), BestFit U/Kbar.
+    It is D_l = (1/K) sum_i min(b - a, U r_{l,i} / w_i). ``low`` and ``high`` (shape (G,)) are a and b; 0 and
+    U where nothing is projected. The arrays hold disjoint samples, so the changes add; in array i the user
+    moves the mean by at most U r/w and the projection is 1-Lipschitz with range b - a. Both bounds are
+    attained together: the other samples can place the range [c, c + U r/w] of the mean over [a, b], c =
+    clip(a, 0, U - U r/w). So WrapAround without projection has max_l D_l = U/K (the paper says 2U/K), BestFit
+    U/Kbar.
     """
     bin_of = arrays.array_bin[arrays.piece_array]
     share = upper * arrays.piece_count / arrays.fill[arrays.piece_array]
@@ -208,11 +222,11 @@ def array_mean_sensitivity(arrays: Arrays, upper: float, low: FloatArray, high: 
 
 
 def total_variation_bias(arrays: Arrays, upper: float) -> FloatArray:
-    """Return the most that f without projection differs from the sample mean, shape (G,). Exact.
+    """Return the most that the mean of array means differs from the mean of all samples, shape (G,). Exact.
 
-    f = sum_s c_s x_s with sum_s c_s = 1, so f - mean = sum_s (c_s - 1/N) x_s is extreme when the samples
-    with positive (or negative) weight are U and the others 0: (U/2) sum_s |1/N - c_s|. Here
-    c_s = 1/(K w_i) in array i and 0 for dropped samples.
+    Array means are not clamped. f = sum_s c_s x_s with sum_s c_s = 1, so f - mean = sum_s (c_s - 1/N) x_s is
+    extreme when the samples with positive (or negative) weight are U and the others 0: (U/2) sum_s |1/N -
+    c_s|. Here c_s = 1/(K w_i) in array i and 0 for dropped samples.
     """
     samples = arrays.counts.samples_per_bin
     spread = np.abs(arrays.fill / samples[arrays.array_bin] - 1 / arrays.per_bin[arrays.array_bin])
@@ -344,10 +358,11 @@ def wrap_around(counts: Counts, capacity: IntArray) -> Arrays:
 
 
 def levy_width(arrays: IntArray, capacity: IntArray, upper: float, gamma: float) -> FloatArray:
-    """Return tau = U sqrt(ln(2 K / gamma) / (2 m_UB)) of every bin, the paper's rule.
+    """Return the paper's width of the interval around array means, U sqrt(ln(2 K / gamma) / (2 m_UB)), (G,).
 
-    By Hoeffding's inequality all K means of *full* arrays of independent samples lie within tau of their
-    expectation with probability at least 1 - gamma; partly filled ones need ``guaranteed_width``.
+    K is ``arrays`` (G,) and m_UB ``capacity`` (G,). By Hoeffding's inequality all K means of *full* arrays of
+    independent samples lie within tau of their expectation with probability at least 1 - gamma; partly filled
+    ones need ``guaranteed_width``.
     """
     return np.asarray(upper * np.sqrt(np.log(2.0 * arrays / gamma) / (2.0 * capacity)), dtype=np.float64)
 
@@ -355,10 +370,10 @@ def levy_width(arrays: IntArray, capacity: IntArray, upper: float, gamma: float)
 def guaranteed_width(
     fill: IntArray, array_bin: IntArray, bins: int, upper: float, gamma: float
 ) -> FloatArray:
-    """Return the least tau with sum_i 2 exp(-2 w_i tau^2 / U^2) <= gamma in every bin, by bisection.
+    """Return the least tau with sum_i 2 exp(-2 w_i tau^2 / U^2) <= gamma in every bin, by bisection, (G,).
 
-    The (tau, gamma) guarantee for arrays of any fill (erratum E4). tau >= U where arrays are so empty
-    that nothing narrower is promised.
+    w_i is ``fill`` of array i, which is in bin ``array_bin``. The (tau, gamma) guarantee for arrays of any
+    fill (erratum E4). tau >= U where arrays are so empty that nothing narrower is promised.
     """
     low = np.zeros(bins)
     # one sample alone needs U sqrt(ln(2 K/gamma)/2)
@@ -384,12 +399,12 @@ class IntervalPartition:
 
     @cached_property
     def parts(self) -> IntArray:
-        """J = ceil(M / tau), shape (G,)."""
+        """The number of parts of each bin, shape (G,)."""
         return -(-self.top // self.width)
 
     @cached_property
     def start(self) -> IntArray:
-        """First part of every bin, and the end, shape (G + 1,)."""
+        """The position of each bin's first part, and the number of all, shape (G + 1,)."""
         return np.concatenate([[0], np.cumsum(self.parts)]).astype(np.int64)
 
     @cached_property
@@ -398,15 +413,16 @@ class IntervalPartition:
 
     @cached_property
     def twice_midpoint(self) -> IntArray:
-        """2 T_j of every part."""
+        """Twice the midpoint of every part, a whole number of lattice units."""
         j = np.arange(len(self._bin)) - self.start[:-1][self._bin]
         width, top = self.width[self._bin], self.top[self._bin]
         return np.asarray(j * width + np.minimum((j + 1) * width, top), dtype=np.int64)
 
     def interval(self, part: IntArray, halves: int) -> tuple[IntArray, IntArray]:
-        """Return a = max(0, T_j - h tau), b = min(M, T_j + h tau), rounded inward; h = halves/2, odd.
+        """Return lower and upper end of the interval within ``halves``/2 widths of the midpoint of each
+        ``part``.
 
-        ``part`` counts over all bins, any shape.
+        ``part`` counts over all bins, any shape; ends are rounded inward and cut to the bin's range.
         """
         width, top = self.width[self._bin[part]], self.top[self._bin[part]]
         middle = self.twice_midpoint[part]
@@ -415,7 +431,10 @@ class IntervalPartition:
         return low, high
 
     def votes(self, y: IntArray, y_bin: IntArray) -> IntArray:
-        """Return the part (counted over all bins) whose midpoint is nearest to every y, ties downward."""
+        """Return the part whose midpoint is nearest to each number ``y`` of bin ``y_bin``, ties downward.
+
+        Parts are counted over all bins. Private if ``y`` is.
+        """
         last = self.parts[y_bin] - 1
         j = np.clip(-(-y // self.width[y_bin]) - 1, 0, last)
         first = self.start[y_bin]
@@ -425,7 +444,9 @@ class IntervalPartition:
         return first + np.where(nearer, last, j)
 
     def costs(self, y: IntArray, y_bin: IntArray) -> IntArray:
-        """Return c(j) = max(#votes below j, #votes above j) of every part."""
+        """Return each part's cost, the larger number of ``votes`` on either side of it in its bin.
+        Private.
+        """
         voted = np.bincount(self.votes(y, y_bin), minlength=int(self.start[-1])).astype(np.int64)
         running = np.cumsum(voted)
         before = running - voted

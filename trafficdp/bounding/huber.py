@@ -77,7 +77,11 @@ IntArray = npt.NDArray[np.int64]
 
 
 def used_count(count: IntArray, bin_index: IntArray, bins: int, cap_ratio: float = 2.0) -> IntArray:
-    """Return min(n_i, m_c), m_c = floor(``cap_ratio`` N/n), at least 1: the samples a vehicle counts for."""
+    """Return the samples that each vehicle counts for, min(n, floor(``cap_ratio`` N / vehicles)), at least 1,
+    (P,).
+
+    n is the pair's ``count`` and N the bin's total.
+    """
     samples = np.bincount(bin_index, weights=count, minlength=bins)
     users = np.maximum(np.bincount(bin_index, minlength=bins), 1)
     cap = np.maximum(np.floor(cap_ratio * samples / users), 1.0).astype(np.int64)
@@ -85,7 +89,7 @@ def used_count(count: IntArray, bin_index: IntArray, bins: int, cap_ratio: float
 
 
 def normalised(used: IntArray, bin_index: IntArray, bins: int) -> FloatArray:
-    """Return w_i = u_i / sum of u_j over the bin."""
+    """Return each pair's weight: ``used`` divided by its sum over the bin, shape (P,)."""
     total = np.bincount(bin_index, weights=used, minlength=bins)
     result: FloatArray = used / total[bin_index]
     return result
@@ -94,9 +98,10 @@ def normalised(used: IntArray, bin_index: IntArray, bins: int) -> FloatArray:
 def scale_threshold(
     used: IntArray, bin_index: IntArray, bins: int, upper: float, sigma: float, factor: float = 2.0
 ) -> FloatArray:
-    """Return T_i = factor sigma sqrt(2 ln(40 n) / u_i), at most U.
+    """Return each pair's Huber threshold, factor sigma sqrt(2 ln(40 n) / ``used``), at most U, shape (P,).
 
-    For a public standard deviation ``sigma`` of single samples: declared, never computed from the data.
+    n is the number of vehicles of the bin. For a public standard deviation ``sigma`` of single samples:
+    declared, never computed from the data.
     """
     users = np.bincount(bin_index, minlength=bins)[bin_index]
     result: FloatArray = np.minimum(upper, factor * sigma * np.sqrt(2 * np.log(40.0 * users) / used))
@@ -118,12 +123,14 @@ ZERO = 1e-12
 def huber_location(
     value: FloatArray, weight: FloatArray, threshold: FloatArray, bin_index: IntArray, bins: int
 ) -> FloatArray:
-    """Return the minimiser of every bin, shape (G,); the midpoint where the minimum is flat.
+    """Return the minimiser of the weighted Huber loss of vehicles' means ``value`` (P,) in every bin, shape
+    (G,).
 
-    The gradient sum_i w_i clip(s - y_i, -T_i, T_i) is piecewise linear and nondecreasing: its slope grows
-    by w_i at y_i - T_i and falls by w_i at y_i + T_i. The 2P breakpoints are sorted bin by bin and the
-    gradient, which starts at -sum w_i T_i, is swept to its zero: O(P log P) for all bins together. One
-    Newton step from there, exact on the right piece, takes away what the running sums have rounded.
+    The midpoint where the minimum is flat. Private if ``value`` is. The gradient sum_i w_i clip(s - y_i,
+    -T_i, T_i) is piecewise linear and nondecreasing: its slope grows by w_i at y_i - T_i and falls by w_i at
+    y_i + T_i. The 2P breakpoints are sorted bin by bin and the gradient, which starts at -sum w_i T_i, is
+    swept to its zero: O(P log P) for all bins together. One Newton step from there, exact on the right piece,
+    takes away what the running sums have rounded.
     """
     first_pair = np.searchsorted(bin_index, np.arange(bins))
     total = np.add.reduceat(weight * threshold, first_pair)
@@ -230,14 +237,15 @@ CHUNK = 4_000_000
 
 
 def balanced_distance(value: FloatArray, first: IntArray, radius: FloatArray, limit: IntArray) -> IntArray:
-    """Return min(limit, least number of replacements after which max |y_i - ybar| <= R), shape (G,). Exact.
+    """Return the least number of vehicles to replace until all means lie within R of their mean, at most
+    ``limit``.
 
-    ``value`` is sorted by bin, then by value; ``first`` (G,) is where each bin starts; ``radius`` is R of
-    every bin, negative where nothing is good. ybar is the plain mean, and replaced means may go anywhere.
+    Exact, shape (G,); private. ``value`` is sorted by bin, then by value; ``first`` (G,) is where each bin
+    starts; ``radius`` is R of every bin, negative where nothing is good. Replaced means may go anywhere.
 
     Those kept can be chosen consecutive. A window of n - j values from lo to hi can be completed by j free
-    ones exactly if some centre s has hi - R <= s <= lo + R and (n - j) |mean - s| <= j R. What j allows,
-    j + 1 allows as well: binary search over j, all windows by prefix sums, O(n log n) a bin.
+    ones exactly if some centre s has hi - R <= s <= lo + R and (n - j) |mean - s| <= j R. What j allows, j +
+    1 allows as well: binary search over j, all windows by prefix sums, O(n log n) a bin.
     """
     users = np.diff(np.append(first, len(value)))
     owner = np.repeat(np.arange(len(first)), users)
@@ -273,14 +281,17 @@ def centre_grid_distance(
     upper: float,
     limit: IntArray,
 ) -> IntArray:
-    """Return min(limit, distance to the good data sets of a fixed grid of centres), shape (G,).
+    """Return the least number of vehicles to replace until data is good for a centre, at most ``limit``,
+    (G,).
 
-    For a centre c a data set is good when |y_i - c| <= ``share`` T_i for every vehicle and
-    |sum w_i (y_i - c)| <= ``slack`` min T; then |y_i - ybar| <= (share + slack) T_i with the *weighted*
-    mean ybar. The centres are the multiples of 2 slack min T in [0, upper]: they depend on public numbers
-    alone. Exact for each centre: all vehicles outside their interval must be replaced and may then pull by
-    share w_i T_i each way; if what the others have together is still too far, those with the largest gain
-    w_i (+-(y_i - c) + share T_i) are replaced until it is covered. ``share`` <= 0: nothing is good.
+    Private.
+
+    For a centre c a data set is good when |y_i - c| <= ``share`` T_i for every vehicle and |sum w_i (y_i -
+    c)| <= ``slack`` min T; then |y_i - ybar| <= (share + slack) T_i with the *weighted* mean ybar. The
+    centres are the multiples of 2 slack min T in [0, upper]: they depend on public numbers alone. Exact for
+    each centre: all vehicles outside their interval must be replaced and may then pull by share w_i T_i each
+    way; if what the others have together is still too far, those with the largest gain w_i (+-(y_i - c) +
+    share T_i) are replaced until it is covered. ``share`` <= 0: nothing is good.
     """
     bins = len(first)
     users = np.diff(np.append(first, len(value)))
@@ -390,17 +401,17 @@ class HuberParameters:
 
     @property
     def first(self) -> IntArray:
-        """Position of each bin's first pair, shape (G,)."""
+        """The position of each bin's first pair, shape (G,)."""
         return np.searchsorted(self.bin_index, np.arange(self.bins)).astype(np.int64)
 
     @property
     def users(self) -> IntArray:
-        """Vehicles of each bin, n, shape (G,)."""
+        """The number of vehicles of each bin, shape (G,)."""
         return np.bincount(self.bin_index, minlength=self.bins).astype(np.int64)
 
     @property
     def balanced(self) -> BoolArray:
-        """Whether all weights and all thresholds of a bin are equal, shape (G,)."""
+        """Whether all vehicles of a bin have equal weights and equal thresholds, shape (G,)."""
         first = self.first
         equal = np.ones(self.bins, dtype=np.bool_)
         for what in (self.weight, self.threshold):
@@ -408,7 +419,7 @@ class HuberParameters:
         return equal
 
     def select(self, keep: BoolArray) -> HuberParameters:
-        """Return the shape of the bins where ``keep`` (shape (G,)) is true, renumbered."""
+        """Return the parameters of the bins where the mask ``keep`` (G,) is true, renumbered."""
         pairs = keep[self.bin_index]
         renumber = np.cumsum(keep, dtype=np.int64) - 1
         return HuberParameters(
@@ -423,10 +434,13 @@ class HuberParameters:
 def smooth_sensitivity(
     value: FloatArray, shape: HuberParameters, beta: FloatArray, *, levels: int = LEVELS
 ) -> FloatArray:
-    """Return S, at most U, of every bin (G,) for vehicle means ``value`` (P,). Never publish it.
+    """Return the smooth sensitivity of the Huber estimator in every bin, shape (G,), at most U.
 
-    ``beta`` (shape (G,), at least 0) is the smoothness; ``levels`` how many k0 are tried (at least as many
-    as vehicles: all of them). U where no k0 has theta > 0: fewer than 3 vehicles, or one that dominates.
+    Never publish it.
+
+    ``value`` (P,) are the private vehicle means, ``beta`` (G,) >= 0 the smoothness; ``levels`` how many k0
+    are tried (at least as many as vehicles: all of them). U where no k0 has theta > 0: fewer than 3 vehicles,
+    or one that dominates.
     """
     first = shape.first
     balanced = shape.balanced
@@ -451,10 +465,11 @@ def smooth_sensitivity(
 def clean_smooth_sensitivity(
     shape: HuberParameters, beta: FloatArray, *, spread: float = 0.4, levels: int = LEVELS
 ) -> FloatArray:
-    """Return S of data with Z_i = ``spread`` T_i for all vehicles and no outlier: public, shape (G,).
+    """Return the smooth sensitivity for data where every |y - ybar| is ``spread`` thresholds, no outlier,
+    (G,).
 
-    What S will be about where vehicles agree to within ``spread`` of their thresholds; the defaults are
-    about what independent samples give. This decides, before any value is read, whether the method pays.
+    Public. What it will be about where vehicles agree to within ``spread`` of their thresholds; the defaults
+    are about what independent samples give. This decides, before any value is read, whether the method pays.
     """
     needed = np.where(shape.balanced, spread, spread + 2 * SLACK)
 

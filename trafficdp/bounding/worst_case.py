@@ -20,12 +20,17 @@ IntArray = npt.NDArray[np.int64]
 
 
 def mean_sensitivity(count: IntArray, samples: IntArray, upper: float) -> FloatArray:
-    """Return U m / N: the most that one vehicle moves the mean of a bin. Exact."""
+    """Return the most that one vehicle with ``count`` of ``samples`` records moves a bin's mean: U m / N.
+
+    Exact.
+    """
     return upper * count / samples
 
 
 def vehicle_mean_sensitivity(users: IntArray, upper: float) -> FloatArray:
-    """Return U / L: every vehicle's own mean lies in [0, U] and weighs 1/L of a bin with L vehicles."""
+    """Return the most that one of ``users`` vehicles moves the mean of the vehicles' own means: U / L.
+    Exact.
+    """
     return upper / users
 
 
@@ -57,9 +62,10 @@ STEPS_OF_BISECTION = 64
 
 
 def clipping_rank(epsilon: FloatArray, sides: int = 2) -> IntArray:
-    """Return max(1, ceil(sides/eps)) for every bin, exactly for the decimal that each epsilon prints as.
+    """Return the rank of the count that sets the clipping threshold, max(1, ceil(sides/epsilon)), shape (G,).
 
-    ``sides`` is 2 for d = 1 and 2 d for d >= 2 coordinates. Infinite epsilons give 1; ranks end at 2^62.
+    Exact for the decimal that each epsilon prints as. ``sides`` is 2 for d = 1 and 2 d for d >= 2
+    coordinates. Infinite epsilons give 1; ranks end at 2^62.
     """
     distinct, which = np.unique(epsilon, return_inverse=True)
     ranks = [1 if value == inf else max(1, _ceil(sides, float(value))) for value in distinct]
@@ -83,12 +89,18 @@ def kth_largest(count: IntArray, bin_index: IntArray, bins: int, rank: IntArray)
 def worst_case_threshold(
     count: IntArray, bin_index: IntArray, bins: int, epsilon: FloatArray, sides: int = 2
 ) -> IntArray:
-    """Return T/U of Theorem III.1, a count, for every bin: the ceil(2/eps)-th largest; 0 if there is none."""
+    """Return the optimal clipping threshold of every bin over U: the ceil(sides/epsilon)-th largest count.
+
+    0 where a bin has fewer vehicles (paper 000, Theorem III.1).
+    """
     return kth_largest(count, bin_index, bins, clipping_rank(epsilon, sides))
 
 
 def least_error_threshold(count: IntArray, bin_index: IntArray, bins: int, epsilon: FloatArray) -> FloatArray:
-    """Return the T/U > 0 that minimises beta + b e^(-beta/b), for every bin (finite epsilons)."""
+    """Return the threshold over U that minimises the exact worst-case error beta + b e^(-beta/b), shape (G,).
+
+    beta is the bias and b the Laplace scale it leads to; for finite epsilons.
+    """
     high = np.zeros(bins)
     np.maximum.at(high, bin_index, count)
     low = np.zeros(bins)
@@ -106,32 +118,38 @@ def least_error_threshold(count: IntArray, bin_index: IntArray, bins: int, epsil
 def largest_bias(
     count: IntArray, bin_index: IntArray, bins: int, threshold: FloatArray, upper: float
 ) -> FloatArray:
-    """Return beta of every bin, for a ``threshold`` T/U in counts. Attained by all values 0 or all U."""
+    """Return the largest bias of each bin's mean when totals are clipped to width ``threshold`` times U,
+    (G,).
+
+    Attained when all values are 0 or all are U.
+    """
     excess = np.maximum(count - threshold[bin_index], 0.0)
     samples = np.bincount(bin_index, count, bins)
     return np.asarray(upper * np.bincount(bin_index, excess, bins) / (2 * samples))
 
 
 def exact_worst_error(bias: FloatArray, scale: FloatArray) -> FloatArray:
-    """Return beta + b e^(-beta/b), the largest E|t + Z| over |t| <= beta, Z Laplace of scale b >= 0.
+    """Return the largest mean absolute error by a ``bias`` up to beta and Laplace noise of ``scale`` b.
 
-    A discrete Laplace Z of the same scale has E|t + Z| = |t| + e^(-|t|/b)/sinh(1/b) at whole t: never more.
+    It is beta + b e^(-beta/b), the largest E|t + Z| over |t| <= beta. A discrete Laplace Z of the same scale
+    has E|t + Z| = |t| + e^(-|t|/b)/sinh(1/b) at whole t: never more.
     """
     safe = np.where(scale > 0, scale, 1.0)
     return np.where(scale > 0, bias + scale * np.exp(-bias / safe), bias)
 
 
 def clip_cut(count: IntArray, bin_index: IntArray, threshold: IntArray, steps: int) -> IntArray:
-    """Return the cut of every user: its sum is clipped to [cut, steps m - cut].
+    """Return the low end to which each pair's total is clipped, in steps, (P,); the high end is steps m -
+    cut.
 
-    ``threshold`` is T > 0 in steps. Ends are rounded inward to whole steps, so that no interval is wider
-    than T: cut = ceil(max(steps m - T, 0)/2).
+    m is its ``count``. ``threshold`` is T > 0 in steps, one a bin. Ends are rounded inward to whole steps, so
+    that no interval is wider than T: cut = ceil(max(steps m - T, 0)/2).
     """
     return np.asarray((np.maximum(steps * count - threshold[bin_index], 0) + 1) // 2)
 
 
 def project_to_simplex(x: FloatArray, limit: FloatArray) -> FloatArray:
-    """Return samples x (shape (n, d), x >= 0) scaled to l1 length at most ``limit`` (shape (n,))."""
+    """Return the rows of ``x`` (n, d), which are >= 0, scaled down to sums of at most ``limit`` (n,)."""
     length = x.sum(axis=1)
     factor = np.where(length > limit, limit / np.where(length > 0, length, 1.0), 1.0)
     return np.asarray(x * factor[:, None])

@@ -104,7 +104,8 @@ class Timetable:
 
 
 def read_timetable(path: Path, grid: Grid) -> Timetable:
-    """Return what the static GTFS at ``path``, a .zip, schedules in the places of ``grid``.
+    """Return the scheduled traffic in the places of ``grid``, from the static GTFS archive at ``path``, a
+    .zip.
 
     Days of the period that it is not for count as its average one of the same day of the week. Raises
     ConfigError for a file that is no static GTFS, lacks a table or a column, or cannot be read.

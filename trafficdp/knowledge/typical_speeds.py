@@ -49,10 +49,10 @@ _SPEED = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z/]*)", re.ASCII | re.IGNORECASE)
 def read_typical_speeds(
     source: KnowledgeSource, grid: Grid
 ) -> tuple[str, npt.NDArray[np.uint64], FloatArray]:
-    """Return (SHA-256, places, speeds): the places of ``grid`` with a speed in the file, and these in m/s.
+    """Return the file's SHA-256, the places of ``grid`` that have a speed in it, and these speeds in m/s.
 
-    The hash is the file's, in hexadecimal; places and speeds have shape (n,). Raises ConfigError for a file
-    that cannot be read, lacks its column, or has no speed in the study area.
+    The hash is hexadecimal; places and speeds have shape (n,). Raises ConfigError for a file that cannot be
+    read, lacks its column, or has no speed in the study area.
     """
     path, column = Path(str(source.path)), str(source.column)
     shapes, texts = _read(path, column, grid)

@@ -65,15 +65,20 @@ IntArray = npt.NDArray[np.int64]
 
 
 def block_tail(size: IntArray, h: FloatArray) -> FloatArray:
-    """Return T_d(h) for blocks of ``size`` d >= 1 and h >= 0 (arrays of one shape, or scalars)."""
+    """Return P(|z| > ``h`` s) of one item of a block of ``size`` d items with continuous block noise of half
+    width s.
+
+    It is Q(d + 1, h) - (h/d) Q(d, h), Q the regularised upper incomplete gamma function; elementwise, h >= 0.
+    """
     d = np.asarray(size, dtype=np.float64)
     return np.asarray(gammaincc(d + 1, h) - np.asarray(h) / d * gammaincc(d, h))
 
 
 def block_quantile(size: IntArray, level: float) -> FloatArray:
-    """Return h with T_d(h) = 1 - level, rounded up by a relative 10^-9, for every entry of ``size``.
+    """Return h with P(|z| > h s) = 1 - ``level`` for continuous block noise of blocks of ``size``,
+    elementwise.
 
-    Raises UsageError unless 0 < level < 1.
+    s is the half width. Rounded up by a relative 10^-9. Raises UsageError unless 0 < level < 1.
     """
     in_range(0, 1, level=level)
     distinct, which = np.unique(size, return_inverse=True)
@@ -89,10 +94,11 @@ def block_quantile(size: IntArray, level: float) -> FloatArray:
 
 
 def block_half_width(half_width: IntArray, size: IntArray, scale: FloatArray, level: float) -> FloatArray:
-    """Return a whole j with P(|z_g| > j) <= 1 - level for lattice block noise: floor(a (s h + 1)).
+    """Return a whole j with P(|z| > j) <= 1 - ``level`` for the integer block noise z of each item, shape
+    (G,).
 
-    ``half_width`` a_g, ``size`` of the block and ``scale`` s of the block, each of shape (G,).
-    Raises UsageError unless 0 < level < 1.
+    ``half_width`` a, ``size`` and ``scale`` s of each item's block, shape (G,); j = floor(a (s h + 1)) with h
+    of ``block_quantile``. Raises UsageError unless 0 < level < 1.
     """
     return np.floor(half_width * (scale * block_quantile(size, level) + 1))
 
@@ -100,10 +106,10 @@ def block_half_width(half_width: IntArray, size: IntArray, scale: FloatArray, le
 def block_absolute_error(
     half_width: IntArray, size: IntArray, scale: FloatArray, limit: FloatArray
 ) -> FloatArray:
-    """Return at least E min(|z_g|, limit) for lattice block noise, shape (G,).
+    """Return an upper bound of E min(|z|, ``limit``) for the integer block noise z of each item, shape (G,).
 
-    The integral of the tail: with c = limit/(a s), a + a s (c Q(d+1, c) + ((d+1)/2) P(d+2, c)
-    - (c^2/(2d)) Q(d, c)), P = 1 - Q; without a limit a + a s (d+1)/2.
+    ``half_width`` a, ``size`` d and ``scale`` s of each item's block. With c = limit/(a s): a + a s (c Q(d+1,
+    c) + ((d+1)/2) P(d+2, c) - (c^2/(2d)) Q(d, c)), P = 1 - Q; without a limit a + a s (d+1)/2.
     """
     d = np.asarray(size, dtype=np.float64)
     spread = half_width * scale
@@ -124,19 +130,22 @@ Below = Callable[[IntArray], IntArray]
 
 
 def acceptance_terms(k: IntArray, half_width: IntArray, place: IntArray) -> tuple[IntArray, IntArray]:
-    """Return numerators 2 a k + 1 and denominators 2 a (k + i) of the Bernoulli draws, i = 1..d."""
+    """Return numerators 2 a k + 1 and denominators 2 a (k + i) of the sampler's Bernoulli probabilities.
+
+    For the proposed radius ``k``, ``half_width`` a and ``place`` i = 1..d, elementwise.
+    """
     return 2 * half_width * k + 1, 2 * half_width * (k + place)
 
 
 def block_noise(
     half_width: IntArray, block: IntArray, scale: FloatArray, laplace: Draw, below: Below
 ) -> IntArray:
-    """Return block noise for every statistic, shape (G,): exact where ``laplace`` and ``below`` are.
+    """Return integer block (l-infinity) noise for every statistic, shape (G,), exact if the two samplers are.
 
     ``half_width`` (G,) holds a_g >= 1, ``block`` (G,) the number 0..B-1 of each statistic's block (every
     block has at least one), ``scale`` (B,) the blocks' s > 0. ``laplace`` draws discrete Laplace noise of
-    scales, ``below`` uniform whole numbers below counts.
-    Raises UsageError when these are out of range or the noise could leave 64 bits.
+    scales, ``below`` uniform whole numbers below counts. Raises UsageError when these are out of range or the
+    noise could leave 64 bits.
     """
     size = np.bincount(block, minlength=len(scale)).astype(np.int64)
     _check(half_width, size, scale)
@@ -214,7 +223,10 @@ CUT = 1e-3
 
 @lru_cache(maxsize=4096)
 def pair_mean(size: int, ratio: float) -> float:
-    """Return at least E|X + Y| for d = ``size`` and c = ``ratio`` > 0, nearer than 1 in 300."""
+    """Return an upper bound, within 1 in 300, of E|X + Y| for two independent block noises of ``size`` items.
+
+    X has half width 1, Y ``ratio`` > 0.
+    """
     positive(ratio=ratio)
     top = float(block_quantile(np.array([size]), 1 - 1e-9)[0]) * max(ratio, 1.0)
     h = np.linspace(0.0, top, 4 * STEPS + 1)
@@ -226,9 +238,9 @@ def pair_mean(size: int, ratio: float) -> float:
 
 @lru_cache(maxsize=4096)
 def pair_half_width(size: int, ratio: float, level: float) -> float:
-    """Return h with P(|X + Y| > h) <= 1 - ``level`` for d = ``size`` and c = ``ratio`` > 0.
+    """Return h with P(|X + Y| > h) <= 1 - ``level`` for two independent block noises of ``size`` items.
 
-    Raises UsageError unless 0 < level < 1.
+    X has half width 1, Y ``ratio`` > 0. Raises UsageError unless 0 < level < 1.
     """
     in_range(0, 1, level=level)
     positive(ratio=ratio)
@@ -247,10 +259,12 @@ def pair_half_width(size: int, ratio: float, level: float) -> float:
 def pair_bounds(
     size: IntArray, first: FloatArray, second: FloatArray, level: float | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return bounds of E|X + Y| and its reach at ``level`` (None: 0), of scales ``first`` and ``second`` > 0.
+    """Return upper bounds of E|X + Y| and of its ``level`` quantile (None: 0) for pairs of block noises, (I,)
+    each.
 
-    ``size`` are the d, all of shape (I,). Items of one size are bounded together, by the largest ratio of
-    their scales. Raises UsageError unless 0 < level < 1.
+    X and Y have half widths ``first`` and ``second`` > 0 and blocks of ``size`` items, shape (I,). Items of
+    one size are bounded together, by the largest ratio of their scales. Raises UsageError unless 0 < level <
+    1.
     """
     mean, reach = np.zeros(len(size)), np.zeros(len(size))
     ratio = second / first

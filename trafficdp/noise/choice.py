@@ -56,12 +56,12 @@ def draw(
     *,
     exact: bool,
 ) -> IntArray:
-    """Return positions in ``cost`` of the drawn candidates, shape (runs, G), independent draws.
+    """Return candidates drawn by the exponential mechanism, one a bin and run, as positions, shape (runs, G).
 
-    ``cost`` and ``weight`` (shape (C,)) hold the candidates of the bins one after another, those of bin
-    g in ``start[g]:start[g + 1]``. Where ``scale`` (shape (G,)) is 0, the first candidate of least
-    cost is taken. ``exact`` decides doubtful draws exactly; simulations need not.
-    Raises UsageError when a bin has no candidate of positive weight, or a scale is negative or infinite.
+    ``cost`` and ``weight`` (shape (C,)) hold the candidates of the bins one after another, those of bin g in
+    ``start[g]:start[g + 1]``; P is proportional to weight exp(-cost/scale). Where ``scale`` (shape (G,)) is
+    0, the first candidate of least cost is taken. ``exact`` decides doubtful draws exactly; simulations need
+    not. Raises UsageError when a bin has no candidate of positive weight, or a scale is negative or infinite.
     """
     bins = len(start) - 1
     if bins == 0:
@@ -84,17 +84,18 @@ def draw(
 
 
 def probabilities(cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray) -> FloatArray:
-    """Return the law of ``draw`` up to rounding, shape (C,)."""
+    """Return the probability with which ``draw`` takes each candidate, up to rounding, shape (C,)."""
     _check(cost, weight, start, scale)
     return _shares(_excess(cost, weight, start), weight, start, scale)
 
 
 def exact_candidate(excess: IntArray, weight: IntArray, scale: float, word: int, bits: Bits) -> int:
-    """Return the candidate of one bin into whose part of [0, 1) the bits ``word`` fall, exactly.
+    """Return the candidate of one bin into whose part of [0, 1) the random bits ``word`` fall, decided
+    exactly.
 
-    More bits are asked for as long as the comparison is open. Decimal's exp is correctly rounded, so with
-    p digits every term is off by at most 3 units of 10^-p of itself, and the sum of n terms by another
-    n 10^-p of the total; 10 n 10^-p bounds the difference of any F_i.
+    More ``bits`` are asked for as long as the comparison is open. Decimal's exp is correctly rounded, so with
+    p digits every term is off by at most 3 units of 10^-p of itself, and the sum of n terms by another n
+    10^-p of the total; 10 n 10^-p bounds the difference of any F_i.
     """
     positive = np.flatnonzero(weight > 0)
     length = BITS
@@ -209,7 +210,10 @@ FARTHEST, LEAST = 1e6, 2.0**-52
 
 
 def laplace_rank(z: IntArray, scale: FloatArray, uniform: FloatArray) -> Logs:
-    """Of discrete Laplace draws; ``scale`` > 0."""
+    """Return ln P(farther from 0) and ln P(nearer to 0) of discrete Laplace draws ``z``, elementwise.
+
+    ``uniform`` in (0, 1) breaks ties, so that both probabilities are uniform for right draws; ``scale`` > 0.
+    """
     n = np.abs(z).astype(np.float64)
     ratio = np.exp(-1.0 / scale)
     # P(|Z| > n) = 2 r^(n + 1) / (1 + r), P(|Z| = n) = 2 r^n (1 - r) / (1 + r), half of it at 0
@@ -219,7 +223,10 @@ def laplace_rank(z: IntArray, scale: FloatArray, uniform: FloatArray) -> Logs:
 
 
 def gaussian_rank(z: IntArray, sd: FloatArray, uniform: FloatArray) -> Logs:
-    """Of discrete Gaussian draws; ``sd`` > 0."""
+    """Return ln P(farther from 0) and ln P(nearer to 0) of discrete Gaussian draws ``z``, elementwise.
+
+    ``uniform`` in (0, 1) breaks ties, so that both probabilities are uniform for right draws; ``sd`` > 0.
+    """
     n = np.abs(z).astype(np.float64)
     # between the borders of the cells of n and its neighbours
     outside = np.log(2.0) + log_ndtr(-np.maximum(n + 0.5 - uniform, 0.0) / sd)
@@ -238,10 +245,11 @@ def gaussian_rank(z: IntArray, sd: FloatArray, uniform: FloatArray) -> Logs:
 
 
 def block_rank(z: IntArray, half_width: IntArray, block: IntArray, scale: float, uniform: FloatArray) -> Logs:
-    """Of the norms max ceil(|z|/a) of l-infinity noise (``noise.block``), one a block, shape (B,).
+    """Return ln P(larger) and ln P(smaller) of each block's norm max ceil(|z|/a) in l-infinity noise, shape
+    (B,).
 
-    ``block`` numbers the blocks 0.. without gaps. P(norm = m) is proportional to (Q(m) - Q(m - 1)) e^(-m/s),
-    where Q(m) = prod (2 a m + 1) counts the vectors of norm m at most.
+    ``block`` numbers the blocks 0.. without gaps; ``uniform`` (B,) breaks ties. P(norm = m) is proportional
+    to (Q(m) - Q(m - 1)) e^(-m/s), where Q(m) = prod (2 a m + 1) counts the vectors of norm m at most.
     """
     order = np.argsort(block, kind="stable")
     blocks = int(block.max(initial=-1)) + 1
@@ -263,10 +271,10 @@ def block_rank(z: IntArray, half_width: IntArray, block: IntArray, scale: float,
 def choice_rank(
     choice: tuple[IntArray, IntArray, IntArray, FloatArray], cell: IntArray, within: FloatArray
 ) -> Logs:
-    """Of exponential choices ``choice`` = (cost, weight, start, scale) of ``noise.choice``, shape (G,).
+    """Return ln P(costlier) and ln P(cheaper) of each exponential mechanism's drawn candidate, shape (G,).
 
-    Candidates are ordered by cost, those of one cost as they stand: the dearer, the farther out. ``cell`` is
-    the position that was chosen, ``within`` in (0, 1) where in it: uniform, so that V is not needed.
+    ``choice`` = (cost, weight, start, scale) as in ``draw``. Candidates are ordered by cost, those of one
+    cost by position. ``cell`` is the drawn position, ``within`` in (0, 1) breaks ties.
     """
     cost, _, start, _ = choice
     share, first = probabilities(*choice), start[:-1]
@@ -291,6 +299,9 @@ class _Norms:
 
     def rank(self, norm: IntArray, uniform: FloatArray) -> Logs:
         # farther out no weight shows in a float
+        """Return ln P(larger) and ln P(smaller) of each block's norm, ties broken by ``uniform`` in (0,
+        1).
+        """
         reach = (self._size + 60.0 * np.sqrt(self._size) + 60.0) * self._scale + 60.0
         n = np.minimum(norm, np.floor(reach))
         zero = np.where(n > 0, 0.0, -np.inf)

@@ -33,7 +33,12 @@ ROUNDING = 1 - 1e-9
 
 
 def privacy_profile(epsilon: float, alpha: float, shift: float) -> float:
-    """Return H(c), c = ``shift``: the least delta for this pair of neighbours, relative to their noise."""
+    """Return the least delta at ``epsilon`` for two neighbours under Gaussian noise scaled by smooth
+    sensitivity.
+
+    They differ by one smooth sensitivity in value and by a factor e^``shift`` in it; ``alpha`` divides the
+    sensitivity to give the standard deviation.
+    """
     centre, width = alpha * min(1.0, math.exp(shift)), math.exp(shift)
     # ln(p/q) - epsilon = a z^2 + b z + constant
     a = math.expm1(-2 * shift) / 2
@@ -69,13 +74,18 @@ def _normal(low: float, high: float) -> float:
 
 
 def actual_delta(epsilon: float, alpha: float, beta: float) -> float:
-    """Return the largest H(c) over |c| <= beta: the delta that alpha and beta really give."""
+    """Return the delta at ``epsilon`` of Gaussian noise S/``alpha``, S being ``beta``-smooth.
+
+    It is the largest ``privacy_profile`` over shifts from -beta to beta.
+    """
     return max(privacy_profile(epsilon, alpha, float(c)) for c in np.linspace(-beta, beta, GRID))
 
 
 @lru_cache(maxsize=1024)
 def largest_alpha(epsilon: float, delta: float, beta: float) -> float:
-    """Return the largest alpha whose actual delta is at most ``delta``, rounded down; 0 if there is none."""
+    """Return the largest alpha whose ``actual_delta`` is at most ``delta``, rounded down; 0 if there is
+    none.
+    """
     low, high = 0.0, 1.0
     while actual_delta(epsilon, high, beta) <= delta and high < 1e6:
         high *= 2
@@ -89,10 +99,10 @@ def largest_alpha(epsilon: float, delta: float, beta: float) -> float:
 
 
 def default_beta(epsilon: float, delta: float) -> float:
-    """Return epsilon / (8 ln(2/delta))."""
+    """Return the usual smoothness beta for (epsilon, delta): epsilon / (8 ln(2/delta))."""
     return epsilon / (8 * math.log(2 / delta))
 
 
 def draw(size: int, uniform_below: Callable[[IntArray], IntArray]) -> FloatArray:
-    """Return ``size`` standard normal variables; ``uniform_below`` is a noise source's."""
+    """Return ``size`` independent standard normal floats; ``uniform_below`` draws uniform whole numbers."""
     return normals(size, uniform_below)

@@ -98,31 +98,42 @@ class NoiseSource(Protocol):
     """Draws for all bins at once. Integer draws are exact in a release."""
 
     def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:
-        """Return ``sums`` plus independent z, P(z) proportional to exp(-|z|/scale); no noise for scale 0."""
+        """Return ``sums`` plus independent discrete Laplace noise z, P(z) proportional to exp(-|z|/scale).
+
+        Elementwise; no noise where ``scale`` is 0.
+        """
 
     def gaussian(self, sums: IntArray, sd: FloatArray) -> IntArray:
-        """Return ``sums`` plus independent z, P(z) proportional to exp(-z^2/(2 sd^2)); none for sd 0."""
+        """Return ``sums`` plus independent discrete Gaussian noise z, P(z) proportional to exp(-z^2/(2
+        sd^2)).
+
+        Elementwise; no noise where ``sd`` is 0.
+        """
 
     def discrete_laplace(self, scale: FloatArray) -> IntArray:
-        """Return ``laplace`` of zeros."""
+        """Return independent discrete Laplace noise of ``scale``, elementwise; 0 for scale 0."""
 
     def choose(
         self, cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray, runs: int = 1
     ) -> IntArray:
-        """Return drawn candidates as positions in ``cost``, shape (runs, G): ``noise.choice.draw``.
+        """Return candidates drawn by exponential mechanisms, as positions in ``cost``, shape (runs, G).
 
-        P(i) is proportional to weight_i exp(-cost_i/scale_g) among the candidates
-        ``start[g]:start[g + 1]`` of bin g; weight 0 is never drawn; scale 0 takes the first of least cost.
+        P(i) is proportional to weight_i exp(-cost_i/scale_g) among the candidates ``start[g]:start[g + 1]``
+        of bin g; weight 0 is never drawn; scale 0 takes the first of least cost.
         """
 
     def uniform_below(self, count: IntArray) -> IntArray:
         """Return independent uniform integers in 0..count-1, one for every entry of ``count``."""
 
     def discrete_gaussian(self, sd: FloatArray) -> IntArray:
-        """Return ``gaussian`` of zeros."""
+        """Return independent discrete Gaussian noise of standard deviation ``sd``, elementwise; 0 for sd
+        0.
+        """
 
     def block(self, half_width: IntArray, block: IntArray, scale: FloatArray) -> IntArray:
-        """Return l-infinity block noise, shape (G,); see ``noise.block``."""
+        """Return integer block (l-infinity) noise for every statistic, shape (G,); arguments as of
+        ``block_noise``.
+        """
 
 
 class SecureNoise:
@@ -133,37 +144,45 @@ class SecureNoise:
     """
 
     def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:
-        """Give ``sums`` to OpenDP's discrete Laplace."""
+        """Return ``sums`` plus discrete Laplace noise by OpenDP's exact sampler, elementwise."""
         from opendp.measurements import make_laplace
         from opendp.metrics import l1_distance
 
         return _noisy(make_laplace, l1_distance(T="i64"), scale, sums)
 
     def gaussian(self, sums: IntArray, sd: FloatArray) -> IntArray:
-        """Give ``sums`` to OpenDP's discrete Gaussian."""
+        """Return ``sums`` plus discrete Gaussian noise by OpenDP's exact sampler, elementwise."""
         from opendp.measurements import make_gaussian
         from opendp.metrics import l2_distance
 
         return _noisy(make_gaussian, l2_distance(T="f64"), sd, sums)
 
     def discrete_laplace(self, scale: FloatArray) -> IntArray:
-        """Draw by OpenDP's exact discrete Laplace sampler."""
+        """Return discrete Laplace noise of ``scale`` by OpenDP's exact sampler, elementwise."""
         return self.laplace(np.zeros(scale.shape, dtype=np.int64), scale)
 
     def discrete_gaussian(self, sd: FloatArray) -> IntArray:
-        """Draw by OpenDP's exact discrete Gaussian sampler."""
+        """Return discrete Gaussian noise of standard deviation ``sd`` by OpenDP's exact sampler,
+        elementwise.
+        """
         return self.gaussian(np.zeros(sd.shape, dtype=np.int64), sd)
 
     def choose(
         self, cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray, runs: int = 1
     ) -> IntArray:
-        """Draw by bits of the operating system and exact comparisons: rounding decides nothing."""
+        """Return candidates drawn exactly by exponential mechanisms, as positions in ``cost``, shape (runs,
+        G).
+
+        Bits of the operating system are compared exactly: rounding decides nothing.
+        """
         return choice.draw(cost, weight, start, scale, runs, bits, exact=True)
 
     def uniform_below(self, count: IntArray) -> IntArray:
-        """Draw 62 random bits a number, anew beyond the last whole multiple of its range: no bias.
+        """Return independent uniform whole numbers in 0..``count`` - 1, exactly, from bits of the operating
+        system.
 
-        Raises UsageError unless every count is from 1 to 2^61.
+        62 bits a number, drawn anew beyond the last whole multiple of its range. Raises UsageError unless
+        every count is from 1 to 2^61.
         """
         flat = np.asarray(count, dtype=np.int64).ravel()
         if flat.size and not (int(flat.min()) >= 1 and int(flat.max()) <= 2**61):
@@ -178,7 +197,7 @@ class SecureNoise:
         return result.reshape(np.shape(count))
 
     def block(self, half_width: IntArray, block: IntArray, scale: FloatArray) -> IntArray:
-        """Draw exactly, from OpenDP's discrete Laplace and random bits."""
+        """Return integer block noise, shape (G,), exact: from OpenDP's discrete Laplace and random bits."""
         return block_noise(half_width, block, scale, self.discrete_laplace, self.uniform_below)
 
 
@@ -186,7 +205,7 @@ class _Drawn(Protocol):
     """A step or a selection of the measurement layer, which draws by itself."""
 
     def draw(self, source: NoiseSource, values: Any) -> IntArray:  # noqa: ANN401 - each has its own
-        """Return noisy sums, or chosen numbers."""
+        """Return noisy sums of private ``values``, or selected numbers, with noise from ``source``."""
 
 
 class _Scores(Protocol):
@@ -194,7 +213,7 @@ class _Scores(Protocol):
 
     @property
     def scale(self) -> FloatArray:
-        """One a coordinate."""
+        """The scale of the exponential mechanism of every coordinate, shape (C,)."""
 
 
 class SimulatedNoise:
@@ -216,22 +235,24 @@ class SimulatedNoise:
         return ranks.draw(self, values)
 
     def select_claimed(self, scores: _Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
-        """Return chosen positions."""
+        """Return the positions drawn by exponential mechanisms, shape (C,), without metering."""
         return np.asarray(self.choose(cost, weight, start, scores.scale)[0])
 
     def charge_unverified(self, noise: object) -> None:
-        """Meter nothing."""
+        """Do nothing: simulations meter no privacy loss."""
 
     def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:
-        """Add ``discrete_laplace``."""
+        """Return ``sums`` plus simulated discrete Laplace noise, from the seeded generator."""
         return sums + self.discrete_laplace(scale)
 
     def gaussian(self, sums: IntArray, sd: FloatArray) -> IntArray:
-        """Add ``discrete_gaussian``."""
+        """Return ``sums`` plus simulated discrete Gaussian noise, from the seeded generator."""
         return sums + self.discrete_gaussian(sd)
 
     def discrete_laplace(self, scale: FloatArray) -> IntArray:
-        """Draw the difference of two geometric numbers with success probability 1 - exp(-1/scale)."""
+        """Return simulated discrete Laplace noise of ``scale``: the difference of two geometric draws,
+        elementwise.
+        """
         require_scales(scale)
         with np.errstate(over="ignore"):
             success = -np.expm1(-1.0 / np.where(scale > 0, scale, 1.0))
@@ -241,21 +262,25 @@ class SimulatedNoise:
     def choose(
         self, cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray, runs: int = 1
     ) -> IntArray:
-        """Draw by seeded bits; rounding decides where they fall beside a border."""
+        """Return candidates drawn by exponential mechanisms from seeded bits, as positions, shape (runs, G).
+
+        In floats: rounding may decide a draw at a border.
+        """
         return choice.draw(cost, weight, start, scale, runs, self.bits, exact=False)
 
     def bits(self, size: int) -> IntArray:
-        """Return ``size`` uniform integers of 62 bits."""
+        """Return ``size`` uniform whole numbers of 62 bits from the seeded generator."""
         return self.random.integers(0, 2**choice.BITS, size, dtype=np.int64)
 
     def uniform_below(self, count: IntArray) -> IntArray:
-        """Draw by the seeded generator."""
+        """Return uniform whole numbers in 0..``count`` - 1 from the seeded generator, elementwise."""
         return self.random.integers(0, count, dtype=np.int64)
 
     def discrete_gaussian(self, sd: FloatArray) -> IntArray:
-        """Draw by rejection from a discrete Laplace of scale t = floor(sd) + 1, in floats.
+        """Return simulated discrete Gaussian noise of standard deviation ``sd``, elementwise, in floats.
 
-        Accepted with probability exp(-(|y|/sd - sd/t)^2 / 2) (Canonne, Kamath, Steinke 2020, Algorithm 3).
+        By rejection from a discrete Laplace y of scale t = floor(sd) + 1, accepted with probability
+        exp(-(|y|/sd - sd/t)^2 / 2) (Canonne, Kamath, Steinke 2020, Algorithm 3).
         """
         require_scales(sd)
         flat = sd.ravel()
@@ -275,7 +300,7 @@ class SimulatedNoise:
         return noise.reshape(sd.shape)
 
     def block(self, half_width: IntArray, block: IntArray, scale: FloatArray) -> IntArray:
-        """Draw the same law from the seeded generator."""
+        """Return integer block noise, shape (G,), from the seeded generator."""
 
         def below(count: IntArray) -> IntArray:
             return self.random.integers(0, count, dtype=np.int64)

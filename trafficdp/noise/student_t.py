@@ -48,9 +48,11 @@ BISECTIONS = 100
 
 
 def largest_loss(degrees: float, alpha: FloatArray, beta: FloatArray, dimensions: int = 1) -> FloatArray:
-    """Return the largest loss of noise S/alpha t_nu for a beta-smooth S (arrays of one shape), rounded up.
+    """Return the largest epsilon of noise S/``alpha`` times a Student-t draw, for a ``beta``-smooth S,
+    rounded up.
 
-    ``dimensions`` d: S bounds changes in the l2 norm of R^d, and the noise is the multivariate t_nu.
+    ``degrees`` nu; arrays of one shape. For d = ``dimensions`` > 1, S bounds changes in the l2 norm of R^d,
+    and the noise is the multivariate t.
     """
     at_zero = _loss(degrees, alpha, np.zeros_like(beta), dimensions)
     result: FloatArray = np.maximum(at_zero, _loss(degrees, alpha, beta, dimensions)) * ROUNDING
@@ -72,9 +74,11 @@ def _loss(degrees: float, alpha: FloatArray, shift: FloatArray, dimensions: int)
 
 
 def largest_alpha(degrees: float, beta: FloatArray, epsilon: FloatArray, dimensions: int = 1) -> FloatArray:
-    """Return the largest alpha whose loss is at most ``epsilon``, rounded down (toward more noise).
+    """Return the largest alpha at which noise S/alpha times Student-t costs at most ``epsilon``, rounded
+    down.
 
-    0 where even that is too much (max(d, nu) beta >= epsilon), infinite where ``epsilon`` is. Shapes (n,).
+    S is ``beta``-smooth. 0 where even that is too much (max(d, nu) beta >= epsilon), infinite where
+    ``epsilon`` is. Shapes (n,).
     """
     found = _largest_alpha(degrees, tuple(beta.tolist()), tuple(epsilon.tolist()), dimensions)
     return np.array(found, dtype=np.float64)
@@ -105,9 +109,9 @@ def _largest_alpha(
 
 
 def mean_absolute(degrees: float, dimensions: int = 1) -> float:
-    """Return E|t_nu| = sqrt(nu) Gamma((d + 1)/2) Gamma((nu - 1)/2) / (Gamma(d/2) Gamma(nu/2)); needs nu > 1.
+    """Return the expected absolute value (l2 norm for d > 1) of a Student-t variable with ``degrees`` nu > 1.
 
-    The l2 norm for d > 1; 2 sqrt(3)/pi for d = 1 and nu = 3.
+    sqrt(nu) Gamma((d + 1)/2) Gamma((nu - 1)/2) / (Gamma(d/2) Gamma(nu/2)); 2 sqrt(3)/pi for d = 1 and nu = 3.
     """
     numerator = math.lgamma((dimensions + 1) / 2) + math.lgamma((degrees - 1) / 2)
     denominator = math.lgamma(dimensions / 2) + math.lgamma(degrees / 2)

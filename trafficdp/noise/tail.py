@@ -96,20 +96,21 @@ def half_width(scale: npt.NDArray[np.float64], level: float) -> npt.NDArray[np.f
 def clamped_laplace_error(
     scale: npt.NDArray[np.float64], bias: npt.NDArray[np.float64], value_range: float
 ) -> npt.NDArray[np.float64]:
-    """Return the largest E|clip(f + Z, 0, R) - t| over f, t in [0, R] with |f - t| <= beta.
+    """Return the largest E|clip(f + Z, 0, R) - t| over numbers f and truths t in [0, R] with |f - t| <= beta.
 
-    Z is Laplace of scale b (shape (G,)), beta the bias, R the ``value_range``. For beta <= R/2 exactly
+    Z is Laplace of ``scale`` b (shape (G,)), beta the ``bias``, R the ``value_range``. For beta <= R/2
+    exactly
 
         beta + b (e^(-beta/b) - e^(-R/(2b))),
 
-    else beta, which is more. *Proof.* Convex in t, so take t = f + beta (or its mirror image). With F
-    the law of Z the error is int_{-f}^{beta} F + int_beta^{R-f} (1 - F); its derivative in f is
-    (e^(-f/b) - e^(-(R-f)/b))/2, so the worst f is R/2, or R - beta if that is less. Integrate. For beta > R/2
-    the result, beta + (b/2)(e^(-beta/b) - e^(-(R-beta)/b)), is at most beta. QED.
+    else beta, which is more. *Proof.* Convex in t, so take t = f + beta (or its mirror image). With F the law
+    of Z the error is int_{-f}^{beta} F + int_beta^{R-f} (1 - F); its derivative in f is (e^(-f/b) -
+    e^(-(R-f)/b))/2, so the worst f is R/2, or R - beta if that is less. Integrate. For beta > R/2 the result,
+    beta + (b/2)(e^(-beta/b) - e^(-(R-beta)/b)), is at most beta. QED.
 
-    With beta = 0 it is b (1 - e^(-R/(2b))); it never exceeds R/2 unless beta does. Never decreases in b
-    or beta: b e^(-beta/b) - b e^(-R/(2b)) is the integral of e^(-x/b) over beta..R/2. 0 noise: beta.
-    Discrete Laplace of the same scale has no larger expected absolute value (1/sinh(1/B) <= B).
+    With beta = 0 it is b (1 - e^(-R/(2b))); it never exceeds R/2 unless beta does. Never decreases in b or
+    beta: b e^(-beta/b) - b e^(-R/(2b)) is the integral of e^(-x/b) over beta..R/2. 0 noise: beta. Discrete
+    Laplace of the same scale has no larger expected absolute value (1/sinh(1/B) <= B).
     """
     noisy = np.where(scale > 0, scale, 1.0)
     with np.errstate(under="ignore"):
@@ -148,7 +149,11 @@ _SLACK = 1 + 2.0**-30
 
 
 def stages(terms: int) -> FloatArray:
-    """Return p_1..p_n: the chance that |X| is Gamma(j, 1), shape (n,)."""
+    """Return the probabilities p_1..p_n that the size of a sum of n Laplace variables is Gamma(j, 1), shape
+    (n,).
+
+    n is ``terms``.
+    """
     n, j = terms, np.arange(1, terms + 1)
     logs = [lgamma(2 * n - k) - lgamma(n) - lgamma(n - k + 1) + (k - 2 * n + 1) * log(2) for k in j.tolist()]
     return np.exp(np.array(logs, dtype=np.float64))
@@ -211,7 +216,11 @@ _NEARLY_EQUAL = 1e-3
 
 
 def lattice_shift(scale: FloatArray) -> FloatArray:
-    """Return d in lattice steps, see "Shift", rounded up; 0 for scale 0 (no noise)."""
+    """Return by how many lattice steps discrete Laplace noise may exceed continuous noise, at most 1, rounded
+    up.
+
+    Of the same ``scale``, stochastically: 1/2 + B ln cosh(1/(2B)); 0 for scale 0 (no noise).
+    """
     positive = np.where(scale > 0, scale, 1.0)
     half = 1 / (2 * positive)
     # ln cosh x = x + ln(1 + e^(-2x)) - ln 2, which does not overflow
@@ -221,7 +230,10 @@ def lattice_shift(scale: FloatArray) -> FloatArray:
 
 
 def two_noises_tail(first: FloatArray, second: FloatArray, h: FloatArray) -> FloatArray:
-    """Return at least T(h) for scales ``first`` and ``second`` >= 0 and h >= 0 (0 and 0: 0), elementwise."""
+    """Return an upper bound of P(|L_a + L_b| > ``h``) for independent Laplace noises, elementwise; h >= 0.
+
+    a and b are ``first`` and ``second`` >= 0; 0 if both are.
+    """
     large, small = np.maximum(first, second), np.minimum(first, second)
     a = np.where(large > 0, large, 1.0)
     ratio = np.where(large > 0, small / a, 0.0)
@@ -236,15 +248,19 @@ def two_noises_tail(first: FloatArray, second: FloatArray, h: FloatArray) -> Flo
 
 
 def two_noises_mean(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return E|L_a + L_b| for scales ``first`` and ``second`` >= 0, each; at least that of lattices."""
+    """Return E|L_a + L_b| for independent Laplace noises of scales a and b, ``first`` and ``second`` >= 0.
+
+    It is at least that of discrete noises of the same scales.
+    """
     total = first + second
     return np.where(total > 0, total - first * second / np.where(total > 0, total, 1.0), 0.0)
 
 
 def two_noises_error(first: FloatArray, second: FloatArray, limit: float) -> FloatArray:
-    """Return at least E min(|L_a + L_b|, ``limit``) for scales >= 0 and a limit > 0, elementwise.
+    """Return an upper bound of E min(|L_a + L_b|, ``limit``) for independent Laplace noises, elementwise.
 
-    For lattices add ``lattice_shift`` times the step of each.
+    a and b are ``first`` and ``second`` >= 0. For discrete noises add ``lattice_shift`` times the step of
+    each.
     """
     large, small = np.maximum(first, second), np.minimum(first, second)
     a = np.where(large > 0, large, 1.0)
@@ -260,9 +276,10 @@ def two_noises_error(first: FloatArray, second: FloatArray, limit: float) -> Flo
 
 
 def two_noises_half_width(first: FloatArray, second: FloatArray, error: float) -> FloatArray:
-    """Return h with T(h) <= ``error`` for continuous Laplace scales, rounded up; 0 for no noise at all.
+    """Return h with P(|L_a + L_b| > h) <= ``error`` for independent Laplace noises, rounded up, elementwise.
 
-    For lattices add ``lattice_shift`` times the step of each. Raises UsageError unless 0 < error < 1.
+    a and b are ``first`` and ``second``. For discrete noises add ``lattice_shift`` times the step of each.
+    Raises UsageError unless 0 < error < 1.
     """
     in_range(0, 1, error=error)
     wide = np.broadcast_arrays(np.asarray(first, np.float64), np.asarray(second, np.float64))
@@ -285,10 +302,10 @@ def _two_noises_half_width(first_bytes: bytes, second_bytes: bytes, error: float
 
 
 def sum_half_width(scales: FloatArray, error: float) -> float:
-    """Return h with P(|sum of noises| > h) <= ``error``: Chernoff, see "Many noises". Shape (n,) to a number.
+    """Return h with P(|sum of independent Laplace noises| > h) <= ``error``, by Chernoff's bound, one number.
 
-    ``scales`` are s B for lattices, b for continuous noise; 0 is no noise.
-    Raises UsageError unless 0 < error < 1.
+    ``scales`` (n,) are b for continuous noise, step times B for discrete noise; 0 is no noise. Raises
+    UsageError unless 0 < error < 1.
     """
     in_range(0, 1, error=error)
     largest = float(scales.max(initial=0.0))
@@ -303,10 +320,11 @@ def sum_half_width(scales: FloatArray, error: float) -> float:
 
 
 def one_sided_sum_half_width(first: FloatArray, shift: FloatArray, second: FloatArray, error: float) -> float:
-    """Return h with P(sum |x_i| + |sum y_i| > h) <= ``error``: Chernoff, see "One sign". Shape (n,) each.
+    """Return h with P(sum |x_i| + |sum y_i| > h) <= ``error`` for independent Laplace noises, by Chernoff's
+    bound.
 
-    ``first`` are the scales of x, ``shift`` their lattice shifts (in the same unit), ``second`` those of y.
-    Raises UsageError unless 0 < error < 1.
+    ``first`` (n,) are the scales of x, ``shift`` (n,) their lattice shifts (in the same unit), ``second``
+    (n,) the scales of y. Raises UsageError unless 0 < error < 1.
     """
     in_range(0, 1, error=error)
     largest = float(max(first.max(initial=0.0), second.max(initial=0.0)))
@@ -322,11 +340,11 @@ def one_sided_sum_half_width(first: FloatArray, shift: FloatArray, second: Float
 def block_sum_half_width(
     weight: FloatArray, half_width: IntArray, block: IntArray, size: IntArray, scale: FloatArray, error: float
 ) -> float:
-    """Return h with P(|sum of weight z| > h) <= ``error`` for block noise, see "Block noise".
+    """Return h with P(|sum of ``weight`` z| > h) <= ``error`` for integer block noises z.
 
-    All arrays have shape (n,), one entry an item: its a, the number of its block (blocks are independent),
-    the number d of all items of that block, whether they are summed or not, and the block's s.
-    Raises UsageError unless 0 < error < 1.
+    All arrays have shape (n,), one entry an item: its half width, the number of its block (blocks are
+    independent), the number of all items of that block, whether they are summed or not, and the block's
+    scale. Raises UsageError unless 0 < error < 1.
     """
     in_range(0, 1, error=error)
     if not len(weight):

@@ -109,7 +109,7 @@ class AdaptivePartition:
 
     @property
     def coverage(self) -> float:
-        """Share of all records that lie in published bins."""
+        """The share of all records that lie in published bins, 0..1."""
         return int(self.records[self.published].sum()) / max(1, int(self.records.sum()))
 
     def bins_per_level(self, levels: int) -> IntArray:
@@ -118,11 +118,11 @@ class AdaptivePartition:
 
 
 def adapt(fine: Counts, coarser: Sequence[Level], wish: AdaptiveRequest) -> AdaptivePartition:
-    """Return the partition for ``wish``: finest bins ``fine``, and (cell, slot) of each on coarser levels.
+    """Return the partition of the study area into published bins of several levels, from public counts.
 
-    ``coarser`` goes from the second finest level up; each must be a function of the one below.
-    Raises UsageError when it is not, there is no bin, the mean is not among the statistics, or a number is
-    out of range.
+    ``fine`` are counts on the finest level; ``coarser`` gives the (cell, slot) that holds each finest bin on
+    every coarser level, which must be a function of the level below. Raises UsageError when it is not, there
+    is no bin, the mean is not among the statistics, or a number is out of range.
     """
     return PricedBins.of(fine, coarser, wish).partition(wish.epsilon)
 
@@ -141,7 +141,7 @@ class PricedBins:
 
     @classmethod
     def of(cls, fine: Counts, coarser: Sequence[Level], wish: AdaptiveRequest) -> PricedBins:
-        """Return the bins of all levels with their losses; arguments and errors as of ``adapt``."""
+        """Return the bins of all levels with the losses that they would cost vehicles; see ``adapt``."""
         scale = largest_scale(wish)
         integer_between(1, 10**9, min_vehicles=wish.map.min_vehicles)
         if finite(detail=wish.detail) < 0:
@@ -157,7 +157,9 @@ class PricedBins:
         return cls(wish, pool, [_losses(counts, wish, scale) for counts in pool.counts])
 
     def partition(self, epsilon: float) -> AdaptivePartition:
-        """Return the partition whose published bins cost nobody more than ``epsilon`` > 0."""
+        """Return the most valuable partition whose published bins cost no vehicle more than ``epsilon`` >
+        0.
+        """
         forest, chosen_from = _forest(self, positive(epsilon=epsilon))
         packing = _packed(forest)
         published = np.zeros(len(self.pool.cell), dtype=np.bool_)
@@ -166,12 +168,11 @@ class PricedBins:
 
 
 def largest_scale(wish: AdaptiveRequest) -> float:
-    """Return the Laplace scale b of the mean (its unit) whose published half width is at most as asked.
+    """Return the largest Laplace scale b of the mean, in its unit, that keeps the requested half width.
 
-    The half width of the lattice noise of scale B = b N/q is at most B ln(1/a) + 1/2 steps, because
-    ln 2 - ln(1 + e^(-1/B)) <= 1/(2B); rounding adds at most E (``publish.rounding_bias``). So
-    b = (w - q/2 - E) / ln(1/a).
-    Raises UsageError for a width that rounding alone takes up, or without a mean.
+    b = (w - q/2 - E) / ln(1/a) for half width w, speed step q, interval level 1 - a and rounding bias E: the
+    half width of lattice noise of scale B = b N/q is at most B ln(1/a) + 1/2 steps, because ln 2 - ln(1 +
+    e^(-1/B)) <= 1/(2B). Raises UsageError for a width that rounding alone takes up, or without a mean.
     """
     if Statistic.MEAN not in wish.tolerance:
         raise UsageError(
@@ -280,10 +281,10 @@ def _losses(counts: Counts, wish: AdaptiveRequest, scale: float) -> FloatArray:
 
 
 def number_of_parent(of_finest: Sequence[IntArray], candidate: BoolArray, number: IntArray) -> IntArray:
-    """Return for every bin of all levels the nearest coarser candidate that holds it, by number; -1: none.
+    """Return the number of the nearest coarser candidate that holds each bin of all levels; -1 for none.
 
-    ``of_finest`` as in ``_CandidateBins``; ``candidate`` marks candidates and ``number`` numbers them, one
-    entry a bin.
+    ``of_finest`` gives, a level, the bin that holds each finest bin; ``candidate`` marks candidate bins and
+    ``number`` numbers them.
     """
     parent = np.full(len(candidate), -1, dtype=np.int64)
     above = np.full(len(of_finest[0]), -1, dtype=np.int64)
@@ -369,12 +370,12 @@ ACCOUNTINGS = ("best", "equal", "blocks")
 
 
 def choose_mosaic(grid: Grid, fine: Counts, settings: AdaptiveSettings, request: Request) -> AdaptiveMap:
-    """Return the mosaic for ``request``, from the counts ``fine`` on ``grid``, the finest, alone.
+    """Return the map of bins of several resolutions for ``request``, from the counts ``fine`` on ``grid``
+    alone.
 
-    With longer slots two ways up are tried, larger cells first and longer slots first, and the one that is
-    worth more is taken. Raises UsageError for an accounting or mechanism with uneven noise or a width that
-    rounding takes up, and UninformativeReleaseError when no bin of any resolution can have so narrow an
-    interval.
+    ``grid`` is the finest. Where longer slots are allowed, larger cells first and longer slots first are both
+    tried. Raises UsageError for an accounting or mechanism with uneven noise or a width that rounding takes
+    up, and UninformativeReleaseError when no bin of any resolution can have so narrow an interval.
     """
     _check(request)
     width = float(settings.half_width - settings.rounding)

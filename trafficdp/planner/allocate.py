@@ -96,9 +96,10 @@ def allocate(
 def kept_bins(
     counts: Counts, min_vehicles: int, allowed: npt.NDArray[np.bool_] | None = None
 ) -> tuple[npt.NDArray[np.bool_], Counts]:
-    """Return which bins are released, shape (all bins,), and the counts of those alone.
+    """Return which bins are released, a mask over all bins, and the public counts of those alone.
 
-    Only ``allowed`` ones, where it is given. Raises UsageError when no bin has ``min_vehicles`` vehicles.
+    Bins need ``min_vehicles`` vehicles and, where given, to be ``allowed``. Raises UsageError when none is
+    left.
     """
     keep = counts.users_per_bin >= min_vehicles
     if allowed is not None:
@@ -158,9 +159,9 @@ def _by_accounting(
 
 
 def by_baseline(allocation: Allocation) -> Allocation:
-    """Return the same bins with the noise of the baseline, to show what each accounting of it costs.
+    """Return the same bins with Laplace noise, to show what each accounting of it costs.
 
-    Where there is none (rho, ranks, nothing public) ``allocation`` itself.
+    Where that does not apply (rho, quantiles, no public counts) it returns ``allocation`` itself.
     """
     request = allocation.request
     if allocation.best is not None or request.relation.hides_presence or request.has_quantiles:
@@ -187,10 +188,9 @@ def _executed(
 
 
 def accountings_for(kept: Counts, request: Request, *, thorough: bool = True) -> tuple[Accounting, ...]:
-    """Return every accounting of the bins ``kept``, and Clip-User's where ``request`` names it.
+    """Return every accounting of the bins with public counts ``kept``, and Clip-User's where it is asked for.
 
-    ``kept`` are the counts of the bins that are to be measured. Not ``thorough``: a quicker and coarser
-    search for blocks, for maps that are compared and not released (see ``blocks_of``).
+    Not ``thorough``: a quicker and coarser search for blocks, for maps that are compared and not released.
     """
     asked = kept, request.map.bound, request.tolerance
     return all_accountings(*asked, named=request.accounting, thorough=thorough)

@@ -96,7 +96,7 @@ class UtilityVerdict:
 
     @property
     def ruled_out_quickly(self) -> bool:
-        """Whether the map is ruled out by a quick look with one draw in each simulated city.
+        """Whether one draw in each simulated city already rules the map out.
 
         As ``refused``, but by rule SKILL up to WORSE_ONCE of the draws may be worse: so few draws tell
         little.
@@ -109,7 +109,7 @@ class UtilityVerdict:
         """Return two phrases for an error message: what was found, and what is required.
 
         ``unit`` is the unit that errors are printed in, ``factor`` converts errors from the speed bound's
-        unit to it. By rule SKILL the share of worse draws is told where only that is too large, else the
+        unit to it. By rule SKILL the share of worse draws is given where only that is too large, else the
         expected error.
         """
         value, threshold = self.value * factor, self.threshold * factor
@@ -143,7 +143,7 @@ def uninformative_error(
 
 
 def rule_of(allocation: Allocation) -> RefusalRule:
-    """Return the rule by which ``allocation`` may be refused.
+    """Return which test of accuracy may refuse the release of ``allocation``.
 
     RANK for quantiles; INTERVAL for a map of one bin, and for an answer where counts are public; else SKILL.
     """
@@ -157,9 +157,9 @@ def rule_of(allocation: Allocation) -> RefusalRule:
 
 
 def assess_utility(allocation: Allocation) -> UtilityVerdict:
-    """Return the verdict on ``allocation`` by its rule (``rule_of``), of the statistic that fares worst.
+    """Return whether ``allocation`` is accurate enough to publish, judged by its least accurate statistic.
 
-    From public counts and simulated cities alone. By interval, bins whose statistic is constant do not count.
+    From public counts and simulated cities alone; the test is that of ``rule_of``.
     """
     rule, request = rule_of(allocation), allocation.request
     yardstick = request.mechanism_names == {FLAT}
@@ -227,9 +227,9 @@ class Allocation:
 
     @cached_property
     def fleets(self) -> Mapping[int, Skill]:
-        """The skill of means for each fleet size in FLEETS, by number of vehicles.
+        """How accurate means would be beside one city-wide number with each number of vehicles in FLEETS.
 
-        Empty where counts are public.
+        Simulated; empty where counts are public.
         """
         own = self.calibrated
         if not isinstance(own, SimulatesOwnCity):
@@ -238,7 +238,8 @@ class Allocation:
 
     @property
     def count_errors(self) -> Mapping[str, float]:
-        """About how far noise moves each published count, by its name, for the expected fleet.
+        """The expected absolute noise of each published count of a place, by its name, for the expected
+        fleet.
 
         Empty where counts are public or none are asked for.
         """
@@ -247,7 +248,7 @@ class Allocation:
 
     @property
     def known(self) -> tuple[Knowledge, ...]:
-        """The sources of speeds that the map starts from."""
+        """The public sources of known speeds that the map's prior starts from."""
         return self.calibrated.known if isinstance(self.calibrated, FromKnownSpeeds) else ()
 
     def known_in_words(self) -> Iterator[str]:
@@ -269,22 +270,22 @@ class Allocation:
 
     @property
     def loss(self) -> Loss:
-        """The guarantee: the largest loss of any vehicle, at most the one asked for."""
+        """The privacy guarantee: the largest loss of any vehicle, at most the one asked for."""
         return self.event.loss
 
     @property
     def vehicles(self) -> int:
-        """How many vehicles there are: as counted where counts are public, else as expected."""
+        """The number of vehicles: counted where counts are public, else as expected."""
         return self.request.fleet if self.request.relation.hides_presence else self.counts.users
 
     @property
     def composition(self) -> str:
-        """How the losses of what is executed add up, in words."""
+        """How the privacy losses of the mechanism's steps add up, in words."""
         return self.calibrated.composition if self.best is None else self.best.composition
 
     @property
     def chosen_accounting(self) -> Accounting:
-        """The best accounting, or the one that was asked for; raise UsageError where none is executed."""
+        """The accounting that prices the noise: as requested, or the best; UsageError where there is none."""
         if self.best is None:
             rho = self.request.kind is LossKind.ZCDP
             raise UsageError(
@@ -294,7 +295,9 @@ class Allocation:
 
     @property
     def equal_scale_bound(self) -> float:
-        """G U / (L epsilon), a lower bound on equal noise scales of means: see ``floor_of_equal_scales``."""
+        """A lower bound on equal Laplace scales of means, G U / (L epsilon): see
+        ``floor_of_equal_scales``.
+        """
         return floor_of_equal_scales(self.counts, self.request.map.bound, float(self.request.loss.exact))
 
     def errors(self) -> dict[Statistic, FloatArray]:
@@ -323,9 +326,9 @@ class Allocation:
         }
 
     def intervals_from_trials(self, statistic: Statistic) -> bool:
-        """Return whether intervals of ``statistic`` were tuned in trials instead of proved.
+        """Return whether intervals of ``statistic`` were tuned in trials, without a theorem.
 
-        Such widths and errors are foretold by simulated cities.
+        Their widths and errors are then predicted by simulated cities.
         """
         return isinstance(self.calibrated, CalibratedIntervals) and statistic in self.calibrated.trials
 
@@ -358,9 +361,9 @@ def precision(allocation: Allocation) -> Precision:
     return Precision(positive_median(widths), float(widths.max(initial=0.0, where=widths > 0)))
 
 
-def positive_median(foreseen: npt.NDArray[np.float64]) -> float:
-    """Return the median of those entries of ``foreseen`` (G,) that are above 0; 0 if none is."""
-    positive = foreseen[foreseen > 0]
+def positive_median(widths: npt.NDArray[np.float64]) -> float:
+    """Return the median of those entries of ``widths`` (G,) that are above 0; 0 if none is."""
+    positive = widths[widths > 0]
     return float(np.median(positive)) if positive.size else 0.0
 
 

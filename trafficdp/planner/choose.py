@@ -86,10 +86,11 @@ def fit(
     total: Loss,
     split: Split | None,
 ) -> Fit:
-    """Return the largest epsilons of bins, divided by ``split``, whose exact loss is at most ``total``.
+    """Return the largest epsilons of bins whose exact total loss is at most ``total``, from public counts.
 
-    From public counts alone. A ``total`` in rho is given whole, and ``split`` is not used. Raises UsageError
-    for a mechanism of another kind of loss, when nothing fits, and where the mechanism cannot draw its noise.
+    ``split`` says whether bins get equal epsilons or equal noise. A ``total`` in rho is given whole. Raises
+    UsageError for a mechanism of another kind of loss, when nothing fits, and where the mechanism cannot draw
+    its noise.
     """
     if mechanism.kind is not total.kind:
         raise UsageError(
@@ -168,25 +169,28 @@ class Offer:
 
     @property
     def eligible(self) -> bool:
-        """Whether it may be chosen: exact noise, within the total."""
+        """Whether the mechanism may be chosen: its noise has an exact sampler and it fits the total loss."""
         return self.fit is not None and not (self.idealised or self.fit.event.idealised)
 
     @property
     def median_error(self) -> float:
-        """Median over bins of the worst expected error; infinite when it is not available."""
+        """The median over bins of the worst-case expected error, in the statistic's unit; infinite if
+        unavailable.
+        """
         return float(np.median(self.error)) if self.error.size else float("inf")
 
     @property
     def score(self) -> float:
-        """The error that offers are compared by, in the statistic's unit.
+        """The error by which mechanisms are compared, in the statistic's unit: in simulated cities if tried
+        there.
 
-        It is ``tried`` where there is one, else ``median_error``.
+        Else ``median_error``.
         """
         return self.median_error if self.tried is None else self.tried
 
     @property
     def worst_error(self) -> float:
-        """Largest over bins of the worst expected error; infinite when it is not available."""
+        """The largest over bins of the worst-case expected error; infinite if unavailable."""
         return float(self.error.max()) if self.error.size else float("inf")
 
 
@@ -272,12 +276,12 @@ def choose(
     tries: SimulatedCities | None = None,
     shown: SpeedUnit | None = None,
 ) -> Choice:
-    """Return the offer with the least error in simulated cities.
+    """Return the mechanism with the least error for ``statistic`` at ``total``, and why, from public counts.
 
-    Without ``tries`` the median over bins of the worst expected error is compared. Without ``mechanisms``
-    all are looked at that count in the kind of ``total``, and those of ``tried_by_auto`` can be chosen. Only
-    those with an exact sampler can be; a tie goes to the one listed first, the simpler. The reason tells
-    errors in ``shown``. Raises UsageError when there is none, or no bin.
+    Errors are those in simulated cities ``tries``, else medians of worst-case expected errors. Without
+    ``mechanisms`` all of the total's kind are compared, and those of ``tried_by_auto`` can be chosen. Only
+    those with an exact sampler can be; a tie goes to the one listed first. Errors are told in the unit
+    ``shown``. Raises UsageError when there is none, or no bin.
     """
     known = mechanisms_of(total.kind) if mechanisms is None else mechanisms
     found = offers(counts, bound, statistic, total, known, tries)
@@ -288,10 +292,10 @@ def choose(
 
 
 def best_of(found: Sequence[Offer]) -> Offer:
-    """Return the first eligible offer whose score is within a tolerance of the least score.
+    """Return the first eligible mechanism whose score is within a tolerance of the least score.
 
     The relative tolerance is SIMULATED_ERROR_TOLERANCE for errors in simulated cities, else SCORE_TOLERANCE.
-    Raises UsageError when no offer is eligible.
+    Raises UsageError when none is eligible.
     """
     eligible = [offer for offer in found if offer.eligible]
     if not eligible:
@@ -306,7 +310,9 @@ def best_of(found: Sequence[Offer]) -> Offer:
 
 
 def constant_error(statistic: Statistic, bound: ContributionBound) -> float:
-    """Return the worst error of a constant in the middle of the range: U/2, of a variance U^2/8."""
+    """Return the worst error of a constant in the middle of the range: U/2 for a mean, U^2/8 for a
+    variance.
+    """
     return statistic.largest(bound.upper) / 2
 
 

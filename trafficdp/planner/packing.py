@@ -72,20 +72,21 @@ class Forest:
 
     @cached_property
     def matrix(self) -> sparse.csr_matrix:
-        """Costs as a sparse matrix (C, users): shares of what each user may spend."""
+        """Each candidate's cost to each user, as a share of what the user may spend, sparse, (C, users)."""
         return sparse.csr_matrix((self.cost, self.user, self.start), shape=(self.size, self.users))
 
     @cached_property
     def levels(self) -> list[IntArray]:
-        """The positions of the candidates of every level, one array a level, from the finest."""
+        """The positions of the candidates of each level, one array a level, from the finest."""
         return [np.flatnonzero(self.level == each) for each in range(int(self.level.max(initial=-1)) + 1)]
 
     @cached_property
     def constraint_matrix(self) -> sparse.csr_matrix:
-        """Costs in whole units of 1/WHOLE, rounded up, as a sparse matrix (C, users + leaves).
+        """Whole-number weights of the packing constraints, sparse, (C, users + leaves); columns sum to <=
+        WHOLE.
 
-        A column for every user, and one for every path from a leaf to its root: on a path each candidate
-        costs more than half, so that only one fits.
+        A column for every user holds costs in units of 1/WHOLE, rounded up. One for every path from a leaf to
+        its root holds more than half for each candidate on it, so that only one of them fits.
         """
         leaf = np.ones(self.size, dtype=np.bool_)
         leaf[self.parent[self.parent >= 0]] = False
@@ -122,9 +123,9 @@ class Packing:
 
 
 def best_antichain(forest: Forest, gain: FloatArray) -> tuple[float, BoolArray]:
-    """Return the largest sum of ``gain`` (C,) over antichains, and that antichain as a mask, shape (C,).
+    """Return the largest sum of ``gain`` (C,) over sets of candidates none of which lies within another.
 
-    In an antichain no candidate lies within another. On a tie the coarser candidate is taken.
+    Also returns that set as a mask, shape (C,). On a tie the coarser candidate is taken.
     """
     below, best = np.zeros(forest.size), np.zeros(forest.size)
     take = (gain > 0).astype(np.bool_)
@@ -142,18 +143,19 @@ def best_antichain(forest: Forest, gain: FloatArray) -> tuple[float, BoolArray]:
 
 
 def dual_bound(forest: Forest, prices: FloatArray) -> tuple[float, BoolArray]:
-    """Return D(``prices``) of the module's theorem, and its antichain, shape (C,).
+    """Return an upper bound on the value of any choice, by Lagrange multipliers ``prices`` (users,) >= 0.
 
-    No choice is worth more than D. ``prices`` (users,) are the multipliers p_l >= 0.
+    It is sum of prices plus the largest sum, over antichains, of value minus priced costs; that antichain is
+    returned as well, as a mask (C,).
     """
     total, chosen = best_antichain(forest, forest.value - forest.matrix @ prices)
     return float(prices.sum()) + total, chosen
 
 
 def pack(forest: Forest, *, rounds: int = ROUNDS, work: int = WORK) -> Packing:
-    """Return the best choice found, with the least upper bound found on what any choice is worth.
+    """Return the most valuable choice of candidates found within all budgets, and an upper bound on any.
 
-    ``rounds`` is the most steps of the prices, ``work`` the most cost entries that all steps may look at.
+    ``rounds`` is the most subgradient steps, ``work`` the most cost entries that all steps may look at.
     Deterministic: work is counted, not timed.
     """
     best = np.zeros(forest.size, dtype=np.bool_)
@@ -199,7 +201,8 @@ def pack(forest: Forest, *, rounds: int = ROUNDS, work: int = WORK) -> Packing:
 
 
 def greedy_antichain(forest: Forest, order: IntArray, at_once: int = AT_ONCE) -> BoolArray:
-    """Return which candidates a greedy pass in ``order`` (C,) takes, shape (C,): each one that still fits.
+    """Return which candidates are taken if each, in ``order`` (C,), is taken where it still fits; a mask
+    (C,).
 
     Exactly the result of going one by one, in whole numbers; about ``at_once`` cost entries are decided
     together for speed.

@@ -73,18 +73,12 @@ class Request:
 
     @property
     def mechanism_names(self) -> set[str]:
-        """The names of the mechanisms asked for, over all statistics: of the registry, or "auto".
-
-        See ``mechanism_of``.
-        """
+        """The names of the mechanisms asked for, over all statistics: names in the registry, or "auto"."""
         return {self.mechanism_of(each) for each in self.tolerance}
 
     @property
     def has_quantiles(self) -> bool:
-        """Whether quantiles are asked for.
-
-        They are selected by the exponential mechanism, and no noise is added to them.
-        """
+        """Whether quantiles are asked for; these are selected by the exponential mechanism."""
         return BY_RANK in self.mechanism_names
 
     @property
@@ -94,13 +88,12 @@ class Request:
 
     @property
     def main(self) -> Statistic:
-        """The statistic that a half width refers to: the first of MAIN that is asked for."""
+        """The statistic that a requested half width is about: the first of MAIN among those asked for."""
         return next(statistic for statistic in MAIN if statistic in self.tolerance)
 
     def facts(self, counts: Counts) -> PublicFacts:
-        """Return the public facts that mechanisms are given for the released bins.
-
-        These are ``counts``, the speed bound, the neighbouring relation and the known speeds of these bins.
+        """Return what mechanisms are given for the released bins: ``counts``, bound, relation and known
+        speeds.
         """
         # settings are read without what mechanisms do, which loads slowly
         from trafficdp.mechanisms.protocol import PublicFacts
@@ -109,7 +102,9 @@ class Request:
         return PublicFacts(counts, self.map.bound, self.relation, known)
 
     def mechanism_of(self, statistic: Statistic) -> str:
-        """Return the name of the mechanism asked for ``statistic``: of the registry, or "auto" to choose."""
+        """Return the name of the mechanism asked for ``statistic``: a name in the registry, or "auto" to
+        choose.
+        """
         if self.relation.hides_presence:
             # nothing is chosen there, no accounting either
             return ADD_REMOVE_POOLED
@@ -131,7 +126,7 @@ class Request:
 
     @property
     def allows_laplace_baseline(self) -> bool:
-        """Whether the baseline's noise, priced by ``accounting``, may be executed.
+        """Whether plain Laplace noise may be what is released, so that its accountings apply.
 
         So it is in epsilon, when only the baseline, "auto" or quantiles are asked for.
         """
@@ -186,7 +181,7 @@ class Suggestions:
     def in_words(self, left: Loss | None = None) -> str:
         """Return the suggestions as one phrase for an error's "what to do".
 
-        ``left`` is what every vehicle can still spend: an epsilon beyond it is said to be beyond it.
+        ``left`` is what every vehicle can still spend: a suggested epsilon beyond it is marked as such.
         """
         levers = []
         if self.resolution is not None:

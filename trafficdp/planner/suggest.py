@@ -56,10 +56,11 @@ _HALF_WIDTH = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(?:(?!in every bin)(\D.*?)
 def half_width_of(
     asked: str | float, bound: ContributionBound, statistics: Collection[Statistic]
 ) -> tuple[float, WidthGoal]:
-    """Return the half width that is ``asked`` for, in the unit of ``bound``, and in which bins it shall hold.
+    """Return the requested half width, in the unit of ``bound``, and whether the median bin or every bin
+    keeps it.
 
-    "5 km/h", "5 km/h in every bin", or a number. Raises UsageError
-    for no speed above 0, and for a unit of speed where only a variance is released.
+    ``asked`` is "5 km/h", "5 km/h in every bin", or a number. Raises UsageError for no speed above 0, and for
+    a unit of speed where only a variance is released.
     """
     expected = 'a number above 0, alone or with a unit, such as "5 km/h", or "5 km/h in every bin"'
     if not isinstance(asked, str):
@@ -83,7 +84,7 @@ def half_width_of(
 def least_loss(
     allocate_at: Callable[[Loss], Allocation], kind: LossKind, half_width: float, goal: WidthGoal
 ) -> Loss | None:
-    """Return the least loss of three significant digits, 10^-6 to 10^6, with intervals of ``half_width``.
+    """Return the least loss of three digits, 10^-6 to 10^6, at which intervals have at most ``half_width``.
 
     ``allocate_at`` plans one map at any loss of ``kind``, and alone decides the answer. Where a map chooses
     its mechanism by the loss, widths may rise with it. The answer then is a loss whose intervals are so
@@ -165,7 +166,12 @@ def try_maps(
     counts_of: Callable[[Grid], Counts],
     looked_at: Callable[[Grid], None],
 ) -> list[MapOption]:
-    """Return every map that was looked at, at ``request.loss``. ``looked_at`` is told before each."""
+    """Return the maps of coarser or finer cells and longer slots tried for ``half_width``, at the request's
+    loss.
+
+    ``counts_of`` gives the public counts of a grid; ``looked_at`` is called with each grid before it is
+    tried.
+    """
     found: list[MapOption] = []
 
     def look(candidate: Grid) -> bool:
@@ -188,7 +194,10 @@ def try_maps(
 
 
 def finest(options: list[MapOption]) -> MapOption | None:
-    """Return the finest map that fits (see the module), None when none does."""
+    """Return the map with the most numbers among those narrow enough, None when none is.
+
+    Those that hold at least half of the records come first; without any, the one that holds most records.
+    """
     fitting = [option for option in options if option.fits]
     wide = [option for option in fitting if option.records >= SHARE]
     if wide:
@@ -197,7 +206,7 @@ def finest(options: list[MapOption]) -> MapOption | None:
 
 
 def nearest(options: list[MapOption]) -> MapOption | None:
-    """Return the map that would take the least loss, None when none fits at any."""
+    """Return the map that needs the least loss to be narrow enough, None when none is at any loss."""
     priced = [option for option in options if option.loss is not None]
     return min(priced, key=lambda option: (option.loss, -option.bins), default=None)
 
@@ -303,7 +312,7 @@ class DataNeeded:
 def data_needed(
     grid: Grid, needed: Loss, allowed: Loss, needed_on: Callable[[Grid], Loss | None]
 ) -> DataNeeded:
-    """Return how many vehicles or days more would bring the loss ``needed`` down to ``allowed``.
+    """Return how many more vehicles or days would bring the loss ``needed`` down to ``allowed``.
 
     ``needed_on`` gives the loss that the same map needs on another grid (here the first half of the period),
     None when no loss is enough.
@@ -325,11 +334,12 @@ def data_needed(
 
 
 def days_needed(half: int, half_needed: Loss, days: int, needed: Loss, allowed: Loss) -> int | None:
-    """Return d (e_d / epsilon)^(1/p) in whole days: the period at which ``allowed`` would be enough.
+    """Return the period, in whole days, at which the loss ``allowed`` would be enough; None if days hardly
+    help.
 
-    d is ``days``, e_d the loss ``needed`` for them, epsilon is ``allowed``, and p = ln(``half_needed`` /
-    ``needed``) / ln(``days`` / ``half``). None when p is below SLOWEST or the period above FARTHEST times
-    ``days``.
+    Extrapolated from ``needed`` on all ``days`` and ``half_needed`` on the first ``half``: days
+    (needed/allowed)^(1/p), p = ln(half_needed/needed) / ln(days/half). None when p is below SLOWEST or the
+    period above FARTHEST times ``days``.
     """
     if needed <= allowed:
         return days
@@ -371,17 +381,21 @@ class Maps:
         self._cities: list[SimulatedCity] = []
 
     def likely_passes(self, loss: Loss) -> bool:
-        """Return whether the map at ``loss`` probably passes, by one draw in each simulated city."""
+        """Return whether the map at ``loss`` is probably accurate enough, by one draw in each simulated
+        city.
+        """
         verdict = self._judged(loss, once=True)
         return verdict is not None and not verdict.ruled_out_quickly
 
     def passes(self, loss: Loss) -> bool:
-        """Return whether the map at ``loss`` passes, judged as it would be when it is released."""
+        """Return whether the map at ``loss`` is accurate enough to be released, judged as a release is."""
         verdict = self._judged(loss, once=False)
         return verdict is not None and not verdict.refused
 
     def least_passing_loss(self) -> Loss | None:
-        """Return a loss near the least that passes, of three digits in epsilon; None where none does."""
+        """Return about the least loss, of three digits, at which the map is accurate enough; None if
+        there is none.
+        """
         fine = self._request.answer or self._request.has_quantiles
         most = LARGEST_LOSS / self._request.loss.pico
         times = _least(
@@ -429,7 +443,7 @@ def suggest(
     guess_of: Callable[[Grid], Counts],
     epsilon_of: Callable[[Loss], float],
 ) -> Suggestions:
-    """Return, for each setting, the smallest change that lets the map of ``request`` on ``grid`` pass.
+    """Return, for each setting, the smallest change that makes the map of ``request`` accurate enough.
 
     ``counts_of`` gives the public counts of any grid, ``guess_of`` approximate ones quickly: the exact counts
     are read only where the approximate ones are likely to pass. ``epsilon_of`` converts a loss to the epsilon

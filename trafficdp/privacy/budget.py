@@ -57,11 +57,11 @@ class Window:
 
     @property
     def name(self) -> str:
-        """Which it is in words: "in all", "in 2026", "in 2026-11"."""
+        """The window in words: "in all", "in 2026" or "in 2026-11"."""
         return f"in {self.months or 'all'}"
 
     def contains(self, instant: datetime) -> bool:
-        """Return whether a charge made at ``instant`` counts in this window."""
+        """Return whether a charge made at the time ``instant`` counts in this window."""
         return (self.start is None or self.start <= instant) and (self.end is None or instant < self.end)
 
 
@@ -92,7 +92,7 @@ class BudgetPolicy:
             delta_of(self.delta or "0")
 
     def epsilon(self, loss: Loss) -> PureDP | None:
-        """Return the epsilon of (epsilon, ``self.delta``) that a ``loss`` of rho implies, rounded up.
+        """Return the epsilon that a ``loss`` of rho implies at this policy's delta, rounded up.
 
         None for a loss that is an epsilon itself.
         """
@@ -101,9 +101,9 @@ class BudgetPolicy:
         return PureDP(rho_to_approx(loss, self.delta, self.relation).pico)
 
     def windows(self, at: datetime) -> tuple[Window, ...]:
-        """Return the windows in which a charge at ``at`` counts, the one of all time first.
+        """Return the budget windows (all time, year, month) in which a charge at the time ``at`` counts.
 
-        Raises UsageError for an instant without offset.
+        Raises UsageError for a time without an offset from UTC.
         """
         if at.tzinfo is None:
             raise UsageError("an instant has no offset from UTC", got=at.isoformat())
@@ -133,9 +133,9 @@ def month_of(at: datetime, time_zone: str) -> str:
 
 
 def remaining_loss(windows: Sequence[Window], spent: Sequence[IntArray]) -> IntArray:
-    """Return what each vehicle may still lose in 10^-12 of its kind, at least 0, shape (vehicles,).
+    """Return what each vehicle may still lose, in 10^-12, at least 0, shape (vehicles,).
 
-    ``spent`` holds, for every window, what each vehicle has spent in it: the least remainder counts.
+    It is the least, over ``windows``, of the ceiling minus what the vehicle has ``spent`` in the window.
     """
     remainders = [window.ceiling.pico - each for window, each in zip(windows, spent, strict=True)]
     least: IntArray = np.maximum(np.min(remainders, axis=0), 0).astype(np.int64)
@@ -145,11 +145,11 @@ def remaining_loss(windows: Sequence[Window], spent: Sequence[IntArray]) -> IntA
 def check_windows(
     windows: Sequence[Window], spent: Sequence[IntArray], cost: IntArray, *, shared: bool = False
 ) -> None:
-    """Raise InsufficientBudgetError unless spent + cost <= ceiling in every window for all who pay.
+    """Raise InsufficientBudgetError unless spent + cost <= ceiling in every window for every vehicle charged.
 
-    ``spent`` and ``cost`` are 10^-12 of the vehicles of the release, shape (vehicles,) each. The
-    error tells what the vehicle that is hit worst has left and would pay. Spending exactly a ceiling
-    succeeds. ``shared``: all vehicles have one account.
+    ``spent`` (one array a window) and ``cost`` are in 10^-12, shape (vehicles,) each. The error tells what
+    the vehicle that is hit worst has left and would pay. Spending exactly a ceiling succeeds. ``shared``: all
+    vehicles have one account.
     """
     paying = cost > 0
     for window, each in zip(windows, spent, strict=True):
@@ -220,7 +220,7 @@ class BudgetChange:
 
     @property
     def in_words(self) -> str:
-        """The change as people read it, without the name of what stands before: "on 2026-03-05: ..."."""
+        """The change as one sentence, with its date and reason, such as "on 2026-03-05: ..."."""
         facts = "; ".join(f"{each.what} from {each.before} to {each.after}" for each in self.changed)
         return f"on {self.at[:10]}: {facts}. Reason: {self.reason}"
 
@@ -234,7 +234,7 @@ class Promise:
     analysts: tuple[Analyst, ...] = ()
 
     def facts(self) -> dict[str, object]:
-        """Return the promise as the ledger holds it: losses in 10^-12, without what is not set."""
+        """Return the promise as the ledger stores it, a JSON object; losses are in 10^-12."""
         policy = self.policy
         stem = "budget" if policy.kind is LossKind.PURE else "budget_rho"
         ceilings = {
@@ -298,7 +298,7 @@ class Promise:
         }
 
     def changes_to(self, other: Promise) -> tuple[ChangedFact, ...]:
-        """Return the parts in which ``other`` differs, in words: before (this promise) and after."""
+        """Return the parts in which ``other`` differs from this promise, each in words before and after."""
         before, after = self.in_words(), other.in_words()
         return tuple(
             ChangedFact(what=what, before=before.get(what, NONE), after=after.get(what, NONE))
@@ -307,7 +307,9 @@ class Promise:
         )
 
     def analyst(self, name: str) -> Analyst:
-        """Return the role called ``name``; raise UsageError when the store has promised nothing of it."""
+        """Return the analyst's role called ``name``; raise UsageError when the store has none of that
+        name.
+        """
         found = [each for each in self.analysts if each.name == name]
         if not found:
             raise UsageError("there is no such analyst", got=f"{name:.60}", todo="add it to [[analysts]]")
@@ -315,10 +317,10 @@ class Promise:
 
 
 def weaknesses(policy: BudgetPolicy, vehicles: int | None = None) -> tuple[str, ...]:
-    """Return in words why the promise of ``policy`` is weak, a sentence a reason; empty when it is not.
+    """Return the reasons why the privacy promise of ``policy`` is weak, a sentence each; empty if it is not.
 
-    ``vehicles``: how many there are, as far as this is public; None: not known. Delta is compared with
-    1 / vehicles, because delta may be the chance that one of them is not protected at all.
+    ``vehicles``: how many there are, as far as this is public; None: not known. Delta is compared with 1 /
+    vehicles, because delta may be the chance that one of them is not protected at all.
     """
     epsilon = policy.epsilon(policy.total) or policy.total
     found = []
@@ -343,7 +345,7 @@ def weaknesses(policy: BudgetPolicy, vehicles: int | None = None) -> tuple[str, 
 
 
 def changes_in(entries: Sequence[LedgerRow]) -> tuple[BudgetChange, ...]:
-    """Return how the promise changed; ``entries`` are those of a ledger that promise, in order."""
+    """Return how the privacy promise changed between the ledger ``entries`` that state one, in order."""
     return tuple(
         BudgetChange(
             entry=row.sequence,
@@ -356,7 +358,7 @@ def changes_in(entries: Sequence[LedgerRow]) -> tuple[BudgetChange, ...]:
 
 
 def checked_reason(text: str) -> str:
-    """Return ``text`` as every later release shows it; raise UsageError unless it says something."""
+    """Return ``text``, the reason for a change, stripped; raise UsageError unless it says something."""
     reason = text.strip()
     says_nothing = reason.casefold() in ("", "unknown")
     if says_nothing or not reason.isprintable() or len(reason) > LONGEST_REASON:

@@ -32,7 +32,7 @@ LEVELS = 400
 
 
 def density(x: Decimal) -> Decimal:
-    """Return e^(-x^2/2) / sqrt(2 pi)."""
+    """Return the standard normal density at ``x``, e^(-x^2/2) / sqrt(2 pi)."""
     with localcontext(CONTEXT):
         return (-x * x / 2).exp() / (2 * PI).sqrt()
 
@@ -150,13 +150,12 @@ def zcdp_to_approx_simple(loss: ZCDP, delta: str | float | Decimal | Fraction) -
 
 
 def zcdp_to_approx(loss: ZCDP, delta: str | float | Decimal | Fraction) -> ApproxDP:
-    """Return the least epsilon that rho-zCDP implies at ``delta`` by one Renyi order.
+    """Return the least epsilon at ``delta`` that rho-zCDP implies by one Renyi order.
 
     rho-zCDP implies delta = exp((a-1)(a rho - eps)) (1-1/a)^a / (a-1) for every a > 1 (Canonne, Kamath,
-    Steinke 2020, Proposition 12), so
-        eps = a rho + (ln(1/delta) - ln a)/(a-1) + ln(1-1/a).
-    Every a gives a true promise; the best one is searched in floats and then used exactly.
-    Raises UsageError unless 10^-300 <= delta < 1.
+    Steinke 2020, Proposition 12), so eps = a rho + (ln(1/delta) - ln a)/(a-1) + ln(1-1/a). Every a gives a
+    true promise; the best one is searched in floats and then used exactly. Raises UsageError unless 10^-300
+    <= delta < 1.
     """
     exact = delta_of(delta)
     if loss.pico == 0:
@@ -214,7 +213,10 @@ def gaussian_to_approx(loss: ZCDP, delta: str | float | Decimal | Fraction) -> A
 def rho_to_approx(
     loss: ZCDP, delta: str | float | Decimal | Fraction, relation: NeighbouringRelation
 ) -> ApproxDP:
-    """Return the (epsilon, delta) of a total of ``loss`` in a store of ``relation``: see the module."""
+    """Return the (epsilon, delta) guarantee of a total ``loss`` of rho, by the best theorem for ``relation``.
+
+    Under ADD_OR_REMOVE_USER all noise is Gaussian (``gaussian_to_approx``); else ``zcdp_to_approx``.
+    """
     return (gaussian_to_approx if relation.hides_presence else zcdp_to_approx)(loss, delta)
 
 

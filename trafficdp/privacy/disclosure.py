@@ -151,7 +151,7 @@ class BinNumbers:
 
     @classmethod
     def of(cls, status: npt.NDArray[np.object_]) -> BinNumbers:
-        """Return the numbers of bins whose ``status`` (BinStatus) this is."""
+        """Return how many bins have each BinStatus in ``status``, and how many there are in all."""
         numbers = {each.value: int(np.sum(status == each.value)) for each in BinStatus}
         return cls(total=len(status), **numbers)
 
@@ -372,7 +372,7 @@ class Guarantee:
 
     @property
     def loss(self) -> str:
-        """The loss that adds up: epsilon, or rho where the guarantee is in rho."""
+        """The loss that adds up over releases: epsilon, or rho where the guarantee is in rho."""
         return self.epsilon if self.rho is None else self.rho
 
     @property
@@ -382,14 +382,16 @@ class Guarantee:
 
     @property
     def in_short(self) -> str:
-        """The loss as people read it: "epsilon 4", or rho with the (epsilon, delta) that follows."""
+        """The guarantee in short: "epsilon 4", or rho with the (epsilon, delta) that follows from it."""
         if self.rho is None:
             return f"epsilon {self.epsilon}"
         return f"rho {self.rho} (epsilon {self.epsilon} at delta {self.delta})"
 
     @property
     def concentrated(self) -> dict[str, str]:
-        """Rho, and the delta at which epsilon follows from it; empty where the guarantee is pure."""
+        """Rho and the delta at which epsilon follows from it, by name; empty where the guarantee is pure
+        epsilon.
+        """
         return {} if self.rho is None or self.delta is None else {"rho": self.rho, "delta": self.delta}
 
 
@@ -454,7 +456,9 @@ class MechanismStated:
 
     @property
     def claim(self) -> str:
-        """What a reader is told of the theorem that is only claimed; empty where all is enforced."""
+        """A phrase that names the theorem on which an unenforced privacy loss rests; empty where all is
+        enforced.
+        """
         return f"; unenforced: {self.unenforced}" if self.unenforced else ""
 
 

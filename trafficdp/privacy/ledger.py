@@ -34,18 +34,19 @@ class LedgerRow:
 
     @property
     def facts(self) -> dict[str, object]:
-        """The entry as a dictionary."""
+        """The entry's JSON object as a dictionary."""
         result: dict[str, object] = json.loads(self.entry)
         return result
 
 
 def canonical(facts: Mapping[str, object]) -> str:
-    """Return the one JSON text of ``facts``: sorted keys, no spaces, ASCII, no NaN."""
+    """Return ``facts`` as canonical JSON text: sorted keys, no spaces, ASCII, no NaN."""
     return json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def append(last: LedgerRow | None, facts: Mapping[str, object], nonce: str) -> LedgerRow:
-    """Return the row that follows ``last`` (None: the first row) and says ``facts``.
+    """Return the ledger row that follows ``last`` (None: the first row) and holds ``facts``, hash-chained to
+    it.
 
     ``nonce`` is random, 64 hexadecimal digits, new for every row and never published.
     """
@@ -56,7 +57,7 @@ def append(last: LedgerRow | None, facts: Mapping[str, object], nonce: str) -> L
 
 
 def check_chain(rows: Iterable[LedgerRow], after: LedgerRow | None = None) -> None:
-    """Raise StoreDamagedError unless the rows are numbered from 1 (or ``after``) and every hash follows."""
+    """Raise StoreDamagedError unless rows are numbered on from ``after`` (or 1) and every hash follows."""
     head, expected = (GENESIS, 1) if after is None else (after.head_hash, after.sequence + 1)
     for row in rows:
         head = hashlib.sha256(f"{head}\n{row.entry}".encode()).hexdigest()
@@ -75,7 +76,7 @@ def check_chain(rows: Iterable[LedgerRow], after: LedgerRow | None = None) -> No
 
 
 def accounts_hash(vehicle: npt.NDArray[np.int64], loss: npt.NDArray[np.int64]) -> str:
-    """Return SHA-256 over (vehicle, loss) sorted by vehicle: pins the personal accounts in an entry."""
+    """Return a SHA-256 over all (vehicle, loss) pairs sorted by vehicle, to fix them in a ledger entry."""
     order = np.argsort(vehicle, kind="stable")
     table = np.column_stack([vehicle[order], loss[order]]).astype("<i8")
     return hashlib.sha256(table.tobytes()).hexdigest()

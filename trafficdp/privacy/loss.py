@@ -61,7 +61,7 @@ class Loss:
 
     @classmethod
     def of(cls, number: str | float | int | Decimal | Fraction) -> Self:
-        """Return the largest loss that does not exceed ``number``, read as the decimal it is written as.
+        """Return the largest loss that does not exceed ``number``, taken as the decimal it is written as.
 
         Raises UsageError unless it is a number from 10^-12 to one million.
         """
@@ -90,7 +90,7 @@ class Loss:
 
     @classmethod
     def at_least(cls, exact: Fraction) -> Self:
-        """Return the least loss that is no smaller than ``exact``: how a claim is rounded.
+        """Return the least loss of whole 10^-12 that is no smaller than ``exact``, for claims rounded up.
 
         Raises UsageError unless it is from 0 to one million.
         """
@@ -109,13 +109,15 @@ class Loss:
 
     @property
     def number(self) -> float:
-        """The float that ``of`` reads as this loss, or as the next smaller one that a float can be."""
+        """The loss as the float that ``of`` reads back as this loss, or the next smaller one."""
         nearest = float(self.exact)
         return nearest if Fraction(str(nearest)) <= self.exact else float(np.nextafter(nearest, 0.0))
 
     @property
     def chargeable(self) -> Self:
-        """The largest loss up to this one that can be charged: whole 10^-9 of epsilon; a rho as it is."""
+        """The largest loss up to this one that can be charged: a multiple of 10^-9 of epsilon; a rho as
+        it is.
+        """
         step = CHARGE_STEP if self.kind is LossKind.PURE else 1
         return type(self)(self.pico // step * step)
 
@@ -185,7 +187,9 @@ def exact_text(value: Fraction) -> str:
 
 
 def round_up(value: FloatArray) -> FloatArray:
-    """Return the next larger floats: at least the exact result of one correctly rounded operation."""
+    """Return the next larger float of every entry of ``value``, a bound on one correctly rounded
+    operation.
+    """
     return np.nextafter(value, np.inf)
 
 
@@ -265,5 +269,5 @@ class PrivacyEvent:
 
     @property
     def loss(self) -> Loss:
-        """The guarantee for every vehicle: the largest personal loss."""
+        """The guarantee for every vehicle: the largest of all vehicles' losses."""
         return LOSSES[self.kind](int(self.loss_per_user.max(initial=0)))

@@ -82,11 +82,11 @@ class Release:
 
     @property
     def bins(self) -> int:
-        """Number of bins, withheld ones included."""
+        """The number of bins, withheld ones included."""
         return len(self.cell)
 
     def mechanism_stated(self, statistic: Statistic) -> MechanismStated:
-        """Return what the manifest says of how ``statistic`` was made noisy."""
+        """Return how ``statistic`` was made noisy, as the manifest states it."""
         names = {statistic.column(unit) for unit in SpeedUnit}
         return next(each for each in self.disclosure.mechanisms if each.statistic in names)
 
@@ -98,12 +98,12 @@ KEPT_BINS = 100_000
 
 
 def outward_down(ends: npt.NDArray[np.float64], digits: int = DECIMALS) -> npt.NDArray[np.float64]:
-    """Return lower ends rounded down to ``digits`` after the point; never minus zero."""
+    """Return lower ends of intervals rounded down to ``digits`` after the decimal point; never minus zero."""
     return np.asarray(np.floor(ends * 10.0**digits) / 10.0**digits + 0.0)
 
 
 def outward_up(ends: npt.NDArray[np.float64], digits: int = DECIMALS) -> npt.NDArray[np.float64]:
-    """Return upper ends rounded up to ``digits`` after the point; never minus zero."""
+    """Return upper ends of intervals rounded up to ``digits`` after the decimal point; never minus zero."""
     return np.asarray(np.ceil(ends * 10.0**digits) / 10.0**digits + 0.0)
 
 
@@ -235,7 +235,7 @@ def _texts(place: npt.NDArray[np.int64], different: Sequence[Any] | npt.NDArray[
 
 
 def statistic_columns(estimate: Estimate, request: MapRequest) -> dict[str, object]:
-    """Return the published columns of one statistic by name, G rows each, in the unit that is shown."""
+    """Return the published columns of one statistic by name, shape (G,) each, in the unit that is shown."""
     import pandas as pd
 
     factor, display = request.factor(estimate.statistic), request.display_unit
@@ -285,7 +285,9 @@ _ARRAYS = (
 
 
 def encode(release: Release) -> tuple[dict[str, Any], bytes]:
-    """Return (facts, arrays): plain JSON values, and an Arrow IPC stream with the rows of ``release``."""
+    """Return ``release`` as JSON facts and the bytes of an Arrow IPC stream with its rows; ``decode``
+    reads them.
+    """
     facts = {
         "id": release.id,
         "created_at": release.created_at.isoformat(),
@@ -315,7 +317,9 @@ def encode(release: Release) -> tuple[dict[str, Any], bytes]:
 
 
 def same_arrays(one: bytes, other: bytes) -> bool:
-    """Return whether two arrays of ``encode`` hold the same to the bit, however they were packed."""
+    """Return whether two Arrow streams of ``encode`` hold exactly the same rows, however they were
+    compressed.
+    """
     first, second = (pa.ipc.open_stream(each).read_all().combine_chunks() for each in (one, other))
     return _written(first, None) == _written(second, None)
 

@@ -108,11 +108,10 @@ def full_comparison(
     limits: Limits | None = None,
     blocks: Blocks | None = None,
 ) -> FullComparison:
-    """Return the total epsilon of every accounting, from public counts alone.
+    """Return the total epsilon of every accounting for the means of all bins, from public counts alone.
 
-    All release the means of all bins at the largest worst-case error of a mean where every bin spends
-    ``epsilon``. ``blocks`` may be given, as they do not depend on epsilon. Raises UsageError when there is
-    no bin.
+    All keep the largest worst-case error of a mean where every bin spends ``epsilon``. ``blocks`` may be
+    given, as they do not depend on epsilon. Raises UsageError when there is no bin.
     """
     positive(epsilon=epsilon)
     if not counts.bins:
@@ -160,7 +159,8 @@ def full_comparison(
 def suppressed_loss(
     counts: Counts, bound: ContributionBound, epsilon: float, kept: npt.NDArray[np.bool_]
 ) -> float:
-    """Return the largest privacy loss of a vehicle, over its bins, when only the pairs ``kept`` (P,) stay.
+    """Return the largest privacy loss epsilon of a vehicle when only the (bin, vehicle) pairs ``kept`` (P,)
+    stay.
 
     Every bin spends ``epsilon``. A vehicle with m of its records kept loses epsilon m / (largest m of the
     bin) there, hence the result is the largest sum of these over vehicles.
@@ -250,10 +250,11 @@ def accounting_curves(allocation: Allocation) -> tuple[Curve, ...]:
 
 
 def full_curves(allocation: Allocation, seconds: float, computed: Callable[[int, int], None]) -> FullCurves:
-    """Return every accounting of the means alone, around the noise of ``allocation``.
+    """Return (error, epsilon) curves of every accounting of the means alone, around the noise of
+    ``allocation``.
 
-    ``seconds`` bounds every solver call and what is begun; the planned noise comes first. ``computed`` is
-    told (done, all) points. Raises UsageError when the main statistic is not the mean.
+    ``seconds`` bounds every solver call and the whole; the planned noise comes first. ``computed`` is called
+    with the numbers of points done and of all. Raises UsageError when the main statistic is not the mean.
     """
     positive(seconds=seconds)
     counts, bound = allocation.counts, allocation.request.map.bound

@@ -50,10 +50,11 @@ class Joint:
 def joint_ranges(
     counts: Counts, bound: ContributionBound, error: float, *, steps: int = 20, refinements: int = 6
 ) -> Joint:
-    """Return ranges and scales with bias + scale at most ``error`` in every bin, and their least epsilon.
+    """Return the clipping ranges and Laplace scales of least epsilon with bias + scale at most ``error`` a
+    bin.
 
-    ``steps`` LPs find the common share of the scale in the error, ``refinements`` more shift it a bin.
-    Raises UsageError unless 0 < error < U/2 and there is a bin.
+    From public counts, by linear programs: ``steps`` of them find the common share of the scale in the error,
+    ``refinements`` more shift it a bin. Raises UsageError unless 0 < error < U/2 and there is a bin.
     """
     in_range(0, float(bound.upper) / 2, error=error)
     positive(steps=steps)
@@ -105,7 +106,9 @@ class _Program:
         self._total = np.bincount(counts.bin_index, weights=self._change, minlength=counts.bins)
 
     def solve(self, scale: FloatArray) -> tuple[Joint, FloatArray]:
-        """Return the optimum at ``scale`` and the slope of its epsilon in log b, a bin."""
+        """Return the best clipping ranges at the Laplace scales ``scale`` (G,), and d epsilon / d ln
+        scale, (G,).
+        """
         from scipy.optimize import linprog
 
         o = self._counts

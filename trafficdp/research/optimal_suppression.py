@@ -65,7 +65,7 @@ class Certified:
 
     @property
     def optimal(self) -> bool:
-        """Whether the suppression attains ``lower_bound``, so that no other is better."""
+        """Whether no other suppression leaves each user fewer bins: ``lower_bound`` is attained."""
         return self.suppression.bins_per_user == self.lower_bound
 
 
@@ -122,7 +122,7 @@ def _certified(
 
 
 def stays_within(counts: Counts, limit: Ceiling, kept: npt.NDArray[np.bool_]) -> bool:
-    """Return whether ``kept`` (P,) leaves every bin with records and an error of at most ``limit``.
+    """Return whether every bin keeps records and an error of at most ``limit`` with the pairs ``kept`` (P,).
 
     From public counts alone.
     """
@@ -162,10 +162,11 @@ LIKELY = (0.7, 0.9, 0.99)
 
 
 def droppable_records(limit: Ceiling, samples: IntArray, cap: IntArray) -> IntArray:
-    """Return for each bin the largest number D of dropped records at which its error stays below ``limit``.
+    """Return for each bin the largest number of records that may be dropped before its error exceeds
+    ``limit``.
 
     ``samples`` is the bin's number of records and ``cap`` its largest kept count, same shape; -1 where not
-    even D = 0 fits.
+    even dropping none fits.
     """
     low = np.full(samples.shape, -1, dtype=np.int64)
     high = samples - cap
@@ -196,7 +197,10 @@ class Caps:
     choice: npt.NDArray[np.float64]
 
     def rounded(self, counts: Counts, relaxed: Solution, target: int) -> Solution:
-        """Round the relaxation under these caps, the surest first, and repair it by exchanges."""
+        """Return a whole-number suppression near the LP solution ``relaxed`` under these caps.
+
+        The surest pairs are dropped first; exchanges then bring users down to ``target`` bins.
+        """
         forced = counts.count > self.cap[counts.bin_index]
         suppressed = relaxed.point[: counts.pairs]
         slack = self.room.copy()
@@ -229,7 +233,7 @@ class Program:
 
     @classmethod
     def of(cls, counts: Counts, limit: Ceiling) -> Program:
-        """Build the program; each row reads ``low <= matrix @ x``."""
+        """Return the integer program of the counts, in matrix form; each row reads ``low <= matrix @ x``."""
         keys = np.unique(np.column_stack([counts.bin_index, counts.count]), axis=0)
         bins, caps = keys[:, 0], keys[:, 1]
         space = droppable_records(limit, counts.samples_per_bin[bins], caps)
@@ -255,7 +259,9 @@ class Program:
         return cls(pairs, k + 1, chain[last], matrix, low.astype(np.float64), bins, caps, space)
 
     def relax(self, seconds: float, caps: Caps | None = None) -> Solution | None:
-        """Return the optimum of the LP, with given caps or any; None when ``seconds`` do not suffice."""
+        """Return the optimum of the linear relaxation, with given ``caps`` or any; None if ``seconds`` do
+        not suffice.
+        """
         from scipy.optimize import linprog
 
         cost, lower, upper = self._bounds(caps)
@@ -274,7 +280,10 @@ class Program:
         return Solution(float(result.fun), float(result.fun), point[: self.pairs] < 0.5, point)
 
     def surest_caps(self, counts: Counts, relaxed: Solution, seconds: float) -> tuple[Caps, Solution]:
-        """Return the caps, of those that the relaxation is surest of, whose own relaxation is least."""
+        """Return caps of kept counts near the LP solution ``relaxed``, and the LP solution under these caps.
+
+        Of several roundings that whose own LP has the least optimum.
+        """
         options = []
         for likely in LIKELY:
             caps = self.caps(counts, relaxed, likely)
@@ -282,7 +291,10 @@ class Program:
         return min(options, key=lambda option: option[1].value)
 
     def caps(self, counts: Counts, relaxed: Solution, likely: float) -> Caps:
-        """Return for every bin the least v with c[g, v] > ``likely`` whose forced drops fit its room."""
+        """Return for every bin the least cap of kept counts to which ``relaxed`` gives more than ``likely``.
+
+        Only caps whose forced drops the bin's error allows.
+        """
         chosen = relaxed.point[self.pairs : -1] > likely
         chosen[self.certain - self.pairs] = True
         chosen &= self._samples_above(counts) <= self.space
@@ -293,7 +305,11 @@ class Program:
         return Caps(self.values[first], self.space[first], choice)
 
     def solve(self, seconds: float, *, at_most: int, caps: Caps | None = None) -> Solution | None:
-        """Return the best suppression found in time, with given caps or any; None when there is none."""
+        """Return the best whole-number suppression found in ``seconds``, with given ``caps`` or any; None if
+        none is.
+
+        No user keeps more than ``at_most`` bins.
+        """
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         cost, lower, upper = self._bounds(caps)
@@ -361,11 +377,11 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def exchange(counts: Counts, cap: IntArray, room: IntArray, kept: BoolArray, target: int) -> BoolArray:
-    """Return a suppression with the most bins of a user as near to ``target`` as exchanges get.
+    """Return a suppression whose most bins of a user are as near to ``target`` as exchanges get, a mask (P,).
 
     ``kept`` (P,) must obey ``cap`` and ``room`` (G,): no kept count above the cap, no more dropped samples
-    than the room. Users above the target are taken out of bins while there is an exchange; where none is
-    left the target rises by one, until it is met. Deterministic.
+    than the room. Users above the target are taken out of bins while there is an exchange; where none is left
+    the target rises by one, until it is met. Deterministic.
     """
     search = _Search(counts, cap, room, kept)
     while True:
@@ -393,7 +409,8 @@ class _Search:
         self._starts = np.searchsorted(self._bin, np.arange(counts.bins + 1))
 
     def take_out(self, user: int, target: int) -> bool:
-        """Take ``user`` out of one more bin, by the shortest exchange; False when none is found.
+        """Drop ``user`` from one more bin, by the shortest chain of exchanges; return False when none is
+        found.
 
         No bin is used twice on a way, so that what each exchange needs is still there when it is made.
         """

@@ -27,9 +27,10 @@ IntArray = npt.NDArray[np.int64]
 
 
 def vector_threshold(count: IntArray, steps: int, epsilon: float, dimensions: int) -> int:
-    """Return T in steps for users with ``count`` samples (shape (L,)) of ``dimensions`` coordinates.
+    """Return the clipping threshold of users' totals, in steps, for vectors of ``dimensions`` coordinates.
 
-    Raises UsageError unless epsilon is positive and dimensions at least 2.
+    ``count`` (L,) are the users' public numbers of samples. Raises UsageError unless epsilon is positive and
+    dimensions at least 2.
     """
     positive(epsilon=epsilon)
     integer_between(2, 2**20, dimensions=dimensions)
@@ -39,9 +40,11 @@ def vector_threshold(count: IntArray, steps: int, epsilon: float, dimensions: in
 
 
 def simplex_totals(x: IntArray, user: IntArray, count: IntArray, threshold: int, steps: int) -> IntArray:
-    """Return every user's total of scaled samples, shape (L, d), of l1 length at most ``threshold``.
+    """Return every user's total vector, its samples scaled down so that its l1 length is at most
+    ``threshold``.
 
-    ``x`` (shape (n, d), steps >= 0 with row sums up to ``steps``), ``user`` (shape (n,)) who it is from.
+    Shape (L, d); private. ``x`` (shape (n, d), steps >= 0 with row sums up to ``steps``), ``user`` (shape
+    (n,)) who it is from.
     """
     limit = np.minimum(threshold / count, float(steps))[user]
     length = x.sum(axis=1)
@@ -56,7 +59,9 @@ def simplex_totals(x: IntArray, user: IntArray, count: IntArray, threshold: int,
 def simplex_mean(
     x: IntArray, user: IntArray, count: IntArray, steps: int, epsilon: float, noise: NoiseSource
 ) -> FloatArray:
-    """Return an eps-DP mean of the rows of ``x`` in steps, shape (d,): see ``simplex_totals``."""
+    """Return an epsilon-DP mean of the rows of ``x``, which sum to at most ``steps``, in steps, shape
+    (d,).
+    """
     dimensions = x.shape[1]
     threshold = vector_threshold(count, steps, epsilon, dimensions)
     total = simplex_totals(x, user, count, threshold, steps).sum(axis=0)
@@ -67,7 +72,7 @@ def simplex_mean(
 def cube_mean(
     totals: IntArray, count: IntArray, steps: int, epsilon: float, noise: NoiseSource
 ) -> FloatArray:
-    """Return an eps-DP mean in steps, shape (d,), from users' totals (shape (L, d), each in 0..steps m_l).
+    """Return an epsilon-DP mean in steps, shape (d,), from private ``totals`` (L, d), each in 0..steps m_l.
 
     The middle, steps/2, where no threshold exists.
     """

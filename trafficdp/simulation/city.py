@@ -133,13 +133,14 @@ class CityModel:
     def fleet_sigma(self) -> float:
         """Standard deviation of the logarithm of a vehicle's number of records.
 
-        Log-normal numbers of parameter sigma: the busiest 1 % have the share Phi(sigma - z), where
+        Of log-normal numbers with parameter sigma, the busiest 1 % have the share Phi(sigma - z), where
         Phi(z) = 0.99 (the Lorenz curve of the log-normal law). Hence sigma = z + Phi^-1(``top_share``).
         """
         return float(ndtri(0.99) + ndtri(self.top_share))
 
     def hour_factors(self, hour: npt.NDArray[np.int64]) -> FloatArray:
-        """Return by what factor speeds of the hours of day ``hour`` (0..23) differ, shape of ``hour``.
+        """Return by what factor speeds are higher at the hours of day ``hour`` (0..23), in the shape of
+        ``hour``.
 
         Their harmonic mean over the trips of a day (``TRIPS_BY_HOUR``) is 1.
         """
@@ -149,7 +150,9 @@ class CityModel:
 
 
 def log_normal_factors(normal: FloatArray, spread: float | FloatArray) -> FloatArray:
-    """Return log-normal factors of mean 1 and standard deviation ``spread`` from standard normal draws."""
+    """Return log-normal factors of mean 1 and standard deviation ``spread``, made of standard normal
+    ``normal``.
+    """
     sigma2 = np.log1p(np.square(spread))
     factor: FloatArray = np.sqrt(sigma2) * normal
     factor -= sigma2 / 2
@@ -157,7 +160,7 @@ def log_normal_factors(normal: FloatArray, spread: float | FloatArray) -> FloatA
 
 
 def variations(model: CityModel | None = None) -> dict[str, CityModel]:
-    """Return cities that differ from ``model`` (the usual one if None) in one number, by name."""
+    """Return models that differ from ``model`` (the usual one if None) in one parameter each, by name."""
     usual = CityModel() if model is None else model
     changes: dict[str, dict[str, float]] = {
         "usual": {},
@@ -183,7 +186,7 @@ VARIATIONS = tuple(variations())
 
 
 def like_release(path: Path) -> CityModel:
-    """Return the usual model with ``level`` and ``cell_spread`` of a released map, a GeoJSON file of ours.
+    """Return the usual city model with mean speed and spread of cells as in a released map, a GeoJSON file.
 
     What is released is public, so this costs nothing. ``level`` is the mean m of the released means x_g (all
     bins weigh the same), and cell_spread^2 = (variance of x - mean of 2 e_g^2) / m^2, at least 0, where 2 e^2
@@ -280,14 +283,14 @@ def simulated_truths(
     cities: int = 1,
     hour: IntArray | None = None,
 ) -> SimulatedTruths:
-    """Return ``cities`` cities of ``model`` on ``counts``, shape (cities, P): a function of these alone.
+    """Return simulated speeds, summed by (bin, vehicle) pair, of ``cities`` cities with the public
+    ``counts``.
 
-    ``hour`` is the hour of day of every bin (0..23), shape (G,), or None where slots have none: then
-    ``hour_swing`` moves nothing. Counts are given, so the model's fleet and flaws move nothing either. City k
-    is the same however many there are. Cost: one draw a record, at most ``draws_per_pair`` a pair, for every
-    city; some 2 million draws are held at a time.
-
-    It does not depend on how vehicles are numbered.
+    They depend on the arguments alone, not on how vehicles are numbered. ``hour`` is the hour of day of every
+    bin (0..23), shape (G,), or None where slots have none: then ``hour_swing`` has no effect. Counts are
+    given, so the model's fleet and flaws have none either. City k is the same however many there are. Cost:
+    one draw a record, at most ``draws_per_pair`` a pair, for every city; some 2 million draws are held at a
+    time.
 
     Raises UsageError unless 1 <= ``cities`` <= 10,000 and 0 <= ``seed``.
     """
@@ -308,9 +311,9 @@ def simulated_truths(
 def simulated_records(
     counts: Counts, bound: ContributionBound, model: CityModel, *, seed: int, hour: IntArray | None = None
 ) -> IntArray:
-    """Return every record's speed in whole steps, pair by pair, shape (sum of counts,): one city.
+    """Return the simulated speed of every record in whole steps, pair by pair, shape (sum of counts,).
 
-    For mechanisms that need more than sums: these are the records of the first of ``simulated_truths``.
+    For mechanisms that need more than sums: these are the records of the first city of ``simulated_truths``.
     """
     moving = partial(_moving_speeds, counts, _Places.of(counts), model, hour)
     found, start = np.empty(int(counts.count.sum()), dtype=np.int64), np.cumsum(counts.count) - counts.count
@@ -399,9 +402,9 @@ def _moving_speeds(
 
 
 def draws_per_pair(counts: Counts) -> tuple[int, int]:
-    """Return (most, total): the most speeds drawn for a (bin, vehicle) pair, and the number for all pairs.
+    """Return the most speeds simulated for a (bin, vehicle) pair, and the number simulated for all pairs.
 
-    ``most`` is halved from MOST_DRAWN until ``total`` is at most MOST_AT_ALL, or ``most`` LEAST_DRAWN.
+    The first is halved from MOST_DRAWN until the second is at most MOST_AT_ALL, or it is LEAST_DRAWN.
     """
     count, most = np.minimum(counts.count, MOST_DRAWN).astype(np.uint8), MOST_DRAWN
     while (drawn := int(np.minimum(count, most).sum())) > MOST_AT_ALL and most > LEAST_DRAWN:
@@ -410,7 +413,7 @@ def draws_per_pair(counts: Counts) -> tuple[int, int]:
 
 
 def batches_of_size(size: npt.NDArray[np.int64] | FloatArray, at_once: int) -> Iterator[slice]:
-    """Yield consecutive slices of the items, so that the sizes in each add up to about ``at_once``.
+    """Yield consecutive slices of n items whose sizes add up to about ``at_once`` each.
 
     ``size``, shape (n,), are the items' sizes.
     """

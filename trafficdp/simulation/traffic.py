@@ -93,10 +93,11 @@ class Streets:
         return found
 
     def trip_blocks(self, start: IntArray, end: IntArray, turned: npt.NDArray[np.bool_]) -> StreetBlocks:
-        """Return the blocks of trips from ``start`` to ``end``, shape (trips, 2) each: east, north.
+        """Return the street blocks that trips from ``start`` to ``end`` pass, in order, with speeds and
+        stops.
 
-        ``turned`` (trips,): whether the arterial runs north instead of east. A trip to where it begins has
-        no block.
+        ``start`` and ``end`` (trips, 2) count blocks east and north; ``turned`` (trips,) says whether the
+        arterial runs north instead of east. A trip to where it begins has no block.
         """
         along = np.where(turned, 1, 0)
         row = np.arange(len(start))
@@ -137,7 +138,7 @@ class Streets:
 
     @cached_property
     def bounds(self) -> tuple[float, float, float, float]:
-        """West, south, east, north of the study area in degrees; nothing is beyond it."""
+        """West, south, east and north limits of the study area in degrees; all traffic lies within."""
         half = self.side * BLOCK / 2 + MARGIN
         north, east = half / _METRES_A_DEGREE, half / self._metres_a_degree_east
         latitude, longitude = self.model.latitude, self.model.longitude
@@ -149,7 +150,9 @@ class Streets:
         return _METRES_A_DEGREE * cos(radians(self.model.latitude))
 
     def positions(self, east: FloatArray, north: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return latitudes and longitudes, to a millionth of a degree, of places in metres; shape (n,)."""
+        """Return latitudes and longitudes of points ``east`` and ``north`` in metres, to a millionth of a
+        degree, (n,).
+        """
         west, south, _, _ = self.bounds
         latitude = np.round(south + (north + MARGIN) / _METRES_A_DEGREE, 6)
         return latitude, np.round(west + (east + MARGIN) / self._metres_a_degree_east, 6)
@@ -182,10 +185,10 @@ class Fleet:
 
     @classmethod
     def of(cls, streets: Streets, vehicles: int, seed: int) -> Fleet:
-        """Return the fleet of a city; the same arguments give the same.
+        """Return a simulated fleet of ``vehicles``; the same arguments give the same.
 
-        Numbers of records are log-normal. A vehicle that sends w times the mean makes sqrt(w) times as
-        many trips as a mean one, and waits 1/sqrt(w) times as long between records.
+        Numbers of records are log-normal. A vehicle that sends w times the mean makes sqrt(w) times as many
+        trips as a mean one, and waits 1/sqrt(w) times as long between records.
         """
         model, random = streets.model, generator((seed, 2))
         home = streets.side * (0.5 + SPREAD * random.standard_normal((vehicles, 2)))
@@ -222,10 +225,9 @@ class SimulatedRecords:
 
 
 def records_of(streets: Streets, fleet: Fleet, part: slice, day: int, seed: int) -> SimulatedRecords:
-    """Return the simulated records that some vehicles send on day number ``day``.
+    """Return the simulated records that the vehicles ``part`` of the fleet send on day number ``day``.
 
-    ``part`` says which: their numbers in the fleet. The same arguments, ``seed`` among them, give the same
-    records; another day, other trips.
+    The same arguments, ``seed`` among them, give the same records; another day, other trips.
     """
     random = generator((seed, 3, day, part.start))
     vehicle, wish, blocks = _trips(streets, fleet, part, random)

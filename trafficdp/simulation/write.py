@@ -252,7 +252,7 @@ class _Truth:
         self.count, self._total, self._squares = np.zeros((3, len(self._cells) * _HOURS))
 
     def add(self, records: SimulatedRecords) -> None:
-        """Add the records that count."""
+        """Add those of ``records`` that are neither flawed nor repeats to the true sums."""
         chosen = np.flatnonzero(records.counts)
         cells = self._table.cells_of(records.latitude[chosen], records.longitude[chosen])
         number = np.searchsorted(self._cells, cells) * _HOURS + records.millisecond[chosen] // 3_600_000

@@ -1,7 +1,7 @@
 """The calibrated mechanism ``add_remove_pooling``: partial pooling of a declared grid, nothing of it public.
 
 Its counts are those of ``Counts.for_declared_grid``: every declared bin, one vehicle that could be anywhere.
-What there is it reads by ``SensitiveInputs.everything`` alone, when it asks.
+What there is it reads by ``SensitiveInputs.all_contributions`` alone, when it asks.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ COLUMN_CELLS = 1 << 20
 
 
 def hadamard(x: FloatArray) -> FloatArray:
-    """Return x H for rows x (shape (n, d), d a power of 2), H the symmetric Hadamard matrix over sqrt(d)."""
+    """Return the rows of ``x`` (n, d), d a power of 2, times the symmetric orthonormal Hadamard matrix."""
     rows, columns = x.shape
     result, width = x, 1
     while width < columns:
@@ -45,24 +45,26 @@ def hadamard(x: FloatArray) -> FloatArray:
 
 
 def rotate(x: FloatArray, signs: FloatArray) -> FloatArray:
-    """Return rows of x (shape (n, d)) rotated by H D once for every row of ``signs`` (shape (r, d))."""
+    """Return the rows of ``x`` (n, d) rotated: for each row of ``signs`` (r, d), times those signs, then
+    Hadamard.
+    """
     for sign in signs:
         x = hadamard(x * sign)
     return x
 
 
 def rotate_back(x: FloatArray, signs: FloatArray) -> FloatArray:
-    """Undo ``rotate``: H and D are their own inverses."""
+    """Return the rows of ``x`` (n, d) rotated back: the inverse of ``rotate`` with the same ``signs``."""
     for sign in signs[::-1]:
         x = hadamard(x) * sign
     return x
 
 
 def iome_mean(x: FloatArray, reach: float, rho: float, measure: Measure, *, steps: int = STEPS) -> FloatArray:
-    """Return a rho-zCDP estimate of the mean of the rows of x (shape (n, d)), shape (d,).
+    """Return a rho-zCDP estimate of the mean of the rows of ``x`` (n, d), shape (d,).
 
-    ``reach`` is u above. Columns are padded to a power of 2. Raises UsageError unless reach and rho are
-    positive.
+    ``reach`` is the public bound on the rows' l2 length. Columns are padded to a power of 2. Raises
+    UsageError unless reach and rho are positive.
     """
     positive(reach=reach)
     positive(rho=rho)

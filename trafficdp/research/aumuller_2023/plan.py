@@ -63,11 +63,12 @@ def exponential_quantiles(
 def binary_search_quantiles(
     x: FloatArray, low: float, high: float, rank: float, rho: float, steps: int, measure: Measure
 ) -> FloatArray:
-    """Return the middles that ``steps`` noisy halvings of low..high lead to, rho-zCDP a column, shape (d,).
+    """Return a private quantile of every column of ``x``, by ``steps`` noisy halvings of low..high, shape
+    (d,).
 
-    Huang et al. (2021): with c = #{values <= middle} plus Gaussian noise, go left if c > rank, else right.
-    Each comparison costs 1/(2 sd^2), so that sd = sqrt(steps/(2 rho)) is rho-zCDP. A rank is missed by at
-    most sqrt(steps ln(2 steps/beta)/rho) with probability 1 - beta (the authors' code takes
+    rho-zCDP a column (Huang et al. 2021): with c = #{values <= middle} plus Gaussian noise, go left if c >
+    rank, else right. Each comparison costs 1/(2 sd^2), so that sd = sqrt(steps/(2 rho)) is rho-zCDP. A rank
+    is missed by at most sqrt(steps ln(2 steps/beta)/rho) with probability 1 - beta (the authors' code takes
     sqrt(steps ln(steps/beta)/(2 rho)), which fails with probability 0.35 at beta = 0.1).
     """
     support, whole, columns = entries(x), _whole(x, low, high), x.shape[1]
@@ -84,10 +85,11 @@ def binary_search_quantiles(
 def noisy_sum(
     y: FloatArray, length: float, rho: float, measure: Measure, *, factor: float = 2.0
 ) -> FloatArray:
-    """Return the sum of the rows of y, clipped to ``length``, plus noise, shape (d,); 0 for ``length`` 0.
+    """Return the sum of the rows of ``y`` (n, d), each clipped to l2 ``length``, with Gaussian noise, shape
+    (d,).
 
-    ``factor`` is the l2 sensitivity in lengths: 2, or sqrt(2) for entries that are never negative, as
-    |y - y'|^2 = |y|^2 + |y'|^2 - 2 y y'.
+    rho-zCDP; 0 for ``length`` 0. ``factor`` is the l2 sensitivity in lengths: 2, or sqrt(2) for entries that
+    are never negative, as |y - y'|^2 = |y|^2 + |y'|^2 - 2 y y'.
     """
     if length <= 0:
         return np.zeros(y.shape[1])
@@ -105,7 +107,9 @@ def clip_to_length(y: FloatArray, length: float) -> FloatArray:
 
 
 def entries(x: FloatArray) -> EntryIndex:
-    """Return the entries of x, column by column: ``x.T``."""
+    """Return one entry for each element of ``x`` (n, d), column by column: row i is user i, column j
+    coordinate j.
+    """
     rows, columns = x.shape
     return EntryIndex(np.tile(np.arange(rows), columns), np.repeat(np.arange(columns), rows), rows, columns)
 
@@ -164,7 +168,9 @@ def plan_mean(
 
 
 def pair_variances(x: FloatArray, group: int, measure: Measure) -> FloatArray:
-    """Return averages of ``group`` squared half differences (x - x')^2/2 of random pairs of rows.
+    """Return averages of ``group`` squared half differences (x - x')^2/2 of random pairs of rows of ``x``.
+
+    Private.
 
     Shape (n // (2 group), d). Every row is in at most one of them: replacing a user changes one. The order is
     random and does not depend on values.
@@ -178,15 +184,15 @@ def pair_variances(x: FloatArray, group: int, measure: Measure) -> FloatArray:
 def private_variances(
     x: FloatArray, reach: float, rho: float, measure: Measure, *, group: int = 1, gaussian: bool = True
 ) -> FloatArray:
-    """Return the private median of ``pair_variances`` of every column, rho-zCDP a column, shape (d,).
+    """Return a private estimate of the variance of every column of ``x``, rho-zCDP a column, shape (d,).
 
-    Algorithm 2. Entries lie in [-reach, reach], so that a half square is at most (2 reach)^2/2. ``gaussian``
-    divides by ``chi_square_factor``, which makes it a variance if the data are Gaussian; else it stays a
-    median.
+    It is the private median of ``pair_variances`` (Algorithm 2). Entries lie in [-reach, reach], so that a
+    half square is at most (2 reach)^2/2. ``gaussian`` divides by ``chi_square_factor``, which makes it a
+    variance if the data are Gaussian; else it stays a median.
 
     The quantile is drawn on a logarithmic scale from the largest half square down to 2^-64 of it (the paper:
-    linear). Any increasing map that is public keeps the privacy; a range of 64 octaves in place of one of
-    (2 reach)^2/2 units makes it unlikely that a draw is off by orders of magnitude.
+    linear). Any increasing map that is public keeps the privacy; a range of 64 octaves in place of one of (2
+    reach)^2/2 units makes it unlikely that a draw is off by orders of magnitude.
     """
     pairs = pair_variances(x, group, measure)
     top = float(np.log2((2 * reach) ** 2 / 2))

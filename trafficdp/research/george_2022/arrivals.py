@@ -92,7 +92,7 @@ class WithholdRelease:
         self.withheld = np.zeros((pairs, columns), dtype=np.int64)
 
     def grow(self, pairs: int) -> None:
-        """Add pairs without samples at the end until there are ``pairs``."""
+        """Add pairs without samples at the end until there are ``pairs`` of them."""
         more = pairs - len(self.count)
         if more < 0:
             raise UsageError(
@@ -103,10 +103,11 @@ class WithholdRelease:
         self.withheld = np.concatenate([self.withheld, np.zeros((more, columns), dtype=np.int64)])
 
     def append(self, pair: IntArray, value: IntArray) -> Elements:
-        """Take samples in the given order, ``pair`` (T,), ``value`` (T,) or (T, C); return what they release.
+        """Add samples in the given order; return the completed elements, sums of 1, 1, 2, 4, ... samples of a
+        pair.
 
-        The same elements come out however a stream is cut into batches. Raises UsageError for pairs out of
-        range.
+        ``pair`` (T,) says whose each sample is, ``value`` (T,) or (T, C) what. The same elements come out
+        however a stream is cut into batches. Private. Raises UsageError for pairs out of range.
         """
         pair = np.asarray(pair, dtype=np.int64)
         columns = np.asarray(value, dtype=np.int64)
@@ -149,12 +150,17 @@ class WithholdRelease:
         return Elements(order[chosen], ordered[chosen], bit_length(number[chosen]) - 1, flat)
 
     def state(self) -> dict[str, IntArray]:
-        """Return copies of the arrays. Holds exact sums: never publish."""
+        """Return copies of the counts and withheld sums, from which ``from_state`` restores the object.
+
+        Private.
+        """
         return {"count": self.count.copy(), "withheld": self.withheld.copy()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, IntArray]) -> WithholdRelease:
-        """Return the object whose ``state`` was saved; raise UsageError where arrays do not fit together."""
+        """Return the object from its saved ``state``; raise UsageError where the arrays do not fit
+        together.
+        """
         count, withheld = state["count"], state["withheld"]
         if withheld.ndim != 2 or len(count) != len(withheld):
             raise UsageError("arrays of withheld samples do not fit together", expected="what state() gave")
@@ -202,16 +208,18 @@ class Arrivals:
 
     @cached_property
     def rank(self) -> IntArray:
-        """M_u: which sample of its vehicle each one is, 1, 2, ..., shape (T,)."""
+        """Which sample of its vehicle each sample is, 1, 2, ..., shape (T,)."""
         return rank_within(self.user) + 1
 
     @cached_property
     def elements(self) -> Elements:
-        """The elements, sums of B_l samples, that ``WithholdRelease`` gives for this stream; private."""
+        """The completed elements of the stream, sums of 1, 1, 2, 4, ... samples of one vehicle; private."""
         return WithholdRelease(self.users).append(self.user, self.value)
 
     def running_mean(self) -> FloatArray:
-        """Return the exact mean of the first t samples, t = 1..T, in steps. Never published."""
+        """Return the exact mean of the first t samples for t = 1..T, in steps, shape (T,). Never
+        published.
+        """
         return np.asarray(np.cumsum(self.value) / np.arange(1, len(self) + 1))
 
 
@@ -225,7 +233,7 @@ class ArrivalOrder(StrEnum):
 
 
 def arrival_order(order: ArrivalOrder, users: int, samples: int, source: NoiseSource) -> IntArray:
-    """Return whose sample comes when, for ``users`` vehicles of ``samples`` samples each.
+    """Return the vehicle of each sample of a stream, in order of arrival: ``samples`` of each of ``users``.
 
     DOMINATING: vehicle 0 sends all of its samples before any other comes; the others, in turn, send a
     sixteenth (at least one) each. RANDOM takes a uniform order from ``source``.
@@ -268,32 +276,35 @@ class LevelPlan:
 
     @property
     def size(self) -> IntArray:
-        """B_l for l = 0..L, the number of samples in an element of level l, shape (L + 1,)."""
+        """The number of samples in an element of each level, 1, 1, 2, 4, ..., shape (L + 1,)."""
         return level_size(np.arange(len(self.width)))
 
     @property
     def truncated(self) -> npt.NDArray[np.bool_]:
-        """Whether each level's elements are clipped around a centre, W_l < u B_l, shape (L + 1,)."""
+        """Whether elements of each level are clipped to an interval around a centre, shape (L + 1,)."""
         return np.asarray(self.width < self.steps * self.size)
 
     def scales(self, tree: Tree = BINARY) -> FloatArray:
-        """Return each level's Laplace scale, W_l (most nodes that hold an element) / eps_l, shape (L + 1,).
+        """Return the Laplace scale of each level's counter, in steps, rounded up, shape (L + 1,).
 
-        Rounded up. ``tree`` is the kind of tree; W_l is in steps.
+        It is the most that a vehicle moves an element, times the most nodes of ``tree`` that hold one, over
+        the level's epsilon.
         """
         return laplace_scale(self.width * int(tree.nodes_per_element(self.users).max()), self.counter_epsilon)
 
     def median_scales(self) -> FloatArray:
-        """Return the scales 2 c/eps of the medians' exponential mechanisms; 0 where there is none."""
+        """Return the scale of each level's private median, an exponential mechanism, (L + 1,); 0 where
+        there is none.
+        """
         needed = self.median_epsilon > 0
         epsilon = np.where(needed, self.median_epsilon, 1.0)
         return np.where(needed, choice_scale(np.full(len(self.width), self.influence), epsilon), 0.0)
 
     def loss(self, tree: Tree = BINARY) -> PureDP:
-        """Return what the whole transcript costs a vehicle: exact for the scales as floats, rounded up.
+        """Return the epsilon that the whole stream costs a vehicle, rounded up: counters and medians added
+        up.
 
-        A vehicle has one element a level, which moves at most max touches nodes by W_l; a median moves
-        by c; all of it adds up.
+        A vehicle has one element a level, which moves each node that holds it by at most the level's width.
         """
         price = int(tree.nodes_per_element(self.users).max())
         total = Fraction(0)
@@ -305,19 +316,19 @@ class LevelPlan:
 
 
 def last_level(samples: int) -> int:
-    """Return L = floor(log2 m)."""
+    """Return the last level for ``samples`` samples of a vehicle: floor(log2 samples)."""
     return int(bit_length(integer_between(1, 2**40, samples=samples))) - 1
 
 
 def paper_plan(
     users: int, samples: int, steps: int, epsilon: float, delta: float, *, counter_levels: int | None = None
 ) -> LevelPlan:
-    """Return Algorithm 6 as in the paper, E18 corrected: a median for every level but 0, equal shares.
+    """Return the plan of levels of the paper's Algorithm 6, E18 corrected: a median for every level but 0.
 
     ``users`` and ``samples`` are the declared most vehicles and most samples of a vehicle; ``steps`` is U/q.
-    Half of ``epsilon`` is for the counters of the levels 0..L, half for the medians.
-    ``counter_levels``: by how many the counters' half is divided; L + 1 unless an audit asks for the
-    literal L, whose ``loss`` then exceeds ``epsilon``.
+    Half of ``epsilon`` is for the counters of the levels, half for the medians, in equal shares.
+    ``counter_levels``: by how many the counters' half is divided; L + 1 unless an audit asks for the literal
+    L, whose ``loss`` then exceeds ``epsilon``.
     """
     last = last_level(samples)
     half = positive(epsilon=epsilon) / 2
@@ -329,11 +340,12 @@ def paper_plan(
 def best_plan(
     users: int, samples: int, steps: int, epsilon: float, delta: float, *, aligned: bool = True
 ) -> LevelPlan:
-    """Return the plan of least sum (W_l/eps_l)^2: medians only where they pay, budgets by W_l^(2/3).
+    """Return the plan of levels with the least noise: medians only where they pay, budgets by W_l^(2/3).
 
-    Truncation gains the more the larger B_l, so the levels with medians are the last ones: every first such
-    level (or none) and every share of ``MEDIAN_SHARES`` is tried. Levels whose width does not fall, or whose
-    median would wait for more than half of the vehicles, are no candidates.
+    It minimises sum (W_l/eps_l)^2 for widths W_l. Truncation gains the more the larger an element is, so the
+    levels with medians are the last ones: every first such level (or none) and every share of
+    ``MEDIAN_SHARES`` is tried. Levels whose width does not fall, or whose median would wait for more than
+    half of the vehicles, are no candidates.
     """
     last, influence = last_level(samples), 1 if aligned else 2
     level, total = np.arange(last + 1), positive(epsilon=epsilon)
@@ -379,10 +391,10 @@ def prior_plan(
 
 
 def doubling_epsilon(epsilon: str | float | Fraction, epoch: int) -> PureDP:
-    """Return 6 eps/(pi^2 i^2), rounded down: the budget of epoch i = 1, 2, ...; all together stay below eps.
+    """Return the epsilon of epoch i = 1, 2, ...: 6 eps/(pi^2 i^2), rounded down; all together stay below eps.
 
-    For an unknown number of users or samples (section 5.1 of the methods): when a declared number is
-    passed, the mechanism starts again with twice the number and this budget.
+    For an unknown number of users or samples: when a declared number is passed, the mechanism starts again
+    with twice the number and this budget.
     """
     whole = PureDP.of(epsilon)
     square = integer_between(1, 10**6, epoch=epoch) ** 2

@@ -86,9 +86,9 @@ IntArray = npt.NDArray[np.int64]
 def gaussian_naive_means(
     arrivals: Arrivals, rho: ZCDP, sums: GaussianSums, source: NoiseSource, runs: int, at: IntArray
 ) -> tuple[FloatArray, ZCDP]:
-    """Return released means after ``at`` (K,) samples (1..T), (runs, K), and a vehicle's loss, at most rho.
+    """Return the means released after ``at`` (K,) samples, (runs, K), and a vehicle's loss, at most ``rho``.
 
-    Every sample is an element, m a vehicle, at any places.
+    One running sum of all samples with Gaussian noise ``sums``; a vehicle's samples may come at any time.
     """
     sd = gaussian_sd(sums, arrivals.steps, arrivals.samples, rho)
     total = np.concatenate([[0], np.cumsum(arrivals.value)])[at]
@@ -106,10 +106,10 @@ def gaussian_levelled_means(
     runs: int,
     at: IntArray,
 ) -> tuple[FloatArray, ZCDP]:
-    """Return (released means, a vehicle's loss) for withhold-release with Gaussian noise, one factor a level.
+    """Return the means released after ``at`` (K,) samples, (runs, K), and a vehicle's loss, at most ``rho``.
 
-    Means are after ``at`` (K,) samples, in steps, shape (runs, K); the loss is at most ``rho``, which
-    levels share by their widths in ``plan``.
+    Withhold-release with Gaussian noise ``sums``, one running sum a level; means are in steps. Levels share
+    rho by their widths in ``plan``.
     """
     share = plan.width / plan.width.sum()
     each = [ZCDP(int(rho.pico * part)) for part in share]
@@ -125,15 +125,18 @@ def gaussian_levelled_means(
 
 
 def second_scale(steps: int, first: FloatArray) -> FloatArray:
-    """Return the noise scale u e_1 of the sums of squares, rounded up; e_1 = ``first`` is for the sums.
+    """Return the noise scale of the second sums, ``steps`` times ``first``, the scale of the sums, rounded
+    up.
 
-    u is ``steps``. It is the least scale at which the second sums add nothing to a vehicle's loss.
+    It is the least at which the second sums add nothing to a vehicle's loss.
     """
     return round_up(steps * first)
 
 
 def moments_loss(plan: LevelPlan, tree: Tree = BINARY) -> PureDP:
-    """Return what ``levelled_moments`` costs a vehicle, rounded up: equal to the means' ``plan.loss``."""
+    """Return the epsilon that ``levelled_moments`` costs a vehicle, rounded up: equal to that of the
+    means alone.
+    """
     price = int(tree.nodes_per_element(plan.users).max())
     total = Fraction(0)
     first = plan.scales(tree)
@@ -143,7 +146,11 @@ def moments_loss(plan: LevelPlan, tree: Tree = BINARY) -> PureDP:
 
 
 def record_price(steps: int, first: float, second: float) -> Fraction:
-    """Return what one sample costs, exactly: ``steps`` u, scales ``first`` e_1 and ``second`` e_2."""
+    """Return the exact epsilon of one sample in one node of both sums.
+
+    ``first`` and ``second`` are the Laplace scales of the sums of x and of the second sums, x in
+    0..``steps``.
+    """
     one, two = Fraction(first), Fraction(second)
     top = (steps + two / one) / 2
     near = {min(steps, int(top)), min(steps, int(top) + 1)}
@@ -200,9 +207,10 @@ class Epoch:
 
 
 def epochs(user: IntArray, users: int, samples: int) -> list[Epoch]:
-    """Return the epochs of arrivals ``user`` (T,), starting from ``users`` vehicles of ``samples`` samples.
+    """Return the epochs of a stream whose declared numbers of vehicles and of samples double when passed.
 
-    A vehicle is known by its first arrival; both numbers may double several times at once.
+    ``user`` (T,) is the vehicle of each arrival; the first epoch has ``users`` vehicles of ``samples``
+    samples. Both numbers may double several times at once.
     """
     found: list[Epoch] = []
     if not len(user):
@@ -243,9 +251,10 @@ def doubling_means(
     start: tuple[int, int] = (1, 1),
     tree: Tree = BINARY,
 ) -> tuple[FloatArray, PureDP]:
-    """Return released means after ``at`` (K,) samples (1..T), (runs, K), and what all epochs cost.
+    """Return the means released after ``at`` (K,) samples, (runs, K), and the epsilon of all epochs together.
 
-    The declared numbers of ``arrivals`` are not looked at; ``start`` are those of the first epoch.
+    No numbers of vehicles or samples are declared: each epoch has twice the numbers of the one before, from
+    ``start``, and is planned by ``plan``.
     """
     own = numbered_by_arrival(arrivals.user, arrivals.value, arrivals.steps)
     result = np.full((runs, len(at)), arrivals.steps / 2)
@@ -268,9 +277,9 @@ INVERSE_SQUARES = 0.6079271
 
 
 def endless_shares(weight: npt.NDArray[np.floating], count: int) -> FloatArray:
-    """Return the first ``count`` of shares whose sum over all never exceeds 1.
+    """Return the first ``count`` of infinitely many shares that add up to at most 1.
 
-    ``weight`` (n,) > 0 divides 1 - RESERVE among the guessed ones; decreasing shares follow.
+    ``weight`` (n,) > 0 divides 1 - RESERVE among the first n; decreasing shares follow.
     """
     beyond = np.arange(1, max(count - len(weight), 0) + 1)
     guessed = weight / weight.sum() * (1 - RESERVE)
@@ -286,10 +295,10 @@ def unbounded_means(
     runs: int,
     at: IntArray,
 ) -> FloatArray:
-    """Return released means after ``at`` (K,) samples (0..T), in steps, shape (runs, K).
+    """Return the means released after ``at`` (K,) samples, in steps, (runs, K), without declared numbers.
 
-    ``guess``: vehicles and samples a vehicle. The declared numbers of ``arrivals`` are not looked at.
-    Raises UsageError for averaged trees.
+    ``guess``: a guess of the number of vehicles and of samples a vehicle. Raises UsageError for averaged
+    trees.
     """
     users, samples = (integer_between(1, 2**40, guess=each) for each in guess)
     own = numbered_by_arrival(arrivals.user, arrivals.value, arrivals.steps)
@@ -328,11 +337,13 @@ class SlidingWindow:
 
     @property
     def price(self) -> int:
-        """The most nodes that hold a step."""
+        """The largest number of nodes that hold one step."""
         return int(self.nodes_per_step.max())
 
     def variance(self) -> FloatArray:
-        """Return the variance of a window that ends with step r = 1..R of a block, in units of a node's."""
+        """Return the noise variance of the window that ends with step r = 1..R of a block, over that of a
+        node, (R,).
+        """
         at = np.arange(self.steps + 1)
         ends, starts = self.tree.edges(at, self.steps)
         left = np.zeros(self.steps + 1)
@@ -345,18 +356,24 @@ class SlidingWindow:
         return (self.tree.variance(at, self.steps) + left)[1:]
 
     def mean_error(self) -> float:
-        """Return the root mean square error of a block's windows, epsilon 1, one record a block of u = 1."""
+        """Return the root mean square error of a block's windows at epsilon 1, for one record of 0..1 a
+        block.
+        """
         return float(self.price * np.sqrt(2 * self.variance().mean()))
 
     def scale(self, records: int, steps: int, epsilon: float) -> float:
-        """Return eta = u records H / eps, at least, for up to ``records`` records of 0..``steps`` a block."""
+        """Return the nodes' Laplace scale for up to ``records`` records of 0..``steps`` of a vehicle a block.
+
+        ``steps`` times records times ``price``, over epsilon, or a little more.
+        """
         price = np.array([steps * integer_between(1, 10**9, records=records) * self.price])
         return float(laplace_scale(price, np.array([epsilon]))[0])
 
     def sums(self, total: IntArray, scale: float, source: NoiseSource, runs: int = 1) -> FloatArray:
-        """Return the noisy sum of the last R steps after every step, shape (runs, S); ``total`` (S,) exact.
+        """Return the noisy sum of the last R steps after every step, shape (runs, S).
 
-        Before R steps have passed, of all so far.
+        ``total`` (S,) are the exact sums of the steps, and ``scale`` is that of the nodes' Laplace noise.
+        Before R steps have passed it is the sum of all so far.
         """
         length, size = len(total), self.steps
         blocks = -(-length // size)
@@ -375,9 +392,10 @@ class SlidingWindow:
     def loss_per_vehicle(
         self, user: IntArray, step: IntArray, steps: int, scale: float, users: int
     ) -> IntArray:
-        """Return every vehicle's loss over all blocks in 10^-12 epsilon, shape (users,), rounded up.
+        """Return every vehicle's privacy loss over all blocks, in 10^-12 epsilon, rounded up, shape (users,).
 
-        ``user`` and ``step`` (1, 2, ...) of all records, shape (F,): public.
+        ``user`` and ``step`` (1, 2, ...) are those of all records, shape (F,), and public; a record is
+        0..``steps``.
         """
         price = steps * self.nodes_per_step[(step - 1) % self.steps]
         each = to_pico(loss_upper_bound(price.astype(np.float64), np.full(len(price), scale)))
@@ -385,7 +403,9 @@ class SlidingWindow:
 
 
 def best_window(steps: int) -> SlidingWindow:
-    """Return the tree of least root mean square error for windows of ``steps`` steps, among all arities."""
+    """Return the tree, of all arities, with the least root mean square error of windows of ``steps``
+    steps.
+    """
     arities = sorted({*range(2, min(steps, 40) + 2), steps + 1})
     trees = [Tree(arity) for arity in arities if arity >= 2]
     trees += [Tree(arity, TreeKind.SIGNED) for arity in arities if arity % 2]

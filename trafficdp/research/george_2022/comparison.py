@@ -60,12 +60,14 @@ class Method:
 
 
 def exact_mean(arrivals: Arrivals) -> Fraction:
-    """Return the mean of all values, without privacy: a prior as good as can be, for comparison alone."""
+    """Return the exact mean of all values, without privacy: a perfect prior, for comparison alone."""
     return Fraction(int(arrivals.value.sum()), max(len(arrivals), 1))
 
 
 def paper_methods(arrivals: Arrivals, epsilon: float, failure: float) -> list[Method]:
-    """Return Algorithms 2 to 6 of paper 002 at pure ``epsilon``; ``failure``: its delta, of accuracy."""
+    """Return the paper's Algorithms 2 to 6 at pure ``epsilon``; ``failure`` is its delta, about accuracy
+    only.
+    """
     n, m, u = arrivals.users, arrivals.samples, arrivals.steps
     pure = f"{epsilon:g}"
     prior = exact_mean(arrivals)
@@ -110,7 +112,9 @@ def paper_methods(arrivals: Arrivals, epsilon: float, failure: float) -> list[Me
 
 
 def better_methods(arrivals: Arrivals, epsilon: float, failure: float, delta: str) -> list[Method]:
-    """Return what goes past the paper: at pure ``epsilon``, and at (``epsilon``, ``delta``) by zCDP."""
+    """Return methods that improve on the paper: at pure ``epsilon``, and at (``epsilon``, ``delta``) by
+    zCDP.
+    """
     n, m, u = arrivals.users, arrivals.samples, arrivals.steps
     pure, approximate = f"{epsilon:g}", f"({epsilon:g}, {delta})"
     best = best_plan(n, m, u, epsilon, failure)
@@ -170,16 +174,20 @@ def better_methods(arrivals: Arrivals, epsilon: float, failure: float, delta: st
 def errors_over_time(
     arrivals: Arrivals, method: Method, source: NoiseSource, runs: int, at: IntArray
 ) -> FloatArray:
-    """Return the mean absolute error against the exact mean of the samples so far, in units of U, (K,)."""
+    """Return the mean absolute error of ``method`` after ``at`` (K,) samples, in units of U, shape (K,).
+
+    Against the exact mean of the samples so far, over ``runs`` simulated runs.
+    """
     released = method.run(source, runs, at)
     truth = arrivals.running_mean()[at - 1]
     return np.asarray(np.abs(released - truth).mean(axis=0) / arrivals.steps)
 
 
 def lower_bound_curve(arrivals: Arrivals, epsilon: float, at: IntArray) -> FloatArray:
-    """Return 1/(n_t sqrt(m_t) eps), the rate of the single-release bound, constant 1, in units of U, (K,).
+    """Return the rate of the lower bound on the error after ``at`` (K,) samples, in units of U, shape (K,).
 
-    n_t vehicles and t/n_t = m_t samples a vehicle so far (Liu et al. 2020, Theorem 3; paper 002, section 5).
+    1/(n_t sqrt(m_t) epsilon) with n_t vehicles and t/n_t = m_t samples a vehicle so far; the constant is 1
+    (Liu et al. 2020, Theorem 3; paper 002, section 5).
     """
     first = np.cumsum(arrivals.rank == 1)[at - 1]
     return np.asarray(1 / (first * np.sqrt(at / first) * epsilon))

@@ -67,28 +67,39 @@ class GaussianSums(Protocol):
 
     @property
     def length(self) -> int:
-        """How many elements a stream may have."""
+        """The largest number of elements of a stream."""
 
     def squared_norm(self, elements: int) -> int:
-        """Return s^2 for vehicles with ``elements`` elements, on the lattice of 2^-BITS."""
+        """Return the squared l2 sensitivity to a vehicle with ``elements`` elements, each changed by 1.
+
+        In units of 2^-BITS squared.
+        """
 
     def path(self, at: IntArray, sd: float, source: NoiseSource, runs: int = 1) -> FloatArray:
-        """Return the noise of sums of the first ``at`` (K,) elements, (runs, K); ``sd`` on the lattice."""
+        """Return the noise of the running sums after ``at`` (K,) elements, shape (runs, K).
+
+        ``sd`` is the noise's standard deviation on the lattice of 2^-BITS.
+        """
 
 
 def square_root_coefficients(length: int) -> FloatArray:
-    """Return the coefficients f_0..f_(n-1) of the square root factor (see the module), n = ``length``."""
+    """Return the first ``length`` coefficients of the square root of the running-sum matrix, as in the
+    module.
+    """
     ratio = np.arange(1, length)
     return np.concatenate([[1.0], np.cumprod((2 * ratio - 1) / (2 * ratio))])
 
 
 def toeplitz_coefficients(length: int) -> IntArray:
-    """Return floor(2^BITS f_r), at least 1 for r = 0: falls in r, as the bound of the module needs."""
+    """Return the square root's coefficients as whole multiples of 2^-BITS, rounded down, shape (length,)."""
     return np.floor(np.ldexp(square_root_coefficients(length), BITS)).astype(np.int64)
 
 
 def contiguous_squared_norm(coefficients: IntArray, elements: int) -> int:
-    """Return |sum of the first k columns|^2 of the Toeplitz matrix, exactly; ``elements`` k <= n."""
+    """Return the squared norm of the sum of the first ``elements`` columns of the Toeplitz matrix, exactly.
+
+    ``coefficients`` are its first column.
+    """
     running = np.concatenate([[0], np.cumsum(coefficients)])
     place = np.arange(1, len(coefficients) + 1)
     entry = running[place] - running[np.maximum(place - elements, 0)]
@@ -99,16 +110,16 @@ def contiguous_squared_norm(coefficients: IntArray, elements: int) -> int:
 
 
 def square_root_factor(length: int) -> DenseFactor:
-    """Return the square root factor of ``length`` elements."""
+    """Return the square-root factor of the running-sum matrix for ``length`` elements."""
     coefficients = toeplitz_coefficients(_short(length))
     gap = np.subtract.outer(np.arange(length), np.arange(length))
     return DenseFactor(np.where(gap >= 0, coefficients[np.maximum(gap, 0)], 0), toeplitz=True)
 
 
 def optimised_factor(length: int, rounds: int = 60) -> DenseFactor:
-    """Return the factor of least mean squared error for one element a vehicle.
+    """Return the factor of the running-sum matrix with least mean squared error, for one element a vehicle.
 
-    O(rounds n^3), fewer rounds when settled.
+    O(rounds n^3) for n = ``length``; fewer rounds when the prices have settled.
     """
     gram = np.tri(_short(length)).T @ np.tri(length)
     price = np.ones(length)
@@ -152,11 +163,14 @@ class DenseFactor:
 
     @property
     def length(self) -> int:
-        """The largest number n of elements of a stream."""
+        """The largest number of elements of a stream."""
         return len(self.matrix)
 
     def squared_norm(self, elements: int) -> int:
-        """Return s^2 for vehicles with ``elements`` elements; UsageError for several unless Toeplitz."""
+        """Return the squared l2 sensitivity to a vehicle with ``elements`` elements, each changed by 1.
+
+        Raises UsageError for several elements unless the factor is Toeplitz.
+        """
         if elements == 1:
             columns = self.matrix.astype(np.object_) if self.matrix.max() >= 2**26 else self.matrix
             return max(int(total) for total in (columns**2).sum(axis=0))
@@ -168,22 +182,29 @@ class DenseFactor:
 
     @cached_property
     def decoder(self) -> FloatArray:
-        """A K^-1, which turns z into the noise of all sums, shape (n, n)."""
+        """The matrix that turns the drawn noise into the noise of all running sums, shape (n, n)."""
         inverse = solve_triangular(self.matrix.astype(float), np.eye(self.length), lower=True)
         return np.asarray(np.cumsum(inverse, axis=0), dtype=np.float64)
 
     def mean_squared_error(self) -> float:
-        """Return the mean over t of the variance at sd = s, one element a vehicle, changes of 1."""
+        """Return the mean over time of the noise variance of the sums, for one element of change 1 a vehicle.
+
+        At noise with standard deviation equal to the sensitivity.
+        """
         return float(self.squared_norm(1) * (self.decoder**2).sum() / self.length)
 
     def path(self, at: IntArray, sd: float, source: NoiseSource, runs: int = 1) -> FloatArray:
-        """Return the noise of sums of the first ``at`` (K,) elements, shape (runs, K)."""
+        """Return the noise of the running sums after ``at`` (K,) elements, shape (runs, K); ``sd`` on the
+        lattice.
+        """
         draws = source.discrete_gaussian(np.full(runs * self.length, sd)).reshape(runs, self.length)
         rows = np.concatenate([np.zeros((1, self.length)), self.decoder])[at]
         return np.asarray(draws @ rows.T, dtype=np.float64)
 
     def release(self, value: IntArray, sd: float, source: NoiseSource) -> FloatArray:
-        """Return the noisy running sums of ``value`` (t,), t <= n, decoded from integers K x + z."""
+        """Return the noisy running sums of the private ``value`` (t,), decoded from integers with noise
+        of ``sd``.
+        """
         n = len(value)
         exact = self.matrix[:n, :n] @ np.asarray(value, dtype=np.int64)
         noisy = exact + source.discrete_gaussian(np.full(n, sd))
@@ -191,7 +212,10 @@ class DenseFactor:
 
 
 def gaussian_sd(sums: GaussianSums, width: int, elements: int, rho: ZCDP) -> float:
-    """Return the least sd (a float, on the lattice) at which a vehicle's loss is at most ``rho``."""
+    """Return the least noise standard deviation at which a vehicle's loss is at most ``rho``.
+
+    A vehicle has ``elements`` elements, each of which it changes by at most ``width``.
+    """
     exact = Fraction(width**2 * sums.squared_norm(elements)) / (2 * rho.rho)
     sd = float(np.sqrt(float(exact)))
     while Fraction(sd) ** 2 < exact:
@@ -200,7 +224,10 @@ def gaussian_sd(sums: GaussianSums, width: int, elements: int, rho: ZCDP) -> flo
 
 
 def gaussian_loss(sums: GaussianSums, width: int, elements: int, sd: float) -> ZCDP:
-    """Return W^2 s^2/(2 sd^2), rounded up."""
+    """Return the rho that noise of ``sd`` costs a vehicle, rounded up.
+
+    A vehicle has ``elements`` elements, each of which it changes by at most ``width``.
+    """
     return ZCDP.at_least(Fraction(width**2 * sums.squared_norm(elements)) / (2 * Fraction(sd) ** 2))
 
 
@@ -225,10 +252,11 @@ class BinnedFactor:
         return toeplitz_coefficients(self.length)
 
     def merged(self, start: IntArray, end: int) -> IntArray:
-        """Return the positions in ``start`` of intervals that stay apart from the one before, after ``end``.
+        """Return the positions in ``start`` of the intervals that remain when neighbours of like weight are
+        merged.
 
-        ``start`` (I,) are first elements, ascending; the last interval ends with ``end``. Of two merges that
-        share an interval the older is made.
+        ``start`` (I,) are the intervals' first elements, ascending; the last interval ends with ``end``. Of
+        two merges that share an interval the older is made.
         """
         after = np.append(start[1:], end + 1)
         oldest = np.minimum(end + 1 - start, self.length - 1)
@@ -240,11 +268,15 @@ class BinnedFactor:
         return np.flatnonzero(np.concatenate([[True], ~chosen]))
 
     def squared_norm(self, elements: int) -> int:
-        """Return the squared norm of the Toeplitz factor's worst columns: at least that of this factor's."""
+        """Return an upper bound of the squared l2 sensitivity to a vehicle with ``elements`` elements
+        changed by 1.
+        """
         return contiguous_squared_norm(self.coefficients, min(elements, self.length))
 
     def path(self, at: IntArray, sd: float, source: NoiseSource, runs: int = 1) -> FloatArray:
-        """Return the noise of the sums of the first ``at`` (K,) elements, (runs, K): z alone, decoded."""
+        """Return the noise of the running sums after ``at`` (K,) elements, shape (runs, K); ``sd`` on the
+        lattice.
+        """
         last = int(np.max(at, initial=0))
         if last > self.length:
             raise UsageError("a stream is full", got=f"{last} elements", expected=f"at most {self.length}")
@@ -272,9 +304,10 @@ class BinnedCounter:
         self.decoded = np.zeros((0, streams))
 
     def append(self, value: IntArray, noise: IntArray) -> FloatArray:
-        """Take the next element of every stream with its discrete Gaussian noise; return noisy running sums.
+        """Add the next element of every stream with its discrete Gaussian ``noise``; return noisy running
+        sums, (S,).
 
-        Both (S,). Raises UsageError when the stream is full.
+        ``value`` and ``noise`` have shape (S,). Raises UsageError when the stream is full.
         """
         t = self.count
         if t >= self.factor.length:

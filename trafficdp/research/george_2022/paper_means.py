@@ -84,15 +84,16 @@ class Centre:
 
     @classmethod
     def at(cls, prior: Fraction) -> Centre:
-        """Return one centre for all runs, known from the start."""
+        """Return a centre at the speed ``prior``, in steps, that is known from the start, for all runs."""
         return cls(np.array([prior.numerator]), prior.denominator)
 
 
 def truncate(value: IntArray, size: int, half_width: int, steps: int, centre: Centre) -> IntArray:
-    """Return P_l of the sums ``value`` (E,), shape (runs of the centre, E): an interval rounded inward.
+    """Return the sums ``value`` (E,) of ``size`` samples clipped around the centre, shape (runs of the
+    centre, E).
 
-    [B mu - D, B mu + D] and [0, u B], both ends whole, so that a changed element moves by at most
-    min(u B, 2 D) steps.
+    To [B mu - D, B mu + D] and [0, u B], both rounded inward, with B = ``size``, D = ``half_width`` and u =
+    ``steps``, so that a changed element moves by at most min(u B, 2 D) steps.
     """
     middle = size * centre.numerator
     low = np.maximum(-((half_width * centre.denominator - middle) // centre.denominator), 0)
@@ -109,9 +110,10 @@ def levelled_means(
     centres: Sequence[Centre | None] | None = None,
     tree: Tree = BINARY,
 ) -> FloatArray:
-    """Return the released means after ``at`` (K,) samples (0..T), in steps, shape (runs, K).
+    """Return the means released after ``at`` (K,) samples (0..T), in steps, shape (runs, K).
 
-    ``centres``: one entry a level, None where nothing is truncated.
+    By withhold-release with Laplace noise in a tree a level. ``centres``: one a level, around which its
+    elements are clipped; None where they are not.
     """
     scales = plan.scales(tree)
 
@@ -128,7 +130,11 @@ def means_with_noise(
     at: IntArray,
     centres: Sequence[Centre | None] | None = None,
 ) -> FloatArray:
-    """Return the same with any noise: ``path(l, k)`` of level l's first k (K,) elements, shape (runs, K)."""
+    """Return the means released after ``at`` (K,) samples, in steps, (runs, K), with any noise.
+
+    ``path(l, k)`` gives the noise of level l's sum of its first k (K,) elements, shape (runs, K); ``centres``
+    as in ``levelled_means``.
+    """
     elements = arrivals.elements
     sums: FloatArray = np.zeros((1, len(at)))
     contained = np.zeros(len(at), dtype=np.int64)
@@ -149,13 +155,19 @@ def means_with_noise(
 
 
 def naive_price(users: int, samples: int, tree: Tree = BINARY) -> int:
-    """Return the most that a vehicle moves all nodes together, in units of u. Exact over arrival orders."""
+    """Return the most that a vehicle moves all tree nodes together when every sample is an element, in units
+    of u.
+
+    Exact over all orders of arrival.
+    """
     touches = np.sort(tree.nodes_per_element(users * samples))
     return int(touches[-samples:].sum())
 
 
 def naive_scale(users: int, samples: int, steps: int, epsilon: float, tree: Tree = BINARY) -> float:
-    """Return eta = u price / eps, at least."""
+    """Return the Laplace scale of the nodes for ``naive_means`` at ``epsilon``: steps times
+    ``naive_price`` over epsilon.
+    """
     price = np.array([steps * naive_price(users, samples, tree)])
     return float(laplace_scale(price, np.array([epsilon]))[0])
 
@@ -163,16 +175,20 @@ def naive_scale(users: int, samples: int, steps: int, epsilon: float, tree: Tree
 def naive_means(
     arrivals: Arrivals, scale: float, source: NoiseSource, runs: int, at: IntArray, tree: Tree = BINARY
 ) -> FloatArray:
-    """Return the released means after ``at`` (K,) samples (1..T), in steps, clipped, shape (runs, K)."""
+    """Return the means released after ``at`` (K,) samples (1..T), in steps, clamped to the range, (runs, K).
+
+    One tree over all samples with Laplace noise of ``scale`` a node.
+    """
     total = np.concatenate([[0], np.cumsum(arrivals.value)])[at]
     noise = tree.draw_noise(at, arrivals.users * arrivals.samples, scale, source, runs)
     return np.clip((total + noise) / at, 0, arrivals.steps)
 
 
 def single_price(plan: LevelPlan, tree: Tree = BINARY) -> int:
-    """Return the most that a vehicle moves all nodes together, in steps. Exact over arrival orders.
+    """Return the most that a vehicle moves all nodes of one tree over the elements of all levels, in steps.
 
-    Level by level: the best with element l at place t is W_l touches(t) plus the best of l - 1 before t.
+    Exact over all orders of arrival. Level by level: the best with element l at place t is its width times
+    the nodes that hold t, plus the best of l - 1 before t.
     """
     touches = tree.nodes_per_element(plan.users * len(plan.width))
     best = np.zeros(len(touches) + 1, dtype=np.int64)
@@ -184,7 +200,9 @@ def single_price(plan: LevelPlan, tree: Tree = BINARY) -> int:
 
 
 def single_scale(plan: LevelPlan, epsilon: float, tree: Tree = BINARY) -> float:
-    """Return eta = price / eps, at least."""
+    """Return the Laplace scale of the nodes for ``single_means`` at ``epsilon``: ``single_price`` over
+    epsilon.
+    """
     return float(laplace_scale(np.array([single_price(plan, tree)]), np.array([epsilon]))[0])
 
 
@@ -198,7 +216,11 @@ def single_means(
     centre: Centre | None = None,
     tree: Tree = BINARY,
 ) -> FloatArray:
-    """Return the released means after ``at`` (K,) samples (0..T), in steps, shape (runs, K)."""
+    """Return the means released after ``at`` (K,) samples (0..T), in steps, shape (runs, K).
+
+    One tree over the elements of all levels with Laplace noise of ``scale`` a node; ``centre`` as in
+    ``truncate``.
+    """
     elements = arrivals.elements
     value = elements.value.copy()
     if centre is not None:
@@ -215,9 +237,10 @@ def single_means(
 
 
 def known_prior_half_width(users: int, samples: int, steps: int, delta: float) -> int:
-    """Return D: a vehicle's sum of m = ``samples`` samples is clipped to within D of m times the prior.
+    """Return how far a vehicle's sum of ``samples`` samples may lie from its expectation by a known prior, in
+    steps.
 
-    D = u (sqrt(m/2 ln(2 n/delta)) + sqrt(m)) in steps, rounded up; u is ``steps``, n is ``users``.
+    u (sqrt(m/2 ln(2 n/delta)) + sqrt(m)), rounded up; u is ``steps``, m ``samples`` and n ``users``.
     """
     spread = np.sqrt(samples / 2 * np.log(2 * users / in_range(0, 1, delta=delta))) + np.sqrt(samples)
     return int(np.ceil(steps * spread))
@@ -226,9 +249,10 @@ def known_prior_half_width(users: int, samples: int, steps: int, delta: float) -
 def known_prior_scale(
     users: int, samples: int, steps: int, epsilon: float, delta: float, tree: Tree = BINARY
 ) -> float:
-    """Return the Laplace scale min(u m, 2 D) (most tree nodes that hold a vehicle's sum) / epsilon, in steps.
+    """Return the Laplace scale of the nodes for ``known_prior_means`` at ``epsilon``, in steps, rounded up.
 
-    Rounded up. D is ``known_prior_half_width``.
+    min(u m, 2 D) times the most tree nodes that hold a vehicle's sum, over epsilon; D is
+    ``known_prior_half_width``.
     """
     width = min(steps * samples, 2 * known_prior_half_width(users, samples, steps, delta))
     price = width * int(tree.nodes_per_element(users).max())
@@ -245,9 +269,10 @@ def known_prior_means(
     at: IntArray,
     tree: Tree = BINARY,
 ) -> FloatArray:
-    """Return the released means after ``at`` (K,) samples (0..T), in steps, shape (runs, K).
+    """Return the means released after ``at`` (K,) samples (0..T), in steps, shape (runs, K).
 
-    Vehicles count when they have sent all m samples, in whatever order samples come.
+    Of a vehicle only its whole sum of m samples counts, clipped to within ``half_width`` of m times
+    ``prior``.
     """
     m = arrivals.samples
     done = np.flatnonzero(arrivals.rank == m)
@@ -262,9 +287,10 @@ def known_prior_means(
 
 
 def collectable(arrivals: Arrivals, size: int, *, aligned: bool) -> IntArray:
-    """Return how many samples the arrays of B = ``size`` could take after every arrival, shape (T,).
+    """Return how many samples could be put into arrays of ``size`` after every arrival, shape (T,).
 
-    The sum over vehicles of min(M, B), or of the powers of two in them when ``aligned``.
+    The sum over vehicles of min(samples so far, size), or, where ``aligned``, of the largest power of two in
+    it.
     """
     rank = arrivals.rank
     if not aligned:
@@ -275,15 +301,19 @@ def collectable(arrivals: Arrivals, size: int, *, aligned: bool) -> IntArray:
 
 
 def activation(arrivals: Arrivals, size: int, arrays: int, *, aligned: bool) -> int:
-    """Return the first t (samples so far) at which ``arrays`` arrays of B samples are full; T + 1 if never.
+    """Return the first number of samples at which ``arrays`` arrays of ``size`` samples are full; T + 1 if
+    never.
 
-    Line 9 of Algorithm 6: the sum over vehicles of min(M, B) is at least B k.
+    Line 9 of Algorithm 6; ``aligned`` as in ``collectable``.
     """
     return int(np.searchsorted(collectable(arrivals, size, aligned=aligned), size * arrays)) + 1
 
 
 def array_sums(arrivals: Arrivals, until: int, size: int, arrays: int, *, aligned: bool) -> IntArray:
-    """Return the sums of the first ``arrays`` arrays from the first ``until`` samples, shape (k,)."""
+    """Return the sums of the first ``arrays`` arrays of ``size`` samples, from the first ``until`` arrivals.
+
+    Private.
+    """
     user, rank = arrivals.user[:until], arrivals.rank[:until]
     have = np.minimum(np.bincount(user, minlength=arrivals.users), size)
     if aligned:
@@ -297,9 +327,10 @@ def array_sums(arrivals: Arrivals, until: int, size: int, arrays: int, *, aligne
 def private_part(
     sums: IntArray, size: int, steps: int, parts: int, scale: float, source: NoiseSource, runs: int = 1
 ) -> IntArray:
-    """Return drawn parts 0..J-1, shape (runs,); ``scale`` 2 c/eps of the exponential mechanism.
+    """Return the part 0..``parts`` - 1 of [0, U] that a private median of array means falls into, shape
+    (runs,).
 
-    Means are compared as whole numbers: sum x J against multiples of B u, ties to the lower part.
+    By an exponential mechanism of ``scale``. Means are compared as whole numbers, ties to the lower part.
     """
     cut = IntervalPartition(np.array([size * steps * parts]), np.array([size * steps]))
     cost = cut.costs(sums * parts, np.zeros(len(sums), dtype=np.int64))
@@ -329,7 +360,11 @@ def full_means(
     at: IntArray,
     tree: Tree = BINARY,
 ) -> FloatArray:
-    """Return the released means after ``at`` (K,) samples (0..T), in steps, shape (runs, K)."""
+    """Return the means released after ``at`` (K,) samples (0..T), in steps, (runs, K), by the whole Algorithm
+    6.
+
+    Withhold-release, with elements clipped around private medians.
+    """
     scales = plan.median_scales()
     centres: list[Centre | None] = []
     for level, active in enumerate(activations(arrivals, plan)):

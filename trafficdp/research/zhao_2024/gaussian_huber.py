@@ -58,11 +58,12 @@ MOST_VEHICLES = 2**20
 def least_vehicles(
     upper: float, threshold: float, epsilon: float, mechanism: Huber | GaussianHuber | None = None
 ) -> int:
-    """Return n_min: from how many equal vehicles on Huber beats Laplace noise U/(n epsilon), if clean.
+    """Return from how many equal vehicles on the Huber mechanism beats Laplace noise U/(n epsilon), on clean
+    data.
 
-    The least n with S(n, T, U, Z = 0.4 T) E|xi| / alpha below U/(n epsilon); found by doubling, then
-    halving, since the left side falls off faster. About 100/epsilon for T/U = 0.15.
-    Raises UsageError where ``threshold`` reaches ``upper`` or MOST_VEHICLES are not enough.
+    The least n with S(n, T, U, Z = 0.4 T) E|xi| / alpha below U/(n epsilon); found by doubling, then halving,
+    since the left side falls off faster. About 100/epsilon for T/U = 0.15. Raises UsageError where
+    ``threshold`` reaches ``upper`` or MOST_VEHICLES are not enough.
     """
     if not 0 < threshold < upper:
         raise UsageError(

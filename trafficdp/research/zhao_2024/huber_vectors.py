@@ -81,7 +81,12 @@ ROUNDING = 1 - 1e-9
 
 
 def privacy_profile(epsilon: FloatArray, alpha: float, c: FloatArray, dimensions: int) -> FloatArray:
-    """Return H_d(epsilon, c) for arrays of one shape; ``dimensions`` is d >= 1."""
+    """Return the least delta at ``epsilon`` for two neighbours under Gaussian noise in ``dimensions``
+    coordinates.
+
+    They differ by one smooth sensitivity in value and by a factor e^``c`` in it; ``alpha`` divides the
+    sensitivity to give the standard deviation. Arrays of one shape.
+    """
     if dimensions == 1:
         return _line(epsilon, alpha, c)
     degrees = dimensions - 1
@@ -154,7 +159,9 @@ def _normal(low: FloatArray | float, high: FloatArray | float) -> FloatArray:
 
 
 def delta_bound(epsilon: float, alpha: float, beta: float, dimensions: int) -> float:
-    """Return an upper bound of the largest H_d over all |c| <= beta: the delta that alpha and beta give."""
+    """Return an upper bound of the delta at ``epsilon`` of Gaussian noise S/``alpha``, S being
+    ``beta``-smooth.
+    """
     c = np.linspace(0.0, beta, STEPS + 1)
     h = dimensions * beta / STEPS
     reduced = np.full(STEPS, epsilon - h)
@@ -165,10 +172,10 @@ def delta_bound(epsilon: float, alpha: float, beta: float, dimensions: int) -> f
 
 @lru_cache(maxsize=256)
 def largest_alpha(epsilon: float, delta: float, beta: float, dimensions: int) -> float:
-    """Return an alpha whose delta is at most ``delta`` for every |c| <= beta, rounded down; 0 if none is
+    """Return an alpha at which Gaussian noise S/alpha has at most ``delta``, rounded down; 0 if none is
     found.
 
-    ``dimensions`` is d >= 1; epsilon, delta > 0, beta >= 0.
+    S is ``beta``-smooth, ``dimensions`` d >= 1; epsilon, delta > 0, beta >= 0.
     """
     low, high = 0.0, 1.0
     while delta_bound(epsilon, high, beta, dimensions) <= delta and high < 1e6:
@@ -183,7 +190,7 @@ def largest_alpha(epsilon: float, delta: float, beta: float, dimensions: int) ->
 
 
 def default_beta(epsilon: float, delta: float, dimensions: int) -> float:
-    """Return epsilon / (8 ln(2/delta) + 4 (d - 1)): a choice, not a condition."""
+    """Return the usual smoothness beta: epsilon / (8 ln(2/delta) + 4 (d - 1)). Any other is as private."""
     return epsilon / (8 * math.log(2 / delta) + 4 * (dimensions - 1))
 
 
@@ -193,11 +200,12 @@ FACTORS = (2.0, 2.5, 3.0, 4.0)
 
 
 def normal_radius(used: IntArray, dimensions: int, sigma: float) -> FloatArray:
-    """Return r_i = sigma (sqrt(d) + sqrt(2 ln(20 n)))/sqrt(u_i), shape (n,).
+    """Return how far each vehicle's mean vector lies from its expectation at most, with probability 0.95,
+    (n,).
 
-    With u_i independent normal samples of standard deviation ``sigma`` a coordinate, all n means lie within
-    r_i of their expectation with probability 0.95 (a length exceeds sqrt(d) + x with probability at most
-    e^(-x^2/2)).
+    r_i = sigma (sqrt(d) + sqrt(2 ln(20 n)))/sqrt(used_i). With u_i independent normal samples of standard
+    deviation ``sigma`` a coordinate, all n means lie within r_i of their expectation with probability 0.95 (a
+    length exceeds sqrt(d) + x with probability at most e^(-x^2/2)).
     """
     length = math.sqrt(dimensions) + math.sqrt(2 * math.log(20 * len(used)))
     result: FloatArray = sigma * length / np.sqrt(used)
@@ -213,12 +221,12 @@ def huber_shape(
     factor: float = 2.0,
     cap_ratio: float = 2.0,
 ) -> VectorHuberParameters:
-    """Return weights and thresholds from public counts: w_i by min(n_i, m_c), T_i = ``factor`` r_i, at most
-    2R.
+    """Return weights and thresholds of the Huber mean of vectors, from public counts.
 
-    ``count`` (n,) samples of each vehicle, at least 1; ``sigma`` a public standard deviation of single
-    samples, never computed from the data; ``cap_ratio`` as in ``bounding.huber``. Raises UsageError
-    when sigma, factor or radius is not positive, or ``dimensions`` not in 1..8.
+    ``count`` (n,) samples of each vehicle, at least 1; weights by min(count, cap), thresholds ``factor``
+    times ``normal_radius``, at most twice ``radius``, the bound on vectors' lengths; ``sigma`` a public
+    standard deviation of single samples, never computed from the data. Raises UsageError when sigma, factor
+    or radius is not positive, or ``dimensions`` not in 1..8.
     """
     positive(sigma=sigma)
     positive(factor=factor)
@@ -232,10 +240,9 @@ def huber_shape(
 def best_huber_shape(
     count: IntArray, dimensions: int, radius: float, sigma: float, epsilon: float, *, cap_ratio: float = 2.0
 ) -> tuple[VectorHuberParameters, float]:
-    """Return the shape whose factor, of FACTORS, has the least ``clean_vector_error``, and that error.
-    Public.
+    """Return the weights and thresholds with the least ``clean_vector_error``, and that error. Public.
 
-    Wider thresholds make S larger but reach it with fewer vehicles.
+    Of the FACTORS of thresholds: wider ones make S larger but reach it with fewer vehicles.
     """
     found = []
     for factor in FACTORS:
@@ -254,7 +261,7 @@ def best_huber_shape(
 def clean_vector_error(
     shape: VectorHuberParameters, epsilon: float, *, spread: float = 0.4, mean_spread: float = 0.2
 ) -> float:
-    """Return the mean l2 length of the Student-t noise where vehicles agree as said. Public.
+    """Return the mean l2 length of the noise where vehicles agree: a forecast from public numbers.
 
     ``spread`` and ``mean_spread``: largest and mean |y_i - ybar| in thresholds
     (``clean_vector_sensitivity``). Compare it with what other mechanisms promise before a value is read.
@@ -290,8 +297,8 @@ def huber_vector_mean(
 def gaussian_huber_vector_mean(
     y: FloatArray, shape: VectorHuberParameters, epsilon: float, delta: float, noise: NoiseSource
 ) -> FloatArray:
-    """Return an (epsilon, delta)-DP estimate of the weighted mean of the rows of y, shape (d,): Gaussian
-    noise.
+    """Return an (epsilon, delta)-DP estimate of the weighted mean of the rows of ``y``, with Gaussian noise,
+    (d,).
 
     As ``huber_vector_mean``; also raises UsageError unless 0 < delta < 1. beta is so much smaller (15 times
     for epsilon 1, delta 1e-6 and d = 2) that it takes so many times more vehicles before S is small.
@@ -309,7 +316,10 @@ def gaussian_huber_vector_mean(
 def centre_and_sensitivity(
     y: FloatArray, shape: VectorHuberParameters, beta: float
 ) -> tuple[FloatArray, float]:
-    """Return the iterate, shape (d,), and S: **neither may leave the mechanism**. Errors as above."""
+    """Return the exact Huber mean (d,) and its smooth sensitivity: neither may leave the mechanism.
+
+    Raises UsageError as ``huber_vector_mean``.
+    """
     if y.shape != (len(shape.weight), shape.dimensions):
         raise UsageError(
             "vectors do not fit their shape",

@@ -101,13 +101,13 @@ class CentreLattice:
 
     @property
     def scale(self) -> float:
-        """Return the factor from the lattice's own scale to this one."""
+        """The factor from the lattice's unit scale to that of this one."""
         d = self.dimensions
         return self.radius / math.sqrt(d * (d + 2) / (12 * (d + 1)))
 
     @cached_property
     def plane(self) -> FloatArray:
-        """Return Helmert's orthonormal vectors of the plane of entries that add up to 0: (d, d + 1)."""
+        """Helmert's orthonormal vectors that span the entries adding up to 0, shape (d, d + 1)."""
         d = self.dimensions
         rows = np.tril(np.ones((d, d + 1)))
         k = np.arange(1, d + 1)
@@ -183,9 +183,11 @@ def vector_distance(
     reach: FloatArray,
     limit: int,
 ) -> int:
-    """Return min(limit, replacements until the data set is good for some centre of the lattice). Exact.
+    """Return the least number of vehicles to replace until data is good for some centre, at most ``limit``.
 
-    ``y`` (n, d) are the vehicles' vectors, ``weight`` and ``radius`` = share T_i have shape (n,),
+    Exact.
+
+    Private. ``y`` (n, d) are the vehicles' vectors, ``weight`` and ``radius`` = share T_i have shape (n,),
     ``minimiser`` (d,) is near the Huber minimiser, and ``reach[k]`` (shape (limit,), increasing) how far from
     it a centre that costs k can be.
     """
@@ -308,17 +310,19 @@ class VectorHuberParameters:
 
     @property
     def upper(self) -> float:
-        """Return U = 2R: no two estimates are further apart."""
+        """The largest distance of two estimates: twice the bound on vectors' lengths."""
         return 2 * self.radius
 
     @property
     def tolerance(self) -> float:
-        """Return the length of the gradient at which the iteration stops."""
+        """The length of the gradient at which the iteration stops."""
         return TOLERANCE * float(self.threshold.min())
 
     @property
     def most_steps(self) -> int:
-        """Return the steps after which the iteration has ended wherever S is less than U."""
+        """The number of steps after which the iteration has ended wherever the smooth sensitivity is
+        below U.
+        """
         least = float(self.threshold.min())
         above = self.upper * float(self.weight @ self.threshold)
         outside = 2 * above / (MARGIN * least) ** 2
@@ -326,17 +330,17 @@ class VectorHuberParameters:
 
     @cached_property
     def remaining(self) -> FloatArray:
-        """The least total weight W_k that remains without any k vehicles, k = 0..n, shape (n + 1,)."""
+        """The least total weight that remains without any k vehicles, k = 0..n, shape (n + 1,)."""
         return np.append(1.0, np.maximum(1.0 - np.cumsum(-np.sort(-self.weight)), 0.0))
 
     @cached_property
     def moved(self) -> FloatArray:
-        """The largest sum A_k of weight times threshold over any k vehicles, k = 0..n, shape (n + 1,)."""
+        """The largest sum of weight times threshold over any k vehicles, k = 0..n, shape (n + 1,)."""
         return np.append(0.0, np.cumsum(-np.sort(-self.weight * self.threshold)))
 
     @cached_property
     def lattice(self) -> CentreLattice:
-        """Return the centres: as fine as their number allows."""
+        """The lattice of centres, as fine as the allowed number of centres permits."""
         unit = CentreLattice(self.dimensions, 1.0)
         # most_within(x) grows as (x + 1)^d
         parts = (MOST_CENTRES / unit.most_within(0.0)) ** (1 / self.dimensions) - 1
@@ -344,7 +348,7 @@ class VectorHuberParameters:
 
     @cached_property
     def levels(self) -> list[GoodDataSets]:
-        """Return the families of good data sets that are tried, those that are most often of use first."""
+        """The families of good data sets that are tried, those that are most often of use first."""
         least, mean = float(self.threshold.min()), float(self.weight @ self.threshold)
         k = np.arange(len(self.weight))
         room = least * self.remaining[:-1] - self.moved[:-1] - MARGIN * least
@@ -363,7 +367,11 @@ class VectorHuberParameters:
         return found
 
     def bound_of(self, level: GoodDataSets, delta: int, one: float, beta: float) -> float:
-        """Return S by one level at distance ``delta`` <= k0; ``one`` is h1, or U where L3 does not hold."""
+        """Return the bound on the smooth sensitivity by one family ``level``, at distance ``delta`` <= k0
+        from it.
+
+        ``one`` is the bound of lemma L3, or U where it does not hold; ``beta`` is the smoothness.
+        """
         k = np.arange(level.k0 - delta)
         heavy = level.share * float(self.weight.max()) / self.remaining[delta + k + 1]
         bound = 2 * float(self.moved[1]) / self.remaining[delta + k] * (1 + heavy)
@@ -376,7 +384,9 @@ class VectorHuberParameters:
 
 
 def minimiser(y: FloatArray, shape: VectorHuberParameters) -> FloatArray:
-    """Return the iterate that is released, shape (d,), for vectors ``y`` (n, d) no longer than R."""
+    """Return the Huber mean of the private vectors ``y`` (n, d), an iterate near the minimiser, shape
+    (d,).
+    """
     where = np.zeros(len(y), dtype=np.int64)
     point: FloatArray = huber_point(
         y, shape.weight, shape.threshold, where, 1, tolerance=shape.tolerance, most_steps=shape.most_steps
@@ -387,7 +397,9 @@ def minimiser(y: FloatArray, shape: VectorHuberParameters) -> FloatArray:
 def vector_smooth_sensitivity(
     y: FloatArray, shape: VectorHuberParameters, centre: FloatArray, beta: float
 ) -> float:
-    """Return S, at most U, for ``y`` (n, d) and its ``minimiser`` (d,). Never publish it.
+    """Return the smooth sensitivity, at most U, for private ``y`` (n, d) and its Huber mean ``centre``.
+
+    Never publish.
 
     ``beta`` >= 0 is the smoothness. U where no level is left: fewer than 3 vehicles, or one that dominates.
     """
@@ -412,11 +424,11 @@ def vector_smooth_sensitivity(
 def clean_vector_sensitivity(
     shape: VectorHuberParameters, beta: float, *, spread: float = 0.4, mean_spread: float = 0.2
 ) -> float:
-    """Return about what S is where |y_i - ybar| <= ``spread`` T_i, with a mean of ``mean_spread`` Tbar.
-    Public.
+    """Return a forecast of the smooth sensitivity where vehicles agree, from public numbers.
 
-    A centre is up to the lattice's radius from ybar, across the differences of most vehicles: the two are
-    added as squares. This decides, before any value is read, whether the method pays; it proves nothing.
+    Where |y_i - ybar| <= ``spread`` T_i, with a mean of ``mean_spread`` Tbar. A centre is up to the lattice's
+    radius from ybar, across the differences of most vehicles: the two are added as squares. This decides,
+    before any value is read, whether the method pays; it proves nothing.
     """
     net = shape.lattice.radius
     mean = float(shape.weight @ shape.threshold)
