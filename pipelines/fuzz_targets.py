@@ -26,7 +26,7 @@ from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.ingest.formats.csv_files import GTFS_RT_COLUMNS, TIDES_COLUMNS
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import read_file
-from trafficdp.ingest.suggest import suggest
+from trafficdp.ingest.suggest import suggest_source
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.knowledge.timetable import read_timetable
 from trafficdp.model import ContextKind, SourceDeclaration, SpeedUnit, StudyArea, UnitPeriod
@@ -119,7 +119,7 @@ def _reader(kind: str, name: str) -> Target:
 
 
 def _suggest(content: bytes, folder: Path, name: str) -> object:
-    return suggest(InputFile(_file(content, folder, name)))
+    return suggest_source(InputFile(_file(content, folder, name)))
 
 
 def _configuration(content: bytes, folder: Path) -> object:

@@ -30,7 +30,7 @@ from schemas import schema_text
 from trafficdp.cli.commands.audit import AuditFacts
 from trafficdp.cli.commands.compare import ComparisonFacts
 from trafficdp.cli.commands.ledger import LedgerFacts
-from trafficdp.cli.main import COMMANDS, function_of, options
+from trafficdp.cli.main import COMMANDS, command_function, options
 from trafficdp.config.file import load_config, template
 from trafficdp.errors import ConfigError
 from trafficdp.export.files.manifest import Manifest
@@ -225,7 +225,7 @@ def command_line() -> str:
         *_table(options),
     ]
     for name in COMMANDS:
-        function = function_of(name)
+        function = command_function(name)
         given = _parameters(function)
         usage = " ".join([f"trafficdp {name}", *(word for word, _, info in given if _is_argument(info))])
         lines += [f"## `{usage}`", inspect.getdoc(function) or "", *_table(function)]

@@ -13,7 +13,7 @@ from jinja2 import Environment
 from jinja2.ext import extract_from_ast
 
 import trafficdp.export
-from trafficdp.export.files.language import PLACES, STATED, entries
+from trafficdp.export.files.language import PLACES, STATED, catalogue_entries
 
 EXPORT = Path(trafficdp.export.__file__).parent
 TEMPLATES = sorted(EXPORT.glob("templates/*.*"))
@@ -49,7 +49,7 @@ def messages():
 
 
 def read(path):
-    return dict(entries(path.read_text(encoding="utf-8")))
+    return dict(catalogue_entries(path.read_text(encoding="utf-8")))
 
 
 def written(head, texts):

@@ -444,7 +444,7 @@ class Workspace:
     def ledger(self) -> list[LedgerRow]:
         """Return the ledger, its chain checked."""
         with self._curator("ledger") as curator:
-            return vault_ledger.rows(curator.vault)
+            return vault_ledger.ledger_rows(curator.vault)
 
     def reports(self) -> list[FileReport]:
         """Return the ingest reports, in order. They lie outside the guarantee: never publish them."""

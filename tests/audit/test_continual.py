@@ -8,7 +8,7 @@ keep their claim under every arrival order; wrong ones are caught.
 import numpy as np
 import pytest
 
-from trafficdp.audit.lower_bound import distinguish
+from trafficdp.audit.lower_bound import lower_bound_from_draws
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Moments
 from trafficdp.noise.source import SimulatedNoise
@@ -62,7 +62,7 @@ def audit(parts):
     """The lower bound on epsilon from the sum of independent log likelihood ratios."""
     left = sum(part[0] for part in parts)
     right = sum(part[1] for part in parts)
-    return distinguish(right, left, ERROR)[0]
+    return lower_bound_from_draws(right, left, ERROR)[0]
 
 
 def levelled_bound(order, plan):
@@ -129,7 +129,7 @@ def test_noise_that_is_drawn_again_at_a_publication_is_caught(forgetful):
             if forgetful:
                 bank.drawn[:] = False
         sums.append(np.mean(published, axis=0))
-    found, _ = distinguish(sums[1], sums[0], ERROR)
+    found, _ = lower_bound_from_draws(sums[1], sums[0], ERROR)
     assert (found > 1.0) == forgetful
 
 
@@ -148,4 +148,4 @@ def test_signed_digits_keep_their_claim_at_their_last_answer(order):
     change = np.cumsum(right.value - left.value)
     # the direction in which the sums move, weighed by their variance
     weight = change / tree.variance(at[: len(change)], length)
-    assert distinguish(rows[1] @ weight, rows[0] @ weight, ERROR)[0] <= 1.0
+    assert lower_bound_from_draws(rows[1] @ weight, rows[0] @ weight, ERROR)[0] <= 1.0

@@ -7,7 +7,7 @@ those of a release (tests/distribution, tests/unit/noise).
 import numpy as np
 import pytest
 
-from trafficdp.audit.lower_bound import audit_draws, audit_mechanism, draws_of, runs_one_at_a_time
+from trafficdp.audit.lower_bound import audit_draws, audit_mechanism, estimate_draws, runs_one_at_a_time
 from trafficdp.audit.neighbours import agreeing_neighbours, busy_neighbours
 from trafficdp.audit.steps import audit_steps
 from trafficdp.audit.wrong import mistakes
@@ -189,7 +189,9 @@ def test_half_of_the_noise_of_huber_is_refuted_and_the_whole_is_not(
         given = {"draws": draws, "confidence": CERTAIN}
         if more:
             # slower: the audit itself draws where all vehicles weigh the same
-            return audit_draws(draws_of(mechanism, statistic, epsilon), [pair], SimulatedNoise(15), **given)
+            return audit_draws(
+                estimate_draws(mechanism, statistic, epsilon), [pair], SimulatedNoise(15), **given
+            )
         return audit_mechanism(mechanism, statistic, epsilon, bound, SimulatedNoise(15), **given)
 
     kept = audited()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trafficdp.audit.lower_bound import distinguish
+from trafficdp.audit.lower_bound import lower_bound_from_draws
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import AddRemoveBall
 from trafficdp.mechanisms.pooling.add_remove_design import RELATION, AddRemoveDesign
@@ -44,7 +44,7 @@ def proved(with_it, without, noise, kind, draws=DRAWS):
         # the log ratio of both laws: nothing tells them apart better
         far = np.abs(y - two) - np.abs(y - one) if kind is LossKind.PURE else y @ (one - two)
         sides.append(far.sum(axis=1) if kind is LossKind.PURE else far)
-    return distinguish(*sides, CERTAIN_ERROR, 0.0 if kind is LossKind.PURE else DELTA)[0]
+    return lower_bound_from_draws(*sides, CERTAIN_ERROR, 0.0 if kind is LossKind.PURE else DELTA)[0]
 
 
 def claim(kind, part):
@@ -160,7 +160,7 @@ def test_a_mistake_is_caught(mistake):
         source, rows = SimulatedNoise(4), np.full(DRAWS, width)
         one = np.abs(wrong.with_it[0] - wrong.with_it[0] + source.discrete_laplace(rows))
         two = np.abs(source.discrete_laplace(rows * wrong.noise_of_the_other))
-        found = distinguish(one.astype(float), two.astype(float), CERTAIN_ERROR)[0]
+        found = lower_bound_from_draws(one.astype(float), two.astype(float), CERTAIN_ERROR)[0]
     assert found > claim(wrong.kind, part), found
 
 
@@ -206,7 +206,7 @@ def test_no_runs_refute_the_whole(kind, runs, bound_of):
         for data in (city(bound, with_it=True), city(bound, with_it=False))
     ]
     for one, other in zip(*(side.T for side in sides), strict=True):
-        found = distinguish(one, other, CERTAIN_ERROR, 0.0 if kind is LossKind.PURE else DELTA)[0]
+        found = lower_bound_from_draws(one, other, CERTAIN_ERROR, 0.0 if kind is LossKind.PURE else DELTA)[0]
         assert found <= claim(kind, part)
 
 
@@ -229,5 +229,5 @@ def test_runs_with_a_fortieth_of_the_noise_are_caught(kind, bound_of):
         np.array([float(measure_all(design, data, noise).weight[2]) for _ in range(RUNS)])
         for data in (city(bound, with_it=True), city(bound, with_it=False))
     ]
-    found = distinguish(*sides, CERTAIN_ERROR, 0.0 if kind is LossKind.PURE else DELTA)[0]
+    found = lower_bound_from_draws(*sides, CERTAIN_ERROR, 0.0 if kind is LossKind.PURE else DELTA)[0]
     assert found > claim(kind, part), found

@@ -193,7 +193,7 @@ def fill_up(store: Path, key: Path, many: int) -> None:
         last = there[-1]
         names = [f"r{number:04d}" for number in range(len(there) + 1, many + 1)]
         charges = _copy_in_vault(vault, last, names)
-        Head.beside(key, vault.store_id).write(vault_ledger.last(vault))
+        Head.beside(key, vault.store_id).write(vault_ledger.newest_entry(vault))
     for name in names:
         folder = store / "releases" / last.release_id
         shutil.copytree(folder, folder.with_name(name), copy_function=os.link)
@@ -212,7 +212,7 @@ def fill_up(store: Path, key: Path, many: int) -> None:
 
 def _copy_in_vault(vault: Vault, last: vault_releases.StoredRelease, names: Sequence[str]) -> list[int]:
     """Write copies of ``last`` under ``names`` and return the numbers of their charges."""
-    ledger = vault_ledger.rows(vault)
+    ledger = vault_ledger.ledger_rows(vault)
     both = [row.facts for row in ledger if row.facts.get("release") == last.release_id]
     frozen = vault_releases.part_of(vault, last.release_id, "allocation").decode()
     row, entries, charges, specifications = ledger[-1], [], [], []

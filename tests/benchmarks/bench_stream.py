@@ -167,7 +167,7 @@ def private(folder: Path, files: int) -> dict[str, Any]:
         digest = digest_of(path, live.key)
         if digest is None:
             raise SystemExit(f"{path} was written and cannot be read")
-        progress = live.take([live.read(path, digest)], live=False)
+        progress = live.ingest([live.read(path, digest)], live=False)
         seconds += moment() - began
     stored = sum(each.stat().st_size for each in (folder / "city.store").glob("*.duckdb")) / 2**20
     return {

@@ -227,7 +227,7 @@ def autopsy(city, seen_before, values_before, ledger_before, *, lives_on=False):
     with Vault.open(city.store) as opened:
         door = curator.Curator(city.store, opened, Head.beside(city.key, opened.store_id))
         door.check_not_behind()
-        rows = vault_ledger.rows(opened)
+        rows = vault_ledger.ledger_rows(opened)
         assert door.head.verify(rows) == len(rows)
         assert problems(opened) == []
         for name in newest:
@@ -461,7 +461,7 @@ def forgotten_or_not(city, untouched):
     with Vault.open(city.store) as opened:
         door = curator.Curator(city.store, opened, Head.beside(city.key, opened.store_id))
         door.check_not_behind(whole=True)
-        rows = vault_ledger.rows(opened)
+        rows = vault_ledger.ledger_rows(opened)
         assert door.head.verify(rows) == len(rows)
         assert problems(opened) == []
     workspace.release(force=True)

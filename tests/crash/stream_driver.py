@@ -95,7 +95,7 @@ def run(city, *, known_noise, by_folder):
     else:
         for path in sorted((city.folder / "arriving").iterdir()):
             digest = digest_of(path, live.key)
-            live.take([live.read(path, digest)], live=False)
+            live.ingest([live.read(path, digest)], live=False)
     live.end()
 
 

@@ -253,7 +253,7 @@ def test_what_one_machine_alone_can_do_is_refused(spark, tmp_path, twins):
 )
 def test_simulated_records(spark, tmp_path, twins, contributions_of, vehicles):
     import trafficdp
-    from trafficdp.engine.spark_job import set_for_now
+    from trafficdp.engine.spark_job import temporary_settings
 
     made = trafficdp.simulate(tmp_path / "simulated", vehicles=vehicles, days=3, seed=17, resolution=8)
     text = made.config.read_text(encoding="utf-8").replace('"whole_period"', '"calendar_hour"')
@@ -266,7 +266,7 @@ def test_simulated_records(spark, tmp_path, twins, contributions_of, vehicles):
     }
     # records of a day arrive on the next as well, and some twice
     before = files.ingest(made.feeds)
-    with set_for_now(spark, tasks):
+    with temporary_settings(spark, tasks):
         (done,) = cluster.ingest(made.feeds, engine=Spark(session=spark))
     equal(contributions_of(files), contributions_of(cluster))
     assert done.report.rows_in == sum(each.report.rows_in for each in before) == made.rows

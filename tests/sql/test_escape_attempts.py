@@ -282,7 +282,7 @@ BEHIND_THE_FIRST_WALL = textwrap.dedent(
             connection.execute(sql).fetchall()
             outcomes[sql] = "done"
         except Exception as error:
-            outcomes[sql] = worker.explained(error)["kind"]
+            outcomes[sql] = worker.error_facts(error)["kind"]
     print(json.dumps(outcomes))
     """
 )

@@ -149,9 +149,9 @@ def test_the_latest_cells_are_those_of_the_newest_release_that_stands(released):
 
 
 def test_an_empty_store_has_views_that_answer(tmp_path):
-    from trafficdp.store.released import build
+    from trafficdp.store.released import build_released
 
-    build(tmp_path, [])
+    build_released(tmp_path, [])
     with AnalystSession.open(tmp_path / RELEASED_NAME) as session:
         for view in VIEWS:
             assert session.run(f"FROM {view}").num_rows == (1 if view == "budget" else 0)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from trafficdp.config.file import declaration_json
-from trafficdp.engine.reduced import MANIFEST, PARTS, JobManifest, about
+from trafficdp.engine.reduced import MANIFEST, PARTS, JobManifest, reduction_in_words
 from trafficdp.errors import DataError, StoreKeyError, UsageError
 from trafficdp.ingest.report import FileReport
 from trafficdp.store.vault_fixes import cache_key
@@ -70,7 +70,7 @@ def write_job(folder, city, job, after=(), share=(0, 1), **changes):
         "job": job,
         "after": tuple(after),
         "key": cache_key(config.grid, config.bound),
-        "about": about(config.grid, config.bound),
+        "about": reduction_in_words(config.grid, config.bound),
         "area": config.grid.area.hash,
         "source": "buses",
         "declaration": declaration_json(config.sources[0]),

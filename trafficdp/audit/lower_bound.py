@@ -30,7 +30,7 @@ from trafficdp.audit.neighbours import (
     agreeing_neighbours,
     extreme_neighbours,
     ranked_neighbours,
-    whole_neighbours,
+    slow_mechanism_neighbours,
 )
 from trafficdp.errors import in_range
 from trafficdp.measurement.measure import PrivacyMeter
@@ -222,7 +222,7 @@ def audit_mechanism(
     pairs: Sequence[Neighbours] = [*extreme_neighbours(bound), *ranked_neighbours(bound)]
     most = 2
     if runs_one_at_a_time(mechanism):
-        pairs, most = whole_neighbours(bound), 1
+        pairs, most = slow_mechanism_neighbours(bound), 1
     outputs: Draws = Likelihoods(mechanism, statistic, loss, pairs)
     # the vehicle that moves from one side of the others to the other tells most
     many = agreeing_neighbours(bound, max(20, ceil(AGREEING / loss)), AGREEING_RECORDS)[1:2]
@@ -232,7 +232,7 @@ def audit_mechanism(
     best = _best(outputs, pairs, noise, draws, delta)[:most]
     found = audit_draws(outputs, best, noise, draws=draws, confidence=each, delta=delta)
     if idealised:
-        estimates = draws_of(mechanism, statistic, loss)
+        estimates = estimate_draws(mechanism, statistic, loss)
         more = audit_draws(estimates, many, noise, draws=draws, confidence=each, delta=delta)
         found = max(found, more, key=lambda bound: bound.epsilon)
     return replace(found, confidence=confidence)
@@ -244,7 +244,7 @@ class SumSamples(Samples):
 
     @classmethod
     def of(cls, sums: Samples) -> SumSamples:
-        """Return ``sums``, whose values are one sum for each pair already, as ``SumSamples``."""
+        """Return ``sums`` as ``SumSamples``: each value must be the sum of one (bin, vehicle) pair."""
         return cls(sums.counts, sums.value, sums.vehicle, sums.bound)
 
     def contributions(self) -> Contributions:
@@ -297,7 +297,7 @@ def expected_lower_bound(ratio: FloatArray, draws: int, delta: float) -> float:
     return float(found[min(FEWEST, len(found)) - 1 :].max())
 
 
-def draws_of(mechanism: Mechanism, statistic: Statistic, epsilon: float) -> Draws:
+def estimate_draws(mechanism: Mechanism, statistic: Statistic, epsilon: float) -> Draws:
     """Return a ``Draws`` function of the estimates of a bin, at ``epsilon`` for each bin.
 
     Called with a data set of one bin, it returns ``times`` independent estimates, shape (times,), from that
@@ -351,13 +351,15 @@ def audit_draws(
     best: LowerBound | None = None
     for pair in pairs:
         left, right = (outputs(side, draws, noise) for side in (pair.left, pair.right))
-        found, event = distinguish(left, right, error / len(pairs), delta)
+        found, event = lower_bound_from_draws(left, right, error / len(pairs), delta)
         if best is None or found > best.epsilon:
             best = LowerBound(found, confidence, draws, pair.label, event)
     return best or LowerBound(0.0, confidence, 0, "no pair", "none")
 
 
-def distinguish(left: FloatArray, right: FloatArray, error: float, delta: float = 0.0) -> tuple[float, str]:
+def lower_bound_from_draws(
+    left: FloatArray, right: FloatArray, error: float, delta: float = 0.0
+) -> tuple[float, str]:
     """Return a lower bound on epsilon, max(0, ln((p_low - delta)/q_high)), and the name of its event.
 
     ``left`` and ``right`` are outputs on two data sets, shape (n,). The first halves choose the event, a
@@ -413,7 +415,7 @@ def proportion_low(hits: int, trials: int, error: float) -> float:
 
 
 def proportion_high(hits: int, trials: int, error: float) -> float:
-    """Return the Clopper-Pearson upper limit."""
+    """Return the Clopper-Pearson upper limit: the p at which P(at most ``hits`` of ``trials``) = error."""
     return 1.0 - proportion_low(trials - hits, trials, error)
 
 

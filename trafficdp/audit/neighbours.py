@@ -65,10 +65,10 @@ def extreme_neighbours(bound: ContributionBound) -> list[Neighbours]:
     return pairs
 
 
-def whole_neighbours(bound: ContributionBound) -> list[Neighbours]:
-    """Return two of ``extreme_neighbours``: the pairs that show most of the loss of PLAN in 500 draws each.
+def slow_mechanism_neighbours(bound: ContributionBound) -> list[Neighbours]:
+    """Return two of ``extreme_neighbours``, for mechanisms that must run once for every draw.
 
-    For mechanisms that must run once for every draw.
+    These pairs show most of the loss of PLAN in 500 draws each.
     """
     every = extreme_neighbours(bound)
     return [every[3], every[10]]

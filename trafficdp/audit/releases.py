@@ -110,9 +110,9 @@ def _release(name: str, request: Request, delta: float) -> AuditedRelease:
     allocation = allocate(sides[0].counts, request)
     pico = int(allocation.event.loss_per_user[0])
     if request.kind is LossKind.PURE:
-        return AuditedRelease(name, pico / PICO, transcripts(allocation.calibrated, pairs), pairs)
+        return AuditedRelease(name, pico / PICO, log_likelihood_ratios(allocation.calibrated, pairs), pairs)
     claim = float(zcdp_to_approx(ZCDP(pico), delta).epsilon)
-    return AuditedRelease(name, claim, transcripts(allocation.calibrated, pairs), pairs, delta)
+    return AuditedRelease(name, claim, log_likelihood_ratios(allocation.calibrated, pairs), pairs, delta)
 
 
 def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) -> AuditedRelease:
@@ -142,7 +142,7 @@ def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) ->
     public = PublicFacts(declared.counts, bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
     calibrated = JOINT_MECHANISMS[ADD_REMOVE_POOLED].calibrate(public, loss, wanted)
     claim = float(gaussian_to_approx(loss, delta).epsilon) if isinstance(loss, ZCDP) else loss.pico / PICO
-    draws = transcripts(calibrated, pairs, declared)
+    draws = log_likelihood_ratios(calibrated, pairs, declared)
     return AuditedRelease(name, claim, draws, pairs, delta if isinstance(loss, ZCDP) else 0.0)
 
 
@@ -230,14 +230,14 @@ def small_city_samples(bound: ContributionBound, own: int) -> Samples:
     return Samples(counts, np.repeat(speed, counts.count), np.arange(1, counts.users + 1), bound)
 
 
-def transcripts(
+def log_likelihood_ratios(
     calibrated: CalibratedMechanism, pairs: list[Neighbours], declared: Contributions | None = None
 ) -> Draws:
     """Return a ``Draws`` function of the log likelihood ratio of everything that ``calibrated`` measures.
 
-    ``calibrated`` runs once without noise on each data set of ``pairs``; noise is then drawn around its
-    exact sums. On a ``declared`` grid (exact sums of nobody) later steps depend on earlier answers: both
-    data sets are given the noiseless answers of the left one.
+    ``calibrated`` runs once without noise on each data set of ``pairs``; noise is then drawn around its exact
+    sums. On a ``declared`` grid (exact sums of nobody) later steps depend on earlier answers: both data sets
+    are given the noiseless answers of the left one.
     """
     promise = calibrated.event()
 

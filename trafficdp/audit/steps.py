@@ -22,8 +22,8 @@ from trafficdp.audit.lower_bound import (
     CERTAIN,
     LowerBound,
     ReplayedDraws,
-    distinguish,
     expected_lower_bound,
+    lower_bound_from_draws,
 )
 from trafficdp.audit.neighbours import Neighbours
 from trafficdp.measurement.laws import FloatArray, IntArray
@@ -65,8 +65,11 @@ class NoiseRequest:
     verb: str
     given: tuple[npt.NDArray[np.generic], ...]
 
-    def ask(self, told: ReplayedDraws, times: int) -> None:
-        """Make the call of ``told`` for ``times`` copies side by side; the answers are kept in ``told``."""
+    def repeat_on(self, told: ReplayedDraws, times: int) -> None:
+        """Make the recorded call on the noise source ``told``, for ``times`` copies side by side.
+
+        ``told`` keeps the answers.
+        """
         if self.verb != "choose":
             sums, scale = (np.repeat(each, times) for each in self.given)
             getattr(told, self.verb)(sums, scale)
@@ -135,7 +138,7 @@ def audit_steps(
     for place in sorted(best):
         _, bound, two, label = best[place]
         sides = _ratios(two, draws, noise), -_ratios((two[1], two[0]), draws, noise)
-        found, event = distinguish(*sides, 1 - confidence, bound.delta)
+        found, event = lower_bound_from_draws(*sides, 1 - confidence, bound.delta)
         kept = LowerBound(found, confidence, draws, label, event)
         result.append(StepBound(place, bound.verb, bound.claim, bound.delta, kept))
     return result
@@ -179,9 +182,9 @@ def _ratios(two: tuple[NoiseRequest, NoiseRequest], times: int, noise: NoiseSour
     for done in range(0, times, AT_ONCE):
         now = min(AT_ONCE, times - done)
         drawn = ReplayedDraws(noise, now)
-        two[0].ask(drawn, now)
+        two[0].repeat_on(drawn, now)
         again = ReplayedDraws(noise, now, drawn.said)
-        two[1].ask(again, now)
+        two[1].repeat_on(again, now)
         parts.append(np.clip(again.surprise - drawn.surprise, -CERTAIN, CERTAIN).round(9))
     return np.concatenate(parts)
 

@@ -115,9 +115,9 @@ def options(
 ) -> None:
     """Turn vehicle records into a private map of mean speed and its variance."""
     # not at the top: whoever asks for help need not wait for what the commands need
-    from trafficdp.cli.options import Settings, store_given
+    from trafficdp.cli.options import Settings, store_from_option
 
-    folder = None if store is None else store_given(store)
+    folder = None if store is None else store_from_option(store)
     try:
         seconds = float(wait)
     except ValueError:
@@ -147,7 +147,7 @@ def _application(typed: frozenset[str]) -> Callable[..., int | None]:
     )
     app.callback()(options)
     for name, short_help in COMMANDS.items():
-        app.command(name, short_help=short_help)(function_of(name) if name in typed else _never_called)
+        app.command(name, short_help=short_help)(command_function(name) if name in typed else _never_called)
     return get_command(app)
 
 
@@ -171,8 +171,8 @@ def _globals_first(arguments: list[str]) -> list[str]:
     return first + rest
 
 
-def function_of(name: str) -> Callable[..., None]:
-    """Return the function of one of COMMANDS; its annotations are the options of the command line."""
+def command_function(name: str) -> Callable[..., None]:
+    """Return the function of the command ``name``, one of COMMANDS; its annotations are its options."""
     function: Callable[..., None] = getattr(
         import_module(f"trafficdp.cli.commands.{_MODULES.get(name, name)}"), name
     )

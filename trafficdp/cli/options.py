@@ -63,13 +63,13 @@ class Output:
         )
 
     def result(self, facts: Mapping[str, object]) -> None:
-        """Print ``facts`` as JSON when that was asked for. Pure ASCII: no locale can spoil it."""
+        """Print ``facts`` as JSON in ASCII if --json was given; else do nothing."""
         if self.as_json:
             with _nobody_may_read():
                 print(json.dumps(facts, indent=2, allow_nan=False), flush=True)
 
     def say(self, text: str) -> None:
-        """Print a line for people."""
+        """Print a line for people, unless --json or --quiet was given."""
         if not (self.as_json or self.quiet):
             self._console.print_words(text)
 
@@ -91,14 +91,18 @@ class Output:
         from rich.table import Table
 
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        cells = [[plain(_cell(value)) for value in row] for row in rows]
+        cells = [[strip_control_characters(_cell(value)) for value in row] for row in rows]
         texts = [[name, *(row[index] for row in cells)] for index, name in enumerate(columns)]
         whole = [max(map(len, column)) for column in texts]
         least = [
             longest_word(column) if name in prose else width
             for name, column, width in zip(columns, texts, whole, strict=True)
         ]
-        most = whole if self.columns is None else shared(whole, least, self.columns - GAP * len(columns))
+        most = (
+            whole
+            if self.columns is None
+            else fit_column_widths(whole, least, self.columns - GAP * len(columns))
+        )
         numeric = [bool(rows) and all(_is_number(row[at]) for row in rows) for at in range(len(columns))]
         for index, name in enumerate(columns):
             table.add_column(
@@ -118,7 +122,7 @@ class Output:
 
     @property
     def columns(self) -> int | None:
-        """Letters that a line may have on the terminal; None where there is no terminal."""
+        """How many letters a line may have on the terminal; None where there is no terminal."""
         return min(self._console.width, WIDEST) if self._console.is_terminal else None
 
     def warn(self, text: str) -> None:
@@ -133,15 +137,15 @@ class Output:
             self._errors.print_line(f"trafficdp: {text}")
 
     def confirm(self, *, yes: bool, questions: Callable[[], Iterable[str]], otherwise: str) -> None:
-        """Ask on the terminal whether to go on; ``yes`` (--yes) has answered already.
+        """Ask on the terminal whether to go on; ``yes`` (--yes) answers all questions beforehand.
 
-        ``questions`` say what will happen, and are called only where somebody is there to read them; none:
-        this needs no answer. Who does not agree to all ends the command with ``otherwise`` said.
-        Raises UsageError where there is no terminal: nothing that cannot be taken back happens by itself.
+        ``questions`` returns the questions, and is called only on a terminal; without any, nothing is asked.
+        Unless each is answered with yes, prints ``otherwise`` and ends the command. Raises UsageError where
+        there is no terminal.
         """
         if yes:
             return
-        if not somebody_is_there():
+        if not is_interactive():
             raise UsageError(
                 "this cannot be taken back, and there is no terminal to ask on",
                 expected="--yes",
@@ -153,7 +157,7 @@ class Output:
 
     @contextmanager
     def bars(self) -> Iterator[Progress | None]:
-        """Show progress bars on standard error while the block runs; None where nobody would see them."""
+        """Context manager: give the block progress bars on standard error, or None where nobody sees them."""
         if self.quiet or not self._errors.is_terminal:
             yield None
             return
@@ -164,10 +168,11 @@ class Output:
             yield progress
 
     @contextmanager
-    def steps(self, text: str) -> Iterator[Callable[[str, int, int | None], None]]:
-        """Show on a terminal what is going on while the block runs, and how far it is.
+    def progress_steps(self, text: str) -> Iterator[Callable[[str, int, int | None], None]]:
+        """Context manager: show on a terminal what is going on while the block runs, and how far it is.
 
-        Yields ``step(text, done, of)``; without an end in sight ``of`` is None.
+        Yields ``step(text, done, of)``, to be called when a step begins; without an end in sight ``of`` is
+        None.
         """
         if self.quiet or not self._errors.is_terminal:
             yield lambda text, done, of: None
@@ -176,14 +181,14 @@ class Output:
 
         columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
         with Progress(*columns, console=self._errors, transient=True) as progress:
-            task = progress.add_task(plain(text), total=None)
+            task = progress.add_task(strip_control_characters(text), total=None)
             yield lambda text, done, of: progress.update(
-                task, description=plain(text), completed=done, total=of
+                task, description=strip_control_characters(text), completed=done, total=of
             )
 
     @contextmanager
     def spinner(self, text: str) -> Iterator[None]:
-        """Show that something is going on while the block runs."""
+        """Context manager: show on a terminal that something is going on while the block runs."""
         if self.quiet or not self._errors.is_terminal:
             yield
             return
@@ -197,13 +202,15 @@ class _PlainConsole(Console):
     def print_line(self, text: str) -> None:
         """Print one line, never wrapped."""
         with _nobody_may_read():
-            self.print(plain(text))
+            self.print(strip_control_characters(text))
 
     def print_words(self, text: str) -> None:
         """Print one line; a terminal that is too narrow gets it wrapped between words."""
         with _nobody_may_read():
             width = min(self.width, WIDEST) if self.is_terminal else sys.maxsize
-            for line in wrap(plain(text), width, break_long_words=False, break_on_hyphens=False) or [""]:
+            for line in wrap(
+                strip_control_characters(text), width, break_long_words=False, break_on_hyphens=False
+            ) or [""]:
                 self.print(line)
 
     def print_whole(self, table: Table, more: Sequence[str]) -> None:
@@ -235,14 +242,14 @@ def _nobody_may_read() -> Iterator[None]:
 
 
 def abandon_standard_output() -> None:
-    """Send what is still to be printed nowhere."""
+    """Send all further standard output to the null device."""
     descriptor = os.open(os.devnull, os.O_WRONLY)
     os.dup2(descriptor, sys.stdout.fileno())
     os.close(descriptor)
 
 
-def plain(text: str) -> str:
-    """Return ``text`` with everything that could steer a terminal replaced by "?"."""
+def strip_control_characters(text: str) -> str:
+    """Return ``text`` with "?" for every character that does not print and could steer a terminal."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
@@ -267,23 +274,26 @@ def _cell(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def minute(instant: str, time_zone: str) -> str:
-    """Return ``instant`` (ISO 8601) in the local time of ``time_zone``, to the minute, as tables show it."""
-    return f"{datetime.fromisoformat(on_clocks(instant, time_zone)):%Y-%m-%d %H:%M}"
+def minute_in_words(instant: str, time_zone: str) -> str:
+    """Return ``instant`` (ISO 8601) as tables show it: "2026-03-05 10:30" by the clocks of ``time_zone``."""
+    return f"{datetime.fromisoformat(with_local_offset(instant, time_zone)):%Y-%m-%d %H:%M}"
 
 
-def on_clocks(instant: str, time_zone: str) -> str:
-    """Return ``instant`` (ISO 8601) with the offset of ``time_zone``, as JSON shows it."""
+def with_local_offset(instant: str, time_zone: str) -> str:
+    """Return ``instant`` (ISO 8601) in ISO 8601 with the offset from UTC of ``time_zone``."""
     return datetime.fromisoformat(instant).astimezone(ZoneInfo(time_zone)).isoformat()
 
 
 def longest_word(texts: Sequence[str]) -> int:
-    """Return the length of the longest word in ``texts``, the least width of a column of prose."""
+    """Return the length of the longest word in ``texts``, in letters."""
     return max((len(word) for text in texts for word in text.split()), default=0)
 
 
-def shared(whole: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Return column widths between ``least`` and ``whole`` that fit into ``room``, narrow columns first."""
+def fit_column_widths(whole: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Return widths of a table's columns that add up to at most ``room`` letters, shape of ``whole``.
+
+    Each lies between ``least`` and ``whole``, which is its full width; narrow columns get theirs first.
+    """
     widths, spare = list(least), max(0, room - sum(least))
     for index in sorted(range(len(whole)), key=whole.__getitem__):
         more = min(whole[index] - least[index], spare)
@@ -292,13 +302,13 @@ def shared(whole: Sequence[int], least: Sequence[int], room: int) -> list[int]:
     return widths
 
 
-def somebody_is_there() -> bool:
-    """Return whether a person at a terminal can be asked."""
+def is_interactive() -> bool:
+    """Return whether standard input and standard error are a terminal, so that a person can be asked."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
-def shorten(path: Path) -> str:
-    """Return ``path`` as people would type it: relative to here when it lies below."""
+def relative_path(path: Path) -> str:
+    """Return ``path`` relative to the current folder if it lies below, else unchanged."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except (ValueError, OSError):
@@ -336,8 +346,11 @@ class Settings:
         return config, *store_and_key(self.config, self.store, config.store, config.key_file)
 
 
-def store_given(text: str) -> Path:
-    """Return the folder that --store names; raise UsageError when it can have no key beside it."""
+def store_from_option(text: str) -> Path:
+    """Return the folder of the store that the option --store names.
+
+    Raises UsageError for a text that is no folder with a name, as its key lies beside it under that name.
+    """
     path = Path(text)
     if text and path.name in ("", ".."):
         # "." and ".." by their own names, so that the key can be called after them
@@ -355,7 +368,7 @@ def _bar_per_file(bars: Progress) -> Callable[[Path], AbstractContextManager[Cal
     @contextmanager
     def bar(path: Path) -> Iterator[Callable[[int], None]]:
         total = path.stat().st_size if path.is_file() else None
-        task = bars.add_task(plain(path.name), total=total)
+        task = bars.add_task(strip_control_characters(path.name), total=total)
         yield lambda read: bars.advance(task, read)
 
     return bar
@@ -374,7 +387,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask; needed where
 ReleaseArgument = Annotated[str, typer.Argument(help="Name of the release, such as r0001.")]
 
 
-def loss_asked(epsilon: str | None, rho: str | None) -> Loss | None:
+def loss_from_options(epsilon: str | None, rho: str | None) -> Loss | None:
     """Return the privacy loss that --epsilon or --rho gives, None for neither; raise UsageError for both."""
     if epsilon is not None and rho is not None:
         raise UsageError("--epsilon and --rho are two kinds of loss", todo="give that of the store")

@@ -133,7 +133,7 @@ def _show_adaptive(output: Output, result: Plan, chosen: AdaptiveMap) -> None:
 
 
 def show_full(output: Output, result: Plan, full: FullCurves) -> None:
-    """The full comparison at the planned noise (or what is nearest to it)."""
+    """Print how every accounting does at the planned noise (or what is nearest to it)."""
     noise = float(
         result.allocation.chosen_accounting.scales(float(result.allocation.request.loss.exact))[
             Statistic.MEAN
@@ -164,10 +164,10 @@ def show_full(output: Output, result: Plan, full: FullCurves) -> None:
     output.say("")
 
 
-def one_slot(asked: SlotKind, noun: str) -> str:
+def one_slot_sentence(asked: SlotKind, noun: str) -> str:
     """Return the sentence that a map has one number for the whole period, not one for each slot ``asked``.
 
-    ``noun`` is what its places are called.
+    ``noun`` is the word for its places: "hexagon" or "zone".
     """
     slots = asked.value.replace("_", " ")
     return (
@@ -182,7 +182,8 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
         output.say(text)
     if result.slot_not_measured is not None:
         output.say(
-            f"{one_slot(result.slot_not_measured, result.grid.noun)} Priced questions measure times: "
+            f"{one_slot_sentence(result.slot_not_measured, result.grid.noun)} "
+            "Priced questions measure times: "
             "`trafficdp sql` with SELECT WITH DIFFERENTIAL_PRIVACY ... GROUP BY slot."
         )
     request = allocation.request

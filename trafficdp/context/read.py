@@ -41,7 +41,7 @@ _LINES = (1, 5)
 _TURNS = 6
 
 
-def simplified(shapes: Shapes, names: Names, area: BaseGeometry) -> tuple[Shapes, Names]:
+def simplified_layer(shapes: Shapes, names: Names, area: BaseGeometry) -> tuple[Shapes, Names]:
     """Return the shapes (degrees, shape (n,)) and their names as a page shows them, the longest first.
 
     Lines of one name become one shape. A shape without name has the name "".
@@ -181,7 +181,7 @@ def read_context(files: Sequence[ContextFile], area: StudyArea) -> tuple[Context
             shapes, names = (np.concatenate(each) for each in zip(*tables, strict=True))
             there = ~shapely.is_missing(shapes)
             shapes, names = shapes[there], names[there]
-        shapes, names = simplified(shapes, names, area.geometry)
+        shapes, names = simplified_layer(shapes, names, area.geometry)
         if len(shapes):
             layers.append(
                 ContextLayer(file.kind, path.name, digest, file.attribution, tuple(names), tuple(shapes))
@@ -321,7 +321,7 @@ def read_zones(path: Path, name: str | None) -> Zones:
     _require_apart(shapes, given, path.name)
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    different = told_apart([np.array(given, dtype=object)])
+    different = distinct_names([np.array(given, dtype=object)])
     # GeoJSON wants outer outlines counter-clockwise; layers of several parts have many of one
     plain = np.where(shapely.get_num_geometries(shapes) == 1, shapely.get_geometry(shapes, 0), shapes)
     return Zones(path.name, digest, tuple(different), tuple(shapely.orient_polygons(plain)))
@@ -422,7 +422,7 @@ def _of_hexagons(different: bytes, context: tuple[ContextLayer, ...]) -> Texts:
         joint = np.where(pd.Series(place).str.startswith("near "), " ", ", ").astype(object)
         both = np.where(place != "", road + joint + place, road)
         choices.append(np.where(road != "", both, way).astype(object))
-    return told_apart(choices)
+    return distinct_names(choices)
 
 
 class _Plane:
@@ -517,8 +517,12 @@ def _places(hexagons: Texts, places: pd.DataFrame) -> tuple[Texts, Texts]:
     return np.where(distance < 2 * size, "near " + name, way).astype(object), way.astype(object)
 
 
-def told_apart(choices: list[Texts]) -> Texts:
-    """Return for every hexagon the shortest choice that no other has; at last with a number."""
+def distinct_names(choices: list[Texts]) -> Texts:
+    """Return for every hexagon the first of its names that no other hexagon has, shape (n,).
+
+    Each of ``choices`` holds one name a hexagon, shape (n,), from short to long. Names that stay equal get
+    numbers.
+    """
     import pandas as pd
 
     names = choices[0].copy()

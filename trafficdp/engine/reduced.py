@@ -98,8 +98,8 @@ class JobManifest:
             raise DataError("not a manifest of reduced contributions", expected=FORMAT) from error
 
 
-def about(grid: Grid, bound: ContributionBound) -> dict[str, str]:
-    """Return for people what records were reduced to."""
+def reduction_in_words(grid: Grid, bound: ContributionBound) -> dict[str, str]:
+    """Return for people what records were reduced to, by name: places, slots, period and speed bound."""
     return {
         "resolution": str(grid.resolution),
         "slot": grid.slot_kind.value,
@@ -111,7 +111,7 @@ def about(grid: Grid, bound: ContributionBound) -> dict[str, str]:
 
 
 def local_folder(uri: str) -> Path:
-    """Return a folder that Spark wrote as this machine's; raise UsageError for one of another file system."""
+    """Return the path on this machine of the folder ``uri``; raise UsageError for another file system."""
     if not re.match("file:|[^:]*$", uri):
         raise UsageError(
             "what the cluster wrote does not lie on this machine",
@@ -122,9 +122,10 @@ def local_folder(uri: str) -> Path:
 
 
 def finished_jobs(folder: Path) -> list[tuple[Path, JobManifest]]:
-    """Return the jobs in ``folder`` (or the one that it is) with a manifest, every one after its ``after``.
+    """Return (folder, manifest) of every finished job in ``folder``, or of the job that it is.
 
-    Raises UsageError when there is none, DataError for a manifest that cannot be read.
+    Each comes after those that its ``after`` names. Raises UsageError when there is none, DataError for a
+    manifest that cannot be read.
     """
     if (folder / MANIFEST).is_file():
         return [(folder, _manifest(folder))]
@@ -146,9 +147,9 @@ def _manifest(folder: Path) -> JobManifest:
 
 
 def batches(folder: Path, manifest: JobManifest) -> Iterator[pa.RecordBatch]:
-    """Yield COLUMNS of a job's rows.
+    """Yield the rows of the job in ``folder`` in batches with COLUMNS.
 
-    Raises DataError when a file is missing, damaged or has other rows than the manifest says.
+    Raises DataError when a file is missing, damaged or has another number of rows than ``manifest`` says.
     """
     for name, rows in sorted(manifest.parts.items()):
         found = 0

@@ -23,8 +23,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from trafficdp._durable import new_token
-from trafficdp.engine.reduced import MANIFEST, PARTS, SAID, JobManifest, SourceFile, about
-from trafficdp.engine.spark_rows import SPARK_ROWS, Facts, Reduction, plain, rows_of_files, rows_of_frame
+from trafficdp.engine.reduced import MANIFEST, PARTS, SAID, JobManifest, SourceFile, reduction_in_words
+from trafficdp.engine.spark_rows import (
+    SPARK_ROWS,
+    Facts,
+    Reduction,
+    normalise_uri,
+    rows_of_files,
+    rows_of_frame,
+)
 from trafficdp.errors import ConfigError, DataError, UsageError
 from trafficdp.ingest.formats.csv_files import declared_columns
 from trafficdp.ingest.report import FileReport, LintFinding, LintVerdict
@@ -47,8 +54,8 @@ class KeyLocation:
     mount: Path | None = None
 
 
-def session_of(given: SparkSession | None) -> SparkSession:
-    """Return the session that is given, or active, or a new one as Spark is configured on this machine.
+def spark_session(given: SparkSession | None) -> SparkSession:
+    """Return the session ``given``, else the active one, else a new one as configured on this machine.
 
     Raises UsageError where there is no Java, and for a session of Spark Connect.
     """
@@ -79,10 +86,10 @@ def is_local(session: SparkSession) -> bool:
 def key_in_executors(
     session: SparkSession, place: KeyLocation
 ) -> tuple[Callable[[], VehicleKey], Callable[[], None]]:
-    """Return two functions: one gives the key in an executor, the other withdraws it when the job is over.
+    """Return two functions: one returns the key when called in an executor, the other withdraws it.
 
     The key is read at the ``mount`` of ``place``, or else broadcast: raises UsageError where the session
-    would do that without encryption.
+    would do that without encryption. Withdraw it when the job is over.
     """
     if place.mount is not None:
         # a secret mount is a link to a file that changes
@@ -112,8 +119,8 @@ def _sent(broadcast: Broadcast[VehicleKey]) -> VehicleKey:
 
 
 @contextmanager
-def set_for_now(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Change ``settings`` of the session while the block lasts."""
+def temporary_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Context manager: change ``settings`` of the Spark session while the block runs."""
     before = {name: session.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         session.conf.set(name, value)
@@ -154,12 +161,12 @@ class Folder:
         self._system = self._path.getFileSystem(self._configuration)
 
     def path(self, name: str | None = None) -> str:
-        """Return the address of the folder or of what is in it."""
+        """Return the address of the folder, or with ``name`` of the file in it."""
         path = self._system.makeQualified(self._path).toString()
         return str(path if name is None else f"{path}/{name}")
 
     def make(self) -> None:
-        """Make the folder."""
+        """Create the folder, readable by its owner only."""
         self._system.mkdirs(self._path)
         self._system.setPermission(self._path, self._hadoop.permission.FsPermission("700"))
 
@@ -168,7 +175,7 @@ class Folder:
         self._system.delete(self._path, True)
 
     def write(self, name: str, text: str) -> None:
-        """Write a file under its name in one move."""
+        """Write ``text`` to the file ``name`` in the folder: it appears whole or not at all."""
         half = self._hadoop.Path(self._path, f".{name}.new")
         stream = self._system.create(half, True)
         stream.write(text.encode())
@@ -176,12 +183,15 @@ class Folder:
         self._system.rename(half, self._hadoop.Path(self._path, name))
 
     def read_all(self, name: str) -> list[str]:
-        """Return the texts of NAME in every folder of this one."""
+        """Return the texts of all files ``name`` that lie one folder below this one."""
         found = self._system.globStatus(self._hadoop.Path(self._path, f"*/{name}")) or []
         return [self._text(each.getPath()) for each in found]
 
     def files(self, uris: Sequence[str]) -> dict[str, SourceFile]:
-        """Return the files that ``uris`` name, in order; raise DataError for a name without one."""
+        """Return the files at ``uris``, which may be patterns, by address.
+
+        Raises DataError for one without any file.
+        """
         files: dict[str, SourceFile] = {}
         for uri in uris:
             pattern = self._hadoop.Path(uri)
@@ -261,8 +271,8 @@ def reduce_files(session: SparkSession, uris: Sequence[str], work: Work) -> str 
         if work.reduction.source.format == "parquet":
             frame = session.read.parquet(*new)
             return _from_frame(frame, work, new, earlier, order=None)
-        numbers = {plain(uri): number for number, uri in enumerate(new)}
-        with set_for_now(session, _SETTINGS | _OF_FILES):
+        numbers = {normalise_uri(uri): number for number, uri in enumerate(new)}
+        with temporary_settings(session, _SETTINGS | _OF_FILES):
             frame = session.read.format("binaryFile").load(list(new))
             frame = frame.select(
                 sql.element_at(
@@ -318,9 +328,9 @@ def _from_frame(
         wanted.append(sql.col(f"`{order}`").cast("long").alias("place"))
     else:
         names = list(files or frame.inputFiles())
-        numbers = {plain(uri): number for number, uri in enumerate(names)}
+        numbers = {normalise_uri(uri): number for number, uri in enumerate(names)}
         wanted += [sql.col("_metadata.file_path").alias("file"), sql.col("_metadata.row_index").alias("row")]
-    with set_for_now(session, _SETTINGS):
+    with temporary_settings(session, _SETTINGS):
         try:
             chosen = frame.select(*wanted)
             _require_raw_stays(chosen)
@@ -389,7 +399,7 @@ def _run(
         job=job,
         after=tuple(earlier),
         key=cache_key(grid, bound),
-        about=about(grid, bound),
+        about=reduction_in_words(grid, bound),
         area=grid.area.hash,
         source=work.reduction.source.name,
         declaration=work.declaration,
@@ -404,9 +414,9 @@ def _run(
 
 
 def contributions(rows: DataFrame, counted: DataFrame | None) -> DataFrame:
-    """Return sums a (vehicle, slot, cell) of ``rows`` (ROWS), each (vehicle, instant) once, the first.
+    """Return the sums of ``rows`` (ROWS) by (vehicle, slot, cell), counting each (vehicle, instant) once.
 
-    What ``counted`` holds is left out.
+    Of several records of an instant the first counts; those that ``counted`` has are left out.
     """
     everything = rows if counted is None else rows.unionByName(counted)
     first = (

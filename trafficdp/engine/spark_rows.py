@@ -96,7 +96,11 @@ Noted = Callable[[str, Facts], None]
 def rows_of_files(
     batches: Iterator[pa.RecordBatch], job: Reduction, key: Callable[[], VehicleKey], noted: Noted
 ) -> Iterator[pa.RecordBatch]:
-    """Yield ROWS of whole files: a batch has their ``number``, ``name`` and ``content`` (bytes)."""
+    """Yield ROWS of whole files, read, cleaned and binned as ``job`` says.
+
+    ``batches`` have the columns ``number``, ``name`` and ``content`` (bytes), a row a file. ``key`` returns
+    the key of pseudonyms; ``noted`` is called with the facts of each file.
+    """
     with _saying_nothing():
         secret, binning = key(), _Binning(job)
         for batch in batches:
@@ -130,12 +134,11 @@ def rows_of_frame(
     part: str,
     numbers: Mapping[str, int] | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield ROWS of a table's records: a batch has our columns and where its rows come from.
+    """Yield ROWS of the records in ``batches``, cleaned and binned as ``job`` says.
 
-    That is ``file`` and ``row``, files by their ``numbers``, or, without these, the ``place`` itself.
-    ``part`` names the task.
-
-    Of a vehicle's records only some are here, so repeats are found among these and, later, among all.
+    Columns are the declared ones and the row's place: ``file`` and ``row``, with files numbered by
+    ``numbers``, or (None) ``place`` itself. ``noted`` is called once, with the name ``part`` of this task.
+    Only some of a vehicle's records are here, so repeats are found among these and, later, among all.
     """
     with _saying_nothing():
         secret, binning = key(), _Binning(job)
@@ -165,13 +168,13 @@ def _placed(batch: pa.RecordBatch, numbers: Mapping[str, int] | None) -> pa.Reco
     if numbers is None:
         return batch
     file = batch.column("file").dictionary_encode()
-    number = np.array([numbers[plain(name)] for name in file.dictionary.to_pylist()], dtype=np.int64)
+    number = np.array([numbers[normalise_uri(name)] for name in file.dictionary.to_pylist()], dtype=np.int64)
     place = (number << PLACE_BITS)[file.indices.to_numpy()] | batch.column("row").to_numpy()
     return batch.drop_columns(["file", "row"]).append_column("place", pa.array(place))
 
 
-def plain(uri: str) -> str:
-    """Return the one spelling of a file's name that Spark writes in several: file:/a b, file:///a%20b."""
+def normalise_uri(uri: str) -> str:
+    """Return one spelling of a file's address, which Spark writes as file:/a b or file:///a%20b."""
     return re.sub(r"^file:/+", "file:/", unquote(uri))
 
 

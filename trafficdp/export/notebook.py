@@ -13,17 +13,17 @@ from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.classes import (
     COLOURS,
     WIDTH_COLOURS,
-    level_read,
-    read_number,
+    number_in_words,
     shown_breaks,
     shown_largest,
+    shown_level,
     shown_numbers,
     shown_width_breaks,
 )
-from trafficdp.export.files.language import ENGLISH, PLACES, Language, fill_template, said
+from trafficdp.export.files.language import ENGLISH, PLACES, Language, fill_template, render_sentence
 from trafficdp.export.files.tables import CRS, published_statistics, unique_polygons
 from trafficdp.export.map.html_map import html_bytes
-from trafficdp.export.report.maps import ReportMaps, legend, slot_shown
+from trafficdp.export.report.maps import ReportMaps, fullest_slot, legend
 from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import Release, published_frame
@@ -70,12 +70,12 @@ def card(
     )
 
 
-def release_in_short(release: Release) -> str:
-    """Return one line: what the release is of, and how many numbers it has."""
+def release_in_words(release: Release) -> str:
+    """Return one line on ``release``: what it is of, and how many numbers it has."""
     told = [BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value]
     numbers = int(np.isin(release.status, told).sum())
     place, period = release.disclosure.coverage.place, release.grid.period
-    days = said("days", period.first, period.last)
+    days = render_sentence("days", period.first, period.last)
     return (
         f"<release {release.id}: {place}, {days}, {numbers:,} hexagons and times "
         f"with numbers, {release.bins - numbers:,} without, {release.disclosure.guarantee.in_short}>"
@@ -89,25 +89,25 @@ def release_card(release: Release) -> str:
     """
     disclosed, period = release.disclosure, release.grid.period
     language = Language.of(disclosed.catalogue.language)
-    days = said("days", period.first, period.last, language=language)
-    title = said("title", disclosed.coverage.place, language=language) + f", {days} ({release.id})"
+    days = render_sentence("days", period.first, period.last, language=language)
+    title = render_sentence("title", disclosed.coverage.place, language=language) + f", {days} ({release.id})"
     sentences = (
-        f"{language.gettext('Protected:')} {language.translated(disclosed.unit.protected)}",
-        language.translated(disclosed.guarantee.in_words),
+        f"{language.gettext('Protected:')} {language.translate_sentence(disclosed.unit.protected)}",
+        language.translate_sentence(disclosed.guarantee.in_words),
     )
     if not release.bins:
         return card(title, (), sentences=sentences, language=language)
     statistic = published_statistics(release)[0]
-    slot = slot_shown(release, statistic)
+    slot = fullest_slot(release, statistic)
     atlas, unit = ReportMaps.of(release), release.request.display_unit
-    level = language.number(f"{100 * level_read(release, statistic):g}")
-    when = f", {language.translated(release.slots[slot].label)}" if atlas.several else ""
-    value = said("value_and_unit", statistic, unit.label, language=language)
+    level = language.number(f"{100 * shown_level(release, statistic):g}")
+    when = f", {language.translate_sentence(release.slots[slot].label)}" if atlas.several else ""
+    value = render_sentence("value_and_unit", statistic, unit.label, language=language)
     rows = np.flatnonzero(release.slot == slot)
     numbers = np.column_stack(shown_numbers(published_frame(release), statistic, unit))
     most = shown_largest(statistic, release.request.bound, unit)
     read = [
-        (row, read_number(value, low, high, most))
+        (row, number_in_words(value, low, high, most))
         for row, (value, low, high) in zip(
             rows[:LONGEST_TABLE].tolist(), numbers[rows].tolist(), strict=False
         )
@@ -122,7 +122,7 @@ def release_card(release: Release) -> str:
             (
                 release.place[row]
                 if release.grid.zones is not None
-                else language.translated(release.place[row], PLACES),
+                else language.translate_sentence(release.place[row], PLACES),
                 language.number(language.gettext(each.value)),
                 language.gettext(
                     "{first} to {last}", first=language.number(each.low), last=language.number(each.high)
@@ -163,7 +163,7 @@ def plot(release: Release, statistic: str, slot: str | None, show: str, axes: Ax
     if not release.bins:
         raise UsageError("the release has no bins, so there is nothing to draw")
     labels = {facts.label: number for number, facts in release.slots.items()}
-    number = slot_shown(release, wanted) if slot is None else labels[one_of([*labels], slot=slot)]
+    number = fullest_slot(release, wanted) if slot is None else labels[one_of([*labels], slot=slot)]
     unit, width = release.request.display_unit, show == "uncertainty"
     polygons, position = unique_polygons(release)
     here = release.slot == number
@@ -187,7 +187,7 @@ def plot(release: Release, statistic: str, slot: str | None, show: str, axes: Ax
     largest = shown_largest(wanted, release.request.bound, unit)
     breaks = (shown_width_breaks if width else shown_breaks)(wanted, release.request.bound, unit)
     edges = [0.0, *breaks, max(largest, breaks[-1] * 1.001)]
-    noun = said("capital", said("noun", wanted))
+    noun = render_sentence("capital", render_sentence("noun", wanted))
     label = f"{'Width of the interval' if width else noun}, {unit.label}"
     colours = ListedColormap(list(WIDTH_COLOURS if width else COLOURS))
     norm = BoundaryNorm(edges, len(edges) - 1)

@@ -213,12 +213,15 @@ def _feed(city: SiteCity, address: str, rows: Sequence[_Row]) -> bytes:
         entry = ElementTree.SubElement(feed, f"{{{_ATOM}}}entry")
         add(entry, "id", f"{address}/{row.id}/")
         facts, period = {"place": row.facts.coverage.place}, row.facts.coverage.period
-        facts |= {"first": language.dates(period.first), "last": language.dates(period.last)}
+        facts |= {
+            "first": language.localise_dates(period.first),
+            "last": language.localise_dates(period.last),
+        }
         title = language.gettext("Traffic speeds of {place}, {first} to {last}", **facts)
         add(entry, "title", f"{title} ({row.id})")
         add(entry, "updated", row.facts.identity.created_at)
         add(entry, "link", rel="alternate", href=f"{address}/{row.id}/{INDEX}")
-        add(entry, "summary", language.translated(row.facts.guarantee.in_words))
+        add(entry, "summary", language.translate_sentence(row.facts.guarantee.in_words))
     ElementTree.indent(feed)
     text: bytes = ElementTree.tostring(feed, encoding="utf-8", xml_declaration=True)
     return text + b"\n"

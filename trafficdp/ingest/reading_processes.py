@@ -36,7 +36,7 @@ _PIPE = 1 << 20
 _ROWS = 20_000
 """Of a block that is put together of smaller ones."""
 _ENDS = "the end of a lot"
-_START = "from trafficdp.ingest.reading_processes import work; work()"
+_START = "from trafficdp.ingest.reading_processes import read_in_process; read_in_process()"
 
 Read = Callable[[Any], Iterator[Records]]
 """Of a file, or of a frame."""
@@ -62,8 +62,8 @@ class FilesToRead:
         return pickle.dumps(told)
 
 
-def processes() -> int:
-    """Return how many processes may read at once."""
+def process_count() -> int:
+    """Return how many processes may read files at once."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MOST_PROCESSES)
 
@@ -97,7 +97,7 @@ class Readers:
 
     def __enter__(self) -> Readers:
         work = _shared(self._works) if self._works else None
-        if work is None or (number := processes()) < 2:
+        if work is None or (number := process_count()) < 2:
             return self
         found: list[subprocess.Popen[bytes]] = []
         with ExitStack() as started, suppress(OSError):
@@ -168,7 +168,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             _pipe(pipe).close()
 
 
-def work() -> None:
+def read_in_process() -> None:
     """Main function of a reading process: read the files named on standard input, and write their records.
 
     Ends when all files are read, when one cannot be read, or when the starting process has gone.

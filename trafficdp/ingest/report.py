@@ -133,14 +133,14 @@ def extent_in_words(extent: Extent | None, time_zone: str) -> dict[str, str]:
     instants = (extent.first_us, extent.last_us)
     first, last = (datetime.fromtimestamp(at // 1_000_000, ZoneInfo(time_zone)).date() for at in instants)
     return {
-        "longitude": span(f"{extent.west:.2f}", f"{extent.east:.2f}"),
-        "latitude": span(f"{extent.south:.2f}", f"{extent.north:.2f}"),
-        "days": span(first, last),
+        "longitude": range_in_words(f"{extent.west:.2f}", f"{extent.east:.2f}"),
+        "latitude": range_in_words(f"{extent.south:.2f}", f"{extent.north:.2f}"),
+        "days": range_in_words(first, last),
     }
 
 
-def span(first: object, last: object) -> str:
-    """Return the text "first to last", or just "first" where both are equal."""
+def range_in_words(first: object, last: object) -> str:
+    """Return "first to last" as text, or just "first" where both are equal."""
     return f"{first}" if first == last else f"{first} to {last}"
 
 

@@ -19,7 +19,7 @@ from trafficdp.errors import DataError
 from trafficdp.ingest.formats import geopackage, gtfs_rt
 from trafficdp.ingest.formats.csv_files import Lines, check_columns, may_hold_values, read_lines
 from trafficdp.ingest.formats.json_files import first_documents, is_json_lines, value_at_path
-from trafficdp.ingest.formats.xml_files import elements, is_xml, local_name
+from trafficdp.ingest.formats.xml_files import is_xml, iterate_elements, local_name
 from trafficdp.ingest.formats.xml_files import text_at_path as xml_value_at
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import MISSING_NUMBERS
@@ -99,10 +99,10 @@ class Suggestion:
     other_order: bool = False
 
 
-def suggest(file: InputFile) -> Suggestion:
-    """Return what ``file``, or the first of a zip archive, seems to be.
+def suggest_source(file: InputFile) -> Suggestion:
+    """Return a guess how ``file``, or the first file of a zip archive, must be declared as a source.
 
-    Raises DataError for one that is neither a table nor of a form that is known.
+    Raises DataError for a file that is neither a table nor of a known format.
     """
     for lot in file.file_groups():
         return _of_file(lot[0])
@@ -331,7 +331,7 @@ def _of_xml(file: InputFile, text: str) -> Suggestion:
 
 def _elements_of_records(file: InputFile) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Yield the root's name, the name and what lies at each path, for elements with a place of their own."""
-    for _, element in elements(file, ["*"], "elements with a position"):
+    for _, element in iterate_elements(file, ["*"], "elements with a position"):
         own = {f"@{name}": value for name, value in element.attrib.items()}
         for child in element.iterchildren("*"):
             own |= _leaf("", child)
@@ -533,8 +533,11 @@ def _about_columns(found: Suggestion) -> str:
     return f"# the columns of the file: {', '.join(found.header)}"
 
 
-def in_toml(found: Suggestion, name: str, pattern: str) -> str:
-    """Return a commented ``[[source]]`` table; CHOOSE stands where a person must decide."""
+def source_table_in_toml(found: Suggestion, name: str, pattern: str) -> str:
+    """Return ``found`` as a commented table ``[[source]]`` in TOML; CHOOSE stands where a person must decide.
+
+    ``name`` is the name of the source and ``pattern`` that of its files.
+    """
     dialect, usual = found.dialect, Dialect()
     without_speed = "speed" in found.columns and found.columns["speed"] is None
     named = {ours: theirs for ours, theirs in found.columns.items() if theirs is not None or ours != "speed"}

@@ -134,7 +134,7 @@ def answer_columns(question: Question) -> tuple[AnswerColumn, ...]:
     return (*(AnswerColumn(kind) for kind in plain), *numbers)
 
 
-def trial_rows(question: Question, rows: int) -> pa.RecordBatch:
+def made_up_rows(question: Question, rows: int) -> pa.RecordBatch:
     """Return a made-up answer of ``rows`` rows, all numbers 1 and all else null, to try an arrangement on."""
     columns = answer_columns(question)
     arrays = [_typed(rows * [1 if column.kind.measured else None], column) for column in columns]

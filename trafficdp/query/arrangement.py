@@ -26,8 +26,8 @@ from trafficdp.query.dialect import (
     name_of,
     read_column,
     reading,
-    text_of,
-    unwrapped,
+    repeatable_sql,
+    without_brackets,
 )
 
 LONGEST_NAME = 60
@@ -90,7 +90,7 @@ def plain_form(select: exp.Select) -> exp.Select:
         or table.name.lower() not in TABLES
         or any(part for name, part in table.args.items() if name not in others)
     ):
-        got = None if table is None else text_of(table)
+        got = None if table is None else repeatable_sql(table)
         raise RefusedError("a priced question is FROM records alone", "FROM records", got, "FROM")
     if named:
         for column in select.find_all(exp.Column):
@@ -116,7 +116,7 @@ def _part(node: exp.Expr) -> exp.Expr:
     return node if part is None else exp.column(part)
 
 
-def read_keys(select: exp.Select, mentions: Mentions) -> frozenset[Kind]:
+def read_group_by(select: exp.Select, mentions: Mentions) -> frozenset[Kind]:
     """Return which of CELL and SLOT the question groups by; empty for one number for the whole city.
 
     Raises RefusedError for groups by anything else. What GROUP BY names is added to ``mentions``.
@@ -127,20 +127,20 @@ def read_keys(select: exp.Select, mentions: Mentions) -> frozenset[Kind]:
     with reading("GROUP BY"):
         if isinstance(group, exp.Group):
             if any(part for name, part in group.args.items() if name not in ("expressions", "all")):
-                raise RefusedError("groups are hexagons and times", works, text_of(group))
+                raise RefusedError("groups are hexagons and times", works, repeatable_sql(group))
             if group.args.get("all"):
                 found = (_bare(each, {}, Mentions()) for each in select.expressions)
                 keys |= {_key(each.kind) for each in found if each is not None}
             for node in group.expressions:
                 column = _grouped(node, select, mentions)
                 if column is None or column.kind.measured:
-                    raise RefusedError("groups are hexagons and times", works, text_of(node))
+                    raise RefusedError("groups are hexagons and times", works, repeatable_sql(node))
                 keys.add(_key(column.kind))
     return frozenset(keys & {Kind.CELL, Kind.SLOT})
 
 
 def _grouped(node: exp.Expr, select: exp.Select, mentions: Mentions) -> AnswerColumn | None:
-    node = unwrapped(node)
+    node = without_brackets(node)
     if isinstance(node, exp.Literal):
         place = integer_of(node, 1, max(1, len(select.expressions)), "a place in the list", "GROUP BY cell")
         return _bare(select.expressions[place - 1], {}, mentions) if select.expressions else None
@@ -156,9 +156,9 @@ def _key(kind: Kind) -> Kind:
 
 def _bare(node: exp.Expr, aliases: Aliases, mentions: Mentions) -> AnswerColumn | None:
     """Return the column of the answer in ``node``, ignoring its alias, ROUND and CAST; None if none."""
-    node = unwrapped(node.this) if isinstance(node, exp.Alias) else unwrapped(node)
+    node = without_brackets(node.this) if isinstance(node, exp.Alias) else without_brackets(node)
     while isinstance(node, (exp.Round, exp.Cast)):
-        node = unwrapped(node.this)
+        node = without_brackets(node.this)
     return read_column(node, aliases, mentions)
 
 
@@ -180,14 +180,14 @@ def aliases_of(select: exp.Select) -> Aliases:
     return found
 
 
-def arrange(
+def arranged_select(
     select: exp.Select, keys: frozenset[Kind], mentions: Mentions, unit: SpeedUnit, table: str
 ) -> exp.Select:
     """Return the SELECT that DuckDB runs on the answer, which is the table ``table``.
 
     Aggregates become columns of that table, and HAVING becomes WHERE; ``select`` is changed in place. The
-    columns needed are added to ``mentions``. A statistic is followed by both ends of its interval, unless
-    the question asks for an end itself. Raises RefusedError for what the answer cannot give.
+    columns needed are added to ``mentions``. A statistic is followed by both ends of its interval, unless the
+    question asks for an end itself. Raises RefusedError for what the answer cannot give.
     """
     aliases = aliases_of(select)
     where = select.args.get("having")
@@ -242,7 +242,7 @@ def _listed(
             stem = values.get(AnswerColumn(column.kind), "") if column.end is not End.VALUE else ""
             name = (stem or default_name(column.kind, unit)) + column.end.value
         inner = node.this if isinstance(node, exp.Alias) else node
-        digits = _digits(unwrapped(inner))
+        digits = _digits(without_brackets(inner))
         swapped = _swap(inner, aliases, mentions)
         found.append(exp.alias_(swapped, name, quoted=True) if name else swapped)
         places.append(len(found))
@@ -278,7 +278,7 @@ def _free(name: str, taken: set[str]) -> str:
 def _renumber(order: exp.Order, places: list[int]) -> None:
     """Rewrite column numbers in ORDER BY: number i of the original list becomes ``places[i - 1]``."""
     for node in order.expressions:
-        inner = unwrapped(node.this) if isinstance(node, exp.Ordered) else node
+        inner = without_brackets(node.this) if isinstance(node, exp.Ordered) else node
         if isinstance(inner, exp.Literal) and not inner.is_string:
             place = integer_of(inner, 1, len(places), "a place in the list", "ORDER BY 1")
             inner.replace(exp.Literal.number(places[place - 1]))
@@ -292,7 +292,7 @@ def _swap(node: exp.Expr, aliases: Aliases, mentions: Mentions) -> exp.Expr:
     if isinstance(node, exp.Window):
         _swap_inside(_of_window(node), aliases, mentions)
         return node
-    rounded = unwrapped(node.this) if isinstance(node, (exp.Round, exp.Cast)) else None
+    rounded = without_brackets(node.this) if isinstance(node, (exp.Round, exp.Cast)) else None
     column = read_column(node, aliases, mentions) if rounded is None else None
     if (
         rounded is not None
@@ -339,12 +339,14 @@ def _check(node: exp.Expr, aliases: Aliases) -> None:
             _is_column(each) for child in node.iter_expressions() for each in child.find_all(exp.Expr)
         )
         if inside:
-            raise RefusedError("an aggregate of answered numbers needs a window", "OVER ()", text_of(node))
-        raise RefusedError("this aggregate is not measured", "AVG(speed)", text_of(node))
+            raise RefusedError(
+                "an aggregate of answered numbers needs a window", "OVER ()", repeatable_sql(node)
+            )
+        raise RefusedError("this aggregate is not measured", "AVG(speed)", repeatable_sql(node))
     name = name_of(node)
     if name in _PROTECTED and name not in aliases:
         what, works = _PROTECTED[name]
-        raise RefusedError(what, works, text_of(node))
+        raise RefusedError(what, works, repeatable_sql(node))
 
 
 def _is_column(node: exp.Expr) -> bool:
@@ -358,7 +360,9 @@ def _is_column(node: exp.Expr) -> bool:
 def _check_tables(query: exp.Query) -> None:
     """Raise RefusedError if ``query``, a nested SELECT, reads the records."""
     if any(table.name.lower() in TABLES for table in query.find_all(exp.Table)):
-        raise RefusedError("only the priced SELECT reads records", "latest_cells", text_of(query), "FROM")
+        raise RefusedError(
+            "only the priced SELECT reads records", "latest_cells", repeatable_sql(query), "FROM"
+        )
 
 
 def _answered(column: AnswerColumn) -> exp.Column:
@@ -389,7 +393,7 @@ def _outward(column: AnswerColumn, digits: int | None, otherwise: exp.Expr | Non
     if digits is None or digits >= DECIMALS or column.end.of_rank or column.kind.counts:
         if otherwise is None:
             return answered
-        unwrapped(otherwise.this).replace(answered)
+        without_brackets(otherwise.this).replace(answered)
         return otherwise
     scale = exp.Literal.number(10**digits)
     exact = exp.cast(answered, f"DECIMAL(18, {DECIMALS})")

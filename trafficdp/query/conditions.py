@@ -22,9 +22,9 @@ from trafficdp.query.dialect import (
     name_of,
     number_of,
     reading,
+    repeatable_sql,
     string_of,
-    text_of,
-    unwrapped,
+    without_brackets,
 )
 from trafficdp.store.store_files import quoted
 
@@ -79,7 +79,7 @@ class Filter:
         if (self.first, self.last) != (period.first, period.last):
             parts.append(f"date BETWEEN '{self.first.isoformat()}' AND '{self.last.isoformat()}'")
         if self.selection.hours_of_week is not None:
-            present = _present(narrowed(period, self.first, self.last))
+            present = _present(days_of_period(period, self.first, self.last))
             parts.append(_week_to_sql(self.selection.hours_of_week, int(present.sum()) // 24))
         parts += [_places_to_sql(clause) for clause in self.selection.places]
         if self.selection.cells is not None:
@@ -152,8 +152,8 @@ def box_name(west: float, south: float, east: float, north: float) -> str:
     return f"{BOX}{west!r}, {south!r}, {east!r}, {north!r})"
 
 
-def narrowed(period: Period, first: date, last: date) -> Period:
-    """Return the days of ``period`` from ``first`` to ``last``; raises ConfigError when there are none."""
+def days_of_period(period: Period, first: date, last: date) -> Period:
+    """Return the part of ``period`` from ``first`` to ``last``; raise ConfigError when it has no day."""
     return replace(period, first=max(period.first, first), last=min(period.last, last))
 
 
@@ -177,45 +177,45 @@ _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
 }
 
 
-def week_of(node: exp.Expr) -> Week:
+def hours_of_predicate(node: exp.Expr) -> Week:
     """Return which hours of the week satisfy a SQL predicate on hour and weekday, as a mask, shape (168,).
 
     The first is Monday's hour from 00:00. AND, OR, NOT, comparisons, BETWEEN and IN are read. Raises
     RefusedError for every other predicate.
     """
-    node = unwrapped(node)
+    node = without_brackets(node)
     if isinstance(node, (exp.And, exp.Or)):
-        parts = [week_of(part) for part in node.flatten()]
+        parts = [hours_of_predicate(part) for part in node.flatten()]
         together = np.logical_and if isinstance(node, exp.And) else np.logical_or
         met: Week = together.reduce(parts)
         return met
     if isinstance(node, exp.Not):
-        return ~week_of(node.this)
+        return ~hours_of_predicate(node.this)
     if isinstance(node, exp.Between):
         name = _name(node.this, node)
         numbers, low, high = _numbers(name), _value(node.args["low"], name), _value(node.args["high"], name)
         if low > high:
             works = f"{name} >= ... OR {name} <= ..."
-            raise RefusedError("nothing lies between these", works, text_of(node))
+            raise RefusedError("nothing lies between these", works, repeatable_sql(node))
         return (numbers >= low) & (numbers <= high)
     if isinstance(node, exp.In) and node.expressions and not node.args.get("query"):
         name = _name(node.this, node)
         return np.isin(_numbers(name), [_value(each, name) for each in node.expressions])
     kind = type(node)
     if kind in _COMPARISONS:
-        left, right = unwrapped(node.this), unwrapped(node.expression)
+        left, right = without_brackets(node.this), without_brackets(node.expression)
         if name_of(left) is None:
             left, right, kind = right, left, _TURNED.get(kind, kind)
         name = _name(left, node)
         return _COMPARISONS[kind](_numbers(name), _value(right, name))
-    raise RefusedError("this predicate cannot be read", _FORM, text_of(node))
+    raise RefusedError("this predicate cannot be read", _FORM, repeatable_sql(node))
 
 
 def _name(node: exp.Expr, whole: exp.Expr) -> str:
-    name = name_of(unwrapped(node))
+    name = name_of(without_brackets(node))
     if name in ("weekday", "hour"):
         return name
-    raise RefusedError("this predicate cannot be read", _FORM, text_of(whole))
+    raise RefusedError("this predicate cannot be read", _FORM, repeatable_sql(whole))
 
 
 def _numbers(name: str) -> Numbers:
@@ -288,7 +288,7 @@ def read_where(
             _read(predicate, found, areas, named, resolution)
         _apply_time(found)
         try:
-            chosen = narrowed(period, found.first, found.last)
+            chosen = days_of_period(period, found.first, found.last)
         except TrafficdpError:
             works = f"date = '{period.first.isoformat()}'"
             raise RefusedError("no day of the configured period is left", works) from None
@@ -301,7 +301,7 @@ def read_where(
 
 
 def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
-    node = unwrapped(node)
+    node = without_brackets(node)
     if isinstance(node, exp.And):
         return [each for part in node.flatten() for each in _conjuncts(part)]
     return [node]
@@ -313,10 +313,10 @@ def _read(
     names = {name_of(column) for column in node.find_all(exp.Column)}
     refused = sorted(name for name in names if name in _VALUES)
     if refused:
-        raise RefusedError(_VALUES[refused[0]], _HOUR, text_of(node))
+        raise RefusedError(_VALUES[refused[0]], _HOUR, repeatable_sql(node))
     call = call_of(node)
     if names and names <= {"weekday", "hour"}:
-        found.week = found.week & week_of(node)
+        found.week = found.week & hours_of_predicate(node)
     elif names == {"date"}:
         first, last = _days(node)
         found.first, found.last = max(found.first, first), min(found.last, last)
@@ -332,7 +332,7 @@ def _read(
         cells = _cells(node, resolution)
         found.cells = cells if found.cells is None else _both(found.cells, cells, node)
     else:
-        raise RefusedError("this condition cannot be read", _HOUR, text_of(node))
+        raise RefusedError("this condition cannot be read", _HOUR, repeatable_sql(node))
 
 
 def _days(node: exp.Expr) -> tuple[date, date]:
@@ -340,7 +340,7 @@ def _days(node: exp.Expr) -> tuple[date, date]:
 
     Raises RefusedError for a predicate that cannot be read.
     """
-    if isinstance(node, exp.Between) and name_of(unwrapped(node.this)) == "date":
+    if isinstance(node, exp.Between) and name_of(without_brackets(node.this)) == "date":
         return date_of(node.args["low"]), date_of(node.args["high"])
     values = _tested(node)
     if len(values) == 1:
@@ -349,7 +349,7 @@ def _days(node: exp.Expr) -> tuple[date, date]:
     if compared is not None:
         day, below, strict = compared
         return _half_open(date_of(day), below, strict, node)
-    raise RefusedError("this condition on date cannot be read", _DAYS, text_of(node))
+    raise RefusedError("this condition on date cannot be read", _DAYS, repeatable_sql(node))
 
 
 def _half_open(day: date, below: bool, strict: bool, node: exp.Expr) -> tuple[date, date]:
@@ -357,19 +357,19 @@ def _half_open(day: date, below: bool, strict: bool, node: exp.Expr) -> tuple[da
         step = timedelta(days=1 if strict else 0)
         return (date.min, day - step) if below else (day + step, date.max)
     except OverflowError:
-        raise RefusedError("this condition on date cannot be read", _DAYS, text_of(node)) from None
+        raise RefusedError("this condition on date cannot be read", _DAYS, repeatable_sql(node)) from None
 
 
 def _read_time(node: exp.Expr, found: _Found) -> None:
     """Narrow the local time in ``found`` by a comparison of time with whole hours, or raise RefusedError."""
-    if isinstance(node, exp.Between) and name_of(unwrapped(node.this)) == "time":
+    if isinstance(node, exp.Between) and name_of(without_brackets(node.this)) == "time":
         low, high = instant_of(node.args["low"]), instant_of(node.args["high"])
         found.start = max(found.start, _whole_hour(low))
         found.end = min(found.end, _hour_after(high, found))
         return
     compared = _compared(node, "time")
     if compared is None:
-        raise RefusedError("this condition on time cannot be read", _TIMES, text_of(node))
+        raise RefusedError("this condition on time cannot be read", _TIMES, repeatable_sql(node))
     value, below, strict = compared
     instant = instant_of(value)
     # an end lies after what is included, a start after what is left out
@@ -387,7 +387,7 @@ def _compared(node: exp.Expr, name: str) -> tuple[exp.Expr, bool, bool] | None:
     """
     if not isinstance(node, (exp.LT, exp.LTE, exp.GT, exp.GTE)):
         return None
-    left, right = unwrapped(node.this), unwrapped(node.expression)
+    left, right = without_brackets(node.this), without_brackets(node.expression)
     below, strict = isinstance(node, (exp.LT, exp.LTE)), isinstance(node, (exp.LT, exp.GT))
     if name_of(left) != name:
         left, right, below = right, left, not below
@@ -441,7 +441,7 @@ def _apply_time(found: _Found) -> None:
 def _tested(node: exp.Expr) -> list[exp.Expr]:
     """Return the values that ``node`` compares with by = or IN; empty for any other condition."""
     if isinstance(node, exp.EQ):
-        left, right = unwrapped(node.this), unwrapped(node.expression)
+        left, right = without_brackets(node.this), without_brackets(node.expression)
         return [right if isinstance(left, (exp.Column, exp.Anonymous)) else left]
     return node.expressions if isinstance(node, exp.In) and not node.args.get("query") else []
 
@@ -450,7 +450,7 @@ def _listed(node: exp.Expr, what: str, works: str) -> list[str]:
     """Return the texts that ``node`` compares with by = or IN; raise RefusedError for other conditions."""
     values = _tested(node)
     if not values:
-        raise RefusedError(f"a condition on {what} is = or IN", works, text_of(node))
+        raise RefusedError(f"a condition on {what} is = or IN", works, repeatable_sql(node))
     return [string_of(each, what, works) for each in values]
 
 
@@ -474,27 +474,27 @@ def _read_places(node: exp.Expr, named: Named, found: _Found) -> None:
     if not set(texts) <= known.keys():
         what = "no map calls a place so" if known else "no map was released that names places"
         todo = works if known else _CELLS
-        raise RefusedError(what, todo, text_of(node))
+        raise RefusedError(what, todo, repeatable_sql(node))
     places = [place for each in texts if isinstance(place := known[each], Place)]
     cells = frozenset(cell for each in texts if isinstance(cell := known[each], int))
     if places:
         found.places.append(tuple(places))
     else:
         if len(set(resolutions_of(np.array(sorted(cells), dtype=np.uint64)).tolist())) > 1:
-            raise RefusedError(_ONE_LIST, "places of one resolution", text_of(node))
+            raise RefusedError(_ONE_LIST, "places of one resolution", repeatable_sql(node))
         found.cells = cells if found.cells is None else _both(found.cells, cells, node)
 
 
 def _box(corners: list[exp.Expr], node: exp.Expr) -> Place:
     works = "in_box(west, south, east, north), in degrees"
     if len(corners) != 4:
-        raise RefusedError("a box has four sides", works, text_of(node))
+        raise RefusedError("a box has four sides", works, repeatable_sql(node))
     numbers = [number_of(corner, "a side of a box", works) + 0.0 for corner in corners]
     west, south, east, north = numbers
     try:
         return Place(box_name(west, south, east, north), StudyArea.from_bbox(west, south, east, north))
     except TrafficdpError:
-        raise RefusedError("this is not a box", works, text_of(node)) from None
+        raise RefusedError("this is not a box", works, repeatable_sql(node)) from None
 
 
 def _h3(node: exp.Expr) -> bool:
@@ -504,19 +504,19 @@ def _h3(node: exp.Expr) -> bool:
 
 def _cells(node: exp.Expr, resolution: int | None) -> frozenset[int]:
     works = _CELLS
-    tested = unwrapped(node.this) if isinstance(node.this, exp.Expr) else node
+    tested = without_brackets(node.this) if isinstance(node.this, exp.Expr) else node
     call = call_of(tested)
     if call is not None:
         if call[0] != "h3" or len(call[1]) != 1:
-            raise RefusedError("this condition cannot be read", "h3(7) = '...'", text_of(node))
+            raise RefusedError("this condition cannot be read", "h3(7) = '...'", repeatable_sql(node))
         resolution = integer_of(call[1][0], 0, 15, "a resolution", "h3(7) IN (...)")
     elif name_of(tested) != "cell":
-        raise RefusedError("this condition cannot be read", works, text_of(node))
+        raise RefusedError("this condition cannot be read", works, repeatable_sql(node))
     texts = [text.strip() for text in _listed(node, "a hexagon", works)]
     try:
         cells = cells_from_text(texts)
     except TrafficdpError:
-        raise RefusedError("this is no hexagon of H3", works, text_of(node)) from None
+        raise RefusedError("this is no hexagon of H3", works, repeatable_sql(node)) from None
     found = sorted(set(resolutions_of(cells).tolist()))
     if found != [resolution]:
         got = "resolution " + ", ".join(map(str, found))
@@ -527,5 +527,5 @@ def _cells(node: exp.Expr, resolution: int | None) -> frozenset[int]:
 def _both(one: frozenset[int], other: frozenset[int], node: exp.Expr) -> frozenset[int]:
     resolutions = resolutions_of(np.array([min(one), min(other)], dtype=np.uint64)) if one else None
     if resolutions is not None and resolutions[0] != resolutions[1]:
-        raise RefusedError(_ONE_LIST, "hexagons of one resolution", text_of(node))
+        raise RefusedError(_ONE_LIST, "hexagons of one resolution", repeatable_sql(node))
     return one & other

@@ -94,7 +94,7 @@ def reading(clause: str) -> Iterator[None]:
         raise RefusedError(error.reason, error.works, error.part, error.clause or clause) from None
 
 
-def shown(text: str) -> str | None:
+def repeatable_text(text: str) -> str | None:
     """Return the part of ``text``, SQL of a question, that an error message may repeat, or None.
 
     Words and signs of the dialect are kept, cut to LONGEST_SHOWN characters. Texts, numbers, other names and
@@ -116,15 +116,18 @@ def shown(text: str) -> str | None:
     return flat if len(flat) <= LONGEST_SHOWN else f"{flat[: LONGEST_SHOWN - 3]}..."
 
 
-def text_of(node: exp.Expr) -> str | None:
-    """Return what an error message may repeat of the SQL of ``node`` (``shown``), or None."""
+def repeatable_sql(node: exp.Expr) -> str | None:
+    """Return the part of the SQL of ``node`` that an error message may repeat, or None.
+
+    See ``repeatable_text``.
+    """
     try:
-        return shown(node.sql(dialect=Priced, comments=False))
+        return repeatable_text(node.sql(dialect=Priced, comments=False))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 
-def unwrapped(node: exp.Expr) -> exp.Expr:
+def without_brackets(node: exp.Expr) -> exp.Expr:
     """Return the expression inside the brackets around ``node``, or ``node`` where there are none."""
     while isinstance(node, exp.Paren) and isinstance(node.this, exp.Expr):
         node = node.this
@@ -142,7 +145,7 @@ def call_of(node: object) -> tuple[str, list[exp.Expr]] | None:
     """Return (lower-case name, arguments) of a function that sqlglot does not know, None for others."""
     if not isinstance(node, exp.Anonymous) or not isinstance(node.this, str):
         return None
-    return node.this.lower(), [unwrapped(each) for each in node.expressions]
+    return node.this.lower(), [without_brackets(each) for each in node.expressions]
 
 
 def string_of(node: exp.Expr, what: str, works: str) -> str:
@@ -151,18 +154,18 @@ def string_of(node: exp.Expr, what: str, works: str) -> str:
     Raises RefusedError for anything else, whose message uses ``what`` (name of the thing) and ``works`` (an
     example that is accepted).
     """
-    node = unwrapped(node)
+    node = without_brackets(node)
     if isinstance(node, exp.Literal) and node.is_string:
         return str(node.this)
-    raise RefusedError(f"{what} is a text in single quotes", works, text_of(node))
+    raise RefusedError(f"{what} is a text in single quotes", works, repeatable_sql(node))
 
 
 def number_of(node: exp.Expr, what: str, works: str) -> float:
     """Return the number that ``node`` writes out, such as 0.5 or -3; raises as ``string_of``."""
-    node = unwrapped(node)
+    node = without_brackets(node)
     sign = 1
     if isinstance(node, exp.Neg):
-        node, sign = unwrapped(node.this), -1
+        node, sign = without_brackets(node.this), -1
     if isinstance(node, exp.Literal) and not node.is_string:
         text = str(node.this)
         if len(text) <= 40:
@@ -170,7 +173,7 @@ def number_of(node: exp.Expr, what: str, works: str) -> float:
                 return sign * float(text)
             except ValueError:
                 pass
-    raise RefusedError(f"{what} is a number that is written out", works, text_of(node))
+    raise RefusedError(f"{what} is a number that is written out", works, repeatable_sql(node))
 
 
 def integer_of(node: exp.Expr, low: int, high: int, what: str, works: str) -> int:
@@ -180,7 +183,7 @@ def integer_of(node: exp.Expr, low: int, high: int, what: str, works: str) -> in
     """
     number = number_of(node, what, works)
     if not low <= number <= high or number != int(number):
-        raise RefusedError(f"{what} is a whole number from {low} to {high}", works, text_of(node))
+        raise RefusedError(f"{what} is a whole number from {low} to {high}", works, repeatable_sql(node))
     return int(number)
 
 
@@ -190,7 +193,7 @@ def date_of(node: exp.Expr) -> date:
     Raises RefusedError for anything else.
     """
     works = "date = '2026-03-02'"
-    node = unwrapped(node)
+    node = without_brackets(node)
     cast = isinstance(node, exp.Cast) and node.to.is_type(exp.DataType.Type.DATE)
     if cast or isinstance(node, (exp.Date, exp.TsOrDsToDate)):
         node = node.this if isinstance(node.this, exp.Expr) else node
@@ -208,7 +211,7 @@ def instant_of(node: exp.Expr) -> datetime:
     else.
     """
     works = "time >= '2026-03-02 07:00'"
-    node = unwrapped(node)
+    node = without_brackets(node)
     if isinstance(node, exp.Cast) and node.to.is_type(*_INSTANTS):
         node = node.this if isinstance(node.this, exp.Expr) else node
     text = string_of(node, "a time", works)
@@ -391,7 +394,7 @@ def read_column(node: exp.Expr, aliases: dict[str, AnswerColumn], mentions: Ment
     ``aliases`` are the columns by the lower-case names that the question gives them. Raises RefusedError for
     an aggregate of records that is not offered.
     """
-    found = _column(unwrapped(node), aliases, mentions)
+    found = _column(without_brackets(node), aliases, mentions)
     if found is not None:
         mentions.columns.append(found)
     return found
@@ -409,7 +412,7 @@ def _column(node: exp.Expr, aliases: dict[str, AnswerColumn], mentions: Mentions
         return AnswerColumn(_of_speed(node, [node.this, *(node.expressions or [])], _AGGREGATES[kind]))
     if kind in _SAMPLE:
         raise RefusedError(
-            "variances are those of all records, not of a sample", _SAMPLE[kind].value, text_of(node)
+            "variances are those of all records, not of a sample", _SAMPLE[kind].value, repeatable_sql(node)
         )
     call = call_of(node)
     return None if call is None else _called(call[0], call[1], node, aliases, mentions)
@@ -424,12 +427,12 @@ def _called(
 ) -> AnswerColumn | None:
     if name == "h3":
         if len(arguments) != 1:
-            raise RefusedError("h3 takes a resolution", "h3(7)", text_of(node))
+            raise RefusedError("h3 takes a resolution", "h3(7)", repeatable_sql(node))
         mentions.resolutions.append(integer_of(arguments[0], 0, 15, "a resolution", "h3(7)"))
         return AnswerColumn(Kind.CELL)
     if name == "slot":
         if len(arguments) != 1:
-            raise RefusedError("slot takes the kind of slot", "slot('hour_of_day')", text_of(node))
+            raise RefusedError("slot takes the kind of slot", "slot('hour_of_day')", repeatable_sql(node))
         mentions.slot_kinds.append(_slot_kind(arguments[0]))
         return AnswerColumn(Kind.SLOT)
     if name == "vehicle_avg":
@@ -440,10 +443,10 @@ def _called(
         return None
     end, works = _ENDS[name], f"{name.upper()}(AVG(speed))"
     if len(arguments) != 1:
-        raise RefusedError("an interval is that of one column", works, text_of(node))
+        raise RefusedError("an interval is that of one column", works, repeatable_sql(node))
     inner = aliases.get(name_of(arguments[0]) or "") or _column(arguments[0], aliases, mentions)
     if inner is None or not inner.kind.measured or inner.end is not End.VALUE:
-        raise RefusedError("only statistics have intervals", works, text_of(node))
+        raise RefusedError("only statistics have intervals", works, repeatable_sql(node))
     if end not in inner.kind.ends:
         what = "the interval of a quantile is in ranks" if inner.kind.by_rank else "only quantiles have ranks"
         own = inner.kind.ends[end in (End.HIGH, End.RANK_HIGH)]
@@ -452,9 +455,9 @@ def _called(
 
 
 def _of_speed(node: exp.Expr, arguments: list[exp.Expr], kind: Kind) -> Kind:
-    if len(arguments) == 1 and name_of(unwrapped(arguments[0])) == "speed":
+    if len(arguments) == 1 and name_of(without_brackets(arguments[0])) == "speed":
         return kind
-    raise RefusedError("statistics are those of speed", kind.value, text_of(node))
+    raise RefusedError("statistics are those of speed", kind.value, repeatable_sql(node))
 
 
 def _quantile(node: exp.Expr) -> Kind:
@@ -469,7 +472,7 @@ def _quantile(node: exp.Expr) -> Kind:
     order = node.expression.expressions if isinstance(node.expression, exp.Order) else []
     if len(order) != 1 or not isinstance(node.this, (exp.PercentileCont, exp.PercentileDisc)):
         works = "PERCENTILE_CONT(0.85) WITHIN GROUP (ORDER BY speed)"
-        raise RefusedError("this quantile cannot be read", works, text_of(node))
+        raise RefusedError("this quantile cannot be read", works, repeatable_sql(node))
     return _of_share(order[0].this, node.this.this, node, down=bool(order[0].args.get("desc")))
 
 
@@ -478,13 +481,13 @@ def _of_share(column: object, share: object, node: exp.Expr, *, down: bool = Fal
 
     Raises RefusedError for a column other than speed, or a quantile that is not offered.
     """
-    if name_of(unwrapped(column) if isinstance(column, exp.Expr) else None) != "speed":
-        raise RefusedError("statistics are those of speed", Kind.P85.value, text_of(node))
+    if name_of(without_brackets(column) if isinstance(column, exp.Expr) else None) != "speed":
+        raise RefusedError("statistics are those of speed", Kind.P85.value, repeatable_sql(node))
     asked = share if isinstance(share, exp.Expr) else exp.Null()
     found = Fraction(number_of(asked, "the share of a quantile", _SHARES)).limit_denominator(10**6)
     kind = KIND_OF.get(1 - found if down else found)
     if kind is None:
-        raise RefusedError("there is no such quantile", _SHARES, text_of(node))
+        raise RefusedError("there is no such quantile", _SHARES, repeatable_sql(node))
     return kind
 
 
@@ -503,6 +506,6 @@ def _count(node: exp.Count) -> Kind:
     if whole and not others:
         return Kind.RECORDS
     distinct = counted.expressions if isinstance(counted, exp.Distinct) and not others else []
-    if len(distinct) == 1 and name_of(unwrapped(distinct[0])) == "vehicle":
+    if len(distinct) == 1 and name_of(without_brackets(distinct[0])) == "vehicle":
         return Kind.VEHICLES
-    raise RefusedError("records are counted, and vehicles", Kind.VEHICLES.value, text_of(node))
+    raise RefusedError("records are counted, and vehicles", Kind.VEHICLES.value, repeatable_sql(node))

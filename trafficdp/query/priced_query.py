@@ -31,8 +31,8 @@ from trafficdp.query.answer import (
     answer_columns,
     answer_rows,
     explained,
+    made_up_rows,
     names_of_places,
-    trial_rows,
 )
 from trafficdp.query.arrangement import ARRANGING, sql_of
 from trafficdp.query.dialect import LONGEST_REFUSAL, WORDS, End, Priced, RefusedError
@@ -131,7 +131,7 @@ class PricedQuery:
         """
         for rows in (0, 1):
             for question in self.questions:
-                session.keep(question.table, trial_rows(question, rows))
+                session.keep(question.table, made_up_rows(question, rows))
                 try:
                     found = session.run(sql_of(question.arrangement)).num_rows
                 except (UsageError, DataError) as error:
@@ -299,7 +299,7 @@ class _Measurement:
     @classmethod
     def planned(cls, question: Question, config: Config, curator: Curator, at: datetime) -> _Measurement:
         """Return ``question`` with its plan and price at the time ``at``. Nothing is charged."""
-        there = question.configured(config)
+        there = question.answer_config(config)
         planning = Planning(curator, there)
         version = vault_fixes.data_version(curator.vault)
         context = replace(
@@ -337,7 +337,7 @@ class _Measurement:
     def answers(self, question: Question, config: Config) -> bool:
         """Return whether this measurement also holds the numbers of ``question``."""
         counted = not (config.relation.hides_presence or question.statistics)
-        return counted == (self.plan is None) and question.configured(config) == self.there
+        return counted == (self.plan is None) and question.answer_config(config) == self.there
 
     def require_utility(self) -> None:
         """Raise UninformativeReleaseError, saying what would pass, if the answer is too inaccurate."""

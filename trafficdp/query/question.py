@@ -14,7 +14,7 @@ from trafficdp.mechanisms.names import AUTO, BASELINE
 from trafficdp.model import ContributionBound, Grid, MapRequest, SlotKind, Statistic
 from trafficdp.planner.request import COUNTS_ALONE_SHARE, COUNTS_SHARE
 from trafficdp.privacy.loss import PureDP
-from trafficdp.query.arrangement import arrange, plain_form, read_keys
+from trafficdp.query.arrangement import arranged_select, plain_form, read_group_by
 from trafficdp.query.conditions import Filter, Named, read_where, zones_of
 from trafficdp.query.dialect import SLOTS_BY_CLOCK, TABLES, Kind, Mentions, RefusedError, reading
 from trafficdp.query.statement import WORKS, Options, PricedPart, read_options
@@ -74,8 +74,8 @@ class Question:
             return config.bound
         return replace(config.bound, upper=self.options.speed_bound)
 
-    def configured(self, config: Config) -> Config:
-        """Return the configuration whose map is the answer: the question's grid, statistics, epsilon."""
+    def answer_config(self, config: Config) -> Config:
+        """Return the configuration whose map is the answer: the question's grid, statistics and epsilon."""
         settings, options, statistics = config.map, self.options, self.statistics
         if config.relation.hides_presence:
             # a mean is measured with everything else: a variance and counts are about it
@@ -124,9 +124,9 @@ class Question:
         return BASELINE if named == AUTO else named
 
     def to_sql(self, config: Config) -> str:
-        """Return what is measured in one spelling, without arrangement and words of the asker's.
+        """Return the question as SQL in one spelling, without ORDER BY and other arrangement.
 
-        It reads back as the same question.
+        ``read_question`` reads it as an equal question.
         """
         cell = "cell" if self.resolution is None else f"h3({self.resolution})"
         keys = [
@@ -159,8 +159,8 @@ def read_question(part: PricedPart, config: Config, names: Named = dict, table: 
 def _read(part: PricedPart, config: Config, names: Named, table: str) -> Question:
     select, mentions, remarks = plain_form(part.select), Mentions(), list[str]()
     where = select.args.get("where")
-    keys = read_keys(select, mentions)
-    arranged = arrange(select, keys, mentions, config.map.request.display_unit, table)
+    keys = read_group_by(select, mentions)
+    arranged = arranged_select(select, keys, mentions, config.map.request.display_unit, table)
     kinds = tuple(kind for kind in Kind if kind in mentions.kinds and kind.measured)
     _check_statistics(kinds, config)
     configured = _resolution(mentions, config)

@@ -20,7 +20,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from trafficdp.config.document import exact_number
 from trafficdp.errors import TrafficdpError
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, PureDP, decimal_text
-from trafficdp.query.dialect import PARSER_FAILS, Priced, RefusedError, shown
+from trafficdp.query.dialect import PARSER_FAILS, Priced, RefusedError, repeatable_text
 
 LONGEST_STATEMENT = 20_000
 """Characters."""
@@ -80,7 +80,7 @@ def read_statement(text: str) -> PricedStatement:
     explain = bool(tokens) and tokens[0].text.upper() == "EXPLAIN"
     tokens = tokens[explain:]
     if not tokens or not any(_opens(tokens, place) for place in range(len(tokens))):
-        raise RefusedError("a priced question says so first", _FORM, shown(text))
+        raise RefusedError("a priced question says so first", _FORM, repeatable_text(text))
     start, end = tokens[0].start, tokens[-1].end + 1
     parts = tuple(
         replace(part, start=part.start - start, end=part.end - start) for part in _parts(text, tokens)
@@ -165,7 +165,7 @@ def _options(tokens: list[Token], position: int) -> tuple[tuple[tuple[str, str],
         if len(part) in (3, 4) and part[1].token_type is TokenType.EQ:
             found.append((part[0].text, "".join(each.text for each in part[2:])))
         elif part or token is not None:
-            got = shown(" ".join(each.text for each in part))
+            got = repeatable_text(" ".join(each.text for each in part))
             raise RefusedError("an option is a name and a value", _OPTIONS, got, "OPTIONS")
         part = []
     return tuple(found), end + 1
@@ -176,9 +176,9 @@ def _parsed(text: str) -> exp.Select:
     try:
         statements = [each for each in Priced().parse(text) if each is not None]
     except (*PARSER_FAILS, RecursionError):
-        raise RefusedError("this is not SQL", _FORM, shown(text)) from None
+        raise RefusedError("this is not SQL", _FORM, repeatable_text(text)) from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
-        raise RefusedError("this is not one SELECT", _FORM, shown(text))
+        raise RefusedError("this is not one SELECT", _FORM, repeatable_text(text))
     return statements[0]
 
 
@@ -219,13 +219,15 @@ def read_options(pairs: tuple[tuple[str, str], ...], default: PureDP, *, needed:
     for written, value in pairs:
         name = _ALIASES.get(written.lower(), written.lower())
         if name in seen:
-            raise RefusedError("an option is given twice", _OPTIONS, shown(name))
+            raise RefusedError("an option is given twice", _OPTIONS, repeatable_text(name))
         seen.add(name)
         if name in _REFUSED:
             raise RefusedError(f"there is no option {name}", _REFUSED[name])
         if name == "privacy_unit_column":
             if value.lower() != "vehicle":
-                raise RefusedError("the privacy unit is the vehicle", f"{name} = vehicle", shown(value))
+                raise RefusedError(
+                    "the privacy unit is the vehicle", f"{name} = vehicle", repeatable_text(value)
+                )
         elif name == "delta":
             if exact_number(value) != 0:
                 raise RefusedError("the guarantee is pure epsilon", _OPTIONS)
@@ -236,7 +238,9 @@ def read_options(pairs: tuple[tuple[str, str], ...], default: PureDP, *, needed:
             found[name] = read
         else:
             near = difflib.get_close_matches(name, _READERS, n=1)
-            raise RefusedError("there is no such option", WORKS[near[0] if near else "epsilon"], shown(name))
+            raise RefusedError(
+                "there is no such option", WORKS[near[0] if near else "epsilon"], repeatable_text(name)
+            )
     if needed and "epsilon" not in seen:
         raise RefusedError("epsilon is missing", _OPTIONS)
     return Options(**found)

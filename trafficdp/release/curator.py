@@ -43,7 +43,7 @@ from trafficdp.release.publication import (
     remove_files,
     update_released,
 )
-from trafficdp.release.specification import ListedBins, Specification, assemble, numbers_digest
+from trafficdp.release.specification import ListedBins, Specification, assemble_release, numbers_digest
 from trafficdp.sensitive import Contributions, MeasureInput, Samples, SensitiveInputs
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.store_files import Head, require_head, store_failures, sweep_leftovers
@@ -194,16 +194,16 @@ class Curator:
         return found
 
     def check_not_behind(self, *, whole: bool = False) -> None:
-        """Raise StoreBehindError when the ledger is older than its head or than any manifest here.
+        """Raise StoreBehindError when the ledger lacks an entry that its head or a manifest names.
 
-        Raises StoreDamagedError when its chain is broken or the vehicles' accounts are not what it says. What
-        was checked when the head was written is not checked again, unless ``whole``: a thousandth release
-        costs what the first did.
+        Raises StoreDamagedError when its chain is broken or the vehicles' accounts are not what it says.
+        Entries up to the head's were checked when that was written and are not checked again, unless
+        ``whole``.
         """
         entries: Sequence[LedgerRow] = vault_ledger.Entries(self.vault)
         remembered = self.head.verify(entries)
         checked = 0 if whole else remembered
-        unchecked = vault_ledger.rows(self.vault, checked)
+        unchecked = vault_ledger.ledger_rows(self.vault, checked)
         vault_ledger.check_accounts(self.vault, unchecked, checked)
         entries = unchecked if whole else entries
         stored = vault_releases.all_releases(self.vault)
@@ -286,10 +286,10 @@ class Curator:
         return self._finish(stored)
 
     def recover(self) -> list[str]:
-        """Finish what an earlier process began; return the names of the releases that were finished.
+        """Finish what an interrupted process began; return the names of the releases that were finished.
 
-        Raises StoreBehindError for a vault that is behind: from an old backup, the noise of a release whose
-        values are out already would be drawn a second time.
+        Raises StoreBehindError for a vault that is older than its head or manifests: from an old backup, the
+        noise of a release that was published already would be drawn a second time.
         """
         # what commands that were killed left behind: half-made and outdated files, never a release
         with store_failures("removing leftovers of an interrupted command"):
@@ -308,11 +308,11 @@ class Curator:
         for each in unfinished:
             self._finish(each)
         if any(each.withdrawn and folder_of(self.store, each.release_id).exists() for each in stored):
-            self.tidy()
+            self.apply_withdrawals()
         return [each.release_id for each in unfinished]
 
     def change_promise(self, configured: Promise, reason: str, at: datetime) -> tuple[ChangedFact, ...]:
-        """Promise ``configured`` from now on, for ``reason``; return what it changes. See ``promises``."""
+        """Make ``configured`` the store's promise from now on, for ``reason``; return what it changes."""
         self.check_not_behind()
         with self.vault.transaction("changing the budget"):
             changed = vault_ledger.promise_in_force(self.vault).changes_to(configured)
@@ -333,10 +333,13 @@ class Curator:
             return
         if sequence < len(vault_ledger.Entries(self.vault)):
             self.check_not_behind()
-            self.head.write(vault_ledger.last(self.vault))
+            self.head.write(vault_ledger.newest_entry(self.vault))
 
     def withdraw(self, release_id: str, at: datetime) -> None:
-        """Take a release back: its files and cells go, its charge stays. Raises UsageError if it is gone."""
+        """Withdraw a release: its files and its rows in `released.duckdb` are removed, its charge stays.
+
+        Raises UsageError for one that is withdrawn already.
+        """
         stored = vault_releases.release_named(self.vault, release_id)
         if stored.withdrawn:
             raise UsageError("this release is withdrawn already", got=release_id)
@@ -349,12 +352,12 @@ class Curator:
         failpoint("withdrawal committed")
         self.head.write(entry)
         failpoint("withdrawal remembered")
-        self.tidy()
+        self.apply_withdrawals()
 
-    def tidy(self) -> None:
-        """Make files and `released.duckdb` agree with the vault (withdrawn releases have no files).
+    def apply_withdrawals(self) -> None:
+        """Remove withdrawn releases from `released.duckdb`, then their folders; does nothing twice.
 
-        The folder goes last: while it is there, ``recover`` knows that the work is not done.
+        The folders go last: while one is there, ``recover`` knows that work is left.
         """
         update_released(self.store, self.vault)
         failpoint("cells removed")
@@ -367,7 +370,7 @@ class Curator:
         return Specification.from_json(vault_releases.part_of(self.vault, release_id, "allocation"))
 
     def load(self, release_id: str) -> Release:
-        """Return a release from its committed values; raise UsageError when it has none."""
+        """Return a release from its committed values; raise UsageError when it has none yet."""
         values = vault_releases.values_of(self.vault, release_id)
         if values is None:
             raise UsageError(
@@ -383,7 +386,7 @@ class Curator:
             self._require_unseen(stored.release_id)
             policy = vault_ledger.promise_in_force(self.vault).policy
             charge = vault_ledger.Entries(self.vault)[stored.sequence - 1]
-            everything = self.values(specification)
+            everything = self.sensitive_inputs(specification)
             vehicle = everything.contributions.vehicle
             charged, loss = vault_ledger.charges_of(self.vault, stored.sequence)
             paid = np.zeros(len(vehicle), dtype=np.int64)
@@ -435,10 +438,12 @@ class Curator:
         failpoint("published")
         return release
 
-    def values(self, specification: Specification, known: Contributions | None = None) -> SensitiveInputs:
-        """Return the private inputs of ``specification``; single values are read only if its mechanism asks.
+    def sensitive_inputs(
+        self, specification: Specification, known: Contributions | None = None
+    ) -> SensitiveInputs:
+        """Return the private inputs for ``specification``; single values are read only if its mechanism asks.
 
-        ``known`` are the sums of its grid and data, where they are at hand.
+        ``known`` are its contributions, if they were read already.
         """
         version = DataVersion(specification.ingest_id, specification.data_version)
 
@@ -517,4 +522,4 @@ def execute_release(
         values, measure, interval_level=specification.request.interval_level
     )
     bins = ListedBins(counts.cell, counts.slot, counts.users_per_bin, counts.samples_per_bin)
-    return assemble(specification, bins, keep, estimates, ledger)
+    return assemble_release(specification, bins, keep, estimates, ledger)

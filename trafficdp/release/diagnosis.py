@@ -28,7 +28,7 @@ from trafficdp.release.publication import (
     manifests,
     to_released_publication,
 )
-from trafficdp.release.recomputation import UNREADABLE, files_differing
+from trafficdp.release.recomputation import UNREADABLE, differing_files
 from trafficdp.store import store_files, vault_ledger, vault_releases
 from trafficdp.store.released import differing_release, publications_match
 from trafficdp.store.store_files import DOCTOR, RELEASED_NAME, Head, require_head, store_failures, store_lock
@@ -231,7 +231,7 @@ class _Examination:
         self._head(vault).verify(self._rows)
 
     def _chain(self, vault: Vault) -> None:
-        self._ledger = vault_ledger.rows(vault)
+        self._ledger = vault_ledger.ledger_rows(vault)
         vault_ledger.promise_changes(vault)
 
     def _committed(self, vault: Vault) -> None:
@@ -263,13 +263,13 @@ class _Examination:
         there = {path.name for path in folder.glob("[!.]*")} if folder.is_dir() else set()
         wrong = [f"{name} is of no release in the vault" for name in sorted(there - known - streams)]
         for name, files in sorted(expected.items()):
-            differences = files_differing(folder_of(self._store, name), files)
+            differences = differing_files(folder_of(self._store, name), files)
             wrong += [f"{name}: {differences}"] if differences else []
         for name, manifest in manifests(self._store).items():
             require_head(self._rows, *ledger_reference(manifest), f"the manifest of release {name}")
             if name in streams:
                 listed = _listed(manifest)
-                differences = files_differing(folder_of(self._store, name), listed, unlisted="*")
+                differences = differing_files(folder_of(self._store, name), listed, unlisted="*")
                 wrong += [f"{name}: {differences}"] if differences else []
         return "; ".join(wrong) or None
 

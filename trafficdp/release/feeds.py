@@ -51,7 +51,11 @@ class Reader:
         self._clip = Clip(sums.bound)
 
     def read(self, path: Path | InputFile, digest: str, source: SourceDeclaration | None = None) -> Arrival:
-        """Read one file; a file that is not as declared is refused, not raised: the stream goes on."""
+        """Read one file; of one that is not as declared, return an ``Arrival`` that says so.
+
+        ``digest`` is that of its bytes. ``source`` says how it is read; None: the first that matches its
+        name.
+        """
         try:
             chosen = source or choose_source(Path(path.name), self._sources)
             found = read_file(path, chosen, self._grid.area, self._key)
@@ -85,14 +89,14 @@ class Reader:
 
 
 def digest_of(path: Path, key: VehicleKey) -> str | None:
-    """Return the digest of a file's bytes under ``key``; None for one that cannot be read now."""
+    """Return the ``VehicleKey.digest`` of a file's bytes; None for a file that cannot be read now."""
     try:
         return key.digest(InputFile(path).sha256())
     except DataError:
         return None
 
 
-def in_order_of_time(batch: Batch) -> Batch:
+def sorted_by_time(batch: Batch) -> Batch:
     """Return ``batch`` sorted by instant; records of the same instant stay in their order."""
     order = np.argsort(batch.time_us, kind="stable")
     return Batch(*(getattr(batch, name)[order] for name in Batch.__dataclass_fields__))
@@ -114,24 +118,24 @@ class WatchedFolder:
     _seen: dict[str, Stamp] = field(default_factory=dict)
 
     def arrived(self) -> list[Path]:
-        """Return the files that are new or were replaced since they were last ``settled``, by name."""
+        """Return the files that are new or were replaced since they were marked as done, by name."""
         found = []
         for path in sorted(self.path.iterdir()):
             if path.name.startswith(".") or path.name.endswith(HALF_WRITTEN):
                 continue
-            stamp = stamp_of(path)
+            stamp = file_stamp(path)
             if stamp is not None and self._seen.get(path.name) != stamp:
                 found.append(path)
         return found
 
-    def settle(self, path: Path, stamp: Stamp | None) -> None:
-        """Remember that the file that bore ``stamp`` when it was begun needs not be looked at again."""
+    def mark_done(self, path: Path, stamp: Stamp | None) -> None:
+        """Remember that the file at ``path`` was taken when it had ``stamp``; if replaced it is new again."""
         if stamp is not None:
             self._seen[path.name] = stamp
 
 
-def stamp_of(path: Path) -> Stamp | None:
-    """Return (inode, time of change, size), which a replaced file has anew; None for what is no file."""
+def file_stamp(path: Path) -> Stamp | None:
+    """Return (inode, time of change, size) of a file, which differ once it is replaced; None if no file."""
     try:
         status = path.stat()
     except OSError:

@@ -106,7 +106,7 @@ def forget(
             vault_ledger.add_entry(copy, facts)
         curator.failpoint(BOUNDARIES[1])
         with Vault.open(store) as vault:
-            Head.beside(key_file, vault.store_id).write(vault_ledger.last(vault))
+            Head.beside(key_file, vault.store_id).write(vault_ledger.newest_entry(vault))
         curator.failpoint(BOUNDARIES[2])
     return Forgotten(len(wanted), len(vehicles), sum(not numbers for numbers in known))
 
@@ -132,7 +132,7 @@ def _numbers_of(vault: Vault, key: VehicleKey, identifier: str, namespaces: Iter
 
 
 def _require_something_read(vault: Vault) -> None:
-    if vault_fixes.data_version(vault).ingest_id == 0 and vault_ledger.last(vault) is None:
+    if vault_fixes.data_version(vault).ingest_id == 0 and vault_ledger.newest_entry(vault) is None:
         raise UsageError("the store is empty", expected="one that has read a file or begun a stream")
 
 
@@ -194,7 +194,7 @@ class Cluster:
             ) from None
         frame = given if hasattr(given, "sparkSession") else None
         uris = [] if frame is not None else _uris(given)
-        session = spark_job.session_of(spark.session if frame is None else frame.sparkSession)
+        session = spark_job.spark_session(spark.session if frame is None else frame.sparkSession)
         local, mount = spark_job.is_local(session), spark.key_mount
         if spark.into is None and not local:
             raise UsageError("where shall the cluster write", todo="name a folder that it shares: into")

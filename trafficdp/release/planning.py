@@ -52,7 +52,7 @@ from trafficdp.release.results import (
     InEpsilon,
     Plan,
     PlanQuestion,
-    share_of_fleet,
+    expected_share_of_fleet,
 )
 from trafficdp.sensitive import Contributions
 from trafficdp.store import store_files, vault_fixes, vault_ledger
@@ -305,7 +305,7 @@ class Planning:
                     "records",
                 )
             request = replace(request, fleet=known[1], fleet_by=f"as release {known[0]} found, with noise")
-        share = share_of_fleet(grid)
+        share = expected_share_of_fleet(grid)
         return replace(request, fleet=max(1, round(request.fleet * share))) if share < 1 else request
 
     def _at(

@@ -97,7 +97,7 @@ def update_released(store: Path, vault: Vault, added: Release | None = None) -> 
         for stream in vault_releases.all_streams(vault)
         for publication in vault_releases.publications(vault, stream.release_id)
     ]
-    released.build(store, rows, publications)
+    released.build_released(store, rows, publications)
 
 
 def to_released_publication(stored: vault_releases.StoredPublication) -> released.Publication:

@@ -90,7 +90,7 @@ class Check:
 
 
 def run_checks(checks: NamedChecks) -> list[Check]:
-    """Return what every check found. Errors are findings too."""
+    """Run the named checks; return what each found. An error that a check raises is a finding, too."""
     found = []
     for name, check in checks:
         try:
@@ -104,13 +104,13 @@ def run_checks(checks: NamedChecks) -> list[Check]:
     return found
 
 
-def files_differing(
+def differing_files(
     folder: Path, listed: Mapping[str, str], *others: Mapping[str, str], unlisted: str = ""
 ) -> str | None:
-    """Return which files of ``folder`` are changed, missing or foreign, None when none are.
+    """Return in words which files of ``folder`` are changed, missing or unlisted; None when none are.
 
-    SHA-256 must be as ``listed``, and as any of the ``others`` says. Not listed may be what is called as the
-    pattern ``unlisted``.
+    ``listed`` and each of ``others`` map file names to the SHA-256 that they must have. Files whose names
+    match the pattern ``unlisted`` need not be listed.
     """
     there = folder.iterdir() if folder.is_dir() else ()
     found = {path.name: hashlib.sha256(read_regular(path)).hexdigest() for path in there}
@@ -120,8 +120,8 @@ def files_differing(
     return "changed, missing or foreign: " + ", ".join(sorted(wrong)) if wrong else None
 
 
-def portals_differing(folder: Path) -> str | None:
-    """Return which of the files for portals state other files than the manifest does; None where none do."""
+def differing_portal_files(folder: Path) -> str | None:
+    """Return in words which of the files for portals state other files than the manifest; None if none do."""
     manifest = json.loads(read_regular(folder / MANIFEST).decode("utf-8"))
     files = {each["name"]: (each["bytes"], each["sha256"]) for each in manifest["files"]}
     described = {name: facts for name, facts in files.items() if name not in CATALOGUE_FILES}
@@ -134,8 +134,8 @@ def portals_differing(folder: Path) -> str | None:
     return f"other files in {', '.join(wrong)}" if wrong else None
 
 
-def rows_are_of(published: pd.DataFrame, grid: Grid, counts: Counts) -> bool:
-    """Return whether ``published`` has the rows of ``counts``: every bin, in order."""
+def rows_match_counts(published: pd.DataFrame, grid: Grid, counts: Counts) -> bool:
+    """Return whether the table ``published`` has one row for each bin of ``counts``, in the same order."""
     cells = grid.read_spelled(published["hex_id"])
     slots = published["slot"].to_numpy(dtype=np.int64)
     return np.array_equal(cells, counts.cell) and np.array_equal(slots, counts.slot)
@@ -228,7 +228,7 @@ class _Published:
     def checks(self) -> NamedChecks:
         """Yield names and checks."""
         yield "every file is the one that the manifest lists", self._files
-        yield PORTALS, partial(portals_differing, self._folder)
+        yield PORTALS, partial(differing_portal_files, self._folder)
         yield "hexagons, or the listed zones, and slots are all of the study area and period", self._bins
         yield "the noise costs what the manifest says", self._cost
         yield "what was asked about follows from the answers before", self._fed_back
@@ -322,11 +322,11 @@ class _Published:
 
     def _files(self) -> str | None:
         listed = {each.name: each.sha256 for each in self._manifest.files}
-        return files_differing(self._folder, listed, unlisted=MANIFEST)
+        return differing_files(self._folder, listed, unlisted=MANIFEST)
 
     def _bins(self) -> str | None:
         counts = self._public.counts
-        wrong = set() if rows_are_of(self._measurements, self._grid, counts) else {MEASUREMENTS}
+        wrong = set() if rows_match_counts(self._measurements, self._grid, counts) else {MEASUREMENTS}
         listed = self._cells.metadata.num_rows == counts.bins and {*_OF_BINS} <= {
             *self._cells.schema_arrow.names
         }

@@ -122,7 +122,7 @@ class ReleasedMap:
         return notebook.explore(self.release, height)
 
     def __repr__(self) -> str:
-        return notebook.release_in_short(self.release)
+        return notebook.release_in_words(self.release)
 
     def _repr_html_(self) -> str:
         return notebook.release_card(self.release)
@@ -398,7 +398,7 @@ def _report_of(curator: Curator, release_id: str, against: str | None) -> bytes 
 
 def summaries(curator: Curator, store: Path) -> list[ReleaseSummary]:
     """Return every charged release, in order."""
-    entries = {row.sequence: row.facts for row in vault_ledger.rows(curator.vault)}
+    entries = {row.sequence: row.facts for row in vault_ledger.ledger_rows(curator.vault)}
     return [
         ReleaseSummary(
             id=stored.release_id,
@@ -420,7 +420,7 @@ def _loss(charge: Mapping[str, object]) -> Loss:
 def context_of(
     config: Config, vault: Vault, version: vault_fixes.DataVersion, grid: Grid, at: datetime
 ) -> ReleaseContext:
-    """Return what a release at ``at`` is about: ``grid`` of the data ``version``."""
+    """Return the facts on a release at ``at`` besides its numbers: ``grid``, data ``version``, sources."""
     # whether a speed was derived is told of single records: said only where these are public
     hidden = config.relation.hides_presence
     speeds = {} if hidden else vault_fixes.speed_provenance(vault, version.ingest_id)
@@ -453,11 +453,11 @@ HEXAGONS_OF_A_VEHICLE = 8
 """How many a vehicle visits, about: a round number."""
 
 
-def share_of_fleet(grid: Grid) -> float:
-    """Return the share of the fleet (0 to 1) that is expected within the restrictions of ``grid``.
+def expected_share_of_fleet(grid: Grid) -> float:
+    """Return the share (0 to 1) of the fleet that is expected to meet the restrictions of ``grid``.
 
     It is 1 - (1 - f)^HEXAGONS_OF_A_VEHICLE, f being the share of declared hexagons (with zones, of the study
-    area) times the share of the hours of the week.
+    area) times the share of the hours of the week. From public facts alone.
     """
     if grid.selection.everything and grid.zones is None:
         return 1.0

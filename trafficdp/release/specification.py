@@ -103,7 +103,7 @@ class ListedBins:
     records: npt.NDArray[np.int64]
 
 
-def assemble(
+def assemble_release(
     specification: Specification,
     bins: ListedBins,
     keep: npt.NDArray[np.bool_],
@@ -394,8 +394,11 @@ def specification_without_bins(
     )
 
 
-def same_question(specification: Specification, grid: Grid, allocation: Allocation) -> bool:
-    """Return whether ``specification`` asks for the numbers of ``allocation`` on ``grid``, with its noise."""
+def asks_for_same_numbers(specification: Specification, grid: Grid, allocation: Allocation) -> bool:
+    """Return whether ``specification`` would release the numbers of ``allocation`` on ``grid``.
+
+    Equal are the grid, the request, the bins and the mechanism with its noise scales.
+    """
     request, kept = allocation.request, allocation.counts
     return (
         specification.grid.key == grid.key
@@ -413,7 +416,7 @@ def numbers_digest(
     slot: npt.NDArray[np.int64],
     calibrated: Mapping[str, Any],
 ) -> str:
-    """Return SHA-256 over what ``same_question`` compares: equal where that holds."""
+    """Return SHA-256 over what ``asks_for_same_numbers`` compares: equal where that holds."""
     facts = {
         "grid": grid.key,
         "request": as_json(request),

@@ -40,7 +40,7 @@ from trafficdp.release.specification import (
     ListedBins,
     ReleaseContext,
     Specification,
-    assemble,
+    assemble_release,
     source_facts,
     specification_without_bins,
 )
@@ -310,7 +310,7 @@ def publication_of(
         ),
         noise=NoiseStated(kind="stream", stream=stream_facts(specification, closed.step, number)),
     )
-    return assemble(replace(specification, disclosure=stated), bins, keep, estimates, ledger)
+    return assemble_release(replace(specification, disclosure=stated), bins, keep, estimates, ledger)
 
 
 def stream_facts(specification: Specification, step: int, number: int) -> StreamStated:

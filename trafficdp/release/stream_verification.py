@@ -34,8 +34,8 @@ from trafficdp.release.recomputation import (
     UNREADABLE,
     Check,
     NamedChecks,
-    files_differing,
-    portals_differing,
+    differing_files,
+    differing_portal_files,
     run_checks,
 )
 from trafficdp.release.specification import Specification
@@ -90,7 +90,7 @@ class _ExaminedStream(Examined):
         yield "the manifest is complete, consistent and of the newest publication", self._manifest_valid
         yield f"the budget is the one that the ledger promised{self._changed}", self._budget_stated
         yield "every file says what was committed", self._files
-        yield PORTALS, partial(portals_differing, self._folder)
+        yield PORTALS, partial(differing_portal_files, self._folder)
         yield "the published scales cost no vehicle more than epsilon", self._losses
         yield "the state's accounts are not below the recomputed ones", self._state_accounts
         yield f"the nodes' noise has the distribution that was charged ({self._power()})", self._law
@@ -176,7 +176,7 @@ class _ExaminedStream(Examined):
 
     def _files(self) -> str | None:
         listed = {each["name"]: each["sha256"] for each in self._manifest["files"]}
-        wrong = files_differing(self._folder, listed, unlisted=MANIFEST)
+        wrong = differing_files(self._folder, listed, unlisted=MANIFEST)
         if wrong:
             return wrong
         document = json.loads(read_regular(self._folder / LIVE).decode("utf-8"))

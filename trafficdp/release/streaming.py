@@ -44,8 +44,8 @@ from trafficdp.release.feeds import (
     Reader,
     WatchedFolder,
     digest_of,
-    in_order_of_time,
-    stamp_of,
+    file_stamp,
+    sorted_by_time,
 )
 from trafficdp.release.publication import folder_of, manifests, publication_number, to_released_publication
 from trafficdp.release.specification import Specification
@@ -122,10 +122,10 @@ class LiveStream:
         self._running: _Running | None = None
 
     def begin(self) -> Progress:
-        """Charge the stream, or go on with one already charged, and return how far it is.
+        """Charge the stream, or go on with one already charged; return how far it is.
 
-        Writes the files of publications that were committed and not yet written.
-        Raises as ``stream_release.charged_stream``.
+        Publications that were committed but not written yet are written. Raises as
+        ``stream_release.charged_stream``.
         """
         with self._curators("stream") as curator:
             self._open(curator)
@@ -134,7 +134,7 @@ class LiveStream:
 
     @property
     def specification(self) -> Specification:
-        """What the stream was charged for."""
+        """The specification that the stream was charged for."""
         return self._state.specification
 
     @property
@@ -153,10 +153,10 @@ class LiveStream:
         with self._curators("stream") as curator:
             return self._met(curator, digest)
 
-    def take(self, arrivals: Sequence[Arrival], *, live: bool) -> Progress:
+    def ingest(self, arrivals: Sequence[Arrival], *, live: bool) -> Progress:
         """Take files one after another, then publish; a file that was taken before changes nothing.
 
-        ``live``: records ahead of the wall clock are left out.
+        With ``live``, records ahead of the wall clock are left out.
         """
         with self._curators("stream") as curator:
             self._open(curator)
@@ -174,17 +174,18 @@ class LiveStream:
         wait: Callable[[], None],
         tell: Callable[[Progress], None],
     ) -> None:
-        """Play files in the order of their instants.
+        """Play the records of files in order of time, publishing on the way.
 
-        ``due_us`` is given the first instant and says up to when records are due now (None: all of them);
-        where none is, ``wait`` is called with the store free for others. ``tell`` hears of every stretch. A
-        replay of the same files that was interrupted goes on where it was.
+        ``due_us`` gets the instant of the first record and returns up to which instant records are due now
+        (None: all of them); where none is due, ``wait`` is called with the store unlocked. ``tell`` is called
+        with the progress after each part. A replay of the same files that was interrupted goes on where it
+        was.
         """
         digest = self.key.digest("\n".join(each.digest for each in arrivals))
         with self._curators("stream") as curator:
             self._open(curator)
             batch, file = self._begin_file(curator, arrivals, digest)
-        batch = in_order_of_time(batch)
+        batch = sorted_by_time(batch)
         while not file.done:
             due = due_us(int(batch.time_us[0])) if len(batch) else None
             stop = len(batch) if due is None else int(np.searchsorted(batch.time_us, due, side="right"))
@@ -198,10 +199,9 @@ class LiveStream:
                 tell(self._progress(curator))
 
     def end(self) -> Progress:
-        """Publish the steps that are still open and end the stream: nothing can be added afterwards.
+        """Publish the steps that are still open and end the stream, which then takes no more records.
 
-        Ends whatever stream runs, under whatever configuration. Raises UsageError when none does; to end
-        again the one that this object ended changes nothing.
+        Whatever its configuration. Raises UsageError when none runs; ending twice changes nothing.
         """
         with self._curators("stream") as curator:
             self._open(curator, running=True)
@@ -450,9 +450,9 @@ def place_newest_publication(curator: Curator, release_id: str, before: int, eve
         to_released_publication(each)
         for each in vault_releases.publications(curator.vault, release_id, before)
     ]
-    if not released.append(curator.store, missing):
+    if not released.append_publications(curator.store, missing):
         # it is not there, or does not hold just the ones before: all of it is written anew
-        curator.tidy()
+        curator.apply_withdrawals()
     with store_failures("writing the files of the stream"):
         make_folder(folder.parent)
         make_folder(folder)
@@ -488,10 +488,11 @@ Warn = Callable[[str], None]
 def follow_folder(
     live: LiveStream, folder: Path, *, once: bool, stop: Callable[[], bool], tell: Tell, warn: Warn
 ) -> None:
-    """Take files as they arrive in ``folder``, by name; ``once``: those that are there, then return.
+    """Take files in ``folder`` into the stream as they arrive, by name, until ``stop`` returns True.
 
-    A file that cannot be read as declared is noted, told to ``warn`` and passed over.
-    Raises DataError when there is no such folder.
+    With ``once`` only those that are there. ``tell`` is called with the progress, ``warn`` with a text for
+    each file that cannot be read as declared and is passed over. Raises DataError when there is no such
+    folder.
     """
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder", expected="a folder in which files arrive")
@@ -501,7 +502,7 @@ def follow_folder(
         deadline = time.monotonic() + SESSION_SECONDS
         arrivals, settled = [], []
         for path in waiting:
-            stamp, digest = stamp_of(path), digest_of(path, live.key)
+            stamp, digest = file_stamp(path), digest_of(path, live.key)
             settled.append((path, stamp))
             if digest is not None and not live.has_taken(digest):
                 arrival = live.read(path, digest)
@@ -511,9 +512,9 @@ def follow_folder(
             if time.monotonic() > deadline or len(arrivals) >= 64:
                 break
         if arrivals:
-            tell(live.take(arrivals, live=not once))
+            tell(live.ingest(arrivals, live=not once))
         for path, stamp in settled:
-            watched.settle(path, stamp)
+            watched.mark_done(path, stamp)
         if datetime.now(UTC) >= live.over_at:
             tell(live.end())
             return
@@ -543,10 +544,11 @@ def follow_lines(
     tell: Tell,
     warn: Warn,
 ) -> None:
-    """Take lines of CSV as they come from an open file; the first is any header. Returns at its end.
+    """Take lines of CSV into the stream as they come from the file ``descriptor``, to its end.
 
-    Lines are taken together when there are MOST_LINES of them or LINE_SECONDS have passed. They cannot be
-    read again: whoever writes them may repeat what it wrote last after a crash, and it counts once.
+    The first line may be a header. Lines are taken together when there are MOST_LINES of them or LINE_SECONDS
+    have passed. They cannot be read again: after a crash, whoever writes them may repeat the last ones, which
+    then count once.
     """
     pending, header, ended, began = b"", b"", False, time.monotonic()
     number = 0
@@ -575,11 +577,11 @@ def follow_lines(
                 arrival = live.read(piece, live.key.digest(piece.sha256()), source)
                 if arrival.refused is not None:
                     warn(arrival.refused)
-                tell(live.take([arrival], live=True))
+                tell(live.ingest([arrival], live=True))
 
 
 def replay_files(live: LiveStream, files: Sequence[Path], speed: float, *, tell: Tell, warn: Warn) -> None:
-    """Play an archive ``speed`` times as fast as it happened (0: as fast as possible), then end the stream.
+    """Play ``files`` ``speed`` times as fast as they were recorded (0: at once), then end the stream.
 
     Raises UsageError when no file can be read.
     """

@@ -41,10 +41,10 @@ from trafficdp.release.recomputation import (
     UNREADABLE,
     Check,
     NamedChecks,
-    files_differing,
+    differing_files,
+    differing_portal_files,
     noise_columns,
-    portals_differing,
-    rows_are_of,
+    rows_match_counts,
     run_checks,
     verify_public,
 )
@@ -128,7 +128,7 @@ class Replayed:
         return answer
 
     def charge_unverified(self, noise: Claim) -> None:
-        """Nothing: what was drawn are uniform numbers."""
+        """Do nothing: noise of this kind is made of ``uniform_below``, whose numbers were kept."""
 
     def uniform_below(self, count: IntArray) -> IntArray:
         """Return the kept uniform numbers in the shape of ``count``, and note them with ``count``."""
@@ -183,7 +183,7 @@ def plausible(
     random = SimulatedNoise(0)
     ranks, above, many = [], 0, 0
     for law, z in noise:
-        drawn, draws = draws_of(law)
+        drawn, draws = drawn_coordinates(law)
         if bool(np.any(z[~drawn])):
             return False
         own, within = z[drawn], _uniform(random, draws)
@@ -249,7 +249,7 @@ def probability_text(probability: float) -> str:
     return f"{math.floor(100 * probability) / 100:.2f}"
 
 
-def draws_of(law: Law) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], int]:
+def drawn_coordinates(law: Law) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], int]:
     """Return which coordinates of ``law`` carry noise, shape (C,), and the number of independent draws.
 
     Block noise is one draw a block; any other is one a coordinate that carries noise.
@@ -270,7 +270,7 @@ class Examined:
         self._curator = curator
         # absolute: pandas takes a relative name with a colon for an address
         self._folder = folder_of(curator.store, release_id).absolute()
-        self._ledger = vault_ledger.rows(curator.vault)
+        self._ledger = vault_ledger.ledger_rows(curator.vault)
         self._sequence = sequence
         self._promises = [row for row in self._ledger if row.facts["kind"] == KIND]
         changes = [each.in_words for each in changes_in(self._promises)]
@@ -338,7 +338,7 @@ class _ExaminedRelease(Examined):
         yield "the manifest names its entry of the ledger", self._manifest_in_ledger
         yield f"the budget is the one that the ledger promised{self._changed}", self._budget_stated
         yield "every file is the one that was published", self._files
-        yield PORTALS, partial(portals_differing, self._folder)
+        yield PORTALS, partial(differing_portal_files, self._folder)
         yield "the published scales cost no vehicle more than it was charged", self._losses
         yield "the manifest's epsilon is the largest recomputed loss", self._epsilon
         yield "released.duckdb holds the same release", self._released
@@ -393,7 +393,7 @@ class _ExaminedRelease(Examined):
             if facts.get("kind") == "publication" and facts.get("release") == self._stored.release_id:
                 files = facts.get("files")
                 if isinstance(files, dict):
-                    return files_differing(self._folder, files, listed)
+                    return differing_files(self._folder, files, listed)
         raise VerificationError("the ledger has no publication of this release")
 
     def _recorded(self) -> Contributions:
@@ -420,7 +420,7 @@ class _ExaminedRelease(Examined):
         counts = contributions.counts
         table = MEASUREMENTS if self._declared else MECHANISM
         published = pd.read_parquet(io.BytesIO(read_regular(self._folder / table)))
-        if not rows_are_of(published, self._specification.grid, counts):
+        if not rows_match_counts(published, self._specification.grid, counts):
             raise VerificationError("the published bins are not those of the data")
         columns = noise_columns(published)
         # bins that carry noise or a constant, by any statistic: where a float of it is no null
@@ -477,7 +477,7 @@ class _ExaminedRelease(Examined):
     @cached_property
     def _replayed(self) -> tuple[Replayed, Release]:
         """The release made again from the records and the answers that were kept: every draw is known."""
-        values = self._curator.values(self._specification, self._contributions)
+        values = self._curator.sensitive_inputs(self._specification, self._contributions)
         values = replace(values, recorded=self._recorded)
         again = Replayed(vault_releases.part_of(self._curator.vault, self._stored.release_id, "measured"))
         ledger = LedgerReference(self._charge.sequence, self._charge.head_hash)
@@ -490,7 +490,7 @@ class _ExaminedRelease(Examined):
         except (TrafficdpError, *UNREADABLE):
             # the check itself says so
             again = None
-        draws = sum(draws_of(law)[1] for law, _ in again.noise) if again else 0
+        draws = sum(drawn_coordinates(law)[1] for law, _ in again.noise) if again else 0
         # scales are public
         choices = sum(int((each.scale > 0).sum()) for each in again.chosen) if again else 0
         numbers = sum(len(number) for _, number in again.uniform) if again else 0

@@ -149,7 +149,7 @@ def _keep_file(connection: duckdb.DuckDBPyConnection, name: str, file: str) -> N
 
 
 def keep_table(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.RecordBatch) -> None:
-    """Keep ``rows`` as the table ``name``, in the place of one of this name; dictionaries become ENUMs."""
+    """Create the table ``name`` from ``rows``, replacing one of this name; dictionaries become ENUMs."""
     kept = "TABLE memory.main." + _name(name)
     connection.register("incoming", pa.Table.from_batches([rows]))
     connection.execute("CREATE OR REPLACE " + kept + " AS FROM incoming")
@@ -180,7 +180,7 @@ def _time_zone(connection: duckdb.DuckDBPyConnection) -> str:
 
 
 def restrict_process() -> None:
-    """Take this process's right to open files, to write to any and to grow without bound, for good."""
+    """Give up for good this process's right to open or write files and to use unlimited memory."""
     for what, limit in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
@@ -203,8 +203,8 @@ def _data_in_use() -> int:
     return 1024 * int(found[1]) if found else 0
 
 
-def checked(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
-    """Return the one statement that ``sql`` holds; raise _Refused unless it reads and nothing else."""
+def require_one_query(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
+    """Return the one statement in ``sql``; raise _Refused unless it is one that only reads."""
     statements = connection.extract_statements(sql)
     if not statements:
         raise _Refused("wrong", "there is no statement")
@@ -216,7 +216,7 @@ def checked(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement
         head = _EXPLAIN.match(sql)
         if head is None:
             raise _Refused("refused", _READ)
-        checked(connection, sql[head.end() :])
+        require_one_query(connection, sql[head.end() :])
     elif kind == "MULTI":
         # PIVOT without IN is several statements; a tree of it is not to be had
         if re.match(r"\s*(pivot|from|with|select)\b", sql, re.IGNORECASE) is None:
@@ -243,8 +243,8 @@ def _writes(connection: duckdb.DuckDBPyConnection, sql: str) -> bool:
 
 
 def answer(connection: duckdb.DuckDBPyConnection, sql: str, output: Frames) -> None:
-    """Run ``sql`` and send its rows."""
-    statement = checked(connection, sql)
+    """Run ``sql`` on ``connection`` and send its rows to ``output``."""
+    statement = require_one_query(connection, sql)
     connection.begin()
     try:
         connection.execute(statement)
@@ -315,8 +315,8 @@ class Frames:
         """Do nothing: the stream outlives the result."""
 
 
-def explained(error: BaseException) -> dict[str, str]:
-    """Return kind and message of an error, in one line and without what is DuckDB's own business."""
+def error_facts(error: BaseException) -> dict[str, str]:
+    """Return the kind and message of an error, in one line, without DuckDB's hints and positions."""
     if isinstance(error, _Refused):
         return {"kind": error.kind, "message": str(error)}
     if isinstance(error, (MemoryError, duckdb.OutOfMemoryException, pa.ArrowMemoryError)):
@@ -330,7 +330,7 @@ def explained(error: BaseException) -> dict[str, str]:
     if foreign or isinstance(error, (duckdb.InternalException, duckdb.FatalException)):
         return {"kind": "broken", "message": "this query is beyond the engine"}
     if "max_expression_depth" in str(error):
-        return explained(RecursionError())
+        return error_facts(RecursionError())
     text = _PREFIX.sub("", _EXCERPT.split(str(error), maxsplit=1)[0])
     if text.startswith("Table with name"):
         records = text.split()[3].lower() in ("records", "fixes")
@@ -358,7 +358,7 @@ def serve(path: str, seconds: float, files: dict[str, str]) -> None:
         connection = open_released(path, files)
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent hears of it
         own = isinstance(error, _Refused) and error.kind == "wrong"
-        answered = explained(error) if own else {"kind": "closed", "message": _why_closed(error)}
+        answered = error_facts(error) if own else {"kind": "closed", "message": _why_closed(error)}
         output.send(b"X", json.dumps(answered).encode())
         return
     restrict_process()
@@ -374,7 +374,7 @@ def serve(path: str, seconds: float, files: dict[str, str]) -> None:
             else:
                 answer(connection, content.decode("utf-8", "replace"), output)
         except BaseException as error:  # noqa: BLE001 - a query must not end the process
-            output.send(b"X", json.dumps(explained(error)).encode())
+            output.send(b"X", json.dumps(error_facts(error)).encode())
         else:
             output.send(b"R")
         signal.setitimer(signal.ITIMER_REAL, 0)

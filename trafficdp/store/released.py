@@ -57,15 +57,15 @@ class Publication:
     release: Release
 
 
-def build(
+def build_released(
     folder: Path,
     releases: Sequence[tuple[Release, bool]],
     publications: Sequence[Publication] = (),
 ) -> None:
-    """Write `released.duckdb` in ``folder`` anew from (release, withdrawn), in one move.
+    """Write `released.duckdb` in ``folder`` anew, in one move.
 
-    ``publications`` are those of all streams, in order. Raises StoreDamagedError when the result fails its
-    audits (and leaves the old file in place).
+    ``releases`` are (release, whether it is withdrawn), ``publications`` those of all streams, in order.
+    Raises StoreDamagedError when the result fails its audits (and leaves the old file in place).
     """
     shown = [*(each for each, *_ in releases), *(each.release for each in publications)]
     units = tuple(sorted({each.request.display_unit for each in shown}))
@@ -92,11 +92,12 @@ def build(
             _finish(connection)
 
 
-def append(folder: Path, publications: Sequence[Publication]) -> bool:
+def append_publications(folder: Path, publications: Sequence[Publication]) -> bool:
     """Add publications to a copy of `released.duckdb` and swap it in; False where that cannot be done.
 
     That is when there is no such file, another version wrote it, or the publications do not follow those that
-    it holds: then ``build`` it. What is in the file stays as it is, apart from the stream's newest words.
+    it holds: then call ``build_released``. What is in the file stays as it is, apart from the stream's newest
+    words.
     """
     if not (folder / RELEASED_NAME).exists() or not publications:
         return not publications
@@ -116,8 +117,8 @@ def append_release(folder: Path, release: Release, before: Mapping[str, bool]) -
     """Add a release to a copy of `released.duckdb` and swap it in; False where that cannot be done.
 
     That is when there is no such file, another version wrote it, or its releases are not just those of
-    ``before`` (names, and whether they are withdrawn) and streams: then ``build`` it. What is in the file
-    stays as it is, and only the new release is audited.
+    ``before`` (names, and whether they are withdrawn) and streams: then call ``build_released``. What is in
+    the file stays as it is, and only the new release is audited.
     """
     if not (folder / RELEASED_NAME).exists():
         return False
@@ -327,9 +328,9 @@ _INSERTS = {
 
 
 def differing_release(folder: Path, releases: Iterable[Release]) -> str | None:
-    """Return the first of published ``releases`` of which `released.duckdb` in ``folder`` says anything else.
+    """Return the name of the first of ``releases`` that `released.duckdb` states otherwise; None if none is.
 
-    That is its row in releases, and its rows in cells and quantiles. None where all is as it was released.
+    Compared are its row in releases, and its rows in cells and quantiles.
     """
     stored = {
         "cells": "SELECT * FROM cells WHERE release_id = ? ORDER BY cell, slot",

@@ -40,8 +40,11 @@ IntArray = npt.NDArray[np.int64]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def rows(vault: Vault, after: int = 0) -> list[LedgerRow]:
-    """Return the ledger in order, from entry ``after`` + 1 on, its chain checked from there."""
+def ledger_rows(vault: Vault, after: int = 0) -> list[LedgerRow]:
+    """Return the entries of the ledger after number ``after``, in order; their chain of hashes is checked.
+
+    Raises StoreDamagedError where the chain is broken.
+    """
     result = _rows(
         vault,
         "SELECT sequence, entry, head_hash FROM ledger WHERE sequence > ? ORDER BY sequence",
@@ -66,7 +69,7 @@ class Entries(Sequence[LedgerRow]):
     def __getitem__(self, place: slice) -> Sequence[LedgerRow]: ...
     def __getitem__(self, place: int | slice) -> LedgerRow | Sequence[LedgerRow]:
         if isinstance(place, slice):
-            return rows(self.vault)[place]
+            return ledger_rows(self.vault)[place]
         found = _rows(
             self.vault, "SELECT sequence, entry, head_hash FROM ledger WHERE sequence = ?", [place + 1]
         )
@@ -85,16 +88,17 @@ _CHARGES = """WITH charges AS (
 
 
 def promises(vault: Vault) -> list[LedgerRow]:
-    """Return the entries that promise, in order; none before anything was ingested or charged.
+    """Return the ledger entries that state or change the store's promise, in order.
 
-    Raises StoreDamagedError where the newest was altered, and for a ledger without one.
+    None before the first ingest or charge. Raises StoreDamagedError where the newest was altered, and for a
+    ledger without one.
     """
     if vault.promises is None:
         found = "SELECT sequence, entry, head_hash FROM ledger WHERE contains(entry, ?) ORDER BY sequence"
         rows = _rows(vault, found, [f'"kind":"{KIND}"'])
         for row in rows[-1:]:
             check_chain([row], Entries(vault)[row.sequence - 2] if row.sequence > 1 else None)
-        if not rows and last(vault) is not None:
+        if not rows and newest_entry(vault) is not None:
             raise StoreDamagedError(
                 "the ledger does not say what the store promises",
                 expected="a promise at its first entry",
@@ -110,17 +114,17 @@ def _rows(vault: Vault, statement: str, parameters: Sequence[object] = ()) -> li
     return [LedgerRow(int(sequence), str(entry), str(head)) for sequence, entry, head in found]
 
 
-def last(vault: Vault) -> LedgerRow | None:
-    """Return the newest row, None in a new store."""
+def newest_entry(vault: Vault) -> LedgerRow | None:
+    """Return the newest entry of the ledger, None in a new store."""
     found = _rows(vault, "SELECT sequence, entry, head_hash FROM ledger ORDER BY sequence DESC LIMIT 1")
     return found[0] if found else None
 
 
 def add_entry(vault: Vault, facts: Mapping[str, object]) -> LedgerRow:
-    """Append an entry (inside the caller's transaction) and return its row."""
+    """Append an entry with ``facts`` to the ledger (inside the caller's transaction) and return it."""
     if facts["kind"] == KIND:
         vault.promises = None
-    row = append(last(vault), facts, new_token())
+    row = append(newest_entry(vault), facts, new_token())
     run(vault.connection, "INSERT INTO ledger VALUES (?, ?, ?)", [row.sequence, row.entry, row.head_hash])
     return row
 
@@ -181,10 +185,11 @@ def _of_vehicles(table: pa.Table, vehicle: IntArray) -> IntArray:
 def require_budget(
     vault: Vault, vehicle: IntArray, loss: IntArray, policy: BudgetPolicy, at: datetime
 ) -> None:
-    """Raise InsufficientBudgetError unless every vehicle may pay ``loss`` at ``at`` under ``policy``.
+    """Raise InsufficientBudgetError unless every vehicle may pay its ``loss`` under ``policy``.
 
-    To be called inside the transaction that charges. Where the calendar matters, raises UsageError for an
-    instant before that of a charge in the ledger: a clock that was set back would open an old budget.
+    ``vehicle`` and ``loss`` have shape (n,), losses in 10^-12; ``at`` decides on years and months. Call it
+    inside the transaction that charges. Where the calendar matters, raises UsageError for an instant before
+    that of a charge in the ledger: a clock that was set back would open an old budget.
     """
     if policy.periodic:
         newest = _newest(vault, policy.time_zone, default=at)
@@ -222,7 +227,10 @@ def _instants(vault: Vault) -> dict[int, datetime]:
 def add_charges(
     vault: Vault, sequence: int, vehicle: IntArray, loss: IntArray, analyst: str | None = None
 ) -> None:
-    """Write what every vehicle pays for the charge ``sequence`` (inside the caller's transaction)."""
+    """Write what every vehicle pays for the charge ``sequence`` (inside the caller's transaction).
+
+    ``vehicle`` and ``loss`` have shape (n,), losses in 10^-12; ``analyst`` is the name of who asked.
+    """
     paying = loss > 0
     import pyarrow as pa
 
@@ -406,7 +414,7 @@ def check_accounts(vault: Vault, ledger: Sequence[LedgerRow], after: int = 0) ->
 
 
 def charges_of(vault: Vault, sequence: int) -> tuple[IntArray, IntArray]:
-    """Return (vehicles, losses) that the charge ``sequence`` wrote, sorted by vehicle."""
+    """Return (vehicles, losses in 10^-12) of the charge ``sequence``, sorted by vehicle, shape (n,) each."""
     table = query(
         vault.connection,
         "SELECT vehicle_id, loss_pico FROM vehicle_charges WHERE sequence = ? ORDER BY vehicle_id",
@@ -431,9 +439,9 @@ class Totals:
 
 
 def totals(vault: Vault, charges: Sequence[int] | None = None, analyst: str | None = None) -> Totals:
-    """Return what was spent by the ``charges`` of these ledger numbers; None: by all of them.
+    """Return the sums over the ``charges`` with these ledger numbers; None: over all charges.
 
-    With ``analyst`` and no ``charges``, by all charges under that name.
+    With ``analyst`` and no ``charges``, over all charges for that analyst's questions.
     """
     if charges is None and _sums_are_kept(vault):
         kept = """SELECT
@@ -462,19 +470,19 @@ NEW_STORE = "restore the configuration, or ingest everything into a new store"
 
 
 def promise_in_force(vault: Vault) -> Promise:
-    """Return the newest promise; raise UsageError where there is none yet, else as ``promises``."""
+    """Return what the store promises now; raise UsageError where nothing was promised yet."""
     if not (found := promises(vault)):
         raise UsageError("the store has promised nothing yet", todo="run `trafficdp ingest FILE...` first")
     return Promise.from_facts(found[-1].facts)
 
 
 def promise_changes(vault: Vault) -> tuple[BudgetChange, ...]:
-    """Return how the promise changed, in order."""
+    """Return every change of the store's promise, in order."""
     return changes_in(promises(vault))
 
 
 def require_promise(vault: Vault, configured: Promise) -> None:
-    """Raise UsageError where the configuration says otherwise than the store promises, with both."""
+    """Raise UsageError, showing both, where ``configured`` differs from what the store promises."""
     found = promise_in_force(vault).changes_to(configured) if promises(vault) else ()
     if not found:
         return
@@ -489,9 +497,10 @@ def require_promise(vault: Vault, configured: Promise) -> None:
 
 
 def settle_promise(vault: Vault, configured: Promise, at: datetime) -> Promise:
-    """Return the promise in force, which must say what is ``configured``; without one, that is written now.
+    """Return the store's promise; the first call writes ``configured`` as that promise.
 
-    To be called inside the transaction that ingests or charges.
+    Later calls raise UsageError where ``configured`` says otherwise. Call it inside the transaction that
+    ingests or charges.
     """
     require_promise(vault, configured)
     if not promises(vault):
@@ -500,9 +509,10 @@ def settle_promise(vault: Vault, configured: Promise, at: datetime) -> Promise:
 
 
 def replace_promise(vault: Vault, configured: Promise, reason: str, at: datetime) -> LedgerRow:
-    """Promise ``configured`` from now on (inside the caller's transaction); ``reason`` is checked already.
+    """Make ``configured`` the store's promise from now on (inside the caller's transaction).
 
-    Raises UsageError where nothing changes, where nothing was promised yet, and for another relation or kind.
+    ``reason`` is published. Raises UsageError where nothing changes, where nothing was promised yet, and for
+    another neighbouring relation or kind of loss.
     """
     changed = promise_in_force(vault).changes_to(configured)
     if not changed:
@@ -532,7 +542,7 @@ class AnalystSpending:
 
 
 def charges_by_analyst(vault: Vault, name: str | None = None) -> dict[str, list[int]]:
-    """Return the numbers of the charges that each analyst made, by name; those of nobody are left out.
+    """Return the ledger numbers of all charges for questions, by name of the analyst who asked.
 
     With ``name`` only those of that analyst.
     """
@@ -545,15 +555,19 @@ def charges_by_analyst(vault: Vault, name: str | None = None) -> dict[str, list[
 
 
 def left_for_analyst(vault: Vault, vehicle: IntArray, analyst: Analyst) -> IntArray:
-    """Return what each vehicle may still lose through ``analyst``, in 10^-12 of its kind, at least 0."""
+    """Return what each of ``vehicle`` (n,) may still lose by questions of ``analyst``, shape (n,).
+
+    Private. In 10^-12 of the store's kind of loss, at least 0.
+    """
     paid = spent_by_analyst(vault, vehicle, analyst.name)
     return np.maximum(analyst.budget.pico - paid, 0)
 
 
 def require_analyst_budget(vault: Vault, vehicle: IntArray, loss: IntArray, analyst: Analyst) -> None:
-    """Raise AnalystBudgetError unless every vehicle may pay ``loss`` (10^-12) through ``analyst``.
+    """Raise AnalystBudgetError unless every vehicle may pay its ``loss`` by a question of ``analyst``.
 
-    To be called inside the transaction that charges. Spending exactly the budget succeeds.
+    ``vehicle`` and ``loss`` have shape (n,), losses in 10^-12. Call it inside the transaction that charges.
+    Spending exactly the budget succeeds.
     """
     remaining = left_for_analyst(vault, vehicle, analyst)
     excess = np.where(loss > 0, loss - remaining, np.iinfo(np.int64).min)
@@ -569,7 +583,7 @@ def require_analyst_budget(vault: Vault, vehicle: IntArray, loss: IntArray, anal
 
 
 def analyst_spending(vault: Vault) -> list[AnalystSpending]:
-    """Return what every analyst who was ever charged has spent, by name. No vehicle is named."""
+    """Return what each analyst who was ever charged has spent, sorted by name. No vehicle is named."""
     found = []
     for name, charges in sorted(charges_by_analyst(vault).items()):
         loss_of = LOSSES[promise_in_force(vault).policy.kind]

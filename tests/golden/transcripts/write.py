@@ -238,7 +238,7 @@ def live(statistics, records, per_step=0):
             stream.begin()
             for name in ("day0", "day1", "end"):
                 path = city.store.parent / f"{name}.csv"
-                said = stream.end() if name == "end" else stream.take([stream.read(path, name)], live=False)
+                said = stream.end() if name == "end" else stream.ingest([stream.read(path, name)], live=False)
                 newest = city.map("s0001").release
                 told = {"publications": said.publications, "fates": said.fates}
                 laws[name] = {**told, **laws_of_release(newest)}

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from trafficdp.audit.lower_bound import distinguish, proportion_high, proportion_low
+from trafficdp.audit.lower_bound import lower_bound_from_draws, proportion_high, proportion_low
 from trafficdp.audit.neighbours import agreeing_neighbours, extreme_neighbours, one_bin
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.simulated_cities import repeat_bins
@@ -25,7 +25,7 @@ def test_no_hits_promise_nothing_from_below():
 
 def test_equal_laws_are_not_told_apart():
     random = np.random.default_rng(1)
-    found, _ = distinguish(random.normal(size=40_000), random.normal(size=40_000), 1e-6)
+    found, _ = lower_bound_from_draws(random.normal(size=40_000), random.normal(size=40_000), 1e-6)
     assert found == 0.0
 
 
@@ -34,7 +34,7 @@ def test_equal_laws_are_not_told_apart():
 def test_a_known_loss_is_nearly_found_on_all_sides(mirror, swap):
     random = np.random.default_rng(2)
     sides = [random.laplace(size=100_000) * mirror, (random.laplace(size=100_000) + 1.5) * mirror]
-    found, _ = distinguish(*sides[::swap], 1e-6)
+    found, _ = lower_bound_from_draws(*sides[::swap], 1e-6)
     assert 1.2 < found <= 1.5
 
 
@@ -45,12 +45,12 @@ def test_the_bound_holds_at_its_confidence():
     wrong = 0
     for _ in range(200):
         left, right = (random.random(600) < p for p in (0.75, 0.25))
-        wrong += distinguish(left.astype(float), right.astype(float), 0.2)[0] > np.log(3)
+        wrong += lower_bound_from_draws(left.astype(float), right.astype(float), 0.2)[0] > np.log(3)
     assert stats.binom.sf(wrong - 1, 200, 0.2) > 1e-9
 
 
 def test_outputs_that_are_impossible_for_the_other_are_found():
-    found, _ = distinguish(np.zeros(20_000), np.ones(20_000), 1e-6)
+    found, _ = lower_bound_from_draws(np.zeros(20_000), np.ones(20_000), 1e-6)
     assert found > 6
 
 
@@ -91,9 +91,13 @@ def test_what_delta_allows_proves_nothing():
     # an output that only one side can give, with probability 2 %
     random = np.random.default_rng(4)
     left, right = (random.random(200_000) < 0.02).astype(float), np.zeros(200_000)
-    assert distinguish(left, right, 1e-6)[0] > 4
-    assert distinguish(left, right, 1e-6, delta=0.03)[0] == 0.0
-    assert 0 < distinguish(left, right, 1e-6, delta=0.015)[0] < distinguish(left, right, 1e-6)[0]
+    assert lower_bound_from_draws(left, right, 1e-6)[0] > 4
+    assert lower_bound_from_draws(left, right, 1e-6, delta=0.03)[0] == 0.0
+    assert (
+        0
+        < lower_bound_from_draws(left, right, 1e-6, delta=0.015)[0]
+        < lower_bound_from_draws(left, right, 1e-6)[0]
+    )
 
 
 def test_agreeing_neighbours_differ_in_one_of_many(bound_of):

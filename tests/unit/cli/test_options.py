@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from trafficdp.cli.main import main
-from trafficdp.cli.options import Output, minute, plain, shared
+from trafficdp.cli.options import Output, fit_column_widths, minute_in_words, strip_control_characters
 from trafficdp.errors import StoreFullError
 
 READ_ONLY = [
@@ -228,18 +228,18 @@ def test_numbers_are_right_aligned_and_whole(capsys):
 
 
 def test_plain_keeps_letters_and_drops_controls():
-    assert plain("Köln \u2192 x\x1b[0m\n\u202e") == "Köln \u2192 x?[0m??"
+    assert strip_control_characters("Köln \u2192 x\x1b[0m\n\u202e") == "Köln \u2192 x?[0m??"
 
 
 def test_instants_are_shown_to_the_minute_by_the_citys_clocks():
-    assert minute("2026-03-02T01:02:59+05:30", "UTC") == "2026-03-01 19:32"
-    assert minute("2026-03-01T19:32:59+00:00", "Asia/Kolkata") == "2026-03-02 01:02"
+    assert minute_in_words("2026-03-02T01:02:59+05:30", "UTC") == "2026-03-01 19:32"
+    assert minute_in_words("2026-03-01T19:32:59+00:00", "Asia/Kolkata") == "2026-03-02 01:02"
 
 
 def test_columns_with_words_share_what_a_terminal_has():
-    assert shared([33, 90, 7], [10, 35, 7], 71) == [29, 35, 7]
-    assert shared([33, 90, 7], [10, 35, 7], 200) == [33, 90, 7]
-    assert shared([33, 90, 7], [10, 35, 7], 20) == [10, 35, 7]
+    assert fit_column_widths([33, 90, 7], [10, 35, 7], 71) == [29, 35, 7]
+    assert fit_column_widths([33, 90, 7], [10, 35, 7], 200) == [33, 90, 7]
+    assert fit_column_widths([33, 90, 7], [10, 35, 7], 20) == [10, 35, 7]
 
 
 @pytest.mark.parametrize("quiet", [False, True])
@@ -249,7 +249,7 @@ def test_steps_show_on_a_terminal_how_far_it_is_unless_quiet(monkeypatch, quiet)
         patched.setenv("TERM", "xterm")
         patched.setattr(sys, "stderr", stream)
         output = Output(as_json=False, quiet=quiet)
-        with output.steps("looking round") as step:
+        with output.progress_steps("looking round") as step:
             step("third of seven", 3, 7)
     with os.fdopen(leader, "rb", buffering=0) as screen:
         shown = b""
@@ -261,7 +261,7 @@ def test_steps_show_on_a_terminal_how_far_it_is_unless_quiet(monkeypatch, quiet)
 
 
 def test_steps_say_nothing_into_a_pipe(capsys):
-    with Output(as_json=False, quiet=False).steps("looking round") as step:
+    with Output(as_json=False, quiet=False).progress_steps("looking round") as step:
         step("third of seven", 3, 7)
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")

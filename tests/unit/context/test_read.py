@@ -16,7 +16,7 @@ from trafficdp.context.read import (
     check_context,
     is_gtfs,
     read_context,
-    simplified,
+    simplified_layer,
 )
 from trafficdp.errors import ConfigError
 from trafficdp.model import ContextFile, ContextKind, ContextLayer, StudyArea, as_json, from_json
@@ -109,7 +109,7 @@ def test_corners_are_left_out_but_nothing_moves_far():
     rng = np.random.default_rng(1)
     x = np.linspace(10.0, 10.2, 20_000)
     line = shapely.LineString(np.column_stack([x, 50.1 + 2e-6 * rng.standard_normal(len(x))]))
-    (coarse,), _ = simplified(np.array([line]), np.array(["A"], dtype=object), AREA.geometry)
+    (coarse,), _ = simplified_layer(np.array([line]), np.array(["A"], dtype=object), AREA.geometry)
     assert shapely.get_num_coordinates(coarse) < 100
     assert shapely.hausdorff_distance(coarse, line) < 2 * 0.2 / STEPS_ACROSS
 
@@ -120,7 +120,7 @@ def test_a_huge_layer_is_brought_down_and_keeps_its_longest_shapes():
     start = rng.uniform([10, 50], [10.2, 50.2], (50_000, 2))
     lines = shapely.linestrings(np.stack([start, start + rng.uniform(-2e-3, 2e-3, start.shape)], axis=1))
     names = np.array([f"Street {number}" for number in range(len(lines))], dtype=object)
-    shapes, kept = simplified(lines, names, AREA.geometry)
+    shapes, kept = simplified_layer(lines, names, AREA.geometry)
     assert 10_000 < shapely.get_num_coordinates(shapes).sum() <= MOST_CORNERS
     assert len(kept) == len(shapes) == len(set(kept))
     assert (np.diff(shapely.length(shapes)) <= 0).all()

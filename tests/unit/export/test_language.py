@@ -205,23 +205,27 @@ def stated(release):
 def test_what_manifests_say_is_found_again(tag, city):
     language = Language.of(tag)
     for text in stated(city):
-        said = language.translated(text)
+        said = language.translate_sentence(text)
         assert said != text
         assert not ENGLISH_WORDS.search(said), said
     assert (
-        ENGLISH.translated("fewer than 5 vehicles were seen here") == "fewer than 5 vehicles were seen here"
+        ENGLISH.translate_sentence("fewer than 5 vehicles were seen here")
+        == "fewer than 5 vehicles were seen here"
     )
 
 
 def test_facts_come_with_it():
     german, french = Language.of("de"), Language.of("fr")
-    assert german.translated("fewer than 5 vehicles were seen here") == "hier waren weniger als 5 Fahrzeuge"
-    assert german.translated("2016-11-24 to 2016-11-27") == "24.11.2016 bis 27.11.2016"
-    assert german.translated("Shell Road near Old City (2)", PLACES) == "Shell Road bei Old City (2)"
-    assert french.translated("2.1 km north of Harbour", PLACES) == "à 2,1 km au nord de Harbour"
-    assert german.translated("March", PLACES) == "March"
+    assert (
+        german.translate_sentence("fewer than 5 vehicles were seen here")
+        == "hier waren weniger als 5 Fahrzeuge"
+    )
+    assert german.translate_sentence("2016-11-24 to 2016-11-27") == "24.11.2016 bis 27.11.2016"
+    assert german.translate_sentence("Shell Road near Old City (2)", PLACES) == "Shell Road bei Old City (2)"
+    assert french.translate_sentence("2.1 km north of Harbour", PLACES) == "à 2,1 km au nord de Harbour"
+    assert german.translate_sentence("March", PLACES) == "March"
     reason = "on 2026-03-05: delta from 0.1 to 0.2. Reason: moved from here to there; none"
-    assert german.translated(reason).endswith("Grund: moved from here to there; none")
+    assert german.translate_sentence(reason).endswith("Grund: moved from here to there; none")
 
 
 def test_the_language_is_that_of_the_tag_and_english_where_there_is_no_catalogue():

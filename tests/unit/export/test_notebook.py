@@ -27,7 +27,7 @@ def drawn_with(axes, hatch):
 
 @pytest.mark.slow
 def test_any_release_has_a_line_a_card_and_a_plot(any_release, city):
-    line, card = notebook.release_in_short(any_release), notebook.release_card(any_release)
+    line, card = notebook.release_in_words(any_release), notebook.release_card(any_release)
     assert len(line) < 200
     assert any_release.id in line
     assert any_release.disclosure.guarantee.in_short in line

@@ -15,7 +15,7 @@ from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest import input_file
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import Reading
-from trafficdp.ingest.suggest import in_toml, suggest
+from trafficdp.ingest.suggest import source_table_in_toml, suggest_source
 from trafficdp.model import FILE_NAME, SpeedUnit, UnitPeriod
 
 METRES = (UnitPeriod(SpeedUnit.METRES_PER_SECOND),)
@@ -120,7 +120,7 @@ def test_a_data_package_in_an_archive_reaches_no_file_outside(reader):
 
 def test_suggest_looks_at_the_first_file(reader):
     path = archive(reader, {"x/": "", "day.csv": "vehicle_id,ts,lat,lon,speed_mph\n1,1606545000,1.5,2.5,3\n"})
-    found = suggest(InputFile(path))
+    found = suggest_source(InputFile(path))
     assert (found.format, found.speed_unit, found.time_format) == ("csv", "mph", "epoch_s")
 
 
@@ -149,7 +149,7 @@ def test_each_file_of_an_archive_is_one_vehicles(reader, key, declared_in, endin
         members = {name: gzip.compress(text.encode()) for name, text in members.items()}
         members = {name.replace(".csv", ""): content for name, content in members.items()}
     path = archive(reader, members)
-    text = in_toml(suggest(InputFile(path)), "cabs", "*").replace(
+    text = source_table_in_toml(suggest_source(InputFile(path)), "cabs", "*").replace(
         'vehicle = "CHOOSE"', 'vehicle = "file name"'
     )
     assert "CHOOSE" not in text
@@ -224,4 +224,4 @@ def test_a_vehicle_that_its_file_names_has_no_operator(declared_in):
 def test_a_workbook_is_called_one(reader):
     members = {"[Content_Types].xml": "<Types/>", "xl/workbook.xml": "<workbook/>"}
     with pytest.raises(DataError, match=r"gps\.csv is an Excel workbook"):
-        suggest(InputFile(archive(reader, members, "gps.csv")))
+        suggest_source(InputFile(archive(reader, members, "gps.csv")))

@@ -48,13 +48,13 @@ def started(monkeypatch):
             found.append(self)
 
     monkeypatch.setattr(reading_processes.subprocess, "Popen", Started)
-    monkeypatch.setattr(reading_processes, "processes", lambda: 2)
+    monkeypatch.setattr(reading_processes, "process_count", lambda: 2)
     monkeypatch.setattr(read, "LARGE", dict.fromkeys(read.LARGE, 1))
     return found
 
 
 def alone(monkeypatch):
-    monkeypatch.setattr(reading_processes, "processes", lambda: 1)
+    monkeypatch.setattr(reading_processes, "process_count", lambda: 1)
 
 
 def archive(folder, members, name="day.zip"):
@@ -153,7 +153,7 @@ def counted(found, out, **kept):
     if not left:
         os._exit(1)
 pickle.dump, reading_processes._ROWS = counted, 3
-reading_processes.work()
+reading_processes.read_in_process()
 """
 
 

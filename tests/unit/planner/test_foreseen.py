@@ -11,7 +11,7 @@ import pytest
 
 import trafficdp
 from trafficdp.binning.places import declared_bins
-from trafficdp.export.files.classes import HATCHED, UNINFORMATIVE, letters_of, shown_breaks
+from trafficdp.export.files.classes import HATCHED, UNINFORMATIVE, class_letters, shown_breaks
 from trafficdp.mechanisms.pooling import add_remove_map as add_remove_map_module
 from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_all
@@ -83,7 +83,7 @@ def test_fewer_than_a_third_of_the_samples_coloured_hexagons_are_hatched(relatio
     for seed in range(DRAWS):
         own = allocation.calibrated.run(values, SimulatedNoise(seed), interval_level=0.95)[MEAN]
         ends = own.posterior["low_80"], own.posterior["high_80"]
-        letters = letters_of(own.value, *ends, own.status, breaks)
+        letters = class_letters(own.value, *ends, own.status, breaks)
         coloured = letters[letters != UNINFORMATIVE]
         assert len(coloured) >= 10
         assert np.isin(coloured, [*HATCHED]).mean() < 1 / 3

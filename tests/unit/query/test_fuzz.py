@@ -106,7 +106,7 @@ def check(text, tried, config):
         (part,) = read_statement(question.to_sql(config)).parts
         again = read_question(part, config)
         assert again == question
-        assert again.configured(config) == question.configured(config)
+        assert again.answer_config(config) == question.answer_config(config)
     return True
 
 

@@ -103,7 +103,7 @@ def test_an_explanation_asks_the_same_question(read, config):
     text = "cell, AVG(speed) FROM fixes GROUP BY cell"
     explained, asked = read("explain " + FORM + text), read(FORM + text)
     assert read_statement("explain " + FORM + text).explain
-    assert explained.configured(config) == asked.configured(config)
+    assert explained.answer_config(config) == asked.answer_config(config)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.release.feeds import Pace, WatchedFolder, stamp_of
+from trafficdp.release.feeds import Pace, WatchedFolder, file_stamp
 
 
 def test_whole_files_arrive_once_by_name_and_again_when_they_are_replaced(tmp_path):
@@ -16,7 +16,7 @@ def test_whole_files_arrive_once_by_name_and_again_when_they_are_replaced(tmp_pa
     # not settled: they are still to be done
     assert folder.arrived() == first
     for path in first:
-        folder.settle(path, stamp_of(path))
+        folder.mark_done(path, file_stamp(path))
     assert folder.arrived() == []
     (tmp_path / "a.csv").write_text("longer than before", encoding="utf-8")
     assert [path.name for path in folder.arrived()] == ["a.csv"]
@@ -24,8 +24,8 @@ def test_whole_files_arrive_once_by_name_and_again_when_they_are_replaced(tmp_pa
 
 def test_what_is_gone_is_no_file_and_settles_nothing(tmp_path):
     folder, path = WatchedFolder(tmp_path), tmp_path / "a.csv"
-    assert stamp_of(path) is None
-    folder.settle(path, stamp_of(path))
+    assert file_stamp(path) is None
+    folder.mark_done(path, file_stamp(path))
     path.write_text("a", encoding="utf-8")
     assert folder.arrived() == [path]
 

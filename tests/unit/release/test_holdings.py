@@ -28,7 +28,7 @@ def given(monkeypatch, *names, same=True):
     """A vault whose index finds the releases ``names``, the newest first."""
     monkeypatch.setattr(knowledge.vault_releases, "find_published", lambda *_: iter(names[::-1]))
     monkeypatch.setattr(knowledge, "numbers_digest", lambda *_: "")
-    monkeypatch.setattr(knowledge, "same_question", lambda *_: same)
+    monkeypatch.setattr(knowledge, "asks_for_same_numbers", lambda *_: same)
 
 
 @pytest.mark.parametrize(
@@ -67,15 +67,15 @@ def test_half_of_the_hours_of_a_week_see_nearly_a_whole_fleet():
     period = Period(date(2026, 3, 2), date(2026, 3, 3), "Europe/Vienna")
     whole = Grid(7, SlotKind.WHOLE_PERIOD, StudyArea.from_bbox(16, 48, 16.2, 48.2), period)
     part = replace(whole, selection=Selection(hours_of_week=tuple(range(84))))
-    assert results.share_of_fleet(part) == pytest.approx(1 - 0.5**8)
-    assert results.share_of_fleet(whole) == 1
+    assert results.expected_share_of_fleet(part) == pytest.approx(1 - 0.5**8)
+    assert results.expected_share_of_fleet(whole) == 1
     # a tenth of the area is in a zone; one that lies beside it is none of it
     shapes = shapely.box(16, 48, 16.02, 48.2), shapely.box(16.3, 48, 16.4, 48.2)
     zones = Zones("districts.gpkg", "0" * 64, ("West", "Beside"), shapes)
     zoned = replace(whole, resolution=None, zones=zones)
-    assert results.share_of_fleet(zoned) == pytest.approx(1 - 0.9**8)
+    assert results.expected_share_of_fleet(zoned) == pytest.approx(1 - 0.9**8)
     part = replace(zoned, selection=Selection(hours_of_week=tuple(range(84))))
-    assert results.share_of_fleet(part) == pytest.approx(1 - 0.95**8)
+    assert results.expected_share_of_fleet(part) == pytest.approx(1 - 0.95**8)
 
 
 def test_a_plan_pins_no_study_area_and_wants_that_of_the_first_file(monkeypatch):

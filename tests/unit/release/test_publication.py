@@ -8,7 +8,7 @@ import pytest
 from trafficdp.errors import StoreDamagedError, StoreUnavailableError
 from trafficdp.release.diagnosis import _listed
 from trafficdp.release.publication import manifests
-from trafficdp.release.recomputation import files_differing
+from trafficdp.release.recomputation import differing_files
 from trafficdp.release.status import create_store
 from trafficdp.store.vault import VAULT_NAME, Vault
 
@@ -35,12 +35,12 @@ def test_files_that_differ_are_named_and_a_manifest_must_list_them(tmp_path):
         (tmp_path / name).write_bytes(name.encode())
     right = {name: hashlib.sha256(name.encode()).hexdigest() for name in "abd"}
     other = {"a": right["a"], "b": "2", "c": "3"}
-    assert files_differing(tmp_path, right) is None
-    assert files_differing(tmp_path, other) == "changed, missing or foreign: b, c, d"
-    assert files_differing(tmp_path, other, unlisted="d") == "changed, missing or foreign: b, c"
-    assert files_differing(tmp_path, right, {"a": "2"}) == "changed, missing or foreign: a"
-    assert files_differing(tmp_path, {"a": right["a"]}, unlisted="*") is None
-    assert files_differing(tmp_path / "none", {"a": "1"}) == "changed, missing or foreign: a"
+    assert differing_files(tmp_path, right) is None
+    assert differing_files(tmp_path, other) == "changed, missing or foreign: b, c, d"
+    assert differing_files(tmp_path, other, unlisted="d") == "changed, missing or foreign: b, c"
+    assert differing_files(tmp_path, right, {"a": "2"}) == "changed, missing or foreign: a"
+    assert differing_files(tmp_path, {"a": right["a"]}, unlisted="*") is None
+    assert differing_files(tmp_path / "none", {"a": "1"}) == "changed, missing or foreign: a"
     assert _listed({"files": [{"name": "a", "sha256": "1", "bytes": 2}]}) == {"a": "1"}
     with pytest.raises(StoreDamagedError):
         _listed({"files": {}})

@@ -32,7 +32,7 @@ from trafficdp.model import (
     from_json,
 )
 from trafficdp.privacy.disclosure import Disclosure
-from trafficdp.release.specification import Specification, same_question
+from trafficdp.release.specification import Specification, asks_for_same_numbers
 
 GRID = Grid(
     resolution=7,
@@ -151,8 +151,8 @@ def test_the_question_is_another_with_another_request(changes):
         calibrated = SimpleNamespace(to_facts=lambda: frozen.calibrated)
         return SimpleNamespace(request=SimpleNamespace(map=request), counts=frozen, calibrated=calibrated)
 
-    assert same_question(frozen, GRID, asked(REQUEST))
-    assert not same_question(frozen, GRID, asked(replace(REQUEST, **changes)))
+    assert asks_for_same_numbers(frozen, GRID, asked(REQUEST))
+    assert not asks_for_same_numbers(frozen, GRID, asked(replace(REQUEST, **changes)))
 
 
 def test_an_order_of_an_unknown_kind_is_refused():

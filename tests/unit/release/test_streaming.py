@@ -296,7 +296,7 @@ def test_another_stream_leaves_out_who_cannot_pay(played):
     live = played.open().live(again=True)
     assert live.begin().release_id == "s0002"
     arrival = live.read(played.days[1], digest_of(played.days[1], live.key))
-    progress = live.take([arrival], live=False)
+    progress = live.ingest([arrival], live=False)
     assert progress.fates["accepted"] == 0
     assert progress.fates["no_budget"] > 0
     spent = played.sql(
@@ -439,7 +439,7 @@ def test_snapshots_of_gtfs_realtime_repeat_a_bus_that_stands_and_it_counts_once(
             entity.vehicle.position.speed = 3.0 * bus
         path = live_city.folder / f"v{number}.pb"
         path.write_bytes(feed.SerializeToString())
-        progress = live.take([live.read(path, digest_of(path, live.key))], live=False)
+        progress = live.ingest([live.read(path, digest_of(path, live.key))], live=False)
     assert progress.fates["accepted"] == 1 + 3 * 3
     assert progress.fates["repeated"] == 2
 

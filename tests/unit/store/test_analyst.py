@@ -14,13 +14,13 @@ from trafficdp.errors import DataError, StoreDamagedError, UsageError
 from trafficdp.store import analyst
 from trafficdp.store.analyst import LONGEST_QUERY, AnalystSession
 from trafficdp.store.analyst_worker import MOST_ROWS
-from trafficdp.store.released import build
+from trafficdp.store.released import build_released
 from trafficdp.store.store_files import RELEASED_NAME
 
 
 def built(folder):
     folder.mkdir()
-    build(folder, [])
+    build_released(folder, [])
     return folder / RELEASED_NAME
 
 

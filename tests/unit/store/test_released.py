@@ -13,7 +13,7 @@ from trafficdp.model import SpeedUnit
 from trafficdp.privacy.loss import decimal_text
 from trafficdp.privacy.release import published_frame
 from trafficdp.store import released as room
-from trafficdp.store.released import STORAGE_VERSION, build, differing_release
+from trafficdp.store.released import STORAGE_VERSION, build_released, differing_release
 
 pytestmark = pytest.mark.usefixtures("two_cities")
 
@@ -149,7 +149,7 @@ def test_a_build_that_fails_its_audits_leaves_the_old_file(released, release, mo
     before = released.released.read_bytes()
     monkeypatch.setattr(room, "_release_row", lambda *arguments: _renamed(*arguments))
     with pytest.raises(StoreDamagedError, match="unknown or withdrawn"):
-        build(released.store, [(release, False)])
+        build_released(released.store, [(release, False)])
     assert released.released.read_bytes() == before
     assert not list(released.store.glob(".released*"))
 
@@ -167,14 +167,14 @@ def test_a_full_disk_while_swapping_leaves_the_old_file(released, release, monke
 
     monkeypatch.setattr(os, step, full)
     with pytest.raises(StoreFullError):
-        build(released.store, [])
+        build_released(released.store, [])
     assert released.released.read_bytes() == before
     assert not list(released.store.glob(".released*"))
 
 
 def test_building_twice_says_the_same(released, release):
     before = released.dump()["released"]
-    build(released.store, [(release, False)])
+    build_released(released.store, [(release, False)])
     assert released.dump()["released"] == before
 
 
@@ -183,7 +183,7 @@ def test_a_file_from_the_second_on_says_what_the_first_one_says(released, releas
     other = replace(release, request=replace(release.request, display_unit=SpeedUnit.MILES_PER_HOUR))
     said = []
     for shown in (release, other, release, other):
-        build(released.store, [(shown, False)])
+        build_released(released.store, [(shown, False)])
         told = [
             released.sql(f"SELECT sql, comment FROM duckdb_{what}s()", database="released")
             for what in ("table", "view")
@@ -206,7 +206,7 @@ def test_every_unit_has_columns_of_its_own_under_the_names_of_the_files(released
     other = replace(
         release, id="r0002", request=replace(release.request, display_unit=SpeedUnit.MILES_PER_HOUR)
     )
-    build(released.store, [(each, False) for each in (release, other)])
+    build_released(released.store, [(each, False) for each in (release, other)])
     assert differing_release(released.store, (release, other)) is None
     for own, there, absent in ((release, "kmh", "mph"), (other, "mph", "kmh")):
         frame = published_frame(own)
@@ -254,13 +254,13 @@ def test_every_alteration_is_seen(released, release, statement):
 
 def test_a_release_is_added_to_a_copy_and_says_what_a_build_says(released, monkeypatch):
     workspace, built = released.open(), []
-    sound = room.build
-    monkeypatch.setattr(room, "build", lambda *arguments: built.append(1) or sound(*arguments))
+    sound = room.build_released
+    monkeypatch.setattr(room, "build_released", lambda *arguments: built.append(1) or sound(*arguments))
     workspace.release(4, force=True)
     assert not built
     added = released.dump()["released"]
     releases = [workspace.map(name).release for name in ("r0001", "r0002")]
-    build(released.store, [(each, False) for each in releases])
+    build_released(released.store, [(each, False) for each in releases])
     assert released.dump()["released"] == added
 
 

@@ -58,7 +58,7 @@ def test_what_no_head_remembers_is_checked_before_the_next_release(released, wha
 
 def test_what_the_head_remembers_is_not_read_again(released, monkeypatch):
     read = []
-    sound = vault_ledger.rows
+    sound = vault_ledger.ledger_rows
     monkeypatch.setattr(
         vault_ledger, "rows", lambda vault, after=0: read.append(sound(vault, after)) or sound(vault, after)
     )
@@ -167,7 +167,7 @@ def test_nothing_is_spent_in_a_new_store(filled):
     with Vault.open(filled.store) as vault:
         assert vault_ledger.spent(vault, np.array([1, 2])).tolist() == [0, 0]
         assert vault_ledger.totals(vault) == vault_ledger.Totals(0, 0)
-        assert [row.facts["kind"] for row in vault_ledger.rows(vault)] == ["promise"]
+        assert [row.facts["kind"] for row in vault_ledger.ledger_rows(vault)] == ["promise"]
         vault_ledger.check_accounts(vault, [])
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from trafficdp.cli.options import EpsilonOption, Output, RhoOption, Settings, loss_asked
+from trafficdp.cli.options import EpsilonOption, Output, RhoOption, Settings, loss_from_options
 from trafficdp.cli.plan_words import LossText, MechanismName, Size, Words, loss_facts
 from trafficdp.mechanisms.names import AUTO
 from trafficdp.mechanisms.simulated_cities import REFERENCE_SEED, SEED, Skill, percent
@@ -171,7 +171,7 @@ def compare(
     settings: Settings = context.obj
     workspace = settings.workspace()
     with settings.output.spinner("comparing from public facts"):
-        plan = workspace.plan(loss_asked(epsilon, rho), suggestions=False)
+        plan = workspace.plan(loss_from_options(epsilon, rho), suggestions=False)
         if plan.allocation.fleets:
             ways = noise_options(plan)
             settings.output.result(as_json(facts_for_declared_grid(plan, ways)))
@@ -235,7 +235,7 @@ def facts_for_declared_grid(plan: Plan, ways: tuple[NoiseOption, ...]) -> Compar
         bins=plan.allocation.counts.bins,
         bins_withheld=0,
         seed=REFERENCE_SEED,
-        auto=why(plan, ways),
+        auto=noise_reason(plan, ways),
         maps=tuple(
             MapFacts(
                 map=way.name,
@@ -388,8 +388,11 @@ def noise_options(plan: Plan) -> tuple[NoiseOption, ...]:
     return tuple(found)
 
 
-def why(plan: Plan, ways: tuple[NoiseOption, ...]) -> str:
-    """Return one sentence: which noise this store draws, and which would give the most accurate map."""
+def noise_reason(plan: Plan, ways: tuple[NoiseOption, ...]) -> str:
+    """Return one sentence: which noise this store draws, and which would give the most accurate map.
+
+    ``ways`` are ``noise_options`` of ``plan``.
+    """
     fleet = plan.allocation.request.fleet
     near = min(ways, key=lambda way: float(way.skills[fleet].error.mean()))
     own = next(way for way in ways if way.loss.kind is plan.loss.kind)
@@ -434,5 +437,5 @@ def show_noise_options(output: Output, plan: Plan, ways: tuple[NoiseOption, ...]
         "Both kinds of noise keep to that epsilon for every possible vehicle, Gaussian noise except with "
         "probability delta. The losses of Gaussian noise add up more slowly over many releases."
     )
-    words = why(plan, ways)
+    words = noise_reason(plan, ways)
     output.say(f"{words[0].upper()}{words[1:]}. Nothing was spent.")

@@ -24,7 +24,7 @@ from trafficdp.ingest.report import (
     LintFinding,
     LintVerdict,
     extent_in_words,
-    span,
+    range_in_words,
     with_few_rows_kept,
 )
 from trafficdp.model import Grid, SourceDeclaration
@@ -45,10 +45,10 @@ def suggest(context: typer.Context, files: Files) -> None:
         file = InputFile(path)
         name = path.name.split(".")[0].strip() or "source"
         pattern = "*" + path.name[len(path.name.split(".")[0]) :]
-        suggestion = declarations.suggest(file)
-        text = declarations.in_toml(suggestion, name, pattern)
+        suggestion = declarations.suggest_source(file)
+        text = declarations.source_table_in_toml(suggestion, name, pattern)
         # files of one kind are one source, whatever they are called
-        kind = declarations.in_toml(suggestion, "", pattern)
+        kind = declarations.source_table_in_toml(suggestion, "", pattern)
         if kind in printed:
             continue
         printed.add(kind)
@@ -202,9 +202,9 @@ def _show_extents(output: Output, grid: Grid, done: Sequence[IngestedFile]) -> N
         "How far they reach (for the curator's eyes: outside the privacy guarantee)",
         ["", "declared", "rows in", "kept"],
         [
-            ["longitude", span(west, east), rows_in["longitude"], kept["longitude"]],
-            ["latitude", span(south, north), rows_in["latitude"], kept["latitude"]],
-            ["from day to day", span(period.first, period.last), rows_in["days"], kept["days"]],
+            ["longitude", range_in_words(west, east), rows_in["longitude"], kept["longitude"]],
+            ["latitude", range_in_words(south, north), rows_in["latitude"], kept["latitude"]],
+            ["from day to day", range_in_words(period.first, period.last), rows_in["days"], kept["days"]],
             ["number of days", f"{days:,}", "", f"{len(found.days):,}"],
         ],
     )

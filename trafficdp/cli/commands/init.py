@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from trafficdp._durable import disk_errors
-from trafficdp.cli.options import Settings, shorten, somebody_is_there
+from trafficdp.cli.options import Settings, is_interactive, relative_path
 from trafficdp.config.document import read_places, read_text, store_and_key
 from trafficdp.config.file import template
 from trafficdp.errors import ConfigError, UsageError
@@ -61,10 +61,10 @@ def init(context: typer.Context, iudx: IudxOption = None, fleet: FleetOption = N
             todo="move it away, or name another with --config",
         )
     text, messages = (template(), []) if iudx is None else iudx_template(iudx)
-    if fresh and fleet is None and somebody_is_there():
+    if fresh and fleet is None and is_interactive():
         fleet = _fleet_asked()
     if fleet is not None:
-        text = with_line(text, "fleet", f"fleet = {fleet}")
+        text = replace_line(text, "fleet", f"fleet = {fleet}")
     if fresh:
         with disk_errors(settings.config), settings.config.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -79,12 +79,14 @@ def init(context: typer.Context, iudx: IudxOption = None, fleet: FleetOption = N
             settings.config.unlink(missing_ok=True)
         raise
     if fresh:
-        output.say(f"wrote {shorten(settings.config)}: choose what is marked CHOOSE in it")
+        output.say(f"wrote {relative_path(settings.config)}: choose what is marked CHOOSE in it")
     for message in messages:
         output.say(f"  {message}")
-    output.say(f"made an empty store: {shorten(store)}")
+    output.say(f"made an empty store: {relative_path(store)}")
     output.say(
-        f"made its key: {shorten(key)}" if made_key else f"took the key that was there: {shorten(key)}"
+        f"made its key: {relative_path(key)}"
+        if made_key
+        else f"took the key that was there: {relative_path(key)}"
     )
     output.say(
         "  back up the key and the .head file beside it, apart from the store; nothing works without them"
@@ -141,9 +143,9 @@ PLACES = ("location", "location.coordinates")
 
 
 def iudx_template(path: Path) -> tuple[str, list[str]]:
-    """Return the text of a trafficdp.toml by the IUDX configuration at ``path``, and what to tell of it.
+    """Return the text of a trafficdp.toml made from the IUDX configuration at ``path``, and remarks on it.
 
-    What it does not say, or means otherwise, stays open to be chosen. Raises ConfigError when the file is
+    What that does not say, or means otherwise, stays open to be chosen. Raises ConfigError when the file is
     not a JSON object, cannot be read, or a value is not of its key's type.
     """
     from trafficdp.ingest.iudx_config import import_iudx_config
@@ -162,7 +164,9 @@ def iudx_template(path: Path) -> tuple[str, list[str]]:
             f"spatial_attribute = {place} is left out: positions of the format iudx are read from location."
         )
     inside = ", ".join(f"{name} = {json.dumps(column)}" for name, column in columns.items())
-    return with_line(text, "columns", f"columns = {{ {inside} }}" if columns else "# columns = {}"), messages
+    return replace_line(
+        text, "columns", f"columns = {{ {inside} }}" if columns else "# columns = {}"
+    ), messages
 
 
 def _document(path: Path) -> Mapping[str, object]:
@@ -182,11 +186,11 @@ def _document(path: Path) -> Mapping[str, object]:
 
 def _with(text: str, key: str, value: object) -> str:
     # texts, numbers and lists of texts are written alike in JSON and TOML
-    return with_line(text, key, f"{key} = {json.dumps(value)}")
+    return replace_line(text, key, f"{key} = {json.dumps(value)}")
 
 
-def with_line(text: str, key: str, line: str) -> str:
-    """Put ``line`` in place of the only one that sets ``key``."""
+def replace_line(text: str, key: str, line: str) -> str:
+    """Return ``text`` with ``line`` in place of the one line that sets ``key``."""
     changed, times = re.subn(rf"(?m)^{key} = .*$", lambda _: line, text)
     if times != 1:
         raise AssertionError(f"the template sets {key} {times} times")

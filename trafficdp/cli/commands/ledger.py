@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from trafficdp.cli.options import Settings, minute, on_clocks
+from trafficdp.cli.options import Settings, minute_in_words, with_local_offset
 from trafficdp.cli.plan_words import LossText, Words
 from trafficdp.model import Schema, as_json
 from trafficdp.privacy.budget import BudgetChange
@@ -106,7 +106,7 @@ def ledger(context: typer.Context) -> None:
                 each.release or "",
                 each.epsilon or "",
                 *([each.analyst or ""] if named else []),
-                minute(each.at, zone),
+                minute_in_words(each.at, zone),
                 each.head_hash[:12],
             ]
             for each in facts.entries
@@ -172,7 +172,7 @@ def _entry_facts(row: LedgerRow, time_zone: str) -> EntryFacts:
         sequence=row.sequence,
         kind=str(facts["kind"]),
         release=str(facts["release"]) if "release" in facts else None,
-        at=on_clocks(str(facts["at"]), time_zone),
+        at=with_local_offset(str(facts["at"]), time_zone),
         epsilon=decimal_text(pico) if isinstance(pico, int) else None,
         analyst=str(facts["analyst"]) if "analyst" in facts else None,
         head_hash=row.head_hash,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from trafficdp._durable import disk_errors
-from trafficdp.cli.options import MapOptions, Settings, loss_asked, with_options
+from trafficdp.cli.options import MapOptions, Settings, loss_from_options, with_options
 from trafficdp.cli.plan_words import plan_facts, show, show_full
 from trafficdp.errors import UsageError, one_of
 from trafficdp.export.report.loss_chart import KINDS, Line, LossChart, Point, chart_bytes
@@ -67,8 +67,8 @@ def plan(
     workspace = settings.workspace(asked=asked)
     kind = None if chart is None else one_of(KINDS, chart=chart.suffix.lower().removeprefix("."))
     config = workspace.config
-    loss = loss_asked(asked.epsilon, asked.rho)
-    with output.steps("planning from public counts") as step:
+    loss = loss_from_options(asked.epsilon, asked.rho)
+    with output.progress_steps("planning from public counts") as step:
 
         def looked_at(grid: Grid) -> None:
             step(f"looking at {grid.in_words()}, slot {grid.slot_kind.value}", 0, None)

@@ -13,13 +13,13 @@ from trafficdp.cli.options import (
     ReleaseArgument,
     Settings,
     YesOption,
-    loss_asked,
-    minute,
-    on_clocks,
-    shorten,
+    loss_from_options,
+    minute_in_words,
+    relative_path,
+    with_local_offset,
     with_options,
 )
-from trafficdp.cli.plan_words import one_slot
+from trafficdp.cli.plan_words import one_slot_sentence
 from trafficdp.errors import VerificationError
 from trafficdp.export.write import FORMATS, GUARANTEED, format_of
 from trafficdp.ingest.report import FileReport
@@ -60,7 +60,7 @@ def release(
     """
     settings: Settings = context.obj
     workspace = settings.workspace(asked=asked)
-    loss = loss_asked(asked.epsilon, asked.rho)
+    loss = loss_from_options(asked.epsilon, asked.rho)
 
     def questions() -> Iterator[str]:
         noisy = workspace
@@ -103,13 +103,13 @@ def release(
         settings.output.say(f"  {has} {done.left.kind.quantity} {done.left} left")
     config = workspace.config
     if config.measured_grid.slot_kind is not config.grid.slot_kind:
-        settings.output.say(f"  {one_slot(config.grid.slot_kind, done.release.grid.noun)}")
+        settings.output.say(f"  {one_slot_sentence(config.grid.slot_kind, done.release.grid.noun)}")
     if there.uninformative:
         settings.output.say(
             f"  {there.uninformative} of the numbers are marked as uninformative: the noise is too large"
         )
     for name in files:
-        settings.output.say(f"  {shorten(done.folder / name)}")
+        settings.output.say(f"  {relative_path(done.folder / name)}")
     settings.output.result(
         {
             "release": done.id,
@@ -147,7 +147,7 @@ def _price(planned: Plan) -> str:
             f"This charges {paying} vehicles, each at most {cost}. Every one then has at least {left} left."
         )
     asked = planned.slot_not_measured
-    times = "" if asked is None else f"{one_slot(asked, planned.grid.noun)} "
+    times = "" if asked is None else f"{one_slot_sentence(asked, planned.grid.noun)} "
     return f"{times}{price} What is spent never comes back. Release?"
 
 
@@ -163,11 +163,11 @@ def releases(context: typer.Context) -> None:
     settings.output.table(
         "Releases",
         ["release", "status", quantity, f"charged ({zone})"],
-        [[each.id, each.status, str(each.loss), minute(each.created_at, zone)] for each in found],
+        [[each.id, each.status, str(each.loss), minute_in_words(each.created_at, zone)] for each in found],
     )
     published = [each.folder for each in found if each.status == "published"]
     if published:
-        settings.output.say(f"Their files: {shorten(published[0].parent)}/RELEASE/")
+        settings.output.say(f"Their files: {relative_path(published[0].parent)}/RELEASE/")
     settings.output.result(
         {
             "releases": [
@@ -176,7 +176,7 @@ def releases(context: typer.Context) -> None:
                     "status": each.status,
                     quantity: str(each.loss),
                     "ledger_sequence": each.sequence,
-                    "created_at": on_clocks(each.created_at, zone),
+                    "created_at": with_local_offset(each.created_at, zone),
                     "folder": str(each.folder),
                 }
                 for each in found
@@ -300,7 +300,7 @@ def export(
     settings: Settings = context.obj
     to = to or format_of(out)
     settings.workspace().export(release, to, out)
-    settings.output.say(f"wrote {shorten(out)}")
+    settings.output.say(f"wrote {relative_path(out)}")
     settings.output.result({"release": release, "format": to, "file": str(out), "bytes": out.stat().st_size})
 
 
@@ -322,7 +322,7 @@ def report(
     """
     settings: Settings = context.obj
     settings.workspace().city_report(release, out, against=against)
-    settings.output.say(f"wrote {shorten(out)}")
+    settings.output.say(f"wrote {relative_path(out)}")
     settings.output.result(
         {"release": release, "against": against, "file": str(out), "bytes": out.stat().st_size}
     )
@@ -368,7 +368,7 @@ def changes(
         f"{len(found.faster)} faster: with a chance of at least {100 * LIKELY:g} %. The rest may be noise."
     )
     if output is not None:
-        settings.output.say(f"wrote {shorten(output)}")
+        settings.output.say(f"wrote {relative_path(output)}")
     settings.output.result(
         {
             "earlier": earlier,
@@ -401,7 +401,7 @@ def pool(
     It has the mean speed over all their periods, with intervals of its own.
     """
     from trafficdp.export.files.query_result import json_rows
-    from trafficdp.export.report.change_files import arrow_of
+    from trafficdp.export.report.change_files import to_arrow
 
     settings: Settings = context.obj
     found = settings.workspace().pool(releases)
@@ -415,7 +415,7 @@ def pool(
         f"{found.expected_error:.2g} {unit.label}."
     )
     if output is not None:
-        settings.output.say(f"wrote {shorten(output)}")
+        settings.output.say(f"wrote {relative_path(output)}")
     settings.output.result(
         {
             "releases": [each.id for each in found.releases],
@@ -423,7 +423,7 @@ def pool(
             "weighted_by": found.weighted_by,
             "expected_error": found.expected_error,
             "file": None if output is None else str(output),
-            "bins": json_rows(arrow_of(found.table)),
+            "bins": json_rows(to_arrow(found.table)),
         }
     )
 
@@ -446,5 +446,5 @@ def site(
     settings: Settings = context.obj
     with settings.output.spinner("writing the site"):
         changed = settings.workspace().site(folder, answers=answers)
-    settings.output.say(f"{len(changed)} files changed; open {shorten(folder / 'index.html')}")
+    settings.output.say(f"{len(changed)} files changed; open {relative_path(folder / 'index.html')}")
     settings.output.result({"folder": str(folder), "changed": changed})

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from trafficdp._durable import disk_errors
-from trafficdp.cli.options import Settings, shorten
+from trafficdp.cli.options import Settings, relative_path
 from trafficdp.cli.plan_words import plan_facts, show
 from trafficdp.errors import UsageError, VerificationError, one_of
 from trafficdp.simulation.city import VARIATIONS, like_release, variations
@@ -48,13 +48,13 @@ def simulate(
     output = settings.output
     usual = None if like is None else like_release(like)
     model = variations(usual)[one_of(VARIATIONS, variation=variation)]
-    with output.steps("simulating") as step:
+    with output.progress_steps("simulating") as step:
         made = write_city(
             into, vehicles=vehicles, days=days, seed=seed, model=model, resolution=resolution, step=step
         )
-    output.say(f"made {made.rows:,} rows in {len(made.feeds)} files in {shorten(made.folder)}")
-    output.say(f"  {shorten(made.config)}   a configuration that reads them")
-    output.say(f"  {shorten(made.truth)}   the truth, of {made.records:,} records: simulated data")
+    output.say(f"made {made.rows:,} rows in {len(made.feeds)} files in {relative_path(made.folder)}")
+    output.say(f"  {relative_path(made.config)}   a configuration that reads them")
+    output.say(f"  {relative_path(made.truth)}   the truth, of {made.records:,} records: simulated data")
     output.result(
         {
             "folder": str(made.folder),
@@ -105,7 +105,9 @@ def demo(
     if not all(check.passed for check in checks):
         raise VerificationError("the demo's release does not verify")
     output.say(f"released {released.id}, and verified it ({len(checks)} checks). Look at it:")
-    output.say(f"  {shorten(released.folder / 'map.html')}      the map, in any browser, offline")
-    output.say(f"  {shorten(released.folder / 'map.geojson')}   the same for a GIS")
-    output.say(f"  {shorten(released.folder / 'manifest.json')} what it cost and what it does not protect")
+    output.say(f"  {relative_path(released.folder / 'map.html')}      the map, in any browser, offline")
+    output.say(f"  {relative_path(released.folder / 'map.geojson')}   the same for a GIS")
+    output.say(
+        f"  {relative_path(released.folder / 'manifest.json')} what it cost and what it does not protect"
+    )
     output.result({"release": released.id, "folder": str(released.folder), "store": str(city.store)})

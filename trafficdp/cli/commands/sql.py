@@ -13,7 +13,7 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from trafficdp.cli.options import GAP, Output, Settings, longest_word, shorten, with_options
+from trafficdp.cli.options import GAP, Output, Settings, longest_word, relative_path, with_options
 from trafficdp.config.document import read_places, store_and_key
 from trafficdp.errors import TrafficdpError, UsageError, one_of
 from trafficdp.export.files.query_result import (
@@ -211,7 +211,7 @@ def sql(
         elif sys.stdin is not None and sys.stdin.isatty():
             # a shell without anything to read would help nobody
             asked.session()
-            run_shell(asked.run, asked.describe, asked.turn, settings.output)
+            run_shell(asked.run, asked.describe, asked.toggle_expanded, settings.output)
         else:
             run_script(_piped(), asked.run)
 
@@ -339,7 +339,7 @@ class _Asked:
         if path.exists() and released.exists() and path.samefile(released):
             raise UsageError("this would overwrite the released database", got=str(path))
         size = write_result(rows, self.form, path, self._zones())
-        self.output.say(f"wrote {shorten(path)}: {rows.num_rows:,} rows")
+        self.output.say(f"wrote {relative_path(path)}: {rows.num_rows:,} rows")
         self.output.result({"file": str(path), "format": self.form, "rows": rows.num_rows, "bytes": size})
 
     def _show(self, rows: pa.Table, facts: dict[str, object]) -> None:
@@ -403,7 +403,7 @@ class _Asked:
         prose = [name for name in shown if _longest(columns[name]) > PROSE]
         self.output.table("", titles, rows, prose=prose)
 
-    def turn(self) -> None:
+    def toggle_expanded(self) -> None:
         """Show rows one below the other from now on, or as a table again."""
         self.turned = not self.turned
         self.output.say("rows one below the other" if self.turned else "rows as a table")

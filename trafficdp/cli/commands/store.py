@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.options import Output, Settings, YesOption, shorten
+from trafficdp.cli.options import Output, Settings, YesOption, relative_path
 from trafficdp.config.document import read_places, store_and_key
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.release.status import read_budget, read_status
@@ -25,7 +25,7 @@ def status(context: typer.Context) -> None:
     facts = read_status(config, store, wait=settings.wait)
     left = max(0, facts.budget.pico - facts.largest_spent.pico)
     output = settings.output
-    output.say(f"store            {shorten(facts.store)}")
+    output.say(f"store            {relative_path(facts.store)}")
     hidden = config.relation.hides_presence
     eyes = " (for the curator's eyes)" if hidden else ""
     files = f"{facts.files} file{'s'[: facts.files != 1]}"

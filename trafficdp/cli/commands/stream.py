@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.options import Settings, minute, on_clocks, shorten
+from trafficdp.cli.options import Settings, minute_in_words, relative_path, with_local_offset
 from trafficdp.errors import UsageError
 from trafficdp.release.streaming import Progress, follow_folder, follow_lines, replay_files, source_of_lines
 
@@ -46,7 +46,9 @@ def stream(
         newest[:] = [progress]
         if progress.publications > shown:
             until = (
-                f"{minute(progress.as_of.isoformat(), zone)} ({zone})" if progress.as_of else "the beginning"
+                f"{minute_in_words(progress.as_of.isoformat(), zone)} ({zone})"
+                if progress.as_of
+                else "the beginning"
             )
             output.say(
                 f"{progress.release_id}: publication {progress.publications}, records up to {until}; "
@@ -78,12 +80,12 @@ def stream(
     else:
         raise UsageError("nothing to follow", todo="name a folder, -, or files with --replay SPEED")
     (progress,) = newest
-    output.say(f"  {shorten(progress.folder / 'live.geojson')}")
+    output.say(f"  {relative_path(progress.folder / 'live.geojson')}")
     output.result(
         {
             "stream": progress.release_id,
             "publications": progress.publications,
-            "as_of": None if progress.as_of is None else on_clocks(progress.as_of.isoformat(), zone),
+            "as_of": None if progress.as_of is None else with_local_offset(progress.as_of.isoformat(), zone),
             "records": progress.fates,
             "ended": progress.ended,
             "folder": str(progress.folder),

@@ -87,8 +87,8 @@ class FileFacts:
     columns: tuple[ColumnFacts, ...]
 
 
-def described(facts: Disclosure) -> tuple[str, str]:
-    """Return the title of a release, and in plain words what it is and under which promise."""
+def title_and_description(facts: Disclosure) -> tuple[str, str]:
+    """Return the title of a release, and one paragraph on what it is and under which promise."""
     period, stated = facts.coverage.period, ", ".join(each.description for each in facts.mechanisms)
     return (
         f"Traffic speeds of {facts.coverage.place}, {period.first} to {period.last}",
@@ -98,18 +98,18 @@ def described(facts: Disclosure) -> tuple[str, str]:
 
 
 def licence_address(licence: str) -> str:
-    """Return the address of a licence that is named by its SPDX identifier, or by its address."""
+    """Return the web address of ``licence``, which is an SPDX identifier or an address already."""
     return licence if licence.startswith("http") else f"https://spdx.org/licenses/{licence}"
 
 
 def document_bytes(document: Json, *, sort_keys: bool = False) -> bytes:
-    """Return ``document`` as indented JSON in UTF-8."""
+    """Return ``document`` as indented JSON in UTF-8, ending in a line break."""
     text = json.dumps(document, sort_keys=sort_keys, indent=2, ensure_ascii=False, allow_nan=False)
     return f"{text}\n".encode()
 
 
 def stated_files(document: Mapping[str, Json]) -> dict[str, tuple[int, str]]:
-    """Return (size, SHA-256) by file name, as a data package or dataset of ours states them."""
+    """Return (size in bytes, SHA-256) by file name, as a data package or dataset of ours states them."""
     if "resources" in document:
         return {
             each["path"]: (each["bytes"], each["hash"].removeprefix("sha256:"))
@@ -130,7 +130,7 @@ def stated_files(document: Mapping[str, Json]) -> dict[str, tuple[int, str]]:
 def data_package(facts: Disclosure, files: Iterable[FileFacts]) -> dict[str, Json]:
     """Return the descriptor of ``files``; tables in CSV have their columns, types and primary key."""
     entry, identity = facts.catalogue, facts.identity
-    title, description = described(facts)
+    title, description = title_and_description(facts)
     package: dict[str, Json] = {
         "profile": "data-package",
         "name": slug(f"traffic-speeds-{facts.coverage.place}-{identity.release}"),
@@ -253,7 +253,7 @@ def dataset(
     entry, identity = facts.catalogue, facts.identity
     base = base or _base(entry)
     address = "./" if base is None else f"{base}{identity.release}/"
-    title, description = described(facts)
+    title, description = title_and_description(facts)
     language = entry.language or "en"
     read = ", ".join(f"{each.name} ({each.format})" for each in facts.data.sources)
     software = f"{identity.software.name} {identity.software.version}"
@@ -576,5 +576,5 @@ def registry_bytes(release: Release) -> bytes:
 
 
 def slug(text: str) -> str:
-    """Return ``text`` as a part of an address: small letters, digits and hyphens."""
+    """Return ``text`` in the letters of web addresses: small letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -51,7 +51,10 @@ WITHHELD, UNINFORMATIVE, ABSENT = "w", "u", "n"
 
 
 def classes_in_words(breaks: Sequence[float], language: Language = ENGLISH) -> list[str]:
-    """Return what the classes between ``breaks`` are called, from the lowest."""
+    """Return the name of each class of a legend, such as "10 to 20", from the lowest.
+
+    ``breaks`` are the limits between the classes.
+    """
     limits = [language.number(f"{each:g}") for each in breaks]
     between = [language.gettext("{first} to {last}", first=low, last=high) for low, high in pairwise(limits)]
     first = language.gettext("under {limit}", limit=limits[0])
@@ -59,13 +62,13 @@ def classes_in_words(breaks: Sequence[float], language: Language = ENGLISH) -> l
 
 
 def ink_on(letter: str) -> str:
-    """Return the colour of lines that stand out from class ``letter``: white on dark, black on light."""
+    """Return a colour for lines on the colour of the class ``letter``: white on dark, black on light."""
     number = (PLAIN if letter in PLAIN else HATCHED).index(letter)
     return LIGHT if number < len(COLOURS) // 2 else DARK
 
 
 def hatch_limits(breaks: Sequence[float]) -> tuple[float, ...]:
-    """Return the width of interval above which a cell is hatched, one for each class between ``breaks``.
+    """Return for each class between ``breaks`` the width of interval above which a cell is hatched.
 
     It is twice the width of the class. The last class counts as being as wide as the one before.
     """
@@ -73,41 +76,41 @@ def hatch_limits(breaks: Sequence[float]) -> tuple[float, ...]:
     return tuple(float(format(HATCHED_CLASSES * width, ".3g")) for width in (*widths, widths[-1]))
 
 
-def digits_read(low: FloatArray, high: FloatArray) -> npt.NDArray[np.int64]:
-    """Return how many decimals to show for intervals [low, high]: to the first digit of half their width.
+def shown_decimals(low: FloatArray, high: FloatArray) -> npt.NDArray[np.int64]:
+    """Return how many decimals to show of numbers with the intervals [low, high], shape (n,).
 
-    At least 0 and at most MOST_DIGITS.
+    To the first digit of half the interval's width; at least 0 and at most MOST_DIGITS.
     """
     half = (high - low) / 2
     digits = -np.floor(np.log10(np.where(half > 0, half, 0.1)))
     return np.clip(digits, 0, MOST_DIGITS).astype(np.int64)
 
 
-def as_read(
+def round_to_interval(
     value: FloatArray, low: FloatArray, high: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return value, low and high with the decimals of ``digits_read``; the ends are rounded outward."""
-    unit = 10.0 ** digits_read(low, high)
+    """Return value, low and high rounded to ``shown_decimals``, shape (n,) each; the ends outward."""
+    unit = 10.0 ** shown_decimals(low, high)
     # published numbers are decimals: what floating point adds or takes is no reason to round otherwise
     near = np.floor(value * unit + 0.5 + 1e-9), np.floor(low * unit + 1e-6), np.ceil(high * unit - 1e-6)
     value, low, high = (np.asarray(each / unit) for each in near)
     return value, low, high
 
 
-def letters_of(
+def class_letters(
     value: FloatArray,
     low: FloatArray,
     high: FloatArray,
     status: npt.NDArray[np.object_],
     breaks: tuple[float, ...],
 ) -> npt.NDArray[np.str_]:
-    """Return the class letter of every bin, shape (n,), after numbers are rounded as ``as_read`` does.
+    """Return the class letter of every bin, shape (n,), of numbers rounded by ``round_to_interval``.
 
     The class lies between ``breaks`` and is hatched where the interval is wide. Bins without a number are
     WITHHELD, bins of status uninformative are UNINFORMATIVE.
     """
     withheld = (status == BinStatus.WITHHELD.value) | np.isnan(value)
-    value, low, high = as_read(*(np.where(withheld, 0.0, each) for each in (value, low, high)))
+    value, low, high = round_to_interval(*(np.where(withheld, 0.0, each) for each in (value, low, high)))
     position = np.searchsorted(np.array(breaks), value, side="right")
     wide = high - low > np.array(hatch_limits(breaks))[position] + 1e-9
     letters = np.where(wide, np.array(list(HATCHED))[position], np.array(list(PLAIN))[position])
@@ -137,8 +140,11 @@ READ_LEVEL = 0.8
 READ_ENDS, ENDS = ("_low_80", "_high_80"), ("_low", "_high")
 
 
-def level_read(release: Release, statistic: Statistic) -> float:
-    """Return the level of the interval shown first: READ_LEVEL with a posterior, else the release's own."""
+def shown_level(release: Release, statistic: Statistic) -> float:
+    """Return the level (0 to 1) of the interval that is shown first.
+
+    READ_LEVEL where there is a posterior, else the release's own.
+    """
     return READ_LEVEL if release.estimates[statistic].posterior else release.request.interval_level
 
 
@@ -170,9 +176,10 @@ def shown_largest(statistic: Statistic, bound: ContributionBound, unit: SpeedUni
 
 
 def shown_breaks(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -> tuple[float, ...]:
-    """Return the six breaks of the classes in ``unit``: the usual ones of the unit.
+    """Return the six limits between the seven classes of a legend, in ``unit``.
 
-    Where the declared range is too small for those, it is cut into seven classes, equal for the statistic.
+    They are the usual ones of the unit or, where the range of speeds of ``bound`` is too small for those,
+    seven equal parts. Those of a variance are given as standard deviation.
     """
     breaks = [float(each) for each in (_VARIANCE_BREAKS if statistic.power == 2 else _SPEED_BREAKS)[unit]]
     largest = statistic.largest(bound.upper * bound.unit.factor_to(unit))
@@ -182,7 +189,10 @@ def shown_breaks(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit
 
 
 def shown_width_breaks(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -> tuple[float, ...]:
-    """Return five breaks of widths of intervals in ``unit``, up to the usual one of ``hatch_limits``."""
+    """Return five limits between classes of widths of intervals, in ``unit``.
+
+    The last is the median of ``hatch_limits``, the others are a sixteenth to a half of it.
+    """
     limit = float(np.median(hatch_limits(shown_breaks(statistic, bound, unit))))
     return tuple(float(format(limit * float(share), ".3g")) for share in WIDTH_SHARES)
 
@@ -196,15 +206,16 @@ class NumberRead:
     high: str
 
 
-def read_number(value: float, low: float, high: float, largest: float) -> NumberRead:
-    """Return a number with no digit that its interval does not carry; the interval's ends go outwards.
+def number_in_words(value: float, low: float, high: float, largest: float) -> NumberRead:
+    """Return a number and its interval as text, with only the digits that the interval's width allows.
 
-    "unknown" where the interval is all that could be (0 to ``largest``), "withheld" for NaN.
+    The ends go outwards. "unknown" where the interval is all that could be (0 to ``largest``), "withheld" for
+    NaN.
     """
     if math.isnan(value):
         return NumberRead("withheld", "", "")
     if low <= 0 and high >= largest:
         return NumberRead("unknown", "", "")
     number, *ends = (np.asarray(each) for each in (value, low, high))
-    digits, read = int(digits_read(*ends)), as_read(number, *ends)
+    digits, read = int(shown_decimals(*ends)), round_to_interval(number, *ends)
     return NumberRead(*(f"{each:.{digits}f}" for each in read))

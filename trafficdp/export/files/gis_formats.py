@@ -32,8 +32,8 @@ from trafficdp.export.files.classes import (
     classes_in_words,
     hatch_limits,
     ink_on,
-    level_read,
     shown_breaks,
+    shown_level,
 )
 from trafficdp.export.files.tables import (
     INSTANTS,
@@ -114,11 +114,11 @@ def with_styles(package: bytes, release: Release, layer: str, moment: str) -> by
         connection.close()
 
 
-def rules_of(release: Release, statistic: Statistic) -> tuple[Rule, ...]:
+def qgis_classes(release: Release, statistic: Statistic) -> tuple[Rule, ...]:
     """Return the classes of a QGIS style for ``statistic``; every cell meets exactly one of them."""
     unit, column = release.request.display_unit, statistic.column(release.request.display_unit)
     breaks = shown_breaks(statistic, release.request.bound, unit)
-    level = level_read(release, statistic)
+    level = shown_level(release, statistic)
     value, low, high = (
         f'sqrt("{column}{end}")' if statistic.power == 2 else f'"{column}{end}"'
         for end in ("", *(READ_ENDS if release.estimates[statistic].posterior else ENDS))
@@ -154,7 +154,7 @@ def qml(release: Release, statistic: Statistic) -> str:
     )
     rules = ElementTree.SubElement(renderer, "rules", key="{root}")
     symbols = ElementTree.SubElement(renderer, "symbols")
-    for number, rule in enumerate(rules_of(release, statistic)):
+    for number, rule in enumerate(qgis_classes(release, statistic)):
         ElementTree.SubElement(
             rules,
             "rule",
@@ -326,7 +326,7 @@ _PART = re.compile(r"^speed_|_(?:kmh|ms|mph)2?(?=_)")
 
 
 def short_name(column: str) -> str:
-    """Return the name of a published column in at most ten characters, as a Shapefile has it."""
+    """Return the name that a Shapefile has for a published ``column``: at most ten characters."""
     name = _PART.sub("", column)
     for long, short in _SHORT.items():
         name = name.replace(long, short)

@@ -89,8 +89,8 @@ class Language:
             return text
         return f"−{text}" if number < 0 else f"+{text}"
 
-    def dates(self, text: str | date) -> str:
-        """Return ``text`` with ISO dates (2026-03-05) rewritten in the form of this language."""
+    def localise_dates(self, text: str | date) -> str:
+        """Return ``text`` with its ISO dates (2026-03-05) written as this language writes dates."""
         form = self.gettext("{year}-{month}-{day}")
         return _DAY.sub(lambda found: form.format(year=found[1], month=found[2], day=found[3]), str(text))
 
@@ -102,8 +102,11 @@ class Language:
         """Return the name of the month of ``day``."""
         return self.gettext(MONTHS[day.month - 1])
 
-    def translated(self, text: str, among: tuple[str, ...] | None = None) -> str:
-        """Return the translation of ``text``, made from a message of ``among`` (else STATED) and facts."""
+    def translate_sentence(self, text: str, among: tuple[str, ...] | None = None) -> str:
+        """Return the translation of ``text``, an English sentence made of a known message and facts.
+
+        The messages tried are those of ``among``, else STATED.
+        """
         if not self.texts:
             return text
         among = STATED if among is None else among
@@ -113,11 +116,11 @@ class Language:
             found = pattern.fullmatch(text)
             if found is not None:
                 facts = {
-                    name: each if name in _VERBATIM else self.translated(each, among)
+                    name: each if name in _VERBATIM else self.translate_sentence(each, among)
                     for name, each in found.groupdict().items()
                 }
                 return self.gettext(message, **facts)
-        return self.number(text) if _NUMBER.fullmatch(text) else self.dates(text)
+        return self.number(text) if _NUMBER.fullmatch(text) else self.localise_dates(text)
 
 
 @cache
@@ -128,13 +131,13 @@ def _read(tag: str) -> Language | None:
     path = _FOLDER.joinpath(f"{tag}.po")
     if not path.is_file():
         return None
-    texts = dict(entries(path.read_text(encoding="utf-8")))
+    texts = dict(catalogue_entries(path.read_text(encoding="utf-8")))
     head = dict(line.split(": ", 1) for line in texts.pop("")[0].splitlines())
     return Language(tag, texts, c2py(head["Plural-Forms"].partition("plural=")[2].rstrip(";")))
 
 
-def entries(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield every message of a catalogue with its forms."""
+def catalogue_entries(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield every message of a translation catalogue (the text of a .po file) with its translated forms."""
     for block in re.split(r"\n\s*\n", text):
         found = {
             name: "".join(json.loads(each) for each in _LITERAL.findall(value))
@@ -265,11 +268,11 @@ def _environment(language: Language) -> jinja2.Environment:
         "fixed": language.fixed,
         "signed": language.signed,
         "written": language.number,
-        "dates": language.dates,
+        "dates": language.localise_dates,
         "month": language.month,
         "long_date": language.long_date,
-        "translated": language.translated,
-        "place": lambda text: language.translated(text, PLACES),
+        "translated": language.translate_sentence,
+        "place": lambda text: language.translate_sentence(text, PLACES),
     }
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
 
@@ -291,8 +294,11 @@ def fill_template(template: str, language: Language, **values: object) -> str:
     return _environment(language).get_template(template).render(**values)
 
 
-def said(sentence: str, *facts: object, language: Language = ENGLISH) -> str:
-    """Return, as plain text, what the macro ``sentence`` of ``report_words.html`` makes of ``facts``."""
+def render_sentence(sentence: str, *facts: object, language: Language = ENGLISH) -> str:
+    """Return, as plain text, the sentence that the macro ``sentence`` of ``report_words.html`` makes.
+
+    ``facts`` are the macro's arguments.
+    """
     macro = getattr(_environment(language).get_template("report_words.html").module, sentence)
     text: str = macro(*facts).unescape()
     return text

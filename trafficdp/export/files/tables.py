@@ -42,7 +42,7 @@ def published_statistics(release: Release) -> tuple[Statistic, ...]:
 
 
 def withheld_because(release: Release) -> str:
-    """Return why a bin of ``release`` is withheld, short enough for a legend."""
+    """Return in a few words, for a legend, why bins of ``release`` are withheld."""
     if release.disclosure.unit.neighbouring_relation == NeighbouringRelation.ADD_OR_REMOVE_USER:
         return "withheld: none"
     budget = "" if release.grid.mosaic is None else ", or no budget for so narrow an interval"
@@ -149,10 +149,10 @@ def _ranks(name: str, level: str) -> tuple[ColumnFacts, ...]:
 # Columns as text, each different value written once.
 
 
-def texts_of(column: pd.Series, written: Callable[[object], str], before: str = "") -> list[str]:
+def column_texts(column: pd.Series, written: Callable[[object], str], before: str = "") -> list[str]:
     """Return each value of ``column`` as text: ``before``, then ``written(value)``.
 
-    A missing value is written as None, and zero without a sign.
+    A missing value is passed to ``written`` as None, and zero without a sign.
     """
     import pandas as pd
 
@@ -204,13 +204,13 @@ _QUOTED = re.compile(r'[,"\r\n]')
 
 
 def csv_bytes(release: Release) -> bytes:
-    """Return the CSV of ``release``."""
+    """Return the bins of ``release`` as the bytes of a CSV file, one row a bin."""
     return csv_of(published_frame(release))
 
 
 def csv_of(table: pd.DataFrame) -> bytes:
-    """Return the CSV of a published ``table``."""
-    columns = [texts_of(table[name], _cell) for name in table.columns]
+    """Return a published ``table`` as the bytes of a CSV file."""
+    columns = [column_texts(table[name], _cell) for name in table.columns]
     rows = map(",".join, zip(*columns, strict=True))
     return "\r\n".join([",".join(map(_cell, table.columns)), *rows, ""]).encode()
 
@@ -330,7 +330,7 @@ def features_of(
     if grid.slot_kind is not SlotKind.WHOLE_PERIOD:
         ids = (f"{cell}/{slot}" for cell, slot in zip(table["hex_id"], table["slot"], strict=True))
     shapes = [geometry_members(shape) for shape in rounded]
-    columns = [texts_of(table[name], dump, f"{dump(name)}:") for name in table.columns]
+    columns = [column_texts(table[name], dump, f"{dump(name)}:") for name in table.columns]
     rows = map(",".join, zip(*columns, strict=True))
     return (
         f'{{"type":"Feature","id":"{identifier}",{shapes[place]},"properties":{{{row}}}}}'
@@ -352,7 +352,7 @@ def geojson_columns(release: Release) -> list[str]:
 
 
 def rounded_shapes(shapes: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
-    """Return ``shapes`` with coordinates in degrees rounded to COORDINATE_DECIMALS decimals."""
+    """Return polygons ``shapes`` with degrees rounded to COORDINATE_DECIMALS decimals, shape (n,)."""
     return np.asarray(
         shapely.transform(shapes, lambda xy: np.round(xy, COORDINATE_DECIMALS) + 0.0), dtype=object
     )

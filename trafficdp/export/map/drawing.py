@@ -56,7 +56,7 @@ class Rings:
     corners: npt.NDArray[np.int64]
     point: npt.NDArray[np.int64]
 
-    def steps(self) -> npt.NDArray[np.int64]:
+    def corner_offsets(self) -> npt.NDArray[np.int64]:
         """Return each corner as (dx, dy) from the corner before, shape (all corners, 2).
 
         A ring's first corner is taken from the first of the ring before; the very first is itself.
@@ -106,7 +106,7 @@ class Drawing:
         return [self._path(polygon) for polygon in polygons]
 
     def rings(self, polygons: npt.NDArray[np.object_]) -> Rings:
-        """Return the corners of all polygons (C of them) in drawing units."""
+        """Return the corners of ``polygons`` (C,) in whole drawing units, ring by ring."""
         parts, of_polygon = shapely.get_parts(polygons, return_index=True)
         rings, of_part = shapely.get_rings(parts, return_index=True)
         positions, of_ring = shapely.get_coordinates(rings, return_index=True)
@@ -119,7 +119,7 @@ class Drawing:
 
     def outline(self, area: BaseGeometry) -> str:
         """Return the SVG path of ``area``; parts that the antimeridian separates are joined."""
-        parts = shapely.transform(shapely.get_parts(area), lambda xy: east_of(xy, self.cut))
+        parts = shapely.transform(shapely.get_parts(area), lambda xy: unwrapped_longitudes(xy, self.cut))
         return self._path(shapely.union_all(parts))
 
     @property
@@ -133,7 +133,7 @@ class Drawing:
         return ScaleBar(nice, round(nice / _KILOMETRES_PER_DEGREE * self.units_per_degree))
 
     def lines(self, shapes: Iterable[BaseGeometry]) -> str:
-        """Return the SVG path data of the lines, and of the edges of the areas, among ``shapes``."""
+        """Return the SVG path data of all lines in ``shapes``; an area counts with its edge."""
         parts = shapely.get_parts(np.asarray([*shapes], dtype=object))
         areas = shapely.get_type_id(parts) == shapely.GeometryType.POLYGON
         edges = np.concatenate([parts[~areas], shapely.get_rings(parts[areas])])
@@ -149,15 +149,15 @@ class Drawing:
             for begins, (x, y) in zip(first[told].tolist(), steps[told].tolist(), strict=True)
         )
 
-    def placed(self, positions: FloatArray) -> FloatArray:
-        """Return drawing coordinates (x, y), shape (n, 2), of ``positions`` in degrees, longitude first."""
-        degrees = east_of(positions, self.cut)
+    def to_drawing_units(self, positions: FloatArray) -> FloatArray:
+        """Return positions in degrees, longitude first, as drawing coordinates (x, y), shape (n, 2)."""
+        degrees = unwrapped_longitudes(positions, self.cut)
         x = (degrees[:, 0] - self.west) * self.squeeze * self.units_per_degree + self.margin
         y = (self.north - degrees[:, 1]) * self.units_per_degree + self.margin
         return np.column_stack([x, y])
 
-    def flat(self, polygons: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
-        """Return ``polygons`` with corners in whole drawing units instead of degrees."""
+    def polygons_in_drawing_units(self, polygons: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
+        """Return ``polygons`` with corners in whole drawing units instead of degrees, shape (C,)."""
         drawn: npt.NDArray[np.object_] = shapely.transform(
             polygons, lambda at: self._corners(at).astype(float)
         )
@@ -171,7 +171,7 @@ class Drawing:
         )
 
     def _corners(self, positions: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-        return np.rint(self.placed(positions)).astype(np.int64)
+        return np.rint(self.to_drawing_units(positions)).astype(np.int64)
 
     def _ring(self, ring: npt.NDArray[np.float64]) -> str:
         points = self._corners(ring[:-1])
@@ -180,8 +180,8 @@ class Drawing:
         return f"M{first[0]} {first[1]}l" + " ".join(f"{dx} {dy}" for dx, dy in steps) + "z"
 
 
-def east_of(positions: FloatArray, cut: float) -> FloatArray:
-    """Return ``positions`` (degrees, longitude first) with 360 added to longitudes below ``cut``."""
+def unwrapped_longitudes(positions: FloatArray, cut: float) -> FloatArray:
+    """Return ``positions`` (degrees, longitude first), with 360 added to longitudes west of ``cut``."""
     longitude = np.where(positions[:, 0] < cut, positions[:, 0] + 360.0, positions[:, 0])
     return np.column_stack([longitude, positions[:, 1]])
 
@@ -221,11 +221,11 @@ def centres_of(drawing: Drawing, polygons: npt.NDArray[np.object_], *, hexagons:
     order = np.lexsort((-shapely.area(parts), owner))
     largest = order[np.unique(owner[order], return_index=True)[1]]
     if not hexagons:
-        flat = drawing.flat(parts[largest])
+        flat = drawing.polygons_in_drawing_units(parts[largest])
         radii = shapely.maximum_inscribed_circle(flat)
         ends = shapely.get_coordinates(radii).reshape(-1, 2, 2)
         return Centres(ends[:, 0, 0], ends[:, 0, 1], shapely.length(radii))
-    x, y = drawing.placed(shapely.get_coordinates(shapely.centroid(parts[largest]))).T
+    x, y = drawing.to_drawing_units(shapely.get_coordinates(shapely.centroid(parts[largest]))).T
     area = shapely.area(parts[largest]) * drawing.squeeze * drawing.units_per_degree**2
     # the inscribed circle of a hexagon of area A has radius sqrt(A / (2 sqrt 3)); 0.95 for those askew
     return Centres(x, y, 0.95 * np.sqrt(area / (2 * math.sqrt(3))))
@@ -363,7 +363,10 @@ MOST_NAMES = 12
 
 
 def surroundings_of(drawing: Drawing, context: Sequence[ContextLayer], below: float) -> Surroundings:
-    """Return the public layers, drawn; names stand ``below`` their place, which leaves room for signs."""
+    """Return the public layers ``context`` as drawn around the cells.
+
+    Names stand ``below`` drawing units under their place, which leaves room for other signs.
+    """
     areas, lines, names = [], [], []
     for layer in context:
         if layer.kind in _UNDER:
@@ -388,7 +391,9 @@ def _names_that_fit(
     """Return the first MOST_NAMES that lie in the drawing and overlap none before them."""
     if not named:
         return ()
-    middles = drawing.placed(shapely.get_coordinates(shapely.centroid([shape for shape, _ in named])))
+    middles = drawing.to_drawing_units(
+        shapely.get_coordinates(shapely.centroid([shape for shape, _ in named]))
+    )
     middles[:, 1] += below
     size, found = drawing.width / 40, list[Badge]()
     taken: list[BaseGeometry] = []
@@ -403,7 +408,7 @@ def _names_that_fit(
 
 
 def swatch(letter: str) -> Picture:
-    """Return a sample of the class letter ``letter`` for a legend, 60 by 36 units."""
+    """Return a small picture of the class letter ``letter`` for a legend, 60 by 36 units."""
     centre = Centres(np.array([30.0]), np.array([18.0]), np.array([16.0]))
     sign = _sign(letter, centre.x, centre.y, centre.radius)
     area = Shape("M0 0h60v36h-60z", fill_of(letter))

@@ -38,17 +38,17 @@ from trafficdp.export.files.classes import (
     classes_in_words,
     hatch_limits,
     ink_on,
-    level_read,
-    read_number,
+    number_in_words,
     shown_breaks,
     shown_largest,
+    shown_level,
     shown_numbers,
     shown_width_breaks,
 )
 from trafficdp.export.files.disclosure import on_city_clocks
 from trafficdp.export.files.language import PLACES, Language, fill_template
 from trafficdp.export.files.tables import published_statistics, reasons, unique_polygons, withheld_because
-from trafficdp.export.map.drawing import Drawing, Rings, east_of, outlines_shown
+from trafficdp.export.map.drawing import Drawing, Rings, outlines_shown, unwrapped_longitudes
 from trafficdp.model import ContextKind, SpeedUnit, Statistic
 from trafficdp.privacy.estimate import BinStatus, IntervalKind
 from trafficdp.privacy.release import Release, published_frame
@@ -87,7 +87,7 @@ class PackedColumn:
 def pack(columns: Mapping[str, tuple[str, npt.ArrayLike]]) -> tuple[tuple[PackedColumn, ...], str]:
     """Return the descriptions of ``columns``, in order, and all their numbers as one base64 text.
 
-    ``columns`` are by name: the type (a key of TYPES) and the numbers. Equal columns give equal text. Raises
+    ``columns`` maps names to (type, a key of TYPES; numbers). Equal columns give equal text. Raises
     OverflowError when a number does not fit its type.
     """
     parts, pieces = [], []
@@ -102,13 +102,13 @@ def pack(columns: Mapping[str, tuple[str, npt.ArrayLike]]) -> tuple[tuple[Packed
     return tuple(parts), base64.b64encode(zlib.compress(b"".join(pieces), 9)).decode("ascii")
 
 
-def lines_of_text(texts: Iterable[str]) -> tuple[str, npt.NDArray[np.uint8]]:
-    """Return "u1" and ``texts`` as bytes in UTF-8, joined by line breaks: a column for ``pack``."""
+def text_column(texts: Iterable[str]) -> tuple[str, npt.NDArray[np.uint8]]:
+    """Return ``texts`` as a column for ``pack``: the type "u1" and their bytes, joined by line breaks."""
     return "u1", np.frombuffer("\n".join(texts).encode(), dtype=np.uint8)
 
 
-def thousandths(column: npt.NDArray[np.float64]) -> tuple[str, npt.NDArray[np.float64]]:
-    """Return (type, numbers) of a published column for ``pack``: whole thousandths, NOTHING for NaN.
+def thousandths_column(column: npt.NDArray[np.float64]) -> tuple[str, npt.NDArray[np.float64]]:
+    """Return a published column as a column for ``pack``: its type and whole thousandths, NOTHING for NaN.
 
     A column with numbers beyond 31 bits stays as it is, with type "f8".
     """
@@ -150,7 +150,7 @@ class Library:
 
 
 def content(name: str) -> bytes:
-    """Return one of the files of SHA256."""
+    """Return the bytes of one of Leaflet's files, whose names are the keys of SHA256."""
     return _FOLDER.joinpath(name).read_bytes()
 
 
@@ -189,13 +189,13 @@ def _layer_columns(prefix: str, shapes: Sequence[shapely.Geometry], cut: float) 
     owner = np.concatenate([of_shape[areas][of_part], of_shape[~areas]])
     order = np.argsort(owner, kind="stable")
     positions, of_line = shapely.get_coordinates(lines[order], return_index=True)
-    point = np.rint(east_of(positions, cut) * [100_000, -100_000]).astype(np.int64)
+    point = np.rint(unwrapped_longitudes(positions, cut) * [100_000, -100_000]).astype(np.int64)
     found = Rings(
         a_polygon=np.bincount(owner, minlength=len(shapes)),
         corners=np.bincount(of_line, minlength=len(lines)),
         point=point,
     )
-    step = found.steps() if len(point) else point
+    step = found.corner_offsets() if len(point) else point
     return {
         f"{prefix}rings": ("u4", found.a_polygon),
         f"{prefix}corners": ("u4", found.corners),
@@ -279,17 +279,17 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
     slots = [int(slot) for slot in np.unique(release.slot)]
     # the edge of the study area, in one piece across the antimeridian
     parts_of_area = shapely.get_parts(release.grid.area.geometry)
-    area = shapely.transform(parts_of_area, lambda xy: east_of(xy, drawing.cut))
+    area = shapely.transform(parts_of_area, lambda xy: unwrapped_longitudes(xy, drawing.cut))
     places = _places(release, np.unique(position, return_index=True)[1], language)
     slot_columns = number_columns(
         table, release.slot, position, published_statistics(release), release.request.display_unit
     )
     parts, numbers = pack(
         _shapes(drawing, polygons, np.unique(release.cell))
-        | {"places": lines_of_text(places)}
+        | {"places": text_column(places)}
         | _layer_columns("area_", [shapely.boundary(shapely.union_all(area))], -np.inf)
         | _layer_columns("context_", [shape for each in context for shape in each.shapes], drawing.cut)
-        | {"context_names": lines_of_text(name for each in context for name in each.names)}
+        | {"context_names": text_column(name for each in context for name in each.names)}
         | slot_columns[0]
     )
     # a telephone draws the first slot before it has the others
@@ -300,12 +300,12 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         "noun": release.grid.noun,
         "number": number,
         "statuses": [status.value for status in BinStatus],
-        "told": [language.translated(status.value) for status in BinStatus],
+        "told": [language.translate_sentence(status.value) for status in BinStatus],
         "reasons": [
-            None if each is None else language.translated(each)
+            None if each is None else language.translate_sentence(each)
             for each in (reasons(release)[status.value] for status in BinStatus)
         ],
-        "slots": [language.translated(release.slots[slot].label) for slot in slots],
+        "slots": [language.translate_sentence(release.slots[slot].label) for slot in slots],
         "looks": looks,
         "statistics": [{name: getattr(view, name) for name in _OF_SCRIPT} for view in views],
         "chances": CHANCE_BREAKS,
@@ -334,9 +334,9 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         noun=language.gettext(release.grid.noun),
         nouns=language.gettext(f"{release.grid.noun}s"),
         number=number,
-        withheld=language.translated(withheld_because(release)),
+        withheld=language.translate_sentence(withheld_because(release)),
         groups=release.disclosure,
-        made=language.dates(on_city_clocks(release.created_at, release.grid.period.time_zone)),
+        made=language.localise_dates(on_city_clocks(release.created_at, release.grid.period.time_zone)),
         library=LIBRARY,
         sources="; ".join(dict.fromkeys(each.attribution for each in context)),
         tiles=None if tiles is None else TileServer(tiles, urlsplit(tiles).netloc),
@@ -355,14 +355,16 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
 def _places(release: Release, rows: npt.NDArray[np.int64], language: Language) -> list[str]:
     """The names of hexagons in ``language``; zones have names of their own."""
     names: list[str] = release.place[rows].tolist()
-    return [language.translated(each, PLACES) for each in names] if release.grid.zones is None else names
+    return (
+        [language.translate_sentence(each, PLACES) for each in names] if release.grid.zones is None else names
+    )
 
 
 def _shapes(
     drawing: Drawing, polygons: npt.NDArray[np.object_], cell: npt.NDArray[np.uint64]
 ) -> dict[str, Column]:
     rings = drawing.rings(polygons)
-    step = rings.steps()
+    step = rings.corner_offsets()
     return {
         "h3_high": ("u4", cell >> np.uint64(32)),
         "h3_low": ("u4", cell & np.uint64(0xFFFFFFFF)),
@@ -413,7 +415,7 @@ def number_columns(
         for number, statistic in enumerate(statistics):
             stem = f"_{place}_{number}"
             for name, values in shown[statistic].items():
-                columns[name + stem] = thousandths(values[rows])
+                columns[name + stem] = thousandths_column(values[rows])
             columns["status" + stem] = ("u1", codes[statistic][rows])
         found.append(columns)
     return found
@@ -426,7 +428,7 @@ _LATER = re.compile(rb'<script type="application/json" class="later">(.*?)</scri
 
 
 def unpack(page: bytes) -> dict[str, npt.NDArray[Any]]:
-    """Return by name the columns that ``pack`` put into a page; raise ValueError if there are none."""
+    """Return the columns that ``pack`` put into an HTML ``page``, by name; raise ValueError if none."""
     found = _SCRIPTS.search(page)
     if found is None:
         raise ValueError("this is no page of a map")
@@ -467,7 +469,7 @@ def _statistic_view(
     breaks, widths = (
         find(statistic, release.request.bound, unit) for find in (shown_breaks, shown_width_breaks)
     )
-    level, posterior = level_read(release, statistic), bool(release.estimates[statistic].posterior)
+    level, posterior = shown_level(release, statistic), bool(release.estimates[statistic].posterior)
     labels = {
         Statistic.MEAN: (language.gettext("Mean speed (over GPS records)"), language.gettext("Mean")),
         Statistic.VARIANCE: (
@@ -480,11 +482,11 @@ def _statistic_view(
         ),
     }
     if statistic not in labels:
-        brief = language.translated(statistic.words)
+        brief = language.translate_sentence(statistic.words)
         brief = brief[0].upper() + brief[1:]
         labels[statistic] = language.gettext("{quantile} (their mean speeds)", quantile=brief), brief
     label, brief = labels[statistic]
-    often, columns = times_in(level, language), _columns(table, statistic, unit)
+    often, columns = chance_in_words(level, language), _columns(table, statistic, unit)
     if stated.interval_kind != IntervalKind.CALIBRATED:
         often = language.gettext("at least {often}", often=often)
     return StatisticView(
@@ -498,7 +500,7 @@ def _statistic_view(
         most=shown_largest(statistic, release.request.bound, unit),
         limits=hatch_limits(breaks),
         often=often,
-        rest=times_in(release.request.interval_level, language) if posterior else "",
+        rest=chance_in_words(release.request.interval_level, language) if posterior else "",
         chances="slower" in columns,
         timetable="share" in columns,
         kind=stated.interval_kind,
@@ -528,8 +530,8 @@ def _statistic_view(
     )
 
 
-def times_in(level: float, language: Language) -> str:
-    """Return a chance as people say it: "4 times in 5"."""
+def chance_in_words(level: float, language: Language) -> str:
+    """Return a probability ``level`` (0 to 1) in words, such as "4 times in 5"."""
     found = Fraction(level).limit_denominator(1000)
     return language.gettext("{times} times in {all}", times=found.numerator, all=found.denominator)
 
@@ -544,15 +546,15 @@ def _plain_rows(
     lines, spelled = [], release.grid.spelled(release.cell)
     places = _places(release, rows, language)
     for row, place, (value, low, high) in zip(rows.tolist(), places, numbers.tolist(), strict=True):
-        read = read_number(value, low, high, view.most)
+        read = number_in_words(value, low, high, view.most)
         ends = {"low": language.number(read.low), "high": language.number(read.high), "unit": view.unit}
-        said = language.translated(read.value)
+        said = language.translate_sentence(read.value)
         lines.append(
             {
                 "place": place,
                 "value": f"{said} {view.unit}" if read.low else said,
                 "interval": language.gettext("{low} and {high} {unit}", **ends) if read.low else "",
-                "status": language.translated(str(release.status[row])),
+                "status": language.translate_sentence(str(release.status[row])),
                 "hex_id": spelled[row],
             }
         )

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.export.files.classes import digits_read
+from trafficdp.export.files.classes import shown_decimals
 from trafficdp.mechanisms.publish import largest_variance, rounding_bias
 from trafficdp.model import SpeedUnit, Statistic
 from trafficdp.noise.block import block_half_width, pair_bounds
@@ -55,14 +55,16 @@ class NoiseLaw(ABC):
         Raises UsageError unless 0 < error < 1.
         """
 
-    def at(self, rows: IntArray) -> Self:
-        """Return the law of the bins at the positions ``rows`` alone."""
+    def select_bins(self, rows: IntArray) -> Self:
+        """Return the law of the noise in the bins at the positions ``rows`` alone."""
         own = vars(self).values()
-        return type(self)(*(each.at(rows) if isinstance(each, NoiseLaw) else each[rows] for each in own))
+        return type(self)(
+            *(each.select_bins(rows) if isinstance(each, NoiseLaw) else each[rows] for each in own)
+        )
 
     @abstractmethod
-    def times(self, factor: float) -> Self:
-        """Return the law in another unit: every length is multiplied by ``factor``."""
+    def scaled(self, factor: float) -> Self:
+        """Return the law of the noise times ``factor``, such as in another unit."""
 
     @abstractmethod
     def average_half_width(self, error: float) -> float:
@@ -84,15 +86,15 @@ class LatticeLaw(NoiseLaw):
 
     @property
     def shift(self) -> FloatArray:
-        """Bound on how far s Z exceeds continuous Laplace noise of the same scale (``noise.tail``)."""
+        """Bound, shape (G,), on how far s Z can exceed continuous Laplace noise of the same scale."""
         return lattice_shift(self.lattice_scale) * self.step
 
     def half_width(self, error: float) -> FloatArray:
         """Return h, shape (G,), with P(|estimate - truth| > h) <= ``error`` in each bin, bias included."""
         return half_width(self.lattice_scale, 1 - error) * self.step + self.bias
 
-    def times(self, factor: float) -> LatticeLaw:
-        """Return the law in another unit: every length is multiplied by ``factor``."""
+    def scaled(self, factor: float) -> LatticeLaw:
+        """Return the law of the noise times ``factor``, such as in another unit."""
         return replace(self, step=self.step * factor, bias=self.bias * factor)
 
     def average_half_width(self, error: float) -> float:
@@ -121,8 +123,8 @@ class BlockLaw(NoiseLaw):
             return np.zeros(0)
         return block_half_width(self.width, self.size, self.scale, 1 - error) * self.step + self.bias
 
-    def times(self, factor: float) -> BlockLaw:
-        """Return the law in another unit: every length is multiplied by ``factor``."""
+    def scaled(self, factor: float) -> BlockLaw:
+        """Return the law of the noise times ``factor``, such as in another unit."""
         return replace(self, step=self.step * factor, bias=self.bias * factor)
 
     def average_half_width(self, error: float) -> float:
@@ -151,9 +153,9 @@ class MomentsLaw(NoiseLaw):
         half = two_noises_half_width(self.mean.scale, self.products.scale, error)
         return half + self.mean.shift + self.products.shift + self.bias
 
-    def times(self, factor: float) -> MomentsLaw:
-        """Return the law in another unit: every length is multiplied by ``factor``."""
-        return MomentsLaw(self.mean.times(factor), self.products.times(factor), self.bias * factor)
+    def scaled(self, factor: float) -> MomentsLaw:
+        """Return the law of the noise times ``factor``, such as in another unit."""
+        return MomentsLaw(self.mean.scaled(factor), self.products.scaled(factor), self.bias * factor)
 
     def average_half_width(self, error: float) -> float:
         """Return h with P(|mean of the noises over all bins| > h) <= ``error``; the bias is left out.
@@ -186,8 +188,8 @@ class MomentBlockLaw(NoiseLaw):
         half[noisy] = pair_bounds(self.size[noisy], self.first[noisy], self.second[noisy], 1 - error)[1]
         return half + self.shift + self.bias
 
-    def times(self, factor: float) -> MomentBlockLaw:
-        """Return the law in another unit: every length is multiplied by ``factor``."""
+    def scaled(self, factor: float) -> MomentBlockLaw:
+        """Return the law of the noise times ``factor``, such as in another unit."""
         lengths = (values * factor for values in (self.first, self.second, self.shift, self.bias))
         return MomentBlockLaw(self.size, *lengths)
 
@@ -377,7 +379,7 @@ class Interval:
     @property
     def digits(self) -> int:
         """How many decimals of ``value`` are meaningful, given the width of the interval."""
-        return int(digits_read(np.asarray(self.low), np.asarray(self.high)))
+        return int(shown_decimals(np.asarray(self.low), np.asarray(self.high)))
 
 
 def compared_rows(release: Release, statistic: Statistic) -> IntArray:
@@ -422,7 +424,9 @@ def city_chances(release: Release, statistic: Statistic) -> CityChances | None:
     return CityChances(likely, city, found["slower_chance"][rows], found["faster_chance"][rows])
 
 
-def simultaneous(release: Release, statistic: Statistic, error: float) -> SimultaneousIntervals | None:
+def simultaneous_intervals(
+    release: Release, statistic: Statistic, error: float
+) -> SimultaneousIntervals | None:
     """Return intervals of all compared bins, each missing its truth with probability at most ``error``.
 
     None when the release does not say how its noise is distributed. ``error`` must not exceed that of the
@@ -435,19 +439,19 @@ def simultaneous(release: Release, statistic: Statistic, error: float) -> Simult
     value, low, high = (each[rows] * factor for each in (estimate.value, estimate.low, estimate.high))
     wider = np.zeros(len(rows))
     if law is not None:
-        law, own = law.at(rows), 1 - release.request.interval_level
+        law, own = law.select_bins(rows), 1 - release.request.interval_level
         wider = np.maximum(law.half_width(min(error, own)) - law.half_width(own), 0.0)
     largest = statistic.largest(release.request.bound.upper) * factor
     digits = decimals(release.request.display_unit)
     return SimultaneousIntervals(
         rows,
-        as_shown(value, statistic),
-        outward_down(as_shown(low - wider, statistic), digits),
-        outward_up(as_shown(np.minimum(high + wider, largest), statistic), digits),
+        variances_as_deviations(value, statistic),
+        outward_down(variances_as_deviations(low - wider, statistic), digits),
+        outward_up(variances_as_deviations(np.minimum(high + wider, largest), statistic), digits),
     )
 
 
-def average(
+def mean_with_interval(
     release: Release, statistic: Statistic, certain: SimultaneousIntervals, error: float
 ) -> Interval | None:
     """Return the mean over the compared bins, each with weight 1, with an interval, in the display unit.
@@ -459,23 +463,24 @@ def average(
     law = law_of(release, statistic)
     if law is None or not len(certain.rows):
         return None
-    law = law.at(certain.rows)
-    lowest, highest = unclamped(release, statistic, certain.rows)
+    law = law.select_bins(certain.rows)
+    lowest, highest = unclamped_bounds(release, statistic, certain.rows)
     half = average_half_width([law], error)
     digits, power = decimals(release.request.display_unit), statistic.power
     low = np.maximum(lowest.mean() - half, (certain.low**power).mean())
     high = np.minimum(highest.mean() + half, (certain.high**power).mean())
     return Interval(
-        float(as_shown(np.asarray((certain.value**power).mean()), statistic)),
-        float(outward_down(as_shown(low, statistic), digits)),
-        float(outward_up(as_shown(high, statistic), digits)),
+        float(variances_as_deviations(np.asarray((certain.value**power).mean()), statistic)),
+        float(outward_down(variances_as_deviations(low, statistic), digits)),
+        float(outward_up(variances_as_deviations(high, statistic), digits)),
     )
 
 
-def unclamped(release: Release, statistic: Statistic, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Return lower and upper bounds of the estimates before clamping, shape (K,) each, in the display unit.
+def unclamped_bounds(release: Release, statistic: Statistic, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return lower and upper bounds of the estimates before clamping, in the bins ``rows``, shape (K,) each.
 
-    Both equal the value inside the range; for a value at an end of the range, one bound is infinite.
+    In the display unit. Both equal the published value inside the range; for a value at an end of the range,
+    one bound is infinite.
     """
     estimate, factor = release.estimates[statistic], release.request.factor(statistic)
     value, upper = estimate.value[rows], float(release.request.bound.upper)
@@ -490,11 +495,11 @@ def unclamped(release: Release, statistic: Statistic, rows: IntArray) -> tuple[F
     )
 
 
-def as_shown(numbers: FloatArray, statistic: Statistic) -> FloatArray:
-    """Return ``numbers`` of ``statistic`` as a report shows them: variances as standard deviations."""
+def variances_as_deviations(numbers: FloatArray, statistic: Statistic) -> FloatArray:
+    """Return ``numbers`` as a report shows them: roots of variances, all other statistics unchanged."""
     return np.asarray(np.maximum(numbers, 0.0) ** (1 / statistic.power))
 
 
 def decimals(unit: SpeedUnit) -> int:
-    """Return how many decimals the ends of a report's intervals have: two in m/s, else one."""
+    """Return how many decimals a report gives the ends of intervals in ``unit``: two in m/s, else one."""
     return 2 if unit is SpeedUnit.METRES_PER_SECOND else 1

@@ -10,10 +10,10 @@ probability at least 1 - e:
 
     |t - t' - (r - r')| <= h,    |t - r| <= g,    |t' - r'| <= g'.
 
-Where r or r' is known only to lie beyond the end of its range (``certainty.unclamped``), the first gives
-one end only and the other two, with t and t' in [0, R], the other. The interval is the intersection; it
-always holds the published difference. H is narrower than the sum of two intervals: for equal scales b at
-e = 0.001 it is 8.7 b, where two intervals at e/2 take 15.2 b. Over the K common bins each gets e = a/K.
+Where r or r' is known only to lie beyond the end of its range (``certainty.unclamped_bounds``), the first
+gives one end only and the other two, with t and t' in [0, R], the other. The interval is the intersection; it
+always holds the published difference. H is narrower than the sum of two intervals: for equal scales b at e =
+0.001 it is 8.7 b, where two intervals at e/2 take 15.2 b. Over the K common bins each gets e = a/K.
 
 Of variances the change of the standard deviation d = sqrt(t) - sqrt(t') is shown. With t - t' >= l, t in
 [a, b] and t' in [a', b']: d >= sqrt(a) - sqrt(b'), d >= l / (sqrt(b) + sqrt(b')) if l > 0, and if not
@@ -31,13 +31,13 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.export.report.certainty import (
     Interval,
-    as_shown,
     average_half_width,
     compared_rows,
     decimals,
     difference_half_width,
     law_of,
-    unclamped,
+    unclamped_bounds,
+    variances_as_deviations,
 )
 from trafficdp.mechanisms.several_maps import Difference, difference
 from trafficdp.model import SlotKind, Statistic
@@ -142,9 +142,9 @@ def changes(
             low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
         low, high = outward_down(low, digits), outward_up(high, digits)
         return Changes(rows, likely[2].value, low, high, None)
-    law, old = law.at(rows), old_law.at(old_rows).times(factor)
-    low, high = unclamped(release, statistic, rows)
-    old_low, old_high = (each * factor for each in unclamped(earlier, statistic, old_rows))
+    law, old = law.select_bins(rows), old_law.select_bins(old_rows).scaled(factor)
+    low, high = unclamped_bounds(release, statistic, rows)
+    old_low, old_high = (each * factor for each in unclamped_bounds(earlier, statistic, old_rows))
     single = error * (1 - _SHARE_OF_DIFFERENCE) / 2
     own, others = law.half_width(single), old.half_width(single)
     half = difference_half_width(law, old, error * _SHARE_OF_DIFFERENCE)
@@ -155,7 +155,7 @@ def changes(
     lowest = np.maximum(low - old_high - half, ends[0] - old_ends[1])
     highest = np.minimum(high - old_low + half, ends[1] - old_ends[0])
     values = _values(release, statistic, rows), _values(earlier, statistic, old_rows) * factor
-    value = as_shown(values[0], statistic) - as_shown(values[1], statistic)
+    value = variances_as_deviations(values[0], statistic) - variances_as_deviations(values[1], statistic)
     if statistic.power == 2:
         both = np.sqrt(ends[1]) + np.sqrt(old_ends[1])
         lowest = np.maximum(_root(lowest, both), np.sqrt(ends[0]) - np.sqrt(old_ends[1]))
@@ -184,12 +184,12 @@ def likely_changes(
     """Return the positions of all common bins in ``release`` and in ``earlier``, and their likely change.
 
     The change is later minus earlier, in the display unit. None when no bin is common or a release has no 80
-    % intervals (``ends_of_80``). Raises what ``refuse_incomparable`` raises.
+    % intervals (``intervals_of_80_percent``). Raises what ``refuse_incomparable`` raises.
     """
     refuse_incomparable(release, earlier)
     rows, old_rows = common_rows(release, earlier, statistic)
     ends, old_ends = (
-        ends_of_80(each, statistic, own) for each, own in ((release, rows), (earlier, old_rows))
+        intervals_of_80_percent(each, statistic, own) for each, own in ((release, rows), (earlier, old_rows))
     )
     if not len(rows) or ends is None or old_ends is None:
         return None
@@ -199,7 +199,7 @@ def likely_changes(
     return rows, old_rows, difference(old_ends, ends, upper, slots=slots, days=days)
 
 
-def ends_of_80(
+def intervals_of_80_percent(
     release: Release, statistic: Statistic, rows: IntArray
 ) -> tuple[FloatArray, FloatArray] | None:
     """Return (low, high) of the 80 % intervals of the bins ``rows``, shape (K,) each, in the display unit.
@@ -212,7 +212,7 @@ def ends_of_80(
     law = None if statistic.power == 2 else law_of(release, statistic)
     if law is None:
         return None
-    value, half = estimate.value[rows] * factor, law.at(rows).half_width(0.2)
+    value, half = estimate.value[rows] * factor, law.select_bins(rows).half_width(0.2)
     upper = float(release.request.bound.upper) * factor
     return np.maximum(value - half, 0.0), np.minimum(value + half, upper)
 

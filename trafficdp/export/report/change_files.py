@@ -51,7 +51,10 @@ class ChangeTable:
 
     @classmethod
     def of(cls, release: Release, earlier: Release) -> ChangeTable:
-        """Return what changed. Raises UsageError for releases that cannot be compared."""
+        """Return the changes from the release ``earlier`` to ``release``.
+
+        Raises UsageError for releases that cannot be compared.
+        """
         import pandas as pd
 
         statistic = published_statistics(release)[0]
@@ -91,12 +94,12 @@ class ChangeTable:
 
     @property
     def slower(self) -> IntArray:
-        """Positions in the table of what is likely slower, the likeliest first."""
+        """Positions in ``table`` of the bins that likely became slower, the likeliest first."""
         return self._likely("slower_chance")
 
     @property
     def faster(self) -> IntArray:
-        """Positions of what is likely faster."""
+        """Positions in ``table`` of the bins that likely became faster, the likeliest first."""
         return self._likely("faster_chance")
 
     def _likely(self, name: str) -> IntArray:
@@ -122,15 +125,18 @@ class ChangeTable:
         ]
 
     def to_json(self) -> list[dict[str, object]]:
-        """Return all rows as JSON values."""
-        return json_rows(arrow_of(self.table))
+        """Return all rows of the table as JSON values."""
+        return json_rows(to_arrow(self.table))
 
     def write(self, path: Path) -> None:
-        """Write the table, or the page, to ``path``, by its ending. Raises what ``write_table`` raises."""
+        """Write the table, or the HTML page, to ``path``; its ending says which format.
+
+        Raises what ``write_table`` raises.
+        """
         write_table(self.table, path, self.release.grid.zones, self.page)
 
     def page(self) -> bytes:
-        """Return the page: a map of what likely changed, and a list."""
+        """Return an HTML page with a map of what likely changed, and a list, in UTF-8."""
         release, maps = self.release, ReportMaps.of(self.release)
         fell, rose = self.slower, self.faster
 
@@ -157,8 +163,8 @@ class ChangeTable:
         ).encode()
 
 
-def arrow_of(table: pd.DataFrame) -> pa.Table:
-    """Return ``table`` as files have it."""
+def to_arrow(table: pd.DataFrame) -> pa.Table:
+    """Return ``table`` as the Arrow table that files are written from."""
     import pyarrow as pa
 
     return pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata(None)
@@ -174,4 +180,4 @@ def write_table(table: pd.DataFrame, path: Path, zones: Zones | None, page: Call
     if format == FORMATS[0]:
         replace_file(path, page())
     else:
-        write_result(arrow_of(table), format, path, zones)
+        write_result(to_arrow(table), format, path, zones)

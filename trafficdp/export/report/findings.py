@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.export.files.classes import read_number, shown_largest
+from trafficdp.export.files.classes import number_in_words, shown_largest
 from trafficdp.export.files.tables import published_statistics
 from trafficdp.export.report.certainty import (
     CityChances,
     Interval,
     SimultaneousIntervals,
-    average,
     city_chances,
     compared_rows,
-    simultaneous,
+    mean_with_interval,
+    simultaneous_intervals,
 )
 from trafficdp.export.report.change import Changes, changes, common_rows, refuse_incomparable
-from trafficdp.export.report.maps import Marks, ReportMaps, slot_shown
+from trafficdp.export.report.maps import Marks, ReportMaps, fullest_slot
 from trafficdp.export.report.page import (
     AgainstTimetable,
     CityComparison,
@@ -106,7 +106,7 @@ def findings(release: Release, earlier: Release | None) -> Findings:
     of_interval = (page - averages * of_average) / max(intervals, 1)
     found = []
     for statistic in statistics:
-        certain = simultaneous(release, statistic, of_interval)
+        certain = simultaneous_intervals(release, statistic, of_interval)
         if certain is None or not len(certain.rows):
             found.append(StatisticFindings(statistic, None, None, None))
             continue
@@ -115,7 +115,7 @@ def findings(release: Release, earlier: Release | None) -> Findings:
                 statistic,
                 certain,
                 proven_order(certain.low, certain.high),
-                average(release, statistic, certain, of_average),
+                mean_with_interval(release, statistic, certain, of_average),
                 city_chances(release, statistic),
             )
         )
@@ -141,7 +141,7 @@ def proven_order(low: FloatArray, high: FloatArray) -> Order:
     )
 
 
-def ranked(chances: CityChances) -> tuple[IntArray, IntArray]:
+def slowest_and_fastest(chances: CityChances) -> tuple[IntArray, IntArray]:
     """Return the positions of the slowest bins, by lower end of interval, and of the fastest, by upper end.
 
     The most extreme come first. Each list has at most LONGEST_LIST bins, and at most half of all.
@@ -151,7 +151,7 @@ def ranked(chances: CityChances) -> tuple[IntArray, IntArray]:
     return np.argsort(low, kind="stable")[:most], np.argsort(-high, kind="stable")[:most]
 
 
-def extreme_times(low: FloatArray, high: FloatArray) -> tuple[int, int, float] | None:
+def furthest_apart(low: FloatArray, high: FloatArray) -> tuple[int, int, float] | None:
     """Return (lowest, highest, gap): the two positions whose intervals [low, high] are furthest apart.
 
     The truth at ``lowest`` lies below that at ``highest`` by at least ``gap`` > 0. NaN is left out. None
@@ -196,8 +196,8 @@ class ListBuilder:
         """The release that the report is about."""
         return self.atlas.release
 
-    def marks(self, each: StatisticFindings, cells: tuple[int, ...]) -> Marks:
-        """Return what is written on each cell of the map, and whether on dark.
+    def map_marks(self, each: StatisticFindings, cells: tuple[int, ...]) -> Marks:
+        """Return the text to write on cells of the map, by position of the cell, and whether it is on dark.
 
         ``cells`` (those with a diagram) are P1, P2, ...; bins of the lists that lie in the slot of the map
         have the names of their lines.
@@ -207,7 +207,7 @@ class ListBuilder:
         }
         if each.certain is None or each.order is None:
             return marks
-        shown = slot_shown(self.release, each.statistic)
+        shown = fullest_slot(self.release, each.statistic)
         named = [(at, name, False) for at, name in zip(self._few(each), LONGEST_NAMES, strict=False)]
         for positions, names, below in _positions(each):
             named += [(at, name, below) for at, name in zip(positions, names, strict=False)]
@@ -226,7 +226,7 @@ class ListBuilder:
         certain = each.certain
         if each.chances is not None:
             return self._ranked(each, each.chances)
-        if certain is None or each.order is None or each.order.silent:
+        if certain is None or each.order is None or each.order.proves_nothing:
             return ()
         return tuple(
             ListedRows(
@@ -258,7 +258,7 @@ class ListBuilder:
             if positions
         )
 
-    def all_of(self, each: StatisticFindings) -> ListedRows | None:
+    def full_list(self, each: StatisticFindings) -> ListedRows | None:
         """Return one list of all compared bins, north to south, where they are few and have no proved order.
 
         None otherwise, with several slots, or with a posterior.
@@ -271,10 +271,10 @@ class ListBuilder:
         ]
         return ListedRows(tuple(rows), len(rows))
 
-    def changed(self, changes: Changes, positions: IntArray, fell: bool) -> ListedRows:
+    def change_list(self, changes: Changes, positions: IntArray, fell: bool) -> ListedRows:
         """Return a list of the first LONGEST_LIST of ``positions`` in ``changes``.
 
-        ``fell`` says that these bins fell; otherwise they rose.
+        ``fell`` says that these bins became lower; otherwise they became higher.
         """
         rows = [
             Row("", *self._where(int(changes.rows[at])), "", _interval(changes, at))
@@ -283,9 +283,9 @@ class ListBuilder:
         return ListedRows(tuple(rows), len(positions), fell)
 
     def against_timetable(self) -> AgainstTimetable | None:
-        """Return how many mean speeds lie below, and above, the timetable's by their whole interval.
+        """Return how many mean speeds are below, and above, the timetable's with their whole interval.
 
-        The first of the slower are listed, surest first. None where no timetable is known.
+        With a list of the first of the slower bins, surest first. None where no timetable is known.
         """
         mean = self.release.estimates.get(Statistic.MEAN)
         if mean is None or "of_scheduled" not in mean.posterior:
@@ -308,7 +308,7 @@ class ListBuilder:
 
     def _few(self, each: StatisticFindings) -> list[int]:
         """Return the positions of compared bins from north to south; empty where not all are listed."""
-        if each.certain is None or each.order is None or not each.order.silent or self.atlas.several:
+        if each.certain is None or each.order is None or not each.order.proves_nothing or self.atlas.several:
             return []
         if each.chances is not None:
             return []
@@ -327,7 +327,7 @@ class ListBuilder:
         """
         found = _interval(certain, at)
         largest = shown_largest(statistic, self.release.request.bound, self.release.request.display_unit)
-        read = read_number(found.value, found.low, found.high, largest)
+        read = number_in_words(found.value, found.low, found.high, largest)
         where = self._where(int(certain.rows[at]))
         ends = (read.low, read.high) if read.low else None
         return Row(name, *where, read.value, found if read.low else None, others, ends=ends)
@@ -348,7 +348,7 @@ def _told(each: StatisticFindings) -> list[tuple[tuple[RankedBin, ...], str, boo
 def _positions(each: StatisticFindings) -> list[tuple[list[int], str, bool]]:
     """Return for each list the positions of its bins, their names, and whether they are the lower ones."""
     if each.chances is not None:
-        found = [numbers.tolist() for numbers in ranked(each.chances)]
+        found = [numbers.tolist() for numbers in slowest_and_fastest(each.chances)]
     else:
         found = [[one.position for one in standings] for standings, _, _ in _told(each)]
     return [(own, *of) for own, of in zip(found, (("12345", True), ("ABCDE", False)), strict=False)]

@@ -15,8 +15,8 @@ from trafficdp.export.files.classes import (
     PLAIN,
     UNINFORMATIVE,
     WITHHELD,
+    class_letters,
     classes_in_words,
-    letters_of,
     shown_breaks,
     shown_numbers,
 )
@@ -118,7 +118,7 @@ class ReportMaps:
         status = self.table[f"{statistic.stem}_status"].to_numpy(dtype=object)[rows]
         breaks = shown_breaks(statistic, release.request.bound, unit)
         letters = np.full(len(self.paths), ABSENT)
-        letters[self.position[rows]] = letters_of(value, low, high, status, breaks)
+        letters[self.position[rows]] = class_letters(value, low, high, status, breaks)
         return letters
 
     def figure(self, statistic: Statistic, slot: int, marks: Marks, *, small: bool) -> Figure:
@@ -163,7 +163,7 @@ class ReportMaps:
         return Figure(picture, when, {look: int(np.isin(letters, [*of]).sum()) for look, of in looks.items()})
 
 
-def slot_shown(release: Release, statistic: Statistic) -> int:
+def fullest_slot(release: Release, statistic: Statistic) -> int:
     """Return the slot with the most bins of status RELEASED, the earliest of several."""
     slots, position = np.unique(release.slot, return_inverse=True)
     there = release.estimates[statistic].status == BinStatus.RELEASED.value

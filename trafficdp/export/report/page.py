@@ -76,8 +76,11 @@ def panel(labels: list[str], numbers: tuple[FloatArray, FloatArray, FloatArray],
     )
 
 
-def nice_top(largest: float) -> float:
-    """Return the end of an axis: the least of _STEPS times a power of ten that is >= ``largest`` > 0."""
+def axis_end(largest: float) -> float:
+    """Return where an axis for numbers up to ``largest`` > 0 ends: a round number of at least that.
+
+    It is the least of _STEPS times a power of ten.
+    """
     power = 10.0 ** math.floor(math.log10(largest))
     return next(step * power for step in (*_STEPS, 20.0) if step * power >= largest)
 
@@ -115,8 +118,8 @@ class Order:
     high_half: int
 
     @property
-    def silent(self) -> bool:
-        """Whether no two bins can be told apart."""
+    def proves_nothing(self) -> bool:
+        """Whether no bin is proved below or above another."""
         return not self.low and not self.high
 
 

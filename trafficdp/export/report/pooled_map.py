@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.export.files.language import Language, fill_template
-from trafficdp.export.report.change import ends_of_80, refuse_different
+from trafficdp.export.report.change import intervals_of_80_percent, refuse_different
 from trafficdp.export.report.change_files import MOST_LISTED, write_table
 from trafficdp.export.report.maps import ReportMaps, legend
 from trafficdp.mechanisms.several_maps import MapOfPeriod, PooledMeans, change_variance, pool
@@ -121,7 +121,10 @@ class PooledMap:
         return float(self.table[f"{self.column}_expected_error"].mean())
 
     def write(self, path: Path) -> None:
-        """Write the table, or the page, to ``path``, by its ending. Raises what ``write_table`` raises."""
+        """Write the table, or the HTML page, to ``path``; its ending says which format.
+
+        Raises what ``write_table`` raises.
+        """
         write_table(self.table, path, self.drawn.grid.zones, self.page)
 
     def page(self) -> bytes:
@@ -198,7 +201,7 @@ def _map_of_period(
     has none), and the weights of its bins.
     """
     rows, at, weight = bins
-    ends = ends_of_80(release, statistic, rows)
+    ends = intervals_of_80_percent(release, statistic, rows)
     if ends is None:
         raise UsageError(
             "a release has no intervals that can be pooled",
@@ -243,6 +246,6 @@ def _taken(numbers: FloatArray, at: IntArray) -> FloatArray:
 
 
 def started_from(release: Release) -> list[tuple[str, float]]:
-    """Return the releases that ``release`` used as a public source of speeds: (name, share) each."""
+    """Return (name, share) of each earlier release that ``release`` used as a public source of speeds."""
     known = release.disclosure.noise.known or ()
     return [(each.name, each.share) for each in known if each.kind is KnowledgeKind.RELEASE]

@@ -12,7 +12,7 @@ import numpy as np
 
 from trafficdp._durable import replace_file, require_folder_of
 from trafficdp.errors import DataError, UsageError, one_of
-from trafficdp.export.files.classes import level_read
+from trafficdp.export.files.classes import shown_level
 from trafficdp.export.files.disclosure import on_city_clocks
 from trafficdp.export.files.language import Language, fill_template
 from trafficdp.export.report.certainty import SimultaneousIntervals, decimals, is_calibrated
@@ -22,10 +22,10 @@ from trafficdp.export.report.findings import (
     ListBuilder,
     StatisticFindings,
     changed_rows,
-    extreme_times,
     findings,
+    furthest_apart,
 )
-from trafficdp.export.report.maps import CHANGE_LEGEND, Marks, ReportMaps, legend, slot_shown
+from trafficdp.export.report.maps import CHANGE_LEGEND, Marks, ReportMaps, fullest_slot, legend
 from trafficdp.export.report.page import (
     HEIGHT,
     LEFT,
@@ -37,7 +37,7 @@ from trafficdp.export.report.page import (
     Section,
     SlotsSection,
     TimeDifference,
-    nice_top,
+    axis_end,
     panel,
 )
 from trafficdp.privacy.disclosure import BinNumbers
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 MOST_PANELS = 6
 
 
-def drawn_cells(release: Release, each: StatisticFindings, atlas: ReportMaps) -> tuple[int, ...]:
-    """Return the cells that get a diagram: those with most compared slots, then with least noise.
+def cells_with_diagram(release: Release, each: StatisticFindings, atlas: ReportMaps) -> tuple[int, ...]:
+    """Return the positions of the cells that get a diagram: those with most compared slots, then least noise.
 
     Both are public before any number is drawn. A cell needs two compared slots.
     """
@@ -70,12 +70,12 @@ def drawn_cells(release: Release, each: StatisticFindings, atlas: ReportMaps) ->
     return tuple(int(cell) for cell in order[:MOST_PANELS] if slots[cell] >= 2)
 
 
-def times_of(
+def slots_section(
     release: Release, each: StatisticFindings, atlas: ReportMaps, drawn: Sequence[tuple[int, str]]
 ) -> SlotsSection | None:
-    """Return the part on time slots; ``drawn`` are ``drawn_cells`` with their marks on the map.
+    """Return the report's section on time slots, or None where no slot has a number to show.
 
-    None where no slot has a number to show.
+    ``drawn`` are the cells with a diagram, each with its mark on the map.
     """
     if not np.any(release.estimates[each.statistic].status == BinStatus.RELEASED.value):
         return None
@@ -83,14 +83,14 @@ def times_of(
     if each.certain is None or not drawn:
         return SlotsSection(maps, (), 0.0)
     shown = np.isin(atlas.position[each.certain.rows], [cell for cell, _ in drawn])
-    top = nice_top(float(each.certain.high[shown].max()))
+    top = axis_end(float(each.certain.high[shown].max()))
     return SlotsSection(
         maps, tuple(_over_time(release, each.certain, atlas, cell, mark, top) for cell, mark in drawn), top
     )
 
 
-def short_label(label: str) -> str:
-    """Return a slot's label short enough for an axis: no brackets, an hour by its start."""
+def axis_label(label: str) -> str:
+    """Return a slot's ``label`` short enough for an axis: no brackets, an hour by its start."""
     return re.sub(r"(\d\d:\d\d)-\d\d:\d\d", r"\1", re.sub(r"\s*\(.*\)$", "", label))
 
 
@@ -102,13 +102,13 @@ def _over_time(
     slots = np.searchsorted(np.array(atlas.slots), release.slot[certain.rows[mine]])
     numbers[:, slots] = certain.value[mine], certain.low[mine], certain.high[mine]
     labels = [release.slots[slot].label for slot in atlas.slots]
-    found, apart = extreme_times(numbers[1], numbers[2]), None
+    found, apart = furthest_apart(numbers[1], numbers[2]), None
     if found is not None:
         lowest, highest, gap = found
         digit = 10 ** decimals(release.request.display_unit)
         apart = TimeDifference(labels[lowest], labels[highest], float(np.floor(gap * digit + 1e-6) / digit))
     value, low, high = numbers
-    drawn = panel([short_label(each) for each in labels], (value, low, high), top)
+    drawn = panel([axis_label(each) for each in labels], (value, low, high), top)
     return PlaceOverTime(mark, str(release.place[certain.rows[mine[0]]]), apart, drawn)
 
 
@@ -140,8 +140,8 @@ class Contents:
         """Return the whole page."""
         release, atlas, unit = self.release, self.atlas, self.release.request.display_unit
         first, *rest = self.found.statistics
-        cells = drawn_cells(release, first, atlas) if atlas.several else ()
-        marks = self.lists.marks(first, cells)
+        cells = cells_with_diagram(release, first, atlas) if atlas.several else ()
+        marks = self.lists.map_marks(first, cells)
         drawn = [(cell, marks[cell][0]) for cell in cells]
         return Page(
             release=release,
@@ -149,12 +149,12 @@ class Contents:
             several=atlas.several,
             digits=decimals(unit),
             bound=float(release.request.bound.upper * release.request.bound.unit.factor_to(unit)),
-            level_read=level_read(release, first.statistic),
+            level_read=shown_level(release, first.statistic),
             calibrated=is_calibrated(release, first.statistic),
             main=self._section(first, marks),
             timetable=self.lists.against_timetable(),
-            times=times_of(release, first, atlas, drawn) if atlas.several else None,
-            others=tuple(self._section(each, self.lists.marks(each, ())) for each in rest),
+            times=slots_section(release, first, atlas, drawn) if atlas.several else None,
+            others=tuple(self._section(each, self.lists.map_marks(each, ())) for each in rest),
             change=self._change(),
             change_legend=CHANGE_LEGEND,
         )
@@ -163,7 +163,7 @@ class Contents:
         release, statistic = self.release, each.statistic
         # what is not compared has a map where it is the first, and nothing else to show otherwise
         shown = each.certain is not None or each is self.found.statistics[0]
-        slot = slot_shown(release, statistic)
+        slot = fullest_slot(release, statistic)
         return Section(
             statistic=statistic,
             bins=BinNumbers.of(release.estimates[statistic].status),
@@ -171,7 +171,7 @@ class Contents:
             order=each.order,
             figure=self.atlas.figure(statistic, slot, marks, small=False) if shown else None,
             legend=legend(release, statistic, self.atlas.several),
-            all=self.lists.all_of(each),
+            all=self.lists.full_list(each),
             lists=self.lists.extreme_lists(each),
             city=each.city,
         )
@@ -187,11 +187,11 @@ class Contents:
         told = Change(earlier, statistic, len(rows), True, len(fell), len(rose), changes.average)
         if not told.fell and not told.rose:
             return told
-        slot = slot_shown(self.release, statistic)
+        slot = fullest_slot(self.release, statistic)
         return replace(
             told,
             figure=self.atlas.change_figure(rows, rows[fell], rows[rose], slot),
-            lists=(self.lists.changed(changes, fell, True), self.lists.changed(changes, rose, False)),
+            lists=(self.lists.change_list(changes, fell, True), self.lists.change_list(changes, rose, False)),
         )
 
 

@@ -48,7 +48,7 @@ _OTHER_ENCODING = re.compile(rb"""\s*<\?xml[^>]*\sencoding\s*=\s*["'](?!utf-?8["
 
 
 def is_xml(file: InputFile) -> bool:
-    """Return whether ``file`` begins as XML does, in any encoding: not as JSON does."""
+    """Return whether the first bytes of ``file`` are those of XML, in any encoding, and not of JSON."""
     with file.open() as stream:
         start = stream.read(64)
     return start.translate(None, b"\0\xef\xbb\xbf\xff\xfe \t\r\n")[:1] == b"<"
@@ -87,9 +87,10 @@ class _Head:
 
 
 def path_of_first(file: InputFile, *names: str) -> Path:
-    """Return the local names from the root to the first element of ``names``, or the root's; () without any.
+    """Return the local names from the root to the first element with one of ``names``.
 
-    Raises DataError for XML that is not well-formed up to there, or declares a document type.
+    Without such an element that of the root, () in an empty document. Raises DataError for XML that is not
+    well-formed up to there, or declares a document type.
     """
     from lxml import etree
 
@@ -108,12 +109,12 @@ def path_of_first(file: InputFile, *names: str) -> Path:
     return head.path
 
 
-def elements(
+def iterate_elements(
     file: InputFile, names: Collection[str], expected: str, *, starts: bool = False
 ) -> Iterator[tuple[str, etree._Element]]:
-    """Yield "end" and the element, for every element that has one of ``names``; with ``starts`` "start" too.
+    """Yield "end" and the element for each element with one of ``names``; with ``starts`` also "start".
 
-    What was read must be dropped by whoever takes it. Raises DataError for XML that is not well-formed,
+    Who takes an element must free what was read of it. Raises DataError for XML that is not well-formed,
     declares a document type, or has over 16 MiB without such an element; ``expected`` is what there should
     have been.
     """
@@ -156,8 +157,8 @@ def elements(
         raise _not_well_formed(file) from None
 
 
-def drop_before(node: etree._Element, kept: Collection[str] = ()) -> None:
-    """Free the siblings before an element, but the first of each name ``kept``."""
+def free_earlier_siblings(node: etree._Element, kept: Collection[str] = ()) -> None:
+    """Free the memory of the siblings before ``node``, except the first one of each name in ``kept``."""
     parent, before = node.getparent(), node.getprevious()
     if before is None or parent is None:
         return
@@ -323,19 +324,19 @@ def _rows(file: InputFile, name: str, paths: Sequence[Path], *, outside: Path = 
     kept = {path[path.count("..")] for path in paths if path[0] == ".."}
     rows: list[Row] = []
     depth, around = 0, None
-    for kind, element in elements(file, [name], f"elements {name}", starts=True):
+    for kind, element in iterate_elements(file, [name], f"elements {name}", starts=True):
         depth += 1 if kind == "start" else -1
         if depth:
             continue
         if not outside or outside != tuple(map(local_name, element.iterancestors()))[::-1]:
             rows.append(tuple(text_at_path(element, path) for path in paths))
         element.clear()
-        drop_before(element, kept)
+        free_earlier_siblings(element, kept)
         parent = element.getparent()
         if parent is not around:
             around = parent
             for each in element.iterancestors():
-                drop_before(each, kept)
+                free_earlier_siblings(each, kept)
         if len(rows) >= ROWS:
             yield rows
             rows = []
@@ -373,7 +374,7 @@ def read_nextbus(file: InputFile, source: SourceDeclaration) -> Iterator[Records
     Raises DataError as ``elements`` does, and where a judged file has neither vehicles nor a time.
     """
     moment: float | None = None
-    for _, element in elements(file, ["lastTime"], "NextBus XML with lastTime"):
+    for _, element in iterate_elements(file, ["lastTime"], "NextBus XML with lastTime"):
         # the last of a document counts
         moment = float(text_to_numbers(pa.array([element.get("time")], pa.string()))[0][0])
     found = 0

@@ -243,7 +243,7 @@ def test_the_size_of_the_fleet_is_asked_for_on_a_terminal_and_never_guessed(fold
     text = (folder / "trafficdp.toml").read_text()
     assert tomllib.loads(text)["map"]["fleet"] == 2500
     assert text.replace("fleet = 2500\n", "") == re.sub(r"(?m)^fleet = .*\n", "", template())
-    monkeypatch.setattr("trafficdp.cli.commands.init.somebody_is_there", lambda: True)
+    monkeypatch.setattr("trafficdp.cli.commands.init.is_interactive", lambda: True)
     for number, (typed, found) in enumerate((("many\n1200\n", 1200), ("\n", "CHOOSE"), ("0\n" * 3, None))):
         there = folder / str(number)
         there.mkdir()

@@ -15,9 +15,9 @@ from trafficdp.export.files.classes import (
     HATCHED,
     PLAIN,
     WIDTH_COLOURS,
+    class_letters,
     hatch_limits,
-    letters_of,
-    read_number,
+    number_in_words,
     shown_breaks,
     shown_largest,
     shown_width_breaks,
@@ -55,7 +55,7 @@ def test_a_hexagon_is_hatched_beyond_twice_the_width_of_its_class():
     half = np.array([2.0, 2.01, 3.0, 3.01, 4.0, 4.01])
     released = np.full(6, "released", dtype=object)
     breaks = shown_breaks(Statistic.MEAN, bound(30), MS)
-    assert "".join(letters_of(value, value - half, value + half, released, breaks)) == "1b4e6g"
+    assert "".join(class_letters(value, value - half, value + half, released, breaks)) == "1b4e6g"
 
 
 def test_letters_tell_class_hatching_and_what_has_no_class():
@@ -63,7 +63,7 @@ def test_letters_tell_class_hatching_and_what_has_no_class():
     low = np.array([0.0, 5.0, 5.0, 55.0, 10.0, np.nan, 0.0, 0.0, 10.0, 10.0])
     high = np.array([5.0, 15.0, 15.0, 65.0, 60.0, np.nan, 100.0, 0.0, 30.0, 30.01])
     status = np.array(["released"] * 5 + ["withheld", "uninformative", "constant"] + ["released"] * 2)
-    assert "".join(letters_of(value, low, high, status.astype(object), BREAKS)) == "0106dwu02c"
+    assert "".join(class_letters(value, low, high, status.astype(object), BREAKS)) == "0106dwu02c"
 
 
 @pytest.mark.parametrize("unit", list(SpeedUnit))
@@ -75,9 +75,9 @@ def test_a_number_as_it_is_read_lies_in_its_class(unit):
     told_apart = 0
     for half in (0.004, 0.04, 0.4, 0.9, 4.0):
         low, high = value - half, value + half
-        letters = letters_of(value, low, high, np.full(len(value), "released", dtype=object), breaks)
+        letters = class_letters(value, low, high, np.full(len(value), "released", dtype=object), breaks)
         for one in range(len(value)):
-            read = float(read_number(value[one], low[one], high[one], 1000).value)
+            read = float(number_in_words(value[one], low[one], high[one], 1000).value)
             number = sum(read >= each for each in breaks)
             assert letters[one] in (PLAIN[number], HATCHED[number])
             told_apart += number != sum(value[one] >= each for each in breaks)

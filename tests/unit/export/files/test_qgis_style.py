@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from trafficdp.export.files.classes import ABSENT, COLOURS, HATCHED, PLAIN, hatch_limits, shown_breaks
-from trafficdp.export.files.gis_formats import gpkg_bytes, qml, rules_of
+from trafficdp.export.files.gis_formats import gpkg_bytes, qgis_classes, qml
 from trafficdp.export.files.tables import published_statistics
 from trafficdp.export.map.html_map import LOOKS
 from trafficdp.privacy.release import published_frame
@@ -45,7 +45,7 @@ def test_the_styles_are_registered_as_the_standard_asks(package):
 @pytest.mark.parametrize("number", [0, 1])
 def test_every_cell_meets_one_rule_and_has_the_look_of_the_map(number, rush_hours, package):
     statistic = list(published_statistics(rush_hours))[number]
-    rules = rules_of(rush_hours, statistic)
+    rules = qgis_classes(rush_hours, statistic)
     found = {}
     for rule in rules:
         for (fid,) in package.execute(f"select fid from trafficdp where {rule.filter}"):
@@ -76,7 +76,7 @@ def test_the_style_is_well_formed_and_every_rule_has_its_symbol(rush_hours):
         rules = root.findall("renderer-v2/rules/rule")
         symbols = {each.get("name"): each for each in root.findall("renderer-v2/symbols/symbol")}
         assert len(rules) == len(symbols) == 2 + 2 * len(COLOURS)
-        expected = rules_of(rush_hours, statistic)
+        expected = qgis_classes(rush_hours, statistic)
         for element, rule in zip(rules, expected, strict=True):
             symbol = symbols[element.get("symbol")]
             assert (element.get("filter"), element.get("label")) == (rule.filter, rule.label)

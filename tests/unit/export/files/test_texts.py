@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from trafficdp.export.files.tables import csv_bytes, geojson_bytes, geojson_columns, reasons, texts_of
+from trafficdp.export.files.tables import column_texts, csv_bytes, geojson_bytes, geojson_columns, reasons
 from trafficdp.privacy.release import published_frame
 
 COLUMNS = [
@@ -26,12 +26,12 @@ def test_every_value_is_written_as_it_would_be_alone(column):
     def alone(value):
         return repr(None if pd.isna(value) else value + 0.0 if isinstance(value, float) else value)
 
-    assert texts_of(column, repr) == [alone(each) for each in column.tolist()]
+    assert column_texts(column, repr) == [alone(each) for each in column.tolist()]
 
 
 def test_each_different_value_is_written_once():
     told = []
-    texts_of(pd.Series([2.0, 5.0] * 500), lambda value: told.append(value) or "x")
+    column_texts(pd.Series([2.0, 5.0] * 500), lambda value: told.append(value) or "x")
     assert told == [2.0, 5.0, None]
 
 

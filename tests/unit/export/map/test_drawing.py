@@ -89,7 +89,7 @@ def test_rings_are_the_corners_of_the_paths_and_steps_add_up_to_them(name, reque
     drawn = [points(path) for path in drawing.paths(polygons)]
     np.testing.assert_array_equal(rings.point, np.concatenate(drawn))
     assert rings.a_polygon.sum() == len(rings.corners)
-    found, first, at, step = [], np.zeros(2, dtype=int), 0, rings.steps()
+    found, first, at, step = [], np.zeros(2, dtype=int), 0, rings.corner_offsets()
     for corners in rings.corners:
         here = first = first + step[at]
         found.append(here)

@@ -28,10 +28,10 @@ from trafficdp.export.files.classes import (
     SHARE_BREAKS,
     WIDTHS,
     NumberRead,
-    as_read,
+    class_letters,
     hatch_limits,
-    letters_of,
-    read_number,
+    number_in_words,
+    round_to_interval,
     shown_breaks,
     shown_largest,
     shown_numbers,
@@ -61,7 +61,7 @@ def rows_of(release, statistic, slot):
 def letters_now(release, statistic, slot):
     """The class of every cell with a bin in the slot, by the rules of the map, without the page."""
     unit = release.request.display_unit
-    return letters_of(
+    return class_letters(
         *rows_of(release, statistic, slot),
         shown_breaks(statistic, release.request.bound, unit),
     )
@@ -108,7 +108,7 @@ def test_every_cell_is_painted_in_the_colour_of_its_class_and_of_its_intervals_w
         assert_painted(page.colours(middles(city)), letters)
     page.page.select_option("#show", "certainty")
     value, low, high, _ = rows_of(city, Statistic.MEAN, 0)
-    _, down, up = as_read(*(np.nan_to_num(each) for each in (value, low, high)))
+    _, down, up = round_to_interval(*(np.nan_to_num(each) for each in (value, low, high)))
     breaks = shown_width_breaks(Statistic.MEAN, city.request.bound, city.request.display_unit)
     classes = np.searchsorted(breaks, up - down + 1e-9, side="right")
     letters = np.where(np.isnan(low), "w", np.array(list(WIDTHS))[classes])
@@ -187,7 +187,7 @@ def test_the_box_says_between_which_numbers_how_often_and_how_likely(pooled, dra
     row = table.iloc[cell]
     page.point_at(middles(pooled)[cell])
     most = shown_largest(Statistic.MEAN, pooled.request.bound, pooled.request.display_unit)
-    read = read_number(*row[["speed_mean_kmh", "speed_mean_kmh_low_80", "speed_mean_kmh_high_80"]], most)
+    read = number_in_words(*row[["speed_mean_kmh", "speed_mean_kmh_low_80", "speed_mean_kmh_high_80"]], most)
     card = page.text("#card")
     line = f"etween {read.low} and {read.high} km/h, most likely {read.value}"
     assert f"B{line}" in card
@@ -232,11 +232,11 @@ def test_the_page_writes_and_colours_numbers_by_one_rule(statistic, unit, chromi
         json.dumps([*(each.tolist() for each in numbers), breaks.tolist(), list(hatch_limits(breaks))]),
     )
     page.close()
-    letters = letters_of(*numbers, np.full(len(value), "released", dtype=object), tuple(breaks))
+    letters = class_letters(*numbers, np.full(len(value), "released", dtype=object), tuple(breaks))
     assert set(letters) == {*PLAIN, *HATCHED}
     found, columns = json.loads(found), (each.tolist() for each in numbers)
     for (*written, _), *one in zip(found, *columns, strict=True):
-        assert NumberRead(*written) == read_number(*one, 1e9)
+        assert NumberRead(*written) == number_in_words(*one, 1e9)
     painted = np.array([letter for *_, letter in found])
     assert painted.tolist() == letters.tolist()
     read, low, high = np.array([written for *written, _ in found], dtype=float).T
@@ -282,7 +282,7 @@ def test_hovering_tells_mean_interval_variance_and_public_counts(calendar, drawn
     for statistic in (Statistic.MEAN, Statistic.VARIANCE):
         largest = shown_largest(statistic, calendar.request.bound, calendar.request.display_unit)
         value, low, high = shown_numbers(row.to_frame().T, statistic, calendar.request.display_unit)
-        numbers[statistic] = read_number(value[0], low[0], high[0], largest)
+        numbers[statistic] = number_in_words(value[0], low[0], high[0], largest)
     mean, deviation = numbers[Statistic.MEAN], numbers[Statistic.VARIANCE]
     assert f"Between {mean.low} and {mean.high} km/h, most likely {mean.value}" in card
     assert "at least 19 times in 20 it is between these" in card

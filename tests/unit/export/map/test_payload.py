@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trafficdp.export.map.html_map import NOTHING, TYPES, pack, thousandths
+from trafficdp.export.map.html_map import NOTHING, TYPES, pack, thousandths_column
 
 
 def unpacked(parts, text):
@@ -48,11 +48,11 @@ def test_equal_columns_give_equal_text():
 
 
 def test_published_numbers_become_thousandths_and_nothing_stays_nothing():
-    kind, numbers = thousandths(np.array([1.234, np.nan, 0.0, 2147483.0]))
+    kind, numbers = thousandths_column(np.array([1.234, np.nan, 0.0, 2147483.0]))
     assert (kind, numbers.tolist()) == ("i4", [1234, NOTHING, 0, 2147483000])
 
 
 def test_large_numbers_stay_as_they_are():
-    kind, numbers = thousandths(np.array([np.nan, 2147483.648]))
+    kind, numbers = thousandths_column(np.array([np.nan, 2147483.648]))
     assert kind == "f8"
     np.testing.assert_array_equal(numbers, [np.nan, 2147483.648])

@@ -95,7 +95,7 @@ def test_streets_lie_over_cells_water_under_them_and_names_beside_their_middles(
     around = maps.surroundings
     assert [each.stroke for each in around.lines] == ["#262626", "#0b4f9e", "#2f6b2f"]
     street, _, park = around.lines
-    across = maps.drawing.placed(np.array([[-97.9, 30.27], [-97.6, 30.27]]))
+    across = maps.drawing.to_drawing_units(np.array([[-97.9, 30.27], [-97.6, 30.27]]))
     (left, top), (right, bottom) = np.rint(across).astype(int).tolist()
     assert street.path == f"M{left} {top}l{right - left} {bottom - top}"
     # a park is an area, whose edge is closed; a river that is a line has no area

@@ -12,12 +12,12 @@ from trafficdp.export.report.certainty import (
     LatticeLaw,
     MomentBlockLaw,
     MomentsLaw,
-    average,
     average_half_width,
     difference_half_width,
     law_of,
-    simultaneous,
-    unclamped,
+    mean_with_interval,
+    simultaneous_intervals,
+    unclamped_bounds,
 )
 from trafficdp.export.report.change import _root, changes
 from trafficdp.export.report.findings import changed_rows, findings, proven_order
@@ -121,8 +121,8 @@ def test_all_intervals_hold_at_once_as_often_as_they_say(world, kind, statistic)
     for _ in range(RUNS):
         draw = world.laplace_release(noise, world.contributions, 1.5) if kind == "laplace" else None
         draw = draw or world.block_release(noise, world.contributions)
-        missed += _misses(simultaneous(draw, statistic, ERROR / BINS), truth)
-        alone += _misses(simultaneous(draw, statistic, ERROR), truth)
+        missed += _misses(simultaneous_intervals(draw, statistic, ERROR / BINS), truth)
+        alone += _misses(simultaneous_intervals(draw, statistic, ERROR), truth)
     assert missed <= MOST
     # the release's own intervals, one by one, would not do
     if kind == "laplace" and statistic is MEAN:
@@ -136,10 +136,10 @@ def test_the_average_holds_as_often_as_it_says_though_some_numbers_are_clamped(w
     for _ in range(RUNS):
         draw = world.laplace_release(noise, world.contributions, 4.0) if kind == "laplace" else None
         draw = draw or world.block_release(noise, world.contributions)
-        certain = simultaneous(draw, MEAN, ERROR / 2 / BINS)
-        found = average(draw, MEAN, certain, ERROR / 2)
+        certain = simultaneous_intervals(draw, MEAN, ERROR / 2 / BINS)
+        found = mean_with_interval(draw, MEAN, certain, ERROR / 2)
         missed += not found.low <= truth <= found.high
-        clamped += bool(np.any(np.isinf(unclamped(draw, MEAN, certain.rows))))
+        clamped += bool(np.any(np.isinf(unclamped_bounds(draw, MEAN, certain.rows))))
         assert found.low <= found.value <= found.high
     assert missed <= MOST
     assert clamped > RUNS / 4
@@ -147,14 +147,14 @@ def test_the_average_holds_as_often_as_it_says_though_some_numbers_are_clamped(w
 
 def test_an_average_is_narrower_than_the_average_of_intervals(world):
     draw = world.laplace_release(SimulatedNoise(5), world.contributions, 0.1)
-    certain = simultaneous(draw, MEAN, ERROR / BINS)
+    certain = simultaneous_intervals(draw, MEAN, ERROR / BINS)
     inside = certain.rows[2:6]
     draw = among(draw, inside)
-    certain = simultaneous(draw, MEAN, ERROR / BINS)
-    found = average(draw, MEAN, certain, ERROR)
+    certain = simultaneous_intervals(draw, MEAN, ERROR / BINS)
+    found = mean_with_interval(draw, MEAN, certain, ERROR)
     assert found.high - found.low < 0.8 * float((certain.high - certain.low).mean())
     # nothing is clamped: it is the average's own half width, rounded outward
-    half = average_half_width([law_of(draw, MEAN).at(inside)], ERROR)
+    half = average_half_width([law_of(draw, MEAN).select_bins(inside)], ERROR)
     assert 0 <= found.high - found.value - half <= 0.1
     assert 0 <= found.value - found.low - half <= 0.1
 
@@ -204,7 +204,7 @@ def test_a_change_of_clamped_numbers_and_the_average_of_others_are_as_wide_as_th
     noise, error = SimulatedNoise(8), 0.01
     later = among(world.laplace_release(noise, world.later, 0.15, "R0002"), range(2, 6))
     earlier = among(world.laplace_release(noise, world.contributions, 0.15), range(2, 6))
-    laws = [law_of(each, MEAN).at(np.arange(2, 6)) for each in (later, earlier)]
+    laws = [law_of(each, MEAN).select_bins(np.arange(2, 6)) for each in (later, earlier)]
     told = changes(later, earlier, MEAN, error, error).average
     half = average_half_width(laws, error)
     assert 0 <= told.high - told.value - half <= 0.1
@@ -249,7 +249,9 @@ def test_a_page_makes_a_false_claim_at_most_as_rarely_as_it_says(world):
         fell, rose = changed_rows(found.changes.low, found.changes.high)
         false |= bool(np.any(changed[fell] >= 0) or np.any(changed[rose] <= 0))
         wrong += false
-        assert not proven_order(found.statistics[0].certain.low, found.statistics[0].certain.high).silent
+        assert not proven_order(
+            found.statistics[0].certain.low, found.statistics[0].certain.high
+        ).proves_nothing
     assert wrong <= MOST
 
 
@@ -262,7 +264,9 @@ def test_the_law_is_that_of_the_calibrated(world):
     assert isinstance(block, BlockLaw)
     assert block.size.tolist() == [2] * BINS
     assert block.bias == pytest.approx(publish.rounding_bias(MEAN, world.bound))
-    assert block.at(np.array([1])).times(2).half_width(0.1) == pytest.approx(2 * block.half_width(0.1)[1])
+    assert block.select_bins(np.array([1])).scaled(2).half_width(0.1) == pytest.approx(
+        2 * block.half_width(0.1)[1]
+    )
 
 
 def test_averages_and_changes_of_variances_from_products_hold(world):
@@ -272,8 +276,8 @@ def test_averages_and_changes_of_variances_from_products_hold(world):
     for _ in range(runs):
         draw = world.laplace_release(noise, world.contributions, 0.2)
         later = world.laplace_release(noise, world.later, 0.2, name="R0002")
-        certain = simultaneous(draw, VARIANCE, ERROR / 4 / BINS)
-        found = average(draw, VARIANCE, certain, ERROR / 4)
+        certain = simultaneous_intervals(draw, VARIANCE, ERROR / 4 / BINS)
+        found = mean_with_interval(draw, VARIANCE, certain, ERROR / 4)
         moved = changes(later, draw, VARIANCE, ERROR / 4 / BINS, ERROR / 4)
         wrong = not found.low <= averaged(truth, VARIANCE) <= found.high
         wrong |= bool(np.any((moved.low > change + 1e-9) | (moved.high < change - 1e-9)))
@@ -286,8 +290,8 @@ def test_variances_from_blocks_of_products_hold_at_once_and_in_the_average(world
     truth = world.truth(world.contributions, VARIANCE)
     for _ in range(runs):
         draw = world.block_release(noise, world.contributions)
-        certain = simultaneous(draw, VARIANCE, ERROR / 2 / BINS)
-        found = average(draw, VARIANCE, certain, ERROR / 2)
+        certain = simultaneous_intervals(draw, VARIANCE, ERROR / 2 / BINS)
+        found = mean_with_interval(draw, VARIANCE, certain, ERROR / 2)
         missed += _misses(certain, truth) or not found.low <= averaged(truth, VARIANCE) <= found.high
     assert missed <= ERROR * runs + 4 * np.sqrt(runs * ERROR * (1 - ERROR))
     law = law_of(draw, VARIANCE)
@@ -297,7 +301,9 @@ def test_variances_from_blocks_of_products_hold_at_once_and_in_the_average(world
     assert law.first == pytest.approx(np.full(BINS, 60 * 64 / 4 / 24))
     assert law.second == pytest.approx(np.full(BINS, 60 * 40 / 4 / 24))
     assert law.size.tolist() == [2] * BINS
-    assert law.at(np.array([1])).times(2).half_width(0.1) == pytest.approx(2 * law.half_width(0.1)[1])
+    assert law.select_bins(np.array([1])).scaled(2).half_width(0.1) == pytest.approx(
+        2 * law.half_width(0.1)[1]
+    )
     half = (estimate.high - estimate.low) / 2
     inside = (estimate.low > 0) & (estimate.high < 900)
     assert np.all(half[inside] >= law.half_width(ERROR)[inside] * (1 - 1e-9))
@@ -311,7 +317,9 @@ def test_the_law_of_variances_from_products_is_that_of_both_noises(world):
     assert np.allclose(law.products.scale, 0.6 * 60 * mean.scale, rtol=1e-6)
     assert np.allclose(draw.estimates[VARIANCE].noise_scale, 60 * mean.scale * 1.96 / 1.6, rtol=1e-6)
     assert law.bias == pytest.approx(publish.rounding_bias(VARIANCE, world.bound))
-    assert law.at(np.array([1])).times(2).half_width(0.1) == pytest.approx(2 * law.half_width(0.1)[1])
+    assert law.select_bins(np.array([1])).scaled(2).half_width(0.1) == pytest.approx(
+        2 * law.half_width(0.1)[1]
+    )
     estimate = draw.estimates[VARIANCE]
     inside = (estimate.low > 0) & (estimate.high < 900)
     assert inside.any()
@@ -325,7 +333,7 @@ def test_at_the_releases_own_level_the_intervals_are_the_releases_own(world, kin
     noise = SimulatedNoise(2)
     make = world.laplace_release if kind == "laplace" else world.block_release
     draw = make(noise, world.contributions, *([1.0] if kind == "laplace" else []))
-    estimate, found = draw.estimates[MEAN], simultaneous(draw, MEAN, ERROR)
+    estimate, found = draw.estimates[MEAN], simultaneous_intervals(draw, MEAN, ERROR)
     assert np.array_equal(found.low, outward_down(estimate.low, 1))
     assert np.array_equal(found.high, outward_up(estimate.high, 1))
     law = law_of(draw, MEAN)
@@ -345,8 +353,8 @@ def test_deviations_are_the_roots_of_what_variances_say(world):
     estimate = draw.estimates[VARIANCE]
     factor = float(draw.request.bound.unit.factor_to(draw.request.display_unit))
     ends = (np.sqrt(each) * factor for each in (estimate.low, estimate.value, estimate.high))
-    low, value, high = (each[simultaneous(draw, VARIANCE, ERROR).rows] for each in ends)
-    certain = simultaneous(draw, VARIANCE, ERROR)
+    low, value, high = (each[simultaneous_intervals(draw, VARIANCE, ERROR).rows] for each in ends)
+    certain = simultaneous_intervals(draw, VARIANCE, ERROR)
     assert np.allclose(certain.value, value)
     assert np.all((certain.low <= low + 1e-9) & (certain.high >= high - 1e-9))
     assert np.all(certain.high - certain.low <= high - low + 0.3)
@@ -385,7 +393,7 @@ def test_calibrated_intervals_put_at_most_one_pair_in_twenty_the_wrong_way_round
         apart = np.zeros((len(cells), len(cells)), dtype=int)
         for seed in range(4):
             found = calibrated.run(city.values, SimulatedNoise(seed), interval_level=0.95)
-            certain = simultaneous(replace(base, estimates=found), MEAN, 0.01)
+            certain = simultaneous_intervals(replace(base, estimates=found), MEAN, 0.01)
             assert len(certain.rows) == len(cells)
             apart += certain.high[:, None] < certain.low
         name = VARIATIONS[city.number]
@@ -395,7 +403,7 @@ def test_calibrated_intervals_put_at_most_one_pair_in_twenty_the_wrong_way_round
     assert all(wrong[each] <= 0.05 * told[each] for each in told)
     # the law of such intervals is not known
     assert law_of(replace(base, estimates=found), MEAN) is None
-    assert average(replace(base, estimates=found), MEAN, certain, 0.01) is None
+    assert mean_with_interval(replace(base, estimates=found), MEAN, certain, 0.01) is None
 
 
 @pytest.mark.parametrize("kind", list(LossKind))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
 from trafficdp.export.report.certainty import compared_rows
-from trafficdp.export.report.findings import changed_rows, extreme_times, findings, proven_order
+from trafficdp.export.report.findings import changed_rows, findings, furthest_apart, proven_order
 
 NUMBERS = st.floats(0, 100).map(lambda number: round(number, 1))
 
@@ -40,7 +40,7 @@ def test_every_claimed_order_is_one_of_disjoint_intervals(ends):
     half = max((len(low) - 1) / 2, 1)
     assert order.low_half == sum(each >= half for each in below)
     assert order.high_half == sum(each >= half for each in above)
-    assert order.silent == (not any(below))
+    assert order.proves_nothing == (not any(below))
     assert {each.position for each in order.low} == {i for i in range(len(low)) if below[i] > above[i]}
 
 
@@ -50,9 +50,9 @@ def test_every_claimed_order_is_one_of_disjoint_intervals(ends):
 def test_nothing_is_claimed_where_all_intervals_share_a_point(ends, point):
     low, high = np.minimum(ends[0], point), np.maximum(ends[1], point)
     order = proven_order(low, high)
-    assert order.silent
+    assert order.proves_nothing
     assert order.low_half == order.high_half == 0
-    assert extreme_times(low, high) is None
+    assert furthest_apart(low, high) is None
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_nothing_is_claimed_where_all_intervals_share_a_point(ends, point):
 @given(intervals())
 def test_two_times_are_told_apart_only_by_a_gap_between_their_intervals(ends):
     low, high = ends
-    found = extreme_times(low, high)
+    found = furthest_apart(low, high)
     gaps = low[None, :] - high[:, None]
     if found is None:
         assert gaps.max() <= 0
@@ -83,8 +83,8 @@ def test_nothing_has_changed_where_the_interval_of_the_difference_holds_0(pairs)
 
 def test_times_without_a_number_are_left_out():
     nan = np.nan
-    assert extreme_times(np.array([nan, 1, 9]), np.array([nan, 2, 10])) == (1, 2, 7)
-    assert extreme_times(np.array([nan, nan]), np.array([nan, nan])) is None
+    assert furthest_apart(np.array([nan, 1, 9]), np.array([nan, 2, 10])) == (1, 2, 7)
+    assert furthest_apart(np.array([nan, nan]), np.array([nan, nan])) is None
 
 
 def test_the_error_of_the_page_is_shared_out_over_all_that_is_compared(city, earlier_city):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trafficdp.export.report.page import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, nice_top, panel
+from trafficdp.export.report.page import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, axis_end, panel
 
 NAN = np.nan
 NUMBERS = (
@@ -47,5 +47,5 @@ def test_labels_never_run_into_one_another(slots, letters):
 
 @given(st.floats(0.01, 1e5))
 def test_an_axis_ends_soon_after_the_largest_number(largest):
-    assert largest <= nice_top(largest) * (1 + 1e-12)
-    assert nice_top(largest) <= 2.01 * largest
+    assert largest <= axis_end(largest) * (1 + 1e-12)
+    assert axis_end(largest) <= 2.01 * largest

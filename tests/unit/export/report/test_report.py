@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import DataError, UsageError
-from trafficdp.export.files.classes import COLOURS, HATCHED, PLAIN, ink_on, read_number
-from trafficdp.export.files.language import said
+from trafficdp.export.files.classes import COLOURS, HATCHED, PLAIN, ink_on, number_in_words
+from trafficdp.export.files.language import render_sentence
 from trafficdp.export.map.drawing import CHANGE_COLOURS, FELL, ROSE, UNSURE, WITHHELD_COLOUR
 from trafficdp.export.report.change import changes
 from trafficdp.export.report.change_files import ChangeTable
@@ -128,7 +128,7 @@ def test_the_lists_name_what_can_be_told_apart(sharp):
     lowest = found.order.low[0]
     row = found.certain.rows[lowest.position]
     assert format(int(sharp.cell[row]), "x") in table["text"]
-    assert said("others", lowest.others, found.order.compared) in table["text"]
+    assert render_sentence("others", lowest.others, found.order.compared) in table["text"]
     value = format(sharp.estimates[Statistic.MEAN].value[row] * 3.6, ".1f")
     assert value in table["text"]
 
@@ -139,20 +139,20 @@ def test_a_posterior_compares_with_the_city_and_ranks_by_the_ends_of_intervals(p
     slower, faster = (mean.posterior[f"{each}_chance"][rows] for each in ("slower", "faster"))
     compared = CityComparison(12 * 3.6, len(rows), (slower >= 0.95).sum(), (faster >= 0.95).sum())
     assert compared.slower > 0
-    assert said("beside_the_city", False, compared, "km/h", 1) in page
-    assert page.count(said("sorting")) == 1
+    assert render_sentence("beside_the_city", False, compared, "km/h", 1) in page
+    assert page.count(render_sentence("sorting")) == 1
     for below, table in zip((True, False), Tree(page).all("table"), strict=False):
-        assert said("ranking_caption", below, False, 5, len(rows)) in table["text"]
+        assert render_sentence("ranking_caption", below, False, 5, len(rows)) in table["text"]
         end, sign = ("low_80", 1) if below else ("high_80", -1)
         first = rows[np.argsort(sign * mean.posterior[end][rows])[:5]]
         cells = [format(int(pooled.cell[row]), "x") for row in first]
         assert re.findall(r"\b87[0-9a-f]{13}\b", table["text"]) == cells
         chance = mean.posterior["slower_chance" if below else "faster_chance"]
         for row in first:
-            assert said("chance", chance[row]) in table["text"]
+            assert render_sentence("chance", chance[row]) in table["text"]
             ends = (mean.posterior[each][row] * 3.6 for each in ("low_80", "high_80"))
-            read = read_number(mean.value[row] * 3.6, *ends, 108)
-            assert said("ends", (read.low, read.high)) in table["text"]
+            read = number_in_words(mean.value[row] * 3.6, *ends, 108)
+            assert render_sentence("ends", (read.low, read.high)) in table["text"]
 
 
 @pytest.mark.parametrize("slot_kind", [SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY])
@@ -183,7 +183,7 @@ def test_a_change_of_calibrated_numbers_is_that_of_the_command_and_clear_of_no_s
         in text_of(section)
     )
     assert "Averaged" not in section
-    assert said("change_of_records") in section
+    assert render_sentence("change_of_records") in section
 
 
 def test_no_change_is_claimed_against_the_same_numbers(sharp):
@@ -208,7 +208,7 @@ def test_changes_are_listed_with_their_intervals(sharp, sharp_earlier):
     assert f"{fell} areas are clearly slower and {risen} areas are clearly faster" in section
     assert f"+{changed.low[rose]:.1f} to +{changed.high[rose]:.1f}" in section
     assert "R0000 of 17 to 20 November 2016" in section
-    assert said("change_of_records") in section
+    assert render_sentence("change_of_records") in section
 
 
 def test_a_change_at_a_time_of_day_says_when_and_nothing_in_common_says_so(rush_hours):
@@ -219,7 +219,7 @@ def test_a_change_at_a_time_of_day_says_when_and_nothing_in_common_says_so(rush_
     }
     earlier = replace(later, id="R0000", estimates=faster)
     section = re.search(r'<section aria-labelledby="change">.*?</section>', page_of(later, earlier), re.S)[0]
-    assert said("none_changed", "faster", True) in section
+    assert render_sentence("none_changed", "faster", True) in section
     assert re.search("<td>(07|08|17):00 to (08|09|18):00</td><td>−", section)
     unlike = {
         name: replace(each, status=np.full(later.bins, BinStatus.WITHHELD.value, dtype=object))
@@ -235,7 +235,7 @@ def test_more_times_than_can_be_drawn_are_left_to_the_map(make_release):
     slots = {hour: SlotFacts(f"part {hour}", None, None) for hour in range(49)}
     cells = [h3.latlng_to_cell(30.27, -97.74, 7)]
     page = page_of(make_release(cells, slot_kind=SlotKind.DAY_PART, slots=slots))
-    assert said("too_many_times") in page
+    assert render_sentence("too_many_times") in page
     assert 'class="small-maps"' not in page
 
 
@@ -288,7 +288,7 @@ def test_a_release_with_nothing_informative_says_so(city):
 def test_a_release_that_does_not_publish_its_noise_is_shown_and_not_compared(city):
     estimates = {each: replace(one, noise={}) for each, one in city.estimates.items()}
     page = page_of(replace(city, estimates=estimates))
-    assert said("no_noise_law") in page
+    assert render_sentence("no_noise_law") in page
     assert Tree(page).all("table") == []
 
 
@@ -296,8 +296,8 @@ def test_what_clearly_means_is_said_of_the_intervals_that_are_there(city):
     stated = tuple(replace(each, interval_kind="calibrated") for each in city.disclosure.mechanisms)
     calibrated = replace(city, disclosure=replace(city.disclosure, mechanisms=stated))
     for release, *meant in (
-        (city, said("meaning", 0.95), said("intervals_wider")),
-        (calibrated, said("meaning_of_calibrated"), said("intervals_alike")),
+        (city, render_sentence("meaning", 0.95), render_sentence("intervals_wider")),
+        (calibrated, render_sentence("meaning_of_calibrated"), render_sentence("intervals_alike")),
     ):
         page = page_of(release)
         assert [page.count(each) for each in meant] == [1, 1]
@@ -319,15 +319,15 @@ def test_few_areas_that_cannot_be_told_apart_are_listed_in_full(make_release):
 def test_a_forced_release_says_so(city):
     honesty = replace(city.disclosure.honesty, forced=True)
     forced = replace(city, disclosure=replace(city.disclosure, honesty=honesty))
-    assert said("forced") in page_of(forced)
-    assert said("forced") not in page_of(city)
+    assert render_sentence("forced") in page_of(forced)
+    assert render_sentence("forced") not in page_of(city)
 
 
 def test_which_records_count_is_said_and_must_be_the_same_for_a_change(city, earlier_city):
     assert "Only these records count" not in page_of(city)
     mornings = replace(city.grid, selection=Selection(hours_of_week=(7, 8)))
     selected = replace(city, grid=mornings)
-    assert said("only_records", mornings.selection.in_words()) in text_of(page_of(selected))
+    assert render_sentence("only_records", mornings.selection.in_words()) in text_of(page_of(selected))
     with pytest.raises(UsageError, match="selection of records"):
         report_html(selected, earlier_city)
 

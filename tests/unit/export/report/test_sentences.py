@@ -21,7 +21,7 @@ from jinja2.compiler import CodeGenerator
 
 import trafficdp.export
 from trafficdp.export.files import language
-from trafficdp.export.files.language import ENGLISH, said
+from trafficdp.export.files.language import ENGLISH, render_sentence
 from trafficdp.export.report.certainty import Interval
 from trafficdp.export.report.page import (
     AgainstTimetable,
@@ -356,7 +356,7 @@ CLAIMS = re.compile(r"clearly", re.I)
 
 @given(st.integers(2, 1000), st.sampled_from([MEAN, VARIANCE]))
 def test_no_order_is_claimed_of_a_silent_order(compared, statistic):
-    text = said("order_in_words", statistic, False, Order(compared, (), (), 0, 0))
+    text = render_sentence("order_in_words", statistic, False, Order(compared, (), (), 0, 0))
     assert not CLAIMS.search(text)
     assert "intervals overlap, so this page calls no area" in text
 
@@ -365,19 +365,19 @@ def test_no_order_is_claimed_of_a_silent_order(compared, statistic):
 @given(st.floats(-50, 0), st.floats(0, 50), st.integers(1, 99))
 def test_no_change_of_an_average_is_claimed_of_an_interval_that_holds_0(low, high, number):
     found = Interval((low + high) / 2, low, high)
-    text = said("change_of_average", MEAN, False, number, found, "km/h", 1)
+    text = render_sentence("change_of_average", MEAN, False, number, found, "km/h", 1)
     assert not CLAIMS.search(text)
     assert text.endswith("there is no clear change.")
 
 
 @given(st.integers(1, 99))
 def test_no_change_is_claimed_where_none_was_found(number):
-    assert not CLAIMS.search(said("change_counts", MEAN, False, EARLIER, number, 0, 0))
+    assert not CLAIMS.search(render_sentence("change_counts", MEAN, False, EARLIER, number, 0, 0))
 
 
 @pytest.mark.parametrize(("fell", "rose"), list(product((0, 1, 3), repeat=2)))
 def test_what_is_claimed_to_have_changed_is_counted(fell, rose):
-    text = said("change_counts", MEAN, False, EARLIER, 9, fell, rose)
+    text = render_sentence("change_counts", MEAN, False, EARLIER, 9, fell, rose)
     assert ("clearly slower" in text) == (fell > 0)
     assert ("clearly faster" in text) == (rose > 0)
     assert f"other {9 - fell - rose}" in text or not fell + rose

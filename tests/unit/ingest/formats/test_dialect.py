@@ -12,7 +12,7 @@ from trafficdp.cli.main import run
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.formats import csv_files
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.suggest import in_toml, suggest
+from trafficdp.ingest.suggest import source_table_in_toml, suggest_source
 from trafficdp.model import Dialect, SourceDeclaration, SpeedUnit, UnitPeriod
 
 COLUMNS = {"vehicle": "Fahrzeug", "time": "Zeit", "latitude": "Breite", "longitude": "Länge", "speed": "km/h"}
@@ -87,7 +87,7 @@ def test_errors_say_what_to_type_next(tmp_path):
 def test_a_file_in_cp1252_needs_what_is_suggested_and_two_choices(tmp_path, declared_in):
     path = tmp_path / "buses.csv"
     path.write_bytes(GERMAN.encode("cp1252"))
-    text = in_toml(suggest(InputFile(path)), "buses", "*.csv")
+    text = source_table_in_toml(suggest_source(InputFile(path)), "buses", "*.csv")
     assert 'delimiter = ";"' in text
     assert 'decimal = ","' in text
     assert 'thousands = "."' in text
@@ -131,7 +131,7 @@ def test_a_file_in_cp1252_needs_what_is_suggested_and_two_choices(tmp_path, decl
 def test_names_and_times_are_recognised(tmp_path, header, row, form, offset):
     path = tmp_path / "a.csv"
     path.write_text(f"{header}\n{row}\n{row}\n")
-    found = suggest(InputFile(path))
+    found = suggest_source(InputFile(path))
     assert None not in found.columns.values()
     assert (found.time_format, found.offset) == (form, offset)
     assert found.dialect == Dialect()
@@ -141,9 +141,9 @@ def test_names_and_times_are_recognised(tmp_path, header, row, form, offset):
 def test_what_may_number_rows_is_no_vehicle_and_flattened_gtfs_realtime_needs_no_columns(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("id,time,lat,lon,speed\n1,2026-01-31T10:00:00Z,1.5,2.5,3\n")
-    assert suggest(InputFile(path)).columns["vehicle"] is None
+    assert suggest_source(InputFile(path)).columns["vehicle"] is None
     path.write_text("id,vehicle.position.latitude,vehicle.timestamp\n1,1.5,1769853600\n")
-    text = in_toml(suggest(InputFile(path)), "a", "*.csv")
+    text = source_table_in_toml(suggest_source(InputFile(path)), "a", "*.csv")
     assert 'format = "gtfs_rt_csv"' in text
     assert "CHOOSE" not in text
     assert "columns" not in text
@@ -167,14 +167,14 @@ def test_what_is_no_dialect_is_refused(tmp_path, declared_in, line, wanted):
 def in_toml_of(folder):
     path = folder / "a.csv"
     path.write_text("vehicle_id,timestamp,lat,lon,speed_mph\n1,2026-01-31T10:00:00Z,1.5,2.5,3\n2\n")
-    return in_toml(suggest(InputFile(path)), "a", "*.csv")
+    return source_table_in_toml(suggest_source(InputFile(path)), "a", "*.csv")
 
 
 def test_the_command_prints_lines_that_can_be_pasted(tmp_path, capsys):
     path = tmp_path / "buses.csv"
     path.write_bytes(GERMAN.encode("cp1252"))
     assert run(["suggest", str(path)]) == 0
-    expected = in_toml(suggest(InputFile(path)), "buses", "*.csv")
+    expected = source_table_in_toml(suggest_source(InputFile(path)), "buses", "*.csv")
     assert capsys.readouterr().out.rstrip("\n") == expected.rstrip("\n")
     shutil.copy(path, tmp_path / "buses_of_the_next_day.csv")
     assert run(["suggest", *map(str, sorted(tmp_path.glob("*.csv")))]) == 0
@@ -196,7 +196,7 @@ def test_one_odd_line_changes_no_suggestion(tmp_path, odd):
     usual.write_text(GERMAN)
     header, *rows = GERMAN.splitlines()
     other.write_text("\n".join([header, odd, *rows, ""]))
-    assert suggest(InputFile(other)) == suggest(InputFile(usual))
+    assert suggest_source(InputFile(other)) == suggest_source(InputFile(usual))
 
 
 REAL_HEADERS = {
@@ -214,11 +214,12 @@ REAL_HEADERS = {
 def test_usual_names_of_vehicles_and_times_are_guessed(tmp_path, header):
     path = tmp_path / "a.csv"
     path.write_text(f"{header}\n1,2026-01-31T10:00:00Z,1.5,2.5,3\n")
-    text = in_toml(suggest(InputFile(path)), "a", "*.csv")
+    text = source_table_in_toml(suggest_source(InputFile(path)), "a", "*.csv")
     assert "CHOOSE" not in text
-    assert (suggest(InputFile(path)).columns["vehicle"], suggest(InputFile(path)).columns["time"]) == (
-        REAL_HEADERS[header]
-    )
+    assert (
+        suggest_source(InputFile(path)).columns["vehicle"],
+        suggest_source(InputFile(path)).columns["time"],
+    ) == (REAL_HEADERS[header])
 
 
 @pytest.mark.parametrize(
@@ -248,7 +249,7 @@ def test_a_record_in_the_first_line_is_never_printed(tmp_path, capsys, row):
 def test_units_in_brackets_are_part_of_names(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("Bus,Time,lat,lon,Speed [km/h]\n1,2026-01-31T10:00:00Z,1.5,2.5,3\n")
-    said = in_toml(suggest(InputFile(path)), "a", "*.csv")
+    said = source_table_in_toml(suggest_source(InputFile(path)), "a", "*.csv")
     assert "# the columns of the file: Bus, Time, lat, lon, Speed [km/h]" in said
 
 
@@ -256,20 +257,20 @@ def test_a_repeated_column_is_refused_by_suggest_too(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("bus,time,lat,lon,speed,speed\n1,2026-01-31T10:00:00Z,1.5,2.5,3,4\n")
     with pytest.raises(DataError, match="two columns of one name; got speed"):
-        suggest(InputFile(path))
+        suggest_source(InputFile(path))
 
 
 def test_a_table_without_speeds_derives_them(tmp_path, declared_in):
     path = tmp_path / "a.csv"
     for content in ("bus,time,lat,lon\n1,2026-01-31T10:00:00Z,1.5,2.5\n",):
         path.write_text(content)
-        text = in_toml(suggest(InputFile(path)), "a", "*.csv")
+        text = source_table_in_toml(suggest_source(InputFile(path)), "a", "*.csv")
         source = declared_in(text)
         assert source.missing_speed == "derive"
         assert "speed" not in source.columns
     rows = ["1,2026-01-31T10:00:00Z,1.5,2.5,", "1,2026-01-31T10:00:00Z,1.5,2.5,NA"] * 2
     path.write_text("\n".join(["bus,time,lat,lon,speed_kmh", *rows, "1,2026-01-31T10:00:00Z,1.5,2.5,3"]))
-    assert 'missing_speed = "derive"' in in_toml(suggest(InputFile(path)), "a", "*.csv")
+    assert 'missing_speed = "derive"' in source_table_in_toml(suggest_source(InputFile(path)), "a", "*.csv")
 
 
 @pytest.mark.parametrize(
@@ -298,16 +299,16 @@ def test_geoparquet_and_timestamps_need_no_choice(tmp_path):
         crs=4326,
     )
     points.to_parquet(tmp_path / "a.parquet")
-    text = in_toml(suggest(InputFile(tmp_path / "a.parquet")), "a", "*.parquet")
+    text = source_table_in_toml(suggest_source(InputFile(tmp_path / "a.parquet")), "a", "*.parquet")
     assert "CHOOSE" not in text
     assert 'geometry = "geometry"' in text
     frame = pd.DataFrame({"bus": [1], "ts": [1769853600000], "lat": [1.5], "lon": [2.5], "mph": [3]})
     frame.to_parquet(tmp_path / "a.parquet")
-    text = in_toml(suggest(InputFile(tmp_path / "a.parquet")), "a", "*.parquet")
+    text = source_table_in_toml(suggest_source(InputFile(tmp_path / "a.parquet")), "a", "*.parquet")
     assert "CHOOSE" not in text
     assert 'time_format = "epoch_ms"' in text
     frame.assign(ts=pd.to_datetime(frame["ts"], unit="ms")).to_parquet(tmp_path / "a.parquet")
-    text = in_toml(suggest(InputFile(tmp_path / "a.parquet")), "a", "*.parquet")
+    text = source_table_in_toml(suggest_source(InputFile(tmp_path / "a.parquet")), "a", "*.parquet")
     assert text.count("CHOOSE") == 1
     assert 'time_zone = "CHOOSE"' in text
 
@@ -326,6 +327,6 @@ def test_geoparquet_and_timestamps_need_no_choice(tmp_path):
 def test_json_of_a_known_kind_is_recognised(tmp_path, content, kind, choices):
     path = tmp_path / "a.json"
     path.write_text(content)
-    text = in_toml(suggest(InputFile(path)), "a", "*.json")
+    text = source_table_in_toml(suggest_source(InputFile(path)), "a", "*.json")
     assert f'format = "{kind}"' in text
     assert text.count("CHOOSE") == choices

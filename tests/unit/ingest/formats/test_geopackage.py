@@ -11,7 +11,7 @@ import shapely
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.formats import geopackage
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.suggest import in_toml, suggest
+from trafficdp.ingest.suggest import source_table_in_toml, suggest_source
 
 COLUMNS = {"vehicle": "plate", "time": "time", "speed": "speed_kmh"}
 TIMES = [f"2020-11-28T12:{minute:02}:00+05:30" for minute in range(5)]
@@ -74,7 +74,7 @@ def test_times_that_gdal_writes_bear_their_offset_or_none(reader):
 
 def test_what_is_suggested_reads(reader, declared_in):
     path = written(reader, fixes())
-    text = in_toml(suggest(InputFile(path)), "buses", "*.gpkg")
+    text = source_table_in_toml(suggest_source(InputFile(path)), "buses", "*.gpkg")
     assert "CHOOSE" not in text
     assert "records" not in text
     assert "A1" not in text
@@ -83,7 +83,7 @@ def test_what_is_suggested_reads(reader, declared_in):
     fixes().to_file(path, layer="older", driver="GPKG", mode="a")
     areas = gpd.GeoDataFrame({"name": ["a"]}, geometry=[shapely.box(72, 21, 73, 22)], crs=4326)
     areas.to_file(path, layer="zones", driver="GPKG", mode="a")
-    assert 'records = "fixes"' in in_toml(suggest(InputFile(path)), "buses", "*.gpkg")
+    assert 'records = "fixes"' in source_table_in_toml(suggest_source(InputFile(path)), "buses", "*.gpkg")
     with pytest.raises(DataError, match="which layer\\?; got fixes, older; expected records"):
         reader.file(path, **declared())
     with pytest.raises(DataError, match="no layer of points called zones"):
@@ -147,7 +147,7 @@ def test_another_database_and_views_are_no_layers(reader):
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE fixes (a)")
     database.close()
-    for read in (lambda: suggest(InputFile(path)), lambda: reader.file(path, **declared())):
+    for read in (lambda: suggest_source(InputFile(path)), lambda: reader.file(path, **declared())):
         with pytest.raises(DataError, match="damaged GeoPackage, or another SQLite database"):
             read()
     path = written(reader, fixes())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from trafficdp.errors import DataError
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import Reading
-from trafficdp.ingest.suggest import in_toml, suggest
+from trafficdp.ingest.suggest import source_table_in_toml, suggest_source
 from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod
 
 SECOND = 1606545000
@@ -192,7 +192,9 @@ def test_times_of_the_header_and_odd_speeds_are_noted(reader):
 
 
 def suggested(reader, message):
-    return in_toml(suggest(InputFile(reader.write(message.SerializeToString(), "vehicles.pb"))), "a", "*.pb")
+    return source_table_in_toml(
+        suggest_source(InputFile(reader.write(message.SerializeToString(), "vehicles.pb"))), "a", "*.pb"
+    )
 
 
 def test_suggest_derives_speeds_where_most_are_missing(reader):
@@ -206,7 +208,7 @@ def test_suggest_derives_speeds_where_most_are_missing(reader):
     assert "time_format" not in text
     assert "CHOOSE" not in text
     unnamed = reader.write(message.SerializeToString(), "gtfsrt.bin")
-    assert suggest(InputFile(unnamed)).format == "gtfs_rt"
+    assert suggest_source(InputFile(unnamed)).format == "gtfs_rt"
     message = feed()
     for number in range(20):
         add(message, f"e{number}", vehicle=f"{number}", speed=0)
@@ -215,4 +217,4 @@ def test_suggest_derives_speeds_where_most_are_missing(reader):
     add(message, "moving", speed=1)
     assert "sentinels" not in suggested(reader, message)
     with pytest.raises(DataError, match="not a GTFS-Realtime feed"):
-        suggest(InputFile(reader.write("busy", "vehicles.pb")))
+        suggest_source(InputFile(reader.write("busy", "vehicles.pb")))

@@ -9,7 +9,7 @@ import pytest
 from trafficdp.errors import DataError
 from trafficdp.ingest.formats.json_files import value_at_path
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.suggest import in_toml, suggest
+from trafficdp.ingest.suggest import source_table_in_toml, suggest_source
 from trafficdp.model import SpeedUnit, UnitPeriod
 
 NOON, NOON_US = 1606545000, 1_606_545_000_000_000
@@ -119,7 +119,7 @@ def test_what_is_no_record_is_counted(reader):
 
 def suggested(reader, document, name):
     path = reader.write(document if isinstance(document, str) else json.dumps(document), name)
-    return in_toml(suggest(InputFile(path)), "buses", "*.json")
+    return source_table_in_toml(suggest_source(InputFile(path)), "buses", "*.json")
 
 
 def test_suggest_recognises_positions_of_helsinki(reader):
@@ -170,7 +170,7 @@ def test_points_of_geojson_are_suggested_as_they_are_read(reader, declared_in, n
     point = {"type": "Point", "coordinates": [72.8, 21.2]}
     feature = {"type": "Feature", "properties": names, "geometry": point}
     path = reader.write(json.dumps({"type": "FeatureCollection", "features": [feature]}), name)
-    text = in_toml(suggest(InputFile(path)), "buses", "*")
+    text = source_table_in_toml(suggest_source(InputFile(path)), "buses", "*")
     assert "CHOOSE" not in text
     source = declared_in(text)
     keys = ("format", "columns", "records", "time_format", "units")
@@ -192,7 +192,7 @@ def test_numbers_of_rio_have_commas(reader, declared_in):
         for n, v in enumerate(("7,5", "30", "12.5"))
     ]
     path = reader.write(json.dumps(rio), "day.json")
-    text = in_toml(suggest(InputFile(path)), "buses", "*")
+    text = source_table_in_toml(suggest_source(InputFile(path)), "buses", "*")
     assert 'time = "datahora", latitude = "latitude", longitude = "longitude", speed = "velocidade"' in text
     assert 'decimal = ","' in text
     # what "ordem" is, only a person knows, and the unit

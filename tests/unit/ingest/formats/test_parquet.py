@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from trafficdp.errors import DataError
 from trafficdp.ingest.formats.parquet import unpacked_sizes
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.suggest import in_toml, suggest
+from trafficdp.ingest.suggest import source_table_in_toml, suggest_source
 
 WHEN = datetime(2020, 11, 28, 6, 30)
 GEOMETRY = {"vehicle": "plate", "time": "when", "geometry": "geometry", "speed": "v"}
@@ -158,7 +158,7 @@ def test_native_points_are_read_like_those_in_wkb(reader, crs):
         read = reader.file(reader.folder / "day.parquet", format="parquet", columns=GEOMETRY)
         assert facts(read)[1:3] == pytest.approx([21.2, 72.8], abs=1e-9)
         assert read.report.rejected == {"missing_position": 1}
-    kept = in_toml(suggest(InputFile(reader.folder / "day.parquet")), "a", "*.parquet")
+    kept = source_table_in_toml(suggest_source(InputFile(reader.folder / "day.parquet")), "a", "*.parquet")
     assert 'geometry = "geometry"' in kept
 
 

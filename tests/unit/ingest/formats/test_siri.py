@@ -13,7 +13,7 @@ import pytest
 from trafficdp.errors import DataError
 from trafficdp.ingest.formats import siri, xml_files
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.suggest import in_toml, suggest
+from trafficdp.ingest.suggest import source_table_in_toml, suggest_source
 from trafficdp.ingest.vehicle_key import vehicle_parts
 from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod
 
@@ -431,7 +431,7 @@ def test_suggest_writes_a_source_that_is_ready(tmp_path, shape):
     content = SHAPES[shape]
     path = tmp_path / "deliveries.xml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    text = in_toml(suggest(InputFile(path)), "buses", "*.xml")
+    text = source_table_in_toml(suggest_source(InputFile(path)), "buses", "*.xml")
     assert "CHOOSE" not in text
     assert 'format = "siri"' in text
     assert "missing_speed" not in text
@@ -442,16 +442,18 @@ def test_suggest_derives_speeds_where_none_is_stated_and_asks_for_the_clock_only
     local = activity(speed="", time="<RecordedAtTime>2020-11-28T17:30:00</RecordedAtTime>")
     for content, name in ((document(local), "a.xml"), (as_json(document(local)), "a.json")):
         (tmp_path / name).write_text(content)
-        text = in_toml(suggest(InputFile(tmp_path / name)), "buses", "*.xml")
+        text = source_table_in_toml(suggest_source(InputFile(tmp_path / name)), "buses", "*.xml")
         assert 'missing_speed = "derive"' in text
         assert text.count("CHOOSE") == 1
         assert 'time_zone = "CHOOSE"' in text
     (tmp_path / "a.json").write_text(as_json(document(activity())))
-    assert "CHOOSE" not in in_toml(suggest(InputFile(tmp_path / "a.json")), "buses", "*.xml")
+    assert "CHOOSE" not in source_table_in_toml(
+        suggest_source(InputFile(tmp_path / "a.json")), "buses", "*.xml"
+    )
 
 
 @pytest.mark.parametrize("root", ["gpx", "fcd-export", "kml"])
 def test_suggest_names_xml_of_another_kind(tmp_path, root):
     (tmp_path / "a.xml").write_text(f'<?xml version="1.0"?>\n<!-- x -->\n<{root} version="1"><a/></{root}>')
     with pytest.raises(DataError, match=f"XML of a kind that is not recognised; got <{root}>"):
-        suggest(InputFile(tmp_path / "a.xml"))
+        suggest_source(InputFile(tmp_path / "a.xml"))

@@ -5,7 +5,7 @@ import pytest
 
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.suggest import in_toml, suggest
+from trafficdp.ingest.suggest import source_table_in_toml, suggest_source
 from trafficdp.model import Dialect
 
 NUMBERED = {"vehicle": "1", "time": "2", "latitude": "3", "longitude": "4", "speed": "5"}
@@ -133,7 +133,7 @@ REAL = {
 @pytest.mark.parametrize("line", REAL)
 def test_a_file_without_names_needs_only_the_meaning_of_its_columns(tmp_path, line):
     (tmp_path / "day.txt").write_text(f"{line}\n" * 3)
-    text = in_toml(suggest(InputFile(tmp_path / "day.txt")), "buses", "*.txt")
+    text = source_table_in_toml(suggest_source(InputFile(tmp_path / "day.txt")), "buses", "*.txt")
     known, choices = REAL[line]
     assert known in text
     assert "header = false" in text
@@ -144,14 +144,14 @@ def test_a_file_without_names_needs_only_the_meaning_of_its_columns(tmp_path, li
 def test_a_zero_that_is_left_out_hides_no_degrees(tmp_path):
     lines = "7 37.75134 -122.39 0.12\n" + "7 37.75134 -122.39488 0.1234\n7 37.7 -122.39488 0.12\n" * 2
     (tmp_path / "day.txt").write_text(lines)
-    text = in_toml(suggest(InputFile(tmp_path / "day.txt")), "buses", "*.txt")
+    text = source_table_in_toml(suggest_source(InputFile(tmp_path / "day.txt")), "buses", "*.txt")
     assert 'latitude = "2", longitude = "3"' in text
 
 
 def test_a_receiver_without_a_position_hides_no_degrees(tmp_path):
     rows = ["1001,26,42.922295,-78.861984", "1002,26,99.000000,999.000000", "1003,26,42.922302,-78.861901"]
     (tmp_path / "day.txt").write_text("".join(f"{row},1596128083\n" for row in rows))
-    text = in_toml(suggest(InputFile(tmp_path / "day.txt")), "buses", "*.txt")
+    text = source_table_in_toml(suggest_source(InputFile(tmp_path / "day.txt")), "buses", "*.txt")
     assert 'latitude = "3", longitude = "4" }\n' in text
 
 
@@ -159,14 +159,16 @@ def test_whole_journeys_are_told_from_positions(tmp_path):
     row = '"7","1372636858","[[-8.618643,41.141412],[-8.618499,41.141376]]"\n'
     (tmp_path / "day.csv").write_text('"TAXI_ID","TIMESTAMP","POLYLINE"\n' + row * 2)
     with pytest.raises(DataError, match="whole journeys") as raised:
-        suggest(InputFile(tmp_path / "day.csv"))
+        suggest_source(InputFile(tmp_path / "day.csv"))
     assert "41.14" not in str(raised.value)
 
 
 def test_what_is_suggested_loads_and_reads(tmp_path, declared_in):
     rows = "7;2020-11-28 12:00:00+00;POINT(72.8 21.2)\n7;2020-11-28 12:01:00+00;POINT(72.801 21.2)\n"
     (tmp_path / "day.txt").write_text(rows)
-    text = in_toml(suggest(InputFile(tmp_path / "day.txt")), "buses", "*.txt").replace("CHOOSE", "1")
+    text = source_table_in_toml(suggest_source(InputFile(tmp_path / "day.txt")), "buses", "*.txt").replace(
+        "CHOOSE", "1"
+    )
     source = declared_in(text)
     assert dict(source.columns) == {"vehicle": "1", "time": "2", "longitude_latitude": "3"}
     assert source.dialect == Dialect(delimiter=";", header=False)

@@ -5,7 +5,7 @@ import pytest
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.formats import xml_files
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.suggest import in_toml, suggest
+from trafficdp.ingest.suggest import source_table_in_toml, suggest_source
 
 NOON_US = 1_606_564_800_000_000
 GPX = """<?xml version="1.0"?>
@@ -46,7 +46,7 @@ def from_suggestion(reader, declared_in):
 
     def read(content, name, chosen=None):
         path = reader.write(content, name)
-        text = in_toml(suggest(InputFile(path)), "buses", "*")
+        text = source_table_in_toml(suggest_source(InputFile(path)), "buses", "*")
         if chosen is None:
             assert "CHOOSE" not in text
         source = declared_in(text.replace("CHOOSE", chosen or ""))
@@ -92,7 +92,7 @@ def test_sumo_is_read_from_the_start_that_is_said(from_suggestion):
 def test_sumo_without_degrees_says_what_to_do(reader):
     path = reader.write(FCD.replace('x="72.8"', 'x="7280.5"'), "fcd.xml")
     with pytest.raises(DataError, match="fcd-output"):
-        suggest(InputFile(path))
+        suggest_source(InputFile(path))
 
 
 def test_nextbus_counts_back_from_the_time_of_the_document(from_suggestion):
@@ -162,7 +162,7 @@ def test_other_xml_is_suggested_by_its_names(from_suggestion):
 def test_xml_without_positions_is_not_recognised(reader):
     path = reader.write("<feed><bus><plate>A1</plate></bus></feed>", "day.xml")
     with pytest.raises(DataError, match="not recognised"):
-        suggest(InputFile(path))
+        suggest_source(InputFile(path))
 
 
 @pytest.mark.parametrize(

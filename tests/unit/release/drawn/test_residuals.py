@@ -14,7 +14,7 @@ from trafficdp.release.verification import (
     FALSE_ALARM,
     Replayed,
     detection_probability,
-    draws_of,
+    drawn_coordinates,
     plausible,
     probability_text,
     uniform_detection_probability,
@@ -51,7 +51,7 @@ def test_noise_of_its_law_is_plausible_together_and_law_by_law():
     noise = [(law, drawn(law, source)) for law in laws(400).values()]
     assert plausible(noise)
     assert all(plausible([each]) for each in noise)
-    assert [draws_of(law)[1] for law, _ in noise] == [320, 320, 100, 100]
+    assert [drawn_coordinates(law)[1] for law, _ in noise] == [320, 320, 100, 100]
     assert plausible([])
 
 
@@ -63,7 +63,7 @@ def test_the_false_alarm_is_what_is_promised_because_ranks_are_uniform():
 
     source, random = SecureNoise(), np.random.default_rng(5)
     for name, law in laws(8_000).items():
-        varies, draws = draws_of(law)
+        varies, draws = drawn_coordinates(law)
         z, within = drawn(law, source)[varies], random.random(draws)
         if isinstance(law, Block):
             ranks = block_rank(z, law.half_width[varies], law.block[varies], law.scale, within)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from trafficdp.audit.lower_bound import distinguish
+from trafficdp.audit.lower_bound import lower_bound_from_draws
 from trafficdp.bounding.huber import HuberParameters, huber_location, smooth_sensitivity
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.per_statistic.huber import Huber
@@ -104,7 +104,7 @@ def audited(dimensions, degrees, alpha, beta, draws):
         logs = [np.log(degrees + ((x - c) ** 2).sum(axis=1) / (s / alpha) ** 2) for c, s in sides]
         return logs[1] - logs[0]
 
-    return distinguish(ratio(drawn[0]), ratio(drawn[1]), 1e-9)[0]
+    return lower_bound_from_draws(ratio(drawn[0]), ratio(drawn[1]), 1e-9)[0]
 
 
 @pytest.mark.parametrize(("dimensions", "least"), [(2, 2.0), (4, 1.6)])
