@@ -65,13 +65,13 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int
 
 
 def read_regular(path: Path, at_most: int = -1) -> bytes:
-    """Return the bytes of the file at ``path``, the first ``at_most`` of them; raise as ``open_regular``."""
+    """Return the bytes of the file at ``path``, or the first ``at_most``; raise as ``open_regular``."""
     with os.fdopen(open_regular(path), "rb") as file:
         return file.read(at_most)
 
 
 def require_regular(path: Path) -> None:
-    """Raise as ``open_regular`` for a ``path`` that others open by its name; nothing there is fine."""
+    """Raise as ``open_regular`` unless ``path`` is a regular file or nothing."""
     try:
         os.close(open_regular(path))
     except FileNotFoundError:
@@ -79,9 +79,9 @@ def require_regular(path: Path) -> None:
 
 
 def write_whole(path: Path, half_made: Path, content: bytes, mode: int = 0o600) -> None:
-    """Put ``content`` in the place of ``path``, by ``half_made``, in one move that survives a power cut.
+    """Write ``content`` to ``path`` in one move that survives a power cut, by way of the file ``half_made``.
 
-    After an error the place is what it was before. ``mode`` is that of a new file. Raises OSError.
+    After an error ``path`` is as it was before. ``mode`` is the permission of the new file. Raises OSError.
     """
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
@@ -129,7 +129,10 @@ def from_os_error(error: OSError, what: str) -> StoreUnavailableError:
 
 @contextmanager
 def unpacking(file: str, part: str) -> Iterator[None]:
-    """Raise ConfigError where ``part`` of a .zip, which people know as ``file``, does not unpack."""
+    """Context manager: raise ConfigError if the block cannot unpack ``part`` of the zip archive ``file``.
+
+    Both are names for the message.
+    """
     try:
         yield
     except (
@@ -145,15 +148,16 @@ def unpacking(file: str, part: str) -> Iterator[None]:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder of the store, unless it is there; whatever the mask, nobody but the owner enters it."""
+    """Create the folder ``path``, for its owner only, unless it exists."""
     path.mkdir(mode=0o700, exist_ok=True)
 
 
 @contextmanager
 def owner_only() -> Iterator[None]:
-    """Give new files of the block mode 0600: DuckDB makes its write-ahead log by itself, open to all.
+    """Context manager: new files that the block makes get mode 0600.
 
-    The mask belongs to the whole process, so keep the block short.
+    It sets the umask of the whole process, so keep the block short. DuckDB would make its log readable by
+    all.
     """
     before = os.umask(0o077)
     try:
@@ -167,10 +171,10 @@ def owner_only() -> Iterator[None]:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError while writing ``path`` into the error of ours that carries its exit code.
+    """Context manager: turn an OSError while the block writes ``path`` into an error of trafficdp.
 
-    Raises StoreFullError (no space, quota, file size limit), StoreReadOnlyError (read-only or not
-    permitted), UsageError (no such folder, not a file) or StoreUnavailableError (anything else).
+    Raises StoreFullError (no space, quota, file size limit), StoreReadOnlyError (read-only or not permitted),
+    UsageError (no such folder, not a file) or StoreUnavailableError (anything else).
     """
     try:
         yield
@@ -194,10 +198,10 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path``: a hidden sibling is written, synced and renamed over the target.
+    """Write ``content`` to ``path``, whole or not at all, replacing a file that is there.
 
-    After an error or a crash the target is what it was before. Raises what ``disk_errors`` raises, and
-    UsageError when the folder is missing or the target is not a plain file.
+    A hidden file beside it is written, synced and renamed. Raises what ``disk_errors`` raises, and UsageError
+    when the folder is missing or ``path`` is not a plain file.
     """
     if path.exists() and not path.is_file():
         raise UsageError(
@@ -209,7 +213,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def require_folder_of(path: Path) -> None:
-    """Raise UsageError, before anything is computed, when the folder of ``path`` is missing."""
+    """Raise UsageError when the folder that ``path`` would be written in is missing."""
     if not path.parent.is_dir():
         raise UsageError(
             f"cannot write {path.name}",
@@ -220,5 +224,5 @@ def require_folder_of(path: Path) -> None:
 
 
 def new_token() -> str:
-    """Return 256 random bits of the operating system as 64 hexadecimal digits: a name that nobody guesses."""
+    """Return 256 random bits of the operating system as 64 hexadecimal digits."""
     return os.urandom(32).hex()

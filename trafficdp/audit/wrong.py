@@ -55,7 +55,7 @@ class Mistake:
 
 
 def mistakes(bound: ContributionBound) -> tuple[Mistake, ...]:
-    """Return all mistakes on speeds of ``bound``, which needs at least 12 steps."""
+    """Return all mechanisms that are wrong on purpose, for speeds of ``bound`` of at least 12 steps."""
     builders: tuple[Callable[[ContributionBound], Mistake], ...] = (
         half_the_scale,
         interval_of_wrap_around,
@@ -69,7 +69,7 @@ def mistakes(bound: ContributionBound) -> tuple[Mistake, ...]:
 
 
 def half_the_scale(bound: ContributionBound) -> Mistake:
-    """The baseline with half of the noise that its epsilon needs."""
+    """Return the baseline mechanism with half of the noise that its epsilon needs."""
 
     def draws(samples: Samples, times: int, noise: NoiseSource, *, epsilon: float) -> FloatArray:
         share, mechanism = np.full(times, epsilon), cast("Any", Baseline())
@@ -81,7 +81,7 @@ def half_the_scale(bound: ContributionBound) -> Mistake:
 
 
 def interval_of_wrap_around(bound: ContributionBound) -> Mistake:
-    """Levy's interval with exp(-eps c/4) although vehicles touch two arrays (erratum E3).
+    """Return Levy's interval with exp(-eps c/4) although vehicles touch two arrays (erratum E3).
 
     Five vehicles fill arrays of three samples; three with two samples each share two more arrays, so the
     middle one moves both over the border of the first part.
@@ -109,10 +109,10 @@ def interval_of_wrap_around(bound: ContributionBound) -> Mistake:
 
 
 def quantile_without_half(bound: ContributionBound) -> Mistake:
-    """Smith's quantile with exp(-eps |i - q n|) (erratum E6): the normaliser doubles the loss.
+    """Return Smith's quantile with exp(-eps |i - q n|) (erratum E6): the normaliser doubles the loss.
 
-    Four vehicles of one sample, three of them at U/5, and the quantile 3/4: a vehicle that moves from 0
-    to U makes positions below U/5 one rank worse and those above one rank better.
+    Four vehicles of one sample, three of them at U/5, and the quantile 3/4: a vehicle that moves from 0 to U
+    makes positions below U/5 one rank worse and those above one rank better.
     """
 
     def draws(one: Samples, times: int, noise: NoiseSource, *, epsilon: float) -> FloatArray:
@@ -133,10 +133,10 @@ def quantile_without_half(bound: ContributionBound) -> Mistake:
 
 
 def exact_count_under_removal(bound: ContributionBound) -> Mistake:
-    """Noisy sum over the exact count, claimed for adding or removing a vehicle.
+    """Return a noisy sum over the exact count, claimed for adding or removing a vehicle.
 
-    Noise of scale U/eps hides the sum, but dividing it by the count shrinks it: tails tell how many
-    vehicles there are. Sound only where counts are public.
+    Noise of scale U/eps hides the sum, but dividing it by the count shrinks it: tails tell how many vehicles
+    there are. Sound only where counts are public.
     """
 
     def draws(samples: Samples, times: int, noise: NoiseSource) -> FloatArray:
@@ -150,7 +150,7 @@ def exact_count_under_removal(bound: ContributionBound) -> Mistake:
 
 
 def median_with_the_other_sensitivity(bound: ContributionBound) -> Mistake:
-    """A private median with scores divided by max(q, 1 - q) = 1/2 (erratum E22 of paper 004's code).
+    """Return a median with scores divided by max(q, 1 - q) = 1/2 (erratum E22 of paper 004's code).
 
     That is the rank sensitivity of adding or removing a value. Where one replaces another it is 1, and the
     released median loses up to twice the epsilon that is claimed.
@@ -178,7 +178,7 @@ def median_with_the_other_sensitivity(bound: ContributionBound) -> Mistake:
 
 
 def huber_with_the_quoted_gaussian(bound: ContributionBound) -> Mistake:
-    """Huber with Gaussian noise of the constants quoted for one dimension (erratum E17 of paper 001).
+    """Return Huber with Gaussian noise of the constants quoted for one dimension (erratum E17 of paper 001).
 
     alpha = eps/sqrt(ln(1/delta)), beta = eps/(2 ln(1/delta)), at a delta of 1 % so that few draws show it. Of
     120 vehicles 119 agree; the last lies two fifths of a threshold below them, or beyond a threshold above:
@@ -211,7 +211,7 @@ def huber_with_the_quoted_gaussian(bound: ContributionBound) -> Mistake:
 
 
 def separate_noises_charged_as_a_block(bound: ContributionBound) -> Mistake:
-    """Independent Laplace noises in two hours of a cell, charged once as l-infinity block noise is.
+    """Return independent Laplace noises in two hours of a cell, charged once as l-infinity block noise is.
 
     The output is the larger of the two estimates: a vehicle at 0 in both hours keeps both down.
     """

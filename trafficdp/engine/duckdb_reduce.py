@@ -80,10 +80,11 @@ def binned(
     ingests: Files,
     part: VehiclePart = EVERYBODY,
 ) -> Iterator[Iterator[Binned]]:
-    """Give the block an iterator over the fixes of ``ingests`` and ``part``, in batches, with their bins.
+    """Context manager: give the block an iterator over batches of fixes with their bins.
 
-    Only fixes of the grid's period and of its selection count. Raises ConfigError when 64 bits do not hold
-    the arithmetic of the step, DataError for impossible positions.
+    Of the files ``ingests`` and the vehicles ``part``, within the grid's period and selection; speeds are
+    clipped to ``bound``. Private. Raises ConfigError when 64 bits do not hold the arithmetic of the step,
+    DataError for impossible positions.
     """
     clip = Clip(bound)
     start, end = grid.period.utc_seconds
@@ -110,7 +111,7 @@ def ask_binned(
     query: str,
     part: VehiclePart = EVERYBODY,
 ) -> pa.Table:
-    """Return the rows of the query engine/sql/QUERY.sql on the table `binned`, which has one row a fix.
+    """Return the rows of the SQL in engine/sql/``query``.sql on the table `binned`, which has one row a fix.
 
     The columns of `binned` are those of ``Binned``. Raises as ``binned``.
     """
@@ -130,16 +131,13 @@ def ask_binned(
 
 
 def spill_folder(connection: duckdb.DuckDBPyConnection) -> Path:
-    """Return where rows may lie that do not fit in memory, beside what the vault spills: for its owner only.
-
-    DuckDB alone would take the current folder.
-    """
+    """Return the folder for rows that do not fit in memory, inside that of ``connection``."""
     ((folder,),) = connection.execute("SELECT current_setting('temp_directory')").fetchall()
     return Path(folder) / "reduction"
 
 
 def count_of(connection: duckdb.DuckDBPyConnection, ingests: Files) -> int:
-    """Return how many fixes the files brought."""
+    """Return how many fixes in the vault are from the files ``ingests``."""
     counted = "SELECT count(*) FROM fixes WHERE ingest_id > ? AND ingest_id <= ?"
     ((count,),) = connection.execute(counted, [ingests.after, ingests.up_to]).fetchall()
     return int(count)
@@ -196,12 +194,12 @@ def _binned(fixes: pa.RecordBatchReader, grid: Grid, clip: Clip) -> Iterator[Bin
 def read_samples(
     connection: duckdb.DuckDBPyConnection, grid: Grid, bound: ContributionBound, up_to_ingest: int
 ) -> Samples:
-    """Return the clipped values in steps, ordered by bin (cell, then slot), vehicle and time.
+    """Return every clipped speed in steps of ``bound``, ordered by bin (cell, then slot), vehicle and time.
 
-    Fixes, clipping, rounding and the numbering of bins and users are those of ``reduce_fixes``, so that
-    ``read_samples(...).contributions()`` equals its result; raises as it does (but for sums, which are not
-    taken). Under a mosaic the values of a pair are ordered by finest cell, then time. Memory grows with the
-    fixes: 8 bytes each in the result, about ten times that on the way.
+    Of the vault's files 1 to ``up_to_ingest``. Private. Bins and users are numbered as by ``reduce_fixes``,
+    so that ``read_samples(...).contributions()`` equals its result; raises as it does (but for sums, which
+    are not taken). On a map of several resolutions the values of a pair are ordered by finest cell, then
+    time. Memory grows with the fixes: 8 bytes each in the result, about ten times that on the way.
     """
     rows = ask_binned(connection, grid, bound, Files(0, up_to_ingest), "samples")
     cell, slot, vehicle, value = (rows[name].to_numpy() for name in ("cell", "slot", "vehicle_id", "value"))
@@ -368,7 +366,10 @@ class _Keys:
                 self.spill.append(self.held.pop(0))
 
     def buckets(self, in_order: Callable[[IntArray], IntArray], value_bits: int) -> Iterator[IntArray]:
-        """Yield all keys, put in order, in buckets that follow one another and cut no pair."""
+        """Yield all keys, sorted between buckets but not within; no (bin, vehicle) pair is in two buckets.
+
+        ``in_order`` renumbers cells and slots in keys; ``value_bits`` are the bits of the value in a key.
+        """
         if self.spill is None:
             pieces = [
                 held[start : start + _PIECE] for held in self.held for start in range(0, len(held), _PIECE)
@@ -468,7 +469,10 @@ def reduce_fixes(
 
 
 def require_exact_sums(count: npt.NDArray[np.int64], bound: ContributionBound) -> None:
-    """Raise DataError when the largest of public ``count`` allows squares that 64 bits do not hold."""
+    """Raise DataError when sums of squares of ``count`` records, all at the bound, could leave 64 bits.
+
+    ``count`` (P,) are public counts of (bin, vehicle) pairs; the largest decides.
+    """
     if int(count.max(initial=0)) * bound.upper_steps**2 >= 1 << 63:
         raise DataError(
             "too many fixes of one vehicle in one bin",

@@ -87,7 +87,7 @@ class Cleaned:
 
     @property
     def rejected(self) -> dict[str, int]:
-        """How many rows of all files each rule rejected."""
+        """How many rows of all files were rejected, by the name of the rule. Private."""
         return dict(sum((Counter(each.rejected) for each in self.files), Counter[str]()))
 
 
@@ -116,13 +116,16 @@ class _Files:
     of: npt.NDArray[np.int32]
 
     def count(self, rows: BoolArray) -> IntArray:
-        """Return how many ``rows``, a choice of all, each file has, shape (number,)."""
+        """Return how many of ``rows``, a mask of all rows, each file has, shape (number,)."""
         if self.number == 1:
             return np.array([np.count_nonzero(rows)])
         return np.bincount(self.of[rows], minlength=self.number)
 
     def extents(self, records: Records, rows: IntArray) -> list[Extent | None]:
-        """Return how far the rows at these positions reach, file by file."""
+        """Return for each file the extent in place and time of those of its rows that are in ``rows``.
+
+        ``rows`` are positions; None for a file without any.
+        """
         found: list[Extent | None] = [None] * self.number
         for file, own in self.split(rows):
             if len(own):
@@ -139,7 +142,7 @@ class _Files:
         return found
 
     def split(self, rows: IntArray) -> Iterator[tuple[int, IntArray]]:
-        """Yield every file that has any of the rows at these positions, with its own."""
+        """Yield (number of a file, positions of its rows) for every file with some of the given ``rows``."""
         if self.number == 1:
             yield 0, rows
             return

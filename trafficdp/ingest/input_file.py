@@ -184,7 +184,7 @@ class InputFile:
 
     @property
     def unpacked_name(self) -> str:
-        """The name in small letters, without the ending of what it is packed with."""
+        """The file's name in small letters, without the ending of its compression such as ".gz"."""
         return self.path.name.lower().removesuffix(".gz").removesuffix(".zst")
 
     def file_groups(self, *, named_by_vehicle: bool = False) -> Iterator[list[InputFile]]:
@@ -237,7 +237,10 @@ class InputFile:
         return self._held is None
 
     def unpacked_sizes(self) -> list[int]:
-        """Return how many bytes the file has, or each in an archive; of gzip and zstd a guess."""
+        """Return the unpacked size in bytes of the file, or of each file in an archive.
+
+        Of gzip and zstd it is a guess.
+        """
         if self.form == "zip":
             with self._archive() as archive:
                 return [info.file_size for info in archive.infolist()]
@@ -275,7 +278,7 @@ class InputFile:
             )
 
     def sha256(self) -> str:
-        """Return the SHA-256 of the bytes as they lie on disk."""
+        """Return the SHA-256 of the file's bytes, still packed, as hexadecimal digits."""
         try:
             with self._bytes() as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
@@ -330,7 +333,7 @@ class InputFile:
             raise self.encoding_error() from None
 
     def tell_progress(self, position: int | None = None) -> None:
-        """Report how far reading got: ``position`` in bytes, else that of the open file."""
+        """Report that reading got to ``position`` (in bytes); None: to that of the open file."""
         if self._progress is None:
             return
         if position is None:

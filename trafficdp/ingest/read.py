@@ -124,7 +124,7 @@ def choose_source(
 
 
 def first_bytes_are_a_record(source: SourceDeclaration) -> bool:
-    """Return whether a file of ``source`` begins with a record, which may look like the start of anything."""
+    """Return whether files of ``source`` begin with a record, so that no signature can tell their format."""
     return source.format == "csv" and not source.dialect.header
 
 
@@ -403,7 +403,10 @@ def _no_times(file: Named, source: SourceDeclaration) -> DataError:
 
 
 def wrong_unit(file: str, source: str, finding: LintFinding) -> str:
-    """Return the sentence for a ``file`` whose speeds do not fit the unit that ``source`` declares."""
+    """Return the sentence that speeds of ``file`` do not fit the unit that ``source`` declares.
+
+    ``finding`` is what the unit check found.
+    """
     fitting = finding.fitting_unit
     todo = "check its positions and times" if fitting is None else f"{fitting.label} would fit"
     return (

@@ -55,7 +55,7 @@ class FilesToRead:
     read: Read
 
     def pickled(self, own: int, number: int) -> bytes:
-        """Return the files and options for process ``own`` (from 0) of ``number``, as pickled bytes."""
+        """Return this work as pickled bytes for process ``own`` (from 0) of ``number`` processes."""
         file = self.files[0]
         paths = [str(each.path.absolute()) for each in self.files]
         told = (paths, file.judged, file.form_by_name, self.named_by_vehicle, self.read, own, number)

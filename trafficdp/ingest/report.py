@@ -274,7 +274,7 @@ class FileReport:
 
     @property
     def commonest_reason(self) -> str | None:
-        """The rule that rejected most rows, but for repeats; None where none did."""
+        """Name of the rule that rejected most rows, not counting repeats; None where none did."""
         rules = [rule for rule in RULES if self.rejected.get(rule) and rule != DUPLICATE_IN_FILE]
         return max(rules, key=self.rejected.__getitem__, default=None)
 

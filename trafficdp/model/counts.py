@@ -97,10 +97,10 @@ _LARGEST = int(np.iinfo(np.int64).max)
 
 
 def stable_order(key: Whole, size: int) -> Whole:
-    """Return the positions (n,) that sort ``key`` (n,), all of it in 0..``size`` - 1; equal ones in order.
+    """Return the positions (n,) that sort ``key`` (n,); equal keys stay in their order.
 
-    What ``numpy.argsort(key, kind="stable")`` gives, in time n + ``size``.
-    Raises IndexError for a key out of range.
+    Keys are whole numbers in 0..``size`` - 1. Equal to ``numpy.argsort(key, kind="stable")``, in time n +
+    ``size``. Raises IndexError for a key out of range.
     """
     number = len(key)
     _require_keys(key, size)
@@ -116,10 +116,10 @@ def stable_order(key: Whole, size: int) -> Whole:
 
 
 def number_pairs(first: Whole, second: Whole, firsts: int, seconds: int) -> tuple[IntArray, IntArray, Whole]:
-    """Return the different pairs (``first``, ``second``), in order, and which of them each entry is.
+    """Return the different pairs of ``first`` and ``second``, sorted, and which of them each entry is.
 
-    Keys, shape (n,), are in 0..``firsts`` - 1 and 0..``seconds`` - 1. The first and the second of every
-    different pair come back, and the number of every entry's pair, shape (n,). Raises as ``stable_order``.
+    Entries have shape (n,), values in 0..``firsts`` - 1 and 0..``seconds`` - 1. The result is (first of every
+    different pair, second of it, number of every entry's pair (n,)). Raises as ``stable_order``.
     """
     for key, size in ((first, firsts), (second, seconds)):
         _require_keys(key, size)
@@ -226,7 +226,7 @@ class Counts:
 
     @cached_property
     def slots(self) -> IntArray:
-        """The different slots, rising."""
+        """The different slot numbers, rising."""
         return np.unique(self.slot)
 
     @cached_property
@@ -258,7 +258,7 @@ class Counts:
 
     @cached_property
     def visits(self) -> Visits:
-        """The different (cell, user) pairs over all slots, with the one of each (bin, user) pair."""
+        """The different (cell, user) pairs over all slots, and which of them each (bin, user) pair is."""
         cell, of_bin = np.unique(self.cell, return_inverse=True)
         of_bin = of_bin.ravel().astype(np.int64)
         place, user, of_pair = number_pairs(of_bin[self.bin_index], self.user_index, len(cell), self.users)
@@ -266,10 +266,10 @@ class Counts:
 
     @cached_property
     def order(self) -> VehicleOrder:
-        """An order of vehicles and pairs that follows from the counts alone, however vehicles are numbered.
+        """An order of the vehicles that depends on the counts alone, not on how vehicles are numbered.
 
-        Vehicles rise by the sum of (count times a fixed number that looks random) over their bins: it is
-        equal for equal counts, and hardly ever else.
+        Vehicles rise by the sum over their bins of the count times a fixed pseudorandom number of the bin,
+        which is equal for equal counts and hardly ever else.
         """
         mixed = np.arange(1, self.bins + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -286,7 +286,7 @@ class Counts:
     def select(self, keep: npt.NDArray[np.bool_]) -> Counts:
         """Return the counts of the bins where ``keep`` (shape (G,)) is true; user positions stay.
 
-        The same choice again, one after the other, is the same object, with all that is known of it.
+        Called again with the same ``keep``, it returns the same object, with its cached properties.
         """
         if keep.all():
             return self
@@ -323,9 +323,9 @@ class Counts:
         return Merging(counts, bin_of, pair_of)
 
     def matrix(self, value: npt.NDArray[np.float64], row: Whole, rows: int) -> sparse.csc_matrix:
-        """Return a sparse matrix (``rows``, G) with ``value[p]`` at row ``row[p]`` and the bin of pair p.
+        """Return a sparse matrix (``rows``, G) of the (bin, user) pairs p: ``value[p]`` in row ``row[p]``.
 
-        ``value`` and ``row`` (0 to ``rows`` - 1) have shape (P,): one entry a (bin, user) pair.
+        Its column is the bin of pair p. ``value`` and ``row`` (0 to ``rows`` - 1) have shape (P,).
         """
         from scipy import sparse
 
@@ -333,7 +333,10 @@ class Counts:
         return sparse.csc_matrix((value, row, start), shape=(rows, self.bins))
 
     def total_per_user(self, price: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return every user's sum of ``price`` (P,) over the user's (bin, user) pairs, shape (users,)."""
+        """Return for every user the sum of ``price`` over the user's (bin, user) pairs, shape (users,).
+
+        ``price`` has one entry for each pair, shape (P,).
+        """
         return np.bincount(self.user_index, weights=price, minlength=self.users).astype(np.float64)
 
 

@@ -51,7 +51,7 @@ Moment = Annotated[
 
 
 def as_json(value: object) -> Json:
-    """Return a dataclass, and all in it, as plain JSON values."""
+    """Return ``value``, such as a dataclass, with all that is in it as plain JSON values."""
     if is_dataclass(value) and not isinstance(value, type):
         told = ((field, hint, getattr(value, field.name)) for field, hint in fields_with_hints(type(value)))
         return {
@@ -68,7 +68,7 @@ def as_json(value: object) -> Json:
 
 
 def from_json(kind: type[T], value: object) -> T:
-    """Return the dataclass that ``as_json`` wrote; numbers keep their type.
+    """Return the dataclass of type ``kind`` that ``as_json`` wrote as ``value``; numbers keep their type.
 
     Raises DataError, naming the JSON path, for a field that is missing, unknown or of another type.
     """

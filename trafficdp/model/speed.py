@@ -102,7 +102,7 @@ _SECONDS_SINCE = "seconds since "
 
 @cache
 def start_of_seconds(time_format: str) -> datetime.datetime | None:
-    """Return the instant that the format "seconds since INSTANT" counts from, None of any other format."""
+    """Return the instant in a time format "seconds since INSTANT", None for any other format."""
     if not time_format.startswith(_SECONDS_SINCE):
         return None
     try:
@@ -212,7 +212,10 @@ class SourceDeclaration:
     records: str = ""
 
     def names_of(self, ours: str, *usual: str) -> tuple[str, ...]:
-        """Return the columns that may hold ``ours``: the one that is declared, else the ``usual`` ones."""
+        """Return the names that our column ``ours`` may have in the source's files.
+
+        The declared one, else all of ``usual``.
+        """
         return (self.columns[ours],) if ours in self.columns else usual
 
 
@@ -312,7 +315,7 @@ class Statistic(StrEnum):
         return f"({unit.label})²" if self.power == 2 else unit.label
 
     def factor(self, unit: SpeedUnit, other: SpeedUnit) -> float:
-        """Return the factor that converts it from speeds in ``unit`` to ``other``; squared for a variance."""
+        """Return the factor from values in ``unit`` to values in ``other``; squared for a variance."""
         return float(unit.factor_to(other) ** self.power)
 
     def largest(self, upper: Fraction | float) -> float:
@@ -389,11 +392,10 @@ class Clip:
         self._cap = np.array([-(-self._top // numerator) for numerator in numerators], dtype=np.int64)
 
     def steps_of(self, centi: pa.Array | pa.ChunkedArray, unit: pa.Array | pa.ChunkedArray) -> IntArray:
-        """Return speeds, rounded to whole steps of ``bound`` and cut to 0..``bound.upper_steps``, shape (n,).
+        """Return clipped speeds in whole steps, 0..``bound.upper_steps``, shape (n,).
 
-        ``centi`` holds them in hundredths of each one's ``unit``, as a store keeps them, shape (n,) each.
-
-        Raises StoreDamagedError for a unit that is none of SpeedUnit.
+        ``centi`` holds speeds in hundredths of a unit and ``unit`` the name of each one's unit, as a store
+        keeps them, shape (n,) each. Private. Raises StoreDamagedError for a unit that is none of SpeedUnit.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -445,9 +447,10 @@ class KnowledgeKind(StrEnum):
         self.noun = {"release": "earlier release", "speeds": "typical speeds of"}.get(value, value)
 
     def share(self, relation: NeighbouringRelation) -> float:
-        """Return how far a map starts from its speeds, 0 to 1; of a file at most.
+        """Return how far a map's prior moves towards the speeds of such a source, 0 to 1.
 
-        Chosen on days in Austin, 2015-03-07 to 2017-03-21: of a release 0.5 and 0.7 are nearly as good.
+        Of a file it is the most. Chosen on days in Austin, 2015-03-07 to 2017-03-21: of a release 0.5 and 0.7
+        are nearly as good.
         """
         if self is KnowledgeKind.RELEASE:
             return 0.6
@@ -536,7 +539,10 @@ class KnownSpeeds:
     def of(
         cls, sources: Sequence[PlaceSpeeds], cell: npt.NDArray[np.uint64], slot: npt.NDArray[np.int64]
     ) -> KnownSpeeds | None:
-        """Return what ``sources`` know of the bins (``cell``, ``slot``) (G,); None without a source."""
+        """Return the speeds that ``sources`` know of the bins (``cell``, ``slot``); None without a source.
+
+        ``cell`` and ``slot`` have shape (G,).
+        """
         if not sources:
             return None
         return cls(

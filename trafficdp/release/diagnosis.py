@@ -69,7 +69,7 @@ class Finding:
 
     @property
     def harmless(self) -> bool:
-        """Whether nothing has to be restored or looked at again."""
+        """Whether this part is sound or only a note, so that nothing must be done."""
         return self.state in (State.WHOLE, State.NOTE)
 
 
@@ -78,7 +78,7 @@ Looks = Iterator[tuple[str, Callable[[], str | None], str]]
 
 
 def examine(store: Path, key_file: Path, *, wait: float) -> list[Finding]:
-    """Return how every part of a store was found. Nothing is written, not even who holds the lock.
+    """Check every part of a store and return what was found. Nothing is written, not even to the lock.
 
     Raises StoreUnavailableError when there is no such folder and, after ``wait`` seconds, while another
     process holds the store.
@@ -121,7 +121,7 @@ class _Examination:
         self._ledger: list[LedgerRow] | None = None
 
     def looks(self) -> Looks:
-        """Yield what is to be looked at, in an order that a reader can follow."""
+        """Yield (name of a part, function that checks it, what to do if it fails), in order."""
         yield "permissions", self._permissions, "take the rights of others away with chmod"
         yield VAULT_NAME, self._open, BACKUP
         yield "the key", self._key, "put back the key that the store was made with"
@@ -144,7 +144,7 @@ class _Examination:
             yield f"the saved plan {name}", partial(self._plan, name), "plan and save it again"
 
     def notes(self) -> list[Finding]:
-        """Return what is no fault: leftovers, unfinished releases, heads of other stores beside the key."""
+        """Return findings that are no faults: leftovers, unfinished releases, heads of other stores."""
         found = []
         left = [
             *self._store.glob(".*.new*"),

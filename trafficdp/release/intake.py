@@ -78,11 +78,11 @@ def forget(
     *,
     wait: float,
 ) -> Forgotten:
-    """Forget the vehicles of ``identifiers``, spelt as any feed would, in every one of ``namespaces``.
+    """Remove the records of the vehicles with these ``identifiers`` from the vault; return the counts.
 
-    Those of all files that were ever read are looked at besides. Raises UsageError when there is no
-    identifier, when nothing was ever read and when a stream is running, StoreKeyError for another store's
-    key, StoreBehindError for a vault from a backup.
+    Identifiers are normalised, and looked up in each of ``namespaces`` and of those that files were read
+    under. Raises UsageError when there is no identifier, when nothing was ever read and when a stream is
+    running, StoreKeyError for another store's key, StoreBehindError for a vault from a backup.
     """
     wanted = normalise_identifiers(identifiers).drop_null().unique()
     if not len(wanted):
@@ -116,7 +116,10 @@ FORGOTTEN = "vehicles were forgotten"
 
 
 def forgotten_since(ledger: Iterable[LedgerRow], sequence: int) -> str | None:
-    """Return what to say of a charge at ``sequence`` whose data is no longer what it was; None: no word."""
+    """Return the sentence that vehicles were forgotten after ledger entry ``sequence``; None if none were.
+
+    Then the data of that charge is no longer what it was.
+    """
     entries = [row.sequence for row in ledger if row.sequence > sequence and row.facts["kind"] == KIND]
     if not entries:
         return None
@@ -162,9 +165,10 @@ class Cluster:
     store: Path
 
     def jobs(self, engine: str | Spark, given: object, source: str | None, *, dry_run: bool) -> Path:
-        """Return the folder of jobs to import: ``given`` for "reduced", else what Spark has just written to.
+        """Return the folder of jobs to import: ``given`` if ``engine`` is "reduced", else Spark's.
 
-        Raises UsageError for a dry run, an unknown engine and a folder on another file system.
+        Spark then reduces ``given`` first. Raises UsageError for a dry run, an unknown engine and a folder on
+        another file system.
         """
         if dry_run:
             raise UsageError("a cluster has no dry run")
@@ -179,8 +183,8 @@ class Cluster:
     def reduce(self, given: object, spark: Spark, source: str | None) -> str | None:
         """Let Spark reduce ``given``, names of files or a DataFrame; return the folder of the new job.
 
-        None: nothing was new. Raises UsageError where Spark is not installed or has nowhere to write to, and
-        as ``engine.spark_job``.
+        None where no file was new. Raises UsageError where Spark is not installed or has nowhere to write to,
+        and as ``engine.spark_job``.
         """
         if self.config.grid.zones is not None:
             raise UsageError(
@@ -230,11 +234,11 @@ class Cluster:
         return str(spark.into or self.store.absolute().with_name(self.store.name + ".contributions"))
 
     def import_jobs(self, vault: Vault, folder: Path) -> list[IngestedFile]:
-        """Take the jobs of ``folder``, one or all of a city's, into an open ``vault``: all or none.
+        """Import the finished jobs in ``folder`` into an open ``vault``, all or none.
 
-        A job that is here adds nothing; the data gets a new name all the same. Raises DataError for a folder
-        that is not whole, UsageError for jobs that took no account of others that are here, StoreKeyError for
-        another key.
+        A job that was imported before adds nothing; the data gets a new name all the same. Raises DataError
+        for a folder that is not whole, UsageError for jobs that took no account of others that are here,
+        StoreKeyError for another key.
         """
         jobs = finished_jobs(folder)
         vault.check_key(VehicleKey.load(self.key_file).fingerprint)
@@ -251,11 +255,11 @@ class Cluster:
 
 
 def undo(curator: Curator, names: Sequence[str], at: datetime) -> list[UndoneFile]:
-    """Take back what the files of these names brought, the newest reading of each: all of a call or none.
+    """Remove the records that the files of these ``names`` brought, of all of them or none.
 
-    What is refused, and what is done, depends on which files were read and what was released, never on what
-    was in them. Raises UsageError for a name that no file of the store has, and for a file that is in the
-    data of a release or of an answer: what was charged for stays as it was.
+    Of a file that was read several times the newest reading is undone. What is refused depends on which files
+    were read and what was released, never on their contents. Raises UsageError for a name that no file of the
+    store has, and for a file whose data a release or an answer used.
     """
     vault = curator.vault
     curator.check_not_behind()
@@ -368,7 +372,10 @@ class Intake:
     progress: Progress | None
 
     def all_or_none(self, given: object, source: str | None) -> list[IngestedFile]:
-        """Return what became of every path and frame of ``given``; see ``Workspace.ingest``."""
+        """Read every path and frame in ``given`` into the vault, all or none; return what became of each.
+
+        ``source`` names the source that declares them (None: by file name). See ``Workspace.ingest``.
+        """
         parts = list_of_inputs(given)
         if not parts:
             raise UsageError("no file to ingest", todo="name the files, for example data/sample/*.csv.gz")

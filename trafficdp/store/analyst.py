@@ -88,12 +88,11 @@ class AnalystSession:
         return cls(path, timeout=timeout, files=files)
 
     def run(self, sql: str) -> pa.Table:
-        """Return the rows of the one statement ``sql``, which must read and nothing else.
+        """Return the rows of the one SQL statement ``sql``, which may only read.
 
-        Column names are unique: a second "a" is called "a_1". Times with a zone are in the city's.
-
-        Raises UsageError for a query that is wrong, refused, too long, too slow or too large, DataError
-        for one that fails on the data.
+        Column names are unique: a second "a" is called "a_1". Times with a zone are in the city's. Raises
+        UsageError for a query that is wrong, refused, too long, too slow or too large, DataError for one that
+        fails on the data.
         """
         if len(sql) > LONGEST_QUERY:
             raise UsageError(
@@ -107,7 +106,7 @@ class AnalystSession:
             raise _beyond_the_engine() from None
 
     def keep(self, name: str, rows: pa.RecordBatch) -> None:
-        """Keep ``rows`` as the table ``name`` for the queries that follow, in the place of one of this name.
+        """Create the table ``name`` from ``rows`` for the queries that follow, replacing one of this name.
 
         A dictionary column is ordered as its dictionary is. Raises as ``run``.
         """
@@ -133,7 +132,7 @@ class AnalystSession:
         return self._worker
 
     def close(self) -> None:
-        """End the process; the next query starts another."""
+        """End the worker process; the next query starts another."""
         if self._worker is not None:
             self._worker.end()
             self._worker = None

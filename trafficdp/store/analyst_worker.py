@@ -81,9 +81,10 @@ class _Refused(Exception):
 
 
 def open_released(path: str, files: dict[str, str] | None = None) -> duckdb.DuckDBPyConnection:
-    """Return a locked connection that reads the database at ``path`` ("": none) and tables made of ``files``.
+    """Return a read-only connection to the released database ``path`` ("": none), without file access.
 
-    Raises _Refused for a database that is not a released one, and for a file that is no table.
+    ``files`` maps table names to files, which are loaded. Raises _Refused for a database that is not a
+    released one, and for a file that is no table.
     """
     connection = duckdb.connect(
         config={

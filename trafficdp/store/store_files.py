@@ -72,7 +72,10 @@ class Head:
         return cls(key_file.with_name(f"{key_file.name}.{store_id}.head"), store_id)
 
     def write(self, row: LedgerRow | None) -> None:
-        """Remember ``row`` (None: an empty ledger), in one move that survives a power cut."""
+        """Write number and hash of the newest entry ``row`` to the file, in one move.
+
+        None: an empty ledger.
+        """
         facts = {
             "store_id": self.store_id,
             "sequence": row.sequence if row else 0,
@@ -82,23 +85,23 @@ class Head:
             write_whole(self.path, self._half_made, json.dumps(facts).encode("ascii"))
 
     def verify(self, ledger: Sequence[LedgerRow]) -> int:
-        """Return the number of the entry that this file names; StoreBehindError if ``ledger`` lacks it.
+        """Return the number of the ledger entry that this file names, which ``ledger`` must have.
 
-        Entries name the hash of the one before, and this file is written after all were checked: up to this
-        entry none need be checked again. Raises StoreBehindError too when the file is missing or another
-        store's, and StoreDamagedError when it cannot be read.
+        The file is written after all entries up to that one were checked, so these need not be checked again.
+        Raises StoreBehindError when the entry is not there, or the file is missing or another store's, and
+        StoreDamagedError when it cannot be read.
         """
         sequence, head_hash = self.read()
         require_head(ledger, sequence, head_hash, f"the head beside the key ({self.path.name})")
         return sequence
 
     def sweep(self) -> None:
-        """Remove what a write that was killed left behind."""
+        """Remove the half-written file of an interrupted write."""
         with store_failures("tidying beside the key"):
             self._half_made.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Remove the head of a store that was never finished."""
+        """Remove the file, of a store whose creation was interrupted."""
         self.sweep()
         with store_failures("tidying beside the key"):
             self.path.unlink(missing_ok=True)
@@ -108,7 +111,7 @@ class Head:
         return self.path.with_name(f"{self.path.name}.new")
 
     def read(self) -> tuple[int, str]:
-        """Return number and hash of the entry that this file names; raise as ``verify`` where it cannot."""
+        """Return (number, hash) of the ledger entry that the file names; raise as ``verify``."""
         try:
             facts = json.loads(read_regular(self.path, _LARGEST).decode("ascii"))
             owner, sequence, head_hash = facts["store_id"], int(facts["sequence"]), str(facts["head_hash"])
@@ -136,7 +139,10 @@ class Head:
 
 
 def require_head(ledger: Sequence[LedgerRow], sequence: int, head_hash: str, witness: str) -> None:
-    """Raise StoreBehindError unless entry ``sequence`` of the ledger has ``head_hash``; 0 is the start."""
+    """Raise StoreBehindError unless entry number ``sequence`` of ``ledger`` has the hash ``head_hash``.
+
+    0 is the start of the ledger. ``witness`` names what stated the hash, for the message.
+    """
     if sequence == 0 and head_hash == GENESIS:
         return
     if not 1 <= sequence <= len(ledger):
@@ -164,7 +170,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def checked_plan_name(name: str) -> str:
-    """Return ``name``; raise UsageError unless it can be the name of a plan."""
+    """Return ``name``; raise UsageError unless a saved plan can have this name."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             "this cannot be the name of a plan",
@@ -200,7 +206,7 @@ def read_plan(store: Path, name: str) -> str:
 
 
 def sweep_leftovers(store: Path) -> None:
-    """Remove what was half written of plans and of `released.duckdb` by commands that were killed."""
+    """Remove half-written plans and `released.duckdb` files of interrupted commands."""
     for leftover in (*(store / FOLDER).glob(".*.new"), store / HALF_RELEASED, store / f"{HALF_RELEASED}.wal"):
         leftover.unlink(missing_ok=True)
 
@@ -236,13 +242,13 @@ class Spill:
         return self._rows
 
     def append(self, rows: npt.NDArray[Any]) -> None:
-        """Write ``rows``, shape (n,), at the end."""
+        """Append ``rows``, shape (n,), to the file."""
         self._file.seek(0, os.SEEK_END)
         self._file.write(np.ascontiguousarray(rows, dtype=self._kind).view(np.uint8).data)
         self._rows += len(rows)
 
     def read(self, start: int, rows: int) -> npt.NDArray[Any]:
-        """Return up to ``rows`` rows from ``start`` on."""
+        """Return up to ``rows`` rows, from position ``start`` on, shape (n,)."""
         found = np.empty(max(min(rows, self._rows - start), 0), dtype=self._kind)
         self._file.seek(self._kind.itemsize * start)
         self._file.readinto(found.view(np.uint8).data)
@@ -261,13 +267,11 @@ POLL_SECONDS = 0.05
 
 @contextmanager
 def store_lock(folder: Path, *, purpose: str | None, wait: float) -> Iterator[None]:
-    """Hold the store's lock; ``purpose`` (a command's name) is what others are told.
+    """Context manager: hold the store's lock; ``purpose`` (a command's name) is what waiting others are told.
 
-    With None no trace is left: nothing is written into the lock, and none is made; a store without one is
-    held by nobody.
-    Waits up to ``wait`` seconds, then raises StoreBusyError naming the holder. Raises
-    StoreUnavailableError when there is no such folder, and what ``from_os_error`` says when it cannot be
-    locked.
+    With None nothing is written, and a store without a lock file is not locked. Waits up to ``wait`` seconds,
+    then raises StoreBusyError naming the holder. Raises StoreUnavailableError when there is no such folder,
+    and what ``from_os_error`` returns when it cannot be locked.
     """
     flags = os.O_RDONLY if purpose is None else os.O_RDWR | os.O_CREAT
     try:
@@ -343,10 +347,10 @@ _OTHER_VERSION = ("with version number", "storage version")
 
 @contextmanager
 def store_failures(what: str, database: str = "vault.duckdb") -> Iterator[None]:
-    """Turn failures of DuckDB and the operating system into StoreUnavailableErrors about ``what``.
+    """Context manager: turn errors of DuckDB and the system into StoreUnavailableErrors about ``what``.
 
-    ``database`` is the name of the file that DuckDB had open. The text of DuckDB's message is matched,
-    never shown: it may quote values.
+    ``what`` is what was being done, ``database`` the name of the file that DuckDB had open. DuckDB's message
+    is never shown: it may quote values.
     """
     try:
         yield
@@ -359,7 +363,10 @@ def store_failures(what: str, database: str = "vault.duckdb") -> Iterator[None]:
 
 
 def from_duckdb(error: duckdb.Error, what: str, database: str) -> StoreUnavailableError:
-    """Return the error that says what DuckDB could not do with the file ``database``."""
+    """Return (do not raise) the error of trafficdp for an ``error`` of DuckDB on the file ``database``.
+
+    ``what`` is what was being done.
+    """
     text = str(error).lower()
     for said, number in _MACHINE.items():
         if said in text:
@@ -390,7 +397,7 @@ def from_duckdb(error: duckdb.Error, what: str, database: str) -> StoreUnavailab
 
 
 def connect(database: str = ":memory:", **options: str) -> duckdb.DuckDBPyConnection:
-    """Return a connection to ``database`` that prints nothing; ``options`` are settings of DuckDB."""
+    """Return a DuckDB connection to ``database`` without a progress bar; ``options`` are settings."""
     connection = duckdb.connect(database, config={**options})
     # it draws a bar on standard output wherever Python looks interactive, be that a file; in a notebook that
     # cannot draw one the bar is off, and to say so again is an error
@@ -406,10 +413,10 @@ atexit.register(lambda: [_idle.pop(each) for each in [*_idle] if each[0] == os.g
 
 @contextmanager
 def in_memory(spill: str = "", **options: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection that has nothing open; let go of it at the end of a block that leaves nothing in it.
+    """Context manager: a DuckDB connection without a database, for a block that leaves nothing in it.
 
-    What does not fit in memory goes to the folder ``spill``, by default nowhere. ``options`` are settings.
-    Whatever fails, the next block has another DuckDB; so have other threads, and a child.
+    What does not fit in memory goes to the folder ``spill`` ("": nowhere). ``options`` are DuckDB's settings.
+    After an error the next block gets another DuckDB; so do other threads and child processes.
     """
     kind = os.getpid(), *sorted(options.items())
     connection = _idle.pop(kind, None) or connect(temp_directory="", **options)
@@ -434,9 +441,10 @@ def in_memory(spill: str = "", **options: str) -> Iterator[duckdb.DuckDBPyConnec
 def attached(
     path: Path, name: str, option: str, spill: str = "", **options: str
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection ``in_memory`` that uses the database at ``path`` under ``name`` while the block lasts.
+    """Context manager: a connection that uses the database at ``path`` under ``name``.
 
-    Opened by its path, a file that this process has open already would be seen as it was before a swap.
+    ``option`` is READ_WRITE or READ_ONLY; ``spill`` and ``options`` are as for ``in_memory``. The file is
+    attached anew each time, so that one which was swapped meanwhile is seen.
     """
     require_regular(path)
     refusal = None
@@ -464,16 +472,15 @@ def attached(
 
 
 def quoted(text: str) -> str:
-    """Return ``text`` as a literal of SQL."""
+    """Return ``text`` as a string literal of SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
 @cache
 def script(name: str) -> str:
-    """Return the text of ``sql/NAME.sql``, and statements that comment on what it makes.
+    """Return the statements in ``sql/NAME.sql``, and COMMENT ON statements for what they make.
 
-    What stands behind ``--`` on a line that makes a table, a view or a column of one is said of it in the
-    database too, where users read it.
+    A comment behind ``--`` on a line that makes a table, a view or a column becomes that object's comment.
     """
     text = files("trafficdp.store").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
     statements, kind, made = [text], "", ""
@@ -495,10 +502,7 @@ Parameters = Sequence[object] | Mapping[str, object]
 def run(
     connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()
 ) -> list[tuple[Any, ...]]:
-    """Run a statement (or several) to its end and return the rows of the last.
-
-    DuckDB streams: a result that is not fetched to its end blocks the connection.
-    """
+    """Execute SQL (one statement or several) and return all rows of the last."""
     return connection.execute(sql, parameters).fetchall()
 
 
@@ -506,12 +510,9 @@ def run(
 def registered(
     connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table | pa.RecordBatchReader
 ) -> Iterator[None]:
-    """Let statements of the block read ``table`` under ``name``.
+    """Context manager: let SQL in the block read ``table`` under ``name``.
 
-    A transaction holds on to it until its end: many rows are given as a reader, for one statement.
-
-    After an error, letting go of it may fail too, in the aborted transaction: the first error is the one
-    that is raised.
+    A transaction keeps it until its end: give many rows as a reader, for one statement.
     """
     connection.register(name, table)
     try:
@@ -524,11 +525,11 @@ def registered(
 
 
 def number(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> int:
-    """Return the one whole number that a query yields."""
+    """Return the one whole number that the SQL query ``sql`` returns."""
     ((value,),) = run(connection, sql, parameters)
     return int(value)
 
 
 def query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> pa.Table:
-    """Return the rows of a query as an Arrow table."""
+    """Return the rows of the SQL query ``sql`` as an Arrow table."""
     return connection.sql(sql, params=parameters).to_arrow_table()

@@ -418,10 +418,11 @@ def needs_import(vault: Vault, key: str, job: str, after: tuple[str, ...]) -> bo
 def add_import(
     vault: Vault, key: str, job: str | None, file: FileDetails, batches: Iterable[pa.RecordBatch]
 ) -> int:
-    """Take the rows of a job (inside the caller's transaction); return how many records they count.
+    """Add the rows of a cluster's job to the vault (inside the caller's transaction).
 
-    ``job``: its name, None where it is here already and brings nothing. ``batches`` hold vehicle (pseudonym),
-    slot, cell (signed), fixes, total and total_of_squares.
+    Returns how many records they count. ``job`` is its name, None where it is here already and brings
+    nothing; ``key`` is the cache key of its grid and bound. ``batches`` hold vehicle (pseudonym), slot, cell
+    (signed), fixes, total and total_of_squares.
     """
     import pyarrow as pa
 
@@ -459,9 +460,10 @@ def require_newest_job(vault: Vault, ingest_id: int) -> None:
 
 
 def imported_rows(connection: duckdb.DuckDBPyConnection, key: str, up_to_ingest: int) -> pa.Table:
-    """Return what the jobs up to a data version add up to, one row a (cell, slot, vehicle), in this order.
+    """Return the sums of all imported jobs for the cache key ``key``, a row a (cell, slot, vehicle).
 
-    A sum that leaves 64 bits is 2^63 - 1. Raises as ``require_reduced``.
+    Sorted in this order; of the files up to ``up_to_ingest``. Private. A sum that leaves 64 bits is 2^63 - 1.
+    Raises as ``require_reduced``.
     """
     require_reduced(connection, key, up_to_ingest)
     facts = {"cache_key": key, "up_to_ingest": up_to_ingest}
@@ -469,7 +471,7 @@ def imported_rows(connection: duckdb.DuckDBPyConnection, key: str, up_to_ingest:
 
 
 def require_reduced(connection: duckdb.DuckDBPyConnection, key: str, up_to_ingest: int) -> None:
-    """Raise UsageError where no job up to a data version reduced records for ``key``."""
+    """Raise UsageError unless a job up to file ``up_to_ingest`` reduced records for the cache key ``key``."""
     jobs = number(
         connection,
         "SELECT count(*) FROM imports WHERE cache_key = ? AND ingest_id <= ?",
@@ -514,9 +516,9 @@ def cache_key(grid: Grid, bound: ContributionBound) -> str:
 def load_contributions(
     vault: Vault, grid: Grid, bound: ContributionBound, up_to_ingest: int
 ) -> CachedContributions | None:
-    """Return what is kept of the files up to ``up_to_ingest`` or of fewer, None when there is nothing.
+    """Return the newest cached sums for ``grid`` and ``bound``, of the files up to some number; None if none.
 
-    What is not whole or out of order is passed over.
+    That number is at most ``up_to_ingest``. A damaged cache is ignored. Private.
     """
     rows = query(
         vault.connection,
@@ -558,7 +560,7 @@ def load_contributions(
 def save_contributions(
     vault: Vault, grid: Grid, bound: ContributionBound, up_to_ingest: int, contributions: Contributions
 ) -> None:
-    """Keep contributions in the place of older ones (inside the caller's transaction)."""
+    """Cache ``contributions`` in place of older ones (inside the caller's transaction)."""
     key = cache_key(grid, bound)
     run(vault.connection, "DELETE FROM contributions WHERE cache_key = ?", [key])
     kept = number(vault.connection, "SELECT count(DISTINCT cache_key) FROM contributions")

@@ -52,9 +52,9 @@ class Lines(NamedTuple):
 
 
 def read_lines(file: InputFile, encoding: str = "utf-8") -> Iterator[Lines]:
-    """Yield all lines of ``file`` in blocks.
+    """Yield all lines of ``file`` as UTF-8 in blocks; lines that are no text in ``encoding`` are left out.
 
-    A byte-order mark says more than ``encoding``, unless it may be a record's, and is left out.
+    A byte-order mark, which is left out too, overrules ``encoding``.
     """
     with file.open() as stream:
         name, chunks = _text(stream.read(_BLOCK_BYTES), stream, encoding, marks=not file.form_by_name)
@@ -220,9 +220,10 @@ def declared_columns(source: SourceDeclaration, required: Sequence[str]) -> dict
 
 
 def plain_numbers(text: pa.Array, dialect: Dialect) -> pa.Array:
-    """Return texts of numbers with ``thousands`` removed and the decimal mark replaced by a point.
+    """Return numbers as text in the form "1234.5": without thousands, with a point as decimal mark.
 
-    Where the decimal mark is another, a point becomes "?", which makes the number unreadable.
+    ``text`` is a column in the form of ``dialect``. Where its decimal mark is no point, a point becomes "?",
+    which makes the number unreadable.
     """
     if dialect.thousands:
         text = pa.compute.replace_substring(text, dialect.thousands, "")
@@ -238,11 +239,12 @@ def read_columns(
     optional: Sequence[str] = (),
     dialect: Dialect = Dialect(),  # noqa: B008  # frozen
 ) -> Iterator[tuple[Mapping[str, pa.Array], int]]:
-    """Yield blocks of the named columns as text, by name, and how many lines beside them are no rows.
+    """Yield (columns as text by name, number of lines that are no rows) for each block of a CSV file.
 
-    A row is a line, so quotes span no lines. What is none: a line with more or fewer fields than the header,
-    with a field that begins with a quote and does not end with one, with a carriage return before its end,
-    and what ``read_lines`` leaves out. Optional columns are left out where the header has none of that name.
+    ``required`` and ``optional`` are names in the header; optional ones that it lacks are left out. A row is
+    one line, so quotes span no lines. No row is: a line with more or fewer fields than the header, with a
+    field that begins with a quote and does not end with one, or with a carriage return before its end, and
+    what ``read_lines`` leaves out.
     """
     if dialect.header:
         found = header(file, [*required, *optional], dialect)
@@ -321,10 +323,10 @@ def _parsed(text: bytes, found: list[str], wanted: list[str], dialect: Dialect) 
 
 
 def header(file: InputFile, declared: Sequence[str], dialect: Dialect) -> list[str]:
-    """Return the column names in the first line, without a byte-order mark.
+    """Return the column names in the first line of a CSV file.
 
-    One that is as ``declared`` but for capitals and spaces is as declared, where only one column can be
-    meant: where two differ in nothing else, neither is renamed.
+    A name that differs from one in ``declared`` only by capitals or spaces is returned as declared, unless
+    two columns would be. Raises DataError for a file that is empty or does not begin with names.
     """
     found = b""
     with file.open() as stream:
@@ -365,7 +367,7 @@ def header(file: InputFile, declared: Sequence[str], dialect: Dialect) -> list[s
 def check_columns(
     file: Named, required: Sequence[str], found: Sequence[str], optional: Sequence[str] = ()
 ) -> None:
-    """Raise DataError unless all ``required`` were found, and none of them or of ``optional`` twice."""
+    """Raise DataError unless ``found`` has all of ``required``, and none of the names twice."""
     missing = [name for name in required if name not in found]
     if missing:
         raise DataError(
@@ -394,9 +396,9 @@ def _names(found: Sequence[str]) -> str:
 
 
 def may_hold_values(names: Sequence[str]) -> bool:
-    """Return whether one of the ``names`` of a first line looks like a value, such as a plate, or JSON.
+    """Return whether a first line may be a record and not names: one of ``names`` looks like a value.
 
-    A unit in brackets at the end is part of a name.
+    Such as a plate, a number or JSON. A unit in brackets at the end is part of a name.
     """
     bare = [re.sub(r"\s*\[[a-zA-Z/°%]+\]\s*$", "", name) for name in names]
     pattern = r"^\s*[-+.]?\d|(\d\D*){3}|^\s*[A-Z]+[- ][A-Z]*[- ]?\d|[]\"<>{}[]"

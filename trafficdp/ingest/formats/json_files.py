@@ -33,14 +33,13 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def json_records(file: InputFile, wrappers: Sequence[str]) -> Iterator[tuple[list[dict[str, Any]], int]]:
-    """Yield records in blocks, with how many beside them are none.
+    """Yield (records, number of values that are no records) for each block of a JSON file.
 
-    A file whose name ends in LINES holds a record a line, and lines stand for themselves. Any other is one
-    JSON document, whose form is checked as a whole: an array, an object that holds it under one of
-    ``wrappers`` (wrapped again in "data" if need be), or a single record. Numbers come as written (text), so
-    that nothing is lost. A record that is no object is none.
+    A file whose name ends in LINES holds one record a line, and every line is read by itself. Any other is
+    one JSON document: an array, an object that holds an array under one of ``wrappers`` (perhaps inside
+    "data"), or a single record. Numbers come as text, as written. What is no JSON object is no record.
 
-    Raises DataError for what is no such document, and where a judged file has no record.
+    Raises DataError for a file that is no such document and, where it is judged, has no record.
     """
     records = rejected = 0
     for block, left_out in _lines(file) if is_json_lines(file) else _document(file, wrappers):
@@ -66,7 +65,7 @@ def _lines(file: InputFile) -> Iterator[tuple[list[Any], int]]:
 
 
 def first_documents(file: InputFile) -> list[Any]:
-    """Return the JSON documents of the first block of lines, or the one document of the whole file.
+    """Return the JSON values of the first lines, or the one value of the whole file, as a list.
 
     A line that is no JSON gives None.
     """
@@ -121,12 +120,15 @@ def _unwrap(document: object, wrappers: Sequence[str]) -> list[Any]:
 
 
 def text_column(values: Sequence[object]) -> pa.Array:
-    """Return times or measures as text, as written; true, false, lists, objects as "?", which none reads."""
+    """Return JSON texts and numbers as a text column, shape (n,), for times and speeds.
+
+    ``values`` are from ``json_records``. true, false, lists and objects become "?", which is unreadable.
+    """
     return _to_text([value if isinstance(value, str) or value is None else "?" for value in values])
 
 
 def identifier_column(values: Sequence[object]) -> pa.Array:
-    """Return identifiers as text, as written; whatever is neither text nor a number is missing."""
+    """Return JSON texts and numbers as a text column of identifiers, shape (n,); all else is null."""
     return _to_text([value if isinstance(value, str) else None for value in values])
 
 
