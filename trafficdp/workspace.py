@@ -171,7 +171,7 @@ class Workspace:
         key = VehicleKey.load(self.key_file)
         with self._curator("ingest", recover=not dry_run) as curator:
             taking = Intake(curator.vault, self.config, key, dry_run, self._progress)
-            done = taking.all_or_none(given, source)
+            done = taking.ingest_all_or_none(given, source)
             if not dry_run:
                 curator.write_head()
             return done

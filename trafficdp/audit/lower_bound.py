@@ -253,16 +253,16 @@ class SumSamples(Samples):
 
 
 def has_lossy_step(
-    mechanism: Mechanism, statistic: Statistic, loss: float, pairs: Sequence[Neighbours], *what: type
+    mechanism: Mechanism, statistic: Statistic, loss: float, pairs: Sequence[Neighbours], *step_types: type
 ) -> bool:
-    """Return whether ``mechanism`` has a step of one of the types ``what`` that costs any vehicle a loss.
+    """Return whether ``mechanism`` has a step of one of ``step_types`` that costs any vehicle a loss.
 
     Steps are those on the data sets of ``pairs``; ``loss`` is that of the whole statistic, an epsilon or a
     rho as the mechanism counts.
     """
     given = np.full(1, loss) if mechanism.kind is LossKind.PURE else np.array(loss)
     return any(
-        isinstance(step, what) and bool(step.loss().any())
+        isinstance(step, step_types) and bool(step.loss().any())
         for pair in pairs
         for step in mechanism.steps(StatisticRequest(pair.left.counts, pair.left.bound, statistic, given))
     )

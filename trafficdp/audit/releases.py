@@ -211,10 +211,10 @@ def quantile_release(name: str, bound: ContributionBound, loss: Loss, delta: flo
     return AuditedRelease(name, pico / PICO, outputs, pairs)
 
 
-def small_city_samples(bound: ContributionBound, own: int) -> Samples:
+def small_city_samples(bound: ContributionBound, first_speed: int) -> Samples:
     """Return a small data set with counts of RECORDS, shape (bins, vehicles), in neighbouring hexagons.
 
-    All records of the first vehicle have speed ``own`` (whole steps), those of all others U/2.
+    All records of the first vehicle have speed ``first_speed`` (whole steps), those of all others U/2.
     """
     table = np.array(RECORDS, dtype=np.int64)
     bins, users = np.nonzero(table)
@@ -226,7 +226,7 @@ def small_city_samples(bound: ContributionBound, own: int) -> Samples:
         count=table[bins, users],
         users=table.shape[1],
     )
-    speed = np.where(users == 0, own, bound.upper_steps // 2)
+    speed = np.where(users == 0, first_speed, bound.upper_steps // 2)
     return Samples(counts, np.repeat(speed, counts.count), np.arange(1, counts.users + 1), bound)
 
 

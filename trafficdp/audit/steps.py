@@ -65,19 +65,16 @@ class NoiseRequest:
     verb: str
     given: tuple[npt.NDArray[np.generic], ...]
 
-    def repeat_on(self, told: ReplayedDraws, times: int) -> None:
-        """Make the recorded call on the noise source ``told``, for ``times`` copies side by side.
-
-        ``told`` keeps the answers.
-        """
+    def repeat_on(self, draws: ReplayedDraws, times: int) -> None:
+        """Make the recorded call on ``draws``, for ``times`` copies side by side; it keeps the answers."""
         if self.verb != "choose":
             sums, scale = (np.repeat(each, times) for each in self.given)
-            getattr(told, self.verb)(sums, scale)
+            getattr(draws, self.verb)(sums, scale)
             return
         cost, weight, _, scale = self.given
         many = np.tile(weight, times)
         ends = np.arange(times + 1, dtype=np.int64) * len(weight)
-        told.uniform_below(many[told.choose(np.tile(cost, times), many, ends, np.repeat(scale, times))[0]])
+        draws.uniform_below(many[draws.choose(np.tile(cost, times), many, ends, np.repeat(scale, times))[0]])
 
 
 class RecordedDraws(ReplayedDraws):

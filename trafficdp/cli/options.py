@@ -136,11 +136,11 @@ class Output:
         with suppress(OSError, TrafficdpError):
             self._errors.print_line(f"trafficdp: {text}")
 
-    def confirm(self, *, yes: bool, questions: Callable[[], Iterable[str]], otherwise: str) -> None:
+    def confirm(self, *, yes: bool, questions: Callable[[], Iterable[str]], if_declined: str) -> None:
         """Ask on the terminal whether to go on; ``yes`` (--yes) answers all questions beforehand.
 
         ``questions`` returns the questions, and is called only on a terminal; without any, nothing is asked.
-        Unless each is answered with yes, prints ``otherwise`` and ends the command. Raises UsageError where
+        Unless each is answered with yes, prints ``if_declined`` and ends the command. Raises UsageError where
         there is no terminal.
         """
         if yes:
@@ -152,7 +152,7 @@ class Output:
                 todo="run the same command with --yes",
             )
         if not all(typer.confirm(asked, err=True) for asked in questions()):
-            self.warn(otherwise)
+            self.warn(if_declined)
             raise typer.Exit(UsageError.exit_code)
 
     @contextmanager
@@ -289,14 +289,14 @@ def longest_word(texts: Sequence[str]) -> int:
     return max((len(word) for text in texts for word in text.split()), default=0)
 
 
-def fit_column_widths(whole: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Return widths of a table's columns that add up to at most ``room`` letters, shape of ``whole``.
+def fit_column_widths(full: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Return widths of a table's columns that add up to at most ``room`` letters, one a column.
 
-    Each lies between ``least`` and ``whole``, which is its full width; narrow columns get theirs first.
+    Each lies between ``least`` and ``full``, the width of its longest text; narrow columns get theirs first.
     """
     widths, spare = list(least), max(0, room - sum(least))
-    for index in sorted(range(len(whole)), key=whole.__getitem__):
-        more = min(whole[index] - least[index], spare)
+    for index in sorted(range(len(full)), key=full.__getitem__):
+        more = min(full[index] - least[index], spare)
         widths[index] += more
         spare -= more
     return widths

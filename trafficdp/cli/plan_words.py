@@ -164,12 +164,12 @@ def show_full(output: Output, result: Plan, full: FullCurves) -> None:
     output.say("")
 
 
-def one_slot_sentence(asked: SlotKind, noun: str) -> str:
-    """Return the sentence that a map has one number for the whole period, not one for each slot ``asked``.
+def one_slot_sentence(slot_kind: SlotKind, noun: str) -> str:
+    """Return the sentence that a map has one number for the whole period, not one for each slot.
 
-    ``noun`` is the word for its places: "hexagon" or "zone".
+    ``slot_kind`` is the kind of slot that was asked for, ``noun`` the word for places: "hexagon" or "zone".
     """
-    slots = asked.value.replace("_", " ")
+    slots = slot_kind.value.replace("_", " ")
     return (
         f"The map shows no times: every {noun} has one number for the whole period and none by {slots}, "
         "though that is the slot asked for."
@@ -189,16 +189,10 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
     request = allocation.request
     statistic, unit, name = request.main, result.unit, request.main.words
     errors, precision = allocation.errors()[statistic], result.precision
-    worst, typical = (
-        f"{result.in_display_unit(errors.max()):.3g}",
-        f"{result.in_display_unit(errors.mean()):.3g}",
-    )
-    largest = result.in_display_unit(statistic.largest(request.map.bound.upper))
-    scale = f"on a scale from 0 to {largest:.4g} {unit}"
-    level, median = (
-        percent(request.map.interval_level),
-        f"{result.in_display_unit(precision.median):.3g} {unit}",
-    )
+    shown = result.in_display_unit
+    worst, typical = f"{shown(errors.max()):.3g}", f"{shown(errors.mean()):.3g}"
+    scale = f"on a scale from 0 to {shown(statistic.largest(request.map.bound.upper)):.4g} {unit}"
+    level, median = percent(request.map.interval_level), f"{shown(precision.median):.3g} {unit}"
     if allocation.fleets:
         output.say(
             f"In plain words: where a {result.grid.noun} has a number, its {name} is expected to be "
@@ -216,7 +210,7 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
     )
     output.say(
         f"Its {level} interval will reach {median} to either side in the median {place}, "
-        f"{result.in_display_unit(precision.worst):.3g} {unit} in the widest."
+        f"{shown(precision.worst):.3g} {unit} in the widest."
     )
     withheld = int((~allocation.keep).sum())
     output.say(

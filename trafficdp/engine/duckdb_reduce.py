@@ -103,7 +103,7 @@ def binned(
         fixes.close()  # a result left open, after an error, would block the vault's connection
 
 
-def ask_binned(
+def query_binned(
     connection: duckdb.DuckDBPyConnection,
     grid: Grid,
     bound: ContributionBound,
@@ -136,7 +136,7 @@ def spill_folder(connection: duckdb.DuckDBPyConnection) -> Path:
     return Path(folder) / "reduction"
 
 
-def count_of(connection: duckdb.DuckDBPyConnection, ingests: Files) -> int:
+def count_fixes_of(connection: duckdb.DuckDBPyConnection, ingests: Files) -> int:
     """Return how many fixes in the vault are from the files ``ingests``."""
     counted = "SELECT count(*) FROM fixes WHERE ingest_id > ? AND ingest_id <= ?"
     ((count,),) = connection.execute(counted, [ingests.after, ingests.up_to]).fetchall()
@@ -201,7 +201,7 @@ def read_samples(
     are not taken). On a map of several resolutions the values of a pair are ordered by finest cell, then
     time. Memory grows with the fixes: 8 bytes each in the result, about ten times that on the way.
     """
-    rows = ask_binned(connection, grid, bound, Files(0, up_to_ingest), "samples")
+    rows = query_binned(connection, grid, bound, Files(0, up_to_ingest), "samples")
     cell, slot, vehicle, value = (rows[name].to_numpy() for name in ("cell", "slot", "vehicle_id", "value"))
     if grid.mosaic is not None:
         cell, slot = bins_in_mosaic(grid, cell, slot)
@@ -484,10 +484,10 @@ def require_exact_sums(count: npt.NDArray[np.int64], bound: ContributionBound) -
 def _grouped(
     connection: duckdb.DuckDBPyConnection, grid: Grid, bound: ContributionBound, ingests: Files
 ) -> Contributions:
-    parts = max(1, -(-count_of(connection, ingests) // PART_ROWS))
+    parts = max(1, -(-count_fixes_of(connection, ingests) // PART_ROWS))
     return _of_rows(
         [
-            ask_binned(connection, grid, bound, ingests, "contributions", VehiclePart(number, parts))
+            query_binned(connection, grid, bound, ingests, "contributions", VehiclePart(number, parts))
             for number in range(parts)
         ],
         bound,

@@ -101,7 +101,7 @@ def release_card(release: Release) -> str:
     slot = fullest_slot(release, statistic)
     atlas, unit = ReportMaps.of(release), release.request.display_unit
     level = language.number(f"{100 * shown_level(release, statistic):g}")
-    when = f", {language.translate_sentence(release.slots[slot].label)}" if atlas.several else ""
+    when = f", {language.translate_sentence(release.slots[slot].label)}" if atlas.has_several_slots else ""
     value = render_sentence("value_and_unit", statistic, unit.label, language=language)
     rows = np.flatnonzero(release.slot == slot)
     numbers = np.column_stack(shown_numbers(published_frame(release), statistic, unit))
@@ -137,7 +137,7 @@ def release_card(release: Release) -> str:
         language=language,
         figure=atlas.figure(statistic, slot, {}, small=False),
         caption=f"{value}{when}.",
-        legend=legend(release, statistic, atlas.several),
+        legend=legend(release, statistic, atlas.has_several_slots),
         release=release,
         statistic=statistic,
     )

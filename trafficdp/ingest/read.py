@@ -290,7 +290,7 @@ def _records(readings: Sequence[Reading]) -> Iterator[Records]:
             file, rows = reading.file, reading.rows
             # no name holds an iterator: it would keep an archive open as long as an error is looked at
             for lot in file.file_groups(named_by_vehicle=reading.named_by_file):
-                for block in readers.blocks(lot, reading.read):
+                for block in readers.read_blocks(lot, reading.read):
                     times = block.times
                     rows.malformed += block.malformed
                     rows.header_times += block.header_times

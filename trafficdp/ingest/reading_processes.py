@@ -54,11 +54,11 @@ class FilesToRead:
     named_by_vehicle: bool
     read: Read
 
-    def pickled(self, own: int, number: int) -> bytes:
-        """Return this work as pickled bytes for process ``own`` (from 0) of ``number`` processes."""
+    def pickled(self, process: int, processes: int) -> bytes:
+        """Return this work as pickled bytes for process number ``process`` (from 0) of ``processes``."""
         file = self.files[0]
         paths = [str(each.path.absolute()) for each in self.files]
-        told = (paths, file.judged, file.form_by_name, self.named_by_vehicle, self.read, own, number)
+        told = (paths, file.judged, file.form_by_name, self.named_by_vehicle, self.read, process, processes)
         return pickle.dumps(told)
 
 
@@ -122,7 +122,7 @@ class Readers:
     def __exit__(self, *error: object) -> None:
         self._open.close()
 
-    def blocks(self, lot: Sequence[Any], read: Read) -> Iterator[Records]:
+    def read_blocks(self, lot: Sequence[Any], read: Read) -> Iterator[Records]:
         """Yield the records of ``lot``, the next list of files, as ``read`` yields them, in larger blocks."""
         skipped = 0
         if self._processes:
@@ -181,7 +181,7 @@ def read_in_process() -> None:
         files = (InputFile(Path(path), judged=judged, form_by_name=form_by_name) for path in paths)
         lots = (lot for file in files for lot in file.file_groups(named_by_vehicle=named_by_vehicle))
         for lot in islice(lots, own, None, number):
-            for records in Readers([]).blocks(lot, read):
+            for records in Readers([]).read_blocks(lot, read):
                 pickle.dump(records, out, protocol=5)
             pickle.dump(_ENDS, out)
             out.flush()

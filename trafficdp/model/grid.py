@@ -348,15 +348,15 @@ def resolution_of(cells: CellArray) -> IntArray:
     return ((cells >> _RESOLUTION_SHIFT) & _RESOLUTION_MASK).astype(np.int64)
 
 
-def are_pairs_of(cell: CellArray, slot: IntArray, of_cell: CellArray, of_slot: IntArray) -> BoolArray:
-    """Return for every pair (``cell``, ``slot``) whether it is one of (``of_cell``, ``of_slot``), shape (n,).
+def are_pairs_of(cell: CellArray, slot: IntArray, known_cell: CellArray, known_slot: IntArray) -> BoolArray:
+    """Return for every pair (``cell``, ``slot``) whether it is a known one, shape (n,).
 
-    ``cell`` and ``slot`` have shape (n,), the other two a shape (m,) of their own.
+    ``known_cell`` and ``known_slot`` have a shape (m,) of their own.
     """
-    cell_number = np.unique(np.concatenate([of_cell, cell]), return_inverse=True)[1]
-    slots, slot_number = np.unique(np.concatenate([of_slot, slot]), return_inverse=True)
+    cell_number = np.unique(np.concatenate([known_cell, cell]), return_inverse=True)[1]
+    slots, slot_number = np.unique(np.concatenate([known_slot, slot]), return_inverse=True)
     key = cell_number * len(slots) + slot_number
-    return np.isin(key[len(of_cell) :], key[: len(of_cell)])
+    return np.isin(key[len(known_cell) :], key[: len(known_cell)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ from trafficdp.release.publication import (
 from trafficdp.release.specification import ListedBins, Specification, assemble_release, numbers_digest
 from trafficdp.sensitive import Contributions, MeasureInput, Samples, SensitiveInputs
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
-from trafficdp.store.store_files import Head, require_head, store_failures, sweep_leftovers
+from trafficdp.store.store_files import Head, remove_leftovers, require_head, store_failures
 from trafficdp.store.vault import Vault
 from trafficdp.store.vault_fixes import DataVersion, is_imported, require_reduced
 from trafficdp.store.vault_releases import IndexedRelease
@@ -293,12 +293,12 @@ class Curator:
         """
         # what commands that were killed left behind: half-made and outdated files, never a release
         with store_failures("removing leftovers of an interrupted command"):
-            sweep_leftovers(self.store)
+            remove_leftovers(self.store)
             folder = self.store / RELEASES
             for name in os.listdir(folder) if folder.is_dir() else ():
                 if name.startswith(".") and Path(name).suffix in (".new", ".old"):
                     shutil.rmtree(folder / name)
-        self.head.sweep()
+        self.head.remove_half_written()
         stored = vault_releases.all_releases(self.vault)
         unfinished = [each for each in stored if not each.finished]
         if unfinished:

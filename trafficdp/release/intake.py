@@ -371,7 +371,7 @@ class Intake:
     dry_run: bool
     progress: Progress | None
 
-    def all_or_none(self, given: object, source: str | None) -> list[IngestedFile]:
+    def ingest_all_or_none(self, given: object, source: str | None) -> list[IngestedFile]:
         """Read every path and frame in ``given`` into the vault, all or none; return what became of each.
 
         ``source`` names the source that declares them (None: by file name). See ``Workspace.ingest``.

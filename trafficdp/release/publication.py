@@ -117,8 +117,8 @@ def publication_number(manifest: Mapping[str, object]) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def manifests(store: Path, but: Collection[str] = ()) -> dict[str, dict[str, object]]:
-    """Return the manifests of published releases by name, without those named in ``but``.
+def manifests(store: Path, excluded: Collection[str] = ()) -> dict[str, dict[str, object]]:
+    """Return the manifests of published releases by name, without those named in ``excluded``.
 
     Raises StoreDamagedError for one that cannot be read or is not JSON.
     """
@@ -126,7 +126,7 @@ def manifests(store: Path, but: Collection[str] = ()) -> dict[str, dict[str, obj
     folder = store / RELEASES
     with store_failures("looking for releases"):
         there = os.listdir(folder) if folder.is_dir() else []
-    for name in sorted({*there}.difference(but)):
+    for name in sorted({*there}.difference(excluded)):
         path = folder / name / MANIFEST
         if name.startswith(".") or not path.exists():
             continue

@@ -71,8 +71,8 @@ class Status:
         return self.budget.kind.quantity
 
     @property
-    def in_epsilon(self) -> str | None:
-        """What the busiest vehicle has spent as (epsilon, delta), None where losses are epsilon anyway."""
+    def epsilon_in_words(self) -> str | None:
+        """The most that any vehicle has spent as (epsilon, delta) in words; None where losses are epsilon."""
         return None if self.delta is None else f"epsilon {self.epsilon_spent} at delta {self.delta}"
 
     def _facts(self) -> dict[str, str]:

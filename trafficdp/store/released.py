@@ -31,10 +31,10 @@ from trafficdp.store.store_files import (
     number,
     query,
     registered,
+    remove_leftovers,
     run,
     script,
     store_failures,
-    sweep_leftovers,
 )
 
 STORAGE_VERSION = "v1.2.0"
@@ -150,7 +150,7 @@ def _swapped(folder: Path) -> Iterator[Path]:
     """
     half_made = folder / HALF_RELEASED
     with store_failures("writing released.duckdb", RELEASED_NAME):
-        sweep_leftovers(folder)
+        remove_leftovers(folder)
         try:
             yield half_made
             with open(half_made, "rb") as file:
@@ -158,7 +158,7 @@ def _swapped(folder: Path) -> Iterator[Path]:
             os.replace(half_made, folder / RELEASED_NAME)
         except BaseException:
             with suppress(OSError):
-                sweep_leftovers(folder)
+                remove_leftovers(folder)
             raise
         sync_folder(folder)
 

@@ -95,14 +95,14 @@ class Head:
         require_head(ledger, sequence, head_hash, f"the head beside the key ({self.path.name})")
         return sequence
 
-    def sweep(self) -> None:
+    def remove_half_written(self) -> None:
         """Remove the half-written file of an interrupted write."""
         with store_failures("tidying beside the key"):
             self._half_made.unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Remove the file, of a store whose creation was interrupted."""
-        self.sweep()
+        self.remove_half_written()
         with store_failures("tidying beside the key"):
             self.path.unlink(missing_ok=True)
 
@@ -205,7 +205,7 @@ def read_plan(store: Path, name: str) -> str:
         return read_regular(path).decode("utf-8", errors="replace")
 
 
-def sweep_leftovers(store: Path) -> None:
+def remove_leftovers(store: Path) -> None:
     """Remove half-written plans and `released.duckdb` files of interrupted commands."""
     for leftover in (*(store / FOLDER).glob(".*.new"), store / HALF_RELEASED, store / f"{HALF_RELEASED}.wal"):
         leftover.unlink(missing_ok=True)
@@ -439,17 +439,17 @@ def in_memory(spill: str = "", **options: str) -> Iterator[duckdb.DuckDBPyConnec
 
 @contextmanager
 def attached(
-    path: Path, name: str, option: str, spill: str = "", **options: str
+    path: Path, name: str, mode: str, spill: str = "", **options: str
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Context manager: a connection that uses the database at ``path`` under ``name``.
 
-    ``option`` is READ_WRITE or READ_ONLY; ``spill`` and ``options`` are as for ``in_memory``. The file is
+    ``mode`` is READ_WRITE or READ_ONLY; ``spill`` and ``options`` are as for ``in_memory``. The file is
     attached anew each time, so that one which was swapped meanwhile is seen.
     """
     require_regular(path)
     refusal = None
     with in_memory(spill, **options) as connection:
-        run(connection, f"ATTACH {quoted(str(path.absolute()))} AS {name} ({option})")
+        run(connection, f"ATTACH {quoted(str(path.absolute()))} AS {name} ({mode})")
         run(connection, f"USE {name}")
         try:
             yield connection

@@ -210,11 +210,11 @@ class Vault:
 
 @contextmanager
 def rewrite_without_vehicles(
-    folder: Path, without: Sequence[int], ready: Callable[[], None]
+    folder: Path, vehicles: Sequence[int], ready: Callable[[], None]
 ) -> Iterator[Vault]:
-    """Context manager: replace the vault of ``folder`` by a copy without the records of some vehicles.
+    """Context manager: replace the vault of ``folder`` by a copy without the records of ``vehicles``.
 
-    ``without`` are their numbers in the vault, which may be none. A vehicle that was charged keeps its
+    ``vehicles`` are their numbers in the vault, which may be none. A vehicle that was charged keeps its
     number, pseudonym and charges; of others nothing stays. The block gets the copy and may change it. Then it
     is audited, ``ready`` is called, and one rename makes it the vault: a process that dies before has changed
     nothing. The records are never written to the copy, and the file that held them is gone. Call it under
@@ -228,7 +228,7 @@ def rewrite_without_vehicles(
         with owner_only():
             connection = connect(str(copy), memory_limit=MEMORY_LIMIT)
         try:
-            _copy_without(connection, path, without)
+            _copy_without(connection, path, vehicles)
             vault = Vault(connection, copy)
             yield vault
             audit(vault)

@@ -229,9 +229,9 @@ def test_records_beyond_63_bits_are_grouped_by_duckdb_to_the_same(vault, monkeyp
     expected = arrays_of(reduce_fixes(vault, grid_of(), bound, 2))
     calls = []
     monkeypatch.setattr(duckdb_reduce, "PART_ROWS", part_rows)
-    sound = duckdb_reduce.ask_binned
+    sound = duckdb_reduce.query_binned
     monkeypatch.setattr(
-        duckdb_reduce, "ask_binned", lambda *arguments: calls.append(arguments) or sound(*arguments)
+        duckdb_reduce, "query_binned", lambda *arguments: calls.append(arguments) or sound(*arguments)
     )
     if why == "slots":
         monkeypatch.setitem(duckdb_reduce._RECURRING, SlotKind.HOUR_OF_DAY, 8)

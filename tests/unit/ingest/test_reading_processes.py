@@ -106,7 +106,9 @@ def test_several_processes_read_what_one_does(outcome, started, monkeypatch, tmp
 def test_small_files_of_an_archive_are_read_in_lots(siri, area, key, tmp_path):
     reading = Reading(archive(tmp_path, DELIVERIES), siri, area, key)
     with reading_processes.Readers([]) as here:
-        rows = [len(block) for lot in reading.file.file_groups() for block in here.blocks(lot, reading.read)]
+        rows = [
+            len(block) for lot in reading.file.file_groups() for block in here.read_blocks(lot, reading.read)
+        ]
     deliveries = [n % 4 for n in range(len(DELIVERIES))]
     lots = [
         deliveries[at : at + input_file.LOT_FILES] for at in range(0, len(deliveries), input_file.LOT_FILES)

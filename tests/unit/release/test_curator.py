@@ -355,7 +355,7 @@ def test_the_ledger_is_checked_from_what_the_head_remembers_or_from_its_beginnin
     asked = []
     ledger = SimpleNamespace(
         Entries=lambda vault: "entries",
-        rows=lambda vault, after: asked.append(after),
+        ledger_rows=lambda vault, after: asked.append(after),
         check_accounts=lambda vault, rows, after: asked.append(after),
     )
     monkeypatch.setattr(curator, "vault_ledger", ledger)

@@ -122,7 +122,7 @@ def test_a_second_release_adds_up_in_rho_and_is_told_in_epsilon(concentrated):
     status = here.status()
     assert status.quantity == "rho"
     assert status.largest_spent.rho <= total
-    assert status.in_epsilon.endswith("at delta 0.000001")
+    assert status.epsilon_in_words.endswith("at delta 0.000001")
     with duckdb.connect(str(concentrated.released), read_only=True) as connection:
         (row,) = connection.execute(
             "SELECT releases, sum_of_epsilons, budget_per_vehicle FROM budget"

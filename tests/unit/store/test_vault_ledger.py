@@ -60,7 +60,9 @@ def test_what_the_head_remembers_is_not_read_again(released, monkeypatch):
     read = []
     sound = vault_ledger.ledger_rows
     monkeypatch.setattr(
-        vault_ledger, "rows", lambda vault, after=0: read.append(sound(vault, after)) or sound(vault, after)
+        vault_ledger,
+        "ledger_rows",
+        lambda vault, after=0: read.append(sound(vault, after)) or sound(vault, after),
     )
     workspace = released.open()
     for _ in range(2):

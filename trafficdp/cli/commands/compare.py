@@ -225,8 +225,8 @@ def comparison_facts(found: Comparison) -> ComparisonFacts:
     )
 
 
-def facts_for_declared_grid(plan: Plan, ways: tuple[NoiseOption, ...]) -> ComparisonFacts:
-    """Return ``ways`` as the plain values that the command prints as JSON."""
+def facts_for_declared_grid(plan: Plan, options: tuple[NoiseOption, ...]) -> ComparisonFacts:
+    """Return ``options`` as the plain values that the command prints as JSON."""
     request = plan.allocation.request
     factor = float(request.map.bound.unit.factor_to(plan.display_unit))
     return ComparisonFacts(
@@ -235,7 +235,7 @@ def facts_for_declared_grid(plan: Plan, ways: tuple[NoiseOption, ...]) -> Compar
         bins=plan.allocation.counts.bins,
         bins_withheld=0,
         seed=REFERENCE_SEED,
-        auto=noise_reason(plan, ways),
+        auto=noise_reason(plan, options),
         maps=tuple(
             MapFacts(
                 map=way.name,
@@ -246,7 +246,7 @@ def facts_for_declared_grid(plan: Plan, ways: tuple[NoiseOption, ...]) -> Compar
                     for n, skill in way.skills.items()
                 ),
             )
-            for way in ways
+            for way in options
         ),
         statistics=(),
     )
@@ -388,14 +388,14 @@ def noise_options(plan: Plan) -> tuple[NoiseOption, ...]:
     return tuple(found)
 
 
-def noise_reason(plan: Plan, ways: tuple[NoiseOption, ...]) -> str:
+def noise_reason(plan: Plan, options: tuple[NoiseOption, ...]) -> str:
     """Return one sentence: which noise this store draws, and which would give the most accurate map.
 
-    ``ways`` are ``noise_options`` of ``plan``.
+    ``options`` are ``noise_options`` of ``plan``.
     """
     fleet = plan.allocation.request.fleet
-    near = min(ways, key=lambda way: float(way.skills[fleet].error.mean()))
-    own = next(way for way in ways if way.loss.kind is plan.loss.kind)
+    near = min(options, key=lambda way: float(way.skills[fleet].error.mean()))
+    own = next(way for way in options if way.loss.kind is plan.loss.kind)
     enough = (
         "is accurate enough to be released" if near.skills[fleet].enough else "would be refused all the same"
     )
@@ -405,12 +405,12 @@ def noise_reason(plan: Plan, ways: tuple[NoiseOption, ...]) -> str:
     )
 
 
-def show_noise_options(output: Output, plan: Plan, ways: tuple[NoiseOption, ...]) -> None:
-    """Print the options ``ways`` as a table for people."""
+def show_noise_options(output: Output, plan: Plan, options: tuple[NoiseOption, ...]) -> None:
+    """Print ``options`` as a table for people."""
     request, unit = plan.allocation.request, plan.display_unit.label
     factor = float(request.map.bound.unit.factor_to(plan.display_unit))
     rows: list[list[object]] = []
-    for way in ways:
+    for way in options:
         skills = way.skills.values()
         cost = f"{way.loss.kind.quantity} {float(way.loss.exact):.6g}"
         error, one = (
@@ -420,11 +420,11 @@ def show_noise_options(output: Output, plan: Plan, ways: tuple[NoiseOption, ...]
         smaller = [f"{percent(each.expected)}{'' if each.enough else ' refused'}" for each in skills]
         maps = [", ".join(both) for both in zip(error, smaller, strict=True)]
         rows += [[f"map, {way.name}", cost, *maps], [f"average, {way.name}", cost, *one]]
-    epsilon = next(way.loss for way in ways if way.delta is None)
+    epsilon = next(way.loss for way in options if way.delta is None)
     output.table(
         f"Mean absolute error of the mean, {unit}, at epsilon {float(epsilon.exact):.6g}, by the size of the "
         "fleet",
-        ["released", "cost", *(f"{n:,}" + " (expected)" * (n == request.fleet) for n in ways[0].skills)],
+        ["released", "cost", *(f"{n:,}" + " (expected)" * (n == request.fleet) for n in options[0].skills)],
         rows,
     )
     output.say(
@@ -437,5 +437,5 @@ def show_noise_options(output: Output, plan: Plan, ways: tuple[NoiseOption, ...]
         "Both kinds of noise keep to that epsilon for every possible vehicle, Gaussian noise except with "
         "probability delta. The losses of Gaussian noise add up more slowly over many releases."
     )
-    words = noise_reason(plan, ways)
+    words = noise_reason(plan, options)
     output.say(f"{words[0].upper()}{words[1:]}. Nothing was spent.")

@@ -124,8 +124,8 @@ def ledger(context: typer.Context) -> None:
             f"A vehicle may spend {totals.quantity} {totals.budget}; the most that one has spent is "
             f"{totals.largest_spent}. The releases' largest losses sum to {totals.sum_of_maxima}."
         )
-    if totals.in_epsilon is not None:
-        settings.output.say(f"What {who} has spent is {totals.in_epsilon}.")
+    if totals.epsilon_in_words is not None:
+        settings.output.say(f"What {who} has spent is {totals.epsilon_in_words}.")
     for window in totals.windows:
         settings.output.say(
             f"{window.name.capitalize()} it may spend {window.ceiling}; the most that one has spent is "

@@ -76,7 +76,7 @@ def release(
             if little:
                 yield _doubt(little)
 
-    settings.output.confirm(yes=yes, questions=questions, otherwise="Nothing was charged.")
+    settings.output.confirm(yes=yes, questions=questions, if_declined="Nothing was charged.")
     with settings.output.spinner("releasing"):
         done = workspace.release(
             loss,
@@ -205,7 +205,7 @@ def withdraw(
             f"This removes the files and rows of {release} for good. What it cost stays spent, and whoever "
             "has a copy keeps it. Withdraw?"
         ],
-        otherwise="Nothing was withdrawn.",
+        if_declined="Nothing was withdrawn.",
     )
     workspace.withdraw(release)
     settings.output.say(f"withdrew {release}; its budget stays spent")
@@ -359,7 +359,7 @@ def changes(
         if len(rows):
             first = rows[:LISTED]
             more = "" if len(first) == len(rows) else f": the first {LISTED} of {len(rows)}"
-            columns = ["where", "when"][: 1 + found.several]
+            columns = ["where", "when"][: 1 + found.has_several_slots]
             columns += ["before", "after", f"change, {unit.label}", "80 % interval", "chance"]
             title = f"Likely {word} by {by} or more{more}"
             settings.output.table(title, columns, found.lines(first, word), prose=("where",))

@@ -37,7 +37,7 @@ def status(context: typer.Context) -> None:
         + (f", {facts.unfinished} unfinished" if facts.unfinished else "")
     )
     quantity = "epsilon" if facts.delta is None else "rho"
-    implied = "" if facts.in_epsilon is None else f", which is {facts.in_epsilon}"
+    implied = "" if facts.epsilon_in_words is None else f", which is {facts.epsilon_in_words}"
     shared = "for all vehicles together; spent:"
     spent_by = shared if hidden else "for each vehicle; the most that one has spent:"
     output.say(f"budget           {quantity} {facts.budget} {spent_by} {facts.largest_spent}{implied}")
@@ -205,7 +205,7 @@ def forget(
             f"This takes the records of {_number(len(lines()), 'identifier')} out of the store for good. "
             "What was charged stays spent, and what was published stays published. Forget?"
         ],
-        otherwise="Nothing was changed.",
+        if_declined="Nothing was changed.",
     )
     with output.spinner("writing the store anew"):
         found = settings.workspace().forget(lines())

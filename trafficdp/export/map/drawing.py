@@ -362,10 +362,10 @@ _OVER = {
 MOST_NAMES = 12
 
 
-def surroundings_of(drawing: Drawing, context: Sequence[ContextLayer], below: float) -> Surroundings:
+def surroundings_of(drawing: Drawing, context: Sequence[ContextLayer], names_below: float) -> Surroundings:
     """Return the public layers ``context`` as drawn around the cells.
 
-    Names stand ``below`` drawing units under their place, which leaves room for other signs.
+    Names stand ``names_below`` drawing units under their place, which leaves room for other signs.
     """
     areas, lines, names = [], [], []
     for layer in context:
@@ -380,7 +380,7 @@ def surroundings_of(drawing: Drawing, context: Sequence[ContextLayer], below: fl
     return Surroundings(
         tuple(each for each in areas if each.path),
         tuple(each for each in lines if each.path),
-        _names_that_fit(drawing, [(shape, name) for shape, name in names if name], below),
+        _names_that_fit(drawing, [(shape, name) for shape, name in names if name], names_below),
         "; ".join(dict.fromkeys(layer.attribution for layer in context if layer.shapes)),
     )
 

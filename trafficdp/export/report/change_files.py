@@ -88,7 +88,7 @@ class ChangeTable:
         return cls(release, earlier, rows, pd.DataFrame(columns))
 
     @property
-    def several(self) -> bool:
+    def has_several_slots(self) -> bool:
         """Whether there are several time slots."""
         return self.release.grid.slot_kind is not SlotKind.WHOLE_PERIOD
 
@@ -115,7 +115,7 @@ class ChangeTable:
         return [
             [
                 str(row["place"]),
-                *([str(row["slot_label"])] if self.several else []),
+                *([str(row["slot_label"])] if self.has_several_slots else []),
                 *(f"{row[name]:.1f}" for name in numbers[:2]),
                 f"{row[numbers[2]]:+.1f}",
                 " to ".join(f"{row[name]:+.1f}" for name in ends),
@@ -142,7 +142,7 @@ class ChangeTable:
 
         def drawn(slot: int) -> Figure:
             own = (self.rows, self.rows[fell], self.rows[rose])
-            return maps.change_figure(*own, slot, small=self.several)
+            return maps.change_figure(*own, slot, small=self.has_several_slots)
 
         return fill_template(
             "changes.html",
@@ -155,7 +155,7 @@ class ChangeTable:
                 for below, own in ((True, fell), (False, rose))
             ],
             many=len(self.rows),
-            several=self.several,
+            several=self.has_several_slots,
             share=CHANGED,
             likely=LIKELY,
             unit=release.request.display_unit,

@@ -196,7 +196,7 @@ class ListBuilder:
         """The release that the report is about."""
         return self.atlas.release
 
-    def map_marks(self, each: StatisticFindings, cells: tuple[int, ...]) -> Marks:
+    def map_marks(self, findings: StatisticFindings, cells: tuple[int, ...]) -> Marks:
         """Return the text to write on cells of the map, by position of the cell, and whether it is on dark.
 
         ``cells`` (those with a diagram) are P1, P2, ...; bins of the lists that lie in the slot of the map
@@ -205,39 +205,39 @@ class ListBuilder:
         marks: dict[int, tuple[str, bool]] = {
             cell: (f"P{number}", False) for number, cell in enumerate(cells, 1)
         }
-        if each.certain is None or each.order is None:
+        if findings.certain is None or findings.order is None:
             return marks
-        shown = fullest_slot(self.release, each.statistic)
-        named = [(at, name, False) for at, name in zip(self._few(each), LONGEST_NAMES, strict=False)]
-        for positions, names, below in _positions(each):
+        shown = fullest_slot(self.release, findings.statistic)
+        named = [(at, name, False) for at, name in zip(self._few(findings), LONGEST_NAMES, strict=False)]
+        for positions, names, below in _positions(findings):
             named += [(at, name, below) for at, name in zip(positions, names, strict=False)]
         for at, name, dark in named:
-            row = int(each.certain.rows[at])
+            row = int(findings.certain.rows[at])
             if int(self.release.slot[row]) == shown:
                 marks[int(self.atlas.position[row])] = (name, dark)
         return marks
 
-    def extreme_lists(self, each: StatisticFindings) -> tuple[ListedRows, ...]:
+    def extreme_lists(self, findings: StatisticFindings) -> tuple[ListedRows, ...]:
         """Return the two lists of the bins of one statistic that are proved lower, and higher, than others.
 
         With a posterior: of the slowest and the fastest bins, with their chances. A list without bins is left
         out.
         """
-        certain = each.certain
-        if each.chances is not None:
-            return self._ranked(each, each.chances)
-        if certain is None or each.order is None or each.order.proves_nothing:
+        certain = findings.certain
+        if findings.chances is not None:
+            return self._ranked(findings, findings.chances)
+        if certain is None or findings.order is None or findings.order.proves_nothing:
             return ()
         return tuple(
             ListedRows(
                 tuple(
-                    self._row(each.statistic, certain, one.position, name, one.others)
+                    self._row(findings.statistic, certain, one.position, name, one.others)
                     for one, name in zip(standings, names, strict=False)
                 ),
                 len(standings),
                 below,
             )
-            for standings, names, below in _told(each)
+            for standings, names, below in _told(findings)
         )
 
     def _ranked(self, each: StatisticFindings, chances: CityChances) -> tuple[ListedRows, ...]:
@@ -258,16 +258,17 @@ class ListBuilder:
             if positions
         )
 
-    def full_list(self, each: StatisticFindings) -> ListedRows | None:
+    def full_list(self, findings: StatisticFindings) -> ListedRows | None:
         """Return one list of all compared bins, north to south, where they are few and have no proved order.
 
         None otherwise, with several slots, or with a posterior.
         """
-        certain, few = each.certain, self._few(each)
+        certain, few = findings.certain, self._few(findings)
         if certain is None or not few:
             return None
         rows = [
-            self._row(each.statistic, certain, at, name) for at, name in zip(few, LONGEST_NAMES, strict=False)
+            self._row(findings.statistic, certain, at, name)
+            for at, name in zip(few, LONGEST_NAMES, strict=False)
         ]
         return ListedRows(tuple(rows), len(rows))
 
@@ -308,7 +309,12 @@ class ListBuilder:
 
     def _few(self, each: StatisticFindings) -> list[int]:
         """Return the positions of compared bins from north to south; empty where not all are listed."""
-        if each.certain is None or each.order is None or not each.order.proves_nothing or self.atlas.several:
+        if (
+            each.certain is None
+            or each.order is None
+            or not each.order.proves_nothing
+            or self.atlas.has_several_slots
+        ):
             return []
         if each.chances is not None:
             return []

@@ -106,7 +106,7 @@ class ReportMaps:
         return self.slots if few else ()
 
     @property
-    def several(self) -> bool:
+    def has_several_slots(self) -> bool:
         """Whether there is more than one time slot."""
         return len(self.slots) > 1
 
@@ -159,7 +159,7 @@ class ReportMaps:
             badges=[(cell, text, dark) for cell, (text, dark) in marks.items()],
             surroundings=None if small else self.surroundings,
         )
-        when = self.release.slots[slot].label if self.several else ""
+        when = self.release.slots[slot].label if self.has_several_slots else ""
         return Figure(picture, when, {look: int(np.isin(letters, [*of]).sum()) for look, of in looks.items()})
 
 

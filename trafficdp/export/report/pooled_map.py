@@ -137,10 +137,12 @@ class PooledMap:
             pooled=self,
             release=self.drawn,
             statistic=statistic,
-            figures=[maps.figure(statistic, slot, {}, small=maps.several) for slot in maps.shown_slots],
+            figures=[
+                maps.figure(statistic, slot, {}, small=maps.has_several_slots) for slot in maps.shown_slots
+            ],
             rows=self.table.iloc[order[:MOST_LISTED]].to_dict("records"),
-            several=maps.several,
-            legend_lines=legend(self.drawn, statistic, maps.several),
+            several=maps.has_several_slots,
+            legend_lines=legend(self.drawn, statistic, maps.has_several_slots),
         ).encode()
 
 

@@ -54,38 +54,40 @@ if TYPE_CHECKING:
 MOST_PANELS = 6
 
 
-def cells_with_diagram(release: Release, each: StatisticFindings, atlas: ReportMaps) -> tuple[int, ...]:
+def cells_with_diagram(release: Release, findings: StatisticFindings, atlas: ReportMaps) -> tuple[int, ...]:
     """Return the positions of the cells that get a diagram: those with most compared slots, then least noise.
 
     Both are public before any number is drawn. A cell needs two compared slots.
     """
-    if each.certain is None:
+    if findings.certain is None:
         return ()
-    rows = each.certain.rows
+    rows = findings.certain.rows
     cells = len(atlas.paths)
     slots = np.bincount(atlas.position[rows], minlength=cells)
-    scale = release.estimates[each.statistic].noise_scale[rows]
+    scale = release.estimates[findings.statistic].noise_scale[rows]
     noise = np.bincount(atlas.position[rows], weights=scale, minlength=cells) / np.maximum(slots, 1)
     order = np.lexsort((noise, -slots))
     return tuple(int(cell) for cell in order[:MOST_PANELS] if slots[cell] >= 2)
 
 
 def slots_section(
-    release: Release, each: StatisticFindings, atlas: ReportMaps, drawn: Sequence[tuple[int, str]]
+    release: Release, findings: StatisticFindings, atlas: ReportMaps, drawn: Sequence[tuple[int, str]]
 ) -> SlotsSection | None:
     """Return the report's section on time slots, or None where no slot has a number to show.
 
-    ``drawn`` are the cells with a diagram, each with its mark on the map.
+    ``drawn`` are the positions of the cells with a diagram, each with its mark on the map.
     """
-    if not np.any(release.estimates[each.statistic].status == BinStatus.RELEASED.value):
+    if not np.any(release.estimates[findings.statistic].status == BinStatus.RELEASED.value):
         return None
-    maps = tuple(atlas.figure(each.statistic, slot, {}, small=True) for slot in atlas.shown_slots)
-    if each.certain is None or not drawn:
+    maps = tuple(atlas.figure(findings.statistic, slot, {}, small=True) for slot in atlas.shown_slots)
+    if findings.certain is None or not drawn:
         return SlotsSection(maps, (), 0.0)
-    shown = np.isin(atlas.position[each.certain.rows], [cell for cell, _ in drawn])
-    top = axis_end(float(each.certain.high[shown].max()))
+    shown = np.isin(atlas.position[findings.certain.rows], [cell for cell, _ in drawn])
+    top = axis_end(float(findings.certain.high[shown].max()))
     return SlotsSection(
-        maps, tuple(_over_time(release, each.certain, atlas, cell, mark, top) for cell, mark in drawn), top
+        maps,
+        tuple(_over_time(release, findings.certain, atlas, cell, mark, top) for cell, mark in drawn),
+        top,
     )
 
 
@@ -140,20 +142,20 @@ class Contents:
         """Return the whole page."""
         release, atlas, unit = self.release, self.atlas, self.release.request.display_unit
         first, *rest = self.found.statistics
-        cells = cells_with_diagram(release, first, atlas) if atlas.several else ()
+        cells = cells_with_diagram(release, first, atlas) if atlas.has_several_slots else ()
         marks = self.lists.map_marks(first, cells)
         drawn = [(cell, marks[cell][0]) for cell in cells]
         return Page(
             release=release,
             created=on_city_clocks(release.created_at, release.grid.period.time_zone),
-            several=atlas.several,
+            several=atlas.has_several_slots,
             digits=decimals(unit),
             bound=float(release.request.bound.upper * release.request.bound.unit.factor_to(unit)),
             level_read=shown_level(release, first.statistic),
             calibrated=is_calibrated(release, first.statistic),
             main=self._section(first, marks),
             timetable=self.lists.against_timetable(),
-            times=slots_section(release, first, atlas, drawn) if atlas.several else None,
+            times=slots_section(release, first, atlas, drawn) if atlas.has_several_slots else None,
             others=tuple(self._section(each, self.lists.map_marks(each, ())) for each in rest),
             change=self._change(),
             change_legend=CHANGE_LEGEND,
@@ -170,7 +172,7 @@ class Contents:
             average=each.average,
             order=each.order,
             figure=self.atlas.figure(statistic, slot, marks, small=False) if shown else None,
-            legend=legend(release, statistic, self.atlas.several),
+            legend=legend(release, statistic, self.atlas.has_several_slots),
             all=self.lists.full_list(each),
             lists=self.lists.extreme_lists(each),
             city=each.city,
