@@ -85,19 +85,19 @@ class RecordedDraws(ReplayedDraws):
         self.asked: list[NoiseRequest] = []
 
     def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:
-        """Add this call to ``asked`` and answer as ``ReplayedDraws`` does."""
+        """Record this call in ``asked``; return ``sums`` plus Laplace noise, as ``ReplayedDraws`` does."""
         self.asked.append(NoiseRequest("laplace", (sums, scale)))
         return super().laplace(sums, scale)
 
     def gaussian(self, sums: IntArray, sd: FloatArray) -> IntArray:
-        """Add this call to ``asked`` and answer as ``ReplayedDraws`` does."""
+        """Record this call in ``asked``; return ``sums`` plus Gaussian noise, as ``ReplayedDraws`` does."""
         self.asked.append(NoiseRequest("gaussian", (sums, sd)))
         return super().gaussian(sums, sd)
 
     def choose(
         self, cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray, runs: int = 1
     ) -> IntArray:
-        """Add this call to ``asked`` and answer as ``ReplayedDraws`` does."""
+        """Record this call in ``asked``; return the chosen candidates, as ``ReplayedDraws`` does."""
         self.asked.append(NoiseRequest("choose", (cost, weight, start, scale)))
         return super().choose(cost, weight, start, scale, runs)
 

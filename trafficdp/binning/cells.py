@@ -147,10 +147,9 @@ class Boundaries:
 
 
 def boundary_of(cells: CellArray) -> Boundaries:
-    """Return the boundaries of ``cells``, exactly as h3-py gives them, not cut at the antimeridian.
+    """Return the vertices of ``cells``, exactly as h3-py gives them, not cut at the antimeridian.
 
-    Those that were asked for last are kept: a map is named and drawn by the same ones. Arrays are read-only.
-    Raises DataError for a number that is no cell.
+    The last result is cached; its arrays are read-only. Raises DataError for a number that is no cell.
     """
     return _boundary_of(cells.astype(np.uint64, copy=False).tobytes())
 

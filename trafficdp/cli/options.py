@@ -324,17 +324,22 @@ class Settings:
     wait: float
     output: Output
 
-    def workspace(self, bars: Progress | None = None, *, asked: MapOptions | None = None) -> Workspace:
-        """Return the opened workspace; ``asked`` overrides its map, ``bars`` shows progress on files read."""
+    def workspace(self, bars: Progress | None = None, *, map_options: MapOptions | None = None) -> Workspace:
+        """Return the opened workspace, with the map that ``map_options`` describe (None: the configured one).
+
+        ``bars`` shows progress on files that are read.
+        """
         # not at the top: whoever asks for help need not wait for it
         from trafficdp.workspace import open_workspace
 
         progress = None if bars is None else _bar_per_file(bars)
         city = open_workspace(self.config, store=self.store, wait=self.wait, progress=progress)
-        if asked is None:
+        if map_options is None:
             return city
         return city.with_map(
-            resolution=asked.resolution, slot_kind=asked.slot, min_vehicles=asked.min_vehicles
+            resolution=map_options.resolution,
+            slot_kind=map_options.slot,
+            min_vehicles=map_options.min_vehicles,
         )
 
     def places(self) -> tuple[Config, Path, Path]:

@@ -187,14 +187,15 @@ def _place(key: str, value: object, folder: Path) -> Path:
 
 
 def store_and_key(
-    config: Path, given: Path | None, store: Path | None, key_file: Path | None
+    config: Path, store_option: Path | None, store: Path | None, key_file: Path | None
 ) -> tuple[Path, Path]:
-    """Return the folder of the store and its key: given, as configured, or beside the configuration.
+    """Return (folder of the store, its key file): ``store_option``, else ``store``, else city.store.
 
-    Raises UsageError for a key inside the store, and unless DuckDB can take the path of the store: text that
-    is UTF-8, without NUL.
+    ``config`` is the path of the configuration file, beside which city.store lies; ``store`` and ``key_file``
+    are what it says. The key lies beside the store by default. Raises UsageError for a key inside the store,
+    and for a store whose path is not UTF-8 without NUL, which DuckDB cannot take.
     """
-    store = given or store or config.parent / "city.store"
+    store = store_option or store or config.parent / "city.store"
     try:
         usable = b"\0" not in os.path.abspath(store).encode("utf-8")
     except UnicodeEncodeError:

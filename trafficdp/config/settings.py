@@ -278,10 +278,9 @@ class Config:
 
     @property
     def measured_grid(self) -> Grid:
-        """The grid on which noise is added.
+        """The grid on which noise is added: ``grid``, or ``grid`` with one slot for the whole period.
 
-        As ``grid``, but with one slot for the whole period where presence is hidden, unless its settings
-        have each slot measured on its own.
+        The latter where presence is hidden, unless the settings have each slot measured on its own.
         """
         in_one = self.relation.hides_presence and not self.map.apart
         return replace(self.grid, slot_kind=SlotKind.WHOLE_PERIOD) if in_one else self.grid

@@ -201,9 +201,9 @@ def check_context(files: Sequence[ContextFile]) -> None:
 
 
 def is_gtfs(path: Path) -> bool:
-    """Return whether ``path`` is meant as static GTFS: a folder, or a .zip with stops.txt. Others GDAL reads.
+    """Return whether ``path`` is static GTFS: a folder, or a .zip with stops.txt; else GDAL reads it.
 
-    Raises ConfigError where nothing does.
+    Raises ConfigError for a path that does not exist or has no ending of ENDINGS.
     """
     if not path.exists():
         raise ConfigError(f"the context layer {path.name} does not exist", got=str(path), todo="correct file")

@@ -252,14 +252,12 @@ class Work:
 
 
 def reduce_files(session: SparkSession, uris: Sequence[str], work: Work) -> str | None:
-    """Reduce files that Spark can reach into a new folder of ``work.into``; return it, or None.
+    """Reduce files that Spark can reach to a new job; return its folder in ``work.into``, or None.
 
-    Names may be patterns; order is that of ``uris``, then of names. Files that an earlier job has read, by
-    name and time of change, are passed over; None when all were. What they hold decides nothing. Parquet is
-    read by Spark, in parts; a file of another format as a whole, in one task, by the reader of one machine.
-
-    Raises DataError for what cannot be read as declared, UsageError for a session without encryption whose
-    executors have no key.
+    ``uris`` may be patterns; files are in their order, then by name. None where an earlier job has read all
+    files, which is judged by name and time of change. Parquet is read by Spark in parts, any other format
+    whole, in one task a file. Raises DataError for what cannot be read as declared, UsageError for a session
+    without encryption whose executors have no key.
     """
     with spark_errors():
         files = Folder(session, work.into).files(uris)
@@ -292,12 +290,11 @@ def reduce_files(session: SparkSession, uris: Sequence[str], work: Work) -> str 
 
 
 def reduce_frame(frame: DataFrame, work: Work, *, order: str | None = None) -> str:
-    """Reduce a DataFrame into a new folder of ``work.into``; return the folder.
+    """Reduce a Spark DataFrame to a new job; return its folder in ``work.into``.
 
-    Columns are named by the source's declaration. Which of two records of one vehicle and instant came first
-    is said by ``order``, a column of whole numbers; without it by file and row, of a DataFrame that is read
-    from Parquet files. Raises UsageError for a DataFrame that has neither, is cached, or shuffles raw
-    records.
+    Columns are named by the source's declaration. Of two records of one vehicle and instant the first counts:
+    by the column ``order`` of whole numbers, or (None) by file and row, of a DataFrame that is read from
+    Parquet files. Raises UsageError for a DataFrame that has neither, is cached, or shuffles raw records.
     """
     with spark_errors():
         return _from_frame(frame, work, None, _earlier(frame.sparkSession, work), order)

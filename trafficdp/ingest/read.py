@@ -224,7 +224,7 @@ class Reading:
         return FilesToRead([file], LARGE[source.format], self.named_by_file, self.read)
 
     def finish(self, cleaned: CleanedFile, units: tuple[LintFinding, ...], files: int) -> None:
-        """Store the report and extents of this file from the outcome ``cleaned`` of its rows.
+        """Make the report and the extents of this file from the counts ``cleaned`` of its rows.
 
         ``units`` are the verdicts of the unit check, over all ``files`` (a number) that were read together.
         """

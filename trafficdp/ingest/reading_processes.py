@@ -123,7 +123,10 @@ class Readers:
         self._open.close()
 
     def read_blocks(self, lot: Sequence[Any], read: Read) -> Iterator[Records]:
-        """Yield the records of ``lot``, the next list of files, as ``read`` yields them, in larger blocks."""
+        """Yield the records of ``lot``, the next list of files, in large blocks.
+
+        ``read`` reads one file in this process, where no other process reads it.
+        """
         skipped = 0
         if self._processes:
             process = self._processes[self._next % len(self._processes)]

@@ -303,11 +303,11 @@ _ROW = np.dtype(
 
 
 def vehicle_parts(blocks: Iterator[Records], scratch: Path | None) -> Iterator[Records]:
-    """Yield the rows of all ``blocks`` in parts, after the last block was read.
+    """Yield all rows of ``blocks`` in parts that memory holds; all rows of a vehicle are in one part.
 
-    Up to ROWS_AT_ONCE rows are one part, in the order of the file, and so are all without a ``scratch``:
-    a folder in which rows may be written meanwhile, in files without a name. What a block says of malformed
-    rows and header times is left out. Raises OSError where the disk is full.
+    Up to ROWS_AT_ONCE rows, or without a folder ``scratch`` for more, there is one part, in the order of the
+    file. What blocks say of malformed rows and header times is left out. Raises OSError where the disk is
+    full.
     """
     held: list[Records] = []
     rows = 0

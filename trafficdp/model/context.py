@@ -94,14 +94,14 @@ class StudyArea:
 
     @cached_property
     def is_box(self) -> bool:
-        """Whether the area is one axis-parallel box (tested by comparison only, much faster)."""
+        """Whether the area is one axis-parallel box, for which ``contains`` only compares numbers."""
         geometry = self.geometry
         return geometry.geom_type == "Polygon" and bool(geometry.equals(shapely.box(*geometry.bounds)))
 
     def contains(
         self, latitude: npt.NDArray[np.float64], longitude: npt.NDArray[np.float64]
     ) -> npt.NDArray[np.bool_]:
-        """Return for every position whether it lies in the area, its boundary included.
+        """Return for every position (degrees, shape (n,)) whether it lies in the area or on its boundary.
 
         Positions that are not finite or off the globe are outside.
         """

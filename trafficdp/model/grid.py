@@ -56,7 +56,7 @@ class SlotKind(StrEnum):
 
     @property
     def recurs(self) -> bool:
-        """Whether one slot gathers many stretches of time (so that it has no single start)."""
+        """Whether a slot covers several stretches of time, such as an hour of every day."""
         return self in (
             SlotKind.HOUR_OF_DAY,
             SlotKind.WEEKDAY_WEEKEND_HOUR,
@@ -189,7 +189,7 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """Whether nothing is restricted."""
+        """Whether the selection restricts nothing, so that every record meets it."""
         return self.hours_of_week is None and not self.places and self.cells is None
 
     @property

@@ -146,8 +146,8 @@ def answer_rows(
 ) -> pa.RecordBatch:
     """Return the answer to ``question`` before it is arranged: one row a bin, speeds in ``unit``.
 
-    Numbers are those of ``release``, or the exact counts in ``counts`` where ``release`` is None. Both have
-    the bins of ``grid``, in one order.
+    Numbers are those of ``release`` or, if it is None, the exact ``counts``. Both have the bins of ``grid``,
+    in one order.
     """
     frame = _counted(grid, counts) if release is None else published_frame(release)
     if release is not None:
@@ -276,12 +276,13 @@ class Explanation:
         return self.plans[0].earlier_release
 
 
-def explained(plans: Sequence[PricedPlan], together: Loss | None, analyst_left: Loss | None) -> Explanation:
+def explanation_of(
+    plans: Sequence[PricedPlan], together: Loss | None, analyst_left: Loss | None
+) -> Explanation:
     """Return the price and the expected errors of the questions of ``plans`` as a table.
 
     ``together`` is what several questions cost in all. ``analyst_left`` is what the analyst may still spend
-    on the vehicle that the analyst's questions have charged most. Each is None where there is nothing to
-    say.
+    on the vehicle that the analyst's questions have charged most. Each is None where there is nothing to say.
     """
     lines: list[Line] = []
     for each in plans:

@@ -30,7 +30,7 @@ from trafficdp.query.answer import (
     PricedPlan,
     answer_columns,
     answer_rows,
-    explained,
+    explanation_of,
     made_up_rows,
     names_of_places,
 )
@@ -117,7 +117,7 @@ class PricedQuery:
 
     @property
     def arrangement(self) -> str:
-        """The statement with every priced SELECT as DuckDB runs it on its answer."""
+        """The statement with each priced SELECT replaced by the SELECT that DuckDB runs on its answer."""
         pieces, place = [], 0
         for part, question in zip(self.statement.parts, self.questions, strict=True):
             pieces += [self.statement.text[place : part.start], sql_of(question.arrangement)]
@@ -125,7 +125,7 @@ class PricedQuery:
         return "".join([*pieces, self.statement.text[place:]])
 
     def try_arrangement(self, session: AnalystSession) -> None:
-        """Run the arrangement on no rows and on a row of ones: what is wrong is said before any charge.
+        """Run the arrangement on made-up answers without and with a row, so that errors come before a charge.
 
         Raises RefusedError, which names the clause.
         """
@@ -242,7 +242,7 @@ class PricedQuery:
             )
             for each in found
         ]
-        return explained(plans, together, left)
+        return explanation_of(plans, together, left)
 
 
 def _together(measurements: Sequence[_Measurement]) -> tuple[IntArray, IntArray]:

@@ -86,15 +86,18 @@ class Recorded:
         return sink.getvalue()
 
     def measure(self, step: Step, values: MeasureInput) -> IntArray:
-        """Return the noisy sums of ``step`` over ``values``, shape (C,), and keep them."""
+        """Return the noisy sums of ``step`` over the private ``values``, one a coordinate, and keep them."""
         return self._kept(self._measure.measure(step, values))
 
     def select(self, ranks: Ranks, values: npt.NDArray[Any]) -> IntArray:
-        """Return a private quantile of every coordinate, shape (C,), and keep them."""
+        """Return one privately selected quantile for each coordinate, shape (C,), and keep them."""
         return self._kept(self._measure.select(ranks, values))
 
     def select_claimed(self, scores: Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
-        """Return the chosen position of every coordinate, shape (C,), and keep them."""
+        """Return for each coordinate the position of the candidate that was drawn, shape (C,), and keep them.
+
+        Drawn by the exponential mechanism: see ``PrivacyMeter.select_claimed``.
+        """
         return self._kept(self._measure.select_claimed(scores, cost, weight, start))
 
     def charge_unverified(self, noise: Claim) -> None:
@@ -102,7 +105,7 @@ class Recorded:
         self._measure.charge_unverified(noise)
 
     def uniform_below(self, count: IntArray) -> IntArray:
-        """Return uniform whole numbers in 0..``count`` - 1, and keep them."""
+        """Return a uniform whole number in 0..``count`` - 1 for each entry of ``count``, and keep them."""
         return self._kept(self._measure.uniform_below(count))
 
     def _kept(self, answer: npt.NDArray[Any]) -> npt.NDArray[Any]:

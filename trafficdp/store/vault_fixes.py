@@ -277,7 +277,7 @@ class Incoming:
 
 
 def ingested_files(vault: Vault, up_to_ingest: int | None = None) -> list[FileEntry]:
-    """Return the files in the order they were read, up to a data version (None: all), but those undone."""
+    """Return the files that were read and not undone, in order, up to number ``up_to_ingest`` (None: all)."""
     rows = run(
         vault.connection,
         # instants travel as numbers: DuckDB hands TIMESTAMPTZ to Python only where pytz is installed

@@ -105,9 +105,10 @@ class Tree:
         return heights
 
     def edges(self, at: IntArray, length: int) -> tuple[list[IntArray], list[IntArray]]:
-        """Return q_j and k q_(j+1) for every height j, where q_0 = ``at``; each has the shape of ``at``.
+        """Return the lists of q_j and of k q_(j+1) for every height j, with q_0 = ``at``.
 
-        ``at`` is the number of elements in the sum, 0..length. Node numbers between the two are those used.
+        ``at`` is the number of elements in a sum, 0..``length``; entries have its shape. The nodes of height
+        j in the sum have numbers between the two.
         """
         quotient = np.asarray(at, dtype=np.int64)
         ends, starts = [], []

@@ -35,7 +35,7 @@ NAMES = {
 @with_options
 def plan(
     context: typer.Context,
-    asked: MapOptions,
+    map_options: MapOptions,
     max_half_width: Annotated[
         str | None,
         typer.Option(
@@ -64,10 +64,10 @@ def plan(
     """Show what a release would cost, what a precision would take, or which map fits. Nothing is spent."""
     settings: Settings = context.obj
     output = settings.output
-    workspace = settings.workspace(asked=asked)
+    workspace = settings.workspace(map_options=map_options)
     kind = None if chart is None else one_of(KINDS, chart=chart.suffix.lower().removeprefix("."))
     config = workspace.config
-    loss = loss_from_options(asked.epsilon, asked.rho)
+    loss = loss_from_options(map_options.epsilon, map_options.rho)
     with output.progress_steps("planning from public counts") as step:
 
         def looked_at(grid: Grid) -> None:
@@ -77,7 +77,7 @@ def plan(
             loss,
             max_half_width=max_half_width,
             search_maps=looked_at if max_half_width is not None and loss is not None else False,
-            within_budget=asked.within_budget,
+            within_budget=map_options.within_budget,
             save=save,
         )
         full = None

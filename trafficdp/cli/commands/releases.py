@@ -34,7 +34,7 @@ from trafficdp.release.results import Plan
 @with_options
 def release(
     context: typer.Context,
-    asked: MapOptions,
+    map_options: MapOptions,
     force: Annotated[
         bool, typer.Option("--force", help="Release a map that is refused as too inaccurate.")
     ] = False,
@@ -59,15 +59,15 @@ def release(
     On a terminal it asks first; elsewhere it needs --yes. The same release again costs nothing.
     """
     settings: Settings = context.obj
-    workspace = settings.workspace(asked=asked)
-    loss = loss_from_options(asked.epsilon, asked.rho)
+    workspace = settings.workspace(map_options=map_options)
+    loss = loss_from_options(map_options.epsilon, map_options.rho)
 
     def questions() -> Iterator[str]:
         noisy = workspace
         if allow_idealised_noise is not None:
             noisy = workspace.with_idealised_noise(allow_idealised_noise)
         with settings.output.spinner("planning"):
-            planned = noisy.plan(loss, suggestions=False, within_budget=asked.within_budget, saved=plan)
+            planned = noisy.plan(loss, suggestions=False, within_budget=map_options.within_budget, saved=plan)
         refused = planned.affordable.short or (planned.verdict.refused and not force)
         # what is refused anyway, or free, needs no answer
         if not refused and (again or not planned.earlier_release):
@@ -81,7 +81,7 @@ def release(
         done = workspace.release(
             loss,
             force=force,
-            within_budget=asked.within_budget,
+            within_budget=map_options.within_budget,
             plan=plan,
             allow_idealised_noise=allow_idealised_noise,
             again=again,

@@ -76,10 +76,11 @@ def run_script(text: str, run: Run) -> None:
         run(statement)
 
 
-def run_shell(run: Run, describe: Run, turn: Callable[[], None], output: Output) -> None:
+def run_shell(run: Run, describe: Run, toggle_expanded: Callable[[], None], output: Output) -> None:
     """Read statements from the terminal and ``run`` them until ``\\q``; errors are shown and forgotten.
 
-    ``describe`` answers ``\\d``: with nothing, or with the name of a table. ``turn`` answers ``\\x``.
+    ``describe`` answers ``\\d``: with nothing, or with the name of a table. ``toggle_expanded`` answers
+    ``\\x``.
     """
     with suppress(ImportError):
         # the import alone gives input() a history
@@ -88,7 +89,7 @@ def run_shell(run: Run, describe: Run, turn: Callable[[], None], output: Output)
     for statement in _typed(output):
         try:
             if statement.startswith("\\"):
-                _command(statement, describe, turn, output)
+                _command(statement, describe, toggle_expanded, output)
             else:
                 run(statement)
         except TrafficdpError as error:

@@ -202,9 +202,9 @@ class Noise:
     library: str = LIBRARY
 
     def stated(self) -> tuple[tuple[MechanismStated, ...], tuple[WorstBias, ...]]:
-        """Return the manifest's form of all statements, and every statistic's largest bias over all data.
+        """Return (what the manifest says of each statistic's mechanism, each statistic's largest bias).
 
-        Both are in display units; a bias is rounded up.
+        Both are in display units; a bias is the worst over all data, rounded up.
         """
         request, found, biases = self.request, [], []
         for statistic, statement in self.statements.items():

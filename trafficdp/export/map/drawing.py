@@ -86,7 +86,7 @@ class Drawing:
 
     @classmethod
     def of(cls, polygons: npt.NDArray[np.object_], *, hexagons: bool = True) -> Drawing:
-        """Return the drawing that holds ``polygons`` (one or more), with a margin; finer for zones."""
+        """Return a drawing that just holds ``polygons`` (in degrees) and a margin; of zones it is finer."""
         west, south, east, north = bounding_box(polygons)
         cut = -180.0 if west <= east else (west + east) / 2
         east = east if west <= east else east + 360.0
@@ -323,9 +323,10 @@ def draw(
     badges: Sequence[tuple[int, str, bool]] = (),
     surroundings: Surroundings | None,
 ) -> Picture:
-    """Return the map of C cells by their class ``letters``; ``badges`` are texts (cell, text, dark).
+    """Return the map of C cells with the path data ``paths``, coloured by their class ``letters`` (C,).
 
-    A map without ``surroundings`` is a small one among others, and has no bar of kilometres either.
+    ``outline`` is the path of the study area. ``badges`` are texts written on cells: (cell, text, whether on
+    dark). A map without ``surroundings`` is a small one among others, and has no scale bar.
     """
     areas, signs = [], []
     for letter in sorted(set(letters.tolist())):

@@ -55,9 +55,10 @@ MOST_PANELS = 6
 
 
 def cells_with_diagram(release: Release, findings: StatisticFindings, atlas: ReportMaps) -> tuple[int, ...]:
-    """Return the positions of the cells that get a diagram: those with most compared slots, then least noise.
+    """Return the positions of the cells that get a diagram: those with most compared slots.
 
-    Both are public before any number is drawn. A cell needs two compared slots.
+    Of equal ones those with least noise. Both are public before any number is drawn. A cell needs two
+    compared slots.
     """
     if findings.certain is None:
         return ()

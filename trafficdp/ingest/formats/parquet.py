@@ -277,9 +277,10 @@ def records_of(
     batch: pa.RecordBatch,
     system: pyproj.CRS | None,
 ) -> Records:
-    """Return the records of ``batch``. ``columns``: its names by ours; ``system``: of points, if not degrees.
+    """Return the records of ``batch``, whose columns are called as ``columns`` says, by our names.
 
-    Raises DataError, naming ``file``, for a column of a type that cannot be what it is declared to be.
+    ``system`` is the reference system of points, None for degrees. Raises DataError, naming ``file``, for a
+    column of a type that cannot be what it is declared to be.
     """
     times = _times(file, source, batch.column(columns["time"]))
     if "geometry" in columns:
