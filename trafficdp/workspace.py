@@ -177,7 +177,7 @@ class Workspace:
             return done
 
     def undo_ingest(self, files: str | Path | Sequence[str | Path]) -> list[UndoneFile]:
-        """Take back the records that files brought, by their names, as long as no release has used them.
+        """Remove the records that ``files`` (names) brought, as long as no release has used them.
 
         A file that was read several times loses its newest reading. The data gets a new name. Raises
         UsageError, and then changes nothing, for an unknown file and one that a release was made of.
@@ -227,7 +227,10 @@ class Workspace:
             return replace(plan, earlier_release=earlier)
 
     def counts(self, grid: Grid | None = None) -> Counts:
-        """Return the counts that are public by assumption, of ``grid`` or the configured one. No value."""
+        """Return the public counts of records by (bin, vehicle) on ``grid`` or the configured one; no speed.
+
+        Where nothing about a vehicle is public: of one possible vehicle in every declared bin.
+        """
         self.config.require_public_counts(
             "a table of counts",
             "ask for noisy ones, with [map] publish_counts = true or by a priced question (COUNT(*))",
@@ -291,7 +294,7 @@ class Workspace:
             return ReleasedMap(release, folder_of(self.store, release.id), planned.left_after)
 
     def with_idealised_noise(self, mechanism: str) -> Workspace:
-        """Return the same city with ``mechanism``, idealised or not, for the statistics that it knows."""
+        """Return this workspace with ``mechanism`` for the statistics that it knows, exact sampler or not."""
         self.config.require_public_counts(
             "a mechanism by name", "leave it out: one mechanism, with exact noise, makes the map"
         )
@@ -342,7 +345,7 @@ class Workspace:
             return query.answer(curator, datetime.now(UTC), session)
 
     def releases(self) -> list[results.ReleaseSummary]:
-        """Return every charged release, in order."""
+        """Return a summary of every charged release, in order."""
         with self._curator("releases") as curator:
             return results.summaries(curator, self.store)
 
@@ -408,12 +411,15 @@ class Workspace:
             return write_site(Path(folder), city, published, withdrawn)
 
     def withdraw(self, release_id: str) -> None:
-        """Take a release back. Its files and rows go; its charge stays: budget never comes back."""
+        """Withdraw a release: its files and rows are removed, its charge stays spent."""
         with self._curator("withdraw") as curator:
             curator.withdraw(release_id, datetime.now(UTC))
 
     def forget(self, identifiers: Sequence[str]) -> Forgotten:
-        """Take vehicles out of the vault; see ``release.intake.forget``. What is published stays."""
+        """Remove all records of the vehicles with these ``identifiers`` from the vault; return counts.
+
+        What is published stays, and so do charges. See ``release.intake.forget``.
+        """
         namespaces = [each.namespace for each in self.config.sources]
         return forget(self.store, self.key_file, identifiers, namespaces, datetime.now(UTC), wait=self._wait)
 
@@ -430,19 +436,25 @@ class Workspace:
             return curator.change_promise(self.config.promise, reason, datetime.now(UTC))
 
     def verify(self, release_id: str) -> list[Check]:
-        """Return every check of a release or a stream; see ``verification``, ``stream_verification``."""
+        """Recompute a release or a stream from the vault and its files; return every check and its outcome.
+
+        See ``release.verification`` and ``release.stream_verification``.
+        """
         with self._curator("verify") as curator:
             if release_id.startswith("s"):
                 return verify_stream(curator, release_id)
             return verification.verify(curator, release_id)
 
     def live(self, *, again: bool = False) -> LiveStream:
-        """Return the stream of [stream]; ``again``: another, where the same is over. See ``streaming``."""
+        """Return the stream that [stream] of the configuration declares, to be begun or continued.
+
+        ``again``: another one, charged again, where the same is over. See ``release.streaming``.
+        """
         key = VehicleKey.load(self.key_file)
         return LiveStream(self.config, self.store, key, self._curator, again=again)
 
     def ledger(self) -> list[LedgerRow]:
-        """Return the ledger, its chain checked."""
+        """Return all entries of the ledger, in order; their chain of hashes is checked."""
         with self._curator("ledger") as curator:
             return vault_ledger.ledger_rows(curator.vault)
 
@@ -460,7 +472,7 @@ class Workspace:
             return reports_with_few_rows_kept(curator)
 
     def status(self) -> Status:
-        """Return what the store holds."""
+        """Return what the store holds and how much budget is spent. For the curator's eyes."""
         return read_status(self.config, self.store, wait=self._wait)
 
     @contextmanager

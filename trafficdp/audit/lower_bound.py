@@ -58,8 +58,8 @@ CERTAIN = 1e9
 def runs_one_at_a_time(mechanism: Mechanism) -> bool:
     """Return whether ``mechanism`` must run on one data set at a time, not on many copies side by side.
 
-    True for mechanisms that count in rho, since their noise depends on all bins and vehicles together;
-    except for ``KnownTerms``, whose noise depends only on the vehicle with the largest loss.
+    True for mechanisms that count in rho, whose noise depends on all bins and vehicles together; not for
+    those that are ``KnownTerms``, whose noise depends only on the vehicle with the largest loss.
     """
     return mechanism.kind is LossKind.ZCDP and not isinstance(mechanism, KnownTerms)
 

@@ -147,7 +147,7 @@ def load_document(path: Path) -> dict[str, object]:
 
 
 def read_places(path: Path) -> tuple[Path | None, Path | None]:
-    """Return (store, key_file) of a configuration file in which other keys may still be open choices.
+    """Return (store, key_file) that a configuration file names, whose other keys may still be unset.
 
     Raises ConfigError for a file that cannot be read, is not TOML, or names a wrong place.
     """
@@ -155,9 +155,9 @@ def read_places(path: Path) -> tuple[Path | None, Path | None]:
 
 
 def places(document: Mapping[str, object], folder: Path) -> tuple[Path | None, Path | None]:
-    """Return (store, key_file) that a document names, relative to ``folder``.
+    """Return (store, key_file) that ``document`` names, relative to ``folder``; None for one it does not.
 
-    Raises ConfigError for a key that nobody knows, for what is no path, and for a key inside the store.
+    Raises ConfigError for an unknown top-level key, for what is no path, and for a key inside the store.
     """
     for key in document:
         if key not in (*PLACES, *TABLES):

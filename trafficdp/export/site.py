@@ -76,7 +76,10 @@ class SiteCity:
 
     @property
     def contact_of_us(self) -> str | None:
-        """The e-mail address that DCAT-US asks for; None without one, or without addresses of pages."""
+        """The e-mail address for the DCAT-US catalogue.
+
+        None where the contact is no e-mail address, or the pages have no address.
+        """
         told = self.entry.contact is not None and not self.entry.contact.startswith("http")
         return self.entry.contact if told and self.entry.landing_page is not None else None
 
@@ -167,7 +170,7 @@ class _Row:
         self.contact = _contact(facts.catalogue.contact)
 
     def files(self) -> Iterable[tuple[str, str, str, str]]:
-        """Name, meaning, size and SHA-256 of what can be downloaded."""
+        """(name, meaning, size, SHA-256) of each file that can be downloaded."""
         for file in self.distributed:
             yield file.name, TITLES.get(file.name, file.name), _size(file.bytes), file.sha256
 

@@ -178,15 +178,13 @@ def clean(
     whole_vehicles: bool = True,
     files: int = 1,
 ) -> Cleaned:
-    """Apply the rules (report.RULES, in that order) to ``records`` and return what is left.
+    """Return the rows of ``records`` that meet all rules (report.RULES, in that order), as ``Cleaned``.
 
-    ``speed_centi`` = round-half-even(100 * speed) in the source's unit, saturated at +-SATURATION. The
-    order of rows is kept. Reported speeds that are kept are shown to ``check``. Of a file in parts, all
-    records of a vehicle must be in one, unless ``whole_vehicles`` says that they are not: then no time of a
-    repeated hour is kept, for a vehicle's other records decide which is meant.
-
-    Records of several ``files`` are cleaned together: a speed may be derived from a position in another one,
-    and all else is as if each were alone.
+    Speeds become hundredths of the source's unit, rounded half to even and cut at +-SATURATION. The order of
+    rows is kept. Reported speeds that are kept are added to ``check``. Rows of several ``files`` are cleaned
+    together: a speed may be derived from a position in another one, and all else is as if each were alone.
+    All records of a vehicle must be given, unless ``whole_vehicles`` is False: then no time of a repeated
+    hour is kept, for a vehicle's other records decide which is meant. Private.
     """
     names, vehicle = _vehicles(records)
     of = _Files(files, records.file)

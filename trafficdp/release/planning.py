@@ -117,12 +117,12 @@ class SavedPlan:
 
     @property
     def grid(self) -> Grid:
-        """The map that was planned."""
+        """The grid of the map that was planned."""
         return from_json(Grid, self.frozen_facts["grid"])
 
     @property
     def loss(self) -> Loss:
-        """The loss that was asked for."""
+        """The loss, epsilon or rho, that was asked for when the plan was made."""
         facts = self.frozen_facts
         return next(LOSSES[kind](facts[kind.pico_key]) for kind in LossKind if kind.pico_key in facts)
 
@@ -259,7 +259,7 @@ class Planning:
         return self._at(self._config.grid, request, question)
 
     def save(self, name: str, plan: Plan) -> None:
-        """Keep ``plan`` under ``name``, frozen."""
+        """Save ``plan`` in the store under ``name``, frozen."""
         frozen = SavedPlan.of(name, plan.allocation, plan.grid, self._version.name, datetime.now(UTC))
         store_files.save_plan(self._curator.store, name, frozen.text)
 

@@ -226,7 +226,7 @@ class _Published:
         self._zones_file = zones
 
     def checks(self) -> NamedChecks:
-        """Yield names and checks."""
+        """Yield (what is checked, function that checks it) for the files of the release."""
         yield "every file is the one that the manifest lists", self._files
         yield PORTALS, partial(differing_portal_files, self._folder)
         yield "hexagons, or the listed zones, and slots are all of the study area and period", self._bins

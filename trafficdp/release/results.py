@@ -340,7 +340,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSummary:
-    """One line about a release. ``loss`` is the largest of any vehicle."""
+    """A summary of one release. ``loss`` is the largest of any vehicle."""
 
     id: str
     status: str
@@ -397,7 +397,7 @@ def _report_of(curator: Curator, release_id: str, against: str | None) -> bytes 
 
 
 def summaries(curator: Curator, store: Path) -> list[ReleaseSummary]:
-    """Return every charged release, in order."""
+    """Return a summary of every charged release, in order of their charges."""
     entries = {row.sequence: row.facts for row in vault_ledger.ledger_rows(curator.vault)}
     return [
         ReleaseSummary(

@@ -328,7 +328,7 @@ class _ExaminedRelease(Examined):
         self._declared = curator.relation.hides_presence
 
     def checks(self) -> NamedChecks:
-        """Yield names and checks, in an order that a reader can follow."""
+        """Yield (what is checked, function that checks it), in an order that a reader can follow."""
         whole_ledger = partial(self._curator.check_not_behind, whole=True)
         yield "the ledger has every entry that its head and the manifests name", whole_ledger
         yield "the ledger's charge is the specification that was executed", self._specification_is_charged

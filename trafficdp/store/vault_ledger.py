@@ -207,7 +207,7 @@ def require_budget(
 
 
 def largest_spent_in(vault: Vault, window: Window) -> int:
-    """Return the most that any vehicle has spent in ``window``, in 10^-12 of the store's kind of loss."""
+    """Return the most that any vehicle was charged in ``window``, in 10^-12 of the store's kind of loss."""
     if not _months_are_kept(vault, window.time_zone):
         return totals(vault, _charges_in(vault, window)).largest
     largest = f"SELECT coalesce(max(loss_pico), 0) FROM ({_SPENT_IN_MONTHS})"  # noqa: S608 - ours

@@ -93,7 +93,10 @@ class Tree:
 
     @property
     def shift(self) -> int:
-        """h in q_(j+1) = floor((q_j + h) / k), for arity k: (k - 1)/2 with signed digits, else 0."""
+        """h, which makes node numbers q_(j+1) = floor((q_j + h) / k) at height j + 1 of those at height j.
+
+        For arity k: (k - 1)/2 with signed digits, else 0.
+        """
         return (self.arity - 1) // 2 if self.kind is TreeKind.SIGNED else 0
 
     def heights(self, length: int) -> int:

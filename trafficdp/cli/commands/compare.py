@@ -367,7 +367,7 @@ class NoiseOption:
 
     @property
     def name(self) -> str:
-        """Name of the noise for people."""
+        """Name of the noise for people, Gaussian or Laplace."""
         return "Laplace noise, no delta" if self.delta is None else f"Gaussian noise, delta {self.delta}"
 
 

@@ -124,7 +124,7 @@ def findings(release: Release, earlier: Release | None) -> Findings:
 
 
 def proven_order(low: FloatArray, high: FloatArray) -> Order:
-    """Return which of K bins are proved lower or higher than others, as their intervals do not overlap.
+    """Return which of K bins are proved lower or higher than others, since their intervals do not overlap.
 
     ``low`` and ``high``, shape (K,), are the ends. A bin is listed as low if more bins lie above it than
     below it, as high if fewer do, else not at all.

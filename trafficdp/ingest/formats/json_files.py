@@ -143,7 +143,7 @@ def _to_text(values: list[str | None]) -> pa.Array:
 def check_keys(file: InputFile, blocks: Sequence[Mapping[str, bool]]) -> None:
     """Raise DataError naming the keys that no record of a judged file has.
 
-    ``blocks``: for every block of records, whether any of its records has each key.
+    ``blocks`` has one mapping for each block of records: for every key, whether any of its records has it.
     """
     missing = [name for name in dict.fromkeys(key for block in blocks for key in block) if file.judged]
     missing = [name for name in missing if not any(block[name] for block in blocks)]

@@ -83,7 +83,7 @@ class _Head:
         self._open.pop()
 
     def close(self) -> None:
-        """Do nothing: the file is not at its end."""
+        """Do nothing: called by the parser at the end of the file."""
 
 
 def path_of_first(file: InputFile, *names: str) -> Path:
