@@ -34,7 +34,7 @@ from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_
 from trafficdp.mechanisms.pooling.design import Design
 from trafficdp.mechanisms.pooling.estimates import pooled_estimates
 from trafficdp.mechanisms.pooling.posterior import LEVELS
-from trafficdp.mechanisms.several_maps import CHANGED, difference
+from trafficdp.mechanisms.several_maps import CHANGED, change_between_maps
 from trafficdp.mechanisms.simulated_cities import true_statistic
 from trafficdp.model import KnownSpeeds, NeighbouringRelation, PlaceSpeeds, SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -176,7 +176,7 @@ def compared(before: Map, after: Map, upper: float, slots: bool, days: float = 0
     before, after = before.at(rows[rows >= 0]), after.at(np.flatnonzero(rows >= 0))
     both = np.flatnonzero(before.informed & after.informed)
     before, after = before.at(both), after.at(both)
-    found = difference(tuple(before.ends), tuple(after.ends), upper, slots=slots, days=days)
+    found = change_between_maps(tuple(before.ends), tuple(after.ends), upper, slots=slots, days=days)
     truth, share = after.truth - before.truth, after.truth / np.maximum(before.truth, 1e-9) - 1
     held = {
         f"held_{100 * level:.0f}": (low - 1e-9 <= truth) & (truth <= high + 1e-9)

@@ -127,14 +127,14 @@ def _summed(losses: Iterable[Losses], chosen: npt.NDArray[np.bool_]) -> dict[int
     return found
 
 
-def insufficient_charge_error(found: str) -> AllocationError:
+def insufficient_charge_error(reason: str) -> AllocationError:
     """Return (do not raise) the error of an allocation whose charge does not cover some vehicle's loss.
 
-    ``found`` says what is wrong, without any vehicle's numbers.
+    ``reason`` says what is wrong, without any vehicle's numbers.
     """
     return AllocationError(
         "the allocation does not hold",
-        got=found,
+        got=reason,
         expected="a charge that covers every vehicle's exact loss",
         todo="nothing was charged; report this: it is an error of trafficdp or of an altered plan",
     )

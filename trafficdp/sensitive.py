@@ -173,7 +173,7 @@ class Contributions:
         np.add.at(squares, merging.pair_of, self.total_of_squares)
         return Contributions(merging.counts, total, squares, self.vehicle, self.bound)
 
-    def added_to(self, later: Contributions) -> Contributions:
+    def combined_with(self, later: Contributions) -> Contributions:
         """Return the sums of these contributions and those of ``later`` files, of the same grid and bound.
 
         No sum is above LARGEST_TOTAL. Every (bin, vehicle) is one whole number, rank of its bin times

@@ -77,7 +77,7 @@ def calibrated_as(kind, facts, statistics=None, loss=LOSS):
         return PerStatisticMechanism.calibrate(facts, loss, parts)
     named = "clip_user" if kind == "suppressed" else kind
     tolerance = dict.fromkeys(statistics, 1.0)
-    accountings = all_accountings(facts.counts, facts.bound, tolerance, named=named)
+    accountings = all_accountings(facts.counts, facts.bound, tolerance, accounting=named)
     chosen = {"laplace": "equal"}.get(named, named)
     return next(each for each in accountings if each.name == chosen).calibrate(loss)
 

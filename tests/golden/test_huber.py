@@ -91,7 +91,7 @@ def test_gaussian_alphas_are_golden(epsilon, expected):
 def test_student_t_errors_of_clean_bins_are_golden(users, expected):
     # U = 65, T = 10, Z just below 4 (a good data set must be strictly good), all values of k0
     shape = equal(users, 10.0, 65.0)
-    smooth = clean_smooth_sensitivity(shape, np.array([1 / 6]), spread=0.4 - 1e-6, levels=users)[0]
+    smooth = clean_smooth_sensitivity(shape, np.array([1 / 6]), relative_distance=0.4 - 1e-6, levels=users)[0]
     assert smooth * 1.10266 / 0.724962 == pytest.approx(expected, rel=0.02)
 
 

@@ -19,7 +19,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 def rank_in_sorted(group: IntArray) -> IntArray:
-    """Return how many earlier entries of the same group each entry has, of a sorted ``group`` (n,)."""
+    """Return how many earlier entries of the same group each entry of the sorted ``group`` (n,) has."""
     place = np.arange(len(group))
     first = np.append(True, group[1:] != group[:-1])[: len(group)]
     return place - np.maximum.accumulate(np.where(first, place, 0))
@@ -129,15 +129,13 @@ class CountCap(StrEnum):
     ARGMAX = "argmax"
 
     def of(self, counts: Counts) -> IntArray:
-        """Return the most samples of one vehicle in each bin by this rule, shape (G,); always one of its
-        counts.
-        """
+        """Return the most samples of one vehicle in each bin by this rule, (G,); always one of its counts."""
         rule = median_cap if self is CountCap.MEDIAN else argmax_cap
         return rule(counts)
 
 
 def median_cap(counts: Counts) -> IntArray:
-    """Return the ceil(L/2)-th largest count of every bin: at least half of the users reach it."""
+    """Return the median count of every bin's vehicles, the ceil(L/2)-th largest of L, shape (G,)."""
     order = descending(counts)
     users = counts.users_per_bin
     first = np.cumsum(users) - users
@@ -236,17 +234,20 @@ def total_variation_bias(arrays: Arrays, upper: float) -> FloatArray:
 
 
 def best_fit(counts: Counts, capacity: IntArray) -> Arrays:
-    """Return the arrays of all bins at once; every user's samples stand in exactly one array.
+    """Return each bin's records grouped into arrays, every vehicle's in exactly one array, from public
+    counts.
 
-    User by user in descending count order, all r_l = min(m_l, m_UB) first samples go into the fullest
-    array that still has room (the oldest among equals), else into a new one; all Kbar nonempty arrays
-    are kept. (Algorithm 1 as printed allocates only K arrays and may write into array K + 1.)
+    ``capacity`` (G,) m_UB is the most samples of an array.
 
-    Users with the same r are placed together, in one vectorised step for all bins: the array with the
-    least room >= r has, after one of them, the strictly least room of all, so it is filled until its room
-    is below r before the next is touched. So arrays in order of (room, age) take floor(room / r) users each,
-    then new ones floor(m_UB / r) each. There are at most as many steps as distinct capped counts.
-    Raises UsageError unless 1 <= m_UB <= m* in every bin.
+    User by user in descending count order, all r_l = min(m_l, m_UB) first samples go into the fullest array
+    that still has room (the oldest among equals), else into a new one; all Kbar nonempty arrays are kept.
+    (Algorithm 1 as printed allocates only K arrays and may write into array K + 1.)
+
+    Users with the same r are placed together, in one vectorised step for all bins: the array with the least
+    room >= r has, after one of them, the strictly least room of all, so it is filled until its room is below
+    r before the next is touched. So arrays in order of (room, age) take floor(room / r) users each, then new
+    ones floor(m_UB / r) each. There are at most as many steps as distinct capped counts. Raises UsageError
+    unless 1 <= m_UB <= m* in every bin.
     """
     bins = counts.bins
     capped = capped_counts(counts, capacity)
@@ -311,12 +312,12 @@ def best_fit(counts: Counts, capacity: IntArray) -> Arrays:
 
 
 def wrap_around(counts: Counts, capacity: IntArray) -> Arrays:
-    """Return the arrays of all bins at once.
+    """Return each bin's records cut into full arrays, vehicles one after another, from public counts.
 
-    The users' r_l = min(m_l, m_UB) first samples stand one user after another, in descending count order;
-    the row is cut into arrays of m_UB samples; K = floor(sum r_l / m_UB) full ones are kept, the rest is
-    dropped. Since r_l <= m_UB, a user has samples in at most two arrays, m_UB together.
-    Raises UsageError unless 1 <= m_UB <= m* in every bin (then K >= 1).
+    ``capacity`` (G,) m_UB is the size of an array. The users' r_l = min(m_l, m_UB) first samples stand one
+    user after another, in descending count order; the row is cut into arrays of m_UB samples; K = floor(sum
+    r_l / m_UB) full ones are kept, the rest is dropped. Since r_l <= m_UB, a user has samples in at most two
+    arrays, m_UB together. Raises UsageError unless 1 <= m_UB <= m* in every bin (then K >= 1).
     """
     order = descending(counts)
     bin_index = counts.bin_index[order]
@@ -445,6 +446,7 @@ class IntervalPartition:
 
     def costs(self, y: IntArray, y_bin: IntArray) -> IntArray:
         """Return each part's cost, the larger number of ``votes`` on either side of it in its bin.
+
         Private.
         """
         voted = np.bincount(self.votes(y, y_bin), minlength=int(self.start[-1])).astype(np.int64)

@@ -123,8 +123,7 @@ ZERO = 1e-12
 def huber_location(
     value: FloatArray, weight: FloatArray, threshold: FloatArray, bin_index: IntArray, bins: int
 ) -> FloatArray:
-    """Return the minimiser of the weighted Huber loss of vehicles' means ``value`` (P,) in every bin, shape
-    (G,).
+    """Return the minimiser of the weighted Huber loss of vehicles' means ``value`` (P,) in every bin, (G,).
 
     The midpoint where the minimum is flat. Private if ``value`` is. The gradient sum_i w_i clip(s - y_i,
     -T_i, T_i) is piecewise linear and nondecreasing: its slope grows by w_i at y_i - T_i and falls by w_i at
@@ -463,21 +462,21 @@ def smooth_sensitivity(
 
 
 def clean_smooth_sensitivity(
-    shape: HuberParameters, beta: FloatArray, *, spread: float = 0.4, levels: int = LEVELS
+    shape: HuberParameters, beta: FloatArray, *, relative_distance: float = 0.4, levels: int = LEVELS
 ) -> FloatArray:
-    """Return the smooth sensitivity for data where every |y - ybar| is ``spread`` thresholds, no outlier,
+    """Return the smooth sensitivity of clean data: every |y - ybar| is ``relative_distance`` thresholds,
     (G,).
 
-    Public. What it will be about where vehicles agree to within ``spread`` of their thresholds; the defaults
-    are about what independent samples give. This decides, before any value is read, whether the method pays.
+    Public. What it will be about where vehicles agree as well as that, without outliers; the default is about
+    what independent samples give. This decides, before any value is read, whether the method pays.
     """
-    needed = np.where(shape.balanced, spread, spread + 2 * SLACK)
+    needed = np.where(shape.balanced, relative_distance, relative_distance + 2 * SLACK)
 
     def distance(theta: FloatArray, level: IntArray) -> IntArray:
         result: IntArray = np.where(theta >= needed, 0, level)
         return result
 
-    return _smooth(shape, spread * shape.threshold, beta, distance, levels)
+    return _smooth(shape, relative_distance * shape.threshold, beta, distance, levels)
 
 
 def _smooth(

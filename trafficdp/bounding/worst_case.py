@@ -29,6 +29,7 @@ def mean_sensitivity(count: IntArray, samples: IntArray, upper: float) -> FloatA
 
 def vehicle_mean_sensitivity(users: IntArray, upper: float) -> FloatArray:
     """Return the most that one of ``users`` vehicles moves the mean of the vehicles' own means: U / L.
+
     Exact.
     """
     return upper / users
@@ -139,11 +140,10 @@ def exact_worst_error(bias: FloatArray, scale: FloatArray) -> FloatArray:
 
 
 def clip_cut(count: IntArray, bin_index: IntArray, threshold: IntArray, steps: int) -> IntArray:
-    """Return the low end to which each pair's total is clipped, in steps, (P,); the high end is steps m -
-    cut.
+    """Return the low end to which each pair's total is clipped, in steps, (P,).
 
-    m is its ``count``. ``threshold`` is T > 0 in steps, one a bin. Ends are rounded inward to whole steps, so
-    that no interval is wider than T: cut = ceil(max(steps m - T, 0)/2).
+    The high end is steps m - cut. m is its ``count``. ``threshold`` is T > 0 in steps, one a bin. Ends are
+    rounded inward to whole steps, so that no interval is wider than T: cut = ceil(max(steps m - T, 0)/2).
     """
     return np.asarray((np.maximum(steps * count - threshold[bin_index], 0) + 1) // 2)
 

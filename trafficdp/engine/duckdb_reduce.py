@@ -465,7 +465,7 @@ def reduce_fixes(
         found = _grouped(connection, grid, bound, ingests) if sums is None else sums
     if grid.mosaic is not None:
         found = found.merged(*bins_in_mosaic(grid, found.counts.cell, found.counts.slot))
-    return found if known is None else known.contributions.added_to(found)
+    return found if known is None else known.contributions.combined_with(found)
 
 
 def require_exact_sums(count: npt.NDArray[np.int64], bound: ContributionBound) -> None:

@@ -83,8 +83,7 @@ class EntryIndex:
         return total
 
     def losses(self, entry: FloatArray) -> IntArray:
-        """Return every vehicle's privacy loss, the sum over its entries of ``entry``, rounded up, shape
-        (users,).
+        """Return every vehicle's privacy loss, the sum over its entries of ``entry``, rounded up, (users,).
 
         ``entry`` holds the loss of each entry as a float epsilon or rho; the result is in whole 10^-12 of it.
         """
@@ -210,8 +209,7 @@ class Block:
         return np.asarray(-(-move // np.maximum(self.half_width[at], 1)))
 
     def largest(self, support: EntryIndex, units: IntArray) -> IntArray:
-        """Return, for every vehicle, the largest of ``units`` in each block, added over blocks, shape
-        (users,).
+        """Return, for every vehicle, the largest of ``units`` in each block, added over blocks, (users,).
 
         ``units`` has one whole number for each entry of ``support``, as returned by the method ``units``.
         """
@@ -240,8 +238,9 @@ class Block:
         return np.array(pico, dtype=np.int64)[which.ravel()]
 
     def add(self, sums: IntArray, source: NoiseSource) -> IntArray:
-        """Return the integer ``sums`` (one a coordinate) plus l-infinity block noise; no noise outside all
-        blocks.
+        """Return the integer ``sums`` (one a coordinate) plus l-infinity block noise.
+
+        No noise outside all blocks.
         """
         drawn = self.block >= 0
         result = sums.copy()

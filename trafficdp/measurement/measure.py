@@ -54,11 +54,11 @@ class PrivacyMeter:
         return step.draw(self._source, values)
 
     def select(self, ranks: Ranks, values: Values) -> IntArray:
-        """Add the loss of ``ranks`` to ``spent``; return one privately selected quantile for every
-        coordinate.
+        """Add the loss of ``ranks`` to ``spent``.
 
-        ``values`` are private, one whole number an entry. Raises AllocationError, before any draw, if some
-        vehicle would lose more than it was charged.
+        Return one privately selected quantile for every coordinate. ``values`` are private, one whole number
+        an entry. Raises AllocationError, before any draw, if some vehicle would lose more than it was
+        charged.
         """
         self._meter(ranks)
         return ranks.draw(self._source, values)

@@ -33,11 +33,10 @@ from trafficdp.privacy.loss import PureDP
 
 
 def signed_nodes_touched(position: IntArray, arity: int, heights: int) -> IntArray:
-    """Return in how many used tree nodes the element at 1-based ``position`` is, for a full stream; any
-    shape.
+    """Return in how many used tree nodes the element at 1-based ``position`` is, for a full stream.
 
-    The tree has signed digits, odd ``arity`` children a node and ``heights`` levels of nodes. A node is used
-    unless it is the middle child of its parent.
+    Any shape. The tree has signed digits, odd ``arity`` children a node and ``heights`` levels of nodes. A
+    node is used unless it is the middle child of its parent.
     """
     before = np.asarray(position, dtype=np.int64)[..., None] - 1
     child = before // np.power(np.int64(arity), np.arange(heights)) % arity
@@ -129,8 +128,7 @@ class Nodes:
         return touched
 
     def sums(self, source: NoiseSource) -> IntArray:
-        """Return the noisy running sum of every stream up to now, shape (bins, levels); 0 for an empty
-        stream.
+        """Return the noisy running sum of every stream up to now, (bins, levels); 0 for an empty stream.
 
         Each node's noise is drawn from ``source`` once, when it is first needed, and kept for later sums.
         """

@@ -136,8 +136,9 @@ class Box:
         return law.loss(self.support, self.moves(shift))
 
     def moves(self, shift: IntArray) -> IntArray:
-        """Return by how much each entry can change its sum, which is multiplied by 2^``shift``; rounded
-        up.
+        """Return by how much each entry can change its sum, which is multiplied by 2^``shift``.
+
+        Rounded up.
         """
         by = shift[self.support.coordinate]
         # rounded up: right shifts of negative numbers floor
@@ -177,8 +178,9 @@ class Moments:
         return Box(both, np.concatenate([self.count * self.steps, np.where(self.second[at], most, 0)]))
 
     def sums(self, values: Values) -> IntArray:
-        """Return the sums of S in all B bins, then of W, (2 B,); the private pairs (S, W) are clipped
-        first.
+        """Return the sums of S in all B bins, then of W, (2 B,).
+
+        The private pairs (S, W) are clipped first.
         """
         m, top = self.count, self.steps
         first, second = as_integers(values, 2 * len(m)).reshape(2, len(m))
@@ -188,9 +190,7 @@ class Moments:
         return self.box.sums(np.concatenate([first, np.minimum(second, largest)]))
 
     def largest(self) -> IntArray:
-        """Return the largest possible sums, from public bounds: of S in all B bins, then of W, shape (2
-        B,).
-        """
+        """Return the largest possible sums, from public bounds: of S in all B bins, then of W, (2 B,)."""
         return self.box.largest()
 
     def loss(self, law: Law, shift: IntArray) -> IntArray:

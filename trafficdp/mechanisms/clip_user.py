@@ -166,8 +166,9 @@ class _State:
             self._refresh(each)
 
     def drop_cheapest(self, user: int, limit: Ceiling) -> bool:
-        """Drop ``user`` from the bin where that adds least error; return False if every choice breaks
-        ``limit``.
+        """Drop ``user`` from the bin where that adds least error.
+
+        Return False if every choice breaks ``limit``.
         """
         pairs = self._pairs_of[user]
         pairs = pairs[self.kept[pairs]]
@@ -249,14 +250,12 @@ class CalibratedSuppression:
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """What it estimates, in the order of Statistic."""
+        """The statistics that it estimates, in the order of the enum Statistic."""
         return self.noise.statistics
 
     @cached_property
     def kept(self) -> BoolArray:
-        """A mask of the (bin, vehicle) pairs that stay, shape (P,); UsageError when they do not fit the
-        counts.
-        """
+        """A mask of the (bin, vehicle) pairs that stay, (P,); UsageError when they do not fit the counts."""
         return self.suppressing.kept(self.public.counts, self.public.bound)
 
     @cached_property
@@ -297,16 +296,12 @@ class CalibratedSuppression:
         return {statistic: _of_all(each, self._by(statistic), bound) for statistic, each in found.items()}
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """Return each statistic's expected absolute error at the worst values, shape (G,), by noise and
-        bias.
-        """
+        """Return each statistic's expected absolute error at the worst values, (G,), by noise and bias."""
         kept = self.mechanism_of_kept.expected_errors()
         return {each: self._by(each).error(each, error, self.public.bound) for each, error in kept.items()}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return each statistic's half width of intervals before they are clamped, in its unit, shape
-        (G,).
-        """
+        """Return each statistic's half width of intervals before they are clamped, in its unit, (G,)."""
         kept = self.mechanism_of_kept.half_widths(interval_level)
         return {each: half * self._by(each).share + self._by(each).bias for each, half in kept.items()}
 
@@ -381,20 +376,20 @@ class ImputedNumber:
         return np.minimum(kept * self.share + self.bias, statistic.largest(bound.upper))
 
 
-def imputation(statistic: Statistic, counts: Counts, rest: Counts, bound: ContributionBound) -> ImputedNumber:
-    """Return how a bin's statistic over ``counts`` is estimated from that over its kept pairs ``rest``.
+def imputation(statistic: Statistic, counts: Counts, kept: Counts, bound: ContributionBound) -> ImputedNumber:
+    """Return how a bin's statistic over ``counts`` is estimated from that over its pairs in ``kept``.
 
     Dropped records, or vehicles, count as the middle of the range for means, and do not count for a variance.
     """
     upper = float(bound.upper)
     if statistic is Statistic.VARIANCE:
-        dropped = counts.samples_per_bin - rest.samples_per_bin
+        dropped = counts.samples_per_bin - kept.samples_per_bin
         bias = dropped_variance_bias(dropped, counts.samples_per_bin, upper)
         return ImputedNumber(np.ones(counts.bins), np.zeros(counts.bins), bias)
     share = (
-        rest.samples_per_bin / counts.samples_per_bin
+        kept.samples_per_bin / counts.samples_per_bin
         if statistic is Statistic.MEAN
-        else rest.users_per_bin / counts.users_per_bin
+        else kept.users_per_bin / counts.users_per_bin
     )
     centre = (1 - share) * upper / 2
     return ImputedNumber(share, centre, centre)

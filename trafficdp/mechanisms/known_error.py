@@ -56,9 +56,10 @@ class NoiseTerm:
         return np.asarray(tail(self.scale, level) * self.step + self.bias)
 
     @property
-    def noise(self) -> FloatArray:
-        """An upper bound of the mean absolute noise, in the statistic's unit, shape (G,); a Laplace scale
-        as it is.
+    def mean_absolute_noise(self) -> FloatArray:
+        """An upper bound of the mean absolute noise, in the statistic's unit, shape (G,).
+
+        A Laplace scale as it is.
         """
         size = gaussian_absolute_error(self.scale) if self.gaussian else self.scale
         return np.asarray(size * self.step)
@@ -107,4 +108,6 @@ def error_facts(mechanism: object, request: StatisticRequest, level: float) -> E
     known = (bias < reach) & (len(terms) == 1)
     names = (BY_GAUSSIAN, BY_GAUSSIANS) if terms[0].gaussian else (BY_TAIL, BY_TAILS)
     basis = BY_RANGE if np.all(bias >= reach) else names[len(terms) > 1]
-    return ErrorFacts(np.minimum(half, reach), np.where(known, terms[0].noise, np.nan), bias, basis)
+    return ErrorFacts(
+        np.minimum(half, reach), np.where(known, terms[0].mean_absolute_noise, np.nan), bias, basis
+    )

@@ -49,7 +49,10 @@ HEADROOM = 2.0**-38
 
 
 def checked_epsilon(epsilon: FloatArray, counts: Counts) -> FloatArray:
-    """Return ``epsilon`` (shape (G,)); raise UsageError unless every bin's is above 0 (infinity allowed)."""
+    """Return ``epsilon`` (G,) unchanged.
+
+    Raise UsageError unless every bin's is above 0 (infinity allowed).
+    """
     if epsilon.shape != (counts.bins,) or not bool(np.all(epsilon > 0)):
         raise UsageError("epsilon is not positive", expected="a number above 0 for every bin")
     return epsilon
@@ -140,8 +143,7 @@ def values_of(statistic: Statistic, contributions: Contributions) -> IntArray:
 
 
 def unit(statistic: Statistic, counts: Counts, bound: ContributionBound) -> FloatArray:
-    """Return what one unit of a bin's integer sum is in the unit of ``statistic``, shape (G,), from public
-    counts.
+    """Return what one unit of a bin's integer sum is in the unit of ``statistic``, (G,), from public counts.
 
     With speed step q, N records and L vehicles: q/N for MEAN, q/L for VEHICLE_MEAN, q^2/N for VARIANCE.
     """
@@ -185,8 +187,9 @@ class NoisySum:
         return NoiseTerm(self.expected_scale, self.unit, self.bias)
 
     def means(self, values: IntArray, measure: Measure, bound: ContributionBound) -> FloatArray:
-        """Sum private ``values``, one for each entry of ``of``, with noise; return the bins' means in [0,
-        U], (G,).
+        """Sum private ``values``, one for each entry of ``of``, with noise.
+
+        Return the bins' means in [0, U], (G,).
         """
         # in floats before anything is added: a noisy sum may be at either end of 64 bits
         noisy = measure.measure(self.step, values).astype(np.float64) + self.start
@@ -202,11 +205,11 @@ def noisy_sum(
     *,
     worst_case: bool = False,
 ) -> NoisySum:
-    """Return the sums of ``clip_set`` with discrete Laplace noise of privacy loss ``epsilon`` (G,); none is
-    drawn.
+    """Return the sums of ``clip_set`` with discrete Laplace noise of privacy loss ``epsilon`` (G,).
 
-    ``unit``, ``bias`` and ``start`` (G,) are as in ``NoisySum``. With ``worst_case`` the scale charged for is
-    that of ``most_expensive_scale``: the set is the largest that an earlier private choice can lead to.
+    None is drawn. ``unit``, ``bias`` and ``start`` (G,) are as in ``NoisySum``. With ``worst_case`` the scale
+    charged for is that of ``most_expensive_scale``: the set is the largest that an earlier private choice can
+    lead to.
     """
     begin, most = np.zeros(clip_set.support.coordinates) if start is None else start, largest_move(clip_set)
     drawn = laplace_scale(most, epsilon)
@@ -216,9 +219,7 @@ def noisy_sum(
 
 
 def largest_move(of: Box | ClaimedSums) -> IntArray:
-    """Return the most that one vehicle changes each sum of ``clip_set``, in the sums' whole units, shape
-    (G,).
-    """
+    """Return the most that one vehicle changes each sum of ``clip_set``, in the sums' whole units, (G,)."""
     largest = np.zeros(of.support.coordinates, dtype=np.int64)
     np.maximum.at(largest, of.support.coordinate, of.high if isinstance(of, Box) else of.move)
     return largest
@@ -237,12 +238,13 @@ class Means:
 
     @property
     def name(self) -> str:
-        """Key in the registry."""
+        """The mechanism's name in the registry."""
         raise NotImplementedError
 
     def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return the noisy sum of every bin, from public counts; where a private choice comes first, its
-        worst case.
+        """Return the noisy sum of every bin, from public counts.
+
+        Where a private choice comes first, its worst case.
         """
         raise NotImplementedError
 
@@ -308,8 +310,7 @@ class Weighting:
         return self.used * (total // count) + self.used * (total % count) // count
 
     def bias(self, target: FloatArray) -> FloatArray:
-        """Return the largest difference of this weighted mean from one with weights ``target`` (P,), shape
-        (G,).
+        """Return the largest difference of this weighted mean from one with weights ``target`` (P,), (G,).
 
         In the unit of speed; rounding down to whole steps is included.
         """

@@ -196,7 +196,7 @@ def mechanisms_of(kind: LossKind) -> tuple[Mechanism, ...]:
 
 
 def tried_by_auto(kind: LossKind) -> tuple[Mechanism, ...]:
-    """Return the mechanisms of ``kind`` that ``auto`` looks at, in their order."""
+    """Return the mechanisms of ``kind`` among which "auto" chooses, in their order of preference."""
     return tuple(mechanism for mechanism in mechanisms_of(kind) if mechanism.name in AUTO_TRIES[kind])
 
 
@@ -273,12 +273,12 @@ class PerStatisticMechanism:
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """What it estimates, in the order of Statistic."""
+        """The statistics that it estimates, in the order of the enum Statistic."""
         return tuple(statistic for statistic in Statistic if statistic in self.parts)
 
     @property
     def composition(self) -> str:
-        """How the losses of its steps add up, in words."""
+        """How the privacy losses of its steps add up, in words."""
         return COMPOSITION[self.loss_kind]
 
     @cached_property
@@ -294,8 +294,9 @@ class PerStatisticMechanism:
         return tuple(step for each in self.parts for step in self.mechanisms[each].steps(self._request(each)))
 
     def event(self) -> PrivacyEvent:
-        """Return the privacy event: every vehicle's exact loss. UsageError for a loss that is out of
-        range.
+        """Return the privacy event: every vehicle's exact loss.
+
+        UsageError for a loss that is out of range.
         """
         return self._promised
 
@@ -337,8 +338,9 @@ class PerStatisticMechanism:
         return found
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """Return each statistic's expected absolute error at the worst values, (G,); the range if none is
-        proved.
+        """Return each statistic's expected absolute error at the worst values, (G,).
+
+        The range if none is proved.
         """
         return {each: self._error(each) for each in self.statistics}
 

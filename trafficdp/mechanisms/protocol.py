@@ -73,11 +73,11 @@ class Mechanism(Protocol):
 
     @property
     def name(self) -> str:
-        """Key in the registry: lower case, underscores."""
+        """The mechanism's name in the registry: lower case, underscores."""
 
     @property
     def citation(self) -> str:
-        """Authors, title, number of the paper."""
+        """The paper that describes it: authors, title and number."""
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
@@ -99,10 +99,10 @@ class Mechanism(Protocol):
         """
 
     def steps(self, request: StatisticRequest, /) -> tuple[Priced, ...]:
-        """Return the measurement steps for ``request``, from public counts; no vehicle loses more than its
-        ``loss``.
+        """Return the measurement steps for ``request``, from public counts.
 
-        Where later steps follow from earlier noisy numbers they are the most expensive that can come.
+        No vehicle loses more than its ``loss``. Where later steps follow from earlier noisy numbers they are
+        the most expensive that can come.
         """
 
     def expected_error(self, request: StatisticRequest, /) -> FloatArray:
@@ -219,15 +219,15 @@ class CalibratedMechanism(Protocol):
 
     @property
     def kind(self) -> str:
-        """Key in ``registry.KINDS``."""
+        """The name of this kind of calibrated mechanism in the registry."""
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """What it estimates, in the order of Statistic."""
+        """The statistics that it estimates, in the order of the enum Statistic."""
 
     @property
     def composition(self) -> str:
-        """How the losses of its steps add up, in words."""
+        """How the privacy losses of its steps add up, in words."""
 
     def steps(self) -> Sequence[Priced]:
         """Return the noisy measurement steps that ``run`` will take, from public facts alone."""
@@ -255,8 +255,7 @@ class CalibratedMechanism(Protocol):
         """
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return the half width of each interval that ``run`` will give, before it is clamped, shape (G,)
-        each.
+        """Return the half width of each interval that ``run`` will give, before it is clamped, (G,) each.
 
         In the statistic's unit; 0 where no noise is needed. From public facts alone.
         """
@@ -271,8 +270,9 @@ class CalibratedMechanism(Protocol):
         """
 
     def manifest_facts(self) -> dict[str, Any]:
-        """Return the facts for the release's manifest; with its published columns they restore the
-        mechanism.
+        """Return the facts for the release's manifest.
+
+        With its published columns they restore the mechanism.
         """
 
 
@@ -281,8 +281,7 @@ class Ranked(Protocol):
     """A calibrated mechanism of quantiles; its intervals are ranges of ranks among a bin's vehicles."""
 
     def rank_widths(self, level: float) -> dict[Statistic, FloatArray]:
-        """Return the width of each quantile's interval in ranks, as a share of the bin's vehicles, shape
-        (G,).
+        """Return the width of each quantile's interval in ranks, as a share of the bin's vehicles, (G,).
 
         The interval holds with probability at least ``level``. From public counts alone.
         """
@@ -294,7 +293,7 @@ class CalibratedIntervals(Protocol):
 
     @property
     def trials(self) -> Mapping[Statistic, Calibration]:
-        """Return how often intervals held in trials, for each statistic with such intervals."""
+        """How often intervals held in trials, for each statistic whose intervals no theorem proves."""
 
 
 @runtime_checkable
@@ -303,7 +302,7 @@ class FromKnownSpeeds(Protocol):
 
     @property
     def known(self) -> tuple[Knowledge, ...]:
-        """Return the public sources of the known speeds; empty if there are none."""
+        """The public sources of the known speeds that the prior starts from; empty if there are none."""
 
     def without_known(self) -> CalibratedMechanism:
         """Return this mechanism without known speeds: for trials in simulated cities, which have none."""
@@ -402,8 +401,9 @@ def privacy_event(
 
 
 def unenforced_theorems(mechanism: Mechanism, request: StatisticRequest) -> str | None:
-    """Return the theorems on which claimed sensitivities of the mechanism rest, as text; None if all is
-    enforced.
+    """Return the theorems on which claimed sensitivities of the mechanism rest, as text.
+
+    None if all is enforced.
     """
     if mechanism.enforced:
         return None
@@ -451,11 +451,10 @@ class Accounting(Protocol):
 
     @property
     def composition(self) -> str:
-        """How losses add up, in words."""
+        """How the privacy losses of the noise add up in this accounting, in words."""
 
     def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """Return each statistic's expected absolute noise at ``epsilon`` (of means: the Laplace scale), shape
-        (G,).
+        """Return each statistic's expected absolute noise at ``epsilon`` (of means: the Laplace scale), (G,).
 
         In the statistic's unit; 0 where it can only be one number.
         """
@@ -543,9 +542,7 @@ class ClaimedNoise:
     sampler: Callable[[int, Callable[[IntArray], IntArray]], FloatArray]
 
     def loss(self) -> IntArray:
-        """Return every vehicle's privacy loss by the noise if the theorem holds, whole 10^-12, shape
-        (users,).
-        """
+        """Return every vehicle's privacy loss by the noise if the theorem holds, whole 10^-12, (users,)."""
         return self.support.losses(self.loss_per_entry)
 
     def draw(self, size: int, measure: Measure) -> FloatArray:

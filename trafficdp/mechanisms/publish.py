@@ -52,10 +52,10 @@ class NoisyStatistic:
 def clamp_to_range(
     statistic: Statistic, values: FloatArray, upper: float, mean: FloatArray | None = None
 ) -> FloatArray:
-    """Return ``values`` clamped to the statistic's range 0..R; R is ``upper`` for means, ``upper``^2/4 for
-    variances.
+    """Return ``values`` clamped to the statistic's range 0..R.
 
-    A variance is also at most ``mean`` (U - ``mean``), where a mean is given.
+    R is ``upper`` for means, ``upper``^2/4 for variances. A variance is also at most ``mean`` (U - ``mean``),
+    where a mean is given.
     """
     inside: FloatArray = np.clip(values, 0.0, statistic.largest(upper))
     if statistic is not Statistic.VARIANCE or mean is None:
@@ -132,18 +132,16 @@ def rank_uninformative(rank_width: FloatArray) -> npt.NDArray[np.bool_]:
 
 
 def rank_status(rank_width: FloatArray) -> StatusArray:
-    """Return the BinStatus of every quantile from the share of vehicles that its interval spans, shape
-    (G,).
-    """
+    """Return the BinStatus of every quantile from the share of vehicles that its interval spans, (G,)."""
     status = np.full(rank_width.shape, BinStatus.RELEASED.value, dtype=object)
     status[rank_uninformative(rank_width)] = BinStatus.UNINFORMATIVE.value
     return status
 
 
 def bin_status(keep: npt.NDArray[np.bool_], statuses: Sequence[StatusArray]) -> StatusArray:
-    """Return the status of all G bins from the statuses of each statistic over the kept ones.
+    """Return the status of all G bins, from each statistic's statuses over the kept bins.
 
-    WITHHELD where not kept, UNINFORMATIVE where every number is, RELEASED elsewhere.
+    WITHHELD where not kept (a mask), UNINFORMATIVE where every statistic is, RELEASED elsewhere.
     """
     useless = np.all([status == BinStatus.UNINFORMATIVE.value for status in statuses], axis=0)
     result = np.full(len(keep), BinStatus.WITHHELD.value, dtype=object)

@@ -165,9 +165,7 @@ class CalibratedQuantiles(JointMechanism):
         return {each: np.full(counts.bins, float(bound.upper)) for each in self.statistics}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return each quantile's whole range, shape (G,): intervals are proved for ranks only (see
-        ``ranks``).
-        """
+        """Return each quantile's whole range, (G,): intervals are proved for ranks only (see ``ranks``)."""
         return self.expected_errors()
 
     def statement(self, statistic: Statistic) -> Statement:

@@ -33,20 +33,20 @@ def all_accountings(
     bound: ContributionBound,
     tolerance: Mapping[Statistic, float],
     *,
-    named: str = "best",
+    accounting: str = "best",
     thorough: bool = True,
 ) -> tuple[Accounting, ...]:
     """Return every accounting for the statistics of ``tolerance`` in all bins, from public counts.
 
     ``tolerance`` maps each statistic to the error that is aimed at, in its unit. "blocks" is there for means
-    and vehicle means, or mean and variance; Clip-User only where it is ``named``. Not ``thorough``: a quicker
-    and coarser search for blocks. Raises UsageError when there is no bin, no statistic, or a tolerance is not
-    positive.
+    and vehicle means, or mean and variance; Clip-User's only where ``accounting`` names it. Not ``thorough``:
+    a quicker and coarser search for blocks. Raises UsageError when there is no bin, no statistic, or a
+    tolerance is not positive.
     """
     found: tuple[Accounting, ...] = laplace_accountings(counts, bound, tolerance)
     if blocks_can_release(tolerance):
         found = (*found, block_accounting(counts, bound, tolerance, thorough=thorough))
-    return (*found, SuppressionAccounting(counts, bound, tolerance)) if named == CLIP_USER else found
+    return (*found, SuppressionAccounting(counts, bound, tolerance)) if accounting == CLIP_USER else found
 
 
 # All mechanisms by their names, for whoever plans and releases; what was calibrated, read back.

@@ -78,8 +78,9 @@ class RunningSums:
         return cls(statistics, bound, horizon, allowance, records_per_step)
 
     def to_facts(self) -> dict[str, Any]:
-        """Return the calibrated stream as JSON values, without its speed bound; ``from_facts`` restores
-        it.
+        """Return the calibrated stream as JSON values, without its speed bound.
+
+        ``from_facts`` restores it.
         """
         allowance = self.allowance
         return {
@@ -121,8 +122,9 @@ class RunningSums:
         )
 
     def statement(self, statistic: Statistic) -> Statement:
-        """Return how ``statistic`` is made noisy, in words, for the manifest; noise scales follow with
-        publications.
+        """Return how ``statistic`` is made noisy, in words, for the manifest.
+
+        Noise scales follow with publications.
         """
         return Statement(
             mechanism="running sums",

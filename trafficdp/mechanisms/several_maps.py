@@ -48,7 +48,7 @@ class Difference:
     faster: FloatArray
 
 
-def difference(
+def change_between_maps(
     before: tuple[FloatArray, FloatArray],
     after: tuple[FloatArray, FloatArray],
     upper: float,
@@ -56,14 +56,15 @@ def difference(
     slots: bool,
     days: float = 0.0,
 ) -> Difference:
-    """Return what two maps, so many ``days`` apart, say of the change of their bins, by 80 % intervals.
+    """Return the posterior of how much faster each bin has become between two maps, ``days`` apart.
 
-    Lambda of a bin is taken as normal in either map, m and m' with s and s'. Both maps start from the same
-    city, as if its places were drawn anew for each: but a place stays what it is, so that d, how far lambda
-    has moved, is N(0, t^2) before, t^2 = CHANGE_SD^2 + FAR_SD^2 (1 - exp(-days / FAR_DAYS)). After both maps
-    it is N(k (m' - m), k (s^2 + s'^2)), with k = t^2 / (t^2 + s^2 + s'^2). In ``slots`` their own change
-    joins both variances. A later map that starts from the earlier is nearer to it than its records are: so k
-    is rather too small there.
+    ``before`` and ``after`` are lower and upper ends of the maps' 80 % intervals, (G,) each; ``upper`` is the
+    speed bound. Lambda of a bin is taken as normal in either map, m and m' with s and s'. Both maps start
+    from the same city, as if its places were drawn anew for each: but a place stays what it is, so that d,
+    how far lambda has moved, is N(0, t^2) before, t^2 = CHANGE_SD^2 + FAR_SD^2 (1 - exp(-days / FAR_DAYS)).
+    After both maps it is N(k (m' - m), k (s^2 + s'^2)), with k = t^2 / (t^2 + s^2 + s'^2). In ``slots`` their
+    own change joins both variances. A later map that starts from the earlier is nearer to it than its records
+    are: so k is rather too small there.
     """
     (first, own), (last, other) = (_middle_and_sd(each, upper) for each in (before, after))
     noise, further = own**2 + other**2, OF_SLOTS**2 * slots
@@ -216,8 +217,9 @@ class _Model:
 
     @classmethod
     def of(cls, maps: Sequence[MapOfPeriod], place: IntArray, upper: float, own: float) -> _Model:
-        """Return the normal model of ``maps``, centred; ``own`` is the prior variance of one period's own
-        part.
+        """Return the normal model of ``maps``, centred.
+
+        ``own`` is the prior variance of one period's own part.
         """
         there = np.array([~np.isnan(each.value) for each in maps])
         middle, sd = (

@@ -57,7 +57,10 @@ AT_ONCE = 10
 
 
 def true_statistic(own: Contributions, statistic: Statistic) -> FloatArray:
-    """Return the statistic of every bin, in its unit, exact up to one rounding, shape (G,)."""
+    """Return the exact statistic of every bin from the sums ``own``, private or simulated, (G,).
+
+    In the statistic's unit, exact up to one rounding.
+    """
     counts, unit = own.counts, float(own.bound.step)
     # pairs are sorted by bin, and every bin has one
     start = np.searchsorted(counts.bin_index, np.arange(counts.bins))
@@ -252,7 +255,7 @@ class Skill:
 
     @property
     def expected_numbers(self) -> int:
-        """How many bins have a number that says something, on average."""
+        """The mean number of bins, over the simulated draws, whose published number is informative."""
         return round(float(self.numbers.mean()))
 
     def stated(self, factor: float = 1.0) -> SkillStated:
@@ -292,7 +295,10 @@ class SimulatesOwnCity(Protocol):
         """Return this mechanism with ``fleet`` vehicles expected, and zones of mean area ``zone_km2``."""
 
     def count_errors(self) -> Mapping[str, float]:
-        """Return about how far noise moves each published count, by name; empty without counts."""
+        """Return the expected absolute noise in each published count of a place, by name.
+
+        Empty without counts.
+        """
 
 
 def percent(share: float) -> str:
@@ -480,22 +486,25 @@ def _numbers(counts: Counts) -> range:
 
 
 def skills_of(
-    maps: Sequence[CalibratedMechanism], loss: Loss, cities: Iterable[SimulatedCity], *, once: bool = False
+    mechanisms: Sequence[CalibratedMechanism],
+    loss: Loss,
+    cities: Iterable[SimulatedCity],
+    *,
+    once: bool = False,
 ) -> tuple[dict[Statistic, Skill], ...]:
-    """Return, for each of ``maps``, how accurate its statistics are in the simulated ``cities``, by
-    statistic.
+    """Return how accurate each statistic of each of ``mechanisms`` is in the simulated ``cities``.
 
     Each is compared with one city-wide number that is given all of ``loss``. Every city is simulated DRAWS
     times, or more until TRIED bins are estimated, but at most MOST_DRAWS; with ``once``, one time.
     """
-    maps = [each.without_known() if isinstance(each, FromKnownSpeeds) else each for each in maps]
+    mechanisms = [each.without_known() if isinstance(each, FromKnownSpeeds) else each for each in mechanisms]
     # the mean absolute error over all bins, and how many say something, of every draw
     found: list[dict[Statistic, list[tuple[float, int]]]] = [
-        {each: [] for each in one.statistics} for one in maps
+        {each: [] for each in one.statistics} for one in mechanisms
     ]
-    stated = [{each: np.zeros((2, one.public.counts.bins)) for each in one.statistics} for one in maps]
-    flats: dict[Statistic, list[float]] = {each: [] for one in maps for each in one.statistics}
-    public = maps[0].public
+    stated = [{each: np.zeros((2, one.public.counts.bins)) for each in one.statistics} for one in mechanisms]
+    flats: dict[Statistic, list[float]] = {each: [] for one in mechanisms for each in one.statistics}
+    public = mechanisms[0].public
     counts = public.counts
     yardstick = {each: CalibratedCityWide(public, (each,), loss.kind, loss.pico) for each in flats}
     least = 1 if counts.bins > MANY_BINS else DRAWS
@@ -509,7 +518,7 @@ def skills_of(
             for each, told in flats.items():
                 number = yardstick[each].numbers(values, SimulatedNoise(seed))[each]
                 told.append(float(np.abs(number - truth[each]).mean()))
-            for calibrated, own, sums in zip(maps, found, stated, strict=True):
+            for calibrated, own, sums in zip(mechanisms, found, stated, strict=True):
                 drawn = calibrated.run(values, SimulatedNoise(seed + 1), interval_level=LEVELS[-1])
                 for each in calibrated.statistics:
                     one = drawn[each]

@@ -104,13 +104,12 @@ class VarianceNoise:
     noise_error: FloatArray
     bias: FloatArray
 
-    def error(self, reach: float) -> FloatArray:
-        """Return each variance's expected absolute error at the worst values, at most its range ``reach``,
-        (G,).
+    def error(self, value_range: float) -> FloatArray:
+        """Return each variance's expected absolute error at the worst values, at most ``value_range``, (G,).
 
         Before the variance is limited to mean (U - mean).
         """
-        return np.where(self.varies, np.minimum(self.noise_error + self.bias, reach), 0.0)
+        return np.where(self.varies, np.minimum(self.noise_error + self.bias, value_range), 0.0)
 
 
 def variance_estimate(
@@ -190,29 +189,32 @@ class TwoMoments:
 
     @property
     def citation(self) -> str:
-        """The citation of ``means``."""
+        """The citation of the mechanism of means that it extends."""
         return self.means.citation
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """The statistics of ``means`` and the variance, in the order of Statistic."""
+        """The statistics of the mechanism of means and the variance, in the order of the enum Statistic."""
         return tuple(
             each for each in Statistic if each is Statistic.VARIANCE or each in self.means.statistics
         )
 
     @property
     def kind(self) -> LossKind:
-        """The kind of privacy loss of ``means``."""
+        """The kind of privacy loss of the mechanism of means that it extends."""
         return self.means.kind
 
     @property
     def enforced(self) -> bool:
-        """Whether ``means`` clips every vehicle's contribution (see Mechanism)."""
+        """Whether the mechanism of means clips every vehicle's contribution.
+
+        If not, some loss is only claimed.
+        """
         return self.means.enforced
 
     @property
     def idealised(self) -> bool:
-        """Whether the noise of ``means`` lacks an exact sampler."""
+        """Whether the noise of the mechanism of means lacks an exact sampler."""
         return self.means.idealised
 
     def steps(self, request: StatisticRequest) -> tuple[Priced, ...]:
@@ -254,8 +256,9 @@ class TwoMoments:
     def estimate(
         self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return noisy estimates of ``statistic`` in all bins, (G,), clamped; the variance of one record
-        is 0.
+        """Return noisy estimates of ``statistic`` in all bins, (G,), clamped.
+
+        The variance of one record is 0.
         """
         if statistic is not Statistic.VARIANCE:
             return self.means.estimate(samples, statistic, loss, measure)
@@ -274,8 +277,9 @@ class KnownTwoMoments(TwoMoments):
     means: KnownMeans
 
     def noise_terms(self, request: StatisticRequest) -> tuple[NoiseTerm, ...]:
-        """Return noises and biases that bound the error before clamping; of a variance those of both its
-        means.
+        """Return noises and biases that bound the error before clamping.
+
+        Of a variance those of both its means.
         """
         bound = request.bound
         if request.statistic is not Statistic.VARIANCE:
@@ -288,11 +292,10 @@ class KnownTwoMoments(TwoMoments):
 
 
 def split_loss(kind: LossKind, loss: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Split ``loss`` into the parts for the mean of x and for that of (x - U/2)^2; they never exceed it
-    together.
+    """Split ``loss`` into the parts for the mean of x and for that of (x - U/2)^2.
 
-    Parts of a rho are whole 10^-12. Raises UsageError unless a rho is infinite, or from 2 * 10^-12 to one
-    million.
+    They never exceed it together. Parts of a rho are whole 10^-12. Raises UsageError unless a rho is
+    infinite, or from 2 * 10^-12 to one million.
     """
     if kind is LossKind.ZCDP and not bool(np.all(np.isinf(loss))):
         total = ZCDP.of(float(loss)).pico

@@ -94,8 +94,7 @@ def block_quantile(size: IntArray, level: float) -> FloatArray:
 
 
 def block_half_width(half_width: IntArray, size: IntArray, scale: FloatArray, level: float) -> FloatArray:
-    """Return a whole j with P(|z| > j) <= 1 - ``level`` for the integer block noise z of each item, shape
-    (G,).
+    """Return a whole j with P(|z| > j) <= 1 - ``level`` for the integer block noise z of each item, (G,).
 
     ``half_width`` a, ``size`` and ``scale`` s of each item's block, shape (G,); j = floor(a (s h + 1)) with h
     of ``block_quantile``. Raises UsageError unless 0 < level < 1.

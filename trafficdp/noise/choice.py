@@ -245,8 +245,7 @@ def gaussian_rank(z: IntArray, sd: FloatArray, uniform: FloatArray) -> Logs:
 
 
 def block_rank(z: IntArray, half_width: IntArray, block: IntArray, scale: float, uniform: FloatArray) -> Logs:
-    """Return ln P(larger) and ln P(smaller) of each block's norm max ceil(|z|/a) in l-infinity noise, shape
-    (B,).
+    """Return ln P(larger) and ln P(smaller) of each block's norm max ceil(|z|/a) in l-infinity noise, (B,).
 
     ``block`` numbers the blocks 0.. without gaps; ``uniform`` (B,) breaks ties. P(norm = m) is proportional
     to (Q(m) - Q(m - 1)) e^(-m/s), where Q(m) = prod (2 a m + 1) counts the vectors of norm m at most.

@@ -83,8 +83,9 @@ def actual_delta(epsilon: float, alpha: float, beta: float) -> float:
 
 @lru_cache(maxsize=1024)
 def largest_alpha(epsilon: float, delta: float, beta: float) -> float:
-    """Return the largest alpha whose ``actual_delta`` is at most ``delta``, rounded down; 0 if there is
-    none.
+    """Return the largest alpha whose ``actual_delta`` is at most ``delta``, rounded down.
+
+    0 if there is none.
     """
     low, high = 0.0, 1.0
     while actual_delta(epsilon, high, beta) <= delta and high < 1e6:

@@ -126,13 +126,15 @@ class NoiseSource(Protocol):
         """Return independent uniform integers in 0..count-1, one for every entry of ``count``."""
 
     def discrete_gaussian(self, sd: FloatArray) -> IntArray:
-        """Return independent discrete Gaussian noise of standard deviation ``sd``, elementwise; 0 for sd
-        0.
+        """Return independent discrete Gaussian noise of standard deviation ``sd``, elementwise.
+
+        0 for sd 0.
         """
 
     def block(self, half_width: IntArray, block: IntArray, scale: FloatArray) -> IntArray:
-        """Return integer block (l-infinity) noise for every statistic, shape (G,); arguments as of
-        ``block_noise``.
+        """Return integer block (l-infinity) noise for every statistic, shape (G,).
+
+        Arguments as of ``block_noise``.
         """
 
 
@@ -170,8 +172,7 @@ class SecureNoise:
     def choose(
         self, cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray, runs: int = 1
     ) -> IntArray:
-        """Return candidates drawn exactly by exponential mechanisms, as positions in ``cost``, shape (runs,
-        G).
+        """Return candidates drawn exactly by exponential mechanisms, as positions in ``cost``, (runs, G).
 
         Bits of the operating system are compared exactly: rounding decides nothing.
         """

@@ -149,8 +149,7 @@ _SLACK = 1 + 2.0**-30
 
 
 def stages(terms: int) -> FloatArray:
-    """Return the probabilities p_1..p_n that the size of a sum of n Laplace variables is Gamma(j, 1), shape
-    (n,).
+    """Return the probabilities p_1..p_n that the size of a sum of n Laplace variables is Gamma(j, 1), (n,).
 
     n is ``terms``.
     """

@@ -117,14 +117,14 @@ class AdaptivePartition:
         return np.bincount(self.level[self.published], minlength=levels).astype(np.int64)
 
 
-def adapt(fine: Counts, coarser: Sequence[Level], wish: AdaptiveRequest) -> AdaptivePartition:
+def adapt(fine: Counts, coarser: Sequence[Level], request: AdaptiveRequest) -> AdaptivePartition:
     """Return the partition of the study area into published bins of several levels, from public counts.
 
     ``fine`` are counts on the finest level; ``coarser`` gives the (cell, slot) that holds each finest bin on
     every coarser level, which must be a function of the level below. Raises UsageError when it is not, there
     is no bin, the mean is not among the statistics, or a number is out of range.
     """
-    return PricedBins.of(fine, coarser, wish).partition(wish.epsilon)
+    return PricedBins.of(fine, coarser, request).partition(request.epsilon)
 
 
 @dataclass(frozen=True)
@@ -135,18 +135,18 @@ class PricedBins:
     half width. It does not depend on the total epsilon.
     """
 
-    wish: AdaptiveRequest
+    request: AdaptiveRequest
     pool: _CandidateBins
     loss: list[FloatArray]
 
     @classmethod
-    def of(cls, fine: Counts, coarser: Sequence[Level], wish: AdaptiveRequest) -> PricedBins:
+    def of(cls, fine: Counts, coarser: Sequence[Level], request: AdaptiveRequest) -> PricedBins:
         """Return the bins of all levels with the losses that they would cost vehicles; see ``adapt``."""
-        scale = largest_scale(wish)
-        integer_between(1, 10**9, min_vehicles=wish.map.min_vehicles)
-        if finite(detail=wish.detail) < 0:
+        scale = largest_scale(request)
+        integer_between(1, 10**9, min_vehicles=request.map.min_vehicles)
+        if finite(detail=request.detail) < 0:
             raise UsageError(
-                "detail is negative", got=f"detail={wish.detail}", expected="a number of at least 0"
+                "detail is negative", got=f"detail={request.detail}", expected="a number of at least 0"
             )
         if not fine.bins:
             raise UsageError("there is nothing to release", expected="at least one bin")
@@ -154,7 +154,7 @@ class PricedBins:
         # every bin has the scale b N / q on its lattice: many different N are many different scales
         distinct = len(np.unique(np.concatenate([counts.samples_per_bin for counts in pool.counts])))
         scale *= 1 - (MARGIN if distinct > MOST_DISTINCT_SCALES else 0)
-        return cls(wish, pool, [_losses(counts, wish, scale) for counts in pool.counts])
+        return cls(request, pool, [_losses(counts, request, scale) for counts in pool.counts])
 
     def partition(self, epsilon: float) -> AdaptivePartition:
         """Return the most valuable partition whose published bins cost no vehicle more than ``epsilon`` >
@@ -167,28 +167,28 @@ class PricedBins:
         return _partition(self.pool, self.pool.counts[0], published, packing)
 
 
-def largest_scale(wish: AdaptiveRequest) -> float:
+def largest_scale(request: AdaptiveRequest) -> float:
     """Return the largest Laplace scale b of the mean, in its unit, that keeps the requested half width.
 
     b = (w - q/2 - E) / ln(1/a) for half width w, speed step q, interval level 1 - a and rounding bias E: the
     half width of lattice noise of scale B = b N/q is at most B ln(1/a) + 1/2 steps, because ln 2 - ln(1 +
     e^(-1/B)) <= 1/(2B). Raises UsageError for a width that rounding alone takes up, or without a mean.
     """
-    if Statistic.MEAN not in wish.tolerance:
+    if Statistic.MEAN not in request.tolerance:
         raise UsageError(
-            "a half width needs the mean", got=", ".join(wish.tolerance) or "no statistic", expected="mean"
+            "a half width needs the mean", got=", ".join(request.tolerance) or "no statistic", expected="mean"
         )
-    in_range(0, 1, interval_level=wish.map.interval_level)
-    positive(half_width=wish.half_width)
-    step = float(wish.map.bound.step)
-    room = wish.half_width - step / 2 - rounding_bias(Statistic.MEAN, wish.map.bound)
+    in_range(0, 1, interval_level=request.map.interval_level)
+    positive(half_width=request.half_width)
+    step = float(request.map.bound.step)
+    room = request.half_width - step / 2 - rounding_bias(Statistic.MEAN, request.map.bound)
     if room <= 0:
         raise UsageError(
             "half width is too small for the speed step",
-            got=f"half_width={wish.half_width:g}, speed_step={step:g}",
+            got=f"half_width={request.half_width:g}, speed_step={step:g}",
             expected="a half width of more than a step",
         )
-    return room / log(1 / (1 - wish.map.interval_level))
+    return room / log(1 / (1 - request.map.interval_level))
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def _forest(priced: PricedBins, epsilon: float) -> tuple[Forest, IntArray]:
 
     A candidate has at least ``min_vehicles`` vehicles, and costs no user more than ``epsilon`` by itself.
     """
-    pool, wish = priced.pool, priced.wish
+    pool, wish = priced.pool, priced.request
     keep, values, sizes, users, costs = [], [], [], [], []
     top = len(pool.counts) - 1
     for level, (counts, loss) in enumerate(zip(pool.counts, priced.loss, strict=True)):

@@ -48,13 +48,13 @@ def allocate(
     allowed: npt.NDArray[np.bool_] | None = None,
     thorough: bool = True,
 ) -> Allocation:
-    """Return the Allocation for ``request``: bins by public counts, the best noise, exact losses.
+    """Return the planned release for ``request``: which bins, the best noise, and exact losses.
 
-    The loss that is charged never exceeds the one asked for, or ``loss`` in its place. ``hour`` is the hour
-    of day of every bin of ``counts``, None where slots have none: simulated cities have rush hours. Only
-    ``allowed`` bins get numbers, None: all may. Not ``thorough``: to look whether a map may pass, with blocks
-    that are searched for less long.
-    Raises UsageError when no bin has ``min_vehicles`` vehicles, or no noise fits the loss.
+    From public counts and simulated cities alone. The loss that is charged never exceeds the one asked for,
+    or ``loss`` in its place. ``hour`` is the hour of day of every bin of ``counts``, None where slots have
+    none: simulated cities have rush hours. Only ``allowed`` bins get numbers, None: all may. Not
+    ``thorough``: a quicker search for blocks, for maps that are only compared. Raises UsageError when no bin
+    has ``min_vehicles`` vehicles, or no noise fits the loss.
     """
     request = request if loss is None else replace(request, loss=loss)
     keep, kept = kept_bins(counts, request.map.min_vehicles, allowed)
@@ -193,7 +193,7 @@ def accountings_for(kept: Counts, request: Request, *, thorough: bool = True) ->
     Not ``thorough``: a quicker and coarser search for blocks, for maps that are compared and not released.
     """
     asked = kept, request.map.bound, request.tolerance
-    return all_accountings(*asked, named=request.accounting, thorough=thorough)
+    return all_accountings(*asked, accounting=request.accounting, thorough=thorough)
 
 
 def choose_accounting(accountings: tuple[Accounting, ...], request: Request) -> Accounting:

@@ -174,8 +174,9 @@ class Offer:
 
     @property
     def median_error(self) -> float:
-        """The median over bins of the worst-case expected error, in the statistic's unit; infinite if
-        unavailable.
+        """The median over bins of the worst-case expected error, in the statistic's unit.
+
+        Infinite if unavailable.
         """
         return float(np.median(self.error)) if self.error.size else float("inf")
 
@@ -200,18 +201,19 @@ def offers(
     statistic: Statistic,
     total: Loss,
     mechanisms: Sequence[Mechanism],
-    tries: SimulatedCities | None = None,
+    cities: SimulatedCities | None = None,
 ) -> tuple[Offer, ...]:
-    """Return an ``Offer`` for each of ``mechanisms`` that can estimate ``statistic``, in their order.
+    """Return what each of ``mechanisms`` that can estimate ``statistic`` achieves at ``total``, in their
+    order.
 
     Each spends the whole ``total`` on this statistic: no vehicle loses more. Of the two splits the one with
-    the smaller ``score`` is taken (equal noise on a tie). ``tries`` are simulated cities, if errors are to be
-    tried in them. Raises UsageError when there is no bin.
+    the smaller ``score`` is taken (equal noise on a tie). With simulated ``cities`` errors are tried in them.
+    Raises UsageError when there is no bin.
     """
     if counts.bins == 0:
         raise UsageError("there is no bin to release", todo="lower min_vehicles or widen area and period")
     return tuple(
-        _offer(mechanism, counts, bound, statistic, total, tries)
+        _offer(mechanism, counts, bound, statistic, total, cities)
         for mechanism in mechanisms
         if statistic in mechanism.statistics
     )
@@ -273,22 +275,22 @@ def choose(
     total: Loss,
     mechanisms: Sequence[Mechanism] | None = None,
     *,
-    tries: SimulatedCities | None = None,
-    shown: SpeedUnit | None = None,
+    cities: SimulatedCities | None = None,
+    display_unit: SpeedUnit | None = None,
 ) -> Choice:
     """Return the mechanism with the least error for ``statistic`` at ``total``, and why, from public counts.
 
-    Errors are those in simulated cities ``tries``, else medians of worst-case expected errors. Without
+    Errors are those in the simulated ``cities``, else medians of worst-case expected errors. Without
     ``mechanisms`` all of the total's kind are compared, and those of ``tried_by_auto`` can be chosen. Only
-    those with an exact sampler can be; a tie goes to the one listed first. Errors are told in the unit
-    ``shown``. Raises UsageError when there is none, or no bin.
+    those with an exact sampler can be; a tie goes to the one listed first. Errors are worded in
+    ``display_unit``. Raises UsageError when there is none, or no bin.
     """
     known = mechanisms_of(total.kind) if mechanisms is None else mechanisms
-    found = offers(counts, bound, statistic, total, known, tries)
+    found = offers(counts, bound, statistic, total, known, cities)
     free = {each.name for each in (tried_by_auto(total.kind) if mechanisms is None else mechanisms)}
     eligible = [offer for offer in found if offer.mechanism in free]
     chosen = best_of(eligible)
-    return Choice(statistic, found, chosen, _reason(found, chosen, bound, shown or bound.unit))
+    return Choice(statistic, found, chosen, _reason(found, chosen, bound, display_unit or bound.unit))
 
 
 def best_of(found: Sequence[Offer]) -> Offer:
@@ -340,7 +342,8 @@ def _reason(found: Sequence[Offer], chosen: Offer, bound: ContributionBound, sho
 
 
 def shares(request: Request) -> dict[Statistic, Loss]:
-    """Return the part of the total loss that each statistic gets, rounded down to what can be charged.
+    """Return the part of the total privacy loss that each statistic gets, rounded down to what can be
+    charged.
 
     In epsilon, parts are in proportion to the statistic's largest value over its tolerance; in rho they are
     equal.
@@ -354,13 +357,13 @@ def shares(request: Request) -> dict[Statistic, Loss]:
 
 
 def fit_mechanisms(
-    counts: Counts, request: Request, tries: SimulatedCities | None
+    counts: Counts, request: Request, cities: SimulatedCities | None
 ) -> tuple[dict[Statistic, StatisticMechanism], str]:
     """Return each statistic's mechanism with the epsilons or rho that it is given, and the reasons in words.
 
     Each statistic gets its part of the loss (``shares``). "auto" chooses among mechanisms with an exact
-    sampler, by ``tries`` where given. Raises UsageError for a mechanism that cannot estimate its statistic,
-    has no exact sampler (unless ``allow_idealised``) or cannot meet its share.
+    sampler, by simulated ``cities`` where given. Raises UsageError for a mechanism that cannot estimate its
+    statistic, has no exact sampler (unless ``allow_idealised``) or cannot meet its share.
     """
     bound, kind, part_of = request.map.bound, request.kind, shares(request)
     parts: dict[Statistic, StatisticMechanism] = {}
@@ -370,19 +373,12 @@ def fit_mechanisms(
         if part.pico <= 0:
             raise too_small(request.loss)
         if wanted == AUTO:
-            choice = choose(
-                counts,
-                bound,
-                statistic,
-                part,
-                tried_by_auto(kind),
-                tries=tries,
-            )
+            choice = choose(counts, bound, statistic, part, tried_by_auto(kind), cities=cities)
             offer, reason = choice.chosen, choice.reason
         else:
             # in epsilon what is tried decides between two splits
-            cities = tries if kind is LossKind.PURE else None
-            (offer,) = offers(counts, bound, statistic, part, [mechanism_named(wanted, kind)], cities)
+            tried_in = cities if kind is LossKind.PURE else None
+            (offer,) = offers(counts, bound, statistic, part, [mechanism_named(wanted, kind)], tried_in)
             reason = f"{offer.mechanism} was asked for by name"
         if offer.fit is None:
             raise UsageError(

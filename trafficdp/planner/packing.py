@@ -82,11 +82,11 @@ class Forest:
 
     @cached_property
     def constraint_matrix(self) -> sparse.csr_matrix:
-        """Whole-number weights of the packing constraints, sparse, (C, users + leaves); columns sum to <=
-        WHOLE.
+        """Whole-number weights of the packing constraints, sparse, (C, users + leaves).
 
-        A column for every user holds costs in units of 1/WHOLE, rounded up. One for every path from a leaf to
-        its root holds more than half for each candidate on it, so that only one of them fits.
+        Columns sum to <= WHOLE. A column for every user holds costs in units of 1/WHOLE, rounded up. One for
+        every path from a leaf to its root holds more than half for each candidate on it, so that only one of
+        them fits.
         """
         leaf = np.ones(self.size, dtype=np.bool_)
         leaf[self.parent[self.parent >= 0]] = False
@@ -201,11 +201,10 @@ def pack(forest: Forest, *, rounds: int = ROUNDS, work: int = WORK) -> Packing:
 
 
 def greedy_antichain(forest: Forest, order: IntArray, at_once: int = AT_ONCE) -> BoolArray:
-    """Return which candidates are taken if each, in ``order`` (C,), is taken where it still fits; a mask
-    (C,).
+    """Return which candidates are taken if each, in ``order`` (C,), is taken where it still fits.
 
-    Exactly the result of going one by one, in whole numbers; about ``at_once`` cost entries are decided
-    together for speed.
+    A mask (C,). Exactly the result of going one by one, in whole numbers; about ``at_once`` cost entries are
+    decided together for speed.
     """
     rows = forest.constraint_matrix[order]
     ends = rows.indptr

@@ -164,18 +164,18 @@ def try_maps(
     half_width: float,
     goal: WidthGoal,
     counts_of: Callable[[Grid], Counts],
-    looked_at: Callable[[Grid], None],
+    on_try: Callable[[Grid], None],
 ) -> list[MapOption]:
     """Return the maps of coarser or finer cells and longer slots tried for ``half_width``, at the request's
     loss.
 
-    ``counts_of`` gives the public counts of a grid; ``looked_at`` is called with each grid before it is
+    ``counts_of`` gives the public counts of a grid; ``on_try`` is called with each grid before it is
     tried.
     """
     found: list[MapOption] = []
 
     def look(candidate: Grid) -> bool:
-        looked_at(candidate)
+        on_try(candidate)
         options = list(_options(candidate, request, half_width, goal, counts_of(candidate)))
         found.extend(options)
         return any(option.fits and option.min_vehicles == request.map.min_vehicles for option in options)
@@ -334,12 +334,11 @@ def data_needed(
 
 
 def days_needed(half: int, half_needed: Loss, days: int, needed: Loss, allowed: Loss) -> int | None:
-    """Return the period, in whole days, at which the loss ``allowed`` would be enough; None if days hardly
-    help.
+    """Return the period, in whole days, at which the loss ``allowed`` would be enough.
 
-    Extrapolated from ``needed`` on all ``days`` and ``half_needed`` on the first ``half``: days
-    (needed/allowed)^(1/p), p = ln(half_needed/needed) / ln(days/half). None when p is below SLOWEST or the
-    period above FARTHEST times ``days``.
+    None if days hardly help. Extrapolated from ``needed`` on all ``days`` and ``half_needed`` on the first
+    ``half``: days (needed/allowed)^(1/p), p = ln(half_needed/needed) / ln(days/half). None when p is below
+    SLOWEST or the period above FARTHEST times ``days``.
     """
     if needed <= allowed:
         return days
@@ -393,8 +392,9 @@ class Maps:
         return verdict is not None and not verdict.refused
 
     def least_passing_loss(self) -> Loss | None:
-        """Return about the least loss, of three digits, at which the map is accurate enough; None if
-        there is none.
+        """Return about the least loss, of three digits, at which the map is accurate enough.
+
+        None if there is none.
         """
         fine = self._request.answer or self._request.has_quantiles
         most = LARGEST_LOSS / self._request.loss.pico

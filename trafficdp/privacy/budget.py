@@ -307,8 +307,9 @@ class Promise:
         )
 
     def analyst(self, name: str) -> Analyst:
-        """Return the analyst's role called ``name``; raise UsageError when the store has none of that
-        name.
+        """Return the analyst's role called ``name``.
+
+        Raise UsageError when the store has none of that name.
         """
         found = [each for each in self.analysts if each.name == name]
         if not found:

@@ -389,8 +389,9 @@ class Guarantee:
 
     @property
     def concentrated(self) -> dict[str, str]:
-        """Rho and the delta at which epsilon follows from it, by name; empty where the guarantee is pure
-        epsilon.
+        """Rho and the delta at which epsilon follows from it, by name.
+
+        Empty where the guarantee is pure epsilon.
         """
         return {} if self.rho is None or self.delta is None else {"rho": self.rho, "delta": self.delta}
 
@@ -456,8 +457,9 @@ class MechanismStated:
 
     @property
     def claim(self) -> str:
-        """A phrase that names the theorem on which an unenforced privacy loss rests; empty where all is
-        enforced.
+        """A phrase that names the theorem on which an unenforced privacy loss rests.
+
+        Empty where all is enforced.
         """
         return f"; unenforced: {self.unenforced}" if self.unenforced else ""
 

@@ -115,8 +115,9 @@ class Loss:
 
     @property
     def chargeable(self) -> Self:
-        """The largest loss up to this one that can be charged: a multiple of 10^-9 of epsilon; a rho as
-        it is.
+        """The largest loss up to this one that can be charged: a multiple of 10^-9 of epsilon.
+
+        A rho as it is.
         """
         step = CHARGE_STEP if self.kind is LossKind.PURE else 1
         return type(self)(self.pico // step * step)
@@ -205,7 +206,7 @@ def loss_upper_bound(sensitivity: FloatArray, scale: FloatArray) -> FloatArray:
 
 
 def to_pico(loss: FloatArray) -> IntArray:
-    """Return whole pico-epsilons, at least ``loss`` (a float epsilon >= 0 that is already an upper bound).
+    """Return ``loss`` (a float epsilon >= 0 that is already an upper bound) as whole 10^-12, rounded up.
 
     Raises UsageError when a loss exceeds LARGEST_LOSS or is not a number.
     """

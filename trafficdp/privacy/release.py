@@ -285,8 +285,9 @@ _ARRAYS = (
 
 
 def encode(release: Release) -> tuple[dict[str, Any], bytes]:
-    """Return ``release`` as JSON facts and the bytes of an Arrow IPC stream with its rows; ``decode``
-    reads them.
+    """Return ``release`` as JSON facts and the bytes of an Arrow IPC stream with its rows.
+
+    ``decode`` reads them.
     """
     facts = {
         "id": release.id,

@@ -276,9 +276,11 @@ class Plan:
         request, counts = self.allocation.request, self.allocation.counts
         if isinstance(self.allocation.calibrated, SimulatesOwnCity):
             raise UsageError("there is one map where nothing about a vehicle is public, and no choice")
-        tries = SimulatedCities(counts, request.map.bound, seed)
+        cities = SimulatedCities(counts, request.map.bound, seed)
         return tuple(
-            choose(counts, request.map.bound, each, request.loss, tries=tries, shown=self.display_unit)
+            choose(
+                counts, request.map.bound, each, request.loss, cities=cities, display_unit=self.display_unit
+            )
             for each in request.tolerance
         )
 

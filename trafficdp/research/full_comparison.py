@@ -50,7 +50,7 @@ from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.planner.allocation import Allocation
 from trafficdp.privacy.conversion import gaussian_to_approx
 from trafficdp.privacy.loss import ZCDP
-from trafficdp.research.joint_ranges import joint_ranges
+from trafficdp.research.joint_ranges import best_ranges_and_scales
 from trafficdp.research.optimal_suppression import suppress_to_fewest_bins
 
 MEANS = {Statistic.MEAN: 1.0}
@@ -133,7 +133,7 @@ def full_comparison(
         best, least = certified.suppression, certified.lower_bound
     joint = None
     if error < float(bound.upper) / 2 and counts.pairs <= within.pairs_of_joint:
-        joint = joint_ranges(counts, bound, error, steps=within.joint_steps).epsilon
+        joint = best_ranges_and_scales(counts, bound, error, steps=within.joint_steps).epsilon
     return FullComparison(
         epsilon_per_bin=epsilon,
         error=error,

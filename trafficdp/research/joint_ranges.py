@@ -47,7 +47,7 @@ class Joint:
     epsilon: float
 
 
-def joint_ranges(
+def best_ranges_and_scales(
     counts: Counts, bound: ContributionBound, error: float, *, steps: int = 20, refinements: int = 6
 ) -> Joint:
     """Return the clipping ranges and Laplace scales of least epsilon with bias + scale at most ``error`` a

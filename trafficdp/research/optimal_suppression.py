@@ -77,14 +77,15 @@ def suppress_to_fewest_bins(
     seconds: float = 30.0,
     relaxation_seconds: float = 60.0,
 ) -> Certified:
-    """Return a suppression of least K, the most bins that any user is left in, and a proof how good it is.
+    """Return which pairs to keep so that the user left in most bins is in as few as possible, with a proof.
 
-    The error of every bin stays below Clip-User's ceiling; K is never above Clip-User's.
+    K, that number of bins, is never above Clip-User's, and the error of every bin stays below Clip-User's
+    ceiling.
 
-    The LP is rounded under the caps it is surest of and repaired by exchanges (``exchange``); then a
-    MILP under those caps, then the whole MILP, each with ``seconds``, while the bound is not met.
-    Without the LP (``relaxation_seconds`` do not suffice) exchanges improve Clip-User's answer, unproved.
-    ``relaxation`` is the value of the LP; ``lower_bound`` the better of ceil(LP) and the MILP's own bound.
+    The LP is rounded under the caps it is surest of and repaired by exchanges (``exchange``); then a MILP
+    under those caps, then the whole MILP, each with ``seconds``, while the bound is not met. Without the LP
+    (``relaxation_seconds`` do not suffice) exchanges improve Clip-User's answer, unproved. ``relaxation`` is
+    the value of the LP; ``lower_bound`` the better of ceil(LP) and the MILP's own bound.
     """
     positive(seconds=seconds)
     positive(relaxation_seconds=relaxation_seconds)
@@ -259,8 +260,9 @@ class Program:
         return cls(pairs, k + 1, chain[last], matrix, low.astype(np.float64), bins, caps, space)
 
     def relax(self, seconds: float, caps: Caps | None = None) -> Solution | None:
-        """Return the optimum of the linear relaxation, with given ``caps`` or any; None if ``seconds`` do
-        not suffice.
+        """Return the optimum of the linear relaxation, with given ``caps`` or any.
+
+        None if ``seconds`` do not suffice.
         """
         from scipy.optimize import linprog
 
@@ -305,10 +307,9 @@ class Program:
         return Caps(self.values[first], self.space[first], choice)
 
     def solve(self, seconds: float, *, at_most: int, caps: Caps | None = None) -> Solution | None:
-        """Return the best whole-number suppression found in ``seconds``, with given ``caps`` or any; None if
-        none is.
+        """Return the best whole-number suppression found in ``seconds``, with given ``caps`` or any.
 
-        No user keeps more than ``at_most`` bins.
+        None if none is. No user keeps more than ``at_most`` bins.
         """
         from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -409,10 +410,10 @@ class _Search:
         self._starts = np.searchsorted(self._bin, np.arange(counts.bins + 1))
 
     def take_out(self, user: int, target: int) -> bool:
-        """Drop ``user`` from one more bin, by the shortest chain of exchanges; return False when none is
-        found.
+        """Drop ``user`` from one more bin, by the shortest chain of exchanges.
 
-        No bin is used twice on a way, so that what each exchange needs is still there when it is made.
+        Return False when none is found. No bin is used twice on a way, so that what each exchange needs is
+        still there when it is made.
         """
         # a user reached: the pair that is dropped for it, and its own that comes back
         parent: dict[int, tuple[int, int]] = {user: (-1, -1)}

@@ -59,9 +59,7 @@ def simplex_totals(x: IntArray, user: IntArray, count: IntArray, threshold: int,
 def simplex_mean(
     x: IntArray, user: IntArray, count: IntArray, steps: int, epsilon: float, noise: NoiseSource
 ) -> FloatArray:
-    """Return an epsilon-DP mean of the rows of ``x``, which sum to at most ``steps``, in steps, shape
-    (d,).
-    """
+    """Return an epsilon-DP mean of the rows of ``x``, which sum to at most ``steps``, in steps, (d,)."""
     dimensions = x.shape[1]
     threshold = vector_threshold(count, steps, epsilon, dimensions)
     total = simplex_totals(x, user, count, threshold, steps).sum(axis=0)

@@ -224,13 +224,13 @@ class SimulatedRecords:
     late: npt.NDArray[np.bool_]
 
 
-def records_of(streets: Streets, fleet: Fleet, part: slice, day: int, seed: int) -> SimulatedRecords:
-    """Return the simulated records that the vehicles ``part`` of the fleet send on day number ``day``.
+def records_of(streets: Streets, fleet: Fleet, members: slice, day: int, seed: int) -> SimulatedRecords:
+    """Return the simulated records that the vehicles ``members`` of the fleet send on day number ``day``.
 
     The same arguments, ``seed`` among them, give the same records; another day, other trips.
     """
-    random = generator((seed, 3, day, part.start))
-    vehicle, wish, blocks = _trips(streets, fleet, part, random)
+    random = generator((seed, 3, day, members.start))
+    vehicle, wish, blocks = _trips(streets, fleet, members, random)
     trips, trip, model = len(vehicle), blocks.trip, streets.model
     hour = np.minimum(wish // 3600, 23).astype(np.int64)
     pace = fleet.pace[vehicle] * model.hour_factors(hour)
@@ -268,11 +268,11 @@ def records_of(streets: Streets, fleet: Fleet, part: slice, day: int, seed: int)
     latitude, longitude = _positions(streets, blocks, block, done, random)
     sent = speed[block] * log_normal_factors(random.standard_normal(len(block)), model.record_spread)
     centi = np.where(moves, np.rint(100 * np.minimum(sent, model.top_speed)), 0).astype(np.int64)
-    late = random.uniform(size=part.stop - part.start) < model.late
+    late = random.uniform(size=members.stop - members.start) < model.late
     sender = vehicle[of]
     return _with_flaws(
         SimulatedRecords(
-            sender, millisecond, latitude, longitude, centi / 100, centi, moves, late[sender - part.start]
+            sender, millisecond, latitude, longitude, centi / 100, centi, moves, late[sender - members.start]
         ),
         model,
         random,

@@ -305,7 +305,7 @@ def test_clean_sensitivity_is_that_of_data_with_that_spread():
     weight, threshold = np.full(users, 1 / users), np.full(users, 10.0)
     shape = HuberParameters(weight, threshold, np.zeros(users, dtype=np.int64), 1, 65.0)
     beta = np.array([0.3])
-    clean = clean_smooth_sensitivity(shape, beta, spread=0.4)
+    clean = clean_smooth_sensitivity(shape, beta, relative_distance=0.4)
     # real data may be closer to some good set for larger k0
     assert smooth_sensitivity(value, shape, beta)[0] <= clean[0]
 

@@ -10,8 +10,8 @@ from trafficdp.mechanisms.several_maps import (
     OF_SLOTS,
     MapOfPeriod,
     _Normal,
+    change_between_maps,
     change_variance,
-    difference,
     pool,
 )
 
@@ -31,7 +31,7 @@ def test_intervals_and_chances_are_right_where_places_change_as_expected(slots, 
     told = draw.normal(0, np.hypot(CHANGE_SD, OF_SLOTS * slots), BINS)
     after = before + told + slots * draw.normal(0, OF_SLOTS, BINS)
     maps = [each + draw.normal(0, noise, BINS) for each in (before, before + told)]
-    found = difference(*(ends_of(each, noise) for each in maps), UPPER, slots=slots)
+    found = change_between_maps(*(ends_of(each, noise) for each in maps), UPPER, slots=slots)
     first, last = (speed_of(each, UPPER) for each in (before, after))
     for level, (low, high) in found.ends.items():
         held = np.mean((low <= last - first) & (last - first <= high))
@@ -50,7 +50,9 @@ def test_intervals_and_chances_are_right_where_places_change_as_expected(slots, 
 def test_noise_is_no_change_and_certainty_is_all_of_it():
     before, after = (np.full(2, speed) for speed in (10.0, 8.0))
     sd = np.array([1e-9, 1.0])
-    found = difference(*(ends_of(lambda_of(each, UPPER), sd) for each in (before, after)), UPPER, slots=False)
+    found = change_between_maps(
+        *(ends_of(lambda_of(each, UPPER), sd) for each in (before, after)), UPPER, slots=False
+    )
     assert found.value[0] == pytest.approx(-2.0, abs=1e-3)
     assert found.slower[0] == pytest.approx(1.0)
     assert -0.1 < found.value[1] < 0
@@ -60,11 +62,11 @@ def test_noise_is_no_change_and_certainty_is_all_of_it():
 def test_exchanging_the_maps_turns_the_sign_and_units_do_not_matter():
     draw = np.random.default_rng(3)
     before, after = (np.sort(draw.uniform(3, 20, (2, 50)), axis=0) for _ in range(2))
-    there = difference(tuple(before), tuple(after), UPPER, slots=True)
-    back = difference(tuple(after), tuple(before), UPPER, slots=True)
+    there = change_between_maps(tuple(before), tuple(after), UPPER, slots=True)
+    back = change_between_maps(tuple(after), tuple(before), UPPER, slots=True)
     assert there.value == pytest.approx(-back.value)
     assert there.ends[0.8][0] == pytest.approx(-back.ends[0.8][1])
-    in_kmh = difference(tuple(3.6 * before), tuple(3.6 * after), 3.6 * UPPER, slots=True)
+    in_kmh = change_between_maps(tuple(3.6 * before), tuple(3.6 * after), 3.6 * UPPER, slots=True)
     assert in_kmh.value == pytest.approx(3.6 * there.value)
     assert in_kmh.slower == pytest.approx(there.slower)
     assert np.all((there.ends[0.95][0] <= there.ends[0.8][0]) & (there.ends[0.8][0] <= there.value))
@@ -72,7 +74,7 @@ def test_exchanging_the_maps_turns_the_sign_and_units_do_not_matter():
 
 def test_a_change_between_seasons_may_be_larger_and_ends_growing():
     before, after = (ends_of(lambda_of(np.array([speed]), UPPER), 0.1) for speed in (10.0, 8.0))
-    found = [difference(before, after, UPPER, slots=False, days=days) for days in (1, 120, 700)]
+    found = [change_between_maps(before, after, UPPER, slots=False, days=days) for days in (1, 120, 700)]
     assert found[0].value > found[1].value
     assert found[1].value == pytest.approx(found[2].value, abs=0.02)
     assert found[1].ends[0.95][0] < found[0].ends[0.95][0]

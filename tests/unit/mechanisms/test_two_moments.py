@@ -183,8 +183,8 @@ def test_terms_of_the_means_become_terms_of_the_variance(name, counts_of, bound_
     first, second = split_loss(both.kind, loss)
     (mean,) = both.means.noise_terms(StatisticRequest(counts, bound_of(60), MEAN, first))
     (squares,) = both.means.noise_terms(StatisticRequest(counts, squares_bound(bound_of(60)), MEAN, second))
-    np.testing.assert_allclose(one.noise, 60 * mean.noise)
-    np.testing.assert_allclose(two.noise, squares.noise)
+    np.testing.assert_allclose(one.mean_absolute_noise, 60 * mean.mean_absolute_noise)
+    np.testing.assert_allclose(two.mean_absolute_noise, squares.mean_absolute_noise)
 
 
 @pytest.mark.parametrize(

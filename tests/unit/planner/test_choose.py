@@ -162,12 +162,12 @@ class SimulatedTries:
 def test_simulated_cities_decide(city):
     trio = [Made("safe", (20.0,)), Made("safer", (10.0,)), Made("bold", (40.0,))]
     tries = SimulatedTries(safe=5.0, safer=7.0, bold=1.0)
-    choice = choose(*city, MEAN, PureDP.of(1), trio, tries=tries)
+    choice = choose(*city, MEAN, PureDP.of(1), trio, cities=tries)
     assert choice.chosen.mechanism == "bold"
     assert choice.reason.startswith("bold has the least error in simulated cities, 1 km/h; safe has 5")
     # simulations cannot tell apart what differs by a hundredth
     close = SimulatedTries(safe=1.01, safer=7.0, bold=1.0)
-    assert choose(*city, MEAN, PureDP.of(1), trio, tries=close).chosen.mechanism == "safe"
+    assert choose(*city, MEAN, PureDP.of(1), trio, cities=close).chosen.mechanism == "safe"
 
 
 def test_an_idealised_mechanism_is_shown_and_never_chosen(city):
@@ -228,14 +228,16 @@ def test_no_value_is_given_to_a_choice_so_none_can_matter(city):
         given = set(inspect.signature(function).parameters)
         assert given <= {
             *("counts", "bound", "statistic", "total"),
-            *("mechanisms", "mechanism", "split", "tries", "shown"),
+            *("mechanisms", "mechanism", "split", "cities", "display_unit"),
         }
     assert "sensitive" not in inspect.getsource(choose_module)
     # two cities that differ in every value have the same counts, and one choice
     samples = [simulated_samples(*city, seed) for seed in (1, 2)]
     assert bool(np.any(samples[0].value != samples[1].value))
     reasons = {
-        choose(one.counts, one.bound, MEAN, PureDP.of(4), tries=SimulatedCities(one.counts, one.bound)).reason
+        choose(
+            one.counts, one.bound, MEAN, PureDP.of(4), cities=SimulatedCities(one.counts, one.bound)
+        ).reason
         for one in samples
     }
     assert len(reasons) == 1

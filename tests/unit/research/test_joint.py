@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model import Statistic
-from trafficdp.research.joint_ranges import joint_ranges
+from trafficdp.research.joint_ranges import best_ranges_and_scales
 
 tables = st.integers(2, 5).flatmap(
     lambda users: st.lists(
@@ -46,7 +46,7 @@ def check(counts, upper, found, error):
 )
 def test_one_bin_is_the_optimal_clipping(counts_of, bound_of, numbers, upper, error, epsilon):
     counts = counts_of([numbers])
-    found = joint_ranges(counts, bound_of(upper), error, steps=40)
+    found = best_ranges_and_scales(counts, bound_of(upper), error, steps=40)
     assert found.epsilon == pytest.approx(epsilon, rel=2e-3)
     assert found.epsilon >= epsilon * (1 - 1e-6)
     check(counts, upper, found, error)
@@ -59,7 +59,7 @@ def test_ranges_and_scales_keep_to_the_error_and_never_cost_more_than_equal_scal
     counts_of, bound_of, table, share
 ):
     counts, error = counts_of(table), 60 * share
-    found = joint_ranges(counts, bound_of(60), error, steps=6, refinements=3)
+    found = best_ranges_and_scales(counts, bound_of(60), error, steps=6, refinements=3)
     check(counts, 60, found, error)
     equal = laplace_accountings(counts, bound_of(60), {Statistic.MEAN: 1.0})[-1].factor / error
     assert found.epsilon <= equal * (1 + 1e-6)
@@ -67,11 +67,11 @@ def test_ranges_and_scales_keep_to_the_error_and_never_cost_more_than_equal_scal
 
 def test_a_larger_error_never_costs_more(counts_of, bound_of):
     counts = counts_of(np.random.default_rng(8).poisson(1.0, (8, 12)) + np.eye(8, 12, dtype=int))
-    cost = [joint_ranges(counts, bound_of(60), error, steps=12).epsilon for error in (4, 8, 16, 29)]
+    cost = [best_ranges_and_scales(counts, bound_of(60), error, steps=12).epsilon for error in (4, 8, 16, 29)]
     assert all(later <= earlier * (1 + 1e-6) for earlier, later in itertools.pairwise(cost))
 
 
 def test_an_error_that_a_constant_meets_is_refused(counts_of, bound_of):
     for error in (0.0, 30.0, 40.0):
         with pytest.raises(UsageError, match="error is out of range"):
-            joint_ranges(counts_of([[1, 1]]), bound_of(60), error)
+            best_ranges_and_scales(counts_of([[1, 1]]), bound_of(60), error)

@@ -39,7 +39,7 @@ from trafficdp.export.report.certainty import (
     unclamped_bounds,
     variances_as_deviations,
 )
-from trafficdp.mechanisms.several_maps import Difference, difference
+from trafficdp.mechanisms.several_maps import Difference, change_between_maps
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.privacy.release import Release, outward_down, outward_up
 
@@ -196,7 +196,7 @@ def likely_changes(
     upper = float(release.request.bound.upper) * release.request.factor(statistic)
     slots = release.grid.slot_kind is not SlotKind.WHOLE_PERIOD
     days = (release.grid.period.first - earlier.grid.period.first).days
-    return rows, old_rows, difference(old_ends, ends, upper, slots=slots, days=days)
+    return rows, old_rows, change_between_maps(old_ends, ends, upper, slots=slots, days=days)
 
 
 def intervals_of_80_percent(

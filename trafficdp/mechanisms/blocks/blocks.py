@@ -96,9 +96,7 @@ class _Pool:
 
     @property
     def rows(self) -> sparse.csr_matrix:
-        """The largest cost of every user in every block that there ever was, sparse, shape (blocks,
-        users).
-        """
+        """The largest cost of every user in every block that there ever was, sparse, (blocks, users)."""
         parts = self._cost[: self._entries], self._user[: self._entries], self._start
         return sparse.csr_matrix(parts, shape=(len(self._start) - 1, self._users), copy=False)
 
@@ -304,8 +302,7 @@ class Blocks:
         return result
 
     def half_widths(self, epsilon: float) -> FloatArray:
-        """Return the half width of each item's block noise at ``epsilon``, in the statistics' units, shape
-        (I,).
+        """Return the half width of each item's block noise at ``epsilon``, in the statistics' units, (I,).
 
         It is 2 E t / (d + 1), with E the error relative to the item's tolerance t and d the size of its
         block.

@@ -168,9 +168,7 @@ class CalibratedBlocks:
         return {each: self._known(each, None).error for each in self.statistics}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return each statistic's half width of intervals, shape (G,): the noise's tail and the
-        worst-case bias.
-        """
+        """Return each statistic's half width of intervals, (G,): the noise's tail and the worst-case bias."""
         return {each: self._known(each, interval_level).half_width for each in self.statistics}
 
     def statement(self, statistic: Statistic) -> Statement:

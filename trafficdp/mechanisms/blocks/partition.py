@@ -354,10 +354,9 @@ class Partition:
         self._weight_of_row = np.bincount(owner, weights=self.weight[user] * cost, minlength=len(self._row))
 
     def move(self, item: int, tries: int) -> bool:
-        """Move one item to the block, among at most ``tries``, that lowers the potential most; return whether
-        it moved.
+        """Move one item to the block, among at most ``tries``, that lowers the potential most.
 
-        A new block of its own is always tried.
+        Return whether it moved. A new block of its own is always tried.
         """
         here = int(self.block[item])
         alone = len(self._members[here]) == 1

@@ -62,7 +62,7 @@ class LaplaceAccounting:
 
     @property
     def composition(self) -> str:
-        """How losses add up, in words."""
+        """How the privacy losses of the noise add up in this accounting, in words."""
         return COMPOSITION_BY_NAME[self.name]
 
     def noise(self, epsilon: float) -> LaplaceNoise:
@@ -83,9 +83,7 @@ class LaplaceAccounting:
         return self.worst_relative_scale(1.0, tolerance) / relative_scale if relative_scale > 0 else 0.0
 
     def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
-        """Return each statistic's expected absolute error at the worst values, shape (G,), from public
-        counts.
-        """
+        """Return each statistic's expected absolute error at the worst values, (G,), from public counts."""
         return self.noise(epsilon).errors()
 
     def calibrate(self, loss: Loss) -> CalibratedMechanism:

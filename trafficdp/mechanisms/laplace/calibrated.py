@@ -102,8 +102,8 @@ class LaplaceNoise:
 
     @classmethod
     def cheapest_within(cls, counts: Counts, bound: ContributionBound, largest_noise: Sizes) -> LaplaceNoise:
-        """Return the cheapest noise whose expected absolute size is at most ``largest_noise``, a
-        statistic.
+        """Return the cheapest noise whose expected absolute size is at most each statistic's
+        ``largest_noise``.
         """
         none = np.zeros(counts.bins)
         mean = none + largest_noise.get(Statistic.MEAN, np.inf)
@@ -185,9 +185,7 @@ class LaplaceNoise:
         return {statistic: of[statistic] for statistic in self.statistics}
 
     def errors(self) -> dict[Statistic, FloatArray]:
-        """Return each statistic's expected absolute error at the worst truth, clamped, unrounded, shape
-        (G,).
-        """
+        """Return each statistic's expected absolute error at the worst truth, clamped, unrounded, (G,)."""
         found: dict[Statistic, FloatArray] = {}
         for statistic, size in self.expected_noise().items():
             reach = statistic.largest(self.bound.upper)
@@ -292,8 +290,7 @@ class CalibratedLaplace:
         return privacy_event(NAME, self.public, loss_of(self.steps(), self.public.counts.users), sensitivity)
 
     def numbers(self, contributions: Contributions, measure: Measure) -> dict[Statistic, FloatArray]:
-        """Measure private ``contributions``; return noisy averages before clamping, shape (G,) each, MEAN
-        first.
+        """Measure private ``contributions``; return noisy averages before clamping, (G,) each, MEAN first.
 
         MEAN: S/N, also where only a variance is asked for; VARIANCE: W/N, of x (U - x). 0 where not measured.
         """
@@ -385,9 +382,7 @@ class CalibratedLaplace:
         )
 
     def bias(self, statistic: Statistic) -> FloatArray:
-        """Return the most that rounding speeds, and flooring W, change ``statistic``, in its unit, shape
-        (G,).
-        """
+        """Return the most that rounding speeds, and flooring W, change ``statistic``, in its unit, (G,)."""
         counts, bound = self.public.counts, self.public.bound
         rounding = np.full(counts.bins, publish.rounding_bias(statistic, bound))
         if statistic is not VARIANCE:
@@ -396,9 +391,7 @@ class CalibratedLaplace:
         return np.where(has_variance(self.statistics, counts), rounding + floored, 0.0)
 
     def noise_scale(self, statistic: Statistic) -> FloatArray:
-        """Return the expected absolute noise of ``statistic``, in its unit (of a mean its scale), shape
-        (G,).
-        """
+        """Return the expected absolute noise of ``statistic``, in its unit (of a mean its scale), (G,)."""
         if statistic is VARIANCE:
             return self._variance_noise.scale
         (term,) = self.terms(statistic)
@@ -552,9 +545,7 @@ class Baseline:
         return calibrated_for(request).event().sensitivity[request.statistic]
 
     def expected_error(self, request: StatisticRequest) -> FloatArray:
-        """Return each bin's expected absolute error at the worst values, by noise and rounding, shape
-        (G,).
-        """
+        """Return each bin's expected absolute error at the worst values, by noise and rounding, (G,)."""
         return calibrated_for(request).expected_errors()[request.statistic]
 
     def noise_terms(self, request: StatisticRequest) -> tuple[NoiseTerm, ...]:

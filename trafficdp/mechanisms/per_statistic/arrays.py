@@ -229,8 +229,9 @@ class Projected(Means):
     enforced = False
 
     def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return each bin's noisy sum of clamped array means, from counts; at the widest interval where
-        one is drawn.
+        """Return each bin's noisy sum of clamped array means, from counts.
+
+        At the widest interval where one is drawn.
         """
         lattice = self._lattice(request)
         selects, share = self._selects(lattice), self._share(lattice, request.loss)
@@ -405,8 +406,7 @@ class QuantileRule(StrEnum):
     OPTIMIZED = "optimized"
 
     def tenths(self, arrays: IntArray, epsilon: FloatArray) -> tuple[IntArray, IntArray]:
-        """Return ten times the target ranks of the lower and upper private quantile of every bin, shape (G,)
-        each.
+        """Return ten times the target ranks of the lower and upper private quantile of every bin, (G,) each.
 
         ``arrays`` (G,) are the numbers of arrays, and ``epsilon`` (G,) the bin's loss.
         """
@@ -469,10 +469,10 @@ class Quantile(Projected):
 def private_position(
     means: ArrayMeans, target: IntArray, choice: ClaimedScores, measure: Measure
 ) -> IntArray:
-    """Return private quantiles of the array means on their lattice, 0..M-1, shape (G,).
+    """Return a privately selected quantile of each bin's array means, in lattice units, shape (G,).
 
-    ``target`` is 10 q n (shape (G,)). Position v has rank i(v) = #{y <= v}; those of rank i are
-    Y_i <= v < Y_{i+1}, as many as Smith's cell is long.
+    ``target`` (G,) is ten times the rank aimed at, ``choice`` the exponential mechanism. Position v has rank
+    i(v) = #{y <= v}; those of rank i are Y_i <= v < Y_{i+1}, as many as Smith's cell is long.
     """
     arrays = means.lattice.arrays
     cell_bin = np.repeat(np.arange(arrays.counts.bins), arrays.per_bin + 1)

@@ -66,15 +66,14 @@ class WorstCaseClipping(Means):
 
     @property
     def name(self) -> str:
-        """Key in the registry."""
+        """The mechanism's name in the registry."""
         return "worst_case_clipping_exact" if self.least_exact_error else "worst_case_clipping"
 
     def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return each bin's noisy sum of clipped totals, from counts; U/2 without noise where nothing is
-        kept.
+        """Return each bin's noisy sum of clipped totals, from counts.
 
-        Nothing is kept where a bin has fewer than ceil(2/epsilon) vehicles. A vehicle loses less than epsilon
-        if its interval is narrower than the widest.
+        U/2 without noise where nothing is kept. Nothing is kept where a bin has fewer than ceil(2/epsilon)
+        vehicles. A vehicle loses less than epsilon if its interval is narrower than the widest.
         """
         counts, bound, statistic, epsilon = request.counts, request.bound, request.statistic, request.loss
         self._require(request)
@@ -107,9 +106,7 @@ class WorstCaseClipping(Means):
         return _clipping(self, counts, bound, epsilon.tobytes())
 
     def threshold(self, counts: Counts, bound: ContributionBound, epsilon: FloatArray) -> IntArray:
-        """Return the clipping threshold of every bin, the width of the widest interval, in steps, shape
-        (G,).
-        """
+        """Return the clipping threshold of every bin, the width of the widest interval, in steps, (G,)."""
         count, index, bins = counts.count, counts.bin_index, counts.bins
         if not self.least_exact_error:
             return bound.upper_steps * worst_case_threshold(count, index, bins, epsilon)

@@ -43,8 +43,9 @@ class GaussianTwin:
     idealised = False
 
     def steps(self, request: StatisticRequest) -> tuple[Step, ...]:
-        """Return the measurement step: sums of all bins with Gaussian noise; UsageError where it cannot
-        be drawn.
+        """Return the measurement step: sums of all bins with Gaussian noise.
+
+        UsageError where it cannot be drawn.
         """
         counts, bound, statistic = request.counts, request.bound, request.statistic
         require_statistic(self.name, statistic, self.statistics)
@@ -52,12 +53,10 @@ class GaussianTwin:
         return (Step(of, Gaussian(_deviations(of, counts, unit, request.loss))),)
 
     def expected_error(self, request: StatisticRequest) -> FloatArray:
-        """Return each bin's expected absolute error, shape (G,): noise sd sqrt(2/pi), at most U/2, and
-        rounding.
-        """
+        """Return each bin's expected absolute error, (G,): noise sd sqrt(2/pi), at most U/2, and rounding."""
         (term,) = self.noise_terms(request)
         reach = request.range
-        return np.asarray(np.minimum(np.minimum(term.noise, reach / 2) + term.bias, reach))
+        return np.asarray(np.minimum(np.minimum(term.mean_absolute_noise, reach / 2) + term.bias, reach))
 
     def noise_terms(self, request: StatisticRequest) -> tuple[NoiseTerm, ...]:
         """Return the noise and bias that bound each mean's error before clamping, from counts."""

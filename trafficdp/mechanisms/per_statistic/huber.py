@@ -109,9 +109,7 @@ class Huber(Means):
         return self.plan(request).laplace
 
     def sensitivity(self, request: StatisticRequest) -> FloatArray:
-        """Return the most that one vehicle changes each mean before noise, shape (G,); U for bins by
-        Huber.
-        """
+        """Return the most that one vehicle changes each mean before noise, (G,); U for bins by Huber."""
         huber = self.uses_huber(request)
         return np.where(huber, float(request.bound.upper), super().sensitivity(request))
 
@@ -193,7 +191,7 @@ def _spent(epsilon: FloatArray) -> FloatArray:
 def _error(weighted: Weighting, epsilon: FloatArray, bias: FloatArray) -> FloatArray:
     """The bias and the worst expected error of clipped Laplace noise without one."""
     noisy, upper = weighted.noisy_sum(epsilon, bias), float(weighted.bound.upper)
-    return bias + clamped_laplace_error(noisy.term.noise, np.zeros_like(bias), upper)
+    return bias + clamped_laplace_error(noisy.term.mean_absolute_noise, np.zeros_like(bias), upper)
 
 
 def _clean_bias(shape: HuberParameters, target: FloatArray, factor: float) -> FloatArray:

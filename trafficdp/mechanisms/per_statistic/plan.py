@@ -91,13 +91,14 @@ class PlanMechanism:
 
     @property
     def name(self) -> str:
-        """Key in the registry."""
+        """The mechanism's name in the registry."""
         stem = {Scaling.PRIVATE: "plan", Scaling.PUBLIC: "plan_public_scaling"}
         return stem.get(self.scaling, "plan_without_scaling") + ("" if self.power == 2 else f"_l{self.power}")
 
     def parts(self, counts: Counts, loss: FloatArray) -> RhoShares:
-        """Return the part of rho ``loss`` that each step may cost; UsageError for a rho that cannot be
-        shared out.
+        """Return the part of rho ``loss`` that each step may cost.
+
+        UsageError for a rho that cannot be shared out.
         """
         total, most = ZCDP.of(float(loss)).pico, int(counts.bins_per_user.max(initial=1))
         private = self.scaling is Scaling.PRIVATE

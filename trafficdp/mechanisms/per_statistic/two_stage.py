@@ -93,7 +93,7 @@ class TwoStage(Means):
             width >= bound.upper_steps, 1.0, np.minimum(2 * self.reach * width / bound.upper_steps, 1.0)
         )
         (term,) = self.noise_terms(request)
-        return np.asarray(np.minimum(share * term.noise, float(bound.upper) / 2))
+        return np.asarray(np.minimum(share * term.mean_absolute_noise, float(bound.upper) / 2))
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure

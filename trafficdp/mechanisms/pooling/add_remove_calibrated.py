@@ -179,9 +179,7 @@ class CalibratedAddRemove(JointMechanism):
         return estimates
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """Return each statistic's expected absolute error, shape (G,), simulated for the expected fleet
-        size.
-        """
+        """Return each statistic's expected absolute error, (G,), simulated for the expected fleet size."""
         counts, bound = self.public.counts, self.public.bound
         found = {Statistic.MEAN: float(self.skill().error.mean()) + rounding_bias(Statistic.MEAN, bound)}
         if self.design.variance:
@@ -212,8 +210,9 @@ class CalibratedAddRemove(JointMechanism):
         return replace(self, fleet=fleet, zone_km2=zone_km2)
 
     def count_errors(self) -> Mapping[str, float]:
-        """Return the expected absolute noise in each published count of a place, by name; empty without
-        counts.
+        """Return the expected absolute noise in each published count of a place, by name.
+
+        Empty without counts.
         """
         return expected_count_errors(self.design) if self.counts else {}
 
@@ -245,8 +244,9 @@ class CalibratedAddRemove(JointMechanism):
         return replace(stated, post_processing="; ".join(said))
 
     def to_facts(self) -> dict[str, Any]:
-        """Return the mechanism as JSON values, from which ``from_facts`` restores it; the expected fleet
-        is left out.
+        """Return the mechanism as JSON values, from which ``from_facts`` restores it.
+
+        The expected fleet is left out.
         """
         return {**super().to_facts(), "apart": self.apart, "counts": self.counts}
 

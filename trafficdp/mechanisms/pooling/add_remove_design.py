@@ -171,15 +171,17 @@ class AddRemoveDesign:
 
     @property
     def length_index(self) -> int:
-        """The position in ``loss_shares`` of the step that measures the usual vector length; only in pure
-        epsilon.
+        """The position in ``loss_shares`` of the step that measures the usual vector length.
+
+        Only in pure epsilon.
         """
         return 2 + self.rounds
 
     @property
     def variance_index(self) -> int:
-        """The position in ``loss_shares`` of the step that measures the variance; those before it are for
-        means.
+        """The position in ``loss_shares`` of the step that measures the variance.
+
+        Those before it are for means.
         """
         return self.length_index + self.pure
 
@@ -207,10 +209,10 @@ class AddRemoveDesign:
         return noise_sd(self.kind, RELATION, self.loss_shares[index], bound)
 
     def steps(self) -> tuple[Step, ...]:
-        """Return all measurement steps; their privacy losses do not depend on the clipping lengths used
-        later.
+        """Return all measurement steps.
 
-        Raises UsageError for a total that is too large for Gaussian noise in whole numbers.
+        Their privacy losses do not depend on the clipping lengths used later. Raises UsageError for a total
+        that is too large for Gaussian noise in whole numbers.
         """
         if not self.pure and max(self.loss_shares) > MOST_AN_ASKING * PICO:
             raise UsageError(

@@ -69,7 +69,7 @@ from trafficdp.mechanisms.pooling.posterior import (
     Posterior,
     SlowTraffic,
     VariancePosterior,
-    fitted_weights,
+    fit_weight_prior,
     known_centre,
     log_noise,
     posterior,
@@ -268,9 +268,7 @@ def next_map(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
 
 
 def learnt_centre(design: AddRemoveDesign, summary: RoundSummary) -> FloatArray:
-    """Return each place's prior speed, shape (H,), with the move by known speeds shrunk as residuals
-    suggest.
-    """
+    """Return each place's prior speed, (H,), with the move by known speeds shrunk as residuals suggest."""
     places = summary.places
     lifted, moves = places.lifted, places.centre - places.start
     if not moves.any():
@@ -311,7 +309,7 @@ def _posterior(design: AddRemoveDesign, answers: Answers, summary: RoundSummary)
     """The posterior of every place, from the answers alone."""
     places, upper, sd = summary.places, design.upper, design.sd(1, 1.0)
     nothing, many = np.zeros(design.size), design.size
-    weight = fitted_weights(places.weight, sd, design.pure)
+    weight = fit_weight_prior(places.weight, sd, design.pure)
     # no noise alone is as large
     most = np.log(2 * many) / np.sqrt(2) if design.pure else np.sqrt(2 * np.log(many))
     known = Places(

@@ -75,8 +75,9 @@ class CalibratedPooling(JointMechanism):
 
     @property
     def design(self) -> Design:
-        """What will be measured, and with which noise; UsageError for a statistic that partial pooling
-        lacks.
+        """What will be measured, and with which noise.
+
+        UsageError for a statistic that partial pooling lacks.
         """
         for each in self.statistics:
             require_statistic(self.kind, each, self.estimable)
@@ -117,8 +118,7 @@ class CalibratedPooling(JointMechanism):
         return _errors(own, self.statistics, self.public.bound)
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return each statistic's half width of intervals expected at a usual speed, shape (G,), before
-        release.
+        """Return each statistic's half width of intervals expected at a usual speed, (G,), before release.
 
         The published intervals follow the noisy answers instead.
         """
@@ -250,9 +250,7 @@ class CalibratedCityWide(JointMechanism):
         return _errors(own, self.statistics, self.public.bound)
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return each statistic's half width of intervals expected at a usual speed, shape (G,), before
-        release.
-        """
+        """Return each statistic's half width of intervals expected at a usual speed, (G,), before release."""
         upper = float(self.public.bound.upper)
         usual = float(ndtri((1 + interval_level) / 2)) * np.sqrt(np.pi / 2) * city_wide_error(self._design)
         found = dict.fromkeys((Statistic.MEAN, Statistic.VEHICLE_MEAN), np.minimum(usual, upper))
@@ -287,7 +285,7 @@ class CalibratedCityWide(JointMechanism):
             independent_records(counts),
             np.ones(counts.bins),
             (np.full(counts.bins, mean * (upper - mean)), upper**2 / 4),
-            shown=everywhere,
+            published=everywhere,
         )
 
     @cached_property

@@ -461,8 +461,7 @@ class Design(WeightedVehicleSums):
 
     @cached_property
     def bin_weights(self) -> sparse.csc_matrix:
-        """Weight of each of G bins in each vehicle's mean, sparse, shape (n, G); each vehicle's weights sum
-        to 1.
+        """Weight of each of G bins in each vehicle's mean, sparse, (n, G); each vehicle's weights sum to 1.
 
         For the n vehicles with records; proportional to the vehicle's share of the bin's records.
         """

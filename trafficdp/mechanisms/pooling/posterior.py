@@ -189,8 +189,7 @@ def known_centre(
     upper: float,
     slow: SlowTraffic | None = None,
 ) -> FloatArray:
-    """Return the prior centre of every bin's speed, shape (G,): ``centre`` moved towards publicly known
-    speeds.
+    """Return the prior centre of every bin's speed, (G,): ``centre`` moved towards publicly known speeds.
 
     Source by source: the known speeds are scaled to the same mean as the centres of their bins (weighed by
     ``weight``, shape (G,)), and lambda of a bin moves by the source's ``share`` of the difference, or by less
@@ -287,12 +286,12 @@ def _agreement(position: FloatArray, slow: FloatArray, place: IntArray) -> float
 
 
 def posterior(
-    places: Places, bins: Bins, flat: OneNumber, upper: float, share: float = MAP_SHARE
+    places: Places, bins: Bins, city_number: OneNumber, upper: float, share: float = MAP_SHARE
 ) -> Posterior:
     """Return the posterior mean speed of every bin, from noisy answers and priors on ``places`` and ``bins``.
 
-    ``flat`` is one number for the city, to compare with; ``upper`` the speed bound. The published value is
-    ``share`` times the map of ``bins`` plus the rest times the posterior median, within the 80 % interval.
+    ``city_number`` is one speed for the city, to compare with; ``upper`` the speed bound. The published value
+    is ``share`` times the map of ``bins`` plus the rest times the posterior median, within the 80 % interval.
     """
     speeds, scale_share = speed_of(LAMBDA, upper), _scale_share(places, upper)
     scale = float(np.exp(scale_share @ np.log(SCALES)))
@@ -319,15 +318,16 @@ def posterior(
         found["value"][rows] = value
         found["error"][rows] = (weight * np.abs(speeds - value[:, None])).sum(axis=1)
         # the chance of less than both speeds, a step of the grid being shared out
-        apart = lambda_of(flat.level * np.array([1 - APART, 1 + APART]), upper)
+        apart = lambda_of(city_number.level * np.array([1 - APART, 1 + APART]), upper)
         less = np.clip((apart[:, None] - LAMBDA) / STEP + 0.5, 0.0, 1.0)
         found["slower"][rows] = (weight * less[0]).sum(axis=1)
         found["faster"][rows] = 1 - (weight * less[1]).sum(axis=1)
     low, high = ends[0.8]
-    middle, sd = float(lambda_of(np.array(flat.level), upper)), np.hypot(scale * flat.growing, flat.fixed)
+    middle = float(lambda_of(np.array(city_number.level), upper))
+    sd = np.hypot(scale * city_number.growing, city_number.fixed)
     alone = speed_of(middle + NINE_TENTHS * sd, upper) - speed_of(middle - NINE_TENTHS * sd, upper)
     informed = np.asarray(high - low <= MOST_OF_ONE * alone)
-    return Posterior(**found, ends=ends, informed=informed, city=flat.level, scale=scale)
+    return Posterior(**found, ends=ends, informed=informed, city=city_number.level, scale=scale)
 
 
 def _scale_share(places: Places, upper: float) -> FloatArray:
@@ -393,41 +393,41 @@ def independent_records(counts: Counts) -> FloatArray:
 
 
 def variance_posterior(
-    found: FloatArray,
-    doubt: float,
+    estimate: FloatArray,
+    log_sd: float,
     records: FloatArray,
-    faster: FloatArray,
-    most: tuple[FloatArray, float],
+    relative_speed: FloatArray,
+    largest: tuple[FloatArray, float],
     scale: float = 1.0,
-    shown: FloatArray | None = None,
+    published: FloatArray | None = None,
 ) -> VariancePosterior:
-    """Return the posterior of every bin's variance around a noisy estimate ``found``, shape (G,).
+    """Return the posterior of every bin's variance around a noisy ``estimate`` (G,).
 
-    ``doubt`` is the standard deviation of its logarithm from noise, ``records`` (G,) the effective number of
-    independent records, ``faster`` (G,) the bin's speed over the city's, and ``most`` the largest possible
-    values (G,) and the largest variance. Spreads of traffic, of sampling (chi-squared with 2 (N -
-    1)/(KURTOSIS - 1) degrees of freedom) and ``doubt`` add in quadrature. The published value is ``shown``,
-    or else (N - 1)/N ``found``. ``scale`` >= 1 widens the spread where means lie that much farther apart than
-    usual.
+    ``log_sd`` is the standard deviation of its logarithm from noise, ``records`` (G,) the effective number of
+    independent records, ``relative_speed`` (G,) the bin's speed over the city's, and ``largest`` the largest
+    possible values (G,) and the largest variance. Spreads of traffic, of sampling (chi-squared with 2 (N -
+    1)/(KURTOSIS - 1) degrees of freedom) and noise add in quadrature. The published value is ``published``,
+    or else (N - 1)/N ``estimate``. ``scale`` >= 1 widens the spread where means lie that much farther apart
+    than usual.
     """
     within = 1 - 1 / np.maximum(records, 2.0)
     # chi-squared over its degrees of freedom, to the power of a third: Wilson and Hilferty, 1931
     cube_variance = (KURTOSIS - 1) / (9 * np.maximum(records - 1, 1.0))
     up = VARIANCE_UP * max(scale, 1.0)
-    down = VARIANCE_DOWN * max(scale, 1.0) * np.clip(faster, 1.0, 2.0) ** VARIANCE_FAST
+    down = VARIANCE_DOWN * max(scale, 1.0) * np.clip(relative_speed, 1.0, 2.0) ** VARIANCE_FAST
 
     def log_of_sample(z: float) -> FloatArray:
         return np.asarray(3 * np.log(np.maximum(1 - cube_variance + z * np.sqrt(cube_variance), 0.1)))
 
     middle = log_of_sample(0.0)
-    median = np.exp(middle - VARIANCE_SHIFT) * within * found
+    median = np.exp(middle - VARIANCE_SHIFT) * within * estimate
 
     def quantile(chance: float) -> FloatArray:
         z, of_traffic = float(ndtri(chance)), (up if chance > 0.5 else down) * stdtrit(4, chance)
-        away = np.sqrt(of_traffic**2 + (doubt * z) ** 2 + (log_of_sample(z) - middle) ** 2)
-        return np.asarray(np.minimum(median * np.exp(np.copysign(away, z)), most[1]))
+        away = np.sqrt(of_traffic**2 + (log_sd * z) ** 2 + (log_of_sample(z) - middle) ** 2)
+        return np.asarray(np.minimum(median * np.exp(np.copysign(away, z)), largest[1]))
 
-    value = np.minimum(within * found if shown is None else shown, most[0])
+    value = np.minimum(within * estimate if published is None else published, largest[0])
     ends = {}
     for level in LEVELS:
         low, high = (quantile((1 + side * level) / 2) for side in (-1, 1))
@@ -436,18 +436,20 @@ def variance_posterior(
     return VariancePosterior(value, ends, np.asarray(error / len(VARIANCE_CHANCES)))
 
 
-def log_laplace_normal(off: FloatArray, scale: FloatArray, variance: FloatArray) -> FloatArray:
-    """Return the log density at ``off`` of a Laplace(``scale``) plus an independent N(0, ``variance``)
+def log_laplace_normal(deviation: FloatArray, scale: FloatArray, variance: FloatArray) -> FloatArray:
+    """Return the log density at ``deviation`` of a Laplace(``scale``) plus an independent N(0, ``variance``)
     variable.
 
     Up to a constant for each scale and variance; elementwise.
     """
     sd = np.sqrt(np.maximum(variance, 1e-12))
-    left, right = (side * off / scale + log_ndtr(-(side * off / sd + sd / scale)) for side in (1, -1))
+    left, right = (
+        side * deviation / scale + log_ndtr(-(side * deviation / sd + sd / scale)) for side in (1, -1)
+    )
     return np.asarray(np.logaddexp(left, right))
 
 
-def fitted_weights(weight: FloatArray, sd: float, pure: bool) -> tuple[FloatArray, FloatArray]:
+def fit_weight_prior(weight: FloatArray, sd: float, pure: bool) -> tuple[FloatArray, FloatArray]:
     """Fit a discrete prior for the true weights of places to their noisy ``weight`` (H,), by EM.
 
     Returns its points, from 0 up, and their probabilities. ``sd`` is the noise's standard deviation; ``pure``
@@ -465,9 +467,9 @@ def fitted_weights(weight: FloatArray, sd: float, pure: bool) -> tuple[FloatArra
     return points, mass
 
 
-def log_noise(off: FloatArray, sd: float, pure: bool) -> FloatArray:
-    """Return the log density at ``off``, up to a constant, of noise of standard deviation ``sd``.
+def log_noise(deviation: FloatArray, sd: float, pure: bool) -> FloatArray:
+    """Return the log density at ``deviation``, up to a constant, of noise of standard deviation ``sd``.
 
     The noise is Laplace where ``pure``, else Gaussian.
     """
-    return np.asarray(-np.sqrt(2) * np.abs(off) / sd if pure else -0.5 * (off / sd) ** 2)
+    return np.asarray(-np.sqrt(2) * np.abs(deviation) / sd if pure else -0.5 * (deviation / sd) ** 2)

@@ -178,9 +178,7 @@ class JointMechanism:
         return _estimate(Statistic.VARIANCE, found, error, status, noise, inner_ends(found.ends))
 
     def shared_columns(self) -> dict[str, FloatArray]:
-        """Return the columns published beside every statistic, shape (G,): the whole loss, and the known
-        speeds.
-        """
+        """Return the columns published beside every statistic, (G,): the whole loss, and the known speeds."""
         return {
             self.loss_kind.quantity: np.full(self.public.counts.bins, self.pico / PICO),
             **known_columns(self.public.known),
@@ -265,8 +263,9 @@ def _estimate(
 
 
 def known_columns(known: KnownSpeeds | None) -> dict[str, FloatArray]:
-    """Return the columns that publish the ``known`` speeds, one for each source, by name; empty without
-    any.
+    """Return the columns that publish the ``known`` speeds, one for each source, by name.
+
+    Empty without any.
     """
     return {} if known is None else dict(zip(KNOWN_COLUMNS, known.speed, strict=False))
 

@@ -60,20 +60,22 @@ def rotate_back(x: FloatArray, signs: FloatArray) -> FloatArray:
     return x
 
 
-def iome_mean(x: FloatArray, reach: float, rho: float, measure: Measure, *, steps: int = STEPS) -> FloatArray:
+def iome_mean(
+    x: FloatArray, largest_length: float, rho: float, measure: Measure, *, steps: int = STEPS
+) -> FloatArray:
     """Return a rho-zCDP estimate of the mean of the rows of ``x`` (n, d), shape (d,).
 
-    ``reach`` is the public bound on the rows' l2 length. Columns are padded to a power of 2. Raises
-    UsageError unless reach and rho are positive.
+    ``largest_length`` is the public bound on the rows' l2 length. Columns are padded to a power of 2. Raises
+    UsageError unless it and rho are positive.
     """
-    positive(reach=reach)
+    positive(reach=largest_length)
     positive(rho=rho)
     rows, given = x.shape
     columns = 1 << max(0, (given - 1).bit_length())
     coin = measure.uniform_below(np.full(ROUNDS * columns, 2, dtype=np.int64))
     signs: FloatArray = np.asarray(2.0 * coin - 1).reshape(ROUNDS, columns)
     turned = rotate(np.pad(x, ((0, 0), (0, columns - given))), signs)
-    side = reach / np.sqrt(columns)
+    side = largest_length / np.sqrt(columns)
     centre, width = np.zeros(columns), max(1, COLUMN_CELLS // rows)
     for first in range(0, columns, width):
         some = slice(first, first + width)
@@ -86,6 +88,6 @@ def iome_mean(x: FloatArray, reach: float, rho: float, measure: Measure, *, step
     short = 4 * np.sqrt(columns / (2 * for_noise)) + 2 * np.sqrt(steps / (2 * for_length))
     rank = max(np.floor(rows - short), rows // 2)
     length = np.sqrt(np.einsum("ij,ij->i", turned, turned))[:, None]
-    found = binary_search_quantiles(length, 0.0, reach, rank, for_length, steps, measure)
+    found = binary_search_quantiles(length, 0.0, largest_length, rank, for_length, steps, measure)
     mean = centre + noisy_sum(turned, float(found[0]), for_noise, measure) / rows
     return np.asarray(rotate_back(mean[None], signs)[0, :given])

@@ -50,9 +50,9 @@ TOP = 1 << 60
 def exponential_quantiles(
     x: FloatArray, low: float, high: float, rank: int, rho: float, measure: Measure
 ) -> FloatArray:
-    """Return the ``rank``-th smallest of every column of x in low..high, rho-zCDP a column, shape (d,).
+    """Return a private ``rank``-th smallest of every column of ``x`` in low..high, shape (d,).
 
-    By exponential mechanism, eps = sqrt(8 rho): scale 2/eps.
+    By the exponential mechanism, rho-zCDP a column: eps = sqrt(8 rho), scale 2/eps.
     """
     columns = x.shape[1]
     scale, ranks = np.full(columns, 2 / np.sqrt(8 * rho)), np.full(columns, rank)
@@ -63,8 +63,7 @@ def exponential_quantiles(
 def binary_search_quantiles(
     x: FloatArray, low: float, high: float, rank: float, rho: float, steps: int, measure: Measure
 ) -> FloatArray:
-    """Return a private quantile of every column of ``x``, by ``steps`` noisy halvings of low..high, shape
-    (d,).
+    """Return a private quantile of every column of ``x``, by ``steps`` noisy halvings of low..high, (d,).
 
     rho-zCDP a column (Huang et al. 2021): with c = #{values <= middle} plus Gaussian noise, go left if c >
     rank, else right. Each comparison costs 1/(2 sd^2), so that sd = sqrt(steps/(2 rho)) is rho-zCDP. A rank
@@ -85,8 +84,7 @@ def binary_search_quantiles(
 def noisy_sum(
     y: FloatArray, length: float, rho: float, measure: Measure, *, factor: float = 2.0
 ) -> FloatArray:
-    """Return the sum of the rows of ``y`` (n, d), each clipped to l2 ``length``, with Gaussian noise, shape
-    (d,).
+    """Return the sum of the rows of ``y`` (n, d), each clipped to l2 ``length``, with Gaussian noise, (d,).
 
     rho-zCDP; 0 for ``length`` 0. ``factor`` is the l2 sensitivity in lengths: 2, or sqrt(2) for entries that
     are never negative, as |y - y'|^2 = |y|^2 + |y'|^2 - 2 y y'.
@@ -136,10 +134,11 @@ def private_centre(x: FloatArray, reach: float, rho: float, measure: Measure) ->
 def plan_mean(
     x: FloatArray, reach: float, rho: float, measure: Measure, *, power: int = 2, scaled: bool = True
 ) -> FloatArray:
-    """Return a rho-zCDP estimate of the mean of the rows of x, shape (d,), for small l_``power`` error.
+    """Return a rho-zCDP estimate of the mean of the rows of ``x`` (n, d), shape (d,), for small l_p error.
 
-    x : shape (n, d), clipped to [-reach, reach] first. ``scaled`` False skips step 2 (s = 1).
-    Raises UsageError for fewer than 4 rows, a power below 1, or a reach or rho that is not positive.
+    p is ``power``; entries of x are clipped to [-reach, reach] first. ``scaled`` False gives all coordinates
+    the same noise. Raises UsageError for fewer than 4 rows, a power below 1, or a reach or rho that is not
+    positive.
     """
     positive(reach=reach)
     positive(rho=rho)

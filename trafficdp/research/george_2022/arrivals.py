@@ -59,7 +59,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 def level_size(level: IntArray) -> IntArray:
-    """Return B_l, the samples in an element of level l: 1 for l = 0, else 2^(l - 1)."""
+    """Return the number of samples in an element of each ``level``: 1 for level 0, else 2^(level - 1)."""
     return np.left_shift(np.int64(1), np.maximum(np.asarray(level, dtype=np.int64) - 1, 0))
 
 
@@ -103,11 +103,11 @@ class WithholdRelease:
         self.withheld = np.concatenate([self.withheld, np.zeros((more, columns), dtype=np.int64)])
 
     def append(self, pair: IntArray, value: IntArray) -> Elements:
-        """Add samples in the given order; return the completed elements, sums of 1, 1, 2, 4, ... samples of a
-        pair.
+        """Add samples in the given order; return the completed elements, sums of 1, 1, 2, 4, ...
 
-        ``pair`` (T,) says whose each sample is, ``value`` (T,) or (T, C) what. The same elements come out
-        however a stream is cut into batches. Private. Raises UsageError for pairs out of range.
+        Samples of a pair. ``pair`` (T,) says whose each sample is, ``value`` (T,) or (T, C) what. The same
+        elements come out however a stream is cut into batches. Private. Raises UsageError for pairs out of
+        range.
         """
         pair = np.asarray(pair, dtype=np.int64)
         columns = np.asarray(value, dtype=np.int64)
@@ -158,8 +158,9 @@ class WithholdRelease:
 
     @classmethod
     def from_state(cls, state: Mapping[str, IntArray]) -> WithholdRelease:
-        """Return the object from its saved ``state``; raise UsageError where the arrays do not fit
-        together.
+        """Return the object from its saved ``state``.
+
+        Raise UsageError where the arrays do not fit together.
         """
         count, withheld = state["count"], state["withheld"]
         if withheld.ndim != 2 or len(count) != len(withheld):
@@ -217,9 +218,7 @@ class Arrivals:
         return WithholdRelease(self.users).append(self.user, self.value)
 
     def running_mean(self) -> FloatArray:
-        """Return the exact mean of the first t samples for t = 1..T, in steps, shape (T,). Never
-        published.
-        """
+        """Return the exact mean of the first t samples for t = 1..T, in steps, (T,). Never published."""
         return np.asarray(np.cumsum(self.value) / np.arange(1, len(self) + 1))
 
 
@@ -293,8 +292,9 @@ class LevelPlan:
         return laplace_scale(self.width * int(tree.nodes_per_element(self.users).max()), self.counter_epsilon)
 
     def median_scales(self) -> FloatArray:
-        """Return the scale of each level's private median, an exponential mechanism, (L + 1,); 0 where
-        there is none.
+        """Return the scale of each level's private median, an exponential mechanism, (L + 1,).
+
+        0 where there is none.
         """
         needed = self.median_epsilon > 0
         epsilon = np.where(needed, self.median_epsilon, 1.0)
@@ -370,7 +370,8 @@ def prior_plan(
     prior: bool = True,
     best_split: bool = False,
 ) -> LevelPlan:
-    """Return the plan of Algorithms 4 and 5: no medians, all of ``epsilon`` to the counters.
+    """Return the plan of levels of the paper's Algorithms 4 and 5: no medians, all of ``epsilon`` to the
+    counters.
 
     With ``prior`` a centre is given from outside (paid for elsewhere) that is within u/sqrt(m) of the mean;
     without, nothing is truncated and W_l = u B_l.

@@ -65,8 +65,9 @@ def exact_mean(arrivals: Arrivals) -> Fraction:
 
 
 def paper_methods(arrivals: Arrivals, epsilon: float, failure: float) -> list[Method]:
-    """Return the paper's Algorithms 2 to 6 at pure ``epsilon``; ``failure`` is its delta, about accuracy
-    only.
+    """Return the paper's Algorithms 2 to 6 at pure ``epsilon``.
+
+    ``failure`` is its delta, about accuracy only.
     """
     n, m, u = arrivals.users, arrivals.samples, arrivals.steps
     pure = f"{epsilon:g}"

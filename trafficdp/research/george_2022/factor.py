@@ -194,8 +194,9 @@ class DenseFactor:
         return float(self.squared_norm(1) * (self.decoder**2).sum() / self.length)
 
     def path(self, at: IntArray, sd: float, source: NoiseSource, runs: int = 1) -> FloatArray:
-        """Return the noise of the running sums after ``at`` (K,) elements, shape (runs, K); ``sd`` on the
-        lattice.
+        """Return the noise of the running sums after ``at`` (K,) elements, shape (runs, K).
+
+        ``sd`` on the lattice.
         """
         draws = source.discrete_gaussian(np.full(runs * self.length, sd)).reshape(runs, self.length)
         rows = np.concatenate([np.zeros((1, self.length)), self.decoder])[at]
@@ -274,8 +275,9 @@ class BinnedFactor:
         return contiguous_squared_norm(self.coefficients, min(elements, self.length))
 
     def path(self, at: IntArray, sd: float, source: NoiseSource, runs: int = 1) -> FloatArray:
-        """Return the noise of the running sums after ``at`` (K,) elements, shape (runs, K); ``sd`` on the
-        lattice.
+        """Return the noise of the running sums after ``at`` (K,) elements, shape (runs, K).
+
+        ``sd`` on the lattice.
         """
         last = int(np.max(at, initial=0))
         if last > self.length:
@@ -304,10 +306,10 @@ class BinnedCounter:
         self.decoded = np.zeros((0, streams))
 
     def append(self, value: IntArray, noise: IntArray) -> FloatArray:
-        """Add the next element of every stream with its discrete Gaussian ``noise``; return noisy running
-        sums, (S,).
+        """Add the next element of every stream with its discrete Gaussian ``noise``.
 
-        ``value`` and ``noise`` have shape (S,). Raises UsageError when the stream is full.
+        Return noisy running sums, (S,). ``value`` and ``noise`` have shape (S,). Raises UsageError when the
+        stream is full.
         """
         t = self.count
         if t >= self.factor.length:

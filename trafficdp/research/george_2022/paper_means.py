@@ -89,8 +89,7 @@ class Centre:
 
 
 def truncate(value: IntArray, size: int, half_width: int, steps: int, centre: Centre) -> IntArray:
-    """Return the sums ``value`` (E,) of ``size`` samples clipped around the centre, shape (runs of the
-    centre, E).
+    """Return the sums ``value`` (E,) of ``size`` samples clipped around the centre, (runs of the centre, E).
 
     To [B mu - D, B mu + D] and [0, u B], both rounded inward, with B = ``size``, D = ``half_width`` and u =
     ``steps``, so that a changed element moves by at most min(u B, 2 D) steps.
@@ -301,10 +300,9 @@ def collectable(arrivals: Arrivals, size: int, *, aligned: bool) -> IntArray:
 
 
 def activation(arrivals: Arrivals, size: int, arrays: int, *, aligned: bool) -> int:
-    """Return the first number of samples at which ``arrays`` arrays of ``size`` samples are full; T + 1 if
-    never.
+    """Return the first number of samples at which ``arrays`` arrays of ``size`` samples are full.
 
-    Line 9 of Algorithm 6; ``aligned`` as in ``collectable``.
+    T + 1 if never. Line 9 of Algorithm 6; ``aligned`` as in ``collectable``.
     """
     return int(np.searchsorted(collectable(arrivals, size, aligned=aligned), size * arrays)) + 1
 
@@ -327,8 +325,7 @@ def array_sums(arrivals: Arrivals, until: int, size: int, arrays: int, *, aligne
 def private_part(
     sums: IntArray, size: int, steps: int, parts: int, scale: float, source: NoiseSource, runs: int = 1
 ) -> IntArray:
-    """Return the part 0..``parts`` - 1 of [0, U] that a private median of array means falls into, shape
-    (runs,).
+    """Return the part 0..``parts`` - 1 of [0, U] that a private median of array means falls into, (runs,).
 
     By an exponential mechanism of ``scale``. Means are compared as whole numbers, ties to the lower part.
     """

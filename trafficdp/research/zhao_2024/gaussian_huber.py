@@ -42,7 +42,11 @@ class GaussianHuber:
     beta_multiple: float = 1.0
 
     def calibrated(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-        """Return alpha and beta for every bin, and E|N(0, 1)|: as Huber. Epsilons are finite."""
+        """Return alpha and beta, (G,) each, of Gaussian noise of sd S/alpha for a beta-smooth S, and E|N(0,
+        1)|.
+
+        ``epsilon`` (G,) is finite.
+        """
         distinct, which = np.unique(epsilon, return_inverse=True)
         beta = self.beta_multiple * smooth_gaussian.default_beta(1.0, self.delta) * distinct
         alpha = [

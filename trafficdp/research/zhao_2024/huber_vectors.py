@@ -172,10 +172,9 @@ def delta_bound(epsilon: float, alpha: float, beta: float, dimensions: int) -> f
 
 @lru_cache(maxsize=256)
 def largest_alpha(epsilon: float, delta: float, beta: float, dimensions: int) -> float:
-    """Return an alpha at which Gaussian noise S/alpha has at most ``delta``, rounded down; 0 if none is
-    found.
+    """Return an alpha at which Gaussian noise S/alpha has at most ``delta``, rounded down.
 
-    S is ``beta``-smooth, ``dimensions`` d >= 1; epsilon, delta > 0, beta >= 0.
+    0 if none is found. S is ``beta``-smooth, ``dimensions`` d >= 1; epsilon, delta > 0, beta >= 0.
     """
     low, high = 0.0, 1.0
     while delta_bound(epsilon, high, beta, dimensions) <= delta and high < 1e6:
@@ -280,12 +279,12 @@ def huber_vector_mean(
     *,
     degrees: float | None = None,
 ) -> FloatArray:
-    """Return an epsilon-DP estimate of the weighted mean of the rows of y, shape (d,), at most R long.
+    """Return an epsilon-DP estimate of the weighted mean of the rows of ``y``, (d,), with Student-t noise.
 
-    ``y`` : shape (n, d), a vector a vehicle in the unit of R; longer ones are scaled to length R first.
-    ``degrees`` : nu > 1 of the noise, d + 2 unless given. Raises UsageError when epsilon is not positive, y
-    does not have the shape of ``shape``, or no bound but 2R is possible: fewer than 4 vehicles, or one that
-    dominates. Public grounds all.
+    ``y`` (n, d) has a vector a vehicle; those longer than R, the bound in ``shape``, are scaled to length R
+    first. ``degrees`` : nu > 1 of the noise, d + 2 unless given. Raises UsageError when epsilon is not
+    positive, y does not have the shape of ``shape``, or no bound but 2R is possible: fewer than 4 vehicles,
+    or one that dominates. All these grounds are public.
     """
     alpha, beta, freedom = _student(shape, epsilon, degrees)
     centre, smooth = centre_and_sensitivity(y, shape, beta)

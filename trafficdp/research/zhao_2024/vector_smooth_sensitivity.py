@@ -384,9 +384,7 @@ class VectorHuberParameters:
 
 
 def minimiser(y: FloatArray, shape: VectorHuberParameters) -> FloatArray:
-    """Return the Huber mean of the private vectors ``y`` (n, d), an iterate near the minimiser, shape
-    (d,).
-    """
+    """Return the Huber mean of the private vectors ``y`` (n, d), an iterate near the minimiser, (d,)."""
     where = np.zeros(len(y), dtype=np.int64)
     point: FloatArray = huber_point(
         y, shape.weight, shape.threshold, where, 1, tolerance=shape.tolerance, most_steps=shape.most_steps

@@ -35,7 +35,9 @@ def test_the_noise_is_the_published_multiple_of_equal_sensitivities(counts_of, b
     for d in (1, 9, 50):
         counts, bound = counts_of([[1] * 1_000] * d), bound_of(1_000)
         (term,) = TWIN.noise_terms(StatisticRequest(counts, bound, MEAN, np.array(rho)))
-        np.testing.assert_allclose(term.noise / np.sqrt(2 / np.pi), 4.225 * np.sqrt(d), rtol=2e-4)
+        np.testing.assert_allclose(
+            term.mean_absolute_noise / np.sqrt(2 / np.pi), 4.225 * np.sqrt(d), rtol=2e-4
+        )
 
 
 def _rho_of(epsilon, delta):
@@ -55,10 +57,10 @@ def test_errors_are_as_promised_and_estimates_stay_in_range(samples_of, bound_of
     found = np.array([TWIN.estimate(samples, MEAN, rho, noise)[0] for _ in range(runs)])
     (term,) = TWIN.noise_terms(StatisticRequest(samples.counts, bound_of(30), MEAN, rho))
     error = np.abs(found - truth)
-    assert error.mean() <= term.noise[0] + 4 * error.std() / np.sqrt(runs)
-    assert error.mean() >= term.noise[0] * 0.8
+    assert error.mean() <= term.mean_absolute_noise[0] + 4 * error.std() / np.sqrt(runs)
+    assert error.mean() >= term.mean_absolute_noise[0] * 0.8
     stated = TWIN.expected_error(StatisticRequest(samples.counts, bound_of(30), MEAN, rho))
-    np.testing.assert_allclose(stated, term.noise + term.bias)
+    np.testing.assert_allclose(stated, term.mean_absolute_noise + term.bias)
     assert found.min() >= 0
     assert found.max() <= 30
 
