@@ -421,14 +421,16 @@ def in_memory(spill: str = "", **options: str) -> Iterator[duckdb.DuckDBPyConnec
     kind = os.getpid(), *sorted(options.items())
     connection = _idle.pop(kind, None) or connect(temp_directory="", **options)
     try:
-        run(connection, f"SET temp_directory = {quoted(spill)}")
+        if spill:
+            run(connection, f"SET temp_directory = {quoted(spill)}")
         yield connection
     except BaseException:
         with owner_only():
             connection.close()
         raise
     try:
-        run(connection, "SET temp_directory = ''")
+        if spill:
+            run(connection, "SET temp_directory = ''")
     except duckdb.Error:
         # a folder once spilled to stays this one's
         with owner_only():

@@ -69,6 +69,8 @@ class Vault:
         """Where rows may lie that memory does not hold, for the owner only: empty at start and at end."""
         self.promises: list[LedgerRow] | None = None
         """The entries of the ledger that promise, once read: ``vault_ledger`` forgets them when it writes."""
+        self._tables = set[str]()
+        """Tables that were there when one was last looked for: none is ever dropped."""
         try:
             # nobody else writes while it is open
             self.facts = {
@@ -168,8 +170,10 @@ class Vault:
 
     def has_table(self, name: str) -> bool:
         """Return whether the vault has the table ``name``; only some vaults have the later tables."""
-        there = "FROM duckdb_tables() WHERE database_name = current_database() AND table_name = ?"
-        return bool(run(self.connection, there, [name]))
+        if name not in self._tables:
+            there = "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
+            self._tables = {str(table) for (table,) in run(self.connection, there)}
+        return name in self._tables
 
     def set_fact(self, key: str, value: str) -> None:
         """Write ``value`` as the store's fact ``key``, replacing it (inside the caller's transaction)."""
@@ -201,7 +205,7 @@ class Vault:
                 with owner_only():
                     self.connection.commit()
             except BaseException:
-                self.facts, self.promises = facts, None
+                self.facts, self.promises, self._tables = facts, None, set()
                 # the failed statement or commit may have ended the transaction already
                 with suppress(duckdb.Error):
                     self.connection.rollback()
