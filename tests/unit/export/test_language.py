@@ -300,7 +300,7 @@ def test_a_report_of_what_changed_says_nothing_in_english(tag, city, earlier_cit
 @pytest.mark.browser
 @pytest.mark.xdist_group("browser")
 @pytest.mark.parametrize("tag", LANGUAGES)
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [390, pytest.param(1280, marks=pytest.mark.prove)])
 def test_the_map_speaks_it_on_every_screen(tag, width, rush_hours, chromium, map_page, tmp_path):
     language = Language.of(tag)
     (tmp_path / "map.html").write_bytes(html_bytes(in_language(rush_hours, tag)))

@@ -389,7 +389,7 @@ def test_it_is_read_in_a_browser_from_a_folder_of_a_server_and_from_disk(two, tm
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.xdist_group("browser")
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [390, pytest.param(1280, marks=pytest.mark.prove)])
 def test_axe_finds_no_page_hard_to_reach(
     axe, publish, pooled, rush_hours, changed, tmp_path, chromium, width
 ):
