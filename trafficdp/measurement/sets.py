@@ -332,7 +332,9 @@ class Ball(_Vectors):
         return self.support.sums(np.maximum(self.high, -self.low))
 
     def largest_move(self) -> IntArray:
-        """Return the largest l1 (squared l2) distance of two vectors of each vehicle, in grains, (users,)."""
+        """Return the largest distance of two vectors of each vehicle, in grains (squared for l2),
+        (users,).
+        """
         far = np.zeros(self.support.users, dtype=np.int64)
         np.add.at(far, self.support.user, (self.high - self.low) ** self.norm)
         return np.asarray(np.minimum(far, (2 * GRAINS) ** self.norm))

@@ -59,8 +59,7 @@ def checked_epsilon(epsilon: FloatArray, counts: Counts) -> FloatArray:
 
 
 def laplace_scale(sensitivity: FloatArray | IntArray, epsilon: FloatArray) -> FloatArray:
-    """Return scales of discrete Laplace noise of privacy loss ``epsilon``: sensitivity / epsilon, or a little
-    more.
+    """Return scales of discrete Laplace noise of loss ``epsilon``: sensitivity / epsilon, or a little more.
 
     One a bin, shapes (G,); rounded up to few distinct values, so that drawing stays fast. Raises UsageError
     for a scale above LARGEST_SCALE.
@@ -79,8 +78,7 @@ def most_expensive_scale(sensitivity: FloatArray | IntArray, epsilon: FloatArray
 
 
 def choice_scale(change: FloatArray | IntArray, epsilon: FloatArray) -> FloatArray:
-    """Return the scale of an exponential mechanism of privacy loss ``epsilon``: 2 change / epsilon or a
-    little more.
+    """Return the scale of an exponential mechanism of loss ``epsilon``: 2 change / epsilon or a little more.
 
     ``change`` is by how much one vehicle changes a score at most; one number a bin, shapes (G,).
     """

@@ -412,9 +412,7 @@ def unenforced_theorems(mechanism: Mechanism, request: StatisticRequest) -> str 
 
 
 def claimed_steps(steps: Sequence[Priced]) -> list[Any]:
-    """Return those of ``steps`` whose privacy loss is only claimed: no clipping in this package enforces
-    it.
-    """
+    """Return those of ``steps`` whose loss is only claimed: no clipping in this package enforces it."""
     parts = [step.of if isinstance(step, Step) else step for step in steps]
     return [each for each in parts if not isinstance(each, (*ENFORCED, Ranks))]
 
@@ -505,9 +503,7 @@ class ClaimedSums:
         return np.zeros(self.support.coordinates, dtype=np.int64)
 
     def loss(self, law: Law, shift: IntArray) -> IntArray:
-        """Return every vehicle's privacy loss under ``law`` if the claimed theorem holds, whole 10^-12,
-        (users,).
-        """
+        """Return every vehicle's loss under ``law`` if the claimed theorem holds, whole 10^-12, (users,)."""
         return law.loss(self.support, self.move)
 
 
@@ -522,9 +518,7 @@ class ClaimedScores:
     theorem: str
 
     def loss(self) -> IntArray:
-        """Return every vehicle's privacy loss by the selection if the theorem holds, whole 10^-12,
-        (users,).
-        """
+        """Return every vehicle's loss by the selection if the theorem holds, whole 10^-12, (users,)."""
         return choice_loss(self.support, self.change, self.scale, self.kind)
 
 

@@ -83,13 +83,14 @@ def clamp_interval(
 
 @cache
 def rounding_bias(statistic: Statistic, bound: ContributionBound) -> float:
-    """Return how far rounding the speeds can move the statistic: E, E + q/2, or U E + E^2.
+    """Return the most that rounding of speeds changes the statistic, in its unit: E, E + q/2, or U E + E^2.
 
-    A speed is rounded twice: to hundredths of its source's unit when it is read, then to the step q when it
-    is clipped. So it moves by at most E = q/2 + h, h half a hundredth of the largest unit that a source may
-    have (0.005 m/s: a bound does not name its sources); clipping in between moves no two speeds apart. Means
-    move by at most E; a vehicle mean is rounded to the step once more. Var(x + e) - Var(x) is at most
-    2 sd(x) sd(e) + Var(e) with sd(x) <= U/2 and sd(e) <= E.
+    Those are for a mean, a vehicle mean and a variance. A speed is rounded twice: to hundredths of its
+    source's unit when it is read, then to the step q when it is clipped. So it moves by at most E = q/2 + h,
+    h half a hundredth of the largest unit that a source may have (0.005 m/s: a bound does not name its
+    sources); clipping in between moves no two speeds apart. Means move by at most E; a vehicle mean is
+    rounded to the step once more. Var(x + e) - Var(x) is at most 2 sd(x) sd(e) + Var(e) with sd(x) <= U/2 and
+    sd(e) <= E.
     """
     step, upper = bound.step, bound.upper
     most = step / 2 + max(unit.factor_to(bound.unit) for unit in SpeedUnit) / 200

@@ -169,9 +169,7 @@ class CalibratedQuantiles(JointMechanism):
         return self.expected_errors()
 
     def statement(self, statistic: Statistic) -> Statement:
-        """Return how the quantile ``statistic`` is selected, in words and numbers, for the release's
-        manifest.
-        """
+        """Return how the quantile ``statistic`` is selected, in words and numbers, for the manifest."""
         return replace(
             super().statement(statistic),
             interval_kind=IntervalKind.RANKS,

@@ -335,8 +335,7 @@ class ReferenceCityShape:
     def of(
         cls, cell: npt.NDArray[np.uint64], slots: int = 1, zone_km2: float | None = None
     ) -> ReferenceCityShape:
-        """Return the shape of the reference city nearest to the declared places ``cell`` (H,) and number of
-        ``slots``.
+        """Return the reference city most like the declared places ``cell`` (H,) with so many ``slots``.
 
         Zones, which have ``zone_km2`` each on average, are taken for the hexagons that are most nearly so
         large.

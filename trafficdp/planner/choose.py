@@ -342,8 +342,7 @@ def _reason(found: Sequence[Offer], chosen: Offer, bound: ContributionBound, sho
 
 
 def shares(request: Request) -> dict[Statistic, Loss]:
-    """Return the part of the total privacy loss that each statistic gets, rounded down to what can be
-    charged.
+    """Return the part of the total loss that each statistic gets, rounded down to what can be charged.
 
     In epsilon, parts are in proportion to the statistic's largest value over its tolerance; in rho they are
     equal.

@@ -159,8 +159,7 @@ def full_comparison(
 def suppressed_loss(
     counts: Counts, bound: ContributionBound, epsilon: float, kept: npt.NDArray[np.bool_]
 ) -> float:
-    """Return the largest privacy loss epsilon of a vehicle when only the (bin, vehicle) pairs ``kept`` (P,)
-    stay.
+    """Return the largest loss epsilon of a vehicle when only the (bin, vehicle) pairs ``kept`` (P,) stay.
 
     Every bin spends ``epsilon``. A vehicle with m of its records kept loses epsilon m / (largest m of the
     bin) there, hence the result is the largest sum of these over vehicles.

@@ -143,9 +143,7 @@ class LaplaceNoise:
 
     @property
     def price(self) -> FloatArray:
-        """The privacy loss of both sums S and W of a bin over that of S alone, at the same scale of S,
-        shape (G,).
-        """
+        """The loss of both sums S and W of a bin over that of S alone, at the same scale of S, (G,)."""
         return np.where(self.measures_products, relative_price(self.bound.upper_steps, self.ratio), 1.0)
 
     def scaled(self, factor: float) -> LaplaceNoise:

@@ -203,9 +203,7 @@ class AddRemoveDesign:
         return Step(ball, noise_for(self.kind, RELATION, self.loss_shares[index], size))
 
     def sd(self, index: int, bound: float) -> float:
-        """Return the noise standard deviation of step ``index`` of ``loss_shares``, in the unit of
-        ``bound``.
-        """
+        """Return the noise standard deviation of step ``index`` of ``loss_shares``, in units of ``bound``."""
         return noise_sd(self.kind, RELATION, self.loss_shares[index], bound)
 
     def steps(self) -> tuple[Step, ...]:

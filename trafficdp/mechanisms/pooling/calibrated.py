@@ -213,9 +213,7 @@ class CalibratedCityWide(JointMechanism):
         return found
 
     def numbers(self, values: SensitiveInputs, measure: Measure) -> dict[Statistic, float]:
-        """Measure the private ``values`` with noise, and return one number for the city for each
-        statistic.
-        """
+        """Measure private ``values`` with noise, and return one number for the city for each statistic."""
         contributions = values.contributions
         counts, bound = self.public.counts, self.public.bound
         many, upper, unit = int(counts.count.sum()), float(bound.upper), float(bound.step)
