@@ -174,8 +174,8 @@ NAMED = {
     ),
     "a nonce of the ledger that is always the same": (
         "store/vault_ledger.py",
-        "row = append(last(vault), facts, new_token())",
-        'row = append(last(vault), facts, 64 * "0")',
+        "row = append(newest_entry(vault), facts, new_token())",
+        'row = append(newest_entry(vault), facts, 64 * "0")',
     ),
     "a curator who does not ask for the budget": (
         "release/curator.py",

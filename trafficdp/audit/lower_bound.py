@@ -119,13 +119,19 @@ class ReplayedDraws(SimulatedNoise):
         self.surprise = np.zeros(times)
 
     def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:
-        """Return ``sums`` plus Laplace noise of ``scale``, or the recorded answer; add to ``surprise``."""
+        """Return ``sums`` plus Laplace noise of ``scale``, or the recorded answer.
+
+        -ln of its probability is added to ``surprise``.
+        """
         said = self._left.pop(0) if self._again else self._source.laplace(sums, scale)
         self._keep(said, _over(np.abs(said - sums), scale))
         return said
 
     def gaussian(self, sums: IntArray, sd: FloatArray) -> IntArray:
-        """Return ``sums`` plus Gaussian noise of ``sd``, or the recorded answer; add to ``surprise``."""
+        """Return ``sums`` plus Gaussian noise of standard deviation ``sd``, or the recorded answer.
+
+        -ln of its probability is added to ``surprise``.
+        """
         said = self._left.pop(0) if self._again else self._source.gaussian(sums, sd)
         self._keep(said, _over(said - sums, sd) ** 2 / 2)
         return said

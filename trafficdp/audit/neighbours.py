@@ -96,11 +96,12 @@ def ranked_neighbours(bound: ContributionBound) -> list[Neighbours]:
 def agreeing_neighbours(
     bound: ContributionBound, users: int = 120, records: int = 1, *, more: int = 0
 ) -> list[Neighbours]:
-    """Return pairs in which all of many vehicles agree but the first, with so many records each.
+    """Return pairs of data sets in which all of ``users`` vehicles agree but the first.
 
-    For mechanisms that treat bins of many vehicles in another way: the first vehicle stands at 0 or at U, or
-    somewhat below the others and somewhat above. Every second vehicle has ``more`` records. In the last
-    pair half of them, or all but one of that half, stand at 0, and the others at U.
+    Each vehicle has ``records`` records, every second one ``more`` besides. For mechanisms that treat bins of
+    many vehicles in another way: the first vehicle stands at 0 or at U, or somewhat below the others and
+    somewhat above. In the last pair half of the vehicles, or all but one of that half, stand at 0, and the
+    others at U.
     """
     most, middle = bound.upper_steps, bound.upper_steps // 2
     moves = [

@@ -463,7 +463,10 @@ class ZoneTable:
         shapely.prepare(self._shapes)
 
     def cells_of(self, latitude: FloatArray, longitude: FloatArray) -> CellArray:
-        """Return the zone of every position, from 1, NOWHERE where there is none; errors as of GridPlaces."""
+        """Return the number of the zone that holds each position, shape (n,): from 1, NOWHERE (0) for none.
+
+        ``latitude`` and ``longitude`` in degrees, shape (n,). Raises as ``GridPlaces.cells_of``.
+        """
         check_positions(latitude, longitude)
         # of the zones whose boxes hold a position, those that do themselves
         position, zone = self._tree.query(shapely.points(longitude, latitude))

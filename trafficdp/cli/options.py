@@ -226,7 +226,7 @@ class _PlainConsole(Console):
             self.out("".join((*lines, *more, last)), end="", highlight=False)
 
     def on_broken_pipe(self) -> None:
-        """Let the caller deal with it; rich would end the process with exit code 1."""
+        """Raise the error to the caller, where rich would end the process with exit code 1."""
         raise BrokenPipeError
 
 

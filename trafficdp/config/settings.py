@@ -307,7 +307,7 @@ class Config:
 
     @property
     def promise(self) -> Promise:
-        """The promise of a store of this configuration: its budget, speed bound and analysts."""
+        """What a store of this configuration promises: its budget, speed bound and analysts' budgets."""
         bound = f"{exact_text(self.bound.upper)} {self.bound.unit.label}"
         return Promise(self.policy, bound, self.analysts)
 

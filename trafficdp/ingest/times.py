@@ -162,7 +162,7 @@ def numeric_to_times(column: pa.Array, time_format: str) -> Times:
 
 
 def timestamps_to_times(column: pa.Array, time_zone: str | None) -> Times:
-    """Return the times of a column of Arrow timestamps.
+    """Return the times of a column of Arrow timestamps, shape (n,).
 
     Timestamps without a zone are on the clock of ``time_zone``, and unreadable if that is None.
     """

@@ -278,7 +278,7 @@ class Kind(StrEnum):
 
     @property
     def counts(self) -> bool:
-        """Whether the column is the number of records or of vehicles."""
+        """Whether the column is a number of records or of vehicles."""
         return self in (Kind.RECORDS, Kind.VEHICLES)
 
     @property

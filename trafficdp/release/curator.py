@@ -358,7 +358,7 @@ class Curator:
         self.apply_withdrawals()
 
     def apply_withdrawals(self) -> None:
-        """Remove withdrawn releases from `released.duckdb`, then their folders; does nothing twice.
+        """Remove withdrawn releases from `released.duckdb`, then their folders, as far as they are there.
 
         The folders go last: while one is there, ``recover`` knows that work is left.
         """

@@ -264,7 +264,10 @@ class Planning:
         store_files.save_plan(self._curator.store, name, frozen.text)
 
     def contributions(self) -> Contributions:
-        """Return the sums of every (bin, vehicle) of the configured map, which may have no bins."""
+        """Return the private sums of every (bin, vehicle) of the configured map; it may have no bins.
+
+        Where nothing about a vehicle is public, sums of 0 of one possible vehicle.
+        """
         return self._contributions(self._config.grid, may_be_empty=True)
 
     def _adaptive(

@@ -298,7 +298,7 @@ class Frames:
         self._stream = stream
 
     def send(self, letter: bytes, content: bytes | memoryview = b"") -> None:
-        """Send one frame."""
+        """Send one frame to standard output: its kind ``letter``, its length and ``content``."""
         self._stream.write(letter + len(content).to_bytes(8, "big"))
         self._stream.write(content)
         self._stream.flush()

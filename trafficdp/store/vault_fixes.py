@@ -228,9 +228,10 @@ class Incoming:
             self._last_us = max(self._last_us, int(time_us.max(initial=self._last_us)))
 
     def finish(self, *, once: bool = True) -> dict[int, int]:
-        """Write all fixes and drop those of earlier files; return how many were new, by position of the file.
+        """Write the last fixes, drop those whose (vehicle, instant) was there before, and count the new ones.
 
-        Files without a new fix are left out. ``once``: no (vehicle, instant) is in two of the files.
+        Returns how many are new of each file, by its position from 0; files without a new fix are left out.
+        ``once``: no (vehicle, instant) is in two of the files.
         """
         self.add(None)
         if not once:

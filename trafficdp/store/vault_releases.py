@@ -282,10 +282,9 @@ def save_part(vault: Vault, release_id: str, part: str, generation: int, arrays:
 
 
 def load_parts(vault: Vault, release_id: str) -> tuple[int, dict[str, dict[str, npt.NDArray[np.generic]]]]:
-    """Return (generation, arrays by part and name) of a stream's saved state.
+    """Return (number of batches it includes, arrays by part and name) of a stream's saved state.
 
-    The generation is the number of batches that the state includes; (0, {}) for a stream that has taken none.
-    Raises StoreDamagedError where a part is missing.
+    (0, {}) for a stream that has taken none. Raises StoreDamagedError where a part is missing.
     """
     rows = run(
         vault.connection,

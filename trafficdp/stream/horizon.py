@@ -63,9 +63,10 @@ class Horizon:
         return self.origin_us + self.steps * self.step_us
 
     def tree(self) -> tuple[int, int]:
-        """Return (arity, heights) of the signed tree of least error for a vehicle with records in every step.
+        """Return the (arity, heights) of the best signed tree for a vehicle with records in every step.
 
-        Least is the mean number of nodes that hold an element, times the root of the mean variance of a sum.
+        Best is the least product of the mean number of nodes that hold an element and the root of the mean
+        variance of a running sum.
         """
         at = np.arange(1, min(self.elements, 1 << 16) + 1)
         found = []

@@ -170,7 +170,7 @@ def pack(high: IntArray, low: IntArray) -> IntArray:
 
 
 def unpack(key: IntArray) -> tuple[IntArray, IntArray]:
-    """Return (high, low) of every key that ``pack`` made."""
+    """Return (``high``, ``low``) of every key that ``pack`` made of them, shape (n,) each."""
     return np.asarray(key >> 32, dtype=np.int64), np.asarray(key & 0xFFFFFFFF, dtype=np.int64)
 
 

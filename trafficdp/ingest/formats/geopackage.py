@@ -79,7 +79,7 @@ def layers(file: InputFile) -> list[str]:
 
 
 def first_rows(file: InputFile, layer: str, count: int) -> tuple[list[str], list[tuple[str | None, ...]]]:
-    """Return (names, rows): the columns of ``layer`` but its points, and its first ``count`` rows as texts.
+    """Return (column names, first ``count`` rows as texts) of ``layer``, without its points.
 
     Raises DataError for a file that is damaged or no GeoPackage.
     """
