@@ -148,18 +148,17 @@ class Workspace:
         dry_run: bool = False,
         engine: str | Spark = "duckdb",
     ) -> list[IngestedFile]:
-        """Read records into the vault, all or none. The data gets a new name, whatever was read.
+        """Read records into the vault: all of a call or none. The data gets a new name, whatever was read.
 
-        A record whose vehicle and instant are there already is left out, so of a file that was read before
-        all of them.
-        ``given``: a path, a frame or a list of them. A frame is one of pandas, polars or Arrow, a DuckDB
-        relation, or a GeoDataFrame of points in any reference system. ``source`` names the [[source]] that
-        says what its columns mean; without it a path is read by the first whose pattern fits, a frame by the
-        only one there is.
-        ``engine``: "spark", or a ``Spark``, reduces and imports, "reduced" imports: see ``release.intake``.
-        With ``dry_run`` everything is read and checked and nothing is written. Speeds that do not
-        fit the declared unit are in the report.
-        Raises DataError when a file cannot be read as declared; then nothing of the call is kept.
+        A record whose vehicle and instant are there already is left out. ``given`` is a path, a frame or a
+        list of them; a frame is one of pandas, polars or Arrow, a DuckDB relation, or a GeoDataFrame of
+        points in any reference system. ``source`` names the [[source]] that says what its columns mean;
+        without it a path is read by the first whose pattern fits, a frame by the only one there is.
+
+        ``engine`` "spark", or a ``Spark``, reduces on a cluster and imports; "reduced" imports only. With
+        ``dry_run`` everything is read and checked and nothing is written. Speeds that do not fit the declared
+        unit are in the report. Raises DataError when a file cannot be read as declared; then nothing of the
+        call is kept.
         """
         if engine != "duckdb":
             cluster = Cluster(self.config, self.key_file, self.store)
@@ -249,16 +248,16 @@ class Workspace:
         allow_idealised_noise: str | None = None,
         again: bool = False,
     ) -> ReleasedMap:
-        """Charge, draw and publish a release. See ``Curator.release`` for what may be refused.
+        """Charge every vehicle, draw the noise and publish a release; return it.
 
-        ``loss`` and ``within_budget`` as in ``plan``. ``plan`` names a saved plan: its very noise is drawn,
-        and it is refused once the data has changed.
-        ``allow_idealised_noise`` names a mechanism whose noise has no exact sampler: it then releases the
-        statistics that it knows, and the manifest says so. Nothing else ever uses such a mechanism.
+        ``loss`` and ``within_budget`` are as for ``plan``. ``plan`` names a saved plan: its noise scales are
+        used, and it is refused once the data has changed. ``allow_idealised_noise`` names a mechanism whose
+        noise has no exact sampler: it then releases the statistics that it knows, and the manifest says so.
+        Nothing else ever uses such a mechanism.
 
         The same question of the same data is answered by the release that answered it before, for nothing,
-        unless ``again``. When an earlier process died in the middle of just this release, it is finished and
-        returned: the command that was interrupted can be repeated, and is charged once.
+        unless ``again``. A release that an interrupted process began is finished, not charged again. Raises
+        as ``Curator.release``.
         """
         if allow_idealised_noise is not None:
             return self.with_idealised_noise(allow_idealised_noise).release(
@@ -374,35 +373,37 @@ class Workspace:
         return Path(path)
 
     def city_report(self, release_id: str, path: str | Path, *, against: str | None = None) -> Path:
-        """Write the page on a release that a city shows, as .html or .pdf; return the path. It is free.
+        """Write the report on a release for the public, as .html or .pdf; return the path.
 
-        ``against`` names an earlier release: then the page says what changed. See ``export.report.report``.
+        It costs no budget.
+
+        ``against`` names an earlier release: then the report says what changed.
         """
         earlier = None if against is None else self.map(against).release
         write_report(self.map(release_id).release, Path(path), earlier=earlier)
         return Path(path)
 
     def changes(self, earlier: str, later: str) -> ChangeTable:
-        """Return what changed from release ``earlier`` to ``later``: a table, and files of it. It is free.
+        """Return what changed from release ``earlier`` to release ``later``, by bin. It costs no budget.
 
-        Raises UsageError for two that do not measure the same thing; see ``export.report.change_files``.
+        Raises UsageError for two that do not measure the same thing.
         """
         return ChangeTable.of(self.map(later).release, self.map(earlier).release)
 
     def pool(self, releases: Sequence[str]) -> PooledMap:
-        """Return the mean speed over the periods of ``releases``, as one map: a table, and files of it.
+        """Return one map of the mean speed over the periods of ``releases``. It costs no budget.
 
-        It is free. Releases that one of them started from are read too, so that nothing counts twice. Raises
-        UsageError for releases that do not measure the same thing, or of overlapping periods.
+        Releases that one of them started from are read too, so that nothing counts twice. Raises UsageError
+        for releases that do not measure the same thing, or of overlapping periods.
         """
         own = [self.map(each).release for each in dict.fromkeys(releases)]
         known = {name for each in own for name, _ in started_from(each)} - {each.id for each in own}
         return PooledMap.of(own, [self.map(each).release for each in sorted(known)])
 
     def site(self, folder: str | Path, *, answers: bool = False) -> list[str]:
-        """Write the site of everything released into ``folder``, for any web server; return what changed.
+        """Write a web site of all releases into ``folder``; return the names of the files that changed.
 
-        ``answers``: also the answers to analysts' questions. See ``export.site``. It is free.
+        ``answers``: also the answers to analysts' questions. It costs no budget.
         """
         with self._curator("site") as curator:
             published, withdrawn = results.site_releases(curator, self.store, answers)
@@ -424,10 +425,10 @@ class Workspace:
         return forget(self.store, self.key_file, identifiers, namespaces, datetime.now(UTC), wait=self._wait)
 
     def raise_budget(self, reason: str) -> tuple[ChangedFact, ...]:
-        """Promise from now on what the configuration says; return what changes.
+        """Make the configured budgets, delta, speed bound and analysts the store's promise; return changes.
 
-        ``reason`` is published with every later release. Whatever the configuration says of budgets (higher
-        or lower), delta, speed bound and analysts is taken; relation and kind of loss never change.
+        They may be higher or lower than before. ``reason`` is published with every later release. The
+        neighbouring relation and the kind of loss never change.
         """
         key = VehicleKey.load(self.key_file)
         with self._curator("budget", recover=False, other_promise=True) as curator:

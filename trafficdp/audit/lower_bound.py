@@ -79,7 +79,8 @@ class Likelihoods:
         """Return ``times`` draws of ln P(answers | left) - ln P(answers | right), in nats, shape (times,).
 
         ``samples`` is the left or the right data set of one of the pairs, and the answers are drawn on it.
-        Where ``whole`` is true the mechanism runs once for each draw, else for many copies at once.
+        Where ``runs_one_at_a_time`` is true the mechanism runs once for each draw, else for many copies at
+        once.
         """
         pair = next(each for each in self._pairs if samples is each.left or samples is each.right)
         most = 1 if runs_one_at_a_time(self._mechanism) else AT_ONCE

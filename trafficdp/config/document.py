@@ -87,7 +87,7 @@ def shown(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text with ? for what does not print."""
+    """Return ``text`` with "?" for each character that does not print."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
@@ -123,7 +123,7 @@ TABLES = (
 
 
 def load_document(path: Path) -> dict[str, object]:
-    """Return the document of the configuration file, decimals as Decimal.
+    """Return the parsed TOML of the configuration file, decimals as Decimal.
 
     Raises ConfigError where it cannot be read; with the line, where it is no TOML; and for a dotted key of
     very many parts, before it is parsed: that would take time with the square of their number.

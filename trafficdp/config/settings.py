@@ -294,7 +294,7 @@ class Config:
         return loss if loss is None or isinstance(loss, Loss) else LOSSES[kind].of(loss)
 
     def require_public_counts(self, what: str, instead: str) -> None:
-        """Raise UsageError where presence is hidden, since ``what`` needs public counts of records.
+        """Raise UsageError where presence is hidden: ``what`` needs public counts of records.
 
         ``instead`` is the message's advice.
         """
@@ -312,9 +312,9 @@ class Config:
         return Promise(self.policy, bound, self.analysts)
 
     def check_promise(self, vehicles: int | None) -> None:
-        """Raise ConfigError for a promise that is weak (``budget.weaknesses``) unless that is accepted.
+        """Raise ConfigError if the promise is weak for this many ``vehicles``, unless that is accepted.
 
-        ``vehicles``: how many there are, as far as this is public.
+        See ``budget.weaknesses``. ``vehicles`` is None where their number is not public.
         """
         found = () if self.accept_weak_promise else weaknesses(self.policy, vehicles)
         if found:
@@ -328,7 +328,7 @@ class Config:
             )
 
     def request(self, loss: Loss | None = None) -> Request:
-        """Return what is asked of the planner, with ``loss`` instead of the configured one if given.
+        """Return the planner's request for the configured map, at ``loss`` (None: the configured one).
 
         Raises ConfigError when there is neither, UsageError for one of another kind than the budget's.
         """

@@ -87,9 +87,10 @@ _TEXTS = ("stop_name", "shape_id")
 
 
 def read_gtfs(path: Path, kind: ContextKind) -> tuple[Shapes, Names, str]:
-    """Return stops with their names and (kind TRANSIT) the ways of vehicles without, and a SHA-256.
+    """Return (shapes, names, SHA-256) of static GTFS: its stops and, for the kind TRANSIT, vehicles' ways.
 
-    Positions are in degrees, longitude first. Raises ConfigError where stops.txt is missing or is none.
+    Stops have names, ways have none. Positions are in degrees, longitude first. Raises ConfigError where
+    stops.txt is missing or is none.
     """
     files = {name: _content(path, name) for name in ("shapes.txt", "stops.txt")}
     stops = _table(files["stops.txt"], path, "stops.txt", _STOPS).dropna()
@@ -156,7 +157,7 @@ _OPENSTREETMAP: Mapping[ContextKind, tuple[tuple[str, str | None], ...]] = {
 
 
 def read_context(files: Sequence[ContextFile], area: StudyArea) -> tuple[ContextLayer, ...]:
-    """Return the layers as the page of ``area`` shows them, without files that have nothing there.
+    """Return the public layers in ``files``, simplified and cut to ``area``; empty ones are left out.
 
     The same files give the same layers. Raises ConfigError for a file that is not there or cannot be read,
     has no such column, or no coordinate system.
@@ -190,7 +191,7 @@ def read_context(files: Sequence[ContextFile], area: StudyArea) -> tuple[Context
 
 
 def check_context(files: Sequence[ContextFile]) -> None:
-    """Raise what ``read_context`` would for a file that is not there or has no such column; read no shape."""
+    """Raise as ``read_context`` for files that are missing or lack a column, without reading shapes."""
     import pyogrio
 
     for file in files:
@@ -218,10 +219,10 @@ def is_gtfs(path: Path) -> bool:
 
 
 def read_table(path: Path, name: str | None, area: StudyArea | None = None) -> tuple[Shapes, Names]:
-    """Return the shapes of the first layer of ``path`` in degrees, and what its column ``name`` calls each.
+    """Return (shapes in degrees, names) of the first layer of ``path``; ``name`` is the column of names.
 
-    All of them in the file's order, or those near ``area``; what has no shape is None. Of an OpenStreetMap
-    extract these are its roads. Raises as ``read_context``.
+    All shapes in the file's order, or those near ``area``; None where a row has no shape. Of an OpenStreetMap
+    extract they are its roads. Raises as ``read_context``.
     """
     if not path.exists():
         raise ConfigError(f"the file {path.name} does not exist", got=str(path), todo="correct its name")

@@ -86,16 +86,12 @@ _FILES = {
 
 
 def write_release(release: Release, folder: Path) -> dict[str, FileFacts]:
-    """Write the files of a release.
+    """Write the files of a release into ``folder``, which must exist and be empty; return their facts.
 
     They are map.geojson, cells.csv, cells.parquet, map.html, mechanism.parquet (or MEASUREMENTS), what
-    portals read of them (DATAPACKAGE, DATASET), and the manifest.
-
-    Of more than MOST_BINS_OF_TEXT bins only the tables in Parquet and the manifest: no browser and no
-    spreadsheet opens the others, and ``export`` still writes each on demand.
-
-    The ``folder`` must exist and be empty. Every file is synced, the manifest last, and lists the SHA-256 of
-    the others. The same release gives the same bytes. Returns the facts of all files.
+    portals read of them (DATAPACKAGE, DATASET), and the manifest, which lists the SHA-256 of all others. A
+    map of more than MOST_BINS_OF_TEXT bins gets only the tables in Parquet and the manifest. Every file is
+    synced, the manifest last. The same release gives the same bytes.
 
     Raises UsageError for a missing or non-empty folder, DataError for an incomplete disclosure,
     StoreFullError or StoreReadOnlyError for a disk that does not take the files.

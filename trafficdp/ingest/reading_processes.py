@@ -87,7 +87,7 @@ def _shared(works: Sequence[FilesToRead | None]) -> FilesToRead | None:
 class Readers:
     """A context manager that starts processes to read the files of ``works``, where that pays.
 
-    Otherwise files are read in this process. ``blocks`` must be called for every lot of files, in order.
+    Otherwise files are read in this process. ``read_blocks`` must be called for every lot of files, in order.
     """
 
     def __init__(self, works: Sequence[FilesToRead | None]) -> None:

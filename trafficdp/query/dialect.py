@@ -72,8 +72,8 @@ class RefusedError(UsageError):
     """The error for a part of a priced question that is not allowed.
 
     ``what`` says why, and ``works`` gives one thing that would be accepted. ``got`` is the refused part, in
-    words of the dialect alone (``shown``) or as it was understood; it is shortened so that the message has
-    at most LONGEST_REFUSAL characters. ``clause`` is the SQL clause, such as WHERE.
+    words of the dialect alone (``repeatable_text``) or as it was understood; it is shortened so that the
+    message has at most LONGEST_REFUSAL characters. ``clause`` is the SQL clause, such as WHERE.
     """
 
     def __init__(self, what: str, works: str, got: str | None = None, clause: str = "") -> None:

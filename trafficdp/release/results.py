@@ -180,12 +180,12 @@ class Plan:
 
     Its ``repr`` names no vehicle's count, loss or account.
 
-    Its numbers are in the unit of the speed bound; people are told them in ``display_unit``: see ``shown``.
-    ``budget_left`` is what every vehicle on the map has left, ``left_after`` what each would still have after
-    the release (0 where it cannot be paid), ``affordable`` who can pay. ``grid`` is the
-    map's (not the configured one when another was looked for). ``growth``: how far the counts would have to
-    grow when it is refused, or when it takes more than is left. ``answer`` only when a half width was asked,
-    ``adaptive`` only for a map of several resolutions, ``in_epsilon`` only where losses are rho.
+    Its numbers are in the unit of the speed bound; people are shown them in ``display_unit``
+    (``in_display_unit``). ``budget_left`` is what every vehicle on the map has left, ``left_after`` what each
+    would still have after the release (0 where it cannot be paid), ``affordable`` who can pay. ``grid`` is
+    the map's (not the configured one when another was looked for). ``growth``: how far the counts would have
+    to grow when it is refused, or when it takes more than is left. ``answer`` only when a half width was
+    asked, ``adaptive`` only for a map of several resolutions, ``in_epsilon`` only where losses are rho.
     ``earlier_release`` names a release that is just this on the same data: released again, it costs nothing.
     ``slot_not_measured`` is the kind of slot that is configured, where the map has one slot all the same.
     """

@@ -97,11 +97,11 @@ class Vault:
     def create(
         cls, folder: Path, *, key_fingerprint: str, store_id: str, ready: Callable[[], None] = lambda: None
     ) -> None:
-        """Make an empty vault in ``folder``, in one move; raise UsageError when there is one already.
+        """Create an empty vault in ``folder``; raise UsageError when there is one already.
 
-        ``store_id`` tells the store from all others. ``ready`` is called when all is there but the name; a
-        process that dies before it has one leaves an ``unfinished`` vault. Use it under ``store_lock`` when
-        others may be making the same store.
+        ``store_id`` is the store's random name. ``ready`` is called when all is written but not renamed yet:
+        a process that dies before leaves an ``unfinished`` vault. Use it under ``store_lock`` when others may
+        be making the same store.
         """
         path = database_in(folder)
         if path.exists():
@@ -133,10 +133,10 @@ class Vault:
     @classmethod
     @contextmanager
     def open(cls, folder: Path) -> Iterator[Vault]:
-        """Open the vault of ``folder``; close it at the end of the block.
+        """Context manager: open the vault of ``folder`` for reading and writing.
 
-        Raises StoreUnavailableError when there is none, StoreVersionError when another version of
-        trafficdp made it, and the errors of ``store_failures`` when it cannot be opened.
+        Raises StoreUnavailableError when there is none, StoreVersionError when another version of trafficdp
+        made it, and the errors of ``store_failures`` when it cannot be opened.
         """
         path = database_in(folder, must_exist=True)
         spill = path.with_name(_SPILL_NAME)

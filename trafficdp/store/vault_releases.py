@@ -52,7 +52,7 @@ def all_releases(vault: Vault) -> list[StoredRelease]:
 
 
 def release_named(vault: Vault, release_id: str) -> StoredRelease:
-    """Return the release; raise UsageError, naming those there are, when there is none of that name."""
+    """Return the release ``release_id``; raise UsageError, listing all names, when there is none."""
     found = run(vault.connection, _STATES + "WHERE release_id = ?", [release_id])
     if not found:
         names = [release.release_id for release in all_releases(vault)]
@@ -408,7 +408,7 @@ def publications(vault: Vault, release_id: str, after: int = 0) -> list[StoredPu
 
 
 def newest_publication(vault: Vault, release_id: str) -> int:
-    """Return the number of the newest publication, 0 when there is none."""
+    """Return the number of a stream's newest publication, 0 when there is none."""
     return number(
         vault.connection,
         "SELECT coalesce(max(number), 0) FROM stream_publications WHERE release_id = ?",

@@ -108,7 +108,10 @@ class ChangeTable:
         return np.asarray(order[chance[order] >= LIKELY])
 
     def lines(self, rows: IntArray, word: str) -> list[list[str]]:
-        """Return ``rows`` as they are told of what is ``word``, slower or faster: a line each."""
+        """Return the bins at the positions ``rows`` as texts for people, one list a bin.
+
+        ``word`` is "slower" or "faster", as these bins became.
+        """
         unit = self.release.request.display_unit.value
         numbers = [f"{name}_{unit}" for name in ("before", "after", "change")]
         ends = [f"change_{unit}_{end}_80" for end in ("low", "high")]
@@ -171,7 +174,7 @@ def to_arrow(table: pd.DataFrame) -> pa.Table:
 
 
 def write_table(table: pd.DataFrame, path: Path, zones: Zones | None, page: Callable[[], bytes]) -> None:
-    """Write ``table``, or ``page``, to ``path``, by its ending.
+    """Write ``table`` to ``path`` in the format that its ending says; for .html write ``page()``.
 
     Raises UsageError for another ending, and what ``replace_file`` raises.
     """

@@ -44,10 +44,11 @@ _LAYERS = """
 
 
 def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
-    """Yield the records of ``file`` in blocks: points of layer ``records`` (of ``source``), or the only one.
+    """Yield the records of ``file`` in blocks: the points of one layer.
 
-    Raises DataError for what is no GeoPackage, where the layer is not there or must be named, where its
-    points are in no known reference system, and where a judged file has no row.
+    The layer is ``records`` of ``source``, or the only one. Raises DataError for what is no GeoPackage, where
+    the layer is not there or must be named, where its points are in no known reference system, and where a
+    judged file has no row.
     """
     columns = declared_columns(source, ("vehicle", "time"))
     with closing(_opened(file)) as database:

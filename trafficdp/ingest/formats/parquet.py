@@ -52,9 +52,9 @@ _LONGEST_TEXT = 1 << 16
 
 
 def unpacked_sizes(file: BinaryIO, columns: Collection[int]) -> Iterator[int]:
-    """Yield the unpacked size in bytes of every page that reading ``columns``, by number, unpacks.
+    """Yield the unpacked size in bytes of every page of the columns with these numbers in a Parquet file.
 
-    Raises ValueError where a footer or a page's header is none, or not of a size that they have.
+    Raises ValueError where a footer or a page's header is none, or gives an impossible size.
     """
     file.seek(-8, io.SEEK_END)
     length = int.from_bytes(file.read(4), "little")
@@ -399,7 +399,10 @@ def unless_wgs84(system: pyproj.CRS) -> pyproj.CRS | None:
 
 
 def points(file: Named, column: pa.Array, system: pyproj.CRS | None) -> tuple[FloatArray, FloatArray]:
-    """Return (latitude, longitude) of points in WKB, NaN where there is none."""
+    """Return (latitude, longitude) in degrees of a column of points in WKB, NaN where there is none.
+
+    ``system`` is their reference system, None for degrees.
+    """
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if pa.types.is_dictionary(column.type):

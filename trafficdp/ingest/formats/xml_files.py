@@ -193,8 +193,8 @@ def record_columns(file: InputFile, within: Path, name: str, paths: Sequence[Pat
     """Yield blocks of columns of text, a column for each of ``paths`` and a row for each element ``name``.
 
     ``paths`` lead from the element to its value. Elements that lie within the path of elements ``within``
-    come before all others. Raises DataError as ``elements`` does. xml2arrow reads what it can; lxml reads
-    other encodings, records with an element twice, and XML that is not well-formed.
+    come before all others. Raises DataError as ``iterate_elements`` does. xml2arrow reads what it can; lxml
+    reads other encodings, records with an element twice, and XML that is not well-formed.
     """
     from xml2arrow import Xml2ArrowError
 
@@ -296,8 +296,8 @@ def _parent(path: Path) -> str:
 def read_xml(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the records of ``file`` in blocks; one within another is a part of it, and no record.
 
-    Raises DataError as ``elements`` does, where a judged file has no record, and where no record of it has a
-    column; ConfigError where the source names no records.
+    Raises DataError as ``iterate_elements`` does, where a judged file has no record, and where no record of
+    it has a column; ConfigError where the source names no records.
     """
     if not source.records:
         raise ConfigError(f"source {source.name} does not name its records", expected='records = "ELEMENT"')
@@ -371,7 +371,7 @@ _NEXTBUS = tuple(("@" + name,) for name in ("id", "secsSinceReport", "lat", "lon
 def read_nextbus(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the vehicles of ``file``; a document without ``lastTime`` has no times.
 
-    Raises DataError as ``elements`` does, and where a judged file has neither vehicles nor a time.
+    Raises DataError as ``iterate_elements`` does, and where a judged file has neither vehicles nor a time.
     """
     moment: float | None = None
     for _, element in iterate_elements(file, ["lastTime"], "NextBus XML with lastTime"):
