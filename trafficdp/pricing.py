@@ -31,14 +31,13 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import AllocationError
 from trafficdp.measurement.laws import GRAINS, Block, EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.sets import AddRemoveBall, Ball, Box, Moments, Priced, Ranks, Step
 from trafficdp.mechanisms.protocol import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.privacy.loss import LossKind
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 ObjectArray = npt.NDArray[np.object_]
 PICO = 10**12
 FRACTION_BITS = 30
@@ -108,7 +107,7 @@ def require_covered(losses: Callable[[], Iterable[Losses]], charged: IntArray) -
         raise insufficient_charge_error(f"{short} vehicles would lose more than they are charged")
 
 
-def _summed(losses: Iterable[Losses], chosen: npt.NDArray[np.bool_]) -> dict[int, Fraction]:
+def _summed(losses: Iterable[Losses], chosen: BoolArray) -> dict[int, Fraction]:
     """Return the exact sum of the losses of every chosen vehicle.
 
     Losses over the same denominator are added as integers first: most have few denominators.
@@ -205,7 +204,7 @@ def _separate(of: Box | ClaimedSums, move: IntArray, step: Step) -> Iterator[Los
         )
 
 
-def _squares(user: IntArray, change: ObjectArray, sd: npt.NDArray[np.float64]) -> Losses:
+def _squares(user: IntArray, change: ObjectArray, sd: FloatArray) -> Losses:
     once = losses_of_noise(user, change, sd)
     return Losses(once.user, once.numerator**2, 2 * once.denominator**2)
 
@@ -307,9 +306,7 @@ def _ball(of: Ball | AddRemoveBall, step: Step) -> Losses:
     raise insufficient_charge_error("a ball by a law that has no price")
 
 
-def _choice(
-    support: EntryIndex, change: npt.NDArray[np.float64], scale: npt.NDArray[np.float64], kind: LossKind
-) -> Iterator[Losses]:
+def _choice(support: EntryIndex, change: FloatArray, scale: FloatArray, kind: LossKind) -> Iterator[Losses]:
     for part in _chunks(support):
         at, user = support.coordinate[part], support.user[part]
         above, below = as_ratio(2.0 * change[at])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.model.counts import Counts
 from trafficdp.model.speed import ContributionBound
@@ -64,8 +65,6 @@ class Fixes:
 # What a release works on: sums of every (vehicle, bin), every value where its mechanism asks, or entries.
 
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 LARGEST_TOTAL = (1 << 63) - 1
 """A larger sum of one vehicle in one bin is this number: no error may tell of it where counts are secret."""
 ANYONE = 0
@@ -146,7 +145,7 @@ class Contributions:
         nothing = np.zeros(counts.pairs, dtype=np.int64)
         return cls(counts, nothing, nothing, np.array([ANYONE]), bound)
 
-    def select(self, keep: npt.NDArray[np.bool_]) -> Contributions:
+    def select(self, keep: BoolArray) -> Contributions:
         """Return the contributions to the bins where the mask ``keep`` (G,) is true."""
         if keep.all():
             return self
@@ -237,15 +236,15 @@ class Samples:
     """
 
     counts: Counts
-    value: npt.NDArray[np.int64]
-    vehicle: npt.NDArray[np.int64]
+    value: IntArray
+    vehicle: IntArray
     bound: ContributionBound
 
     def __repr__(self) -> str:
         return f"<Samples: {self.counts.bins} bins, {self.counts.users} users, redacted>"
 
     @property
-    def start(self) -> npt.NDArray[np.int64]:
+    def start(self) -> IntArray:
         """The first position of every (bin, vehicle) pair in ``value``, and the end, shape (P + 1,)."""
         return np.concatenate([[0], np.cumsum(self.counts.count)]).astype(np.int64)
 
@@ -264,7 +263,7 @@ class Samples:
             bound=self.bound,
         )
 
-    def select(self, keep: npt.NDArray[np.bool_]) -> Samples:
+    def select(self, keep: BoolArray) -> Samples:
         """Return the samples of the bins where the mask ``keep`` (G,) is true."""
         pairs = keep[self.counts.bin_index]
         return Samples(
@@ -297,7 +296,7 @@ class SensitiveInputs:
         """
         return self.contributions if self.recorded is None else self.recorded()
 
-    def select(self, keep: npt.NDArray[np.bool_]) -> SensitiveInputs:
+    def select(self, keep: BoolArray) -> SensitiveInputs:
         """Return the private inputs of the bins where the mask ``keep`` (G,) is true."""
         return SensitiveInputs(
             self.contributions.select(keep), lambda: self.read_samples().select(keep), self.recorded

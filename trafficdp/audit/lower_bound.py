@@ -23,8 +23,8 @@ from math import ceil, exp, log
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.audit.neighbours import (
     Neighbours,
     agreeing_neighbours,
@@ -43,8 +43,6 @@ from trafficdp.noise.source import NoiseSource, SimulatedNoise
 from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive import Contributions, Samples
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 AT_ONCE = 25_000
 """Copies of a data set side by side."""
 ROWS_AT_ONCE = 500_000
@@ -383,8 +381,8 @@ def lower_bound_from_draws(
         tails += [np.quantile(side, 1 - q) for side in choose for q in np.geomspace(1e-4, 0.5, 40)]
         candidates = np.unique(np.concatenate([candidates[place], tails]))
 
-    def counts(sides: list[FloatArray], at_most: bool, threshold: FloatArray) -> list[npt.NDArray[np.int64]]:
-        found: list[npt.NDArray[np.int64]] = []
+    def counts(sides: list[FloatArray], at_most: bool, threshold: FloatArray) -> list[IntArray]:
+        found: list[IntArray] = []
         for side in sides:
             ordered = np.sort(side)
             if at_most:

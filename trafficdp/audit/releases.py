@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.audit.lower_bound import Draws, ReplayedDraws
 from trafficdp.audit.neighbours import Neighbours, one_bin
 from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
@@ -42,8 +42,6 @@ from trafficdp.sensitive import Contributions, MeasureInput, Samples, SensitiveI
 from trafficdp.stream.horizon import MINUTE_US, Horizon
 from trafficdp.stream.service import Allowance, Batch, Stream
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 RECORDS = ((4, 1, 1, 2), (3, 1, 1, 0), (0, 2, 1, 1))
 """Of every vehicle in sibling hexagons; the first is the dearest, in two of three."""

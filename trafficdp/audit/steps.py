@@ -18,6 +18,7 @@ from math import sqrt
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.audit.lower_bound import (
     CERTAIN,
     LowerBound,
@@ -26,7 +27,6 @@ from trafficdp.audit.lower_bound import (
     lower_bound_from_draws,
 )
 from trafficdp.audit.neighbours import Neighbours
-from trafficdp.measurement.laws import FloatArray, IntArray
 from trafficdp.mechanisms.protocol import ClaimedNoise, Mechanism, StatisticRequest
 from trafficdp.model import Statistic
 from trafficdp.noise.source import NoiseSource

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray
 from trafficdp.audit.lower_bound import Draws, unmetered
 from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, one_bin
 from trafficdp.bounding.arrays import CountCap, IntervalPartition
@@ -38,8 +38,6 @@ from trafficdp.noise import smooth_gaussian
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import PureDP
 from trafficdp.sensitive import Samples
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

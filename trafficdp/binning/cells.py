@@ -59,12 +59,10 @@ import shapely
 from h3 import H3BaseException
 from shapely.geometry.base import BaseGeometry
 
+from trafficdp.arrays import BoolArray, CellArray, FloatArray, IntArray
 from trafficdp.errors import DataError, UsageError, integer_between
 from trafficdp.model.context import NOWHERE, StudyArea, Zones
 from trafficdp.model.grid import Grid, resolution_of
-
-CellArray = npt.NDArray[np.uint64]
-FloatArray = npt.NDArray[np.float64]
 
 _POSITIONS_A_THREAD = 25_000
 _RINGS_AT_ONCE = 1 << 14
@@ -142,7 +140,7 @@ class Boundaries:
 
     latitude: FloatArray
     longitude: FloatArray
-    cell_index: npt.NDArray[np.int64]
+    cell_index: IntArray
     cells: int
 
 
@@ -248,7 +246,7 @@ def centres_of(cells: CellArray) -> tuple[FloatArray, FloatArray]:
     return centres[:, 0].copy(), centres[:, 1].copy()
 
 
-def resolutions_of(cells: CellArray) -> npt.NDArray[np.int64]:
+def resolutions_of(cells: CellArray) -> IntArray:
     """Return the resolution of every cell, shape (n,)."""
     return resolution_of(cells)
 
@@ -303,7 +301,7 @@ def area_km2(resolution: int) -> float:
     return float(h3.average_hexagon_area(resolution, "km^2"))
 
 
-def lies_in_one_face(cells: CellArray) -> npt.NDArray[np.bool_]:
+def lies_in_one_face(cells: CellArray) -> BoolArray:
     """Return for every cell whether it is a hexagon within one face of the icosahedron, shape (n,).
 
     Such a cell is the image of one plane hexagon under one gnomonic projection: a spherically convex hexagon,

@@ -13,15 +13,8 @@ import numpy.typing as npt
 import shapely
 from shapely.geometry.base import BaseGeometry
 
-from trafficdp.binning.cells import (
-    CellArray,
-    area_km2,
-    cells_of,
-    cells_over,
-    parents_of,
-    polygons_of,
-    resolutions_of,
-)
+from trafficdp.arrays import BoolArray, CellArray, FloatArray, IntArray
+from trafficdp.binning.cells import area_km2, cells_of, cells_over, parents_of, polygons_of, resolutions_of
 from trafficdp.errors import DataError, UsageError
 from trafficdp.model.context import Zones
 from trafficdp.model.grid import (
@@ -49,8 +42,6 @@ from trafficdp.privacy.release import SlotFacts
 # within 15 minutes). Quarters that fail - offsets before 1970, clock changes at 00:01 - are worked out
 # second by second, so the answer equals ``datetime.astimezone`` for every instant.
 
-
-IntArray = npt.NDArray[np.int64]
 
 QUARTER_SECONDS = 900
 _QUARTERS_A_DAY = 96
@@ -333,11 +324,11 @@ def _rfc3339(second: int, zone: ZoneInfo) -> str:
 
 def meets_selection(
     selection: Selection,
-    latitude: npt.NDArray[np.float64],
-    longitude: npt.NDArray[np.float64],
-    time_us: npt.NDArray[np.int64],
+    latitude: FloatArray,
+    longitude: FloatArray,
+    time_us: IntArray,
     time_zone: str,
-) -> npt.NDArray[np.bool_]:
+) -> BoolArray:
     """Return for every record whether it meets the restrictions of ``selection``, shape (n,).
 
     ``latitude`` and ``longitude`` in degrees, ``time_us`` in microseconds since 1970-01-01 UTC, shape (n,)
@@ -358,7 +349,7 @@ def meets_selection(
     return kept
 
 
-def hours_of_week(time_us: npt.NDArray[np.int64], time_zone: str) -> npt.NDArray[np.int64]:
+def hours_of_week(time_us: IntArray, time_zone: str) -> IntArray:
     """Return the local clock hour of every instant counted from Monday 00:00, 0 to 167, shape (n,).
 
     Raises as ``slots_of``.

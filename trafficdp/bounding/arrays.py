@@ -7,15 +7,12 @@ from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.model.counts import Counts
 
 # Which of its group every entry is: 0, 1, 2, ... in the order in which the entries stand.
-
-
-IntArray = npt.NDArray[np.int64]
 
 
 def rank_in_sorted(group: IntArray) -> IntArray:
@@ -117,9 +114,6 @@ def capped_counts(counts: Counts, capacity: IntArray) -> IntArray:
             "a cap on samples a user is out of range", expected="1 to the largest count of the bin"
         )
     return np.minimum(counts.count, capacity[counts.bin_index])
-
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class CountCap(StrEnum):

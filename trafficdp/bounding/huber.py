@@ -70,10 +70,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 
 
 def used_count(count: IntArray, bin_index: IntArray, bins: int, cap_ratio: float = 2.0) -> IntArray:
@@ -376,7 +374,6 @@ def _replacements(
     return cost
 
 
-BoolArray = npt.NDArray[np.bool_]
 SLACK = 0.05
 """eta: how far, as a share of min T, the weighted mean of a good data set may lie from its centre."""
 STRICT = 1 - 1e-9

@@ -6,17 +6,14 @@ from fractions import Fraction
 from math import ceil, inf
 
 import numpy as np
-import numpy.typing as npt
+
+from trafficdp.arrays import FloatArray, IntArray
 
 # Exact user-level sensitivities of the means of one bin, values in [0, U].
 #
 # Relation REPLACE_USER_VALUES: one vehicle's values change, counts are public. N = records in the bin,
 # m = records of the vehicle in it. All functions are vectorised over (bin, vehicle) pairs and return floats;
 # exact up to rounding of a few units in the last place (losses are computed from integers elsewhere).
-
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def mean_sensitivity(count: IntArray, samples: IntArray, upper: float) -> FloatArray:

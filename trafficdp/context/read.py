@@ -18,6 +18,7 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 from trafficdp._durable import unpacking
+from trafficdp.arrays import FloatArray
 from trafficdp.binning.cells import polygons_of
 from trafficdp.errors import ConfigError
 from trafficdp.model import ContextFile, ContextKind, ContextLayer, StudyArea, Zones
@@ -367,7 +368,6 @@ def _require_apart(shapes: Shapes, names: list[str], file: str) -> None:
 # Without public layers a hexagon is named by where it lies, seen from the middle of the map.
 
 
-FloatArray = npt.NDArray[np.float64]
 Texts = npt.NDArray[np.object_]
 KILOMETRES_PER_DEGREE = 111.195
 _SECTORS = ("east", "north-east", "north", "north-west", "west", "south-west", "south", "south-east")

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from trafficdp.arrays import IntArray
 from trafficdp.binning.cells import places_of
 from trafficdp.binning.places import bins_in_mosaic, meets_selection, slots_of
 from trafficdp.errors import DataError
@@ -28,8 +29,6 @@ from trafficdp.model import NOWHERE, Clip, ContributionBound, Counts, Grid, Slot
 from trafficdp.sensitive import LARGEST_TOTAL, Contributions, Samples, renumber_vehicles
 from trafficdp.store.store_files import Spill, in_memory, registered, store_failures
 from trafficdp.store.vault_fixes import CachedContributions, cache_key, imported_rows, is_imported
-
-IntArray = npt.NDArray[np.int64]
 
 BATCH_ROWS = 500_000
 """Fixes a record batch: memory grows with it, and small batches look at fewer squares of cells."""
@@ -468,7 +467,7 @@ def reduce_fixes(
     return found if known is None else known.contributions.combined_with(found)
 
 
-def require_exact_sums(count: npt.NDArray[np.int64], bound: ContributionBound) -> None:
+def require_exact_sums(count: IntArray, bound: ContributionBound) -> None:
     """Raise DataError when sums of squares of ``count`` records, all at the bound, could leave 64 bits.
 
     ``count`` (P,) are public counts of (bin, vehicle) pairs; the largest decides.

@@ -20,10 +20,10 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trafficdp.arrays import IntArray
 from trafficdp.binning.cells import CellTable
 from trafficdp.binning.places import SlotTable, meets_selection
 from trafficdp.engine.reduced import SAID
@@ -35,8 +35,6 @@ from trafficdp.ingest.read import Reading, first_bytes_are_a_record
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model import Clip, ContributionBound, Grid, SourceDeclaration
 from trafficdp.sensitive import Fixes
-
-IntArray = npt.NDArray[np.int64]
 
 BATCH_ROWS = 1 << 18
 """Records that are cleaned at once."""

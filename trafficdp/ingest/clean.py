@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.ingest.report import (
     AMBIGUOUS_LOCAL_TIME,
     DUPLICATE_IN_FILE,
@@ -54,10 +55,6 @@ from trafficdp.sensitive import Fixes, fixes_schema
 # Apart from missing, unreadable and sentinel speeds no rule looks at a speed: **a record is never dropped
 # for its value**. Speeds are not clipped here; a large or negative one is kept as it is.
 
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 SATURATION = 2**40
 """Speeds beyond this many hundredths are kept at it, so that integer sums cannot overflow."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import ConfigError
 from trafficdp.model import start_of_seconds, zone_of
 
@@ -27,9 +28,7 @@ MISSING_NUMBERS = ("", "NA", "N/A", "NULL", "NONE")
 _NUMBER = r"^(?:[0-9]+\.?[0-9]*|\.[0-9]+|-[0-9]+\.?[0-9]*|-\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?$"
 
 
-def text_to_numbers(
-    text: pa.Array, *, nan_is_missing: bool = False
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+def text_to_numbers(text: pa.Array, *, nan_is_missing: bool = False) -> tuple[FloatArray, BoolArray]:
     """Return the numbers of a column of text, and which of them are unreadable (both of shape (n,)).
 
     A number is NaN where the text is missing (null or MISSING_NUMBERS, and "NaN" when
@@ -55,7 +54,7 @@ def text_to_numbers(
     return _finite(given, numbers, nan_is_missing=nan_is_missing)
 
 
-def numeric_to_numbers(column: pa.Array) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+def numeric_to_numbers(column: pa.Array) -> tuple[FloatArray, BoolArray]:
     """Return (numbers, unreadable) of a numeric column, both of shape (n,), as ``text_to_numbers`` does.
 
     Null counts as missing (NaN); NaN and infinite values as unreadable.
@@ -64,9 +63,7 @@ def numeric_to_numbers(column: pa.Array) -> tuple[npt.NDArray[np.float64], npt.N
     return _finite(column, numbers, nan_is_missing=False)
 
 
-def _finite(
-    given: pa.Array, numbers: pa.Array, *, nan_is_missing: bool
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+def _finite(given: pa.Array, numbers: pa.Array, *, nan_is_missing: bool) -> tuple[FloatArray, BoolArray]:
     values = pc.fill_null(numbers, float("nan")).to_numpy(zero_copy_only=False).copy()
     present = pc.is_valid(given).to_numpy(zero_copy_only=False)
     unreadable = present & ~np.isfinite(values)
@@ -89,11 +86,11 @@ class Times(NamedTuple):
     1678 or after 2261.
     """
 
-    time_us: npt.NDArray[np.int64]
-    readable: npt.NDArray[np.bool_]
-    repeated_hour: npt.NDArray[np.bool_]
-    skipped_hour: npt.NDArray[np.bool_]
-    far: npt.NDArray[np.bool_]
+    time_us: IntArray
+    readable: BoolArray
+    repeated_hour: BoolArray
+    skipped_hour: BoolArray
+    far: BoolArray
 
 
 EARLIEST_EPOCH_US = 315_964_800 * 1_000_000
@@ -183,7 +180,7 @@ def timestamps_to_times(column: pa.Array, time_zone: str | None) -> Times:
     return times
 
 
-def second_showing(first_us: npt.NDArray[np.int64], time_zone: str) -> npt.NDArray[np.int64]:
+def second_showing(first_us: IntArray, time_zone: str) -> IntArray:
     """Return the second of the two instants at which a clock shows the same time, shape (n,).
 
     ``first_us`` are the first instants, in an hour that a clock change repeats; both in microseconds since
@@ -203,12 +200,12 @@ def _none_readable(count: int) -> Times:
     return Times(np.zeros(count, dtype=np.int64), *(np.zeros(count, dtype=np.bool_) for _ in range(4)))
 
 
-def _mask(column: pa.Array) -> npt.NDArray[np.bool_]:
-    mask: npt.NDArray[np.bool_] = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
+def _mask(column: pa.Array) -> BoolArray:
+    mask: BoolArray = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
     return mask
 
 
-def _epoch(numbers: npt.NDArray[np.float64], time_format: str) -> Times:
+def _epoch(numbers: FloatArray, time_format: str) -> Times:
     start = start_of_seconds(time_format)
     clipped = np.clip(numbers, -1e16, 1e16)
     if start is None:
@@ -250,7 +247,7 @@ def _parse(text: pa.Array, pattern: str) -> pd.DatetimeIndex:
         ) from error
 
 
-def _localise(times: Times, where: npt.NDArray[np.bool_], clock: pd.DatetimeIndex, time_zone: str) -> None:
+def _localise(times: Times, where: BoolArray, clock: pd.DatetimeIndex, time_zone: str) -> None:
     """Fill the rows ``where`` with the instants at which ``clock`` was shown in ``time_zone``."""
     import pandas as pd
 
@@ -265,7 +262,7 @@ def _localise(times: Times, where: npt.NDArray[np.bool_], clock: pd.DatetimeInde
     _fill(times, where, instants)
 
 
-def _fill(times: Times, where: npt.NDArray[np.bool_], parsed: pd.DatetimeIndex) -> None:
+def _fill(times: Times, where: BoolArray, parsed: pd.DatetimeIndex) -> None:
     micro = _micro(parsed.tz_convert("UTC").tz_localize(None))
     found = np.asarray(parsed.notna(), dtype=np.bool_) & (micro >= EARLIEST_US) & (micro < LATEST_US)
     rows = np.flatnonzero(where)[found]
@@ -273,17 +270,12 @@ def _fill(times: Times, where: npt.NDArray[np.bool_], parsed: pd.DatetimeIndex) 
     times.readable[rows] = True
 
 
-def _micro(clock: pd.DatetimeIndex) -> npt.NDArray[np.int64]:
-    micro: npt.NDArray[np.int64] = clock.to_numpy().astype("datetime64[us]").astype(np.int64)
+def _micro(clock: pd.DatetimeIndex) -> IntArray:
+    micro: IntArray = clock.to_numpy().astype("datetime64[us]").astype(np.int64)
     return micro
 
 
 # The one internal shape that every reader yields.
-
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trafficdp._durable import MACHINE, from_os_error, open_regular
+from trafficdp.arrays import BoolArray, IntArray
 from trafficdp.errors import DataError, StoreKeyError
 from trafficdp.ingest.times import Records, Times
 from trafficdp.store.store_files import Spill
@@ -110,7 +111,7 @@ def normalise_identifiers(ids: pa.Array | Sequence[str | None]) -> pa.Array:
     return distinct.take(encoded.indices)
 
 
-def qualified_by_operator(operators: pa.Array, vehicles: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+def qualified_by_operator(operators: pa.Array, vehicles: pa.Array) -> tuple[pa.Array, BoolArray]:
     """Return (identifiers, operator_missing) for vehicles that are numbered within their operator only.
 
     Both parameters and the identifiers are columns of text (n,). An identifier is the operator, a slash, the
@@ -274,8 +275,6 @@ class VehicleKey:
 #
 # What cleaning asks of other rows, it asks of rows of the same vehicle. So parts may be cleaned one by one.
 
-
-IntArray = npt.NDArray[np.int64]
 
 ROWS_AT_ONCE = 1 << 20
 """Rows of a file that are held in memory, with all that is read of them."""

@@ -25,13 +25,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trafficdp._durable import unpacking
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.binning.cells import places_of
 from trafficdp.binning.places import hours_of_week, slots_of
 from trafficdp.errors import ConfigError
 from trafficdp.model import NOWHERE, Grid, SlotKind
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 POINTS = 12
 EARTH_RADIUS = 6_371_008.8
 """Metres."""

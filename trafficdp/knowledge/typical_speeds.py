@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import shapely
 
+from trafficdp.arrays import FloatArray
 from trafficdp.binning.cells import cells_from_text, polygons_of, shapes_of
 from trafficdp.binning.places import declared_bins
 from trafficdp.context.read import read_table
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.model import Grid, KnowledgeSource, SlotKind, SpeedUnit, parse_speed_unit
 
-FloatArray = npt.NDArray[np.float64]
 Shapes = npt.NDArray[np.object_]
 CLASSES = {
     "motorway": 90.0,

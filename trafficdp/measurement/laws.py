@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.model.counts import number_pairs
 from trafficdp.noise.source import NoiseSource
@@ -38,9 +39,6 @@ from trafficdp.privacy.loss import (
     to_pico,
 )
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 Values = npt.NDArray[Any]
 LARGEST_SUM = 1 << 61
 """No public bound of a sum is above this: sums and their multiples stay in 64 bits."""

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from trafficdp.arrays import IntArray
 from trafficdp.errors import AllocationError, UsageError
-from trafficdp.measurement.laws import IntArray, Values
+from trafficdp.measurement.laws import Values
 from trafficdp.measurement.sets import AddRemoveBall, Claim, Priced, Ranks, Scores, Step
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import LossKind

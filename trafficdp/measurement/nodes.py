@@ -25,8 +25,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import AllocationError, UsageError, integer_between
-from trafficdp.measurement.laws import BoolArray, FloatArray, IntArray, Values
+from trafficdp.measurement.laws import Values
 from trafficdp.measurement.sets import Moments
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import PureDP

@@ -86,16 +86,14 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import (
     GRAINS,
     LARGEST_SUM,
     Block,
-    BoolArray,
     EntryIndex,
-    FloatArray,
     Gaussian,
-    IntArray,
     Laplace,
     Law,
     Values,

@@ -53,8 +53,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.bounding.arrays import dropped_mean_bias, dropped_variance_bias
 from trafficdp.bounding.worst_case import mean_sensitivity
 from trafficdp.errors import UsageError, positive
@@ -70,15 +70,12 @@ from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PICO, Loss, PrivacyEvent
 from trafficdp.sensitive import SensitiveInputs
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Suppression:
     """Which (bin, user) pairs stay: ``kept`` (shape (P,)); ``bins_per_user`` is K, the most that remain."""
 
-    kept: npt.NDArray[np.bool_]
+    kept: BoolArray
     bins_per_user: int
 
 
@@ -195,7 +192,6 @@ class _State:
         self._second[each] = counts[-2] if len(counts) > 1 else 0
 
 
-BoolArray = npt.NDArray[np.bool_]
 KIND = "suppressed"
 RULE = 2
 """Number of the rule by which pairs are left out; another rule gets another number."""
@@ -219,7 +215,7 @@ class SuppressionRule:
     """
 
     epsilon_per_bin: float
-    left_out: npt.NDArray[np.int64] | None = None
+    left_out: IntArray | None = None
 
     def kept(self, counts: Counts, bound: ContributionBound) -> BoolArray:
         """Return a mask of the (bin, vehicle) pairs that stay, shape (P,), from public counts.
@@ -495,7 +491,7 @@ class SuppressionAccounting:
             found.append(self._candidate(epsilon, clip_user(self.counts, self.bound, epsilon).kept))
         return tuple(found)
 
-    def _candidate(self, epsilon: float, kept: npt.NDArray[np.bool_]) -> _Candidate:
+    def _candidate(self, epsilon: float, kept: BoolArray) -> _Candidate:
         rest = kept_counts(self.counts, kept)
         by = {each: imputation(each, self.counts, rest, self.bound) for each in self.tolerance}
         return _Candidate(SuppressionRule(epsilon, np.flatnonzero(~kept).astype(np.int64)), rest, by)

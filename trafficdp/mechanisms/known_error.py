@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray
 from trafficdp.mechanisms.protocol import StatisticRequest
 from trafficdp.noise.tail import gaussian_absolute_error, gaussian_half_width, half_width
 
-FloatArray = npt.NDArray[np.float64]
 BY_TAIL = "exact tail of the discrete Laplace noise, widened by the worst-case bias"
 BY_TAILS = "exact tails of two discrete Laplace noises at half of the error probability each, and their bias"
 BY_GAUSSIAN = (

@@ -28,8 +28,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.bounding.huber import normalised, weight_distance
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import EntryIndex, Laplace
@@ -42,8 +42,6 @@ from trafficdp.noise.tail import clamped_laplace_error
 from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive import Contributions
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 HEADROOM = 2.0**-38
 """Scales are this much larger than asked, so that losses, each rounded up, stay within what was asked."""
 

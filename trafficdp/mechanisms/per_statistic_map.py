@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Any, Self, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray
 from trafficdp.errors import StoreDamagedError, UsageError, did_you_mean
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms import publish
@@ -215,7 +215,6 @@ def mechanism_named(name: str, kind: LossKind) -> Mechanism:
     )
 
 
-FloatArray = npt.NDArray[np.float64]
 KIND = "mechanism"
 ATTEMPTS = 8
 UNSPENT = 10**9

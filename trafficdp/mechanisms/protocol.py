@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import EntryIndex, Law, as_integers
 from trafficdp.measurement.sets import ENFORCED, Measure, Priced, Ranks, Step, choice_loss
@@ -44,7 +45,6 @@ from trafficdp.sensitive import Samples, SensitiveInputs
 # from its steps alone (``event_of``): ``privacy_event`` holds the parts that are the same for all.
 
 
-FloatArray = npt.NDArray[np.float64]
 RANGE = {LossKind.PURE: (np.nextafter(0.0, 1.0), 1e9), LossKind.ZCDP: (1e-6, 1e6)}
 """What a statistic may be given, an epsilon a bin or a rho: beyond, noise could not be drawn in 64 bits."""
 
@@ -130,7 +130,6 @@ class KnownSensitivity(Protocol):
         """Return the most that one vehicle's values change each bin's number, shape (G,), in its unit."""
 
 
-IntArray = npt.NDArray[np.int64]
 Columns = Mapping[Statistic, Mapping[str, npt.NDArray[Any]]]
 """Published noise columns of every statistic, by their names in NOISE_COLUMNS, over the numbered bins."""
 POST_PROCESSING = {
@@ -417,7 +416,7 @@ def claimed_steps(steps: Sequence[Priced]) -> list[Any]:
     return [each for each in parts if not isinstance(each, (*ENFORCED, Ranks))]
 
 
-def loss_of(steps: Sequence[Priced], users: int) -> npt.NDArray[np.int64]:
+def loss_of(steps: Sequence[Priced], users: int) -> IntArray:
     """Return every vehicle's total privacy loss by ``steps``, whole 10^-12, shape (users,).
 
     In pure epsilon each vehicle's sum is rounded up to a multiple of CHARGE_STEP.

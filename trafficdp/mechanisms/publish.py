@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, FloatArray
 from trafficdp.model import ContributionBound, SpeedUnit, Statistic
 from trafficdp.privacy.estimate import BinStatus, Estimate
 
-FloatArray = npt.NDArray[np.float64]
 StatusArray = npt.NDArray[np.object_]
 MOST_SPANNED = 0.5
 """Where an interval is one of ranks, a number says too little that spans more than this share of vehicles."""
@@ -115,15 +115,13 @@ def status_of(error: FloatArray, statistic: Statistic, bound: ContributionBound)
     return status
 
 
-def is_uninformative(
-    error: FloatArray, statistic: Statistic, bound: ContributionBound
-) -> npt.NDArray[np.bool_]:
+def is_uninformative(error: FloatArray, statistic: Statistic, bound: ContributionBound) -> BoolArray:
     """Return which numbers have so large an expected error that they are UNINFORMATIVE, shape (G,)."""
     most = USELESS * statistic.largest(bound.upper) + rounding_bias(statistic, bound)
     return np.asarray(error > most)
 
 
-def rank_uninformative(rank_width: FloatArray) -> npt.NDArray[np.bool_]:
+def rank_uninformative(rank_width: FloatArray) -> BoolArray:
     """Return which quantiles have intervals of ranks that span too many vehicles to say anything, shape (G,).
 
     ``rank_width`` is an interval's width in ranks as a share of the bin's vehicles; the limit is
@@ -139,7 +137,7 @@ def rank_status(rank_width: FloatArray) -> StatusArray:
     return status
 
 
-def bin_status(keep: npt.NDArray[np.bool_], statuses: Sequence[StatusArray]) -> StatusArray:
+def bin_status(keep: BoolArray, statuses: Sequence[StatusArray]) -> StatusArray:
     """Return the status of all G bins, from each statistic's statuses over the kept bins.
 
     WITHHELD where not kept (a mask), UNINFORMATIVE where every statistic is, RELEASED elsewhere.

@@ -29,8 +29,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.measurement.sets import Measure, Ranks
 from trafficdp.mechanisms.means import choice_scale, support_of
@@ -44,7 +44,7 @@ from trafficdp.privacy.loss import PICO, LossKind
 from trafficdp.sensitive import SensitiveInputs
 
 
-def rank_error(step: Ranks, level: float) -> npt.NDArray[np.int64]:
+def rank_error(step: Ranks, level: float) -> IntArray:
     """Return the most vehicles by which a selected quantile misses its rank with probability ``level``, (G,).
 
     From the public ranks and scales of ``step``, by the tail of the exponential mechanism.
@@ -53,8 +53,6 @@ def rank_error(step: Ranks, level: float) -> npt.NDArray[np.int64]:
     return np.asarray(np.maximum(np.ceil(step.scale * odds * (1 + 2.0**-40)) - 1, 0), dtype=np.int64)
 
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 CANDIDATES = 250
 """At least; twice as many at most, where the speed step is not coarser."""
 

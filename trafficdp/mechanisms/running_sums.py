@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.protocol import Statement
 from trafficdp.model import ContributionBound, Statistic
@@ -30,8 +31,6 @@ from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PureDP
 from trafficdp.stream.horizon import Horizon
 from trafficdp.stream.service import MEAN, PRODUCT, Allowance, ClosedStep, Stream
-
-FloatArray = npt.NDArray[np.float64]
 
 POST_PROCESSING = {
     Statistic.MEAN: "means are clamped to the range of the clipped speeds",

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.mechanisms.pooling.posterior import (
     AT_ONCE,
     LEVELS,
@@ -23,8 +23,6 @@ from trafficdp.mechanisms.pooling.posterior import (
     speed_of,
 )
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 CHANGE_SD, OF_SLOTS = 0.15, 0.2
 """Of lambda: how far a bin's mean usually changes from one map to the next, and a slot's beside that, of
 which maps hardly tell. Chosen on pairs of days in Austin, 2015-03-07 to 2017-03-21."""
@@ -142,7 +140,7 @@ class PooledMeans:
     value: FloatArray
     ends: dict[float, tuple[FloatArray, FloatArray]]
     error: FloatArray
-    informed: npt.NDArray[np.bool_]
+    informed: BoolArray
 
     @property
     def widest(self) -> tuple[FloatArray, FloatArray]:

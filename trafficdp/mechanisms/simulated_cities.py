@@ -10,6 +10,7 @@ from typing import Protocol, Self, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.binning.cells import area_km2, cells_of, resolutions_of
 from trafficdp.errors import integer_between
 from trafficdp.measurement.sets import Measure
@@ -51,7 +52,6 @@ from trafficdp.simulation.traffic import Fleet, Streets, records_of
 # error of the two.
 
 
-FloatArray = npt.NDArray[np.float64]
 AT_ONCE = 10
 """Runs that are held in memory together."""
 
@@ -149,11 +149,11 @@ class SimulatedCities:
     seed: int = SEED
 
     @cached_property
-    def _tried(self) -> npt.NDArray[np.bool_]:
+    def _tried(self) -> BoolArray:
         cells, which = np.unique(self.counts.cell, return_inverse=True)
         records = int(self.counts.count.sum())
         stride = min(len(cells), max(1, -(-self.counts.bins // MOST_BINS), -(-records // MOST_RECORDS)))
-        tried: npt.NDArray[np.bool_] = np.arange(len(cells))[which] % stride == 0
+        tried: BoolArray = np.arange(len(cells))[which] % stride == 0
         return tried
 
     @cached_property
@@ -439,7 +439,6 @@ def _cities(place: ReferenceCityShape, bound: ContributionBound, vehicles: int) 
     return tuple(found)
 
 
-IntArray = npt.NDArray[np.int64]
 CITY_SEED = 20
 DRAWS, MOST_DRAWS = 2, 4
 """Draws of the noise a city, where bins are many and where they are few."""
@@ -460,7 +459,7 @@ class SimulatedCity:
 
 
 def simulated_cities_of(
-    counts: Counts, bound: ContributionBound, hour: npt.NDArray[np.int64] | None = None
+    counts: Counts, bound: ContributionBound, hour: IntArray | None = None
 ) -> Iterator[SimulatedCity]:
     """Yield simulated cities with the public ``counts``, in which maps are tried: fewer of many records.
 

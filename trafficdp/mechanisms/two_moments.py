@@ -61,6 +61,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.known_error import KnownTerms, NoiseTerm
@@ -71,7 +72,6 @@ from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import ZCDP, LossKind
 from trafficdp.sensitive import Samples
 
-FloatArray = npt.NDArray[np.float64]
 LEAST_RATIO = 0.5651977173836394
 """c*, where cost(c) phi(c) is least."""
 CITATION = "here; the limit of variances by Bhatia, Davis: A Better Bound on the Variance, 2000"
@@ -99,7 +99,7 @@ class VarianceNoise:
     ``noise_error`` at least E min(|U X + Y|, U^2/4), ``bias`` what rounding and flooring add. From counts.
     """
 
-    varies: npt.NDArray[np.bool_]
+    varies: BoolArray
     scale: FloatArray
     noise_error: FloatArray
     bias: FloatArray
@@ -321,7 +321,7 @@ def squares_of(samples: Samples) -> Samples:
     """
     top, target, value = samples.bound.upper_steps, squares_bound(samples.bound), samples.value
 
-    def rounded(steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def rounded(steps: IntArray) -> IntArray:
         return (2 * (2 * steps - top) ** 2 * target.upper_steps + top**2) // (2 * top**2)
 
     # where there are fewer speeds than records, each speed is worked out once

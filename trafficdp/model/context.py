@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import numpy.typing as npt
 import shapely
 from shapely.geometry.base import BaseGeometry
 
+from trafficdp.arrays import BoolArray, FloatArray
 from trafficdp.errors import ConfigError
 from trafficdp.model.json_codec import Coded, Text
 
@@ -98,9 +98,7 @@ class StudyArea:
         geometry = self.geometry
         return geometry.geom_type == "Polygon" and bool(geometry.equals(shapely.box(*geometry.bounds)))
 
-    def contains(
-        self, latitude: npt.NDArray[np.float64], longitude: npt.NDArray[np.float64]
-    ) -> npt.NDArray[np.bool_]:
+    def contains(self, latitude: FloatArray, longitude: FloatArray) -> BoolArray:
         """Return for every position (degrees, shape (n,)) whether it lies in the area or on its boundary.
 
         Positions that are not finite or off the globe are outside.

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
+
 if TYPE_CHECKING:
     from scipy import sparse
 
@@ -85,8 +87,7 @@ VEHICLE_NOT_TRIP = Assumption(
 # The transpose of a sparse matrix in compressed rows is such a sort; scipy does it in compiled code.
 
 
-IntArray = npt.NDArray[np.int64]
-Whole = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+Whole = IntArray | npt.NDArray[np.int32]
 FEW = 4_000
 """So few keys are sorted by comparison before scipy has begun to count."""
 FEW_PAIRS = 8
@@ -283,7 +284,7 @@ class Counts:
         pairs = np.argsort(place)
         return VehicleOrder(rank, pairs.astype(np.int32) if len(pairs) <= LONGEST else pairs)
 
-    def select(self, keep: npt.NDArray[np.bool_]) -> Counts:
+    def select(self, keep: BoolArray) -> Counts:
         """Return the counts of the bins where ``keep`` (shape (G,)) is true; user positions stay.
 
         Called again with the same ``keep``, it returns the same object, with its cached properties.
@@ -322,7 +323,7 @@ class Counts:
         counts = Counts(cell[order][new], slot[order][new], bins, users, count, self.users)
         return Merging(counts, bin_of, pair_of)
 
-    def matrix(self, value: npt.NDArray[np.float64], row: Whole, rows: int) -> sparse.csc_matrix:
+    def matrix(self, value: FloatArray, row: Whole, rows: int) -> sparse.csc_matrix:
         """Return a sparse matrix (``rows``, G) of the (bin, user) pairs p: ``value[p]`` in row ``row[p]``.
 
         Its column is the bin of pair p. ``value`` and ``row`` (0 to ``rows`` - 1) have shape (P,).
@@ -332,7 +333,7 @@ class Counts:
         start = np.searchsorted(self.bin_index, np.arange(self.bins + 1))
         return sparse.csc_matrix((value, row, start), shape=(rows, self.bins))
 
-    def total_per_user(self, price: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def total_per_user(self, price: FloatArray) -> FloatArray:
         """Return for every user the sum of ``price`` over the user's (bin, user) pairs, shape (users,).
 
         ``price`` has one entry for each pair, shape (P,).

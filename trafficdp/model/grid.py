@@ -20,11 +20,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, CellArray, IntArray
 from trafficdp.errors import ConfigError, UsageError, integer_between
 from trafficdp.model.context import ContextLayer, StudyArea, Zones
 from trafficdp.model.json_codec import Schema, Text, as_json
 
-IntArray = npt.NDArray[np.int64]
 Hour = Annotated[int, Schema({"minimum": 0, "maximum": 24})]
 
 
@@ -258,8 +258,6 @@ def _days(first: int, last: int) -> str:
     return f"{DAYS[first]} {'to' if last > first + 1 else 'and'} {DAYS[last]}"
 
 
-BoolArray = npt.NDArray[np.bool_]
-CellArray = npt.NDArray[np.uint64]
 _RESOLUTION_SHIFT, _RESOLUTION_MASK = np.uint64(52), np.uint64(15)
 
 
@@ -501,7 +499,7 @@ class Grid:
         base = 16 if self.zones is None else 10
         return np.array([int(text, base) for text in texts], dtype=np.uint64)
 
-    def may_publish(self, cell: npt.NDArray[np.uint64], slot: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def may_publish(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> BoolArray:
         """Return for every bin whether the map may have a number for it, shape (G,).
 
         True for all bins, or on a map of several resolutions for the bins of its mosaic.

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import ConfigError, StoreDamagedError
 from trafficdp.model.counts import NeighbouringRelation
 from trafficdp.model.json_codec import Coded, Text
@@ -367,7 +368,6 @@ OF_MAPS = tuple(each for each in Statistic if each not in QUANTILES)
 # both x * n and cap * n are at least top, so c is top either way, and cap * n < top + n.
 
 
-IntArray = npt.NDArray[np.int64]
 _UNITS = [unit.value for unit in SpeedUnit]
 
 
@@ -427,7 +427,6 @@ class Clip:
 # What public sources say of speeds before a record is read: it moves what maps start from, and no charge.
 
 
-FloatArray = npt.NDArray[np.float64]
 MOST_SOURCES = 4
 """Of speeds that are known before, for one map."""
 NEWEST = "newest"
@@ -507,10 +506,10 @@ class PlaceSpeeds:
 
     source: Knowledge
     cell: npt.NDArray[np.uint64]
-    slot: npt.NDArray[np.int64] | None
+    slot: IntArray | None
     speed: FloatArray
 
-    def speeds_of_bins(self, cell: npt.NDArray[np.uint64], slot: npt.NDArray[np.int64]) -> FloatArray:
+    def speeds_of_bins(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> FloatArray:
         """Return the known speed of each bin (``cell``, ``slot``), shape (G,); NaN where none is known."""
         import pandas as pd
 
@@ -537,7 +536,7 @@ class KnownSpeeds:
 
     @classmethod
     def of(
-        cls, sources: Sequence[PlaceSpeeds], cell: npt.NDArray[np.uint64], slot: npt.NDArray[np.int64]
+        cls, sources: Sequence[PlaceSpeeds], cell: npt.NDArray[np.uint64], slot: IntArray
     ) -> KnownSpeeds | None:
         """Return the speeds that ``sources`` know of the bins (``cell``, ``slot``); None without a source.
 

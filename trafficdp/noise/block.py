@@ -55,13 +55,10 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammainc, gammaincc
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError, in_range, positive
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def block_tail(size: IntArray, h: FloatArray) -> FloatArray:

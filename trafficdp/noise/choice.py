@@ -33,13 +33,11 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import log_ndtr, logsumexp
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Bits = Callable[[int], IntArray]
 """Bits(n) gives n independent uniform integers of BITS bits."""
 BITS = 62

@@ -14,13 +14,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.noise import choice
 from trafficdp.noise.block import block_noise
 from trafficdp.sensitive import MeasureInput
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 LARGEST_SCALE = float(2**55)
 """Above this a draw could leave 64 bits; the caller coarsens its lattice instead."""
 MOST_DISTINCT_SCALES = 5_000

@@ -36,11 +36,10 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import betaincinv
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from trafficdp.arrays import FloatArray, IntArray
+
 UNIFORM_BITS = 53
 ROUNDING = 1 + 1e-12
 """The loss is computed with relative errors far below this."""

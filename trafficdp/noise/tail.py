@@ -72,13 +72,13 @@ from functools import lru_cache
 from math import lgamma, log
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammainc, gammaincc, gammainccinv, ndtri
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import in_range
 
 
-def half_width(scale: npt.NDArray[np.float64], level: float) -> npt.NDArray[np.float64]:
+def half_width(scale: FloatArray, level: float) -> FloatArray:
     """Return the least whole h with P(|Z| > h) <= 1 - level, for discrete Laplace Z; 0 for scale 0.
 
     P(|Z| >= j) = 2 e^(-j/B) / (1 + e^(-1/B)) for j >= 1 (methods: the lattice tail; the formula of
@@ -93,9 +93,7 @@ def half_width(scale: npt.NDArray[np.float64], level: float) -> npt.NDArray[np.f
     return np.where(scale > 0, first_excluded - 1.0, 0.0)
 
 
-def clamped_laplace_error(
-    scale: npt.NDArray[np.float64], bias: npt.NDArray[np.float64], value_range: float
-) -> npt.NDArray[np.float64]:
+def clamped_laplace_error(scale: FloatArray, bias: FloatArray, value_range: float) -> FloatArray:
     """Return the largest E|clip(f + Z, 0, R) - t| over numbers f and truths t in [0, R] with |f - t| <= beta.
 
     Z is Laplace of ``scale`` b (shape (G,)), beta the ``bias``, R the ``value_range``. For beta <= R/2
@@ -118,7 +116,7 @@ def clamped_laplace_error(
     return np.minimum(bias + np.where(scale > 0, noise, 0.0), value_range)
 
 
-def gaussian_half_width(sd: npt.NDArray[np.float64], level: float) -> npt.NDArray[np.float64]:
+def gaussian_half_width(sd: FloatArray, level: float) -> FloatArray:
     """Return a whole h with P(|Z| > h) <= 1 - level for discrete Gaussian Z; 0 for sd 0.
 
     For whole m >= 1, P(Z >= m) <= P(N >= m - 1) with N normal of the same sd (Canonne, Kamath, Steinke
@@ -131,7 +129,7 @@ def gaussian_half_width(sd: npt.NDArray[np.float64], level: float) -> npt.NDArra
     return np.where(sd > 0, np.ceil(sd * quantile), 0.0)
 
 
-def gaussian_absolute_error(sd: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def gaussian_absolute_error(sd: FloatArray) -> FloatArray:
     """Return sd sqrt(2/pi), at least E|Z| of the discrete Gaussian Z.
 
     By Poisson summation sum |j| e^(-j^2/(2 sd^2)) = sum over whole k of the transform
@@ -142,8 +140,6 @@ def gaussian_absolute_error(sd: npt.NDArray[np.float64]) -> npt.NDArray[np.float
     return np.asarray(sd * np.sqrt(2 / np.pi))
 
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 _SLACK = 1 + 2.0**-30
 """Covers the rounding of sum, special functions and root; the sum of n <= 64 terms is good to 1e-12."""
 

@@ -39,8 +39,8 @@ from dataclasses import dataclass
 from math import log
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, CellArray, FloatArray, IntArray
 from trafficdp.binning.cells import parents_of
 from trafficdp.binning.places import longer_slots_of
 from trafficdp.errors import (
@@ -62,10 +62,6 @@ from trafficdp.planner.allocation import precision
 from trafficdp.planner.packing import Forest, Packing, pack
 from trafficdp.planner.request import DETAIL, AdaptiveMap, AdaptiveSettings, MapLevel, Request
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-CellArray = npt.NDArray[np.uint64]
 Level = tuple[CellArray, IntArray]
 """The (cell, slot) that each finest bin belongs to on a level, shape (F,) each."""
 

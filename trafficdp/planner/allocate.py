@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-import numpy as np
-import numpy.typing as npt
-
+from trafficdp.arrays import BoolArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, OTHER_NOISE, PROVED
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism
@@ -32,7 +30,6 @@ from trafficdp.planner.choose import SIMULATED_ERROR_TOLERANCE, fit_mechanisms
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import Loss, LossKind
 
-IntArray = npt.NDArray[np.int64]
 BLOCK_GAIN_TOLERANCE = 1e-3
 """Block noise is chosen when it gains more than this share over Laplace noise."""
 EQUAL_GAIN_TOLERANCE = 1e-9
@@ -45,7 +42,7 @@ def allocate(
     hour: IntArray | None = None,
     loss: Loss | None = None,
     *,
-    allowed: npt.NDArray[np.bool_] | None = None,
+    allowed: BoolArray | None = None,
     thorough: bool = True,
 ) -> Allocation:
     """Return the planned release for ``request``: which bins, the best noise, and exact losses.
@@ -94,8 +91,8 @@ def allocate(
 
 
 def kept_bins(
-    counts: Counts, min_vehicles: int, allowed: npt.NDArray[np.bool_] | None = None
-) -> tuple[npt.NDArray[np.bool_], Counts]:
+    counts: Counts, min_vehicles: int, allowed: BoolArray | None = None
+) -> tuple[BoolArray, Counts]:
     """Return which bins are released, a mask over all bins, and the public counts of those alone.
 
     Bins need ``min_vehicles`` vehicles and, where given, to be ``allowed``. Raises UsageError when none is
@@ -132,9 +129,7 @@ def _least_error(maps: Mapping[str, Allocation]) -> Allocation:
     return replace(taken, reason=f"auto: {taken.reason}; {what}: {numbers}", considered=considered)
 
 
-def _joint(
-    name: str, keep: npt.NDArray[np.bool_], facts: PublicFacts, request: Request, reason: str
-) -> Allocation:
+def _joint(name: str, keep: BoolArray, facts: PublicFacts, request: Request, reason: str) -> Allocation:
     """Return the allocation of all statistics by one mechanism, which is given all of the loss.
 
     ``name`` is its name in JOINT_MECHANISMS.
@@ -146,9 +141,7 @@ def _joint(
     return Allocation(request, keep, facts.counts, calibrated, event, error, reason)
 
 
-def _by_accounting(
-    keep: npt.NDArray[np.bool_], kept: Counts, request: Request, *, thorough: bool
-) -> Allocation:
+def _by_accounting(keep: BoolArray, kept: Counts, request: Request, *, thorough: bool) -> Allocation:
     """Return the allocation by the baseline's noise, under the best accounting or the one that is named."""
     accountings = accountings_for(kept, request, thorough=thorough)
     chosen, calibrated = _executed(accountings, request)

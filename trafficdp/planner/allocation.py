@@ -24,8 +24,8 @@ from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.mechanisms.names import FLAT
 from trafficdp.mechanisms.protocol import (
@@ -180,8 +180,6 @@ def assess_utility(allocation: Allocation) -> UtilityVerdict:
     return UtilityVerdict(rule, least, float(skill.error.mean()), threshold, skill.worse, yardstick)
 
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 FLEETS = (100, 1_000, 10_000, 100_000)
 """Whose skill is shown where nothing about a vehicle is public."""
 
@@ -200,7 +198,7 @@ class Allocation:
     """
 
     request: Request
-    keep: npt.NDArray[np.bool_]
+    keep: BoolArray
     counts: Counts
     calibrated: CalibratedMechanism
     event: PrivacyEvent
@@ -361,7 +359,7 @@ def precision(allocation: Allocation) -> Precision:
     return Precision(positive_median(widths), float(widths.max(initial=0.0, where=widths > 0)))
 
 
-def positive_median(widths: npt.NDArray[np.float64]) -> float:
+def positive_median(widths: FloatArray) -> float:
     """Return the median of those entries of ``widths`` (G,) that are above 0; 0 if none is."""
     positive = widths[widths > 0]
     return float(np.median(positive)) if positive.size else 0.0

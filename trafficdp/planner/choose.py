@@ -28,8 +28,8 @@ from fractions import Fraction
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.names import AUTO
 from trafficdp.mechanisms.per_statistic_map import (
@@ -45,7 +45,6 @@ from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import Loss, LossKind, PrivacyEvent
 
-FloatArray = npt.NDArray[np.float64]
 LOSS_FIT_TOLERANCE = 1e-6
 """A loss within this share of the total is as good as the total."""
 ATTEMPTS = 30

@@ -27,12 +27,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 
 ROUNDS = 300
 """Most steps of the prices."""

@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import Annotated
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import IntArray
 from trafficdp.errors import InsufficientBudgetError, UsageError
 from trafficdp.model.counts import NeighbouringRelation
 from trafficdp.model.grid import zone_of
@@ -36,9 +36,6 @@ from trafficdp.privacy.loss import LOSSES, PICO, ZCDP, Loss, LossKind, PureDP
 # likewise months. Records of one year that are released in two years are charged in both. And who can set the
 # computer's clock can choose the month: entries of a ledger only ever move forward in time (see
 # ``vault_ledger``), which stops going back, not going ahead. Only the total holds whatever the clock says.
-
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.model.speed import MOST_SOURCES, Statistic
 
 # Columns that a published statistic carries so that anyone with the counts can price it again.
@@ -98,9 +99,6 @@ NOISE_COLUMNS = {
 # One statistic's noisy numbers over all bins, and what is said of each.
 
 
-FloatArray = npt.NDArray[np.float64]
-
-
 class BinStatus(StrEnum):
     """What became of a bin, or of one statistic of it.
 
@@ -179,7 +177,7 @@ class Estimate:
     noise: Mapping[str, npt.NDArray[Any]]
     posterior: Mapping[str, FloatArray] = field(default_factory=dict)
 
-    def of(self, rows: npt.NDArray[np.int64]) -> Estimate:
+    def of(self, rows: IntArray) -> Estimate:
         """Return the estimate of the bins at positions ``rows``, in that order; a position may repeat."""
         numbers = ("value", "low", "high", "noise_scale", "expected_error", "status")
         taken = {name: getattr(self, name)[rows] for name in numbers}

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import IntArray
 from trafficdp.errors import StoreDamagedError
 
 GENESIS = hashlib.sha256(b"trafficdp ledger").hexdigest()
@@ -75,7 +75,7 @@ def check_chain(rows: Iterable[LedgerRow], after: LedgerRow | None = None) -> No
         expected += 1
 
 
-def accounts_hash(vehicle: npt.NDArray[np.int64], loss: npt.NDArray[np.int64]) -> str:
+def accounts_hash(vehicle: IntArray, loss: IntArray) -> str:
     """Return a SHA-256 over all (vehicle, loss) pairs sorted by vehicle, to fix them in a ledger entry."""
     order = np.argsort(vehicle, kind="stable")
     table = np.column_stack([vehicle[order], loss[order]]).astype("<i8")

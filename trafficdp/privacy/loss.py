@@ -15,8 +15,8 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.model.counts import Assumption, NeighbouringRelation
 from trafficdp.model.speed import ContributionBound, Statistic
@@ -47,9 +47,6 @@ LARGEST_LOSS = 10**18
 CHARGE_STEP = 1_000
 """A user's loss over a whole release is rounded up to this many pico-epsilons (10^-9): a request for
 epsilon 6 is then charged as 6, not as 5.999999999999."""
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -263,8 +260,8 @@ class PrivacyEvent:
     bins: int
     bound: ContributionBound
     assumptions: tuple[Assumption, ...]
-    loss_per_user: npt.NDArray[np.int64]
-    sensitivity: Mapping[Statistic, npt.NDArray[np.float64]] = field(default_factory=dict)
+    loss_per_user: IntArray
+    sensitivity: Mapping[Statistic, FloatArray] = field(default_factory=dict)
     idealised: bool = False
     kind: LossKind = LossKind.PURE
 

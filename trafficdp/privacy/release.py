@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.model.grid import (
     Grid,
     resolution_of,
@@ -68,11 +69,11 @@ class Release:
     grid: Grid
     request: MapRequest
     cell: npt.NDArray[np.uint64]
-    slot: npt.NDArray[np.int64]
+    slot: IntArray
     status: npt.NDArray[np.object_]
     place: npt.NDArray[np.object_]
-    vehicles: npt.NDArray[np.int64] | None
-    records: npt.NDArray[np.int64] | None
+    vehicles: IntArray | None
+    records: IntArray | None
     estimates: Mapping[Statistic, Estimate]
     slots: Mapping[int, SlotFacts]
     ledger: LedgerReference
@@ -97,12 +98,12 @@ KEPT_BINS = 100_000
 """A table of more is made anew for every file, and not held in memory between them."""
 
 
-def outward_down(ends: npt.NDArray[np.float64], digits: int = DECIMALS) -> npt.NDArray[np.float64]:
+def outward_down(ends: FloatArray, digits: int = DECIMALS) -> FloatArray:
     """Return lower ends of intervals rounded down to ``digits`` after the decimal point; never minus zero."""
     return np.asarray(np.floor(ends * 10.0**digits) / 10.0**digits + 0.0)
 
 
-def outward_up(ends: npt.NDArray[np.float64], digits: int = DECIMALS) -> npt.NDArray[np.float64]:
+def outward_up(ends: FloatArray, digits: int = DECIMALS) -> FloatArray:
     """Return upper ends of intervals rounded up to ``digits`` after the decimal point; never minus zero."""
     return np.asarray(np.ceil(ends * 10.0**digits) / 10.0**digits + 0.0)
 
@@ -227,7 +228,7 @@ def mechanism_frame(release: Release) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _texts(place: npt.NDArray[np.int64], different: Sequence[Any] | npt.NDArray[np.object_]) -> pd.Series:
+def _texts(place: IntArray, different: Sequence[Any] | npt.NDArray[np.object_]) -> pd.Series:
     """The texts ``different[place]``: a column of millions of rows says few of them."""
     import pandas as pd
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from trafficdp.arrays import FloatArray
 from trafficdp.binning.places import slot_facts
 from trafficdp.config.settings import Config
 from trafficdp.context.read import place_names
@@ -230,7 +230,7 @@ def _clock(kind: Kind, label: str) -> int | str:
     return label[:10] if kind is Kind.DATE else label.lower()
 
 
-def _root(variance: npt.NDArray[np.float64], end: End) -> npt.NDArray[np.float64]:
+def _root(variance: FloatArray, end: End) -> FloatArray:
     """Return square roots with DECIMALS decimals: values rounded to nearest, ends of intervals outward."""
     scale = 10.0**DECIMALS
     root = np.sqrt(np.maximum(variance, 0.0)) * scale

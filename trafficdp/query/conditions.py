@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 
 import numpy as np
-import numpy.typing as npt
 from sqlglot import exp
 
+from trafficdp.arrays import BoolArray, IntArray
 from trafficdp.binning.cells import cells_from_text, resolutions_of
 from trafficdp.errors import TrafficdpError
 from trafficdp.model import DAYS, HOURS_A_WEEK, Grid, Period, Place, Selection, StudyArea, hours_by_day
@@ -31,7 +31,7 @@ from trafficdp.store.store_files import quoted
 # What WHERE selects, in one normal form: days, hours of the week, places, hexagons.
 
 
-Week = npt.NDArray[np.bool_]
+Week = BoolArray
 """Which hours of the week, shape (168,), Monday 00:00 first."""
 DAY_NAMES = tuple(day.lower() for day in DAYS)
 
@@ -159,7 +159,7 @@ def days_of_period(period: Period, first: date, last: date) -> Period:
 
 _FORM = "hour BETWEEN 7 AND 9"
 _DAY = "weekday = 'monday'"
-Numbers = npt.NDArray[np.int64]
+Numbers = IntArray
 _HOURS: Numbers = np.arange(HOURS_A_WEEK, dtype=np.int64)
 _COMPARISONS: dict[type[exp.Expr], Callable[[Numbers, int], Week]] = {
     exp.EQ: lambda numbers, value: numbers == value,

@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from sqlglot import exp
 
+from trafficdp.arrays import IntArray
 from trafficdp.config.settings import Config
 from trafficdp.errors import DataError, UninformativeReleaseError, UsageError
 from trafficdp.model import Counts
@@ -65,7 +65,6 @@ _SAID = {
     "No function matches": "no function takes such values",
 }
 """What errors of DuckDB are in our words, by how they begin."""
-IntArray = npt.NDArray[np.int64]
 
 
 def role_of(config: Config, name: str | None, *, needed: bool) -> Analyst | None:

@@ -17,13 +17,13 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import IntArray
 from trafficdp.binning.places import declared_bins
 from trafficdp.engine.duckdb_reduce import read_samples, reduce_fixes, require_exact_sums
 from trafficdp.errors import StoreBehindError, StoreDamagedError, UsageError
 from trafficdp.export.files.catalogue import FileFacts
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
-from trafficdp.measurement.laws import IntArray
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import Claim, Measure, Ranks, Scores, Step
 from trafficdp.mechanisms.registry import calibrated_from_facts
@@ -474,7 +474,7 @@ class Curator:
                 todo="restore the newest backup of the store, or move away a folder that is not a release",
             )
 
-    def _rehearse(self, text: str, contributions: Contributions, loss: npt.NDArray[np.int64]) -> None:
+    def _rehearse(self, text: str, contributions: Contributions, loss: IntArray) -> None:
         """Raise before the charge what would fail after it, of the specification that is frozen as ``text``.
 
         A second computation of what it costs (``pricing.check_steps``), from the steps of its calibrated

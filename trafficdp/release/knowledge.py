@@ -12,9 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from trafficdp._durable import read_regular
+from trafficdp.arrays import CellArray, FloatArray, IntArray
 from trafficdp.binning.places import declared_slots
 from trafficdp.config.settings import Config
 from trafficdp.errors import UsageError
@@ -63,11 +63,6 @@ def fleet_released(curator: Curator) -> tuple[str, int] | None:
         if mean is not None and "city_vehicles" in mean.noise and release.grid.selection.everything:
             return release.id, max(1, round(float(mean.noise["city_vehicles"][0])))
     return None
-
-
-CellArray = npt.NDArray[np.uint64]
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 def known_speeds(

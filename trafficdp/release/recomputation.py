@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 import shapely
 
 from trafficdp._durable import read_regular
+from trafficdp.arrays import IntArray
 from trafficdp.binning.cells import shapes_of
 from trafficdp.binning.places import declared_bins, slot_facts_of
 from trafficdp.context.read import read_zones
@@ -353,7 +354,7 @@ class _Published:
             and bool(np.all(shapely.equals_exact(shapes, shapes_of(cell, grid.zones), _CLOSE_DEGREES)))
         )
 
-    def _slots_said(self, slot: npt.NDArray[np.int64]) -> pd.DataFrame:
+    def _slots_said(self, slot: IntArray) -> pd.DataFrame:
         """What the published table says of slots beside their kind, as text."""
         import pandas as pd
 
@@ -463,7 +464,7 @@ class _Published:
         )
 
 
-def _us(instants: pd.Series) -> npt.NDArray[np.int64]:
+def _us(instants: pd.Series) -> IntArray:
     """Return microseconds since 1970 UTC, of what is missing the least number."""
     import pandas as pd
 

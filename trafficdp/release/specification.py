@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, IntArray
 from trafficdp.binning.places import declared_bins, slot_facts_of
 from trafficdp.context.read import place_names
 from trafficdp.export.files.disclosure import (
@@ -98,15 +99,15 @@ class ListedBins:
     """The G bins that a release lists, shape (G,) each: place, slot, exact vehicles and records."""
 
     cell: npt.NDArray[np.uint64]
-    slot: npt.NDArray[np.int64]
-    vehicles: npt.NDArray[np.int64]
-    records: npt.NDArray[np.int64]
+    slot: IntArray
+    vehicles: IntArray
+    records: IntArray
 
 
 def assemble_release(
     specification: Specification,
     bins: ListedBins,
-    keep: npt.NDArray[np.bool_],
+    keep: BoolArray,
     estimates: Mapping[Statistic, Estimate],
     ledger: LedgerReference,
 ) -> Release:
@@ -184,11 +185,11 @@ class Specification:
     ingest_id: int
     data_version: str
     cell: npt.NDArray[np.uint64]
-    slot: npt.NDArray[np.int64]
+    slot: IntArray
     calibrated: Mapping[str, Any]
     disclosure: Disclosure
 
-    def bins_kept(self, counts: Counts) -> npt.NDArray[np.bool_]:
+    def bins_kept(self, counts: Counts) -> BoolArray:
         """Return which bins of ``counts`` get numbers, shape (G,).
 
         Those with at least ``min_vehicles`` vehicles that the grid lets be published.
@@ -413,7 +414,7 @@ def numbers_digest(
     grid: Grid,
     request: MapRequest,
     cell: npt.NDArray[np.uint64],
-    slot: npt.NDArray[np.int64],
+    slot: IntArray,
     calibrated: Mapping[str, Any],
 ) -> str:
     """Return SHA-256 over what ``asks_for_same_numbers`` compares: equal where that holds."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import IntArray
 from trafficdp.binning.places import slots_of
 from trafficdp.config.file import declaration_json
 from trafficdp.config.settings import Config, StreamSettings
@@ -354,7 +355,7 @@ def rehearse(specification: Specification) -> None:
     encode(release)
 
 
-def next_digest(before: str, step: int, journal: Mapping[str, npt.NDArray[np.int64]]) -> str:
+def next_digest(before: str, step: int, journal: Mapping[str, IntArray]) -> str:
     """Return the SHA-256 over the digest ``before``, ``step`` and the step's counts, as hexadecimal digits.
 
     ``journal`` holds the columns cell, slot, vehicle, records and position of ``ClosedStep``; the order of

@@ -13,9 +13,9 @@ from fractions import Fraction
 from functools import cached_property, partial
 
 import numpy as np
-import numpy.typing as npt
 
 from trafficdp._durable import read_regular
+from trafficdp.arrays import IntArray
 from trafficdp.bounding.arrays import rank_in_sorted
 from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import validate_manifest
@@ -44,8 +44,6 @@ from trafficdp.release.verification import Examined, detection_probability, plau
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import publications_match
 from trafficdp.stream.service import Stream
-
-IntArray = npt.NDArray[np.int64]
 
 
 def verify_stream(curator: Curator, release_id: str) -> list[Check]:

@@ -16,11 +16,12 @@ import numpy.typing as npt
 from scipy.special import bdtr, gammainc, gammaincc, gammainccinv, gammaincinv
 
 from trafficdp._durable import read_regular
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import MANIFEST, MEASUREMENTS, MECHANISM
-from trafficdp.measurement.laws import Block, FloatArray, Gaussian, IntArray, Laplace, Law
+from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
 from trafficdp.measurement.sets import Claim, Ranks, Scores, Step
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import KnowledgeKind, KnownSpeeds, as_json, from_json

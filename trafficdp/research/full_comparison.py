@@ -37,8 +37,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray
 from trafficdp.bounding.worst_case import mean_sensitivity
 from trafficdp.errors import UsageError, positive
 from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks
@@ -156,9 +156,7 @@ def full_comparison(
     )
 
 
-def suppressed_loss(
-    counts: Counts, bound: ContributionBound, epsilon: float, kept: npt.NDArray[np.bool_]
-) -> float:
+def suppressed_loss(counts: Counts, bound: ContributionBound, epsilon: float, kept: BoolArray) -> float:
     """Return the largest loss epsilon of a vehicle when only the (bin, vehicle) pairs ``kept`` (P,) stay.
 
     Every bin spends ``epsilon``. A vehicle with m of its records kept loses epsilon m / (largest m of the

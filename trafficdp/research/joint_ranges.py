@@ -24,13 +24,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
+from trafficdp.arrays import FloatArray
 from trafficdp.errors import UsageError, in_range, positive
 from trafficdp.model import ContributionBound, Counts
 
-FloatArray = npt.NDArray[np.float64]
 GOLDEN = (5**0.5 - 1) / 2
 
 

@@ -40,9 +40,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import positive
 from trafficdp.mechanisms.blocks.partition import in_canonical_order
 from trafficdp.mechanisms.clip_user import Ceiling, Suppression, ceiling, clip_user
@@ -122,7 +122,7 @@ def _certified(
     return Certified(best, min(lower, best.bins_per_user), relaxed.value)
 
 
-def stays_within(counts: Counts, limit: Ceiling, kept: npt.NDArray[np.bool_]) -> bool:
+def stays_within(counts: Counts, limit: Ceiling, kept: BoolArray) -> bool:
     """Return whether every bin keeps records and an error of at most ``limit`` with the pairs ``kept`` (P,).
 
     From public counts alone.
@@ -157,7 +157,6 @@ def _better(counts: Counts, limit: Ceiling, best: Suppression, found: Solution |
     return Suppression(found.kept, left) if left < best.bins_per_user else best
 
 
-IntArray = npt.NDArray[np.int64]
 LIKELY = (0.7, 0.9, 0.99)
 """A cap is taken that the relaxation gives this much of."""
 
@@ -185,8 +184,8 @@ class Solution:
 
     value: float
     bound: float
-    kept: npt.NDArray[np.bool_]
-    point: npt.NDArray[np.float64]
+    kept: BoolArray
+    point: FloatArray
 
 
 @dataclass(frozen=True)
@@ -195,7 +194,7 @@ class Caps:
 
     cap: IntArray
     room: IntArray
-    choice: npt.NDArray[np.float64]
+    choice: FloatArray
 
     def rounded(self, counts: Counts, relaxed: Solution, target: int) -> Solution:
         """Return a whole-number suppression near the LP solution ``relaxed`` under these caps.
@@ -227,7 +226,7 @@ class Program:
     columns: int
     certain: IntArray
     matrix: sparse.csr_matrix
-    low: npt.NDArray[np.float64]
+    low: FloatArray
     bins: IntArray
     values: IntArray
     space: IntArray
@@ -330,9 +329,7 @@ class Program:
         proved = 0.0 if caps is not None or dual is None else float(dual)
         return Solution(float(result.fun), proved, point[: self.pairs] < 0.5, point)
 
-    def _bounds(
-        self, caps: Caps | None
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def _bounds(self, caps: Caps | None) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Cost, lower and upper bounds of the columns; with ``caps`` given, c is fixed."""
         cost, lower, upper = np.zeros(self.columns), np.zeros(self.columns), np.ones(self.columns)
         cost[-1], upper[-1] = 1.0, np.inf
@@ -372,9 +369,6 @@ def _block(
     column = np.concatenate([part[1] for part in parts])
     value = np.concatenate([np.broadcast_to(part[2], part[0].shape).astype(np.float64) for part in parts])
     return sparse.csr_matrix((value, (row, column)), shape=(rows, columns))
-
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 def exchange(counts: Counts, cap: IntArray, room: IntArray, kept: BoolArray, target: int) -> BoolArray:

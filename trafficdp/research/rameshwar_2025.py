@@ -15,15 +15,12 @@ Relation REPLACE_USER_VALUES; whole numbers of steps, discrete Laplace noise.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.bounding.worst_case import clip_cut, project_to_simplex, worst_case_threshold
 from trafficdp.errors import integer_between, positive
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import round_up
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def vector_threshold(count: IntArray, steps: int, epsilon: float, dimensions: int) -> int:

@@ -19,13 +19,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.binning.cells import centres_of
 from trafficdp.errors import DataError, UsageError, finite, integer_between
 from trafficdp.model import ContributionBound, Counts, SpeedUnit
 from trafficdp.noise.source import Generator, generator
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 SPEED_BY_HOUR = (
     1.0, 1.0, 1.0, 1.0, 0.9, 0.6, -0.1, -0.8, -1.0, -0.4, -0.1, -0.1,
@@ -138,7 +136,7 @@ class CityModel:
         """
         return float(ndtri(0.99) + ndtri(self.top_share))
 
-    def hour_factors(self, hour: npt.NDArray[np.int64]) -> FloatArray:
+    def hour_factors(self, hour: IntArray) -> FloatArray:
         """Return by what factor speeds are higher at the hours of day ``hour`` (0..23), in the shape of
         ``hour``.
 
@@ -412,7 +410,7 @@ def draws_per_pair(counts: Counts) -> tuple[int, int]:
     return most, drawn
 
 
-def batches_of_size(size: npt.NDArray[np.int64] | FloatArray, at_once: int) -> Iterator[slice]:
+def batches_of_size(size: IntArray | FloatArray, at_once: int) -> Iterator[slice]:
     """Yield consecutive slices of n items whose sizes add up to about ``at_once`` each.
 
     ``size``, shape (n,), are the items' sizes.

@@ -21,13 +21,10 @@ from functools import cached_property
 from math import cos, radians
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.noise.source import Generator, generator
 from trafficdp.simulation.city import TRIPS_BY_HOUR, CityModel, log_normal_factors
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 BLOCK = 400.0
 """Metres between neighbouring streets."""
@@ -84,15 +81,15 @@ class Streets:
         self.moving = np.where(self.fast, model.fast_factor * model.level, factor * model.moving_speed)
         """Speed of moving vehicles in every place, m/s, shape (places, places): north, then east."""
 
-    def _fast_places(self, rows: IntArray) -> npt.NDArray[np.bool_]:
+    def _fast_places(self, rows: IntArray) -> BoolArray:
         """Return where the fast roads run: from the west along one row of places after another."""
         fast = np.zeros(self.places**2, dtype=np.bool_)
         fast[: round(self.model.fast_share * len(fast))] = True
-        found: npt.NDArray[np.bool_] = np.zeros((self.places, self.places), dtype=np.bool_)
+        found: BoolArray = np.zeros((self.places, self.places), dtype=np.bool_)
         found[rows] = fast.reshape(self.places, self.places)
         return found
 
-    def trip_blocks(self, start: IntArray, end: IntArray, turned: npt.NDArray[np.bool_]) -> StreetBlocks:
+    def trip_blocks(self, start: IntArray, end: IntArray, turned: BoolArray) -> StreetBlocks:
         """Return the street blocks that trips from ``start`` to ``end`` pass, in order, with speeds and
         stops.
 
@@ -220,8 +217,8 @@ class SimulatedRecords:
     longitude: FloatArray
     speed: FloatArray
     centi: IntArray
-    counts: npt.NDArray[np.bool_]
-    late: npt.NDArray[np.bool_]
+    counts: BoolArray
+    late: BoolArray
 
 
 def records_of(streets: Streets, fleet: Fleet, members: slice, day: int, seed: int) -> SimulatedRecords:

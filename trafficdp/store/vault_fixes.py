@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp._durable import new_token
+from trafficdp.arrays import IntArray
 from trafficdp.errors import DataError, UsageError
 from trafficdp.model import ContributionBound, Counts, Grid
 from trafficdp.privacy.ledger import canonical
@@ -120,7 +121,7 @@ def earlier_declarations(vault: Vault, digest: str) -> set[str]:
     return {str(declaration) for (declaration,) in rows}
 
 
-def number_vehicles(vault: Vault, pseudonyms: pa.DictionaryArray) -> npt.NDArray[np.int64]:
+def number_vehicles(vault: Vault, pseudonyms: pa.DictionaryArray) -> IntArray:
     """Return the vault's number of every vehicle pseudonym, shape (n,); new vehicles get the next numbers.
 
     To be called inside the caller's transaction.

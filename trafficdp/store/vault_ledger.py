@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from trafficdp._durable import new_token
+from trafficdp.arrays import IntArray
 from trafficdp.errors import AnalystBudgetError, StoreDamagedError, UsageError
 from trafficdp.privacy.budget import (
     FOR_LIFE,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 # The ledger in the vault: reading it, and the personal accounts.
 
 
-IntArray = npt.NDArray[np.int64]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import IntArray
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.store.store_files import number, query, registered, run, script
 from trafficdp.store.vault import Vault
@@ -191,7 +192,6 @@ def find_published(vault: Vault, sought: Mapping[str, object]) -> Iterator[str]:
 
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
-IntArray = npt.NDArray[np.int64]
 PARTS = ("opened", "kept")
 
 

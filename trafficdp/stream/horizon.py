@@ -11,15 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import IntArray
 from trafficdp.binning.places import slots_of
 from trafficdp.errors import ConfigError
 from trafficdp.measurement.nodes import signed_nodes_touched
 from trafficdp.model import Grid
 from trafficdp.stream.tree import Tree, TreeKind
 
-IntArray = npt.NDArray[np.int64]
 MINUTE_US = 60 * 1_000_000
 MOST_STEPS = 2**20
 ARITIES = (3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 25, 31)

@@ -48,6 +48,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, IntArray
 from trafficdp.bounding.arrays import rank_within
 from trafficdp.errors import UsageError, integer_between
 from trafficdp.measurement.laws import EntryIndex
@@ -127,7 +128,6 @@ def loss_of(nodes: int, value_steps: int, scale: int) -> PureDP:
     return PureDP(-(-nodes * value_steps * PICO // scale))
 
 
-IntArray = npt.NDArray[np.int64]
 UNKNOWN = -1
 
 
@@ -174,7 +174,6 @@ def unpack(key: IntArray) -> tuple[IntArray, IntArray]:
     return np.asarray(key >> 32, dtype=np.int64), np.asarray(key & 0xFFFFFFFF, dtype=np.int64)
 
 
-BoolArray = npt.NDArray[np.bool_]
 COLUMNS = ("step", "bin", "vehicle", "count", "total", "products")
 
 
@@ -359,7 +358,7 @@ class Stream:
         self.nodes_used = np.append(self.nodes_used, np.zeros(more, dtype=np.int64))
         self.newest_us = np.append(self.newest_us, np.full(more, _NEVER))
 
-    def set_can_pay(self, can_pay: npt.NDArray[np.bool_]) -> None:
+    def set_can_pay(self, can_pay: BoolArray) -> None:
         """Set which vehicles can pay the stream's epsilon: ``can_pay`` has one entry for each account.
 
         The order is that of ``vehicles.keys``. Vehicles already charged for the stream always can.
@@ -466,7 +465,7 @@ class Stream:
         both = np.concatenate([self.pairs, new])
         self.pairs = np.sort(both[self.visitors[unpack(both)[0]] < self.enough])
 
-    def _admit(self, batch: Batch, rows: slice, in_time: npt.NDArray[np.bool_]) -> None:
+    def _admit(self, batch: Batch, rows: slice, in_time: BoolArray) -> None:
         """Decide on every record of ``rows`` by the first rule that fits; add accepted ones to the window.
 
         ``in_time`` is False for records too far ahead. No step closes on the way, except after the last
@@ -511,10 +510,10 @@ class Stream:
             }
         )
 
-    def _paying(self, vehicle: IntArray, step: IntArray) -> npt.NDArray[np.bool_]:
+    def _paying(self, vehicle: IntArray, step: IntArray) -> BoolArray:
         return self.can_pay[vehicle]
 
-    def _under_cap(self, vehicle: IntArray, step: IntArray) -> npt.NDArray[np.bool_]:
+    def _under_cap(self, vehicle: IntArray, step: IntArray) -> BoolArray:
         """Return which records are among their vehicle's first ``records_per_step`` in the step, (n,)."""
         if not self.records_per_step:
             return np.ones(len(vehicle), dtype=np.bool_)
@@ -526,7 +525,7 @@ class Stream:
         np.add.at(taken, groups.find(pack(open_["vehicle"], open_["step"])), open_["count"])
         return np.asarray(taken[group] + rank_within(group) < self.records_per_step)
 
-    def _room(self, vehicle: IntArray, step: IntArray) -> npt.NDArray[np.bool_]:
+    def _room(self, vehicle: IntArray, step: IntArray) -> BoolArray:
         """Return which records the accounts of their vehicles can still pay, shape (n,).
 
         A record may touch H (``heights``) nodes of a tree, and a vehicle at most A = H M

@@ -36,12 +36,11 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import UsageError, integer_between
 from trafficdp.measurement.nodes import Nodes
 from trafficdp.noise.source import NoiseSource
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 ARITIES = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 21, 25)
 
 
@@ -186,7 +185,7 @@ class Tree:
             below = node
         return total
 
-    def _used(self, height: int, length: int) -> npt.NDArray[np.bool_]:
+    def _used(self, height: int, length: int) -> BoolArray:
         """Return which nodes of ``height`` some running sum up to ``length`` uses, as a mask (nodes,)."""
         size = self.arity**height
         nodes = -(-length // size)

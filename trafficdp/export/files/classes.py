@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.export.files.language import ENGLISH, Language
 from trafficdp.model import ContributionBound, SpeedUnit, Statistic
 from trafficdp.privacy.estimate import BinStatus
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-FloatArray: TypeAlias = npt.NDArray[np.float64]
+FloatArray: TypeAlias = FloatArray
 
 COLOURS = ("#440154", "#443983", "#31688e", "#21918c", "#35b779", "#90d743", "#fde725")
 """Seven steps of viridis, slow to fast."""
@@ -76,7 +77,7 @@ def hatch_limits(breaks: Sequence[float]) -> tuple[float, ...]:
     return tuple(float(format(HATCHED_CLASSES * width, ".3g")) for width in (*widths, widths[-1]))
 
 
-def shown_decimals(low: FloatArray, high: FloatArray) -> npt.NDArray[np.int64]:
+def shown_decimals(low: FloatArray, high: FloatArray) -> IntArray:
     """Return how many decimals to show of numbers with the intervals [low, high], shape (n,).
 
     To the first digit of half the interval's width; at least 0 and at most MOST_DIGITS.

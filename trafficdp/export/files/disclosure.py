@@ -11,8 +11,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray
 from trafficdp.errors import UsageError
 from trafficdp.export.files.catalogue import registry_record
 from trafficdp.mechanisms.protocol import ASSUMPTIONS, Statement
@@ -231,7 +231,7 @@ class Noise:
 
 
 def scales_stated(
-    statistic: Statistic, noise_scale: npt.NDArray[np.float64], request: MapRequest
+    statistic: Statistic, noise_scale: FloatArray, request: MapRequest
 ) -> tuple[float | None, float | None]:
     """Return the smallest and largest ``noise_scale`` above 0, in display units, rounded up as published.
 

@@ -21,7 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trafficdp._durable import replace_file
-from trafficdp.binning.cells import CellArray, bounding_box, cell_text, cells_from_text, shapes_of
+from trafficdp.arrays import CellArray
+from trafficdp.binning.cells import bounding_box, cell_text, cells_from_text, shapes_of
 from trafficdp.errors import DataError, UsageError, one_of
 from trafficdp.export.files.tables import dump, geometry_members, rounded_shapes
 from trafficdp.model import Zones

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import shapely
 from shapely.geometry.base import BaseGeometry
 
+from trafficdp.arrays import IntArray
 from trafficdp.binning.cells import bounding_box, shapes_of
 from trafficdp.export.files.catalogue import ColumnFacts
 from trafficdp.export.files.disclosure import rfc3339
@@ -171,7 +172,7 @@ CRS = "EPSG:4326"
 """Longitude first, as in OGC:CRS84: geopandas keeps x = longitude for both."""
 
 
-def unique_polygons(release: Release) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int64]]:
+def unique_polygons(release: Release) -> tuple[npt.NDArray[np.object_], IntArray]:
     """Return the polygons of the C different cells, shape (C,), and each bin's index among them, shape (G,).
 
     Polygons are in degrees, longitude first, counter-clockwise, cut at the antimeridian.
@@ -320,7 +321,7 @@ def features_of(
     table: pd.DataFrame,
     grid: Grid,
     rounded: npt.NDArray[np.object_],
-    position: npt.NDArray[np.int64],
+    position: IntArray,
 ) -> Iterator[str]:
     """Yield the GeoJSON feature of every row of ``table`` as text; its shape is ``rounded[position]``.
 

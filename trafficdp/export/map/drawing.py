@@ -11,6 +11,7 @@ import numpy.typing as npt
 import shapely
 from shapely.geometry.base import BaseGeometry
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.binning.cells import bounding_box
 from trafficdp.export.files.classes import (
     ABSENT,
@@ -28,7 +29,6 @@ from trafficdp.model import ContextKind, ContextLayer
 # Polygons in degrees as paths of a drawing: equirectangular, true to scale at the middle latitude.
 
 
-FloatArray = npt.NDArray[np.float64]
 _CELL_UNITS, _ZONE_UNITS = 60.0, 2_000.0
 _LARGEST_WIDTH = 100_000.0
 _KILOMETRES_PER_DEGREE = 111.195
@@ -52,11 +52,11 @@ class Rings:
     """Rings of C polygons, in order: ``a_polygon`` (C,) says how many each has, ``corners`` (rings,) how many
     corners each ring has, ``point`` (all corners, 2) where they are: x, y, whole units, not closed."""
 
-    a_polygon: npt.NDArray[np.int64]
-    corners: npt.NDArray[np.int64]
-    point: npt.NDArray[np.int64]
+    a_polygon: IntArray
+    corners: IntArray
+    point: IntArray
 
-    def corner_offsets(self) -> npt.NDArray[np.int64]:
+    def corner_offsets(self) -> IntArray:
         """Return each corner as (dx, dy) from the corner before, shape (all corners, 2).
 
         A ring's first corner is taken from the first of the ring before; the very first is itself.
@@ -170,10 +170,10 @@ class Drawing:
             for ring in (part.exterior, *part.interiors)
         )
 
-    def _corners(self, positions: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    def _corners(self, positions: FloatArray) -> IntArray:
         return np.rint(self.to_drawing_units(positions)).astype(np.int64)
 
-    def _ring(self, ring: npt.NDArray[np.float64]) -> str:
+    def _ring(self, ring: FloatArray) -> str:
         points = self._corners(ring[:-1])
         steps = np.diff(points, axis=0).tolist()
         first = points[0].tolist()

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import shapely
 from markupsafe import Markup
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import DataError
 from trafficdp.export.files.classes import (
     ABSENT,
@@ -107,7 +108,7 @@ def text_column(texts: Iterable[str]) -> tuple[str, npt.NDArray[np.uint8]]:
     return "u1", np.frombuffer("\n".join(texts).encode(), dtype=np.uint8)
 
 
-def thousandths_column(column: npt.NDArray[np.float64]) -> tuple[str, npt.NDArray[np.float64]]:
+def thousandths_column(column: FloatArray) -> tuple[str, FloatArray]:
     """Return a published column as a column for ``pack``: its type and whole thousandths, NOTHING for NaN.
 
     A column with numbers beyond 31 bits stays as it is, with type "f8".
@@ -352,7 +353,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
     return text.encode()
 
 
-def _places(release: Release, rows: npt.NDArray[np.int64], language: Language) -> list[str]:
+def _places(release: Release, rows: IntArray, language: Language) -> list[str]:
     """The names of hexagons in ``language``; zones have names of their own."""
     names: list[str] = release.place[rows].tolist()
     return (
@@ -378,8 +379,8 @@ def _shapes(
 
 def number_columns(
     table: pd.DataFrame,
-    slot: npt.NDArray[np.int64],
-    position: npt.NDArray[np.int64],
+    slot: IntArray,
+    position: IntArray,
     statistics: Sequence[Statistic],
     unit: SpeedUnit,
 ) -> list[dict[str, Column]]:

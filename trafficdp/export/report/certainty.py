@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.export.files.classes import shown_decimals
 from trafficdp.mechanisms.publish import largest_variance, rounding_bias
 from trafficdp.model import SpeedUnit, Statistic
@@ -34,8 +34,6 @@ from trafficdp.privacy.release import Release, outward_down, outward_up
 # they are clamped to their range; each lies within noise and a bias of the truth.
 
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 _LATTICE = "lattice_scale"
 _PRODUCTS = ("product_scale", "product_shift")
 _PRODUCT_BLOCKS = ("product_block", "product_half_width", "product_shift")

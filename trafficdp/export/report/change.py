@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.export.report.certainty import (
     Interval,
@@ -46,8 +46,6 @@ from trafficdp.privacy.release import Release, outward_down, outward_up
 if TYPE_CHECKING:
     import pandas as pd
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 _SHARE_OF_DIFFERENCE = 0.9
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from trafficdp._durable import replace_file, require_folder_of
+from trafficdp.arrays import IntArray
 from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.language import Language, fill_template
 from trafficdp.export.files.query_result import json_rows, write_result
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-IntArray = npt.NDArray[np.int64]
 FORMATS = ("html", "csv", "geojson", "parquet", "json")
 """What changes can be written as: the ending of a file's name."""
 LIKELY = 0.6

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.export.files.classes import number_in_words, shown_largest
 from trafficdp.export.files.tables import published_statistics
 from trafficdp.export.report.certainty import (
@@ -41,8 +41,6 @@ from trafficdp.privacy.release import Release
 # true.
 
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 LONGEST_LIST = 5
 SURE = 0.95
 """A chance from which on a bin is counted as slower, or faster, than the city by a fifth."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import IntArray
 from trafficdp.export.files.classes import (
     ABSENT,
     HATCHED,
@@ -33,7 +34,6 @@ from trafficdp.export.map.drawing import (
     surroundings_of,
     swatch,
 )
-from trafficdp.export.report.certainty import IntArray
 from trafficdp.export.report.page import Figure, LegendLine
 from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray
 from trafficdp.export.map.drawing import Picture
 from trafficdp.export.report.certainty import Interval
 from trafficdp.model import Statistic
@@ -18,7 +18,6 @@ from trafficdp.privacy.release import Release
 # Small diagrams of one area over its time slots: a line in a band that holds the truth.
 
 
-FloatArray = npt.NDArray[np.float64]
 WIDTH, HEIGHT = 300, 150
 LEFT, RIGHT, TOP, BOTTOM = 36, 8, 10, 24
 _STEPS = (1.0, 1.2, 1.6, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)

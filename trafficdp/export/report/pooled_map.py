@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.export.files.language import Language, fill_template
 from trafficdp.export.report.change import intervals_of_80_percent, refuse_different
@@ -24,8 +24,6 @@ from trafficdp.privacy.release import Release, statistic_columns
 if TYPE_CHECKING:
     import pandas as pd
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 _NUMBERS = BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value
 
 
@@ -181,7 +179,7 @@ def _numbered(release: Release, statistic: Statistic) -> IntArray:
     return np.flatnonzero(np.isin(release.estimates[statistic].status, _NUMBERS))
 
 
-def _weights(releases: Sequence[Release], statistic: Statistic) -> tuple[str, list[npt.NDArray[np.int64]]]:
+def _weights(releases: Sequence[Release], statistic: Statistic) -> tuple[str, list[IntArray]]:
     name = "vehicles" if statistic is Statistic.VEHICLE_MEAN else "records"
     counts = [getattr(each, name) for each in releases]
     if all(each is not None for each in counts):

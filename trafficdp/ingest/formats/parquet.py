@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 import shapely
 
 from trafficdp._durable import MACHINE
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import DataError
 from trafficdp.ingest.formats.csv_files import UTF8, check_columns, declared_columns
 from trafficdp.ingest.input_file import InputFile, Named
@@ -151,8 +151,6 @@ def _signed(file: BinaryIO) -> int:
 
 # Parquet and GeoParquet with a declared mapping of columns.
 
-
-FloatArray = npt.NDArray[np.float64]
 
 BATCH_ROWS = 1 << 18
 _LARGEST_PAGE = 256 << 20
@@ -332,7 +330,7 @@ def _times(file: Named, source: SourceDeclaration, column: pa.Array) -> Times:
     raise _wrong_type(file, "time", column.type, "timestamps, text or numbers")
 
 
-def _numbers(file: Named, name: str, column: pa.Array) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+def _numbers(file: Named, name: str, column: pa.Array) -> tuple[FloatArray, BoolArray]:
     if pa.types.is_dictionary(column.type):
         # not written out: one long text may stand in every row
         numbers, unreadable = _numbers(file, name, column.dictionary)
@@ -347,10 +345,10 @@ def _numbers(file: Named, name: str, column: pa.Array) -> tuple[FloatArray, npt.
     raise _wrong_type(file, name, column.type, "numbers")
 
 
-def _places(column: pa.DictionaryArray) -> npt.NDArray[np.int64]:
+def _places(column: pa.DictionaryArray) -> IntArray:
     """Return for every row the place of its value in the dictionary, one behind the last where it is null."""
     places = pc.fill_null(pc.cast(column.indices, pa.int64()), len(column.dictionary))
-    row: npt.NDArray[np.int64] = places.to_numpy(zero_copy_only=False)
+    row: IntArray = places.to_numpy(zero_copy_only=False)
     return row
 
 

@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trafficdp.arrays import FloatArray
 from trafficdp.errors import DataError
 from trafficdp.ingest.formats.json_files import (
     identifier_column,
@@ -183,9 +183,7 @@ def _unless_blank(text: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(pc.utf8_trim_whitespace(text), ""), pa.scalar(None, pa.string()), text)
 
 
-def _degrees(
-    coordinates: pa.Array, systems: pa.Array
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _degrees(coordinates: pa.Array, systems: pa.Array) -> tuple[FloatArray, FloatArray]:
     """Return (latitude, longitude) of coordinates in projected systems, NaN where nobody can say them."""
     pair = pc.extract_regex(coordinates, r"^\s*(?P<x>[^\s,;]+)[\s,;]+(?P<y>[^\s,;]+)\s*$")
     x, y = (text_to_numbers(pc.struct_field(pair, name))[0] for name in ("x", "y"))

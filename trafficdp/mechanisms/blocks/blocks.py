@@ -38,6 +38,7 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.special import gammainc, gammaincc
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import integer_between, positive
 from trafficdp.mechanisms.blocks.partition import (
     Items,
@@ -50,8 +51,6 @@ from trafficdp.mechanisms.blocks.partition import (
 )
 from trafficdp.model import ContributionBound, Counts, Statistic
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 OVERLAPS = 8_000_000
 """Most (block, block, user) triples that one round looks at to find partners."""
 PARTNERS = 12
@@ -354,9 +353,7 @@ def best_blocks(
         looked_at |= load > load.max() / 2
 
 
-def _search_among(
-    items: Items, looked_at: npt.NDArray[np.bool_], effort: int, gain: float
-) -> tuple[IntArray, float]:
+def _search_among(items: Items, looked_at: BoolArray, effort: int, gain: float) -> tuple[IntArray, float]:
     """Return the blocks (I,) that are best for the users that are ``looked_at``, and their lower bound."""
     some, of = (
         (items, np.arange(items.size)) if bool(looked_at.all()) else items.restricted_to_users(looked_at)

@@ -36,6 +36,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Box, Measure, Moments, Step, record_price
@@ -66,8 +67,6 @@ from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PICO, Loss, PrivacyEvent
 from trafficdp.sensitive import Contributions, SensitiveInputs
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 NAME = "blocks"
 CITATION = "here; K-norm mechanism by Hardt, Talwar: On the Geometry of Differential Privacy, STOC 2010"
 CITATION_OF_PAIRS = (
@@ -300,7 +299,7 @@ class Products:
     factor: float
     smaller: FloatArray
     psi: FloatArray
-    varies: npt.NDArray[np.bool_]
+    varies: BoolArray
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Block
 from trafficdp.measurement.sets import Box, Moments, Step
@@ -37,8 +38,6 @@ from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise.block import block_absolute_error, block_half_width, pair_bounds
 from trafficdp.privacy.loss import PICO, Loss
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 UNITS = 1 << 20
 """Units that the heaviest user pays, at least, when epsilon is at most 1."""
 LARGEST_START = float(1 << 40)

@@ -44,12 +44,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.bounding.worst_case import mean_sensitivity, vehicle_mean_sensitivity
 from trafficdp.errors import UsageError, positive
 from trafficdp.model import ContributionBound, Counts, Statistic, stable_order
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class Items:
         rows.check_format()
         return rows
 
-    def restricted_to_users(self, users: npt.NDArray[np.bool_]) -> tuple[Items, IntArray]:
+    def restricted_to_users(self, users: BoolArray) -> tuple[Items, IntArray]:
         """Return the items that the marked ``users`` move, with these users' costs alone, and those items'
         positions.
 
@@ -146,7 +144,6 @@ def items_of(counts: Counts, bound: ContributionBound, tolerance: Mapping[Statis
     )
 
 
-BoolArray = npt.NDArray[np.bool_]
 WordArray = npt.NDArray[np.uint64]
 ROUNDS = 4
 CHUNK = 1 << 15

@@ -28,16 +28,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
+from trafficdp.arrays import FloatArray
 from trafficdp.errors import UsageError, positive
 from trafficdp.mechanisms.laplace.calibrated import COMPOSITION, CalibratedLaplace, LaplaceNoise
 from trafficdp.mechanisms.protocol import CalibratedMechanism
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.loss import CHARGE_STEP, PICO, Loss
 
-FloatArray = npt.NDArray[np.float64]
 STATED = "the loss stated is each vehicle's exact own loss, the largest of which is the guarantee"
 COMPOSITION_BY_NAME = {
     "basic": f"basic composition: epsilon is shared out over all bins and statistics; {STATED}",

@@ -39,6 +39,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.bounding.arrays import dropped_variance_bias
 from trafficdp.bounding.worst_case import mean_sensitivity, vehicle_mean_sensitivity
 from trafficdp.errors import UsageError
@@ -80,8 +81,6 @@ from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import LossKind, PrivacyEvent, round_up
 from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
 
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 Sizes = Mapping[Statistic, float] | Mapping[Statistic, FloatArray]
 """How large the noise of a statistic may be, in its unit: a number, or one a bin (G,)."""
 
@@ -216,7 +215,6 @@ def measures_speeds(statistics: tuple[Statistic, ...], counts: Counts) -> BoolAr
     return has_variance(statistics, counts) | (Statistic.MEAN in statistics)
 
 
-IntArray = npt.NDArray[np.int64]
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 KIND = "laplace"
 NAME = "baseline"

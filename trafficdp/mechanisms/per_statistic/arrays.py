@@ -7,8 +7,8 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.bounding.arrays import (
     Arrays,
     CountCap,
@@ -73,8 +73,6 @@ from trafficdp.sensitive import Samples
 # holds as many candidates as it is long: same probabilities of cells, exact sampling, length 0 never drawn.
 
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 KEPT_PAIRS = 100_000
 """Lattices of so few (bin, user) pairs are kept for the next estimate on the same counts."""
 
@@ -212,7 +210,6 @@ class ArrayMeans:
         return total
 
 
-BoolArray = npt.NDArray[np.bool_]
 END_PARTS = 4
 """Intervals around the first and last few midpoints may be cut by 0 or M; all others are 2 h tau wide."""
 TENTHS = 10

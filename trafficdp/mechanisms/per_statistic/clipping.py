@@ -30,8 +30,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.bounding.worst_case import clip_cut, clipping_rank, least_error_threshold, worst_case_threshold
 from trafficdp.measurement.sets import Box, Measure, Priced, Ranks
 from trafficdp.mechanisms.means import (
@@ -48,9 +48,6 @@ from trafficdp.mechanisms.protocol import StatisticRequest
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.sensitive import Samples
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

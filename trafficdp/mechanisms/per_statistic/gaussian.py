@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray
 from trafficdp.errors import UsageError, positive
 from trafficdp.measurement.laws import Gaussian
 from trafficdp.measurement.sets import Box, Measure, Step
@@ -27,8 +27,6 @@ from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.source import LARGEST_SCALE, group_scales
 from trafficdp.privacy.loss import LossKind, round_up
 from trafficdp.sensitive import Samples
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, FloatArray
 from trafficdp.bounding.huber import (
     HuberParameters,
     clean_smooth_sensitivity,
@@ -42,8 +42,6 @@ from trafficdp.noise import student_t
 from trafficdp.noise.tail import clamped_laplace_error
 from trafficdp.sensitive import Samples
 
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 THEOREM = "centre plus S/alpha times a Student-t variable, S beta-smooth: noise.student_t"
 
 

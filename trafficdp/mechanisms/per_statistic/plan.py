@@ -30,9 +30,9 @@ from enum import StrEnum
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammaincinv
 
+from trafficdp.arrays import FloatArray
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS, EntryIndex, Gaussian
 from trafficdp.measurement.sets import Ball, Measure, Priced, Ranks, Step
@@ -42,7 +42,6 @@ from trafficdp.model import Counts, Statistic
 from trafficdp.privacy.loss import PICO, ZCDP, LossKind
 from trafficdp.sensitive import Samples
 
-FloatArray = npt.NDArray[np.float64]
 TOP = 1 << 50
 """Quantiles are whole numbers of a range's 2^-50."""
 OCTAVES = 32

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.means import Means, NoisySum, choice_scale, weighting
@@ -28,10 +28,6 @@ from trafficdp.sensitive import Samples
 # vehicle i's part of the integer sum, less u_i a, is in 0..u_i (b - a); noise of scale 2 max u (b - a)/eps
 # costs it (eps/2) u_i / max u. Where tau reaches U, the interval is [0, U], nothing is spent on it and stage
 # two gets all of epsilon.
-
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -144,7 +140,7 @@ class TwoStage(Means):
         theorem = "a vehicle changes the numbers of means below and above a part by at most 1"
         return ClaimedScores(support, change, choice_scale(change, epsilon / 2), self.kind, theorem)
 
-    def _share(self, whole: npt.NDArray[np.bool_], epsilon: FloatArray) -> FloatArray:
+    def _share(self, whole: BoolArray, epsilon: FloatArray) -> FloatArray:
         return np.where(whole, epsilon, epsilon / 2)
 
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray
 from trafficdp.errors import UsageError
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.names import ADD_REMOVE_POOLED
@@ -54,7 +55,6 @@ from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import Loss
 from trafficdp.sensitive import SensitiveInputs
 
-FloatArray = npt.NDArray[np.float64]
 COUNTS = (
     "numbers of vehicles and of records are noisy; their intervals are of the noise alone: a vehicle that is "
     "in very many places counts as less than one in each"

@@ -18,16 +18,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import Measure
 from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.sensitive import VectorEntries
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 COUNTED = ("vehicles", "records")
 RANGES, PRIORS, PRIOR_SDS = (8.0, 20.0), (2.5, 7.0), (1.0, 2.0)
 """Of both lengths, as logarithms to base 2: the largest, what is usual, how sure that is. Round numbers."""

@@ -39,6 +39,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.binning.cells import parents_of, resolutions_of
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS
@@ -49,8 +50,6 @@ from trafficdp.model import ContributionBound, NeighbouringRelation
 from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import PICO, LossKind
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 RELATION = NeighbouringRelation.ADD_OR_REMOVE_USER
 VARIANCE_SHARE = 20
 """Per cent of all but counts."""
@@ -113,9 +112,7 @@ class AddRemoveDesign:
         """H: the number of places, or of (place, slot) bins where slots are measured separately."""
         return len(self.places) * max(1, len(self.apart))
 
-    def place_numbers(
-        self, cell: npt.NDArray[np.uint64], slot: IntArray
-    ) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+    def place_numbers(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> tuple[IntArray, BoolArray]:
         """Return the number 0..H-1 of every bin (``cell``, ``slot``), and whether the bin is measured at
         all.
         """

@@ -57,6 +57,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import Measure
 from trafficdp.mechanisms.pooling.add_remove_counts import CountAnswers, count_clips, measure_counts
@@ -79,8 +80,6 @@ from trafficdp.model import KnownSpeeds, number_pairs
 from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive import Contributions, VectorEntries
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 FIRST_GUESS = 1 / 5
 """Of the centre, in units of U, as all spreads and reaches below are."""
 CENTRE_SD, LARGEST_REACH = 1 / 12, 1 / 3
@@ -579,7 +578,7 @@ def _by_place(
     return user, place, records, total * unit / records
 
 
-def _where(design: AddRemoveDesign, contributions: Contributions) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+def _where(design: AddRemoveDesign, contributions: Contributions) -> tuple[IntArray, BoolArray]:
     """The place of every pair, shape (P,), and whether it is one that is asked about."""
     counts = contributions.counts
     at, there = design.place_numbers(counts.cell, counts.slot)

@@ -8,9 +8,9 @@ from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
+from trafficdp.arrays import FloatArray
 from trafficdp.measurement.laws import EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.sets import Box, Measure, Moments, Priced, Step
 from trafficdp.mechanisms.names import FLAT, POOLED
@@ -39,8 +39,6 @@ from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PICO, LossKind, round_up
 from trafficdp.sensitive import SensitiveInputs
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 CITATION = "here; shrinkage toward a common level by James, Stein 1961, and Efron, Morris 1975"
 
 

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS, EntryIndex, Gaussian, Laplace
@@ -107,8 +107,6 @@ def noise_sd(kind: LossKind, relation: NeighbouringRelation, pico: int, bound: f
 # 2016-11-24 to -27, 2017-03-16, 2017-03-21 and more.
 
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 RELATION = NeighbouringRelation.REPLACE_USER_VALUES
 DISTANCES = np.array([0.0, 1.5, 3.0, 5.0, 8.0, 12.0, 18.0, 26.0]) / 30
 """Of U: the distances |D| / s for which it is tabled what the bounds leave."""

@@ -26,8 +26,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import Measure
 from trafficdp.mechanisms.pooling.design import (
@@ -65,8 +65,6 @@ from trafficdp.model import KnownSpeeds, Statistic
 from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive import Contributions
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 SPREAD, FALL = 0.2, 0.25
 """Of lambda: how far the mean of a place of 30 vehicles lies from the map before, and how that falls."""
 SLOT = 0.8

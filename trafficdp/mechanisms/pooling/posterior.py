@@ -23,13 +23,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import log_ndtr, ndtri, stdtrit
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.model import Counts, KnowledgeKind, KnownSpeeds
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 POINTS, RANGE = 161, 30.0
 LAMBDA = np.linspace(0.0, np.log1p(RANGE), POINTS)
 STEP = float(LAMBDA[1])
@@ -81,7 +79,7 @@ class Places:
     sigma: FloatArray
     doubt: FloatArray
     log_likelihood: Callable[[IntArray], FloatArray]
-    decides: npt.NDArray[np.bool_]
+    decides: BoolArray
     scale_sd: float = SCALE_SD
 
 
@@ -121,7 +119,7 @@ class Posterior:
     error: FloatArray
     slower: FloatArray
     faster: FloatArray
-    informed: npt.NDArray[np.bool_]
+    informed: BoolArray
     city: float
     scale: float
 
@@ -144,7 +142,7 @@ class SlowTraffic:
     """
 
     value: FloatArray
-    tells: npt.NDArray[np.bool_]
+    tells: BoolArray
     used: bool
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray
 from trafficdp.errors import UsageError
 from trafficdp.measurement.sets import Priced
 from trafficdp.mechanisms.pooling.posterior import (
@@ -40,9 +41,6 @@ from trafficdp.model import (
 from trafficdp.privacy.disclosure import Calibration
 from trafficdp.privacy.estimate import KNOWN_COLUMNS, BinStatus, Estimate, IntervalKind
 from trafficdp.privacy.loss import PICO, Loss, LossKind, PrivacyEvent
-
-FloatArray = npt.NDArray[np.float64]
-
 
 BY_POSTERIOR = "a posterior, by the noisy answers and public facts alone; told in calibration"
 TUNED_ON, OTHER_DAYS = "days of buses in Austin", "other days there"

@@ -16,13 +16,12 @@ coordinate and of the lengths, and what is added up are whole numbers, clipped a
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray
 from trafficdp.errors import positive
 from trafficdp.measurement.sets import Measure
 from trafficdp.research.aumuller_2023.plan import binary_search_quantiles, noisy_sum
 
-FloatArray = npt.NDArray[np.float64]
 CENTRE_SHARE = 0.25
 LENGTH_SHARE = 0.01
 ROUNDS = 3

@@ -33,16 +33,14 @@ the paper adds noise for 2 C.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError, positive
 from trafficdp.measurement.laws import GRAINS, EntryIndex, Gaussian
 from trafficdp.measurement.sets import Ball, Box, Measure, Ranks, Step
 from trafficdp.mechanisms.per_statistic.plan import SIXTEENTHS, chi_square_factor, rank_allowance, scaling
 from trafficdp.privacy.loss import LossKind
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 TOP = 1 << 60
 """Reals are floored to one of 2^60 steps of their range."""
 

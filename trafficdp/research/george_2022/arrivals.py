@@ -46,16 +46,14 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.bounding.arrays import rank_within
 from trafficdp.errors import UsageError, in_range, integer_between, positive
 from trafficdp.mechanisms.means import choice_scale, laplace_scale
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import PICO, PureDP
 from trafficdp.stream.tree import BINARY, Tree, bit_length
-
-IntArray = npt.NDArray[np.int64]
 
 
 def level_size(level: IntArray) -> IntArray:
@@ -171,9 +169,6 @@ class WithholdRelease:
         return result
 
 
-FloatArray = npt.NDArray[np.float64]
-
-
 @dataclass(frozen=True)
 class Arrivals:
     """A stream of T samples: sample t is from vehicle ``user[t]`` (0..users-1) with speed ``value[t]``.
@@ -279,7 +274,7 @@ class LevelPlan:
         return level_size(np.arange(len(self.width)))
 
     @property
-    def truncated(self) -> npt.NDArray[np.bool_]:
+    def truncated(self) -> BoolArray:
         """Whether elements of each level are clipped to an interval around a centre, shape (L + 1,)."""
         return np.asarray(self.width < self.steps * self.size)
 

@@ -62,6 +62,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError, integer_between, positive
 from trafficdp.mechanisms.means import laplace_scale
 from trafficdp.noise.source import NoiseSource
@@ -78,9 +79,6 @@ from trafficdp.research.george_2022.arrivals import (
 from trafficdp.research.george_2022.factor import GaussianSums, gaussian_loss, gaussian_sd
 from trafficdp.research.george_2022.paper_means import full_means, means_with_noise
 from trafficdp.stream.tree import BINARY, Tree, TreeKind, bit_length
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def gaussian_naive_means(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.model import NeighbouringRelation
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
@@ -39,8 +39,6 @@ from trafficdp.research.george_2022.paper_means import (
 )
 from trafficdp.stream.tree import best_tree
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Run = Callable[[NoiseSource, int, IntArray], FloatArray]
 """Released means of ``runs`` runs after ``at`` samples, shape (runs, K), in steps."""
 LONGEST_GAUSSIAN = 200_000

@@ -46,15 +46,13 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import cholesky, solve_triangular
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError, in_range, integer_between
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import ZCDP, round_up
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 BITS = 20
 SETTLED = 1e-3
 """Relative change of all prices at which the optimised factor is taken as found."""

@@ -58,17 +58,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.bounding.arrays import IntervalPartition
 from trafficdp.errors import in_range
 from trafficdp.mechanisms.means import laplace_scale
 from trafficdp.noise.source import NoiseSource
 from trafficdp.research.george_2022.arrivals import Arrivals, LevelPlan
 from trafficdp.stream.tree import BINARY, Tree, bit_length
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

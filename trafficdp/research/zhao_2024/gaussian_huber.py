@@ -20,14 +20,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray
 from trafficdp.bounding.huber import HuberParameters, clean_smooth_sensitivity
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.per_statistic.huber import Huber
 from trafficdp.noise import smooth_gaussian
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

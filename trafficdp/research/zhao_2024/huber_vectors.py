@@ -53,9 +53,9 @@ import math
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammaincc, ndtr
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.bounding import huber
 from trafficdp.errors import UsageError, in_range, positive
 from trafficdp.noise import smooth_gaussian, student_t
@@ -68,7 +68,6 @@ from trafficdp.research.zhao_2024.vector_smooth_sensitivity import (
     vector_smooth_sensitivity,
 )
 
-FloatArray = npt.NDArray[np.float64]
 STEPS = 64
 """Parts into which [0, beta] is cut."""
 NODES = 60
@@ -193,7 +192,6 @@ def default_beta(epsilon: float, delta: float, dimensions: int) -> float:
     return epsilon / (8 * math.log(2 / delta) + 4 * (dimensions - 1))
 
 
-IntArray = npt.NDArray[np.int64]
 FACTORS = (2.0, 2.5, 3.0, 4.0)
 """Thresholds that are tried, in radii within which independent vehicles lie with probability 0.95."""
 

@@ -82,12 +82,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.bounding.huber import huber_point
 from trafficdp.errors import UsageError, integer_between, positive
 
-FloatArray = npt.NDArray[np.float64]
 WIDER = 1 + 1e-9
 """Balls are searched a little wider than asked: a centre too many is still one of the lattice."""
 
@@ -166,7 +165,6 @@ class CentreLattice:
         return result
 
 
-IntArray = npt.NDArray[np.int64]
 CHUNK = 500_000
 """So many (centre, vehicle) pairs are looked at together."""
 ROUNDING = 1e-12

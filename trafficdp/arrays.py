@@ -1,0 +1,12 @@
+"""Types of arrays, by what they hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+CellArray = npt.NDArray[np.uint64]
+"""Of H3 indices."""
