@@ -83,8 +83,8 @@ NAMED = {
     ),
     "AKMV: the noise halved": (
         "mechanisms/per_statistic/clipping.py",
-        "scale=laplace_scale(threshold, epsilon / 2)",
-        "scale=laplace_scale(threshold, epsilon / 2) / 2",
+        "scale=means.laplace_scale(threshold, epsilon / 2)",
+        "scale=means.laplace_scale(threshold, epsilon / 2) / 2",
     ),
     "two_stage: the scale of the choice halved": (
         "mechanisms/per_statistic/two_stage.py",

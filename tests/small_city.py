@@ -367,7 +367,7 @@ def failed(city, release="r0001", only=None):
         assert only is None or named.keys() == {*only}
         return run_checks(named.items())
 
-    with patch("trafficdp.release.verification.run_checks", chosen):
+    with patch("trafficdp.release.recomputation.run_checks", chosen):
         return {check.name: check.found for check in city.open().verify(release) if not check.passed}
 
 

@@ -11,13 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from trafficdp.errors import (
-    ConfigError,
-    StoreFullError,
-    StoreReadOnlyError,
-    StoreUnavailableError,
-    UsageError,
-)
+from trafficdp import errors
 
 # Files that last, and files that are files.
 #
@@ -101,21 +95,23 @@ def _not_plain(path: Path) -> OSError:
     return OSError(errno.EINVAL, "not a plain file", str(path))
 
 
-def from_os_error(error: OSError, what: str) -> StoreUnavailableError:
+def from_os_error(error: OSError, what: str) -> errors.StoreUnavailableError:
     """Return the trafficdp error for an OSError: full disk, no permission, or unavailable.
 
     ``what`` names the operation that failed.
     """
     if error.errno in FULL:
-        return StoreFullError(f"{what} failed: the disk is full", todo="free some space and run it again")
+        return errors.StoreFullError(
+            f"{what} failed: the disk is full", todo="free some space and run it again"
+        )
     if error.errno in READ_ONLY:
-        return StoreReadOnlyError(
+        return errors.StoreReadOnlyError(
             f"{what} failed: no permission to write",
             got=error.filename,
             todo="make it writable, or run as the user who may write there",
         )
     said = error.strerror or type(error).__name__
-    return StoreUnavailableError(
+    return errors.StoreUnavailableError(
         f"{what} failed",
         got=said if error.filename is None else f"{error.filename} ({said})",
         todo="see whether the disk is sound, then run it again"
@@ -142,7 +138,7 @@ def unpacking(file: str, part: str) -> Iterator[None]:
         # a place before the beginning of the file, and no fault of the disk
         if isinstance(error, OSError) and error.errno != errno.EINVAL:
             raise
-        raise ConfigError(
+        raise errors.ConfigError(
             f"{file} is damaged", got=f"{part} that does not unpack", todo="get it anew, as a plain .zip"
         ) from error
 
@@ -181,15 +177,15 @@ def disk_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         name = path.name
         if error.errno in FULL:
-            raise StoreFullError(
+            raise errors.StoreFullError(
                 f"cannot write {name}: no space left", todo="free some space and try again"
             ) from error
         if error.errno in READ_ONLY:
-            raise StoreReadOnlyError(
+            raise errors.StoreReadOnlyError(
                 f"cannot write {name}: its folder is read-only", todo="choose a folder that can be written to"
             ) from error
         if error.errno in WRONG_PATH:
-            raise UsageError(
+            raise errors.UsageError(
                 f"cannot write {name}",
                 got=f"a path that does not exist or is not a folder: {path.parent}",
                 expected="a file name in an existing folder",
@@ -204,7 +200,7 @@ def replace_file(path: Path, content: bytes) -> None:
     when the folder is missing or ``path`` is not a plain file.
     """
     if path.exists() and not path.is_file():
-        raise UsageError(
+        raise errors.UsageError(
             f"cannot write {path.name}", got="something that is not a file", expected="a file name"
         )
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -215,7 +211,7 @@ def replace_file(path: Path, content: bytes) -> None:
 def require_folder_of(path: Path) -> None:
     """Raise UsageError when the folder that ``path`` would be written in is missing."""
     if not path.parent.is_dir():
-        raise UsageError(
+        raise errors.UsageError(
             f"cannot write {path.name}",
             got=f"a folder that does not exist: {path.parent}",
             expected="a file name in an existing folder",

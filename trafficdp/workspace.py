@@ -39,17 +39,8 @@ from trafficdp.planner.suggest import half_width_of
 from trafficdp.privacy.budget import ChangedFact
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import Loss
-from trafficdp.release import results, verification
+from trafficdp.release import intake, results, verification
 from trafficdp.release.curator import Curator
-from trafficdp.release.intake import (
-    Cluster,
-    Forgotten,
-    Intake,
-    Progress,
-    forget,
-    reports_with_few_rows_kept,
-    undo,
-)
 from trafficdp.release.knowledge import earlier_release
 from trafficdp.release.planning import LookedAt, Planning, uninformative_plan_error
 from trafficdp.release.publication import folder_of
@@ -77,7 +68,7 @@ class Workspace:
     """
 
     def __init__(
-        self, config: Config, store: Path, key_file: Path, *, wait: float, progress: Progress | None
+        self, config: Config, store: Path, key_file: Path, *, wait: float, progress: intake.Progress | None
     ) -> None:
         self.config = config
         self.store = store
@@ -161,7 +152,7 @@ class Workspace:
         call is kept.
         """
         if engine != "duckdb":
-            cluster = Cluster(self.config, self.key_file, self.store)
+            cluster = intake.Cluster(self.config, self.key_file, self.store)
             folder = cluster.jobs(engine, given, source, dry_run=dry_run)
             with self._curator("ingest") as curator:
                 imported = cluster.import_jobs(curator.vault, folder)
@@ -169,7 +160,7 @@ class Workspace:
                 return imported
         key = VehicleKey.load(self.key_file)
         with self._curator("ingest", recover=not dry_run) as curator:
-            taking = Intake(curator.vault, self.config, key, dry_run, self._progress)
+            taking = intake.Intake(curator.vault, self.config, key, dry_run, self._progress)
             done = taking.ingest_all_or_none(given, source)
             if not dry_run:
                 curator.write_head()
@@ -183,7 +174,7 @@ class Workspace:
         """
         names = [files] if isinstance(files, str | Path) else files
         with self._curator("ingest") as curator:
-            return undo(curator, [Path(each).name for each in names], datetime.now(UTC))
+            return intake.undo(curator, [Path(each).name for each in names], datetime.now(UTC))
 
     def plan(
         self,
@@ -416,13 +407,15 @@ class Workspace:
         with self._curator("withdraw") as curator:
             curator.withdraw(release_id, datetime.now(UTC))
 
-    def forget(self, identifiers: Sequence[str]) -> Forgotten:
+    def forget(self, identifiers: Sequence[str]) -> intake.Forgotten:
         """Remove all records of the vehicles with these ``identifiers`` from the vault; return counts.
 
         What is published stays, and so do charges. See ``release.intake.forget``.
         """
         namespaces = [each.namespace for each in self.config.sources]
-        return forget(self.store, self.key_file, identifiers, namespaces, datetime.now(UTC), wait=self._wait)
+        return intake.forget(
+            self.store, self.key_file, identifiers, namespaces, datetime.now(UTC), wait=self._wait
+        )
 
     def raise_budget(self, reason: str) -> tuple[ChangedFact, ...]:
         """Make the configured budgets, delta, speed bound and analysts the store's promise; return changes.
@@ -470,7 +463,7 @@ class Workspace:
         Outside the privacy guarantee; see ``release.intake.reports_with_few_rows_kept``.
         """
         with self._curator("status") as curator:
-            return reports_with_few_rows_kept(curator)
+            return intake.reports_with_few_rows_kept(curator)
 
     def status(self) -> Status:
         """Return what the store holds and how much budget is spent. For the curator's eyes."""
@@ -503,7 +496,7 @@ def open_workspace(
     store: str | Path | None = None,
     create: bool = False,
     wait: float = DEFAULT_WAIT,
-    progress: Progress | None = None,
+    progress: intake.Progress | None = None,
 ) -> Workspace:
     """Return the workspace of a configuration file. ``create`` makes store and key if there are none.
 

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 from dataclasses import fields
 
 import numpy as np
@@ -45,8 +46,13 @@ def signature(of, name):
     """Names, kinds and types of what a method takes and returns."""
     method = getattr(of, name)
     taken = inspect.signature(method)
-    found = [(each.name, each.kind, each.annotation) for each in taken.parameters.values()]
-    return [each for each in found if each[0] not in ("self", "cls")]
+    # `model.Statistic` is `Statistic`
+    found = [
+        (each.name, each.kind, re.sub(r"\b[a-z_]+\.(?=[A-Z])", "", each.annotation))
+        for each in taken.parameters.values()
+        if each.name not in ("self", "cls")
+    ]
+    return found
 
 
 def methods_of(protocol):

@@ -25,13 +25,7 @@ from statistics import NormalDist
 import numpy as np
 
 from trafficdp.arrays import FloatArray, IntArray
-from trafficdp.audit.neighbours import (
-    Neighbours,
-    agreeing_neighbours,
-    extreme_neighbours,
-    ranked_neighbours,
-    slow_mechanism_neighbours,
-)
+from trafficdp.audit import neighbours
 from trafficdp.errors import in_range
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.mechanisms.known_error import KnownTerms
@@ -69,7 +63,7 @@ class Likelihoods:
     """
 
     def __init__(
-        self, mechanism: Mechanism, statistic: Statistic, loss: float, pairs: Sequence[Neighbours]
+        self, mechanism: Mechanism, statistic: Statistic, loss: float, pairs: Sequence[neighbours.Neighbours]
     ) -> None:
         self._mechanism, self._statistic, self._loss, self._pairs = mechanism, statistic, loss, pairs
 
@@ -86,7 +80,9 @@ class Likelihoods:
             [self._ratio(pair, samples, min(most, times - done), source) for done in range(0, times, most)]
         )
 
-    def _ratio(self, pair: Neighbours, samples: Samples, times: int, source: NoiseSource) -> FloatArray:
+    def _ratio(
+        self, pair: neighbours.Neighbours, samples: Samples, times: int, source: NoiseSource
+    ) -> FloatArray:
         drawn = ReplayedDraws(source, times)
         self._run(samples, times, drawn)
         again = ReplayedDraws(source, times, drawn.said)
@@ -224,13 +220,16 @@ def audit_mechanism(
     synthetic neighbouring data sets are compared by the likelihood ratio of all noisy answers. Where noise
     has no exact sampler, the estimate is compared too, on pairs for which such noise is drawn.
     """
-    pairs: Sequence[Neighbours] = [*extreme_neighbours(bound), *ranked_neighbours(bound)]
+    pairs: Sequence[neighbours.Neighbours] = [
+        *neighbours.extreme_neighbours(bound),
+        *neighbours.ranked_neighbours(bound),
+    ]
     most = 2
     if runs_one_at_a_time(mechanism):
-        pairs, most = slow_mechanism_neighbours(bound), 1
+        pairs, most = neighbours.slow_mechanism_neighbours(bound), 1
     outputs: Draws = Likelihoods(mechanism, statistic, loss, pairs)
     # the vehicle that moves from one side of the others to the other tells most
-    many = agreeing_neighbours(bound, max(20, ceil(AGREEING / loss)), AGREEING_RECORDS)[1:2]
+    many = neighbours.agreeing_neighbours(bound, max(20, ceil(AGREEING / loss)), AGREEING_RECORDS)[1:2]
     idealised = has_lossy_step(mechanism, statistic, loss, many, ClaimedNoise)
     # two audits that hold together
     each = 1 - (1 - confidence) / 2 if idealised else confidence
@@ -258,7 +257,11 @@ class SumSamples(Samples):
 
 
 def has_lossy_step(
-    mechanism: Mechanism, statistic: Statistic, loss: float, pairs: Sequence[Neighbours], *step_types: type
+    mechanism: Mechanism,
+    statistic: Statistic,
+    loss: float,
+    pairs: Sequence[neighbours.Neighbours],
+    *step_types: type,
 ) -> bool:
     """Return whether ``mechanism`` has a step of one of ``step_types`` that costs any vehicle a loss.
 
@@ -274,12 +277,12 @@ def has_lossy_step(
 
 
 def _best(
-    ratios: Draws, pairs: Sequence[Neighbours], noise: NoiseSource, draws: int, delta: float
-) -> Sequence[Neighbours]:
+    ratios: Draws, pairs: Sequence[neighbours.Neighbours], noise: NoiseSource, draws: int, delta: float
+) -> Sequence[neighbours.Neighbours]:
     """``pairs``, those first that promise most, by log likelihood ratios that are not used again."""
     trials = min(max(draws // 10, FEWEST), MOST_TRIALS)
 
-    def most(pair: Neighbours) -> float:
+    def most(pair: neighbours.Neighbours) -> float:
         both = ratios(pair.left, trials, noise), -ratios(pair.right, trials, noise)
         return max(expected_lower_bound(side, draws // 2, delta) for side in both)
 
@@ -338,7 +341,7 @@ def unmetered(
 
 def audit_draws(
     outputs: Draws,
-    pairs: Sequence[Neighbours],
+    pairs: Sequence[neighbours.Neighbours],
     noise: NoiseSource,
     *,
     draws: int = 20_000,

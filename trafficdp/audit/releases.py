@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from trafficdp import model
 from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.audit.lower_bound import Draws, ReplayedDraws
 from trafficdp.audit.neighbours import Neighbours, one_bin
@@ -25,14 +26,6 @@ from trafficdp.mechanisms.names import ADD_REMOVE_POOLED, BY_NAME, BY_RANK
 from trafficdp.mechanisms.protocol import CalibratedMechanism, JointRequest, PublicFacts
 from trafficdp.mechanisms.registry import JOINT_MECHANISMS
 from trafficdp.mechanisms.simulated_cities import repeat_bins
-from trafficdp.model import (
-    DEFAULT_FLEET,
-    ContributionBound,
-    Counts,
-    MapRequest,
-    NeighbouringRelation,
-    Statistic,
-)
 from trafficdp.noise.source import NoiseSource, SimulatedNoise
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.request import Request
@@ -42,11 +35,11 @@ from trafficdp.sensitive import Contributions, MeasureInput, Samples, SensitiveI
 from trafficdp.stream.horizon import MINUTE_US, Horizon
 from trafficdp.stream.service import Allowance, Batch, Stream
 
-MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
+MEAN, VARIANCE = model.Statistic.MEAN, model.Statistic.VARIANCE
 RECORDS = ((4, 1, 1, 2), (3, 1, 1, 0), (0, 2, 1, 1))
 """Of every vehicle in sibling hexagons; the first is the dearest, in two of three."""
 CELLS = (0x872830828FFFFFF, 0x872830829FFFFFF, 0x87283082AFFFFFF)
-SEPARATELY: Mapping[LossKind, Mapping[Statistic, str]] = {
+SEPARATELY: Mapping[LossKind, Mapping[model.Statistic, str]] = {
     LossKind.PURE: {MEAN: "pooled", VARIANCE: "worst_case_clipping"},
     LossKind.ZCDP: {MEAN: "gaussian_twin", VARIANCE: "gaussian_twin"},
 }
@@ -67,7 +60,9 @@ class AuditedRelease:
     delta: float = 0.0
 
 
-def audited_releases(bound: ContributionBound, loss: PureDP, delta: float) -> tuple[AuditedRelease, ...]:
+def audited_releases(
+    bound: model.ContributionBound, loss: PureDP, delta: float
+) -> tuple[AuditedRelease, ...]:
     """Return all kinds of release to be tested, each made at ``loss`` with speeds of ``bound``.
 
     They are: one for every accounting; one mechanism for each statistic, in epsilon and in rho; a stream; a
@@ -92,13 +87,13 @@ def audited_releases(bound: ContributionBound, loss: PureDP, delta: float) -> tu
 
 
 def _request(
-    bound: ContributionBound,
+    bound: model.ContributionBound,
     loss: Loss,
     accounting: str = "best",
-    mechanism: Mapping[Statistic, str] = MappingProxyType({}),
+    mechanism: Mapping[model.Statistic, str] = MappingProxyType({}),
 ) -> Request:
     tolerance = {MEAN: 1.0, VARIANCE: float(bound.upper)}
-    return Request(loss, MapRequest(bound, 1, 0.95, bound.unit), tolerance, accounting, mechanism)
+    return Request(loss, model.MapRequest(bound, 1, 0.95, bound.unit), tolerance, accounting, mechanism)
 
 
 def _release(name: str, request: Request, delta: float) -> AuditedRelease:
@@ -113,10 +108,10 @@ def _release(name: str, request: Request, delta: float) -> AuditedRelease:
     return AuditedRelease(name, claim, log_likelihood_ratios(allocation.calibrated, pairs), pairs, delta)
 
 
-def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) -> AuditedRelease:
+def _of_anyone(name: str, bound: model.ContributionBound, loss: Loss, delta: float) -> AuditedRelease:
     whole = small_city_samples(bound, bound.upper_steps)
     counts, there = whole.counts, whole.counts.user_index > 0
-    others = Counts(
+    others = model.Counts(
         counts.cell,
         counts.slot,
         counts.bin_index[there],
@@ -135,16 +130,16 @@ def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) ->
     # in epsilon many small shares hide one another from a likelihood ratio
     everything = isinstance(loss, ZCDP)
     statistics = (MEAN, VARIANCE) if everything else (MEAN,)
-    wanted = JointRequest(statistics, DEFAULT_FLEET, apart=False, counts=30 * everything)
+    wanted = JointRequest(statistics, model.DEFAULT_FLEET, apart=False, counts=30 * everything)
     declared = Contributions.for_declared_grid(counts.cell, counts.slot, bound)
-    public = PublicFacts(declared.counts, bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
+    public = PublicFacts(declared.counts, bound, model.NeighbouringRelation.ADD_OR_REMOVE_USER)
     calibrated = JOINT_MECHANISMS[ADD_REMOVE_POOLED].calibrate(public, loss, wanted)
     claim = float(gaussian_to_approx(loss, delta).epsilon) if isinstance(loss, ZCDP) else loss.pico / PICO
     draws = log_likelihood_ratios(calibrated, pairs, declared)
     return AuditedRelease(name, claim, draws, pairs, delta if isinstance(loss, ZCDP) else 0.0)
 
 
-def stream_release(bound: ContributionBound, loss: PureDP) -> AuditedRelease:
+def stream_release(bound: model.ContributionBound, loss: PureDP) -> AuditedRelease:
     """Return a stream that publishes once, on a pair whose only vehicle sends two speeds of 0 or of U.
 
     Each draw is one bin of the stream, with a vehicle of its own.
@@ -174,7 +169,7 @@ def stream_release(bound: ContributionBound, loss: PureDP) -> AuditedRelease:
     return AuditedRelease("release_stream", float(allowance.loss(2).epsilon), outputs, pairs)
 
 
-def quantile_release(name: str, bound: ContributionBound, loss: Loss, delta: float) -> AuditedRelease:
+def quantile_release(name: str, bound: model.ContributionBound, loss: Loss, delta: float) -> AuditedRelease:
     """Return a release of one quantile over vehicles (the 15th percentile), compared by its likelihood ratio.
 
     In the pairs one of 3 or 5 vehicles goes from 0 to U, and all others stand at one step above 0: then the
@@ -184,7 +179,7 @@ def quantile_release(name: str, bound: ContributionBound, loss: Loss, delta: flo
     for users in (3, 5):
         sides = [one_bin([[own]] + [[1]] * (users - 1), bound) for own in (0, bound.upper_steps)]
         pairs.append(Neighbours(f"one of {users} vehicles moves from 0 to U, the others stand at 1", *sides))
-    wanted = JointRequest((Statistic.VEHICLE_P15,), DEFAULT_FLEET, apart=False, counts=0)
+    wanted = JointRequest((model.Statistic.VEHICLE_P15,), model.DEFAULT_FLEET, apart=False, counts=0)
 
     def run(samples: Samples, told: ReplayedDraws, times: int) -> CalibratedMechanism:
         copies = repeat_bins(samples, times, copy_vehicles=True)
@@ -209,14 +204,14 @@ def quantile_release(name: str, bound: ContributionBound, loss: Loss, delta: flo
     return AuditedRelease(name, pico / PICO, outputs, pairs)
 
 
-def small_city_samples(bound: ContributionBound, first_speed: int) -> Samples:
+def small_city_samples(bound: model.ContributionBound, first_speed: int) -> Samples:
     """Return a small data set with counts of RECORDS, shape (bins, vehicles), in neighbouring hexagons.
 
     All records of the first vehicle have speed ``first_speed`` (whole steps), those of all others U/2.
     """
     table = np.array(RECORDS, dtype=np.int64)
     bins, users = np.nonzero(table)
-    counts = Counts(
+    counts = model.Counts(
         cell=np.array(CELLS, dtype=np.uint64),
         slot=np.zeros(len(table), dtype=np.int64),
         bin_index=bins.astype(np.int64),

@@ -19,13 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.arrays import FloatArray, IntArray
-from trafficdp.audit.lower_bound import (
-    CERTAIN,
-    LowerBound,
-    ReplayedDraws,
-    expected_lower_bound,
-    lower_bound_from_draws,
-)
+from trafficdp.audit import lower_bound
 from trafficdp.audit.neighbours import Neighbours
 from trafficdp.mechanisms.protocol import ClaimedNoise, Mechanism, StatisticRequest
 from trafficdp.model import Statistic
@@ -52,7 +46,7 @@ class StepBound:
     verb: str
     claim: float
     delta: float
-    found: LowerBound
+    found: lower_bound.LowerBound
 
 
 @dataclass(frozen=True)
@@ -65,7 +59,7 @@ class NoiseRequest:
     verb: str
     given: tuple[npt.NDArray[np.generic], ...]
 
-    def repeat_on(self, draws: ReplayedDraws, times: int) -> None:
+    def repeat_on(self, draws: lower_bound.ReplayedDraws, times: int) -> None:
         """Make the recorded call on ``draws``, for ``times`` copies side by side; it keeps the answers."""
         if self.verb != "choose":
             sums, scale = (np.repeat(each, times) for each in self.given)
@@ -77,7 +71,7 @@ class NoiseRequest:
         draws.uniform_below(many[draws.choose(np.tile(cost, times), many, ends, np.repeat(scale, times))[0]])
 
 
-class RecordedDraws(ReplayedDraws):
+class RecordedDraws(lower_bound.ReplayedDraws):
     """A ``ReplayedDraws`` for one copy that also lists in ``asked`` the calls that a mechanism makes."""
 
     def __init__(self, source: NoiseSource, said: Sequence[IntArray] = ()) -> None:
@@ -127,16 +121,18 @@ def audit_steps(
             for place, (cost, two) in enumerate(zip(claims, zip(first, again, strict=True), strict=True)):
                 claim, at = cost[two[0].verb != "gaussian"]
                 if claim > 0:
-                    hope = expected_lower_bound(_ratios(two, TRIALS, noise), draws // 2, at) / claim
+                    hope = (
+                        lower_bound.expected_lower_bound(_ratios(two, TRIALS, noise), draws // 2, at) / claim
+                    )
                     if place not in best or hope > best[place][0]:
-                        none = LowerBound(0.0, confidence, draws, pair.label, "none")
+                        none = lower_bound.LowerBound(0.0, confidence, draws, pair.label, "none")
                         best[place] = (hope, StepBound(place, two[0].verb, claim, at, none), two, pair.label)
     result = []
     for place in sorted(best):
         _, bound, two, label = best[place]
         sides = _ratios(two, draws, noise), -_ratios((two[1], two[0]), draws, noise)
-        found, event = lower_bound_from_draws(*sides, 1 - confidence, bound.delta)
-        kept = LowerBound(found, confidence, draws, label, event)
+        found, event = lower_bound.lower_bound_from_draws(*sides, 1 - confidence, bound.delta)
+        kept = lower_bound.LowerBound(found, confidence, draws, label, event)
         result.append(StepBound(place, bound.verb, bound.claim, bound.delta, kept))
     return result
 
@@ -178,11 +174,13 @@ def _ratios(two: tuple[NoiseRequest, NoiseRequest], times: int, noise: NoiseSour
     parts = []
     for done in range(0, times, AT_ONCE):
         now = min(AT_ONCE, times - done)
-        drawn = ReplayedDraws(noise, now)
+        drawn = lower_bound.ReplayedDraws(noise, now)
         two[0].repeat_on(drawn, now)
-        again = ReplayedDraws(noise, now, drawn.said)
+        again = lower_bound.ReplayedDraws(noise, now, drawn.said)
         two[1].repeat_on(again, now)
-        parts.append(np.clip(again.surprise - drawn.surprise, -CERTAIN, CERTAIN).round(9))
+        parts.append(
+            np.clip(again.surprise - drawn.surprise, -lower_bound.CERTAIN, lower_bound.CERTAIN).round(9)
+        )
     return np.concatenate(parts)
 
 

@@ -23,14 +23,7 @@ from trafficdp.mechanisms import means
 from trafficdp.mechanisms.blocks.noise import BlockNoise, calibrated_block_noise
 from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.mechanisms.means import choice_scale
-from trafficdp.mechanisms.per_statistic.arrays import (
-    TENTHS,
-    ArrayLattice,
-    ArrayMeans,
-    Grouping,
-    array_choice,
-    private_position,
-)
+from trafficdp.mechanisms.per_statistic import arrays
 from trafficdp.mechanisms.per_statistic.two_stage import exponential_quantile
 from trafficdp.mechanisms.simulated_cities import repeat_bins
 from trafficdp.model import ContributionBound, Counts, Statistic
@@ -87,9 +80,11 @@ def interval_of_wrap_around(bound: ContributionBound) -> Mistake:
 
     def draws(one: Samples, times: int, noise: NoiseSource, *, influence: int) -> FloatArray:
         samples = repeat_bins(one, times)
-        lattice = ArrayLattice(Grouping.WRAP_AROUND.arrays(samples.counts, CountCap.MEDIAN), samples.bound)
+        lattice = arrays.ArrayLattice(
+            arrays.Grouping.WRAP_AROUND.arrays(samples.counts, CountCap.MEDIAN), samples.bound
+        )
         partition = IntervalPartition(lattice.top, -(-lattice.top // 6))
-        cost = partition.costs(ArrayMeans.of(samples, lattice).y, lattice.arrays.array_bin)
+        cost = partition.costs(arrays.ArrayMeans.of(samples, lattice).y, lattice.arrays.array_bin)
         assumed = np.full(samples.counts.bins, influence, dtype=np.int64)
         # the interval's half of a total epsilon of 4
         scale = choice_scale(assumed, np.full(samples.counts.bins, 2.0))
@@ -115,13 +110,15 @@ def quantile_without_half(bound: ContributionBound) -> Mistake:
 
     def draws(one: Samples, times: int, noise: NoiseSource, *, epsilon: float) -> FloatArray:
         samples = repeat_bins(one, times)
-        lattice = ArrayLattice(Grouping.BEST_FIT.arrays(samples.counts, CountCap.ARGMAX), samples.bound)
-        means = ArrayMeans.of(samples, lattice)
-        target = TENTHS * (lattice.arrays.per_bin - 1)
+        lattice = arrays.ArrayLattice(
+            arrays.Grouping.BEST_FIT.arrays(samples.counts, CountCap.ARGMAX), samples.bound
+        )
+        means = arrays.ArrayMeans.of(samples, lattice)
+        target = arrays.TENTHS * (lattice.arrays.per_bin - 1)
         everywhere, share = np.ones(len(target), dtype=bool), np.full(len(target), epsilon)
-        choice = array_choice(lattice, everywhere, share, TENTHS)
+        choice = arrays.array_choice(lattice, everywhere, share, arrays.TENTHS)
         measure = unmetered(noise, samples.counts.users)
-        return private_position(means, target, choice, measure).astype(np.float64)
+        return arrays.private_position(means, target, choice, measure).astype(np.float64)
 
     near = bound.upper_steps // 5
     sides = [one_bin([[own]] + [[near]] * 3, bound) for own in (0, bound.upper_steps)]

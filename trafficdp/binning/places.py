@@ -16,22 +16,8 @@ from shapely.geometry.base import BaseGeometry
 from trafficdp.arrays import BoolArray, CellArray, FloatArray, IntArray
 from trafficdp.binning.cells import area_km2, cells_of, cells_over, parents_of, polygons_of, resolutions_of
 from trafficdp.errors import DataError, UsageError
+from trafficdp.model import grid as model_grid
 from trafficdp.model.context import Zones
-from trafficdp.model.grid import (
-    DAYS,
-    DEFAULT_DAY_PARTS,
-    HOURS_A_WEEK,
-    OFFSET,
-    DayPart,
-    Grid,
-    Period,
-    Selection,
-    SlotKind,
-    are_pairs_of,
-    resolution_of,
-    slot_kinds_of,
-    zone_of,
-)
 from trafficdp.privacy.release import SlotFacts
 
 # Slots in the city's time zone: of instants, and what their numbers mean.
@@ -55,20 +41,20 @@ _ODD = np.iinfo(np.int64).min
 """Stands for the slot of a quarter that does not lie in one slot."""
 
 
-def hours_of_day(grid: Grid, slot: IntArray) -> IntArray | None:
+def hours_of_day(grid: model_grid.Grid, slot: IntArray) -> IntArray | None:
     """Return the local clock hour 0..23 of every slot number, None where slots are no hours."""
-    if grid.slot_kind is SlotKind.CALENDAR_HOUR:
-        return slots_of(slot * 1_000_000, SlotKind.HOUR_OF_DAY, grid.period.time_zone)
-    if grid.slot_kind in (SlotKind.HOUR_OF_DAY, SlotKind.WEEKDAY_WEEKEND_HOUR):
+    if grid.slot_kind is model_grid.SlotKind.CALENDAR_HOUR:
+        return slots_of(slot * 1_000_000, model_grid.SlotKind.HOUR_OF_DAY, grid.period.time_zone)
+    if grid.slot_kind in (model_grid.SlotKind.HOUR_OF_DAY, model_grid.SlotKind.WEEKDAY_WEEKEND_HOUR):
         return slot % 24
     return None
 
 
 def slots_of(
     time_us: IntArray,
-    kind: SlotKind,
+    kind: model_grid.SlotKind,
     time_zone: str,
-    day_parts: Sequence[DayPart] = DEFAULT_DAY_PARTS,
+    day_parts: Sequence[model_grid.DayPart] = model_grid.DEFAULT_DAY_PARTS,
 ) -> IntArray:
     """Return the slot number (see SlotKind) of every instant, shape (n,).
 
@@ -77,7 +63,7 @@ def slots_of(
 
     Raises ConfigError for an unknown time zone and DataError for instants outside 1900 to 2199.
     """
-    zone = zone_of(time_zone)
+    zone = model_grid.zone_of(time_zone)
     if not len(time_us):
         return np.empty(0, dtype=np.int64)
     first, last = int(time_us.min()), int(time_us.max())
@@ -87,7 +73,7 @@ def slots_of(
             expected="instants from 1900 to 2199",
             todo="check the declared time format (seconds or milliseconds?)",
         )
-    if kind is SlotKind.WHOLE_PERIOD:
+    if kind is model_grid.SlotKind.WHOLE_PERIOD:
         return np.zeros(len(time_us), dtype=np.int64)
     first_day = first // (_DAY_SECONDS * 1_000_000)
     quarters = time_us // (QUARTER_SECONDS * 1_000_000)
@@ -115,7 +101,10 @@ class SlotTable:
 
     @classmethod
     def of(
-        cls, period: Period, kind: SlotKind, day_parts: Sequence[DayPart] = DEFAULT_DAY_PARTS
+        cls,
+        period: model_grid.Period,
+        kind: model_grid.SlotKind,
+        day_parts: Sequence[model_grid.DayPart] = model_grid.DEFAULT_DAY_PARTS,
     ) -> SlotTable:
         """Return the table of ``period``; raises as ``slots_of``."""
         begin, end = period.utc_seconds
@@ -140,7 +129,11 @@ class SlotTable:
 
 
 def _table(
-    quarters: IntArray, first_day: int, kind: SlotKind, zone: ZoneInfo, day_parts: Sequence[DayPart]
+    quarters: IntArray,
+    first_day: int,
+    kind: model_grid.SlotKind,
+    zone: ZoneInfo,
+    day_parts: Sequence[model_grid.DayPart],
 ) -> IntArray:
     """Slot of every quarter from the start of ``first_day``; _ODD where a quarter lies in several."""
     days = int(quarters.max()) // _QUARTERS_A_DAY + 1
@@ -171,15 +164,19 @@ def _quarter_offsets(zone_key: str, day: int) -> IntArray:
 
 
 def _slots_of_starts(
-    start: IntArray, offset: IntArray, kind: SlotKind, zone: ZoneInfo, day_parts: Sequence[DayPart]
+    start: IntArray,
+    offset: IntArray,
+    kind: model_grid.SlotKind,
+    zone: ZoneInfo,
+    day_parts: Sequence[model_grid.DayPart],
 ) -> IntArray:
     """Slots of instants (UTC seconds) whose UTC offset is known."""
     local = start + offset
-    if kind is SlotKind.DAY:
+    if kind is model_grid.SlotKind.DAY:
         days, back = np.unique(local // _DAY_SECONDS, return_inverse=True)
         starts = [_start_of_day(date(1970, 1, 1) + timedelta(days=day), zone) for day in days.tolist()]
         return np.array(starts, dtype=np.int64)[back]
-    if kind is SlotKind.CALENDAR_HOUR:
+    if kind is model_grid.SlotKind.CALENDAR_HOUR:
         # one number for each pair of clock hour and offset (offsets are shorter than 2^17 seconds)
         pairs, back = np.unique((local // _HOUR_SECONDS << 18) + (offset + (1 << 17)), return_inverse=True)
         hours, shifts = (pairs >> 18) * _HOUR_SECONDS, (pairs & ((1 << 18) - 1)) - (1 << 17)
@@ -189,12 +186,12 @@ def _slots_of_starts(
         ]
         return np.array(begins, dtype=np.int64)[back]
     hour: IntArray = local // _HOUR_SECONDS % 24
-    if kind is SlotKind.HOUR_OF_DAY:
+    if kind is model_grid.SlotKind.HOUR_OF_DAY:
         return hour
     weekday: IntArray = (local // _DAY_SECONDS + 3) % 7  # 1970-01-01 was a Thursday; Monday is 0
-    if kind is SlotKind.WEEKDAY:
+    if kind is model_grid.SlotKind.WEEKDAY:
         return weekday
-    if kind is SlotKind.WEEKDAY_WEEKEND_HOUR:
+    if kind is model_grid.SlotKind.WEEKDAY_WEEKEND_HOUR:
         return np.where(weekday >= 5, hour + 24, hour)
     part_of_hour = np.zeros(24, dtype=np.int64)
     for index, part in enumerate(day_parts):
@@ -202,11 +199,13 @@ def _slots_of_starts(
     return part_of_hour[hour]
 
 
-def slot_of_second(second: int, kind: SlotKind, zone: ZoneInfo, day_parts: Sequence[DayPart]) -> int:
+def slot_of_second(
+    second: int, kind: model_grid.SlotKind, zone: ZoneInfo, day_parts: Sequence[model_grid.DayPart]
+) -> int:
     """Return the slot of the instant ``second`` (since 1970-01-01 UTC), straight from the time zone."""
     start = np.array([second], dtype=np.int64)
     offset = np.array([_offset(second, zone)], dtype=np.int64)
-    if kind is SlotKind.WHOLE_PERIOD:
+    if kind is model_grid.SlotKind.WHOLE_PERIOD:
         return 0
     return int(_slots_of_starts(start, offset, kind, zone, day_parts)[0])
 
@@ -240,7 +239,10 @@ def _first_second(before: int, after: int, holds: Callable[[int], bool]) -> int:
 
 
 def slot_facts(
-    slots: IntArray, kind: SlotKind, period: Period, day_parts: Sequence[DayPart] = DEFAULT_DAY_PARTS
+    slots: IntArray,
+    kind: model_grid.SlotKind,
+    period: model_grid.Period,
+    day_parts: Sequence[model_grid.DayPart] = model_grid.DEFAULT_DAY_PARTS,
 ) -> dict[int, SlotFacts]:
     """Return label, start and end of every number in ``slots`` (shape (n,), repeats allowed), by number.
 
@@ -249,29 +251,29 @@ def slot_facts(
 
     Raises UsageError for a number that is no slot of ``kind``.
     """
-    zone = zone_of(period.time_zone)
+    zone = model_grid.zone_of(period.time_zone)
     numbers = np.unique(slots).tolist()
     most = {
-        SlotKind.WHOLE_PERIOD: 1,
-        SlotKind.HOUR_OF_DAY: 24,
-        SlotKind.WEEKDAY_WEEKEND_HOUR: 48,
-        SlotKind.WEEKDAY: 7,
-        SlotKind.DAY_PART: len(day_parts),
+        model_grid.SlotKind.WHOLE_PERIOD: 1,
+        model_grid.SlotKind.HOUR_OF_DAY: 24,
+        model_grid.SlotKind.WEEKDAY_WEEKEND_HOUR: 48,
+        model_grid.SlotKind.WEEKDAY: 7,
+        model_grid.SlotKind.DAY_PART: len(day_parts),
     }.get(kind)
     if most is not None and not all(0 <= number < most for number in numbers):
         raise UsageError("slot number is out of range", expected=f"0 to {most - 1} for {kind.value}")
     days = period.first.isoformat(), period.last.isoformat()
     whole = " to ".join(dict.fromkeys(days))
     describe: Callable[[int], SlotFacts] = {
-        SlotKind.WHOLE_PERIOD: lambda slot: SlotFacts(
+        model_grid.SlotKind.WHOLE_PERIOD: lambda slot: SlotFacts(
             whole, *(_rfc3339(at, zone) for at in period.utc_seconds)
         ),
-        SlotKind.HOUR_OF_DAY: lambda slot: SlotFacts(_hours(slot), None, None),
-        SlotKind.WEEKDAY_WEEKEND_HOUR: _weekday_or_weekend,
-        SlotKind.WEEKDAY: lambda slot: SlotFacts(DAYS[slot], None, None),
-        SlotKind.DAY_PART: lambda slot: _day_part(day_parts[slot]),
-        SlotKind.DAY: lambda slot: _day(slot, zone),
-        SlotKind.CALENDAR_HOUR: lambda slot: _calendar_hour(slot, zone),
+        model_grid.SlotKind.HOUR_OF_DAY: lambda slot: SlotFacts(_hours(slot), None, None),
+        model_grid.SlotKind.WEEKDAY_WEEKEND_HOUR: _weekday_or_weekend,
+        model_grid.SlotKind.WEEKDAY: lambda slot: SlotFacts(model_grid.DAYS[slot], None, None),
+        model_grid.SlotKind.DAY_PART: lambda slot: _day_part(day_parts[slot]),
+        model_grid.SlotKind.DAY: lambda slot: _day(slot, zone),
+        model_grid.SlotKind.CALENDAR_HOUR: lambda slot: _calendar_hour(slot, zone),
     }[kind]
     return {number: describe(number) for number in numbers}
 
@@ -280,7 +282,7 @@ def _weekday_or_weekend(slot: int) -> SlotFacts:
     return SlotFacts(f"{'weekend' if slot >= 24 else 'weekday'} {_hours(slot % 24)}", None, None)
 
 
-def _day_part(part: DayPart) -> SlotFacts:
+def _day_part(part: model_grid.DayPart) -> SlotFacts:
     return SlotFacts(f"{part.name} ({part.first_hour:02d}:00-{part.end_hour:02d}:00)", None, None)
 
 
@@ -298,7 +300,7 @@ def _day(slot: int, zone: ZoneInfo) -> SlotFacts:
 
 def _calendar_hour(slot: int, zone: ZoneInfo) -> SlotFacts:
     offset = _offset(slot, zone)
-    if slot_of_second(slot, SlotKind.CALENDAR_HOUR, zone, ()) != slot:
+    if slot_of_second(slot, model_grid.SlotKind.CALENDAR_HOUR, zone, ()) != slot:
         raise UsageError("slot number is not the start of an hour", expected="a slot of kind calendar_hour")
     end = slot + _HOUR_SECONDS - (slot + offset) % _HOUR_SECONDS
     if _offset(end - 1, zone) != offset:  # a clock change cuts the hour short
@@ -323,7 +325,7 @@ def _rfc3339(second: int, zone: ZoneInfo) -> str:
 
 
 def meets_selection(
-    selection: Selection,
+    selection: model_grid.Selection,
     latitude: FloatArray,
     longitude: FloatArray,
     time_us: IntArray,
@@ -336,7 +338,7 @@ def meets_selection(
     """
     kept = np.ones(len(time_us), dtype=np.bool_)
     if selection.hours_of_week is not None:
-        wanted = np.zeros(HOURS_A_WEEK, dtype=np.bool_)
+        wanted = np.zeros(model_grid.HOURS_A_WEEK, dtype=np.bool_)
         wanted[list(selection.hours_of_week)] = True
         kept &= wanted[hours_of_week(time_us, time_zone)]
     for clause in selection.places:
@@ -354,9 +356,9 @@ def hours_of_week(time_us: IntArray, time_zone: str) -> IntArray:
 
     Raises as ``slots_of``.
     """
-    hour = slots_of(time_us, SlotKind.HOUR_OF_DAY, time_zone)
-    starts, back = np.unique(slots_of(time_us, SlotKind.DAY, time_zone), return_inverse=True)
-    zone = zone_of(time_zone)
+    hour = slots_of(time_us, model_grid.SlotKind.HOUR_OF_DAY, time_zone)
+    starts, back = np.unique(slots_of(time_us, model_grid.SlotKind.DAY, time_zone), return_inverse=True)
+    zone = model_grid.zone_of(time_zone)
     days = [datetime.fromtimestamp(second, zone).weekday() for second in starts.tolist()]
     return np.array(days, dtype=np.int64)[back] * 24 + hour
 
@@ -366,7 +368,7 @@ MOST_BINS = 30_000_000
 _SQUARE_DEGREE_KM2 = 12_400.0
 
 
-def declared_bins(grid: Grid) -> tuple[npt.NDArray[np.uint64], IntArray]:
+def declared_bins(grid: model_grid.Grid) -> tuple[npt.NDArray[np.uint64], IntArray]:
     """Return place and slot of every bin of ``grid``, by place, then slot, shape (G,) each.
 
     From study area, period, slots and the grid's restrictions alone; of zones those that the area has a part
@@ -378,7 +380,7 @@ def declared_bins(grid: Grid) -> tuple[npt.NDArray[np.uint64], IntArray]:
 
 
 @lru_cache(maxsize=1)
-def _bins(grid: Grid) -> tuple[npt.NDArray[np.uint64], IntArray]:
+def _bins(grid: model_grid.Grid) -> tuple[npt.NDArray[np.uint64], IntArray]:
     if grid.mosaic is not None:
         raise UsageError("a grid whose bins are all listed has one resolution", got="several")
     slots, area = declared_slots(grid), _declared_area(grid)
@@ -421,7 +423,7 @@ def _declared_zones(
     return near[some].astype(np.uint64) + np.uint64(1), parts[some]
 
 
-def zone_km2(grid: Grid) -> float | None:
+def zone_km2(grid: model_grid.Grid) -> float | None:
     """Return the mean area in km² of declared zones, of each its part in the area; None for hexagons.
 
     The area is the study area within the grid's selection.
@@ -433,7 +435,7 @@ def zone_km2(grid: Grid) -> float | None:
     return float(np.mean(shapely.area(parts) * narrow) * _SQUARE_DEGREE_KM2) if len(parts) else None
 
 
-def share_of_area_in_zones(grid: Grid, zones: Zones) -> float:
+def share_of_area_in_zones(grid: model_grid.Grid, zones: Zones) -> float:
     """Return the share (0 to 1) of the study area that lies in ``zones`` and within the grid's selection."""
     _, parts = _declared_zones(_declared_area(grid), zones)
     return min(float(shapely.area(parts).sum() / grid.area.geometry.area), 1.0)
@@ -446,7 +448,7 @@ def _largest_km2(area: BaseGeometry) -> float:
     return float(area.area * _SQUARE_DEGREE_KM2 * np.cos(np.radians(nearest)))
 
 
-def _declared_area(grid: Grid) -> BaseGeometry:
+def _declared_area(grid: model_grid.Grid) -> BaseGeometry:
     """The part of the study area that the grid's restrictions leave."""
     area = grid.area.geometry
     for clause in grid.selection.places:
@@ -459,13 +461,13 @@ def _declared_area(grid: Grid) -> BaseGeometry:
     return shapely.MultiPolygon(surfaces)
 
 
-def declared_slots(grid: Grid) -> IntArray:
+def declared_slots(grid: model_grid.Grid) -> IntArray:
     """Return the number of every slot of ``grid``, rising (SlotKind)."""
     recurring = {
-        SlotKind.WHOLE_PERIOD: 1,
-        SlotKind.HOUR_OF_DAY: 24,
-        SlotKind.WEEKDAY_WEEKEND_HOUR: 48,
-        SlotKind.DAY_PART: len(grid.day_parts),
+        model_grid.SlotKind.WHOLE_PERIOD: 1,
+        model_grid.SlotKind.HOUR_OF_DAY: 24,
+        model_grid.SlotKind.WEEKDAY_WEEKEND_HOUR: 48,
+        model_grid.SlotKind.DAY_PART: len(grid.day_parts),
     }
     hours = grid.selection.hours_of_week
     if hours is None and grid.slot_kind in recurring:
@@ -481,7 +483,7 @@ def declared_slots(grid: Grid) -> IntArray:
 # From finest bins to the bins of a mosaic, by cell index (aperture 7, logical containment) and slot.
 
 
-def bins_in_mosaic(grid: Grid, cell: CellArray, slot: IntArray) -> tuple[CellArray, IntArray]:
+def bins_in_mosaic(grid: model_grid.Grid, cell: CellArray, slot: IntArray) -> tuple[CellArray, IntArray]:
     """Return (cell, slot) of the bin of the grid's mosaic that holds each finest bin, shape (n,) each.
 
     That is the published bin it lies in; else the bin of the highest level that holds no published one. So
@@ -493,10 +495,13 @@ def bins_in_mosaic(grid: Grid, cell: CellArray, slot: IntArray) -> tuple[CellArr
     mosaic = grid.mosaic
     if mosaic is None:
         return cell, slot
-    if len(cell) and not bool(np.all(resolution_of(cell) == grid.resolution)):
+    if len(cell) and not bool(np.all(model_grid.resolution_of(cell) == grid.resolution)):
         raise UsageError("cells are not of the finest resolution", expected=grid.resolution)
     published, its_slot = mosaic.cell, mosaic.slot
-    its_resolution, its_kind = resolution_of(published), slot_kinds_of(its_slot, grid.slot_kind)
+    its_resolution, its_kind = (
+        model_grid.resolution_of(published),
+        model_grid.slot_kinds_of(its_slot, grid.slot_kind),
+    )
     its_level = np.full(len(published), -1, dtype=np.int64)
     levels = mosaic.levels(grid.slot_kind)
     for number, (resolution, kind) in enumerate(levels):
@@ -508,7 +513,7 @@ def bins_in_mosaic(grid: Grid, cell: CellArray, slot: IntArray) -> tuple[CellArr
         for number, (resolution, kind) in enumerate(levels):
             ancestor, longer = parents_of(cell, resolution), longer_slots_of(grid, slot, kind)
             some = its_level == number if own_level else its_level <= number
-            found = are_pairs_of(
+            found = model_grid.are_pairs_of(
                 ancestor,
                 longer,
                 parents_of(published[some], resolution),
@@ -521,7 +526,7 @@ def bins_in_mosaic(grid: Grid, cell: CellArray, slot: IntArray) -> tuple[CellArr
     return result, result_slot
 
 
-def longer_slots_of(grid: Grid, slot: IntArray, kind: SlotKind) -> IntArray:
+def longer_slots_of(grid: model_grid.Grid, slot: IntArray, kind: model_grid.SlotKind) -> IntArray:
     """Return the number of the slot of ``kind`` that holds each of ``slot``, shape (n,).
 
     ``slot`` are slot numbers of ``grid``, of its own kind or a longer one. ``kind`` is the grid's own or one
@@ -529,28 +534,28 @@ def longer_slots_of(grid: Grid, slot: IntArray, kind: SlotKind) -> IntArray:
     """
     if kind is grid.slot_kind:
         return slot
-    if kind is SlotKind.WHOLE_PERIOD:
-        return np.full(len(slot), OFFSET[kind], dtype=np.int64)
+    if kind is model_grid.SlotKind.WHOLE_PERIOD:
+        return np.full(len(slot), model_grid.OFFSET[kind], dtype=np.int64)
     result = slot.copy()
     own = slot >= 0
-    if kind is SlotKind.DAY:
+    if kind is model_grid.SlotKind.DAY:
         longer = slots_of(slot[own] * 1_000_000, kind, grid.period.time_zone)
     else:
         part_of_hour = np.zeros(24, dtype=np.int64)
         for index, part in enumerate(grid.day_parts):
             part_of_hour[list(part.hours)] = index
         longer = part_of_hour[slot[own] % 24]
-    result[own] = longer + OFFSET[kind]
+    result[own] = longer + model_grid.OFFSET[kind]
     return result
 
 
-def slot_facts_of(grid: Grid, slots: IntArray) -> dict[int, SlotFacts]:
+def slot_facts_of(grid: model_grid.Grid, slots: IntArray) -> dict[int, SlotFacts]:
     """Return ``slot_facts`` of every number in ``slots``, longer slots included."""
     facts: dict[int, SlotFacts] = {}
-    kinds = slot_kinds_of(slots, grid.slot_kind)
+    kinds = model_grid.slot_kinds_of(slots, grid.slot_kind)
     for kind in dict.fromkeys(kinds.tolist()):
         mine = slots[kinds == kind]
-        offset = np.where(mine < 0, OFFSET.get(kind, 0), 0)
+        offset = np.where(mine < 0, model_grid.OFFSET.get(kind, 0), 0)
         known = slot_facts(mine - offset, kind, grid.period, grid.day_parts)
         facts |= {int(number): known[int(number - by)] for number, by in zip(mine, offset, strict=True)}
     return facts

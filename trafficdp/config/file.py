@@ -19,30 +19,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError
 
+from trafficdp import model
 from trafficdp.config import table as t
 from trafficdp.config.document import PLACES, exact_number, load_document, one_line_text, places
 from trafficdp.config.map import CONTEXT, KNOWLEDGE, Map
 from trafficdp.config.settings import NAMED, PUBLISH, City, Config, StreamSettings
-from trafficdp.model import (
-    FILE_NAME,
-    FORMATS,
-    MOST_SOURCES,
-    NO_CATALOGUE_ENTRY,
-    OPERATOR_FIELDS,
-    PAIRS,
-    CatalogueEntry,
-    ContextFile,
-    Dialect,
-    KnowledgeSource,
-    NeighbouringRelation,
-    Period,
-    SourceDeclaration,
-    SpeedUnit,
-    StudyArea,
-    UnitPeriod,
-    is_line_encoding,
-    start_of_seconds,
-)
 from trafficdp.privacy.budget import Analyst, BudgetPolicy
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.ledger import canonical
@@ -79,7 +60,7 @@ def _file(value: object) -> str | None:
 
 def _time_format(value: object) -> str | None:
     word = one_line_text(value)
-    if start_of_seconds(word or "") is not None:
+    if model.start_of_seconds(word or "") is not None:
         return word
     directives = {*re.findall(r"%(.?)", word or "")}
     return word if word in _WORDS_FOR_TIME or (directives and directives <= _DIRECTIVES) else None
@@ -98,7 +79,7 @@ def _or_nothing(parse: Callable[[object], str | None], expected: str) -> t.Reads
 
 
 def _encoding(value: object) -> str | None:
-    return value.lower() if isinstance(value, str) and is_line_encoding(value) else None
+    return value.lower() if isinstance(value, str) and model.is_line_encoding(value) else None
 
 
 class Columns(t.Table):
@@ -118,13 +99,13 @@ class Columns(t.Table):
 class Unit(t.Table):
     """One entry of ``speed_unit``: a unit and the first and last day (both included) on which it holds."""
 
-    unit: Annotated[SpeedUnit, t.UNIT]
+    unit: Annotated[model.SpeedUnit, t.UNIT]
     first: Annotated[t.Day | None, Field(alias="from")] = None
     last: Annotated[t.Day | None, Field(alias="to")] = None
 
-    def period(self) -> UnitPeriod:
+    def period(self) -> model.UnitPeriod:
         """Return the entry as a ``UnitPeriod``; raise Refused if the last day is before the first."""
-        period = UnitPeriod(self.unit, self.first, self.last)
+        period = model.UnitPeriod(self.unit, self.first, self.last)
         if period.last is not None and period.last < (period.first or date.min):
             raise t.Refused("to", expected="a day not before the one of from", got=_span(period))
         return period
@@ -134,14 +115,14 @@ class Source(t.Table):
     """A table ``[[source]]``: one kind of input file, how it is read and what its columns mean."""
 
     name: Annotated[str, t.text('a name for the source, such as "buses"')]
-    format: Annotated[str, t.choice(FORMATS)]
+    format: Annotated[str, t.choice(model.FORMATS)]
     files: Annotated[
         tuple[Annotated[str, t.Reads(_file, "")], ...],
         Field(min_length=1, description='a list of file names or patterns such as ["*.csv.gz"]'),
         t.Once,
     ]
     units: Annotated[
-        tuple[Annotated[UnitPeriod, t.Built(Unit, Unit.period)], ...] | None,
+        tuple[Annotated[model.UnitPeriod, t.Built(Unit, Unit.period)], ...] | None,
         BeforeValidator(lambda value: [{"unit": value}] if isinstance(value, str) else value),
         Field(min_length=1, alias="speed_unit", description=_UNITS),
     ] = None
@@ -169,7 +150,7 @@ class Source(t.Table):
         "utf-8"
     )
 
-    def declaration(self) -> SourceDeclaration:
+    def declaration(self) -> model.SourceDeclaration:
         """Return the table as a ``SourceDeclaration``; raise Refused for keys that contradict one another."""
         offsets = {*re.findall(r"%(.)", self.time_format)}
         if offsets and self.time_zone is None and not {"z", "Z"} & offsets:
@@ -183,7 +164,7 @@ class Source(t.Table):
             raise t.Refused("records", what=t.MISSING, expected="the name of the element that is a record")
         if self.units is None and self.format not in UNIT_BY_SPECIFICATION:
             raise t.Refused("speed_unit", what=t.MISSING)
-        units = self.units or (UnitPeriod(SpeedUnit.METRES_PER_SECOND),)
+        units = self.units or (model.UnitPeriod(model.SpeedUnit.METRES_PER_SECOND),)
         in_order = sorted(units, key=lambda each: each.first or date.min)
         for before, after in itertools.pairwise(in_order):
             if before.last is None or after.first is None or after.first <= before.last:
@@ -196,7 +177,7 @@ class Source(t.Table):
         # at most 12 decimals and 13 digits before them: the division is exact in 28 digits
         sentinels = tuple(Decimal(each.numerator) / Decimal(each.denominator) for each in self.sentinels)
         own = dict(self) | {"units": units, "columns": self._columns(), "sentinels": sentinels}
-        dialect = Dialect(**{each.name: own.pop(each.name) for each in fields(Dialect)})
+        dialect = model.Dialect(**{each.name: own.pop(each.name) for each in fields(model.Dialect)})
         if dialect.decimal == dialect.thousands or dialect.delimiter in (dialect.quote, ""):
             raise t.Refused(
                 "decimal" if dialect.decimal == dialect.thousands else "delimiter",
@@ -209,14 +190,14 @@ class Source(t.Table):
                 expected='"utf-16-le" or "utf-16-be" where header = false: no first record may tell which',
                 got=dialect.encoding,
             )
-        return SourceDeclaration(**own, dialect=dialect)
+        return model.SourceDeclaration(**own, dialect=dialect)
 
     def _columns(self) -> dict[str, str]:
         free = self.format in ("csv", "parquet", "gpkg", "json", "xml")
         if self.columns is None and free:
             raise t.Refused("columns", what=t.MISSING)
         columns: dict[str, str] = {} if self.columns is None else self.columns.model_dump(exclude_none=True)
-        if self.format == "gpkg" and {*PAIRS, *_PLACES} & {*columns}:
+        if self.format == "gpkg" and {*model.PAIRS, *_PLACES} & {*columns}:
             raise t.Refused("columns", expected="no position: a layer has its points", got=", ".join(columns))
         if "geometry" in columns and (self.format != "parquet" or {"latitude", "longitude"} & {*columns}):
             raise t.Refused(
@@ -224,26 +205,27 @@ class Source(t.Table):
                 expected="geometry (parquet only), or latitude and longitude, not both",
                 got=f"format {self.format} with {', '.join(columns)}",
             )
-        pairs = [name for name in PAIRS if name in columns]
+        pairs = [name for name in model.PAIRS if name in columns]
         if pairs and (self.format not in _WITH_PAIRS or len(pairs) > 1 or _PLACES & {*columns}):
             raise t.Refused(
                 "columns",
-                expected=f"{' or '.join(PAIRS)} ({', '.join(_WITH_PAIRS)} only), or latitude and longitude",
+                expected=f"{' or '.join(model.PAIRS)} ({', '.join(_WITH_PAIRS)} only), or latitude and "
+                "longitude",
                 got=f"format {self.format} with {', '.join(columns)}",
             )
         operator = columns.get("operator")
-        if operator is not None and columns.get("vehicle") == FILE_NAME:
+        if operator is not None and columns.get("vehicle") == model.FILE_NAME:
             raise t.Refused(
                 "columns", expected="no operator where a file is named by its vehicle", got=operator
             )
         if operator is not None and self.format not in _WITH_OPERATOR:
             known = f"operator in {', '.join(_WITH_OPERATOR)} only"
             raise t.Refused("columns", expected=known, got=f"format {self.format}")
-        if operator is not None and self.format == "gtfs_rt" and operator not in OPERATOR_FIELDS:
-            known = f"one of {', '.join(OPERATOR_FIELDS)}"
+        if operator is not None and self.format == "gtfs_rt" and operator not in model.OPERATOR_FIELDS:
+            known = f"one of {', '.join(model.OPERATOR_FIELDS)}"
             raise t.Refused("columns", "operator", expected=known, got=operator)
         for ours, name in columns.items() if self.format == "csv" and not self.header else ():
-            if (ours, name) != ("vehicle", FILE_NAME) and not re.fullmatch(r"[1-9]\d{0,2}", name):
+            if (ours, name) != ("vehicle", model.FILE_NAME) and not re.fullmatch(r"[1-9]\d{0,2}", name):
                 position = 'the place of a column, from "1", where header = false'
                 raise t.Refused("columns", ours, expected=position, got=name)
         place = next(((each,) for each in ("geometry", *pairs) if each in columns), ("latitude", "longitude"))
@@ -265,7 +247,7 @@ SOURCE = t.Built(Source, Source.declaration)
 """A source as readers know it."""
 
 
-def declaration_json(source: SourceDeclaration) -> str:
+def declaration_json(source: model.SourceDeclaration) -> str:
     """Return canonical JSON of everything that decides what the reader makes of a file of ``source``.
 
     Equal declarations give equal text: columns are sorted, sentinels are sorted plain decimals. The name
@@ -286,7 +268,7 @@ def declaration_json(source: SourceDeclaration) -> str:
     return canonical(facts | own | {"units": units})
 
 
-def _span(period: UnitPeriod) -> str:
+def _span(period: model.UnitPeriod) -> str:
     first = "the beginning" if period.first is None else period.first.isoformat()
     last = "the end" if period.last is None else period.last.isoformat()
     return f"from {first} to {last}"
@@ -302,7 +284,7 @@ DELTA = t.number("a number from 10^-12 to below 1, such as 1e-6", lambda delta: 
 class Privacy(t.Table):
     """The table ``[privacy]``: the neighbouring relation, and the loss of a release by default."""
 
-    relation: Annotated[NeighbouringRelation, t.choice(NeighbouringRelation)]
+    relation: Annotated[model.NeighbouringRelation, t.choice(model.NeighbouringRelation)]
     epsilon: Annotated[PureDP | None, t.loss("4")] = None
     rho: Annotated[ZCDP | None, t.loss("0.5", ZCDP)] = None
     delta: Annotated[Fraction | None, DELTA] = None
@@ -395,8 +377,8 @@ _OF = {
 _SHARED = "[budget] epsilon instead: all vehicles share one budget"
 _IN_RHO = "[privacy] epsilon with delta beside it, to count in rho"
 _ONE_WAY = "to be left out: one mechanism makes the map"
-_OTHERS: Mapping[NeighbouringRelation, Mapping[tuple[str, ...], str]] = {
-    NeighbouringRelation.ADD_OR_REMOVE_USER: {
+_OTHERS: Mapping[model.NeighbouringRelation, Mapping[tuple[str, ...], str]] = {
+    model.NeighbouringRelation.ADD_OR_REMOVE_USER: {
         ("budget", _CEILINGS[0]): _SHARED,
         **{("budget", key): f"{_SHARED}, over all time" for key in _CEILINGS[1:]},
         **{("budget", key): _IN_RHO for key in ("kind", "rho_per_vehicle", "delta")},
@@ -409,7 +391,7 @@ _OTHERS: Mapping[NeighbouringRelation, Mapping[tuple[str, ...], str]] = {
         "where vehicles drove",
         ("stream",): "to be left out: ingest as files come, and release a map now and then",
     },
-    NeighbouringRelation.REPLACE_USER_VALUES: {
+    model.NeighbouringRelation.REPLACE_USER_VALUES: {
         (
             "budget",
             "epsilon",
@@ -428,13 +410,13 @@ class Document(t.Table):
     budget: Budget
     map: Map
     stream: StreamSettings | None = None
-    publish: Annotated[CatalogueEntry, PUBLISH] = NO_CATALOGUE_ENTRY
-    source: tuple[Annotated[SourceDeclaration, SOURCE], ...] = ()
+    publish: Annotated[model.CatalogueEntry, PUBLISH] = model.NO_CATALOGUE_ENTRY
+    source: tuple[Annotated[model.SourceDeclaration, SOURCE], ...] = ()
     analysts: tuple[AnalystTable, ...] = ()
-    areas: tuple[Annotated[tuple[str, StudyArea], NAMED], ...] = ()
-    context: tuple[Annotated[ContextFile, CONTEXT], ...] = ()
+    areas: tuple[Annotated[tuple[str, model.StudyArea], NAMED], ...] = ()
+    context: tuple[Annotated[model.ContextFile, CONTEXT], ...] = ()
     knowledge: Annotated[
-        tuple[Annotated[KnowledgeSource, KNOWLEDGE], ...], Field(max_length=MOST_SOURCES)
+        tuple[Annotated[model.KnowledgeSource, KNOWLEDGE], ...], Field(max_length=model.MOST_SOURCES)
     ] = ()
 
     def to_config(self) -> Config:
@@ -471,7 +453,7 @@ class Document(t.Table):
             else self.budget.policy_per_vehicle(self.city.time_zone)
         )
         with t.naming("city", "period"):
-            period = Period(self.city.period.first, self.city.period.last, self.city.time_zone)
+            period = model.Period(self.city.period.first, self.city.period.last, self.city.time_zone)
         config = Config(
             city=self.city,
             grid=self.map.grid(self.city.study_area, period),

@@ -11,30 +11,12 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationInfo
 
+from trafficdp import model
 from trafficdp.config import table as t
 from trafficdp.config.document import exact_number, one_line_text
 from trafficdp.config.settings import MapSettings
 from trafficdp.errors import did_you_mean
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, PROVED
-from trafficdp.model import (
-    DEFAULT_DAY_PARTS,
-    LONGER,
-    OF_MAPS,
-    ContextFile,
-    ContextKind,
-    ContributionBound,
-    DayPart,
-    Grid,
-    KnowledgeKind,
-    KnowledgeSource,
-    MapRequest,
-    Period,
-    SlotKind,
-    SpeedUnit,
-    Statistic,
-    StudyArea,
-    parse_speed_unit,
-)
 from trafficdp.planner.request import COUNTS_SHARE, DETAIL, AdaptiveSettings
 from trafficdp.privacy.loss import LossKind
 
@@ -62,7 +44,9 @@ class Context(t.Table):
             description="a file beside the configuration, such as streets.gpkg, or a folder of static GTFS"
         ),
     ]
-    kind: Annotated[ContextKind, t.choice(each for each in ContextKind if each is not ContextKind.TILES)]
+    kind: Annotated[
+        model.ContextKind, t.choice(each for each in model.ContextKind if each is not model.ContextKind.TILES)
+    ]
     name: Annotated[str | None, t.text("the name of a column with names")] = None
     attribution: Annotated[str, t.text("who made the layer, as its licence wants it to be said")]
 
@@ -74,9 +58,9 @@ def _classes(value: object) -> tuple[tuple[str, float], ...] | None:
 
 
 _KEYS = {
-    KnowledgeKind.RELEASE: (("release",), ()),
-    KnowledgeKind.TIMETABLE: (("path", "licence"), ("date",)),
-    KnowledgeKind.SPEEDS: (("path", "licence", "column"), ("date", "speed_unit", "classes")),
+    model.KnowledgeKind.RELEASE: (("release",), ()),
+    model.KnowledgeKind.TIMETABLE: (("path", "licence"), ("date",)),
+    model.KnowledgeKind.SPEEDS: (("path", "licence", "column"), ("date", "speed_unit", "classes")),
 }
 """What a source of each kind needs, and what it may have besides."""
 
@@ -84,7 +68,7 @@ _KEYS = {
 class KnowledgeTable(t.Table):
     """A table ``[[knowledge]]``: a public source of speeds, the map's expectation before it measures."""
 
-    kind: Annotated[KnowledgeKind, t.choice(KnowledgeKind)] = KnowledgeKind.RELEASE
+    kind: Annotated[model.KnowledgeKind, t.choice(model.KnowledgeKind)] = model.KnowledgeKind.RELEASE
     release: Annotated[str | None, t.text('"newest", or the name of an earlier release such as "r0001"')] = (
         None
     )
@@ -94,7 +78,7 @@ class KnowledgeTable(t.Table):
         Field(description="a file beside the configuration: a .zip of static GTFS, or roads with speeds"),
     ] = None
     column: Annotated[str | None, t.text("the name of a column with speeds, or with classes of road")] = None
-    speed_unit: Annotated[SpeedUnit | None, t.UNIT] = None
+    speed_unit: Annotated[model.SpeedUnit | None, t.UNIT] = None
     classes: Annotated[
         tuple[tuple[str, float], ...] | None,
         t.Reads(_classes, "a speed above 0 for every class of road, such as { motorway = 100, street = 30 }"),
@@ -102,7 +86,7 @@ class KnowledgeTable(t.Table):
     licence: Annotated[str | None, t.text("the licence of the file, such as CC-BY-4.0")] = None
     date: Annotated[t.Day | None, Field(description="the day on which the file was published")] = None
 
-    def source(self) -> KnowledgeSource:
+    def source(self) -> model.KnowledgeSource:
         """Return the table as a ``KnowledgeSource``; raise Refused for keys that its kind does not have."""
         needed, further = _KEYS[self.kind]
         for key in needed:
@@ -111,7 +95,7 @@ class KnowledgeTable(t.Table):
         for key in KnowledgeTable.model_fields:
             if key not in ("kind", *needed, *further) and getattr(self, key) is not None:
                 raise t.Refused(key, expected=f'to be left out: it says nothing of kind = "{self.kind}"')
-        return KnowledgeSource(**dict(self))
+        return model.KnowledgeSource(**dict(self))
 
 
 KNOWLEDGE = t.Built(KnowledgeTable, KnowledgeTable.source)
@@ -136,10 +120,12 @@ class Tiles(t.Table):
     attribution: Annotated[str, t.text("who made the tiles, as their licence wants it to be said")]
 
 
-TILES = t.Built(Tiles, lambda each: ContextFile(each.url, ContextKind.TILES, None, each.attribution))
+TILES = t.Built(
+    Tiles, lambda each: model.ContextFile(each.url, model.ContextKind.TILES, None, each.attribution)
+)
 """Tiles under the hexagons."""
 CONTEXT = t.Built(
-    Context, lambda each: ContextFile(each.file, each.kind, each.name, each.attribution)
+    Context, lambda each: model.ContextFile(each.file, each.kind, each.name, each.attribution)
 )  # fmt: skip
 """A layer that is still to be read."""
 
@@ -151,7 +137,7 @@ _TOLERANCE = t.number("a number above 0, in the unit of speed_bound")
 
 
 def with_mechanism(
-    settings: MapSettings, wanted: str | Mapping[Statistic, str], *, allow_idealised: bool = False
+    settings: MapSettings, wanted: str | Mapping[model.Statistic, str], *, allow_idealised: bool = False
 ) -> MapSettings:
     """Return ``settings`` with another mechanism, for all statistics or for those named.
 
@@ -170,15 +156,15 @@ def with_mechanism(
     return replace(settings, mechanism=mechanism, allow_idealised=allow_idealised)
 
 
-def _width(value: object) -> tuple[Fraction, SpeedUnit | None] | None:
+def _width(value: object) -> tuple[Fraction, model.SpeedUnit | None] | None:
     written, _, unit = value.strip().partition(" ") if isinstance(value, str) else (value, "", None)
     width = exact_number(written)
     if width is None or width <= 0:
         return None
-    return width, None if unit is None else parse_speed_unit(unit, where="")
+    return width, None if unit is None else model.parse_speed_unit(unit, where="")
 
 
-def _other_names(parts: tuple[DayPart, ...]) -> tuple[DayPart, ...]:
+def _other_names(parts: tuple[model.DayPart, ...]) -> tuple[model.DayPart, ...]:
     if len({part.name for part in parts}) != len(parts):
         raise t.Refused(expected="another name for every part", got="a name given twice")
     return parts
@@ -235,29 +221,31 @@ class Map(t.Table):
         t.Once,
     ] = ()
     max_half_width: Annotated[
-        tuple[Fraction, SpeedUnit | None] | None,
+        tuple[Fraction, model.SpeedUnit | None] | None,
         t.Reads(_width, 'a width such as "5 km/h", or a number in speed_unit'),
     ] = None
     longer_slots: Annotated[
-        tuple[Annotated[SlotKind, t.choice(SlotKind)], ...],
+        tuple[Annotated[model.SlotKind, t.choice(model.SlotKind)], ...],
         Field(min_length=1, description='a list of kinds of slot, such as ["whole_period"]'),
         t.Once,
     ] = ()
     detail: Annotated[Fraction, t.number("a number of at least 0", lambda detail: detail >= 0)] = Fraction(
         DETAIL
     )
-    slot: Annotated[SlotKind, t.choice(SlotKind)] = SlotKind.WHOLE_PERIOD
+    slot: Annotated[model.SlotKind, t.choice(model.SlotKind)] = model.SlotKind.WHOLE_PERIOD
     speed_bound: Annotated[Fraction, t.number("a speed above 0, in speed_unit")]
-    speed_unit: Annotated[SpeedUnit, t.UNIT]
+    speed_unit: Annotated[model.SpeedUnit, t.UNIT]
     speed_step: Annotated[Fraction, t.number("a speed above 0 that divides speed_bound")] = Fraction(1, 100)
-    display_unit: Annotated[SpeedUnit | None, t.UNIT] = None
+    display_unit: Annotated[model.SpeedUnit | None, t.UNIT] = None
     min_vehicles: Annotated[int, t.whole(1, 10**9)] = 5
     fleet: Annotated[int | None, t.whole(1, 10**9)] = None
     statistics: Annotated[
-        tuple[Annotated[Statistic, t.choice(OF_MAPS)], ...],
-        Field(min_length=1, description="a list of " + ", ".join(f'"{item.value}"' for item in OF_MAPS)),
+        tuple[Annotated[model.Statistic, t.choice(model.OF_MAPS)], ...],
+        Field(
+            min_length=1, description="a list of " + ", ".join(f'"{item.value}"' for item in model.OF_MAPS)
+        ),
         t.Once,
-    ] = (Statistic.MEAN, Statistic.VARIANCE)
+    ] = (model.Statistic.MEAN, model.Statistic.VARIANCE)
     tolerance: Tolerance = Tolerance()
     interval_level: Annotated[Fraction, t.number("a number between 0 and 1", lambda level: 0 < level < 1)] = (
         Fraction(95, 100)
@@ -270,14 +258,14 @@ class Map(t.Table):
         ),
     ] = Mechanisms()
     accounting: Annotated[str, t.choice(("best", *BY_NAME))] = "best"
-    tiles: Annotated[ContextFile | None, TILES] = None
+    tiles: Annotated[model.ContextFile | None, TILES] = None
     day_parts: Annotated[
-        tuple[Annotated[DayPart, t.Built(Part, lambda part: DayPart(**dict(part)))], ...],
+        tuple[Annotated[model.DayPart, t.Built(Part, lambda part: model.DayPart(**dict(part)))], ...],
         Field(min_length=1, description='a list such as [ { name = "night", from = 22, to = 6 }, ... ]'),
         AfterValidator(_other_names),
-    ] = DEFAULT_DAY_PARTS
+    ] = model.DEFAULT_DAY_PARTS
 
-    def grid(self, area: StudyArea, period: Period) -> Grid:
+    def grid(self, area: model.StudyArea, period: model.Period) -> model.Grid:
         """Return the grid of places and time slots over ``area`` and ``period``.
 
         Places are the zones, the hexagons of ``resolution``, or those of the finest of ``resolutions``.
@@ -307,7 +295,7 @@ class Map(t.Table):
                 hexagons = "resolution, the size of the hexagons, or zones, a file of districts"
                 raise t.Refused("map", "resolution", what=t.MISSING, expected=hexagons)
         with t.naming("map", "day_parts"):
-            return Grid(resolution, self.slot, area, period, self.day_parts, zones=zones)
+            return model.Grid(resolution, self.slot, area, period, self.day_parts, zones=zones)
 
     def public_counts_settings(self, kind: LossKind) -> MapSettings:
         """Return the map's settings where counts of records are public; ``kind`` is the loss, epsilon or rho.
@@ -315,9 +303,9 @@ class Map(t.Table):
         Raises Refused for keys that contradict one another.
         """
         with t.naming("map", "speed_bound"):
-            bound = ContributionBound(self.speed_bound, self.speed_step, self.speed_unit)
-        statistics = tuple(item for item in OF_MAPS if item in self.statistics)
-        mechanism: dict[Statistic, str] = {}
+            bound = model.ContributionBound(self.speed_bound, self.speed_step, self.speed_unit)
+        statistics = tuple(item for item in model.OF_MAPS if item in self.statistics)
+        mechanism: dict[model.Statistic, str] = {}
         for item in statistics:
             word = getattr(self.mechanism, item)
             if word is None:
@@ -343,7 +331,7 @@ class Map(t.Table):
             no_accountings = '"best", or mechanism = "baseline": other mechanisms have no accountings'
             raise t.Refused("map", "accounting", expected=no_accountings)
         return MapSettings(
-            request=MapRequest(
+            request=model.MapRequest(
                 bound,
                 self.min_vehicles,
                 float(self.interval_level),
@@ -365,21 +353,21 @@ class Map(t.Table):
 
         ``kind`` is the loss, epsilon or rho. Raises Refused for statistics that such a map does not have.
         """
-        if unknown := [each for each in self.statistics if each is Statistic.VEHICLE_MEAN]:
+        if unknown := [each for each in self.statistics if each is model.Statistic.VEHICLE_MEAN]:
             raise t.Refused("map", "statistics", expected='"mean", perhaps "variance"', got=unknown[0])
-        if Statistic.MEAN not in self.statistics:
+        if model.Statistic.MEAN not in self.statistics:
             raise t.Refused("map", "statistics", expected='"mean" beside a variance', got="a variance alone")
         public = self.model_copy(update={"min_vehicles": 1, "mechanism": Mechanisms()})
         share = COUNTS_SHARE if self.publish_counts else 0
         return replace(public.public_counts_settings(kind), fleet=self.fleet, counts_share=share)
 
-    def _adaptive(self, bound: ContributionBound) -> AdaptiveSettings:
+    def _adaptive(self, bound: model.ContributionBound) -> AdaptiveSettings:
         if self.max_half_width is None:
             narrow = "max_half_width beside it: how narrow intervals shall be"
             raise t.Refused("map", "resolutions", expected=narrow)
         from trafficdp.privacy.release import DECIMALS
 
-        known = LONGER[self.slot]
+        known = model.LONGER[self.slot]
         if not {*self.longer_slots} <= {*known, self.slot}:
             words = ", ".join(known or [self.slot])
             expected = f"a list of {words}: what slots of kind {self.slot} add up to"

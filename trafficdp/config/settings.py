@@ -12,34 +12,14 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, ValidationInfo
 
+from trafficdp import model
 from trafficdp.config import table as t
 from trafficdp.config.document import exact_number, one_line_text, read_text
 from trafficdp.config.table import Built, Refused, Table, loss, naming, text, whole
 from trafficdp.errors import ConfigError, UsageError, one_of
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME
-from trafficdp.model import (
-    NO_CATALOGUE_ENTRY,
-    CatalogueEntry,
-    ContextFile,
-    ContributionBound,
-    Grid,
-    KnowledgeSource,
-    MapRequest,
-    NeighbouringRelation,
-    SlotKind,
-    SourceDeclaration,
-    Statistic,
-    StudyArea,
-)
 from trafficdp.planner.request import FLEET_DECLARED, AdaptiveSettings, Request
-from trafficdp.privacy.budget import (
-    LARGEST_DELTA,
-    LARGEST_EPSILON,
-    Analyst,
-    BudgetPolicy,
-    Promise,
-    weaknesses,
-)
+from trafficdp.privacy import budget
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, exact_text
 
@@ -82,7 +62,7 @@ class Area(Table):
         Path | None, PlainValidator(_file), Field(description="the name of a GeoJSON file")
     ] = None
 
-    def study_area(self) -> StudyArea:
+    def study_area(self) -> model.StudyArea:
         """Return the area that ``bbox`` or ``geojson`` describes.
 
         Raises Refused unless exactly one of them is given and valid, ConfigError for a file that is no
@@ -94,7 +74,7 @@ class Area(Table):
             if len(corners) != 4 or len(degrees) != 4:
                 raise Refused("bbox")
             with naming("bbox"):
-                return StudyArea.from_bbox(*degrees)
+                return model.StudyArea.from_bbox(*degrees)
         if self.geojson is None or self.bbox is not None:
             raise Refused(
                 what=": neither bbox nor geojson" if self.bbox is None else ": both bbox and geojson",
@@ -106,7 +86,7 @@ class Area(Table):
                 self.geojson, what="the file", todo="correct its name", largest=LARGEST_GEOJSON
             )
             try:
-                return StudyArea.from_geojson(content, where=self.geojson.name)
+                return model.StudyArea.from_geojson(content, where=self.geojson.name)
             except RecursionError as error:
                 what = f"study area {self.geojson.name} is not GeoJSON"
                 raise ConfigError(what, expected="polygons in WGS84") from error
@@ -177,7 +157,7 @@ class Publish(t.Table):
     language: Annotated[str | None, _LANGUAGE_TAG] = None
 
 
-PUBLISH = t.Built(Publish, lambda publish: CatalogueEntry(**dict(publish)))
+PUBLISH = t.Built(Publish, lambda publish: model.CatalogueEntry(**dict(publish)))
 """What portals are told."""
 
 
@@ -194,7 +174,7 @@ class City(t.Table):
     name: Name
     publisher: Name
     time_zone: Annotated[str, t.ZONE]
-    study_area: Annotated[StudyArea, DRAWN]
+    study_area: Annotated[model.StudyArea, DRAWN]
     period: Days
 
 
@@ -210,11 +190,11 @@ class MapSettings:
     several resolutions. ``answer``, ``fleet``, ``apart`` and ``counts_share``: see planner.request.
     """
 
-    request: MapRequest
-    statistics: tuple[Statistic, ...]
-    tolerance: Mapping[Statistic, float]
+    request: model.MapRequest
+    statistics: tuple[model.Statistic, ...]
+    tolerance: Mapping[model.Statistic, float]
     accounting: str
-    mechanism: Mapping[Statistic, str]
+    mechanism: Mapping[model.Statistic, str]
     allow_idealised: bool = False
     answer: bool = False
     adaptive: AdaptiveSettings | None = None
@@ -255,35 +235,35 @@ class Config:
     """
 
     city: City
-    grid: Grid
-    relation: NeighbouringRelation
+    grid: model.Grid
+    relation: model.NeighbouringRelation
     loss: Loss | None
-    policy: BudgetPolicy
+    policy: budget.BudgetPolicy
     map: MapSettings
-    sources: tuple[SourceDeclaration, ...]
+    sources: tuple[model.SourceDeclaration, ...]
     key_file: Path | None
     store: Path | None
-    analysts: tuple[Analyst, ...] = ()
-    areas: Mapping[str, StudyArea] = field(default_factory=dict)
+    analysts: tuple[budget.Analyst, ...] = ()
+    areas: Mapping[str, model.StudyArea] = field(default_factory=dict)
     stream: StreamSettings | None = None
-    context: tuple[ContextFile, ...] = ()
-    knowledge: tuple[KnowledgeSource, ...] = ()
+    context: tuple[model.ContextFile, ...] = ()
+    knowledge: tuple[model.KnowledgeSource, ...] = ()
     accept_weak_promise: bool = False
-    catalogue: CatalogueEntry = NO_CATALOGUE_ENTRY
+    catalogue: model.CatalogueEntry = model.NO_CATALOGUE_ENTRY
 
     @property
-    def bound(self) -> ContributionBound:
+    def bound(self) -> model.ContributionBound:
         """The clipping bound of speeds: upper limit, step and unit."""
         return self.map.request.bound
 
     @property
-    def measured_grid(self) -> Grid:
+    def measured_grid(self) -> model.Grid:
         """The grid on which noise is added: ``grid``, or ``grid`` with one slot for the whole period.
 
         The latter where presence is hidden, unless the settings have each slot measured on its own.
         """
         in_one = self.relation.hides_presence and not self.map.apart
-        return replace(self.grid, slot_kind=SlotKind.WHOLE_PERIOD) if in_one else self.grid
+        return replace(self.grid, slot_kind=model.SlotKind.WHOLE_PERIOD) if in_one else self.grid
 
     def requested_loss(self, loss: Loss | str | float | None) -> Loss | None:
         """Return ``loss`` as a ``Loss``; None stays None.
@@ -306,23 +286,23 @@ class Config:
             )
 
     @property
-    def promise(self) -> Promise:
+    def promise(self) -> budget.Promise:
         """What a store of this configuration promises: its budget, speed bound and analysts' budgets."""
         bound = f"{exact_text(self.bound.upper)} {self.bound.unit.label}"
-        return Promise(self.policy, bound, self.analysts)
+        return budget.Promise(self.policy, bound, self.analysts)
 
     def check_promise(self, vehicles: int | None) -> None:
         """Raise ConfigError if the promise is weak for this many ``vehicles``, unless that is accepted.
 
         See ``budget.weaknesses``. ``vehicles`` is None where their number is not public.
         """
-        found = () if self.accept_weak_promise else weaknesses(self.policy, vehicles)
+        found = () if self.accept_weak_promise else budget.weaknesses(self.policy, vehicles)
         if found:
             raise ConfigError(
                 "the promise to vehicles is weak",
                 got=" ".join(found).rstrip("."),
-                expected=f"a budget of at most epsilon {LARGEST_EPSILON}, and a delta of at most "
-                f"{LARGEST_DELTA} and of at most one divided by the number of vehicles",
+                expected=f"a budget of at most epsilon {budget.LARGEST_EPSILON}, and a delta of at most "
+                f"{budget.LARGEST_DELTA} and of at most one divided by the number of vehicles",
                 todo="choose smaller numbers, or set accept_weak_promise = true in [privacy], which every "
                 "map and report then says in red",
             )

@@ -23,15 +23,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from trafficdp._durable import new_token
+from trafficdp.engine import spark_rows
 from trafficdp.engine.reduced import MANIFEST, PARTS, SAID, JobManifest, SourceFile, reduction_in_words
-from trafficdp.engine.spark_rows import (
-    SPARK_ROWS,
-    Facts,
-    Reduction,
-    normalise_uri,
-    rows_of_files,
-    rows_of_frame,
-)
 from trafficdp.errors import ConfigError, DataError, UsageError
 from trafficdp.ingest.formats.csv_files import declared_columns
 from trafficdp.ingest.report import FileReport, LintFinding, LintVerdict
@@ -245,7 +238,7 @@ _OF_FILES = {"spark.sql.execution.arrow.maxRecordsPerBatch": "1", "spark.sql.fil
 class Work:
     """What a job does and where it writes: ``into`` is a folder of jobs, of any file system of Spark's."""
 
-    reduction: Reduction
+    reduction: spark_rows.Reduction
     declaration: str
     key: KeyLocation
     into: str
@@ -269,7 +262,7 @@ def reduce_files(session: SparkSession, uris: Sequence[str], work: Work) -> str 
         if work.reduction.source.format == "parquet":
             frame = session.read.parquet(*new)
             return _from_frame(frame, work, new, earlier, order=None)
-        numbers = {normalise_uri(uri): number for number, uri in enumerate(new)}
+        numbers = {spark_rows.normalise_uri(uri): number for number, uri in enumerate(new)}
         with temporary_settings(session, _SETTINGS | _OF_FILES):
             frame = session.read.format("binaryFile").load(list(new))
             frame = frame.select(
@@ -282,7 +275,7 @@ def reduce_files(session: SparkSession, uris: Sequence[str], work: Work) -> str 
             )
             return _run(
                 frame,
-                lambda batches, key, noted: rows_of_files(batches, work.reduction, key, noted),
+                lambda batches, key, noted: spark_rows.rows_of_files(batches, work.reduction, key, noted),
                 work,
                 tuple(new.values()),
                 earlier,
@@ -325,7 +318,7 @@ def _from_frame(
         wanted.append(sql.col(f"`{order}`").cast("long").alias("place"))
     else:
         names = list(files or frame.inputFiles())
-        numbers = {normalise_uri(uri): number for number, uri in enumerate(names)}
+        numbers = {spark_rows.normalise_uri(uri): number for number, uri in enumerate(names)}
         wanted += [sql.col("_metadata.file_path").alias("file"), sql.col("_metadata.row_index").alias("row")]
     with temporary_settings(session, _SETTINGS):
         try:
@@ -343,11 +336,11 @@ def _from_frame(
         def rows(
             batches: Iterator[pa.RecordBatch],
             key: Callable[[], VehicleKey],
-            noted: Callable[[str, Facts], None],
+            noted: Callable[[str, spark_rows.Facts], None],
         ) -> Iterator[pa.RecordBatch]:
             context = TaskContext.get()
             part = str(None if context is None else context.partitionId())
-            return rows_of_frame(batches, work.reduction, key, noted, part=part, numbers=numbers)
+            return spark_rows.rows_of_frame(batches, work.reduction, key, noted, part=part, numbers=numbers)
 
         return _run(chosen, rows, work, tuple((files or {}).values()), earlier)
 
@@ -382,7 +375,7 @@ def _run(
 
     try:
         folder.make()
-        made = frame.mapInArrow(keyed, SPARK_ROWS)
+        made = frame.mapInArrow(keyed, spark_rows.SPARK_ROWS)
         found = contributions(made, _counted(session, work.into, list(earlier)))
         found.write.parquet(folder.path(PARTS))
     except BaseException:
@@ -477,7 +470,7 @@ def _earlier(session: SparkSession, work: Work) -> dict[str, JobManifest]:
     return {each.job: each for each in same}
 
 
-def _report(source: str, files: tuple[SourceFile, ...], noted: Mapping[str, Facts]) -> FileReport:
+def _report(source: str, files: tuple[SourceFile, ...], noted: Mapping[str, spark_rows.Facts]) -> FileReport:
     rejected: Counter[str] = Counter()
     wrong: list[LintFinding] = []
     for facts in noted.values():
@@ -501,9 +494,11 @@ def _report(source: str, files: tuple[SourceFile, ...], noted: Mapping[str, Fact
 class _Noted(AccumulatorParam):  # type: ignore[misc]  # untyped where Spark is not installed
     """Facts by part: what is noted twice, by a task that ran twice, counts once."""
 
-    def zero(self, value: dict[str, Facts]) -> dict[str, Facts]:
+    def zero(self, value: dict[str, spark_rows.Facts]) -> dict[str, spark_rows.Facts]:
         return {}
 
-    def addInPlace(self, value1: dict[str, Facts], value2: dict[str, Facts]) -> dict[str, Facts]:
+    def addInPlace(
+        self, value1: dict[str, spark_rows.Facts], value2: dict[str, spark_rows.Facts]
+    ) -> dict[str, spark_rows.Facts]:
         value1.update(value2)
         return value1

@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trafficdp.errors import UsageError, one_of
-from trafficdp.export.files.classes import (
-    COLOURS,
-    WIDTH_COLOURS,
-    number_in_words,
-    shown_breaks,
-    shown_largest,
-    shown_level,
-    shown_numbers,
-    shown_width_breaks,
-)
+from trafficdp.export.files import classes
 from trafficdp.export.files.language import ENGLISH, PLACES, Language, fill_template, render_sentence
 from trafficdp.export.files.tables import CRS, published_statistics, unique_polygons
 from trafficdp.export.map.html_map import html_bytes
@@ -100,14 +91,14 @@ def release_card(release: Release) -> str:
     statistic = published_statistics(release)[0]
     slot = fullest_slot(release, statistic)
     atlas, unit = ReportMaps.of(release), release.request.display_unit
-    level = language.number(f"{100 * shown_level(release, statistic):g}")
+    level = language.number(f"{100 * classes.shown_level(release, statistic):g}")
     when = f", {language.translate_sentence(release.slots[slot].label)}" if atlas.has_several_slots else ""
     value = render_sentence("value_and_unit", statistic, unit.label, language=language)
     rows = np.flatnonzero(release.slot == slot)
-    numbers = np.column_stack(shown_numbers(published_frame(release), statistic, unit))
-    most = shown_largest(statistic, release.request.bound, unit)
+    numbers = np.column_stack(classes.shown_numbers(published_frame(release), statistic, unit))
+    most = classes.shown_largest(statistic, release.request.bound, unit)
     read = [
-        (row, number_in_words(value, low, high, most))
+        (row, classes.number_in_words(value, low, high, most))
         for row, (value, low, high) in zip(
             rows[:LONGEST_TABLE].tolist(), numbers[rows].tolist(), strict=False
         )
@@ -167,7 +158,7 @@ def plot(release: Release, statistic: str, slot: str | None, show: str, axes: Ax
     unit, width = release.request.display_unit, show == "uncertainty"
     polygons, position = unique_polygons(release)
     here = release.slot == number
-    value, low, high = shown_numbers(published_frame(release), wanted, unit)
+    value, low, high = classes.shown_numbers(published_frame(release), wanted, unit)
     hexagons = geopandas.GeoDataFrame(
         {"shown": high - low if width else value, "status": release.estimates[wanted].status},
         geometry=polygons[position],
@@ -184,12 +175,14 @@ def plot(release: Release, statistic: str, slot: str | None, show: str, axes: Ax
             rows.plot(ax=axes, color=colour, edgecolor=_INK, linewidth=0.4, hatch=hatch)
     if not width:
         coloured = coloured[coloured["status"] != BinStatus.UNINFORMATIVE.value]
-    largest = shown_largest(wanted, release.request.bound, unit)
-    breaks = (shown_width_breaks if width else shown_breaks)(wanted, release.request.bound, unit)
+    largest = classes.shown_largest(wanted, release.request.bound, unit)
+    breaks = (classes.shown_width_breaks if width else classes.shown_breaks)(
+        wanted, release.request.bound, unit
+    )
     edges = [0.0, *breaks, max(largest, breaks[-1] * 1.001)]
     noun = render_sentence("capital", render_sentence("noun", wanted))
     label = f"{'Width of the interval' if width else noun}, {unit.label}"
-    colours = ListedColormap(list(WIDTH_COLOURS if width else COLOURS))
+    colours = ListedColormap(list(classes.WIDTH_COLOURS if width else classes.COLOURS))
     norm = BoundaryNorm(edges, len(edges) - 1)
     if len(coloured):
         coloured.plot(ax=axes, column="shown", cmap=colours, norm=norm, edgecolor=_INK, linewidth=0.4)

@@ -17,14 +17,7 @@ from xml.etree import ElementTree
 
 from trafficdp._durable import disk_errors, read_regular, replace_file
 from trafficdp.errors import StoreDamagedError, UsageError
-from trafficdp.export.files.catalogue import (
-    CATALOGUE_FILES,
-    TITLES,
-    catalogue,
-    catalogue_of_us,
-    document_bytes,
-    licence_address,
-)
+from trafficdp.export.files import catalogue
 from trafficdp.export.files.language import Language, fill_template
 from trafficdp.export.files.manifest import Manifest
 from trafficdp.export.write import MANIFEST
@@ -124,10 +117,12 @@ def write_site(
     first = next((row for row in rows if newest and row.id == newest.id), None)
     site.write(INDEX, _page(city, "index", rows=rows, newest=first, withdrawn=withdrawn))
     listed = [(each.manifest, row.distributed) for each, row in zip(published, rows, strict=True)]
-    portal = catalogue(city.name, city.publisher, city.entry, listed)
-    site.write(CATALOG, document_bytes(portal))
+    portal = catalogue.catalogue(city.name, city.publisher, city.entry, listed)
+    site.write(CATALOG, catalogue.document_bytes(portal))
     if city.contact_of_us is not None:
-        site.write(CATALOG_OF_US, document_bytes(catalogue_of_us(portal, city.contact_of_us)))
+        site.write(
+            CATALOG_OF_US, catalogue.document_bytes(catalogue.catalogue_of_us(portal, city.contact_of_us))
+        )
     if city.entry.landing_page is not None and rows:
         site.write(FEED, _feed(city, city.entry.landing_page.rstrip("/"), rows))
     site.finish(reports)
@@ -163,16 +158,16 @@ class _Row:
         self.id, self.language = facts.identity.release, Language.of(facts.catalogue.language)
         self.is_map = facts.identity.question is None
         self.day = facts.identity.created_at[:10]
-        self.distributed = [file for file in facts.files if file.name not in CATALOGUE_FILES]
+        self.distributed = [file for file in facts.files if file.name not in catalogue.CATALOGUE_FILES]
         self.has_map = any(file.name == MAP for file in facts.files)
         licence = facts.catalogue.licence
-        self.licence = None if licence is None else (licence, licence_address(licence))
+        self.licence = None if licence is None else (licence, catalogue.licence_address(licence))
         self.contact = _contact(facts.catalogue.contact)
 
     def files(self) -> Iterable[tuple[str, str, str, str]]:
         """(name, meaning, size, SHA-256) of each file that can be downloaded."""
         for file in self.distributed:
-            yield file.name, TITLES.get(file.name, file.name), _size(file.bytes), file.sha256
+            yield file.name, catalogue.TITLES.get(file.name, file.name), _size(file.bytes), file.sha256
 
 
 def _contact(contact: str | None) -> tuple[str, str] | None:
@@ -293,7 +288,7 @@ class _SiteFolder:
         self._list(self._written, reports)
 
     def _list(self, files: set[str], reports: Mapping[str, object]) -> None:
-        content = document_bytes({"files": sorted(files), "reports": dict(sorted(reports.items()))})
+        content = catalogue.document_bytes({"files": sorted(files), "reports": dict(sorted(reports.items()))})
         path = self._folder / SITE
         if not path.is_file() or read_regular(path) != content:
             replace_file(path, content)

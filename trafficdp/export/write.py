@@ -9,28 +9,9 @@ from pathlib import Path
 
 from trafficdp._durable import disk_errors, replace_file, require_folder_of
 from trafficdp.errors import UsageError, one_of
-from trafficdp.export.files.catalogue import (
-    DATAPACKAGE,
-    DATASET,
-    ColumnFacts,
-    FileFacts,
-    data_package,
-    dataset,
-    document_bytes,
-    registry_bytes,
-)
+from trafficdp.export.files import catalogue, tables
 from trafficdp.export.files.gis_formats import flatgeobuf_bytes, gpkg_bytes, pmtiles_bytes, shapefile_bytes
 from trafficdp.export.files.manifest import build_manifest
-from trafficdp.export.files.tables import (
-    INSTANTS,
-    column_facts,
-    csv_bytes,
-    geojson_bytes,
-    geojson_columns,
-    geoparquet_bytes,
-    mechanism_bytes,
-    published_statistics,
-)
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.model import NeighbouringRelation
 from trafficdp.privacy.estimate import NOISE_COLUMNS
@@ -41,16 +22,16 @@ LIVE = "live.geojson"
 Rendered = tuple[str, str, Callable[[Release], bytes]]
 """A file: its name, its format, and what makes its bytes."""
 _RENDER: Mapping[str, Callable[[Release], bytes]] = {
-    "geojson": geojson_bytes,
-    "csv": csv_bytes,
-    "geoparquet": geoparquet_bytes,
+    "geojson": tables.geojson_bytes,
+    "csv": tables.csv_bytes,
+    "geoparquet": tables.geoparquet_bytes,
     "gpkg": gpkg_bytes,
     "flatgeobuf": flatgeobuf_bytes,
     "pmtiles": pmtiles_bytes,
     "shapefile": shapefile_bytes,
     "html": html_bytes,
-    "mechanism": mechanism_bytes,
-    "registry": registry_bytes,
+    "mechanism": tables.mechanism_bytes,
+    "registry": catalogue.registry_bytes,
 }
 FORMATS = tuple(_RENDER)
 """What ``export`` can write."""
@@ -85,7 +66,7 @@ _FILES = {
 }
 
 
-def write_release(release: Release, folder: Path) -> dict[str, FileFacts]:
+def write_release(release: Release, folder: Path) -> dict[str, catalogue.FileFacts]:
     """Write the files of a release into ``folder``, which must exist and be empty; return their facts.
 
     They are map.geojson, cells.csv, cells.parquet, map.html, mechanism.parquet (or MEASUREMENTS), what
@@ -111,7 +92,7 @@ def write_release(release: Release, folder: Path) -> dict[str, FileFacts]:
     return _write_files(release, folder, wanted)
 
 
-def write_live(release: Release, folder: Path, every_seconds: int) -> dict[str, FileFacts]:
+def write_live(release: Release, folder: Path, every_seconds: int) -> dict[str, catalogue.FileFacts]:
     """Write the newest publication of a stream: cells.parquet, map.html, live.geojson, mechanism.parquet,
     what portals read of them, and manifest.json.
 
@@ -119,10 +100,10 @@ def write_live(release: Release, folder: Path, every_seconds: int) -> dict[str, 
     every ``every_seconds``. Raises as ``write_release``, but the folder may hold earlier ones.
     """
     wanted: list[Rendered] = [
-        ("cells.parquet", "geoparquet", geoparquet_bytes),
+        ("cells.parquet", "geoparquet", tables.geoparquet_bytes),
         ("map.html", "html", partial(html_bytes, live_seconds=every_seconds)),
-        (LIVE, "geojson", geojson_bytes),
-        (MECHANISM, "mechanism", mechanism_bytes),
+        (LIVE, "geojson", tables.geojson_bytes),
+        (MECHANISM, "mechanism", tables.mechanism_bytes),
     ]
     return _write_files(release, folder, wanted)
 
@@ -151,57 +132,66 @@ def format_of(path: Path) -> str:
     return _ENDINGS[ending]
 
 
-def _write_files(release: Release, folder: Path, wanted: Iterable[Rendered]) -> dict[str, FileFacts]:
+def _write_files(
+    release: Release, folder: Path, wanted: Iterable[Rendered]
+) -> dict[str, catalogue.FileFacts]:
     """Write files, given by name, format and what makes their bytes, what portals read, then the manifest."""
-    facts: dict[str, FileFacts] = {}
+    facts: dict[str, catalogue.FileFacts] = {}
     for name, kind, render in wanted:
         content = render(release)
         replace_file(folder / name, content)
         facts[name] = _facts(name, content, _columns(release, kind))
     described = tuple(facts.values())
-    for name, describe in ((DATAPACKAGE, data_package), (DATASET, dataset)):
-        content = document_bytes(describe(release.disclosure, described))
+    for name, describe in (
+        (catalogue.DATAPACKAGE, catalogue.data_package),
+        (catalogue.DATASET, catalogue.dataset),
+    ):
+        content = catalogue.document_bytes(describe(release.disclosure, described))
         replace_file(folder / name, content)
         facts[name] = _facts(name, content, ())
-    manifest = document_bytes(build_manifest(release, facts), sort_keys=True)
+    manifest = catalogue.document_bytes(build_manifest(release, facts), sort_keys=True)
     replace_file(folder / MANIFEST, manifest)
     return {**facts, MANIFEST: _facts(MANIFEST, manifest, ())}
 
 
-def _facts(name: str, content: bytes, columns: tuple[ColumnFacts, ...]) -> FileFacts:
-    return FileFacts(name, hashlib.sha256(content).hexdigest(), len(content), columns)
+def _facts(name: str, content: bytes, columns: tuple[catalogue.ColumnFacts, ...]) -> catalogue.FileFacts:
+    return catalogue.FileFacts(name, hashlib.sha256(content).hexdigest(), len(content), columns)
 
 
-def _columns(release: Release, kind: str) -> tuple[ColumnFacts, ...]:
+def _columns(release: Release, kind: str) -> tuple[catalogue.ColumnFacts, ...]:
     """Return the columns of a file, as they are called in it."""
-    facts = column_facts(release)
+    facts = tables.column_facts(release)
     if kind == "html":
         return ()
     if kind == "mechanism":
         # those of ``mechanism_frame``, in its order
         columns = [facts["hex_id"], facts["slot"]]
-        for statistic in published_statistics(release):
+        for statistic in tables.published_statistics(release):
             columns.append(facts[f"{statistic.stem}_status"])
             columns += [
-                ColumnFacts(
+                catalogue.ColumnFacts(
                     f"{statistic.stem}_{name}", NOISE_COLUMNS[name].unit, NOISE_COLUMNS[name].description
                 )
                 for name in release.estimates[statistic].noise
             ]
         return tuple(columns)
     if kind == "geojson":
-        facts["reason"] = ColumnFacts("reason", None, "why a bin carries no number, or one not to lean on")
-        return tuple(facts[name] for name in geojson_columns(release))
+        facts["reason"] = catalogue.ColumnFacts(
+            "reason", None, "why a bin carries no number, or one not to lean on"
+        )
+        return tuple(facts[name] for name in tables.geojson_columns(release))
     if kind == "csv":
         return tuple(facts.values())
     zone = release.grid.period.time_zone
-    for name in INSTANTS:
+    for name in tables.INSTANTS:
         first = facts[name].description.partition(",")[0]
         text = f"{first}, a timestamp in UTC to be shown in {zone}; empty when it recurs"
-        facts[name] = ColumnFacts(name, None, text)
-    geometry = ColumnFacts("geometry", "degrees", f"{release.grid.noun} of the cell, WGS84, longitude first")
+        facts[name] = catalogue.ColumnFacts(name, None, text)
+    geometry = catalogue.ColumnFacts(
+        "geometry", "degrees", f"{release.grid.noun} of the cell, WGS84, longitude first"
+    )
     return (
         *facts.values(),
         geometry,
-        ColumnFacts("bbox", "degrees", f"bounding box of the {release.grid.noun}"),
+        catalogue.ColumnFacts("bbox", "degrees", f"bounding box of the {release.grid.noun}"),
     )

@@ -13,37 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trafficdp.arrays import BoolArray, FloatArray, IntArray
-from trafficdp.ingest.report import (
-    AMBIGUOUS_LOCAL_TIME,
-    DUPLICATE_IN_FILE,
-    ENOUGH_PAIRS,
-    HIGHEST_RATIO,
-    LOWEST_RATIO,
-    MISSING_OPERATOR,
-    MISSING_POSITION,
-    MISSING_SPEED,
-    MISSING_VEHICLE,
-    NO_UNIT_DECLARED,
-    OUTSIDE_AREA,
-    OUTSIDE_PERIOD,
-    POSITION_OFF_GLOBE,
-    REPEATED_HOUR,
-    SENTINEL_SPEED,
-    SKIPPED_LOCAL_TIME,
-    SPEED,
-    SPEED_65535,
-    SPEED_MINUS_1,
-    SPEED_TINY,
-    SPEED_ZERO,
-    TWO_PLACES,
-    UNREADABLE_SPEED,
-    UNREADABLE_TIME,
-    ZERO_POSITION,
-    Extent,
-    Extents,
-    LintFinding,
-    LintVerdict,
-)
+from trafficdp.ingest import report
 from trafficdp.ingest.times import Records, Timeline, derived_speed_ms, second_showing
 from trafficdp.ingest.vehicle_key import VehicleKey, normalise_identifiers
 from trafficdp.model import Period, SourceDeclaration, SpeedUnit, StudyArea, zone_of
@@ -95,7 +65,7 @@ class CleanedFile:
     kept: int = 0
     derived: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
-    extents: Extents = field(default_factory=Extents)
+    extents: report.Extents = field(default_factory=report.Extents)
 
     def add(self, other: CleanedFile) -> None:
         """Add the counts of ``other``, another part of the same file."""
@@ -118,17 +88,17 @@ class _Files:
             return np.array([np.count_nonzero(rows)])
         return np.bincount(self.of[rows], minlength=self.number)
 
-    def extents(self, records: Records, rows: IntArray) -> list[Extent | None]:
+    def extents(self, records: Records, rows: IntArray) -> list[report.Extent | None]:
         """Return for each file the extent in place and time of those of its rows that are in ``rows``.
 
         ``rows`` are positions; None for a file without any.
         """
-        found: list[Extent | None] = [None] * self.number
+        found: list[report.Extent | None] = [None] * self.number
         for file, own in self.split(rows):
             if len(own):
                 longitude, latitude = records.longitude[own], records.latitude[own]
                 time_us = records.times.time_us[own]
-                found[file] = Extent(
+                found[file] = report.Extent(
                     west=float(longitude.min()),
                     south=float(latitude.min()),
                     east=float(longitude.max()),
@@ -188,22 +158,22 @@ def clean(
     sieve = _Sieve(np.ones(len(records), dtype=np.bool_), of)
     in_file = vehicle if files == 1 else np.where(vehicle < 0, vehicle, vehicle * files + of.of)
     no_operator = records.no_operator
-    sieve.reject(MISSING_VEHICLE, (vehicle < 0) & ~no_operator)
-    sieve.reject(MISSING_OPERATOR, no_operator)
-    sieve.reject(SKIPPED_LOCAL_TIME, records.times.skipped_hour)
-    sieve.reject(OUTSIDE_PERIOD, records.times.far)
-    sieve.reject(UNREADABLE_TIME, ~records.times.readable)
+    sieve.reject(report.MISSING_VEHICLE, (vehicle < 0) & ~no_operator)
+    sieve.reject(report.MISSING_OPERATOR, no_operator)
+    sieve.reject(report.SKIPPED_LOCAL_TIME, records.times.skipped_hour)
+    sieve.reject(report.OUTSIDE_PERIOD, records.times.far)
+    sieve.reject(report.UNREADABLE_TIME, ~records.times.readable)
     records, decided = _decide_repeated_hours(sieve, records, source, in_file, whole_vehicles=whole_vehicles)
     readable, exchanged = _reject_positions(sieve, records, area)
     if period is not None:
         first, after = (second * 1_000_000 for second in period.utc_seconds)
         inside = (records.times.time_us >= first) & (records.times.time_us < after)
-        sieve.reject(OUTSIDE_PERIOD, ~inside)
+        sieve.reject(report.OUTSIDE_PERIOD, ~inside)
     unit = _units(records.times.time_us, source)
-    sieve.reject(NO_UNIT_DECLARED, unit < 0)
+    sieve.reject(report.NO_UNIT_DECLARED, unit < 0)
     rows = np.flatnonzero(sieve.kept)
     timeline = Timeline.of(vehicle[rows], records.times.time_us[rows])
-    noted = {REPEATED_HOUR: decided, TWO_PLACES: _two_places(records, rows, timeline)}
+    noted = {report.REPEATED_HOUR: decided, report.TWO_PLACES: _two_places(records, rows, timeline)}
     speed, derived = _speeds(sieve, records, source, unit, rows, timeline)
     kept = np.flatnonzero(sieve.kept)
     if len(kept) != len(rows):
@@ -213,14 +183,14 @@ def clean(
     repeated, same_file = np.zeros((2, len(records)), dtype=np.bool_)
     repeated[order[1:]] = np.diff(timeline.along) == 0
     same_file[order[1:]] = np.diff(of.of[order]) == 0
-    sieve.reject(DUPLICATE_IN_FILE, repeated & same_file)
+    sieve.reject(report.DUPLICATE_IN_FILE, repeated & same_file)
     reported = sieve.kept & ~derived
     noted |= {
-        SPEED: reported,
-        SPEED_ZERO: reported & (speed == 0),
-        SPEED_TINY: reported & (speed != 0) & (np.abs(speed) < _TINY),
-        SPEED_65535: reported & (speed == 65535),
-        SPEED_MINUS_1: reported & (speed == -1),
+        report.SPEED: reported,
+        report.SPEED_ZERO: reported & (speed == 0),
+        report.SPEED_TINY: reported & (speed != 0) & (np.abs(speed) < _TINY),
+        report.SPEED_65535: reported & (speed == 65535),
+        report.SPEED_MINUS_1: reported & (speed == -1),
     }
     outcomes = _outcomes(records, sieve, readable, exchanged, derived, noted, period)
 
@@ -284,7 +254,7 @@ def _outcomes(
             int(kept[file]),
             int(worked_out[file]),
             +Counter({rule: int(rows[file]) for rule, rows in sieve.rejected.items()}),
-            Extents(
+            report.Extents(
                 readable=readable_reach[file],
                 kept=reach[file],
                 days=days[file],
@@ -330,7 +300,7 @@ def _decide_repeated_hours(
     kept = np.flatnonzero(sieve.kept)
     rows = kept[times.repeated_hour[kept]]
     if not len(rows) or not whole_vehicles or source.time_zone is None:
-        sieve.reject(AMBIGUOUS_LOCAL_TIME, times.repeated_hour)
+        sieve.reject(report.AMBIGUOUS_LOCAL_TIME, times.repeated_hour)
         return records, np.zeros(len(records), dtype=np.bool_)
     kept = kept[np.argsort(vehicle[kept], kind="stable")]
     place = np.flatnonzero(times.repeated_hour[kept])
@@ -350,7 +320,7 @@ def _decide_repeated_hours(
     time_us[rows] = np.where(sure & again, second, first)
     unsure = np.zeros(len(records), dtype=np.bool_)
     unsure[rows[~sure]] = True
-    sieve.reject(AMBIGUOUS_LOCAL_TIME, unsure)
+    sieve.reject(report.AMBIGUOUS_LOCAL_TIME, unsure)
     decided = np.zeros(len(records), dtype=np.bool_)
     decided[rows[sure]] = True
     return replace(records, times=times._replace(time_us=time_us)), decided
@@ -359,12 +329,12 @@ def _decide_repeated_hours(
 def _reject_positions(sieve: _Sieve, records: Records, area: StudyArea) -> tuple[IntArray, BoolArray]:
     """Return the positions of rows with a place and a time, and which lie in the area when exchanged."""
     latitude, longitude = records.latitude, records.longitude
-    sieve.reject(MISSING_POSITION, np.isnan(latitude) | np.isnan(longitude))
-    sieve.reject(POSITION_OFF_GLOBE, (np.abs(latitude) > 90) | (np.abs(longitude) > 180))
-    sieve.reject(ZERO_POSITION, (latitude == 0) & (longitude == 0))
+    sieve.reject(report.MISSING_POSITION, np.isnan(latitude) | np.isnan(longitude))
+    sieve.reject(report.POSITION_OFF_GLOBE, (np.abs(latitude) > 90) | (np.abs(longitude) > 180))
+    sieve.reject(report.ZERO_POSITION, (latitude == 0) & (longitude == 0))
     readable = np.flatnonzero(sieve.kept)
     outside = ~area.contains(latitude, longitude)
-    sieve.reject(OUTSIDE_AREA, outside)
+    sieve.reject(report.OUTSIDE_AREA, outside)
     rows = readable[outside[readable]]
     exchanged = np.zeros(len(records), dtype=np.bool_)
     exchanged[rows] = area.contains(longitude[rows], latitude[rows])
@@ -410,9 +380,9 @@ def _speeds(
         speed = speed.copy()
         speed[rows[use]] = candidate[use] / metres_per_second[unit[rows[use]]]
         derived[rows[use]] = True
-    sieve.reject(MISSING_SPEED, missing & ~derived)
-    sieve.reject(UNREADABLE_SPEED, records.speed_unreadable)
-    sieve.reject(SENTINEL_SPEED, sentinel & ~derived)
+    sieve.reject(report.MISSING_SPEED, missing & ~derived)
+    sieve.reject(report.UNREADABLE_SPEED, records.speed_unreadable)
+    sieve.reject(report.SENTINEL_SPEED, sentinel & ~derived)
     return speed, derived
 
 
@@ -493,7 +463,7 @@ class UnitCheck:
         with np.errstate(over="ignore"):
             held.append(np.minimum(derived[here][usable] / reported[usable], LARGEST_RATIO))
 
-    def findings(self) -> tuple[LintFinding, ...]:
+    def findings(self) -> tuple[report.LintFinding, ...]:
         """Return one verdict for each unit that had fixes, in the order of SpeedUnit.
 
         UNSURE with fewer than ENOUGH_PAIRS ratios; else PASS when their median lies in
@@ -503,11 +473,11 @@ class UnitCheck:
         for unit in (unit for unit in SpeedUnit if unit in self._ratios):
             ratios = np.concatenate(self._ratios[unit])
             median = float(np.median(ratios)) if len(ratios) else None
-            if median is None or len(ratios) < ENOUGH_PAIRS:
-                verdict = LintVerdict.UNSURE
-            elif LOWEST_RATIO <= median <= HIGHEST_RATIO:
-                verdict = LintVerdict.PASS
+            if median is None or len(ratios) < report.ENOUGH_PAIRS:
+                verdict = report.LintVerdict.UNSURE
+            elif report.LOWEST_RATIO <= median <= report.HIGHEST_RATIO:
+                verdict = report.LintVerdict.PASS
             else:
-                verdict = LintVerdict.WRONG
-            found.append(LintFinding(unit, len(ratios), median, verdict))
+                verdict = report.LintVerdict.WRONG
+            found.append(report.LintFinding(unit, len(ratios), median, verdict))
         return tuple(found)

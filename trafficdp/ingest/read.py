@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trafficdp.errors import ConfigError, DataError, UsageError
+from trafficdp.ingest import report as ingest_report
 from trafficdp.ingest.clean import CleanedFile, UnitCheck, clean
 from trafficdp.ingest.formats import (
     csv_files,
@@ -29,20 +30,6 @@ from trafficdp.ingest.formats import (
 )
 from trafficdp.ingest.input_file import InputFile, Named
 from trafficdp.ingest.reading_processes import LARGE, FilesToRead, Readers
-from trafficdp.ingest.report import (
-    COLUMNS,
-    DUPLICATE_IN_FILE,
-    HEADER_TIME,
-    HIGHEST_RATIO,
-    LOWEST_RATIO,
-    MALFORMED_ROW,
-    MISSING_SPEED,
-    OUTSIDE_PERIOD,
-    RULES,
-    Extents,
-    FileReport,
-    LintFinding,
-)
 from trafficdp.ingest.times import Records
 from trafficdp.ingest.vehicle_key import VehicleKey, vehicle_parts
 from trafficdp.model import FILE_NAME, NeighbouringRelation, Period, SourceDeclaration, StudyArea
@@ -74,7 +61,7 @@ class ReadFile:
     """
 
     fixes: Fixes
-    report: FileReport
+    report: ingest_report.FileReport
     digest: str
 
     def __repr__(self) -> str:
@@ -200,12 +187,12 @@ class Reading:
             self.read = partial(frame.read, source=source)
             self.digest = key.digest(held.sha256())
         self.rows = _RowCounts()
-        self._report: FileReport | None = None
-        self.extents = Extents()
+        self._report: ingest_report.FileReport | None = None
+        self.extents = ingest_report.Extents()
         """How far the rows reach, once all are read. For the curator's eyes."""
 
     @property
-    def report(self) -> FileReport:
+    def report(self) -> ingest_report.FileReport:
         """What became of the rows; raise ValueError before the last part was taken (our bug)."""
         if self._report is None:
             raise ValueError("the file was not read to its end")
@@ -223,17 +210,17 @@ class Reading:
             return None
         return FilesToRead([file], LARGE[source.format], self.named_by_file, self.read)
 
-    def finish(self, cleaned: CleanedFile, units: tuple[LintFinding, ...], files: int) -> None:
+    def finish(self, cleaned: CleanedFile, units: tuple[ingest_report.LintFinding, ...], files: int) -> None:
         """Make the report and the extents of this file from the counts ``cleaned`` of its rows.
 
         ``units`` are the verdicts of the unit check, over all ``files`` (a number) that were read together.
         """
         rows, self.extents = self.rows, cleaned.extents
         if rows.header_times:
-            noted = {**self.extents.noted, HEADER_TIME: rows.header_times}
+            noted = {**self.extents.noted, ingest_report.HEADER_TIME: rows.header_times}
             self.extents = replace(self.extents, noted=noted)
-        malformed = {MALFORMED_ROW: rows.malformed} if rows.malformed else {}
-        self._report = FileReport(
+        malformed = {ingest_report.MALFORMED_ROW: rows.malformed} if rows.malformed else {}
+        self._report = ingest_report.FileReport(
             file=self.file.name,
             source=self.source.name,
             rows_in=rows.readable + rows.malformed,
@@ -340,7 +327,7 @@ def read_file(
 
 
 def require_kept_rows(
-    report: FileReport,
+    report: ingest_report.FileReport,
     source: SourceDeclaration,
     relation: NeighbouringRelation,
     days: str | None = None,
@@ -352,21 +339,26 @@ def require_kept_rows(
     error.
     """
     # of rows in the period those that are kept, or repeat one that is
-    rows = report.rows_in - report.rejected.get(OUTSIDE_PERIOD, 0)
-    understood = report.rows_kept + report.rejected.get(DUPLICATE_IN_FILE, 0)
+    rows = report.rows_in - report.rejected.get(ingest_report.OUTSIDE_PERIOD, 0)
+    understood = report.rows_kept + report.rejected.get(ingest_report.DUPLICATE_IN_FILE, 0)
     share = Fraction(understood, rows) if rows and relation.may_refuse_by_counts else Fraction(1)
     if share > 0 and share >= source.min_kept:
         return
-    rule = max(RULES, key=lambda name: report.rejected.get(name, 0))
-    names = [source.columns.get(name, name) for name in COLUMNS.get(rule, ()) if _is_read(name, source)]
+    rule = max(ingest_report.RULES, key=lambda name: report.rejected.get(name, 0))
+    names = [
+        source.columns.get(name, name)
+        for name in ingest_report.COLUMNS.get(rule, ())
+        if _is_read(name, source)
+    ]
     where = f", column{'s'[: len(names) > 1]} {', '.join(names)}" if names else ""
-    told = f" (the rows are of {days})" if days and rule == OUTSIDE_PERIOD else ""
+    told = f" (the rows are of {days})" if days and rule == ingest_report.OUTSIDE_PERIOD else ""
     raise DataError(
         f"{'too few rows' if share else 'no row'} of {report.file} can be kept",
-        got=f"{report.rows_kept} of {report.rows_in} rows; most often {rule}{where}: {RULES[rule]}{told}",
+        got=f"{report.rows_kept} of {report.rows_in} rows; most often {rule}{where}: "
+        f"{ingest_report.RULES[rule]}{told}",
         expected=f"a share of {float(source.min_kept):g} at least (min_kept)" if share else "one at least",
         todo=_derive(source)
-        if rule == MISSING_SPEED
+        if rule == ingest_report.MISSING_SPEED
         else f"correct the declaration of source {source.name}, such as its columns or decimal, or the study "
         "area, or leave the file out",
     )
@@ -402,7 +394,7 @@ def _no_times(file: Named, source: SourceDeclaration) -> DataError:
     )
 
 
-def wrong_unit(file: str, source: str, finding: LintFinding) -> str:
+def wrong_unit(file: str, source: str, finding: ingest_report.LintFinding) -> str:
     """Return the sentence that speeds of ``file`` do not fit the unit that ``source`` declares.
 
     ``finding`` is what the unit check found.
@@ -412,5 +404,6 @@ def wrong_unit(file: str, source: str, finding: LintFinding) -> str:
     return (
         f"speeds of {file} do not look like {finding.unit.label}, as source {source} declares; got a median "
         f"ratio of {finding.median_ratio:.3f} between the speed by distance and the reported speed, over "
-        f"{finding.pairs} pairs of fixes; expected {LOWEST_RATIO} to {HIGHEST_RATIO}; {todo}"
+        f"{finding.pairs} pairs of fixes; expected {ingest_report.LOWEST_RATIO} to "
+        f"{ingest_report.HIGHEST_RATIO}; {todo}"
     )

@@ -29,15 +29,7 @@ from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.model.counts import number_pairs
 from trafficdp.noise.source import NoiseSource
-from trafficdp.privacy.loss import (
-    LARGEST_LOSS,
-    PICO,
-    LossKind,
-    loss_upper_bound,
-    round_up,
-    sum_per_user,
-    to_pico,
-)
+from trafficdp.privacy import loss as privacy_loss
 
 Values = npt.NDArray[Any]
 LARGEST_SUM = 1 << 61
@@ -85,7 +77,7 @@ class EntryIndex:
 
         ``entry`` holds the loss of each entry as a float epsilon or rho; the result is in whole 10^-12 of it.
         """
-        return sum_per_user(to_pico(entry), self.user, self.users)
+        return privacy_loss.sum_per_user(privacy_loss.to_pico(entry), self.user, self.users)
 
     def require_64_bits(self, largest: IntArray) -> None:
         """Raise UsageError when the sum of some coordinate could leave 64 bits.
@@ -122,7 +114,7 @@ class Laplace:
 
     scale: FloatArray
 
-    kind = LossKind.PURE
+    kind = privacy_loss.LossKind.PURE
 
     def loss(self, support: EntryIndex, move: IntArray) -> IntArray:
         """Return every vehicle's privacy loss, whole 10^-12 of epsilon, shape (users,).
@@ -130,7 +122,9 @@ class Laplace:
         ``move`` (one number an entry of ``support``) is how much the vehicle can change the sum at most. The
         loss is the sum over its entries of move / scale, rounded up.
         """
-        return support.losses(loss_upper_bound(move.astype(np.float64), self.scale[support.coordinate]))
+        return support.losses(
+            privacy_loss.loss_upper_bound(move.astype(np.float64), self.scale[support.coordinate])
+        )
 
     def add(self, sums: IntArray, source: NoiseSource) -> IntArray:
         """Return the integer ``sums`` (one a coordinate) plus independent discrete Laplace noise of
@@ -145,7 +139,7 @@ class Gaussian:
 
     sd: FloatArray
 
-    kind = LossKind.ZCDP
+    kind = privacy_loss.LossKind.ZCDP
 
     def loss(self, support: EntryIndex, move: IntArray) -> IntArray:
         """Return every vehicle's privacy loss, whole 10^-12 of rho (zCDP), shape (users,).
@@ -153,8 +147,8 @@ class Gaussian:
         ``move`` (one number an entry of ``support``) is how much the vehicle can change the sum at most. The
         loss is the sum over its entries of move^2 / (2 sd^2), rounded up.
         """
-        ratio = loss_upper_bound(move.astype(np.float64), self.sd[support.coordinate])
-        return support.losses(np.where(ratio > 0, round_up(ratio * ratio / 2), 0.0))
+        ratio = privacy_loss.loss_upper_bound(move.astype(np.float64), self.sd[support.coordinate])
+        return support.losses(np.where(ratio > 0, privacy_loss.round_up(ratio * ratio / 2), 0.0))
 
     def add(self, sums: IntArray, source: NoiseSource) -> IntArray:
         """Return the integer ``sums`` (one a coordinate) plus independent discrete Gaussian noise of
@@ -175,7 +169,7 @@ class Block:
     block: IntArray
     scale: float
 
-    kind = LossKind.PURE
+    kind = privacy_loss.LossKind.PURE
 
     def __post_init__(self) -> None:
         drawn = self.block >= 0
@@ -226,10 +220,10 @@ class Block:
         """Return ``units`` (users,) divided by the noise scale, as whole 10^-12 of epsilon, rounded up
         exactly.
         """
-        scale = Fraction(self.scale) / PICO
+        scale = Fraction(self.scale) / privacy_loss.PICO
         distinct, which = np.unique(units, return_inverse=True)
         pico = [-(-each * scale.denominator // scale.numerator) for each in distinct.tolist()]
-        if max(pico, default=0) > LARGEST_LOSS:
+        if max(pico, default=0) > privacy_loss.LARGEST_LOSS:
             raise UsageError(
                 "privacy loss is too large to account for", expected="at most one million epsilon"
             )

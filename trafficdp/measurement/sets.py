@@ -88,17 +88,7 @@ import numpy as np
 
 from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import UsageError
-from trafficdp.measurement.laws import (
-    GRAINS,
-    LARGEST_SUM,
-    Block,
-    EntryIndex,
-    Gaussian,
-    Laplace,
-    Law,
-    Values,
-    as_integers,
-)
+from trafficdp.measurement import laws
 from trafficdp.model.counts import largest_two, number_pairs
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.conversion import LEAST_SD
@@ -113,7 +103,7 @@ class Box:
     Raises UsageError for a negative ``high``, or sums beyond 64 bits.
     """
 
-    support: EntryIndex
+    support: laws.EntryIndex
     high: IntArray
 
     def __post_init__(self) -> None:
@@ -121,15 +111,15 @@ class Box:
             raise UsageError("a box has no such sides", expected="a whole number of at least 0 an entry")
         self.support.require_64_bits(self.high)
 
-    def sums(self, values: Values) -> IntArray:
+    def sums(self, values: laws.Values) -> IntArray:
         """Return the sum over vehicles in each coordinate, every value first clipped to 0..``high``."""
-        return self.support.sums(np.clip(as_integers(values, len(self.high)), 0, self.high))
+        return self.support.sums(np.clip(laws.as_integers(values, len(self.high)), 0, self.high))
 
     def largest(self) -> IntArray:
         """Return the largest possible sum of every coordinate, from public bounds, shape (coordinates,)."""
         return self.support.sums(self.high)
 
-    def loss(self, law: Law, shift: IntArray) -> IntArray:
+    def loss(self, law: laws.Law, shift: IntArray) -> IntArray:
         """Return every vehicle's privacy loss, 10^-12, for sums times 2^``shift`` with noise of ``law``."""
         return law.loss(self.support, self.moves(shift))
 
@@ -152,7 +142,7 @@ class Moments:
     Raises UsageError for counts below 1 or sums beyond 64 bits.
     """
 
-    support: EntryIndex
+    support: laws.EntryIndex
     count: IntArray
     steps: int
     second: BoolArray
@@ -171,17 +161,19 @@ class Moments:
         measured.
         """
         at, user, bins = self.support.coordinate, self.support.user, self.support.coordinates
-        both = EntryIndex(np.tile(user, 2), np.concatenate([at, at + bins]), self.support.users, 2 * bins)
+        both = laws.EntryIndex(
+            np.tile(user, 2), np.concatenate([at, at + bins]), self.support.users, 2 * bins
+        )
         most = self.count * (self.steps**2 // 4)
         return Box(both, np.concatenate([self.count * self.steps, np.where(self.second[at], most, 0)]))
 
-    def sums(self, values: Values) -> IntArray:
+    def sums(self, values: laws.Values) -> IntArray:
         """Return the sums of S in all B bins, then of W, (2 B,).
 
         The private pairs (S, W) are clipped first.
         """
         m, top = self.count, self.steps
-        first, second = as_integers(values, 2 * len(m)).reshape(2, len(m))
+        first, second = laws.as_integers(values, 2 * len(m)).reshape(2, len(m))
         first = np.clip(first, 0, m * top)
         low, more = first // m, first % m
         largest = (m - more) * low * (top - low) + more * (low + 1) * (top - low - 1)
@@ -191,14 +183,14 @@ class Moments:
         """Return the largest possible sums, from public bounds: of S in all B bins, then of W, (2 B,)."""
         return self.box.largest()
 
-    def loss(self, law: Law, shift: IntArray) -> IntArray:
+    def loss(self, law: laws.Law, shift: IntArray) -> IntArray:
         """Return every vehicle's privacy loss, 10^-12, for both sums times 2^``shift`` with noise of ``law``.
 
         Raises UsageError unless the noise is Laplace or Block.
         """
-        if isinstance(law, Laplace):
+        if isinstance(law, laws.Laplace):
             return self.support.losses(self._price(law.scale, shift))
-        if isinstance(law, Block):
+        if isinstance(law, laws.Block):
             return law.loss_of_units(law.largest(self.support, self._units(law, shift)))
         raise UsageError(
             "no theorem prices pairs of sums under this noise", got=type(law).__name__, expected="Laplace"
@@ -218,7 +210,7 @@ class Moments:
                 pair = np.where(more > 0, round_up(pair + more), pair)
         return pair
 
-    def _units(self, law: Block, shift: IntArray) -> IntArray:
+    def _units(self, law: laws.Block, shift: IntArray) -> IntArray:
         """The theorem's most of every bin g over all h of its block, shape (E,), in units of 1/s.
 
         Raises UsageError when the sums W of a block are not those of the bins of one block of sums S.
@@ -276,15 +268,15 @@ class _Vectors:
         """Return each vehicle's largest l1 (squared l2) change of the sums, in grains."""
         raise NotImplementedError
 
-    def loss(self, law: Law, shift: IntArray) -> IntArray:
+    def loss(self, law: laws.Law, shift: IntArray) -> IntArray:
         """Return every vehicle's privacy loss under ``law``, whole 10^-12, by ``largest_move``.
 
         Raises UsageError unless the noise is Laplace for l1, or Gaussian of at least ``least_sd`` for l2.
         """
         move = self.largest_move().astype(np.float64)
-        if self.norm == 1 and isinstance(law, Laplace):
+        if self.norm == 1 and isinstance(law, laws.Laplace):
             return to_pico(loss_upper_bound(move, np.asarray(law.scale.min(initial=np.inf))))
-        if self.norm == 2 and isinstance(law, Gaussian) and bool(np.all(law.sd >= self.least_sd)):
+        if self.norm == 2 and isinstance(law, laws.Gaussian) and bool(np.all(law.sd >= self.least_sd)):
             least = np.asarray(law.sd.min(initial=np.inf))
             return to_pico(loss_upper_bound(loss_upper_bound(move, least), 2 * least))
         raise UsageError(
@@ -301,7 +293,7 @@ class Ball(_Vectors):
     ``support`` has the entries, which are public. Raises UsageError when these do not fit together.
     """
 
-    support: EntryIndex
+    support: laws.EntryIndex
     norm: int
     bound: float
     low: IntArray
@@ -310,12 +302,16 @@ class Ball(_Vectors):
     def __post_init__(self) -> None:
         fits = self.low.shape == self.high.shape == self.support.user.shape and self.norm in (1, 2)
         fits = fits and int(self.low.max(initial=0)) <= 0 <= int(self.high.min(initial=0))
-        fits = fits and int(self.low.min(initial=0)) >= -GRAINS and int(self.high.max(initial=0)) <= GRAINS
+        fits = (
+            fits
+            and int(self.low.min(initial=0)) >= -laws.GRAINS
+            and int(self.high.max(initial=0)) <= laws.GRAINS
+        )
         if not (fits and 0 < self.bound < np.inf):
             raise UsageError("a ball is out of range", expected="a bound above 0, intervals around 0")
         self.support.require_64_bits(self.high - self.low)
 
-    def sums(self, values: Values) -> IntArray:
+    def sums(self, values: laws.Values) -> IntArray:
         """Return the sum over vehicles in each coordinate, each vector clipped to the ball, in bound /
         2^20.
         """
@@ -335,7 +331,7 @@ class Ball(_Vectors):
         """
         far = np.zeros(self.support.users, dtype=np.int64)
         np.add.at(far, self.support.user, (self.high - self.low) ** self.norm)
-        return np.asarray(np.minimum(far, (2 * GRAINS) ** self.norm))
+        return np.asarray(np.minimum(far, (2 * laws.GRAINS) ** self.norm))
 
 
 @dataclass(frozen=True)
@@ -376,11 +372,11 @@ class AddRemoveBall(_Vectors):
 
     def largest(self) -> IntArray:
         """Return a bound on the size of every sum, in grains, by 2^40 vehicles, shape (coordinates,)."""
-        return np.full(self.coordinates, LARGEST_USERS * GRAINS, dtype=np.int64)
+        return np.full(self.coordinates, LARGEST_USERS * laws.GRAINS, dtype=np.int64)
 
     def largest_move(self) -> IntArray:
         """Return the largest length of a vehicle's vector in grains, squared for the l2 norm, shape (1,)."""
-        return np.array([GRAINS**self.norm])
+        return np.array([laws.GRAINS**self.norm])
 
 
 def _scaled(real: FloatArray, user: IntArray, users: int, norm: int, bound: float) -> IntArray:
@@ -395,8 +391,8 @@ def _scaled(real: FloatArray, user: IntArray, users: int, norm: int, bound: floa
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         length = largest * np.bincount(user, share**norm, users) ** (1 / norm)
         real *= np.minimum(1.0, bound / np.where(length > 0, length, 1.0))[user]
-        real /= bound / GRAINS
-    return np.clip(np.where(np.isfinite(real), real, 0.0), -GRAINS, GRAINS).astype(np.int64)
+        real /= bound / laws.GRAINS
+    return np.clip(np.where(np.isfinite(real), real, 0.0), -laws.GRAINS, laws.GRAINS).astype(np.int64)
 
 
 def _shrunk(whole: IntArray, user: IntArray, users: int, norm: int) -> IntArray:
@@ -407,7 +403,7 @@ def _shrunk(whole: IntArray, user: IntArray, users: int, norm: int) -> IntArray:
     while True:
         size = np.zeros(users, dtype=np.int64)
         np.add.at(size, user, np.abs(whole) if norm == 1 else whole * whole)
-        if not bool((long := size > GRAINS**norm).any()):
+        if not bool((long := size > laws.GRAINS**norm).any()):
             return whole
         np.subtract(whole, np.sign(whole), out=whole, where=long[user])
 
@@ -416,7 +412,7 @@ def _shrunk(whole: IntArray, user: IntArray, users: int, norm: int) -> IntArray:
 class Ranks:
     """``high``, ``rank``, ``above`` and ``scale`` (C,) are public; scale 0 takes the first of least cost."""
 
-    support: EntryIndex
+    support: laws.EntryIndex
     high: IntArray
     rank: IntArray
     above: IntArray
@@ -431,20 +427,20 @@ class Ranks:
         """Return every vehicle's privacy loss by these private selections, in whole 10^-12 of ``kind``."""
         return choice_loss(self.support, np.ones(len(self.scale)), self.scale, self.kind)
 
-    def draw(self, source: NoiseSource, values: Values) -> IntArray:
+    def draw(self, source: NoiseSource, values: laws.Values) -> IntArray:
         """Return one private quantile of each coordinate's ``values`` (E,), clipped to 0..``high`` first."""
         begin, cost, weight, start = self.cells(values)
         cell = source.choose(cost, weight, start, self.scale)[0]
         return np.asarray(begin[cell] + source.uniform_below(weight[cell]))
 
-    def cells(self, values: Values) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    def cells(self, values: laws.Values) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Return the candidate numbers in cells of equal cost: first number, cost, how many, and ``start``.
 
         The cells of coordinate c are ``start[c]:start[c + 1]``; the cost is by how many vehicles one misses
         its rank.
         """
         at, many = self.support.coordinate, np.arange(self.support.coordinates)
-        inside = np.clip(as_integers(values, len(at)), 0, self.high[at])
+        inside = np.clip(laws.as_integers(values, len(at)), 0, self.high[at])
         # the cost changes only at a number that a vehicle has, and behind it; of equal ends the last counts
         owner = np.concatenate([many, at, at])
         begin = np.concatenate([np.zeros_like(many), inside, inside + 1])
@@ -460,7 +456,7 @@ class Ranks:
         return begin, cost, weight, start
 
 
-def choice_loss(support: EntryIndex, change: FloatArray, scale: FloatArray, kind: LossKind) -> IntArray:
+def choice_loss(support: laws.EntryIndex, change: FloatArray, scale: FloatArray, kind: LossKind) -> IntArray:
     """Return every vehicle's privacy loss by exponential mechanisms, whole 10^-12 of ``kind``.
 
     In coordinate c, P(candidate) is proportional to exp(-score / ``scale``[c]); one vehicle changes a score
@@ -487,7 +483,7 @@ class Set(Protocol):
     def largest(self) -> IntArray:
         """Return the largest possible size of every sum, from public bounds, one a coordinate."""
 
-    def loss(self, law: Law, shift: IntArray) -> IntArray:
+    def loss(self, law: laws.Law, shift: IntArray) -> IntArray:
         """Return every vehicle's privacy loss, 10^-12, for sums times 2^``shift`` with noise of ``law``."""
 
 
@@ -499,7 +495,7 @@ class Step:
     """
 
     of: Set
-    law: Law
+    law: laws.Law
     shift: IntArray = field(default_factory=lambda: np.zeros((), dtype=np.int64))
 
     def __post_init__(self) -> None:
@@ -507,7 +503,10 @@ class Step:
         if not self.shift.ndim:
             object.__setattr__(self, "shift", np.full_like(largest, self.shift))
         fits = self.shift.shape == largest.shape and int(np.abs(self.shift).max(initial=0)) <= farthest
-        if not fits or float(np.ldexp(largest.astype(np.float64), self.shift).max(initial=0)) >= LARGEST_SUM:
+        if (
+            not fits
+            or float(np.ldexp(largest.astype(np.float64), self.shift).max(initial=0)) >= laws.LARGEST_SUM
+        ):
             raise UsageError("sums and their noise do not fit", todo="choose a larger speed_step")
 
     @property
@@ -568,7 +567,7 @@ class Measure(Protocol):
     def measure(self, step: Step, values: MeasureInput) -> IntArray:
         """Return the noisy sum of private ``values``, clipped to the step's set, of each coordinate."""
 
-    def select(self, ranks: Ranks, values: Values) -> IntArray:
+    def select(self, ranks: Ranks, values: laws.Values) -> IntArray:
         """Return one privately selected quantile of ``values`` for every coordinate of ``ranks``."""
 
     def select_claimed(self, scores: Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:

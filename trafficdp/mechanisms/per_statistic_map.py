@@ -14,35 +14,15 @@ import numpy as np
 from trafficdp.arrays import FloatArray
 from trafficdp.errors import StoreDamagedError, UsageError, did_you_mean
 from trafficdp.measurement.sets import Measure, Priced
-from trafficdp.mechanisms import publish
+from trafficdp.mechanisms import protocol, publish
 from trafficdp.mechanisms.known_error import ErrorFacts, KnownTerms, error_facts
 from trafficdp.mechanisms.laplace.calibrated import Baseline
-from trafficdp.mechanisms.per_statistic.arrays import (
-    ArrayAveraging,
-    Grouping,
-    Levy,
-    Pooled,
-    Quantile,
-    QuantileRule,
-)
+from trafficdp.mechanisms.per_statistic import arrays
 from trafficdp.mechanisms.per_statistic.clipping import AKMV, WorstCaseClipping
 from trafficdp.mechanisms.per_statistic.gaussian import GaussianTwin
 from trafficdp.mechanisms.per_statistic.huber import Huber
 from trafficdp.mechanisms.per_statistic.plan import PlanMechanism, Scaling
 from trafficdp.mechanisms.per_statistic.two_stage import TwoStage
-from trafficdp.mechanisms.protocol import (
-    POST_PROCESSING,
-    RANGE,
-    Columns,
-    Mechanism,
-    PublicFacts,
-    Statement,
-    StatisticRequest,
-    event_of,
-    privacy_event,
-    sensitivity_of,
-    unenforced_theorems,
-)
 from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
 from trafficdp.model import Counts, Statistic
 from trafficdp.privacy.estimate import Estimate
@@ -61,7 +41,7 @@ Setting = str | int | float | bool | None
 Settings = Mapping[str, Setting]
 IDENTITY = {"name", "citation", "statistics", "kind", "enforced", "idealised"}
 """Fields that say which mechanism it is."""
-Known = TypeVar("Known", bound=Mechanism)
+Known = TypeVar("Known", bound=protocol.Mechanism)
 
 
 def settings_of(mechanism: object) -> dict[str, Setting]:
@@ -122,7 +102,7 @@ def _changed(mechanism: object, settings: Settings) -> object:
         elif each.name in settings:
             given[each.name] = _read(each, value, settings[each.name])
     # whatever has fields of its own is a dataclass, which no protocol can say
-    return replace(cast("Mechanism", mechanism), **given) if given else mechanism  # type: ignore[type-var]
+    return replace(cast("protocol.Mechanism", mechanism), **given) if given else mechanism  # type: ignore[type-var]
 
 
 def _read(field: Field[object], now: object, written: Setting) -> object:
@@ -163,17 +143,17 @@ def _read(field: Field[object], now: object, written: Setting) -> object:
 # all.
 
 
-MECHANISMS: tuple[Mechanism, ...] = (
+MECHANISMS: tuple[protocol.Mechanism, ...] = (
     Baseline(),
-    KnownTwoMoments(Pooled()),
-    KnownTwoMoments(ArrayAveraging(Grouping.BEST_FIT)),
-    KnownTwoMoments(ArrayAveraging(Grouping.WRAP_AROUND)),
-    KnownTwoMoments(Levy(Grouping.BEST_FIT)),
-    KnownTwoMoments(Levy(Grouping.WRAP_AROUND)),
-    TwoMoments(Quantile(QuantileRule.FIXED, Grouping.BEST_FIT)),
-    TwoMoments(Quantile(QuantileRule.FIXED, Grouping.WRAP_AROUND)),
-    TwoMoments(Quantile(QuantileRule.OPTIMIZED, Grouping.BEST_FIT)),
-    TwoMoments(Quantile(QuantileRule.OPTIMIZED, Grouping.WRAP_AROUND)),
+    KnownTwoMoments(arrays.Pooled()),
+    KnownTwoMoments(arrays.ArrayAveraging(arrays.Grouping.BEST_FIT)),
+    KnownTwoMoments(arrays.ArrayAveraging(arrays.Grouping.WRAP_AROUND)),
+    KnownTwoMoments(arrays.Levy(arrays.Grouping.BEST_FIT)),
+    KnownTwoMoments(arrays.Levy(arrays.Grouping.WRAP_AROUND)),
+    TwoMoments(arrays.Quantile(arrays.QuantileRule.FIXED, arrays.Grouping.BEST_FIT)),
+    TwoMoments(arrays.Quantile(arrays.QuantileRule.FIXED, arrays.Grouping.WRAP_AROUND)),
+    TwoMoments(arrays.Quantile(arrays.QuantileRule.OPTIMIZED, arrays.Grouping.BEST_FIT)),
+    TwoMoments(arrays.Quantile(arrays.QuantileRule.OPTIMIZED, arrays.Grouping.WRAP_AROUND)),
     KnownTwoMoments(Huber()),
     KnownTwoMoments(TwoStage()),
     KnownTwoMoments(WorstCaseClipping()),
@@ -190,17 +170,17 @@ AUTO_TRIES = {LossKind.PURE: ("baseline", "worst_case_clipping"), LossKind.ZCDP:
 """What ``auto`` looks at beside maps of one piece. No other is the nearest to the truth on Austin's buses."""
 
 
-def mechanisms_of(kind: LossKind) -> tuple[Mechanism, ...]:
+def mechanisms_of(kind: LossKind) -> tuple[protocol.Mechanism, ...]:
     """Return the mechanisms whose loss is counted in ``kind``, in their order of preference."""
     return tuple(mechanism for mechanism in MECHANISMS if mechanism.kind is kind)
 
 
-def tried_by_auto(kind: LossKind) -> tuple[Mechanism, ...]:
+def tried_by_auto(kind: LossKind) -> tuple[protocol.Mechanism, ...]:
     """Return the mechanisms of ``kind`` among which "auto" chooses, in their order of preference."""
     return tuple(mechanism for mechanism in mechanisms_of(kind) if mechanism.name in AUTO_TRIES[kind])
 
 
-def mechanism_named(name: str, kind: LossKind) -> Mechanism:
+def mechanism_named(name: str, kind: LossKind) -> protocol.Mechanism:
     """Return the mechanism of this name; raise UsageError when there is none of this ``kind``."""
     known = {mechanism.name: mechanism for mechanism in mechanisms_of(kind)}
     if name in known:
@@ -264,7 +244,7 @@ class PerStatisticMechanism:
     ``loss_kind`` is the kind of privacy loss of all parts.
     """
 
-    public: PublicFacts
+    public: protocol.PublicFacts
     parts: Mapping[Statistic, StatisticMechanism]
     loss_kind: LossKind = LossKind.PURE
 
@@ -281,7 +261,7 @@ class PerStatisticMechanism:
         return COMPOSITION[self.loss_kind]
 
     @cached_property
-    def mechanisms(self) -> dict[Statistic, Mechanism]:
+    def mechanisms(self) -> dict[Statistic, protocol.Mechanism]:
         """The mechanism of each statistic, with its settings applied; UsageError for an unknown name."""
         return {
             each: with_settings(mechanism_named(part.mechanism, self.loss_kind), part.settings)
@@ -305,7 +285,7 @@ class PerStatisticMechanism:
         of_parts = {each: self._event(each) for each in self.statistics}
         losses = np.concatenate([each.loss_per_user for each in of_parts.values()])
         users = self.public.counts.users
-        promised = privacy_event(
+        promised = protocol.privacy_event(
             " + ".join(dict.fromkeys(each.mechanism for each in of_parts.values())),
             self.public,
             sum_per_user(losses, np.tile(np.arange(users), len(of_parts)), users),
@@ -352,7 +332,7 @@ class PerStatisticMechanism:
             for each in self.statistics
         }
 
-    def statement(self, statistic: Statistic) -> Statement:
+    def statement(self, statistic: Statistic) -> protocol.Statement:
         """Return how ``statistic`` is made noisy, in words and numbers, for the release's manifest."""
         mechanism, bound = self.mechanisms[statistic], self.public.bound
         # the basis does not depend on the level
@@ -367,7 +347,7 @@ class PerStatisticMechanism:
             distribution = BY_EPSILON
         if settings := settings_of(mechanism):
             distribution += f"; its settings: {in_words(settings)}"
-        return Statement(
+        return protocol.Statement(
             mechanism=mechanism.name,
             citation=mechanism.citation,
             sensitivity=SENSITIVITY[self.loss_kind].format(largest=own, unit=unit),
@@ -377,9 +357,9 @@ class PerStatisticMechanism:
             distribution=distribution,
             sampler=IDEALISED if mechanism.idealised else SAMPLER[self.loss_kind],
             interval_basis=facts.basis,
-            post_processing=POST_PROCESSING[statistic],
+            post_processing=protocol.POST_PROCESSING[statistic],
             idealised=mechanism.idealised,
-            unenforced=unenforced_theorems(mechanism, self._request(statistic)),
+            unenforced=protocol.unenforced_theorems(mechanism, self._request(statistic)),
         )
 
     def to_facts(self) -> dict[str, Any]:
@@ -412,7 +392,9 @@ class PerStatisticMechanism:
         }
 
     @classmethod
-    def calibrate(cls, facts: PublicFacts, loss: Loss, parts: Mapping[Statistic, StatisticMechanism]) -> Self:
+    def calibrate(
+        cls, facts: protocol.PublicFacts, loss: Loss, parts: Mapping[Statistic, StatisticMechanism]
+    ) -> Self:
         """Return the mechanism with the losses of ``parts`` scaled up together to a total of at most
         ``loss``.
 
@@ -436,7 +418,7 @@ class PerStatisticMechanism:
         return best
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> PerStatisticMechanism:
+    def from_facts(cls, facts: Mapping[str, Any], public: protocol.PublicFacts) -> PerStatisticMechanism:
         """Return the mechanism that ``to_facts`` wrote, with its settings, on the same ``public`` facts."""
         kind = LossKind(facts["loss"])
         return cls(
@@ -454,7 +436,7 @@ class PerStatisticMechanism:
 
     @classmethod
     def from_published(
-        cls, facts: Mapping[str, Any], columns: Columns, public: PublicFacts
+        cls, facts: Mapping[str, Any], columns: protocol.Columns, public: protocol.PublicFacts
     ) -> PerStatisticMechanism:
         """Rebuild the mechanism of a published release, for the bins with published numbers.
 
@@ -482,21 +464,23 @@ class PerStatisticMechanism:
         }
         return cls(public, parts, kind)
 
-    def _request(self, statistic: Statistic) -> StatisticRequest:
-        return StatisticRequest(self.public.counts, self.public.bound, statistic, self.parts[statistic].loss)
+    def _request(self, statistic: Statistic) -> protocol.StatisticRequest:
+        return protocol.StatisticRequest(
+            self.public.counts, self.public.bound, statistic, self.parts[statistic].loss
+        )
 
     def _event(self, statistic: Statistic) -> PrivacyEvent:
-        loss, (least, most) = self.parts[statistic].loss, RANGE[self.loss_kind]
+        loss, (least, most) = self.parts[statistic].loss, protocol.RANGE[self.loss_kind]
         shape = () if self.loss_kind is LossKind.ZCDP else (self.public.counts.bins,)
         if loss.shape != shape or not bool(np.all((loss >= least) & (loss <= most))):
             quantity = self.loss_kind.quantity
             raise UsageError(
                 f"the {quantity} of a statistic is out of range", expected=f"{least:g} to {most:g}"
             )
-        return event_of(self.mechanisms[statistic], self._request(statistic))
+        return protocol.event_of(self.mechanisms[statistic], self._request(statistic))
 
     def _sensitivity(self, statistic: Statistic) -> FloatArray:
-        return sensitivity_of(self.mechanisms[statistic], self._request(statistic))
+        return protocol.sensitivity_of(self.mechanisms[statistic], self._request(statistic))
 
     def _error(self, statistic: Statistic) -> FloatArray:
         error = self.mechanisms[statistic].expected_error(self._request(statistic))
@@ -513,7 +497,7 @@ class PerStatisticMechanism:
 
 def _times(given: FloatArray, target: int, lost: int, kind: LossKind) -> FloatArray:
     """``given`` times target / lost, within what can be given; rho a whole number of 10^-12."""
-    most = RANGE[kind][1]
+    most = protocol.RANGE[kind][1]
     if kind is LossKind.PURE:
         return np.minimum(given * (target / lost * (1 - 1e-13)), most)
     raised = ZCDP(min(ZCDP.of(float(given)).pico * target // lost, int(most * PICO)))

@@ -9,25 +9,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp import model
 from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import EntryIndex, Law, as_integers
 from trafficdp.measurement.sets import ENFORCED, Measure, Priced, Ranks, Step, choice_loss
-from trafficdp.model import (
-    COUNTS_PUBLIC,
-    DECLARED_BOUNDS,
-    NOTHING_PUBLIC,
-    ONE_VEHICLE_ONE_IDENTIFIER,
-    QUANTILES,
-    VALIDITY_PUBLIC,
-    VEHICLE_NOT_TRIP,
-    ContributionBound,
-    Counts,
-    Knowledge,
-    KnownSpeeds,
-    NeighbouringRelation,
-    Statistic,
-)
 from trafficdp.privacy.disclosure import Calibration
 from trafficdp.privacy.estimate import Estimate, IntervalKind
 from trafficdp.privacy.loss import CHARGE_STEP, Loss, LossKind, PrivacyEvent, sum_per_user
@@ -57,9 +43,9 @@ class StatisticRequest:
     all bins together, shape (). It may be infinite: then no noise is added, and nothing is priced.
     """
 
-    counts: Counts
-    bound: ContributionBound
-    statistic: Statistic
+    counts: model.Counts
+    bound: model.ContributionBound
+    statistic: model.Statistic
     loss: FloatArray
 
     @property
@@ -80,7 +66,7 @@ class Mechanism(Protocol):
         """The paper that describes it: authors, title and number."""
 
     @property
-    def statistics(self) -> tuple[Statistic, ...]:
+    def statistics(self) -> tuple[model.Statistic, ...]:
         """The statistics it can estimate."""
 
     @property
@@ -114,7 +100,7 @@ class Mechanism(Protocol):
         """
 
     def estimate(
-        self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure, /
+        self, samples: Samples, statistic: model.Statistic, loss: FloatArray, measure: Measure, /
     ) -> FloatArray:
         """Return noisy estimates of ``statistic`` in all bins, shape (G,), clamped to its range.
 
@@ -130,15 +116,17 @@ class KnownSensitivity(Protocol):
         """Return the most that one vehicle's values change each bin's number, shape (G,), in its unit."""
 
 
-Columns = Mapping[Statistic, Mapping[str, npt.NDArray[Any]]]
+Columns = Mapping[model.Statistic, Mapping[str, npt.NDArray[Any]]]
 """Published noise columns of every statistic, by their names in NOISE_COLUMNS, over the numbered bins."""
 POST_PROCESSING = {
-    Statistic.MEAN: "means are clamped to the range of the clipped speeds",
-    Statistic.VEHICLE_MEAN: "vehicle means are clamped to the range of the clipped speeds",
-    Statistic.VARIANCE: "variances are clamped to 0 .. U^2/4, and to mean (U - mean) by the released mean "
-    "when there is one (its stated expected error is that before this); a lower end of an interval above "
-    "that value follows it",
-} | dict.fromkeys(QUANTILES, "vehicles' own means are clipped to the range before one of them is selected")
+    model.Statistic.MEAN: "means are clamped to the range of the clipped speeds",
+    model.Statistic.VEHICLE_MEAN: "vehicle means are clamped to the range of the clipped speeds",
+    model.Statistic.VARIANCE: "variances are clamped to 0 .. U^2/4, and to mean (U - mean) by the released "
+    "mean when there is one (its stated expected error is that before this); a lower end of an interval "
+    "above that value follows it",
+} | dict.fromkeys(
+    model.QUANTILES, "vehicles' own means are clipped to the range before one of them is selected"
+)
 """What every calibrated mechanism does to a noisy number, in words."""
 
 
@@ -151,15 +139,15 @@ class PublicFacts:
     none).
     """
 
-    counts: Counts
-    bound: ContributionBound
-    relation: NeighbouringRelation = NeighbouringRelation.REPLACE_USER_VALUES
-    known: KnownSpeeds | None = None
+    counts: model.Counts
+    bound: model.ContributionBound
+    relation: model.NeighbouringRelation = model.NeighbouringRelation.REPLACE_USER_VALUES
+    known: model.KnownSpeeds | None = None
 
     @property
-    def public_counts(self) -> Counts | None:
+    def public_counts(self) -> model.Counts | None:
         """The public counts; None under ADD_OR_REMOVE_USER, where nothing about a vehicle is public."""
-        return self.counts if self.relation is NeighbouringRelation.REPLACE_USER_VALUES else None
+        return self.counts if self.relation is model.NeighbouringRelation.REPLACE_USER_VALUES else None
 
 
 @dataclass(frozen=True)
@@ -171,7 +159,7 @@ class JointRequest:
     and records, ``zone_km2`` the mean area of a zone (None: places are hexagons).
     """
 
-    statistics: tuple[Statistic, ...]
+    statistics: tuple[model.Statistic, ...]
     fleet: int
     apart: bool
     counts: int
@@ -221,7 +209,7 @@ class CalibratedMechanism(Protocol):
         """The name of this kind of calibrated mechanism in the registry."""
 
     @property
-    def statistics(self) -> tuple[Statistic, ...]:
+    def statistics(self) -> tuple[model.Statistic, ...]:
         """The statistics that it estimates, in the order of the enum Statistic."""
 
     @property
@@ -240,26 +228,26 @@ class CalibratedMechanism(Protocol):
 
     def run(
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
-    ) -> dict[Statistic, Estimate]:
+    ) -> dict[model.Statistic, Estimate]:
         """Measure private ``values`` once with noise, and return the estimates of all bins, by statistic.
 
         Intervals hold the bin's statistic of the clipped speeds with probability at least ``interval_level``.
         Raises nothing that it would not raise on values that are all 0.
         """
 
-    def expected_errors(self) -> dict[Statistic, FloatArray]:
+    def expected_errors(self) -> dict[model.Statistic, FloatArray]:
         """Return each statistic's expected absolute error at the worst values, by noise and bias, shape (G,).
 
         In the statistic's unit; 0 where only one number is possible. From public facts alone.
         """
 
-    def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
+    def half_widths(self, interval_level: float) -> dict[model.Statistic, FloatArray]:
         """Return the half width of each interval that ``run`` will give, before it is clamped, (G,) each.
 
         In the statistic's unit; 0 where no noise is needed. From public facts alone.
         """
 
-    def statement(self, statistic: Statistic) -> Statement:
+    def statement(self, statistic: model.Statistic) -> Statement:
         """Return how ``statistic`` is made noisy, in words and numbers, for the release's manifest."""
 
     def to_facts(self) -> dict[str, Any]:
@@ -279,7 +267,7 @@ class CalibratedMechanism(Protocol):
 class Ranked(Protocol):
     """A calibrated mechanism of quantiles; its intervals are ranges of ranks among a bin's vehicles."""
 
-    def rank_widths(self, level: float) -> dict[Statistic, FloatArray]:
+    def rank_widths(self, level: float) -> dict[model.Statistic, FloatArray]:
         """Return the width of each quantile's interval in ranks, as a share of the bin's vehicles, (G,).
 
         The interval holds with probability at least ``level``. From public counts alone.
@@ -291,7 +279,7 @@ class CalibratedIntervals(Protocol):
     """A calibrated mechanism whose intervals were tuned in trials and are not proved."""
 
     @property
-    def trials(self) -> Mapping[Statistic, Calibration]:
+    def trials(self) -> Mapping[model.Statistic, Calibration]:
         """How often intervals held in trials, for each statistic whose intervals no theorem proves."""
 
 
@@ -300,7 +288,7 @@ class FromKnownSpeeds(Protocol):
     """A mechanism whose prior expectations come from the public ``known`` speeds of its public facts."""
 
     @property
-    def known(self) -> tuple[Knowledge, ...]:
+    def known(self) -> tuple[model.Knowledge, ...]:
         """The public sources of the known speeds that the prior starts from; empty if there are none."""
 
     def without_known(self) -> CalibratedMechanism:
@@ -317,12 +305,12 @@ class Recomputable(Protocol):
         ``columns`` are the published columns of every statistic, which hold both steps and answers.
         """
 
-    def recompute_estimates(self, columns: Columns) -> dict[Statistic, Estimate]:
+    def recompute_estimates(self, columns: Columns) -> dict[model.Statistic, Estimate]:
         """Return the estimates of every statistic, recomputed from the published ``columns``."""
 
     def proved_intervals(
         self, columns: Columns, level: float
-    ) -> dict[Statistic, tuple[FloatArray, FloatArray]]:
+    ) -> dict[model.Statistic, tuple[FloatArray, FloatArray]]:
         """Return lower and upper ends of an interval proved to hold with ``level``, per bin, shape (G,) each.
 
         It holds the value that the mechanism would give without noise, not the true statistic.
@@ -330,18 +318,18 @@ class Recomputable(Protocol):
 
 
 ASSUMPTIONS = {
-    NeighbouringRelation.REPLACE_USER_VALUES: (
-        COUNTS_PUBLIC,
-        VALIDITY_PUBLIC,
-        DECLARED_BOUNDS,
-        ONE_VEHICLE_ONE_IDENTIFIER,
-        VEHICLE_NOT_TRIP,
+    model.NeighbouringRelation.REPLACE_USER_VALUES: (
+        model.COUNTS_PUBLIC,
+        model.VALIDITY_PUBLIC,
+        model.DECLARED_BOUNDS,
+        model.ONE_VEHICLE_ONE_IDENTIFIER,
+        model.VEHICLE_NOT_TRIP,
     ),
-    NeighbouringRelation.ADD_OR_REMOVE_USER: (
-        NOTHING_PUBLIC,
-        DECLARED_BOUNDS,
-        ONE_VEHICLE_ONE_IDENTIFIER,
-        VEHICLE_NOT_TRIP,
+    model.NeighbouringRelation.ADD_OR_REMOVE_USER: (
+        model.NOTHING_PUBLIC,
+        model.DECLARED_BOUNDS,
+        model.ONE_VEHICLE_ONE_IDENTIFIER,
+        model.VEHICLE_NOT_TRIP,
     ),
 }
 
@@ -375,7 +363,7 @@ def privacy_event(
     name: str,
     public: PublicFacts,
     loss_per_user: IntArray,
-    sensitivity: Mapping[Statistic, FloatArray] | tuple[Statistic, ...],
+    sensitivity: Mapping[model.Statistic, FloatArray] | tuple[model.Statistic, ...],
     *,
     kind: LossKind = LossKind.PURE,
 ) -> PrivacyEvent:
@@ -429,7 +417,7 @@ def loss_of(steps: Sequence[Priced], users: int) -> IntArray:
     return -(-total // CHARGE_STEP) * CHARGE_STEP
 
 
-def require_statistic(name: str, statistic: Statistic, statistics: tuple[Statistic, ...]) -> None:
+def require_statistic(name: str, statistic: model.Statistic, statistics: tuple[model.Statistic, ...]) -> None:
     """Raise UsageError unless the mechanism ``name`` can estimate ``statistic``."""
     if statistic not in statistics:
         raise UsageError(
@@ -450,21 +438,21 @@ class Accounting(Protocol):
     def composition(self) -> str:
         """How the privacy losses of the noise add up in this accounting, in words."""
 
-    def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
+    def scales(self, epsilon: float) -> dict[model.Statistic, FloatArray]:
         """Return each statistic's expected absolute noise at ``epsilon`` (of means: the Laplace scale), (G,).
 
         In the statistic's unit; 0 where it can only be one number.
         """
 
-    def worst_relative_scale(self, epsilon: float, tolerance: Mapping[Statistic, float]) -> float:
+    def worst_relative_scale(self, epsilon: float, tolerance: Mapping[model.Statistic, float]) -> float:
         """Return the largest ratio of expected noise (``scales``) to tolerance over all bins and
         statistics.
         """
 
-    def epsilon_at(self, relative_scale: float, tolerance: Mapping[Statistic, float]) -> float:
+    def epsilon_at(self, relative_scale: float, tolerance: Mapping[model.Statistic, float]) -> float:
         """Return the epsilon at which ``worst_relative_scale`` equals ``relative_scale``."""
 
-    def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
+    def errors(self, epsilon: float) -> dict[model.Statistic, FloatArray]:
         """Return each statistic's expected absolute error at the worst values, at ``epsilon``, shape (G,).
 
         Numbers are clamped to their range, so that the error stays bounded for small epsilon.

@@ -14,14 +14,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from trafficdp.arrays import BoolArray, FloatArray, IntArray
-from trafficdp.mechanisms.pooling.posterior import (
-    AT_ONCE,
-    LEVELS,
-    MOST_OF_ONE,
-    inner_ends,
-    lambda_of,
-    speed_of,
-)
+from trafficdp.mechanisms.pooling import posterior
 
 CHANGE_SD, OF_SLOTS = 0.15, 0.2
 """Of lambda: how far a bin's mean usually changes from one map to the next, and a slot's beside that, of
@@ -73,14 +66,14 @@ def change_between_maps(
     middle = (first * other**2 + last * own**2) / noise
 
     def faster_by(moves: FloatArray) -> FloatArray:
-        return speed_of(middle + moves / 2, upper) - speed_of(middle - moves / 2, upper)
+        return posterior.speed_of(middle + moves / 2, upper) - posterior.speed_of(middle - moves / 2, upper)
 
     def chance(share: float) -> FloatArray:
-        speed = speed_of(middle, upper)
-        limit = lambda_of((1 + share) * speed, upper) - lambda_of(speed, upper)
+        speed = posterior.speed_of(middle, upper)
+        limit = posterior.lambda_of((1 + share) * speed, upper) - posterior.lambda_of(speed, upper)
         return np.asarray(ndtr((limit - moved) / sd))
 
-    wide = {level: float(ndtri((1 + level) / 2)) * sd for level in LEVELS}
+    wide = {level: float(ndtri((1 + level) / 2)) * sd for level in posterior.LEVELS}
     ends = {level: (faster_by(moved - half), faster_by(moved + half)) for level, half in wide.items()}
     return Difference(faster_by(moved), ends, chance(-CHANGED), 1 - chance(CHANGED))
 
@@ -145,14 +138,14 @@ class PooledMeans:
     @property
     def widest(self) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends of the widest intervals, those of the last of LEVELS, shape (G,) each."""
-        return self.ends[LEVELS[-1]]
+        return self.ends[posterior.LEVELS[-1]]
 
     @property
     def inner(self) -> dict[str, FloatArray]:
         """Lower and upper ends of the narrower intervals, by the column names that they are published
         under.
         """
-        return inner_ends(self.ends)
+        return posterior.inner_ends(self.ends)
 
 
 def pool(maps: Sequence[MapOfPeriod], place: IntArray, upper: float, change_variance: float) -> PooledMeans:
@@ -176,8 +169,8 @@ def pool(maps: Sequence[MapOfPeriod], place: IntArray, upper: float, change_vari
     share = own.share_of_spreads()
     many = len(place)
     mean, square, before = (np.zeros(many) for _ in range(3))
-    for start in range(0, many, AT_ONCE):
-        rows = np.arange(start, min(start + AT_ONCE, many))
+    for start in range(0, many, posterior.AT_ONCE):
+        rows = np.arange(start, min(start + posterior.AT_ONCE, many))
         for (spread, around), weight in share.items():
             told, variance, without = own.mean(rows, spread, around)
             mean[rows] += weight * told
@@ -186,13 +179,13 @@ def pool(maps: Sequence[MapOfPeriod], place: IntArray, upper: float, change_vari
     sd = np.sqrt(np.maximum(square - mean**2, 1e-12))
 
     def quantile(chance: float) -> FloatArray:
-        return speed_of(mean + float(ndtri(chance)) * sd, upper)
+        return posterior.speed_of(mean + float(ndtri(chance)) * sd, upper)
 
-    ends = {level: (quantile((1 - level) / 2), quantile((1 + level) / 2)) for level in LEVELS}
+    ends = {level: (quantile((1 - level) / 2), quantile((1 + level) / 2)) for level in posterior.LEVELS}
     value = MAPS_SHARE * own.mean_of_values() + (1 - MAPS_SHARE) * quantile(0.5)
-    value = np.clip(value, *ends[LEVELS[1]])
+    value = np.clip(value, *ends[posterior.LEVELS[1]])
     error = sum(np.abs(quantile(chance) - value) for chance in _CHANCES.tolist()) / len(_CHANCES)
-    return PooledMeans(value, ends, np.asarray(error), sd <= MOST_OF_ONE * np.sqrt(before))
+    return PooledMeans(value, ends, np.asarray(error), sd <= posterior.MOST_OF_ONE * np.sqrt(before))
 
 
 @dataclass(frozen=True)
@@ -344,5 +337,5 @@ class _Normal:
 
 def _middle_and_sd(ends: tuple[FloatArray, FloatArray], upper: float) -> tuple[FloatArray, FloatArray]:
     """Lambda in the middle of 80 % intervals, and the deviation of a normal that has them."""
-    low, high = (lambda_of(each, upper) for each in ends)
+    low, high = (posterior.lambda_of(each, upper) for each in ends)
     return (low + high) / 2, np.maximum((high - low) / 2 / float(ndtri(0.9)), 1e-6)

@@ -14,13 +14,8 @@ from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.binning.cells import area_km2, cells_of, resolutions_of
 from trafficdp.errors import integer_between
 from trafficdp.measurement.sets import Measure
+from trafficdp.mechanisms.pooling import add_remove_map
 from trafficdp.mechanisms.pooling.add_remove_design import FLEET_SHARE, AddRemoveDesign
-from trafficdp.mechanisms.pooling.add_remove_map import (
-    add_remove_map,
-    estimate_fleet,
-    measure_all,
-    measure_fleet,
-)
 from trafficdp.mechanisms.pooling.calibrated import CalibratedCityWide
 from trafficdp.mechanisms.pooling.posterior import LEVELS, Posterior
 from trafficdp.mechanisms.protocol import CalibratedMechanism, FromKnownSpeeds, Mechanism
@@ -31,15 +26,7 @@ from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import Loss, LossKind
 from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
-from trafficdp.simulation.city import (
-    RANGES,
-    VARIATIONS,
-    CityModel,
-    draws_per_pair,
-    simulated_records,
-    simulated_truths,
-    variations,
-)
+from trafficdp.simulation import city as simulation_city
 from trafficdp.simulation.traffic import Fleet, Streets, records_of
 
 # Errors of mechanisms tried on simulated cities.
@@ -133,10 +120,12 @@ ESTIMATES = 2_000
 
 
 def simulated_samples(
-    counts: Counts, bound: ContributionBound, seed: int, model: CityModel | None = None
+    counts: Counts, bound: ContributionBound, seed: int, model: simulation_city.CityModel | None = None
 ) -> Samples:
     """Return simulated speeds of ``model`` (None: the usual city) for the public ``counts`` and ``seed``."""
-    value = simulated_records(counts, bound, CityModel() if model is None else model, seed=seed)
+    value = simulation_city.simulated_records(
+        counts, bound, simulation_city.CityModel() if model is None else model, seed=seed
+    )
     return Samples(counts, value, np.arange(1, counts.users + 1, dtype=np.int64), bound)
 
 
@@ -165,7 +154,7 @@ class SimulatedCities:
         return self._made(self.counts)
 
     def _made(self, counts: Counts) -> list[Samples]:
-        models = variations()
+        models = simulation_city.variations()
         return [simulated_samples(counts, self.bound, self.seed, models[name]) for name in CITIES]
 
     def error(self, mechanism: Mechanism, statistic: Statistic, loss: FloatArray) -> float:
@@ -348,7 +337,7 @@ class ReferenceCityShape:
         side = float(np.sqrt((one or area_km2(resolution)) * len(cell)))
         # the like of it to a fifth: a table of few cities serves many maps
         rounded = 1.2 ** round(float(np.log(side) / np.log(1.2)))
-        return cls(resolution, float(np.clip(rounded, *RANGES["extent_km"])), min(slots, 24))
+        return cls(resolution, float(np.clip(rounded, *simulation_city.RANGES["extent_km"])), min(slots, 24))
 
 
 @lru_cache(maxsize=256)
@@ -388,11 +377,11 @@ def reference_skill(
         truth = np.bincount(counts.bin_index, own.total, counts.bins) * float(bound.step)
         truth = (truth / counts.samples_per_bin)[seen]
         for _ in range(1 if many else DRAWS):
-            found = add_remove_map(design, measure_all(design, own, noise))
+            found = add_remove_map.add_remove_map(design, add_remove_map.measure_all(design, own, noise))
             error.append(float(np.abs(found.mean.value[at][seen] - truth).mean()))
             numbers.append(int(np.count_nonzero(found.mean.informed[at])))
             stated.append(_stated(found.mean))
-            one = estimate_fleet(alone, measure_fleet(alone, own, noise)).centre
+            one = add_remove_map.estimate_fleet(alone, add_remove_map.measure_fleet(alone, own, noise)).centre
             flat.append(float(np.abs(one - truth).mean()))
     stated_error, half_width = np.mean(stated, axis=0)[:, None]
     stated_error = stated_error + rounding_bias(Statistic.MEAN, bound)
@@ -408,7 +397,7 @@ def _stated(found: Posterior) -> tuple[float, float]:
 
 @lru_cache(maxsize=16)
 def _cities(place: ReferenceCityShape, bound: ContributionBound, vehicles: int) -> tuple[Contributions, ...]:
-    model = replace(CityModel(), extent_km=place.side)
+    model = replace(simulation_city.CityModel(), extent_km=place.side)
     streets = Streets(model, REFERENCE_SEED)
     fleet = Fleet.of(streets, vehicles, REFERENCE_SEED)
     days = [records_of(streets, fleet, slice(0, vehicles), day, REFERENCE_SEED) for day in range(DAYS)]
@@ -432,9 +421,9 @@ def _cities(place: ReferenceCityShape, bound: ContributionBound, vehicles: int) 
         bound=bound,
     )
     found = []
-    models = [each for name, each in variations(model).items() if name not in ALIKE]
+    models = [each for name, each in simulation_city.variations(model).items() if name not in ALIKE]
     for number, each in enumerate(models):
-        drawn = simulated_truths(counts.counts, bound, each, seed=REFERENCE_SEED + number)
+        drawn = simulation_city.simulated_truths(counts.counts, bound, each, seed=REFERENCE_SEED + number)
         found.append(replace(counts, total=drawn.total[0], total_of_squares=drawn.total_of_squares[0]))
     return tuple(found)
 
@@ -465,20 +454,22 @@ def simulated_cities_of(
 
     ``hour`` is the hour of day of every bin, (G,), None where slots have none.
     """
-    models, vehicle = list(variations().values()), np.arange(counts.users, dtype=np.int64)
+    models, vehicle = list(simulation_city.variations().values()), np.arange(counts.users, dtype=np.int64)
     for number in _numbers(counts):
         model, seed = models[number], CITY_SEED + number
-        made = simulated_truths(counts, bound, model, seed=seed, hour=hour)
+        made = simulation_city.simulated_truths(counts, bound, model, seed=seed, hour=hour)
         sums = Contributions(counts, made.total[0], made.total_of_squares[0], vehicle, bound)
         # only some maps ask for records, then at every draw
-        records = cache(partial(simulated_records, counts, bound, model, seed=seed, hour=hour))
+        records = cache(
+            partial(simulation_city.simulated_records, counts, bound, model, seed=seed, hour=hour)
+        )
         yield SimulatedCity(number, SensitiveInputs(sums, partial(_samples, counts, records, vehicle, bound)))
         # one city at a time is held in memory
         del made, sums
 
 
 def _numbers(counts: Counts) -> range:
-    models, (_, drawn) = len(VARIATIONS), draws_per_pair(counts)
+    models, (_, drawn) = len(simulation_city.VARIATIONS), simulation_city.draws_per_pair(counts)
     many = max(2, min(models, MOST_DRAWN_IN_ALL // max(1, drawn)))
     return range(0, models, -(-models // many))
 

@@ -40,17 +40,10 @@ from math import log
 
 import numpy as np
 
+from trafficdp import errors
 from trafficdp.arrays import BoolArray, CellArray, FloatArray, IntArray
 from trafficdp.binning.cells import parents_of
 from trafficdp.binning.places import longer_slots_of
-from trafficdp.errors import (
-    UninformativeReleaseError,
-    UsageError,
-    finite,
-    in_range,
-    integer_between,
-    positive,
-)
 from trafficdp.mechanisms.blocks.partition import Items, canonical_order
 from trafficdp.mechanisms.laplace.calibrated import LaplaceNoise
 from trafficdp.mechanisms.names import BASELINE
@@ -139,13 +132,13 @@ class PricedBins:
     def of(cls, fine: Counts, coarser: Sequence[Level], request: AdaptiveRequest) -> PricedBins:
         """Return the bins of all levels with the losses that they would cost vehicles; see ``adapt``."""
         scale = largest_scale(request)
-        integer_between(1, 10**9, min_vehicles=request.map.min_vehicles)
-        if finite(detail=request.detail) < 0:
-            raise UsageError(
+        errors.integer_between(1, 10**9, min_vehicles=request.map.min_vehicles)
+        if errors.finite(detail=request.detail) < 0:
+            raise errors.UsageError(
                 "detail is negative", got=f"detail={request.detail}", expected="a number of at least 0"
             )
         if not fine.bins:
-            raise UsageError("there is nothing to release", expected="at least one bin")
+            raise errors.UsageError("there is nothing to release", expected="at least one bin")
         pool = _CandidateBins.of(fine, coarser)
         # every bin has the scale b N / q on its lattice: many different N are many different scales
         distinct = len(np.unique(np.concatenate([counts.samples_per_bin for counts in pool.counts])))
@@ -156,7 +149,7 @@ class PricedBins:
         """Return the most valuable partition whose published bins cost no vehicle more than ``epsilon`` >
         0.
         """
-        forest, chosen_from = _forest(self, positive(epsilon=epsilon))
+        forest, chosen_from = _forest(self, errors.positive(epsilon=epsilon))
         packing = _packed(forest)
         published = np.zeros(len(self.pool.cell), dtype=np.bool_)
         published[chosen_from[packing.chosen]] = True
@@ -171,15 +164,15 @@ def largest_scale(request: AdaptiveRequest) -> float:
     e^(-1/B)) <= 1/(2B). Raises UsageError for a width that rounding alone takes up, or without a mean.
     """
     if Statistic.MEAN not in request.tolerance:
-        raise UsageError(
+        raise errors.UsageError(
             "a half width needs the mean", got=", ".join(request.tolerance) or "no statistic", expected="mean"
         )
-    in_range(0, 1, interval_level=request.map.interval_level)
-    positive(half_width=request.half_width)
+    errors.in_range(0, 1, interval_level=request.map.interval_level)
+    errors.positive(half_width=request.half_width)
     step = float(request.map.bound.step)
     room = request.half_width - step / 2 - rounding_bias(Statistic.MEAN, request.map.bound)
     if room <= 0:
-        raise UsageError(
+        raise errors.UsageError(
             "half width is too small for the speed step",
             got=f"half_width={request.half_width:g}, speed_step={step:g}",
             expected="a half width of more than a step",
@@ -207,13 +200,13 @@ class _CandidateBins:
         at: IntArray = of_finest[0]
         for cell, slot in coarser:
             if len(cell) != fine.bins or len(slot) != fine.bins:
-                raise UsageError("a level does not fit the bins", got=len(cell), expected=fine.bins)
+                raise errors.UsageError("a level does not fit the bins", got=len(cell), expected=fine.bins)
             below = counts[-1]
             own_cell = np.empty(below.bins, dtype=np.uint64)
             own_slot = np.empty(below.bins, dtype=np.int64)
             own_cell[at], own_slot[at] = cell, slot
             if not (np.array_equal(own_cell[at], cell) and np.array_equal(own_slot[at], slot)):
-                raise UsageError(
+                raise errors.UsageError(
                     "levels are not nested", expected="bins of one bin to stay together on coarser levels"
                 )
             merging = below.merged(own_cell, own_slot)
@@ -383,7 +376,7 @@ def choose_mosaic(grid: Grid, fine: Counts, settings: AdaptiveSettings, request:
     ]
     fitting = [(way, *best) for way, best in zip((True, False), found, strict=False) if best is not None]
     if not fitting:
-        raise UninformativeReleaseError(
+        raise errors.UninformativeReleaseError(
             "no hexagon can have so narrow an interval",
             got=f"a half width of {float(settings.half_width):g} {request.map.bound.unit.label} "
             f"at epsilon {request.loss}",
@@ -442,14 +435,14 @@ def _along(
 
 def _check(request: Request) -> None:
     if request.accounting not in ACCOUNTINGS:
-        raise UsageError(
+        raise errors.UsageError(
             "an adaptive map needs even noise",
             got=f"accounting={request.accounting!r}",
             expected=", ".join(ACCOUNTINGS),
         )
     others = sorted(set(request.mechanism.values()) - {BASELINE})
     if others:
-        raise UsageError(
+        raise errors.UsageError(
             "an adaptive map is made by the baseline",
             got=", ".join(others),
             expected=f'mechanism = "{BASELINE}"',

@@ -8,22 +8,10 @@ from dataclasses import replace
 
 from trafficdp.arrays import BoolArray, IntArray
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms import registry, simulated_cities
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, OTHER_NOISE, PROVED
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism
 from trafficdp.mechanisms.protocol import Accounting, CalibratedMechanism, JointRequest, PublicFacts
-from trafficdp.mechanisms.registry import (
-    JOINT_MECHANISMS,
-    PUBLIC_COUNTS,
-    all_accountings,
-    require_releasable,
-    require_together,
-)
-from trafficdp.mechanisms.simulated_cities import (
-    SimulatedCities,
-    SimulatesOwnCity,
-    simulated_cities_of,
-    skills_of,
-)
 from trafficdp.model import Counts, Statistic
 from trafficdp.planner.allocation import Allocation, assess_utility
 from trafficdp.planner.choose import SIMULATED_ERROR_TOLERANCE, fit_mechanisms
@@ -57,22 +45,24 @@ def allocate(
     keep, kept = kept_bins(counts, request.map.min_vehicles, allowed)
     facts = request.facts(kept)
     named = {statistic: request.mechanism_of(statistic) for statistic in request.tolerance}
-    require_together(named)
+    registry.require_together(named)
     hour = None if hour is None else hour[keep]
-    if whole := next((name for name in named.values() if name in JOINT_MECHANISMS), None):
+    if whole := next((name for name in named.values() if name in registry.JOINT_MECHANISMS), None):
         made = _joint(whole, keep, facts, request, f"{whole}: it was asked for by name")
-        if isinstance(made.calibrated, SimulatesOwnCity):
+        if isinstance(made.calibrated, simulated_cities.SimulatesOwnCity):
             reason = "nothing about a vehicle is public; errors are of "
             made = replace(made, reason=f"{reason}{request.fleet:,} vehicles in simulated cities")
         return replace(made, hour=hour)
     if {*named.values()} == {AUTO} and request.simulate:
         maps = {}
-        for name in reversed(PUBLIC_COUNTS):
+        for name in reversed(registry.PUBLIC_COUNTS):
             with suppress(UsageError):
                 maps[name] = _joint(name, keep, facts, request, f"{name}: all statistics together")
         if maps:
-            cities = simulated_cities_of(kept, request.map.bound, hour)
-            tried = skills_of([each.calibrated for each in maps.values()], request.loss, cities)
+            cities = simulated_cities.simulated_cities_of(kept, request.map.bound, hour)
+            tried = simulated_cities.skills_of(
+                [each.calibrated for each in maps.values()], request.loss, cities
+            )
             maps = {
                 name: replace(each, tried=own, hour=hour)
                 for (name, each), own in zip(maps.items(), tried, strict=True)
@@ -82,8 +72,8 @@ def allocate(
     if {*proved.values()} <= {BASELINE}:
         return replace(_by_accounting(keep, kept, request, thorough=thorough), hour=hour)
     for statistic, name in proved.items():
-        require_releasable(name, statistic, request.kind, allow_idealised=request.allow_idealised)
-    tries = SimulatedCities(kept, request.map.bound) if request.simulate else None
+        registry.require_releasable(name, statistic, request.kind, allow_idealised=request.allow_idealised)
+    tries = simulated_cities.SimulatedCities(kept, request.map.bound) if request.simulate else None
     parts, reason = fit_mechanisms(kept, replace(request, mechanism=proved), tries)
     calibrated = PerStatisticMechanism.calibrate(facts, request.loss, parts)
     event, error = calibrated.event(), calibrated.expected_errors()
@@ -136,7 +126,7 @@ def _joint(name: str, keep: BoolArray, facts: PublicFacts, request: Request, rea
     """
     statistics = tuple(each for each in Statistic if each in request.tolerance)
     wanted = JointRequest(statistics, request.fleet, request.apart, request.counts, request.zone_km2)
-    calibrated = JOINT_MECHANISMS[name].calibrate(facts, request.loss, wanted)
+    calibrated = registry.JOINT_MECHANISMS[name].calibrate(facts, request.loss, wanted)
     event, error = calibrated.event(), calibrated.expected_errors()
     return Allocation(request, keep, facts.counts, calibrated, event, error, reason)
 
@@ -186,7 +176,7 @@ def accountings_for(kept: Counts, request: Request, *, thorough: bool = True) ->
     Not ``thorough``: a quicker and coarser search for blocks, for maps that are compared and not released.
     """
     asked = kept, request.map.bound, request.tolerance
-    return all_accountings(*asked, accounting=request.accounting, thorough=thorough)
+    return registry.all_accountings(*asked, accounting=request.accounting, thorough=thorough)
 
 
 def choose_accounting(accountings: tuple[Accounting, ...], request: Request) -> Accounting:

@@ -27,25 +27,9 @@ import numpy as np
 
 from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import UninformativeReleaseError, UsageError
+from trafficdp.mechanisms import protocol, simulated_cities
 from trafficdp.mechanisms.names import FLAT
-from trafficdp.mechanisms.protocol import (
-    Accounting,
-    CalibratedIntervals,
-    CalibratedMechanism,
-    FromKnownSpeeds,
-    Ranked,
-)
 from trafficdp.mechanisms.publish import MOST_SPANNED
-from trafficdp.mechanisms.simulated_cities import (
-    LEAST_SKILL,
-    MOST_WORSE,
-    SimulatedCity,
-    SimulatesOwnCity,
-    Skill,
-    percent,
-    simulated_cities_of,
-    skills_of,
-)
 from trafficdp.model import ContributionBound, Counts, Knowledge, KnowledgeKind, MapRequest, Statistic
 from trafficdp.planner.request import Affordable, Request
 from trafficdp.privacy.estimate import RefusalRule
@@ -92,7 +76,7 @@ class UtilityVerdict:
             return False
         if self.rule is RefusalRule.INTERVAL:
             return self.value >= self.threshold
-        return self.value > self.threshold or self.worse > MOST_WORSE
+        return self.value > self.threshold or self.worse > simulated_cities.MOST_WORSE
 
     @property
     def ruled_out_quickly(self) -> bool:
@@ -122,9 +106,12 @@ class UtilityVerdict:
                 f"an interval of the {self.statistic.words} that spans {spans}",
                 f"less than the {threshold:.3g} {unit} of that range, in the median hexagon",
             )
-        if self.worse > MOST_WORSE and self.value <= self.threshold:
+        if self.worse > simulated_cities.MOST_WORSE and self.value <= self.threshold:
             beyond = "of draws in which the map is less accurate than one city-wide average"
-            return f"{percent(self.worse)} {beyond}", f"at most {percent(MOST_WORSE)}"
+            return (
+                f"{simulated_cities.percent(self.worse)} {beyond}",
+                f"at most {simulated_cities.percent(simulated_cities.MOST_WORSE)}",
+            )
         return (
             f"an expected error of the {self.statistic.words} of {value:.3g} {unit}",
             f"at most {threshold:.3g} {unit}, 90 % of the error of one city-wide average",
@@ -176,7 +163,7 @@ def assess_utility(allocation: Allocation) -> UtilityVerdict:
     skills = allocation.skill
     least = min(skills, key=lambda each: (skills[each].enough, skills[each].expected))
     skill = skills[least]
-    threshold = (1 - LEAST_SKILL) * float(skill.flat.mean())
+    threshold = (1 - simulated_cities.LEAST_SKILL) * float(skill.flat.mean())
     return UtilityVerdict(rule, least, float(skill.error.mean()), threshold, skill.worse, yardstick)
 
 
@@ -200,37 +187,39 @@ class Allocation:
     request: Request
     keep: BoolArray
     counts: Counts
-    calibrated: CalibratedMechanism
+    calibrated: protocol.CalibratedMechanism
     event: PrivacyEvent
     error: Mapping[Statistic, FloatArray]
     reason: str
-    accountings: tuple[Accounting, ...] = ()
-    best: Accounting | None = None
+    accountings: tuple[protocol.Accounting, ...] = ()
+    best: protocol.Accounting | None = None
     hour: IntArray | None = None
-    tried: Mapping[Statistic, Skill] | None = None
-    considered: Mapping[str, Mapping[Statistic, Skill]] = field(default_factory=dict)
-    cities: Sequence[SimulatedCity] = ()
+    tried: Mapping[Statistic, simulated_cities.Skill] | None = None
+    considered: Mapping[str, Mapping[Statistic, simulated_cities.Skill]] = field(default_factory=dict)
+    cities: Sequence[simulated_cities.SimulatedCity] = ()
     once: bool = False
 
     @cached_property
-    def skill(self) -> Mapping[Statistic, Skill]:
+    def skill(self) -> Mapping[Statistic, simulated_cities.Skill]:
         """How accurate each statistic is beside one city-wide average, in simulated cities."""
         if self.tried is not None:
             return self.tried
         own = self.calibrated
-        if isinstance(own, SimulatesOwnCity):
+        if isinstance(own, simulated_cities.SimulatesOwnCity):
             return {Statistic.MEAN: own.skill()}
-        cities = self.cities or simulated_cities_of(self.counts, self.request.map.bound, self.hour)
-        return skills_of([own], self.request.loss, cities, once=self.once)[0]
+        cities = self.cities or simulated_cities.simulated_cities_of(
+            self.counts, self.request.map.bound, self.hour
+        )
+        return simulated_cities.skills_of([own], self.request.loss, cities, once=self.once)[0]
 
     @cached_property
-    def fleets(self) -> Mapping[int, Skill]:
+    def fleets(self) -> Mapping[int, simulated_cities.Skill]:
         """How accurate means would be beside one city-wide number with each number of vehicles in FLEETS.
 
         Simulated; empty where counts are public.
         """
         own = self.calibrated
-        if not isinstance(own, SimulatesOwnCity):
+        if not isinstance(own, simulated_cities.SimulatesOwnCity):
             return {}
         return {n: own.skill(n) for n in FLEETS}
 
@@ -242,12 +231,12 @@ class Allocation:
         Empty where counts are public or none are asked for.
         """
         own = self.calibrated
-        return own.count_errors() if isinstance(own, SimulatesOwnCity) else {}
+        return own.count_errors() if isinstance(own, simulated_cities.SimulatesOwnCity) else {}
 
     @property
     def known(self) -> tuple[Knowledge, ...]:
         """The public sources of known speeds that the map's prior starts from."""
-        return self.calibrated.known if isinstance(self.calibrated, FromKnownSpeeds) else ()
+        return self.calibrated.known if isinstance(self.calibrated, protocol.FromKnownSpeeds) else ()
 
     def known_in_words(self) -> Iterator[str]:
         """Yield one sentence for each source in ``known``: what it is and what starting from it brought."""
@@ -264,7 +253,7 @@ class Allocation:
         From public counts, at the requested interval level; empty for mechanisms that release no quantiles.
         """
         own = self.calibrated
-        return own.rank_widths(self.request.map.interval_level) if isinstance(own, Ranked) else {}
+        return own.rank_widths(self.request.map.interval_level) if isinstance(own, protocol.Ranked) else {}
 
     @property
     def loss(self) -> Loss:
@@ -282,7 +271,7 @@ class Allocation:
         return self.calibrated.composition if self.best is None else self.best.composition
 
     @property
-    def chosen_accounting(self) -> Accounting:
+    def chosen_accounting(self) -> protocol.Accounting:
         """The accounting that prices the noise: as requested, or the best; UsageError where there is none."""
         if self.best is None:
             rho = self.request.kind is LossKind.ZCDP
@@ -328,7 +317,9 @@ class Allocation:
 
         Their widths and errors are then predicted by simulated cities.
         """
-        return isinstance(self.calibrated, CalibratedIntervals) and statistic in self.calibrated.trials
+        return (
+            isinstance(self.calibrated, protocol.CalibratedIntervals) and statistic in self.calibrated.trials
+        )
 
 
 class WidthGoal(StrEnum):

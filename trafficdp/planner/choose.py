@@ -31,14 +31,8 @@ import numpy as np
 
 from trafficdp.arrays import FloatArray
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms import per_statistic_map
 from trafficdp.mechanisms.names import AUTO
-from trafficdp.mechanisms.per_statistic_map import (
-    StatisticMechanism,
-    mechanism_named,
-    mechanisms_of,
-    too_small,
-    tried_by_auto,
-)
 from trafficdp.mechanisms.protocol import RANGE, Mechanism, StatisticRequest, event_of, unenforced_theorems
 from trafficdp.mechanisms.simulated_cities import SimulatedCities
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
@@ -284,9 +278,12 @@ def choose(
     those with an exact sampler can be; a tie goes to the one listed first. Errors are worded in
     ``display_unit``. Raises UsageError when there is none, or no bin.
     """
-    known = mechanisms_of(total.kind) if mechanisms is None else mechanisms
+    known = per_statistic_map.mechanisms_of(total.kind) if mechanisms is None else mechanisms
     found = offers(counts, bound, statistic, total, known, cities)
-    free = {each.name for each in (tried_by_auto(total.kind) if mechanisms is None else mechanisms)}
+    free = {
+        each.name
+        for each in (per_statistic_map.tried_by_auto(total.kind) if mechanisms is None else mechanisms)
+    }
     eligible = [offer for offer in found if offer.mechanism in free]
     chosen = best_of(eligible)
     return Choice(statistic, found, chosen, _reason(found, chosen, bound, display_unit or bound.unit))
@@ -356,7 +353,7 @@ def shares(request: Request) -> dict[Statistic, Loss]:
 
 def fit_mechanisms(
     counts: Counts, request: Request, cities: SimulatedCities | None
-) -> tuple[dict[Statistic, StatisticMechanism], str]:
+) -> tuple[dict[Statistic, per_statistic_map.StatisticMechanism], str]:
     """Return each statistic's mechanism with the epsilons or rho that it is given, and the reasons in words.
 
     Each statistic gets its part of the loss (``shares``). "auto" chooses among mechanisms with an exact
@@ -364,24 +361,28 @@ def fit_mechanisms(
     statistic, has no exact sampler (unless ``allow_idealised``) or cannot meet its share.
     """
     bound, kind, part_of = request.map.bound, request.kind, shares(request)
-    parts: dict[Statistic, StatisticMechanism] = {}
+    parts: dict[Statistic, per_statistic_map.StatisticMechanism] = {}
     reasons = []
     for statistic in sorted(request.tolerance, key=list(Statistic).index):
         part, wanted = part_of[statistic], request.mechanism_of(statistic)
         if part.pico <= 0:
-            raise too_small(request.loss)
+            raise per_statistic_map.too_small(request.loss)
         if wanted == AUTO:
-            choice = choose(counts, bound, statistic, part, tried_by_auto(kind), cities=cities)
+            choice = choose(
+                counts, bound, statistic, part, per_statistic_map.tried_by_auto(kind), cities=cities
+            )
             offer, reason = choice.chosen, choice.reason
         else:
             # in epsilon what is tried decides between two splits
             tried_in = cities if kind is LossKind.PURE else None
-            (offer,) = offers(counts, bound, statistic, part, [mechanism_named(wanted, kind)], tried_in)
+            (offer,) = offers(
+                counts, bound, statistic, part, [per_statistic_map.mechanism_named(wanted, kind)], tried_in
+            )
             reason = f"{offer.mechanism} was asked for by name"
         if offer.fit is None:
             raise UsageError(
                 f"{offer.mechanism} cannot release this", got=offer.unavailable, todo="choose another"
             )
-        parts[statistic] = StatisticMechanism(offer.mechanism, offer.fit.given)
+        parts[statistic] = per_statistic_map.StatisticMechanism(offer.mechanism, offer.fit.given)
         reasons.append(f"{statistic.value.replace('_', ' ')}: {reason}")
     return parts, "; ".join(reasons)

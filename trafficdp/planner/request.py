@@ -12,20 +12,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from trafficdp import model
 from trafficdp.mechanisms.names import ADD_REMOVE_POOLED, AUTO, BASELINE, BY_RANK, PROVED
-from trafficdp.model import (
-    DEFAULT_FLEET,
-    QUANTILES,
-    Counts,
-    Grid,
-    KnownSpeeds,
-    MapRequest,
-    Mosaic,
-    NeighbouringRelation,
-    PlaceSpeeds,
-    SlotKind,
-    Statistic,
-)
 from trafficdp.privacy.loss import Loss, LossKind
 
 if TYPE_CHECKING:
@@ -36,7 +24,7 @@ COUNTS_SHARE, COUNTS_ALONE_SHARE = 30, 80
 """What counts are given, per cent, where nothing is public: beside means, and where nothing else is asked."""
 DETAIL = 0.1
 """What a level of detail is worth by default, as a share of being covered at all."""
-MAIN = (Statistic.MEAN, Statistic.VEHICLE_MEAN, Statistic.VARIANCE, *QUANTILES)
+MAIN = (model.Statistic.MEAN, model.Statistic.VEHICLE_MEAN, model.Statistic.VARIANCE, *model.QUANTILES)
 """The first of them that is released is the one whose intervals a half width is about."""
 
 
@@ -56,20 +44,20 @@ class Request:
     """
 
     loss: Loss
-    map: MapRequest
-    tolerance: Mapping[Statistic, float]
+    map: model.MapRequest
+    tolerance: Mapping[model.Statistic, float]
     accounting: str = "best"
-    mechanism: Mapping[Statistic, str] = field(default_factory=dict)
+    mechanism: Mapping[model.Statistic, str] = field(default_factory=dict)
     simulate: bool = False
     allow_idealised: bool = False
-    relation: NeighbouringRelation = NeighbouringRelation.REPLACE_USER_VALUES
-    fleet: int = DEFAULT_FLEET
+    relation: model.NeighbouringRelation = model.NeighbouringRelation.REPLACE_USER_VALUES
+    fleet: int = model.DEFAULT_FLEET
     fleet_by: str = FLEET_DECLARED
     apart: bool = False
     counts: int = 0
     zone_km2: float | None = None
     answer: bool = False
-    known: tuple[PlaceSpeeds, ...] = ()
+    known: tuple[model.PlaceSpeeds, ...] = ()
 
     @property
     def mechanism_names(self) -> set[str]:
@@ -87,28 +75,28 @@ class Request:
         return self.loss.kind
 
     @property
-    def main(self) -> Statistic:
+    def main(self) -> model.Statistic:
         """The statistic that a requested half width is about: the first of MAIN among those asked for."""
         return next(statistic for statistic in MAIN if statistic in self.tolerance)
 
-    def facts(self, counts: Counts) -> PublicFacts:
+    def facts(self, counts: model.Counts) -> PublicFacts:
         """Return what mechanisms are given for the released bins: ``counts``, bound, relation and known
         speeds.
         """
         # settings are read without what mechanisms do, which loads slowly
         from trafficdp.mechanisms.protocol import PublicFacts
 
-        known = KnownSpeeds.of(self.known, counts.cell, counts.slot)
+        known = model.KnownSpeeds.of(self.known, counts.cell, counts.slot)
         return PublicFacts(counts, self.map.bound, self.relation, known)
 
-    def mechanism_of(self, statistic: Statistic) -> str:
+    def mechanism_of(self, statistic: model.Statistic) -> str:
         """Return the name of the mechanism asked for ``statistic``: a name in the registry, or "auto" to
         choose.
         """
         if self.relation.hides_presence:
             # nothing is chosen there, no accounting either
             return ADD_REMOVE_POOLED
-        if statistic in QUANTILES:
+        if statistic in model.QUANTILES:
             return BY_RANK
         return self.mechanism.get(statistic, PROVED[self.kind])
 
@@ -145,7 +133,7 @@ class AdaptiveSettings:
     half_width: Fraction
     rounding: Fraction
     detail: float = DETAIL
-    longer: tuple[SlotKind, ...] = ()
+    longer: tuple[model.SlotKind, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +144,7 @@ class MapOption:
     with these bins (None: none does, or not looked for because it fits).
     """
 
-    grid: Grid
+    grid: model.Grid
     min_vehicles: int
     bins: int
     records: float
@@ -174,7 +162,7 @@ class Suggestions:
 
     epsilon: float | None
     resolution: int | None
-    slot_kind: SlotKind | None
+    slot_kind: model.SlotKind | None
     fleet: int | None = None
     flat: bool = False
 
@@ -223,7 +211,7 @@ class MapLevel:
     """Hexagons of one resolution in slots of one kind: how many get numbers, and their share of records."""
 
     resolution: int
-    slot_kind: SlotKind
+    slot_kind: model.SlotKind
     bins: int
     coverage: float
 
@@ -237,7 +225,7 @@ class AdaptiveMap:
     more than ``bound`` (blocks may go beyond).
     """
 
-    mosaic: Mosaic
+    mosaic: model.Mosaic
     levels: tuple[MapLevel, ...]
     coverage: float
     value: float

@@ -20,15 +20,8 @@ from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism
 from trafficdp.mechanisms.registry import JOINT_MECHANISMS
 from trafficdp.mechanisms.simulated_cities import SimulatedCity, simulated_cities_of
 from trafficdp.model import ContributionBound, Counts, Grid, Period, Statistic, parse_speed_unit
+from trafficdp.planner import allocation
 from trafficdp.planner.allocate import allocate
-from trafficdp.planner.allocation import (
-    Allocation,
-    UtilityVerdict,
-    WidthGoal,
-    assess_utility,
-    precision,
-    rule_of,
-)
 from trafficdp.planner.request import MapOption, Request, Suggestions
 from trafficdp.privacy.estimate import RefusalRule
 from trafficdp.privacy.loss import LARGEST_LOSS, LOSSES, PICO, Loss, LossKind, rounded_up
@@ -55,7 +48,7 @@ _HALF_WIDTH = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(?:(?!in every bin)(\D.*?)
 
 def half_width_of(
     asked: str | float, bound: ContributionBound, statistics: Collection[Statistic]
-) -> tuple[float, WidthGoal]:
+) -> tuple[float, allocation.WidthGoal]:
     """Return the requested half width, in the unit of ``bound``, and whether the median bin or every bin
     keeps it.
 
@@ -64,11 +57,11 @@ def half_width_of(
     """
     expected = 'a number above 0, alone or with a unit, such as "5 km/h", or "5 km/h in every bin"'
     if not isinstance(asked, str):
-        return asked, WidthGoal.MEDIAN
+        return asked, allocation.WidthGoal.MEDIAN
     found = _HALF_WIDTH.fullmatch(asked)
     if found is None or not (number := Fraction(found[1])):
         raise UsageError("the half width is not a speed", got=f"{asked:.40}", expected=expected)
-    reach = WidthGoal.MEDIAN if found[3] is None else WidthGoal.EVERY
+    reach = allocation.WidthGoal.MEDIAN if found[3] is None else allocation.WidthGoal.EVERY
     if found[2] is None:
         return float(number), reach
     if {*statistics} == {Statistic.VARIANCE}:
@@ -82,7 +75,10 @@ def half_width_of(
 
 
 def least_loss(
-    allocate_at: Callable[[Loss], Allocation], kind: LossKind, half_width: float, goal: WidthGoal
+    allocate_at: Callable[[Loss], allocation.Allocation],
+    kind: LossKind,
+    half_width: float,
+    goal: allocation.WidthGoal,
 ) -> Loss | None:
     """Return the least loss of three digits, 10^-6 to 10^6, at which intervals have at most ``half_width``.
 
@@ -99,7 +95,7 @@ def least_loss(
     @cache
     def width(place: int) -> float:
         try:
-            return precision(allocate_at(of(_pico_at(place)))).at(goal)
+            return allocation.precision(allocate_at(of(_pico_at(place)))).at(goal)
         except UsageError:
             # too much noise to be drawn exactly
             return math.inf
@@ -162,7 +158,7 @@ def try_maps(
     grid: Grid,
     request: Request,
     half_width: float,
-    goal: WidthGoal,
+    goal: allocation.WidthGoal,
     counts_of: Callable[[Grid], Counts],
     on_try: Callable[[Grid], None],
 ) -> list[MapOption]:
@@ -212,7 +208,7 @@ def nearest(options: list[MapOption]) -> MapOption | None:
 
 
 def _options(
-    grid: Grid, request: Request, half_width: float, reach: WidthGoal, counts: Counts
+    grid: Grid, request: Request, half_width: float, reach: allocation.WidthGoal, counts: Counts
 ) -> Iterator[MapOption]:
     """Yield the map of ``grid``, and if it does not fit also the one with the least min_vehicles that fits.
 
@@ -225,7 +221,7 @@ def _options(
         return
     records = int(counts.samples_per_bin.sum())
 
-    def planned(asked: Request) -> Allocation | None:
+    def planned(asked: Request) -> allocation.Allocation | None:
         try:
             return allocate(counts, asked)
         except UsageError:
@@ -237,7 +233,7 @@ def _options(
         made = planned(asked)
         if made is None:
             return None
-        width = precision(made).at(reach)
+        width = allocation.precision(made).at(reach)
         needed = None
         if width > half_width:
             needed = least_loss(partial(allocate, counts, asked, None), request.kind, half_width, reach)
@@ -254,7 +250,7 @@ def _options(
     while low < high:
         middle = (low + high) // 2
         made = planned(request.with_min_vehicles(int(choices[middle])))
-        if made is not None and precision(made).at(reach) <= half_width:
+        if made is not None and allocation.precision(made).at(reach) <= half_width:
             high = middle
         else:
             low = middle + 1
@@ -416,17 +412,17 @@ class Maps:
             return type(asked).of(rounded_up(min(float(asked.exact) * times, LARGEST_LOSS / PICO)))
         return type(asked)(round(asked.pico * times**2))
 
-    def _judged(self, loss: Loss, *, once: bool) -> UtilityVerdict | None:
+    def _judged(self, loss: Loss, *, once: bool) -> allocation.UtilityVerdict | None:
         try:
             found = allocate(self._counts, self._request, self._hour, loss, thorough=not once)
         except UsageError:
             # no bin, or noise that cannot be drawn
             return None
-        return assess_utility(replace(found, cities=self._cities_of(found), once=once))
+        return allocation.assess_utility(replace(found, cities=self._cities_of(found), once=once))
 
-    def _cities_of(self, found: Allocation) -> list[SimulatedCity]:
+    def _cities_of(self, found: allocation.Allocation) -> list[SimulatedCity]:
         counts, request = found.counts, found.request
-        if rule_of(found) is not RefusalRule.SKILL or request.relation.hides_presence:
+        if allocation.rule_of(found) is not RefusalRule.SKILL or request.relation.hides_presence:
             return []
         if isinstance(found.calibrated, PerStatisticMechanism) and int(counts.count.sum()) > MOST_RECORDS:
             # these cities would keep every record in memory

@@ -12,20 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trafficdp.arrays import FloatArray, IntArray
-from trafficdp.model.grid import (
-    Grid,
-    resolution_of,
-    slot_kinds_of,
-)
+from trafficdp.model import grid as model_grid
 from trafficdp.model.json_codec import as_json, from_json
 from trafficdp.model.speed import QUANTILES, MapRequest, SpeedUnit, Statistic
+from trafficdp.privacy import estimate as privacy_estimate
 from trafficdp.privacy.disclosure import Disclosure, MechanismStated
-from trafficdp.privacy.estimate import (
-    NOISE_COLUMNS,
-    POSTERIOR_SHARES,
-    POSTERIOR_SPEEDS,
-    Estimate,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +57,7 @@ class Release:
 
     id: str
     created_at: datetime
-    grid: Grid
+    grid: model_grid.Grid
     request: MapRequest
     cell: npt.NDArray[np.uint64]
     slot: IntArray
@@ -74,7 +65,7 @@ class Release:
     place: npt.NDArray[np.object_]
     vehicles: IntArray | None
     records: IntArray | None
-    estimates: Mapping[Statistic, Estimate]
+    estimates: Mapping[Statistic, privacy_estimate.Estimate]
     slots: Mapping[int, SlotFacts]
     ledger: LedgerReference
     disclosure: Disclosure
@@ -132,10 +123,10 @@ def published_frame(release: Release) -> pd.DataFrame:
     zones = release.grid.zones is not None
     resolution = np.full(release.bins, release.grid.resolution or 0, dtype=np.int64)
     if release.grid.mosaic is not None:
-        resolution = resolution_of(release.cell)
+        resolution = model_grid.resolution_of(release.cell)
     kinds = np.full(release.bins, own.value, dtype=object)
     if release.grid.mosaic is not None:
-        kinds[:] = [kind.value for kind in slot_kinds_of(release.slot, own)]
+        kinds[:] = [kind.value for kind in model_grid.slot_kinds_of(release.slot, own)]
     counts = {
         name: pd.Series([None] * release.bins if each is None else each, dtype="Int64")
         for name, each in (("vehicles", release.vehicles), ("records", release.records))
@@ -235,7 +226,7 @@ def _texts(place: IntArray, different: Sequence[Any] | npt.NDArray[np.object_]) 
     return pd.Series(pd.array(different, dtype="str").take(place, allow_fill=True))
 
 
-def statistic_columns(estimate: Estimate, request: MapRequest) -> dict[str, object]:
+def statistic_columns(estimate: privacy_estimate.Estimate, request: MapRequest) -> dict[str, object]:
     """Return the published columns of one statistic by name, shape (G,) each, in the unit that is shown."""
     import pandas as pd
 
@@ -250,9 +241,9 @@ def statistic_columns(estimate: Estimate, request: MapRequest) -> dict[str, obje
     }
     # what else a posterior says: ends of intervals outward, all else to DECIMALS
     beside: dict[str, object] = {}
-    for each in (*POSTERIOR_SPEEDS, *POSTERIOR_SHARES):
+    for each in (*privacy_estimate.POSTERIOR_SPEEDS, *privacy_estimate.POSTERIOR_SHARES):
         if each in estimate.posterior:
-            speed, parts = each in POSTERIOR_SPEEDS, each.split("_")
+            speed, parts = each in privacy_estimate.POSTERIOR_SPEEDS, each.split("_")
             own = estimate.posterior[each] * (factor if speed else 1.0)
             if "low" in parts:
                 own = outward_down(own)
@@ -351,14 +342,19 @@ def decode(facts: Mapping[str, Any], arrays: bytes) -> Release:
                 for name in names
                 if f"{statistic.value}:{name}" in columns
             }
-            for names in (NOISE_COLUMNS, (*POSTERIOR_SPEEDS, *POSTERIOR_SHARES))
+            for names in (
+                privacy_estimate.NOISE_COLUMNS,
+                (*privacy_estimate.POSTERIOR_SPEEDS, *privacy_estimate.POSTERIOR_SHARES),
+            )
         )
         own: dict[str, Any] = {name: columns[f"{statistic.value}:{name}"] for name in _ARRAYS}
-        estimates[statistic] = Estimate(statistic=statistic, noise=noise, posterior=posterior, **own)
+        estimates[statistic] = privacy_estimate.Estimate(
+            statistic=statistic, noise=noise, posterior=posterior, **own
+        )
     return Release(
         id=facts["id"],
         created_at=datetime.fromisoformat(facts["created_at"]),
-        grid=from_json(Grid, facts["grid"]),
+        grid=from_json(model_grid.Grid, facts["grid"]),
         request=from_json(MapRequest, facts["request"]),
         cell=columns["cell"],
         slot=columns["slot"],

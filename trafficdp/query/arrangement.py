@@ -13,25 +13,10 @@ from sqlglot import exp
 
 from trafficdp.model import SpeedUnit
 from trafficdp.privacy.release import DECIMALS
-from trafficdp.query.dialect import (
-    TABLES,
-    AnswerColumn,
-    End,
-    Kind,
-    Mentions,
-    Priced,
-    RefusedError,
-    default_name,
-    integer_of,
-    name_of,
-    read_column,
-    reading,
-    repeatable_sql,
-    without_brackets,
-)
+from trafficdp.query import dialect
 
 LONGEST_NAME = 60
-Aliases = dict[str, AnswerColumn]
+Aliases = dict[str, dialect.AnswerColumn]
 """The columns that a question gives names to, by the name in lower case."""
 ARRANGING = {
     "expressions": "SELECT",
@@ -77,7 +62,7 @@ def plain_form(select: exp.Select) -> exp.Select:
         if part and name not in ARRANGING and name not in _OF_RECORDS:
             clause = _CALLED.get(name, name.strip("_").upper())
             works = "SELECT ... FROM (the priced SELECT) JOIN ..."
-            raise RefusedError(
+            raise dialect.RefusedError(
                 "records are asked alone; arrange the answer around them", works, clause=clause
             )
     origin = select.args.get("from_")
@@ -87,11 +72,11 @@ def plain_form(select: exp.Select) -> exp.Select:
     others = {"this", "alias"} if named else {"this"}
     if (
         not isinstance(table, exp.Table)
-        or table.name.lower() not in TABLES
+        or table.name.lower() not in dialect.TABLES
         or any(part for name, part in table.args.items() if name not in others)
     ):
-        got = None if table is None else repeatable_sql(table)
-        raise RefusedError("a priced question is FROM records alone", "FROM records", got, "FROM")
+        got = None if table is None else dialect.repeatable_sql(table)
+        raise dialect.RefusedError("a priced question is FROM records alone", "FROM records", got, "FROM")
     if named:
         for column in select.find_all(exp.Column):
             if column.table.lower() == table.alias.lower() and not column.db:
@@ -106,8 +91,8 @@ def _part(node: exp.Expr) -> exp.Expr:
     part = None
     if isinstance(node, exp.Extract):
         unit = node.this.name.lower() if isinstance(node.this, exp.Expr) else ""
-        part = "hour" if unit == "hour" and name_of(node.expression) == "time" else None
-    elif name_of(node.args.get("this")) == "time":
+        part = "hour" if unit == "hour" and dialect.name_of(node.expression) == "time" else None
+    elif dialect.name_of(node.args.get("this")) == "time":
         truncated = isinstance(node, _TRUNCATED) and node.text("unit").lower() == "day"
         if truncated or (isinstance(node, exp.Cast) and node.to.is_type(exp.DataType.Type.DATE)):
             part = "date"
@@ -116,57 +101,65 @@ def _part(node: exp.Expr) -> exp.Expr:
     return node if part is None else exp.column(part)
 
 
-def read_group_by(select: exp.Select, mentions: Mentions) -> frozenset[Kind]:
+def read_group_by(select: exp.Select, mentions: dialect.Mentions) -> frozenset[dialect.Kind]:
     """Return which of CELL and SLOT the question groups by; empty for one number for the whole city.
 
     Raises RefusedError for groups by anything else. What GROUP BY names is added to ``mentions``.
     """
-    keys: set[Kind] = set()
+    keys: set[dialect.Kind] = set()
     group = select.args.get("group")
     works = "GROUP BY cell, hour, weekday or date"
-    with reading("GROUP BY"):
+    with dialect.reading("GROUP BY"):
         if isinstance(group, exp.Group):
             if any(part for name, part in group.args.items() if name not in ("expressions", "all")):
-                raise RefusedError("groups are hexagons and times", works, repeatable_sql(group))
+                raise dialect.RefusedError(
+                    "groups are hexagons and times", works, dialect.repeatable_sql(group)
+                )
             if group.args.get("all"):
-                found = (_bare(each, {}, Mentions()) for each in select.expressions)
+                found = (_bare(each, {}, dialect.Mentions()) for each in select.expressions)
                 keys |= {_key(each.kind) for each in found if each is not None}
             for node in group.expressions:
                 column = _grouped(node, select, mentions)
                 if column is None or column.kind.measured:
-                    raise RefusedError("groups are hexagons and times", works, repeatable_sql(node))
+                    raise dialect.RefusedError(
+                        "groups are hexagons and times", works, dialect.repeatable_sql(node)
+                    )
                 keys.add(_key(column.kind))
-    return frozenset(keys & {Kind.CELL, Kind.SLOT})
+    return frozenset(keys & {dialect.Kind.CELL, dialect.Kind.SLOT})
 
 
-def _grouped(node: exp.Expr, select: exp.Select, mentions: Mentions) -> AnswerColumn | None:
-    node = without_brackets(node)
+def _grouped(node: exp.Expr, select: exp.Select, mentions: dialect.Mentions) -> dialect.AnswerColumn | None:
+    node = dialect.without_brackets(node)
     if isinstance(node, exp.Literal):
-        place = integer_of(node, 1, max(1, len(select.expressions)), "a place in the list", "GROUP BY cell")
+        place = dialect.integer_of(
+            node, 1, max(1, len(select.expressions)), "a place in the list", "GROUP BY cell"
+        )
         return _bare(select.expressions[place - 1], {}, mentions) if select.expressions else None
-    found = read_column(node, {}, mentions)
-    named = (each for each in select.find_all(exp.Alias) if each.alias.lower() == name_of(node))
+    found = dialect.read_column(node, {}, mentions)
+    named = (each for each in select.find_all(exp.Alias) if each.alias.lower() == dialect.name_of(node))
     meant = next(named, None) if found is None else None
     return found if meant is None else _bare(meant, {}, mentions)
 
 
-def _key(kind: Kind) -> Kind:
-    return Kind.SLOT if kind.of_slot else Kind.CELL if kind.of_place else kind
+def _key(kind: dialect.Kind) -> dialect.Kind:
+    return dialect.Kind.SLOT if kind.of_slot else dialect.Kind.CELL if kind.of_place else kind
 
 
-def _bare(node: exp.Expr, aliases: Aliases, mentions: Mentions) -> AnswerColumn | None:
+def _bare(node: exp.Expr, aliases: Aliases, mentions: dialect.Mentions) -> dialect.AnswerColumn | None:
     """Return the column of the answer in ``node``, ignoring its alias, ROUND and CAST; None if none."""
-    node = without_brackets(node.this) if isinstance(node, exp.Alias) else without_brackets(node)
+    node = (
+        dialect.without_brackets(node.this) if isinstance(node, exp.Alias) else dialect.without_brackets(node)
+    )
     while isinstance(node, (exp.Round, exp.Cast)):
-        node = without_brackets(node.this)
-    return read_column(node, aliases, mentions)
+        node = dialect.without_brackets(node.this)
+    return dialect.read_column(node, aliases, mentions)
 
 
-def _known(node: exp.Expr, aliases: Aliases) -> AnswerColumn | None:
+def _known(node: exp.Expr, aliases: Aliases) -> dialect.AnswerColumn | None:
     """Return as ``_bare`` but record no mentions, and return None where ``_bare`` raises RefusedError."""
     try:
-        return _bare(node, aliases, Mentions())
-    except RefusedError:
+        return _bare(node, aliases, dialect.Mentions())
+    except dialect.RefusedError:
         return None
 
 
@@ -181,7 +174,7 @@ def aliases_of(select: exp.Select) -> Aliases:
 
 
 def arranged_select(
-    select: exp.Select, keys: frozenset[Kind], mentions: Mentions, unit: SpeedUnit, table: str
+    select: exp.Select, keys: frozenset[dialect.Kind], mentions: dialect.Mentions, unit: SpeedUnit, table: str
 ) -> exp.Select:
     """Return the SELECT that DuckDB runs on the answer, which is the table ``table``.
 
@@ -191,26 +184,28 @@ def arranged_select(
     """
     aliases = aliases_of(select)
     where = select.args.get("having")
-    with reading("SELECT"):
+    with dialect.reading("SELECT"):
         listed, places = _listed(select, aliases, mentions, unit)
     select.set("expressions", listed)
     order = select.args.get("order")
     if isinstance(order, exp.Order):
-        with reading("ORDER BY"):
+        with dialect.reading("ORDER BY"):
             _renumber(order, places)
     for name, clause in ARRANGING.items():
         if name == "expressions":
             continue
-        with reading(clause):
+        with dialect.reading(clause):
             part = select.args.get(name)
             for node in part if isinstance(part, list) else [part]:
                 if isinstance(node, exp.Expr):
                     _swap(node, aliases, mentions)
     if not any(kind.measured for kind in mentions.kinds):
-        raise RefusedError("the question asks for no statistic", "AVG(speed)", clause="SELECT")
+        raise dialect.RefusedError("the question asks for no statistic", "AVG(speed)", clause="SELECT")
     for kind in mentions.kinds:
-        if not kind.measured and kind is not Kind.STATUS and _key(kind) not in keys:
-            raise RefusedError(f"{kind.value} is not grouped by", f"GROUP BY {kind.value}", clause="GROUP BY")
+        if not kind.measured and kind is not dialect.Kind.STATUS and _key(kind) not in keys:
+            raise dialect.RefusedError(
+                f"{kind.value} is not grouped by", f"GROUP BY {kind.value}", clause="GROUP BY"
+            )
     select.set("having", None)
     select.set("group", None)
     select.set("where", exp.Where(this=where.this) if isinstance(where, exp.Having) else None)
@@ -220,29 +215,33 @@ def arranged_select(
 
 def sql_of(select: exp.Select) -> str:
     """Return ``select`` as SQL text for DuckDB, without comments."""
-    return select.sql(dialect=Priced, comments=False)
+    return select.sql(dialect=dialect.Priced, comments=False)
 
 
 def _listed(
-    select: exp.Select, aliases: Aliases, mentions: Mentions, unit: SpeedUnit
+    select: exp.Select, aliases: Aliases, mentions: dialect.Mentions, unit: SpeedUnit
 ) -> tuple[list[exp.Expr], list[int]]:
     """Return the SELECT list with names and ends of intervals, and the new places of the original items.
 
     Places count from 1.
     """
     bare = [_known(node, aliases) for node in select.expressions]
-    with_ends = {column.kind for column in bare if column is not None and column.end is not End.VALUE}
+    with_ends = {column.kind for column in bare if column is not None and column.end is not dialect.End.VALUE}
     taken = {node.alias.lower() for node in select.expressions if isinstance(node, exp.Alias)}
-    values = {column: name for name, column in reversed(aliases.items()) if column.end is End.VALUE}
+    values = {column: name for name, column in reversed(aliases.items()) if column.end is dialect.End.VALUE}
     found: list[exp.Expr] = []
     places: list[int] = []
     for node, column in zip(list(select.expressions), bare, strict=True):
         name = _alias(node)
         if column is not None and not name:
-            stem = values.get(AnswerColumn(column.kind), "") if column.end is not End.VALUE else ""
-            name = (stem or default_name(column.kind, unit)) + column.end.value
+            stem = (
+                values.get(dialect.AnswerColumn(column.kind), "")
+                if column.end is not dialect.End.VALUE
+                else ""
+            )
+            name = (stem or dialect.default_name(column.kind, unit)) + column.end.value
         inner = node.this if isinstance(node, exp.Alias) else node
-        digits = _digits(without_brackets(inner))
+        digits = _digits(dialect.without_brackets(inner))
         swapped = _swap(inner, aliases, mentions)
         found.append(exp.alias_(swapped, name, quoted=True) if name else swapped)
         places.append(len(found))
@@ -250,10 +249,12 @@ def _listed(
             continue
         with_ends.add(column.kind)
         for end in column.kind.ends:
-            mentions.columns.append(AnswerColumn(column.kind, end))
+            mentions.columns.append(dialect.AnswerColumn(column.kind, end))
             ending = _free(name + end.value, taken)
             taken.add(ending.lower())
-            found.append(exp.alias_(_outward(AnswerColumn(column.kind, end), digits), ending, quoted=True))
+            found.append(
+                exp.alias_(_outward(dialect.AnswerColumn(column.kind, end), digits), ending, quoted=True)
+            )
     return found, places
 
 
@@ -265,7 +266,7 @@ def _alias(node: exp.Expr) -> str:
     quoted = isinstance(identifier, exp.Identifier) and identifier.args.get("quoted")
     name = node.alias if quoted else node.alias.lower()
     if not name.isprintable() or not name.strip() or len(name) > LONGEST_NAME:
-        raise RefusedError("a name is too long or not printable", f"at most {LONGEST_NAME} letters")
+        raise dialect.RefusedError("a name is too long or not printable", f"at most {LONGEST_NAME} letters")
     return str(name)
 
 
@@ -278,13 +279,13 @@ def _free(name: str, taken: set[str]) -> str:
 def _renumber(order: exp.Order, places: list[int]) -> None:
     """Rewrite column numbers in ORDER BY: number i of the original list becomes ``places[i - 1]``."""
     for node in order.expressions:
-        inner = without_brackets(node.this) if isinstance(node, exp.Ordered) else node
+        inner = dialect.without_brackets(node.this) if isinstance(node, exp.Ordered) else node
         if isinstance(inner, exp.Literal) and not inner.is_string:
-            place = integer_of(inner, 1, len(places), "a place in the list", "ORDER BY 1")
+            place = dialect.integer_of(inner, 1, len(places), "a place in the list", "ORDER BY 1")
             inner.replace(exp.Literal.number(places[place - 1]))
 
 
-def _swap(node: exp.Expr, aliases: Aliases, mentions: Mentions) -> exp.Expr:
+def _swap(node: exp.Expr, aliases: Aliases, mentions: dialect.Mentions) -> exp.Expr:
     """Replace aggregates and bins in ``node`` by columns of the answer, in place; return the result."""
     if isinstance(node, exp.Query):
         _check_tables(node)
@@ -292,12 +293,12 @@ def _swap(node: exp.Expr, aliases: Aliases, mentions: Mentions) -> exp.Expr:
     if isinstance(node, exp.Window):
         _swap_inside(_of_window(node), aliases, mentions)
         return node
-    rounded = without_brackets(node.this) if isinstance(node, (exp.Round, exp.Cast)) else None
-    column = read_column(node, aliases, mentions) if rounded is None else None
+    rounded = dialect.without_brackets(node.this) if isinstance(node, (exp.Round, exp.Cast)) else None
+    column = dialect.read_column(node, aliases, mentions) if rounded is None else None
     if (
         rounded is not None
-        and (end := read_column(rounded, aliases, Mentions()))
-        and end.end is not End.VALUE
+        and (end := dialect.read_column(rounded, aliases, dialect.Mentions()))
+        and end.end is not dialect.End.VALUE
     ):
         mentions.columns.append(end)
         return _replaced(node, _outward(end, _digits(node), node))
@@ -308,7 +309,7 @@ def _swap(node: exp.Expr, aliases: Aliases, mentions: Mentions) -> exp.Expr:
     return node
 
 
-def _swap_inside(nodes: Iterator[exp.Expr], aliases: Aliases, mentions: Mentions) -> None:
+def _swap_inside(nodes: Iterator[exp.Expr], aliases: Aliases, mentions: dialect.Mentions) -> None:
     for child in list(nodes):
         _swap(child, aliases, mentions)
 
@@ -331,41 +332,43 @@ def _of_window(window: exp.Window) -> Iterator[exp.Expr]:
 def _check(node: exp.Expr, aliases: Aliases) -> None:
     """Raise RefusedError if ``node`` needs records: *, FILTER, other aggregates, protected columns."""
     if isinstance(node, exp.Star):
-        raise RefusedError("single records cannot be shown", "cell, AVG(speed)", "*")
+        raise dialect.RefusedError("single records cannot be shown", "cell, AVG(speed)", "*")
     if isinstance(node, exp.Filter):
-        raise RefusedError("it is about records", "WHERE hour = 8", clause="FILTER")
+        raise dialect.RefusedError("it is about records", "WHERE hour = 8", clause="FILTER")
     if isinstance(node, exp.AggFunc):
         inside = any(
             _is_column(each) for child in node.iter_expressions() for each in child.find_all(exp.Expr)
         )
         if inside:
-            raise RefusedError(
-                "an aggregate of answered numbers needs a window", "OVER ()", repeatable_sql(node)
+            raise dialect.RefusedError(
+                "an aggregate of answered numbers needs a window", "OVER ()", dialect.repeatable_sql(node)
             )
-        raise RefusedError("this aggregate is not measured", "AVG(speed)", repeatable_sql(node))
-    name = name_of(node)
+        raise dialect.RefusedError(
+            "this aggregate is not measured", "AVG(speed)", dialect.repeatable_sql(node)
+        )
+    name = dialect.name_of(node)
     if name in _PROTECTED and name not in aliases:
         what, works = _PROTECTED[name]
-        raise RefusedError(what, works, repeatable_sql(node))
+        raise dialect.RefusedError(what, works, dialect.repeatable_sql(node))
 
 
 def _is_column(node: exp.Expr) -> bool:
     try:
-        found = read_column(node, {}, Mentions())
-    except RefusedError:
+        found = dialect.read_column(node, {}, dialect.Mentions())
+    except dialect.RefusedError:
         return False
     return found is not None and found.kind.measured
 
 
 def _check_tables(query: exp.Query) -> None:
     """Raise RefusedError if ``query``, a nested SELECT, reads the records."""
-    if any(table.name.lower() in TABLES for table in query.find_all(exp.Table)):
-        raise RefusedError(
-            "only the priced SELECT reads records", "latest_cells", repeatable_sql(query), "FROM"
+    if any(table.name.lower() in dialect.TABLES for table in query.find_all(exp.Table)):
+        raise dialect.RefusedError(
+            "only the priced SELECT reads records", "latest_cells", dialect.repeatable_sql(query), "FROM"
         )
 
 
-def _answered(column: AnswerColumn) -> exp.Column:
+def _answered(column: dialect.AnswerColumn) -> exp.Column:
     return exp.column(column.name, quoted=True)
 
 
@@ -387,17 +390,17 @@ def _digits(node: exp.Expr) -> int | None:
     return None
 
 
-def _outward(column: AnswerColumn, digits: int | None, otherwise: exp.Expr | None = None) -> exp.Expr:
+def _outward(column: dialect.AnswerColumn, digits: int | None, otherwise: exp.Expr | None = None) -> exp.Expr:
     """Return an end of an interval with ``digits`` decimals, rounded outward: it never becomes narrower."""
     answered = _answered(column)
     if digits is None or digits >= DECIMALS or column.end.of_rank or column.kind.counts:
         if otherwise is None:
             return answered
-        without_brackets(otherwise.this).replace(answered)
+        dialect.without_brackets(otherwise.this).replace(answered)
         return otherwise
     scale = exp.Literal.number(10**digits)
     exact = exp.cast(answered, f"DECIMAL(18, {DECIMALS})")
-    away = exp.Floor if column.end is End.LOW else exp.Ceil
+    away = exp.Floor if column.end is dialect.End.LOW else exp.Ceil
     return exp.Paren(
         this=exp.Div(this=away(this=exp.Mul(this=exact, expression=scale)), expression=scale.copy())
     )

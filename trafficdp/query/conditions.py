@@ -13,19 +13,7 @@ from trafficdp.arrays import BoolArray, IntArray
 from trafficdp.binning.cells import cells_from_text, resolutions_of
 from trafficdp.errors import TrafficdpError
 from trafficdp.model import DAYS, HOURS_A_WEEK, Grid, Period, Place, Selection, StudyArea, hours_by_day
-from trafficdp.query.dialect import (
-    RefusedError,
-    call_of,
-    date_of,
-    instant_of,
-    integer_of,
-    name_of,
-    number_of,
-    reading,
-    repeatable_sql,
-    string_of,
-    without_brackets,
-)
+from trafficdp.query import dialect
 from trafficdp.store.store_files import quoted
 
 # What WHERE selects, in one normal form: days, hours of the week, places, hexagons.
@@ -183,7 +171,7 @@ def hours_of_predicate(node: exp.Expr) -> Week:
     The first is Monday's hour from 00:00. AND, OR, NOT, comparisons, BETWEEN and IN are read. Raises
     RefusedError for every other predicate.
     """
-    node = without_brackets(node)
+    node = dialect.without_brackets(node)
     if isinstance(node, (exp.And, exp.Or)):
         parts = [hours_of_predicate(part) for part in node.flatten()]
         together = np.logical_and if isinstance(node, exp.And) else np.logical_or
@@ -196,26 +184,26 @@ def hours_of_predicate(node: exp.Expr) -> Week:
         numbers, low, high = _numbers(name), _value(node.args["low"], name), _value(node.args["high"], name)
         if low > high:
             works = f"{name} >= ... OR {name} <= ..."
-            raise RefusedError("nothing lies between these", works, repeatable_sql(node))
+            raise dialect.RefusedError("nothing lies between these", works, dialect.repeatable_sql(node))
         return (numbers >= low) & (numbers <= high)
     if isinstance(node, exp.In) and node.expressions and not node.args.get("query"):
         name = _name(node.this, node)
         return np.isin(_numbers(name), [_value(each, name) for each in node.expressions])
     kind = type(node)
     if kind in _COMPARISONS:
-        left, right = without_brackets(node.this), without_brackets(node.expression)
-        if name_of(left) is None:
+        left, right = dialect.without_brackets(node.this), dialect.without_brackets(node.expression)
+        if dialect.name_of(left) is None:
             left, right, kind = right, left, _TURNED.get(kind, kind)
         name = _name(left, node)
         return _COMPARISONS[kind](_numbers(name), _value(right, name))
-    raise RefusedError("this predicate cannot be read", _FORM, repeatable_sql(node))
+    raise dialect.RefusedError("this predicate cannot be read", _FORM, dialect.repeatable_sql(node))
 
 
 def _name(node: exp.Expr, whole: exp.Expr) -> str:
-    name = name_of(without_brackets(node))
+    name = dialect.name_of(dialect.without_brackets(node))
     if name in ("weekday", "hour"):
         return name
-    raise RefusedError("this predicate cannot be read", _FORM, repeatable_sql(whole))
+    raise dialect.RefusedError("this predicate cannot be read", _FORM, dialect.repeatable_sql(whole))
 
 
 def _numbers(name: str) -> Numbers:
@@ -224,11 +212,11 @@ def _numbers(name: str) -> Numbers:
 
 def _value(node: exp.Expr, name: str) -> int:
     if name == "hour":
-        return integer_of(node, 0, 24, "an hour", _FORM)
-    text = string_of(node, "a weekday", _DAY).strip().lower()
+        return dialect.integer_of(node, 0, 24, "an hour", _FORM)
+    text = dialect.string_of(node, "a weekday", _DAY).strip().lower()
     found = [day for day, full in enumerate(DAY_NAMES) if len(text) >= 3 and full.startswith(text)]
     if len(found) != 1:
-        raise RefusedError("there is no such weekday", _DAY)
+        raise dialect.RefusedError("there is no such weekday", _DAY)
     return found[0]
 
 
@@ -283,7 +271,7 @@ def read_where(
     Raises RefusedError for any other kind of predicate.
     """
     found = _Found(period.first, period.last, remarks=remarks)
-    with reading("WHERE"):
+    with dialect.reading("WHERE"):
         for predicate in [] if where is None else _conjuncts(where):
             _read(predicate, found, areas, named, resolution)
         _apply_time(found)
@@ -291,17 +279,17 @@ def read_where(
             chosen = days_of_period(period, found.first, found.last)
         except TrafficdpError:
             works = f"date = '{period.first.isoformat()}'"
-            raise RefusedError("no day of the configured period is left", works) from None
+            raise dialect.RefusedError("no day of the configured period is left", works) from None
         try:
             return Filter.of(chosen, found.week, found.places, found.cells)
         except TrafficdpError:
-            raise RefusedError(
+            raise dialect.RefusedError(
                 "no time or no hexagon is left by the conditions together", "fewer of them"
             ) from None
 
 
 def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
-    node = without_brackets(node)
+    node = dialect.without_brackets(node)
     if isinstance(node, exp.And):
         return [each for part in node.flatten() for each in _conjuncts(part)]
     return [node]
@@ -310,11 +298,11 @@ def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
 def _read(
     node: exp.Expr, found: _Found, areas: Mapping[str, StudyArea], named: Named, resolution: int | None
 ) -> None:
-    names = {name_of(column) for column in node.find_all(exp.Column)}
+    names = {dialect.name_of(column) for column in node.find_all(exp.Column)}
     refused = sorted(name for name in names if name in _VALUES)
     if refused:
-        raise RefusedError(_VALUES[refused[0]], _HOUR, repeatable_sql(node))
-    call = call_of(node)
+        raise dialect.RefusedError(_VALUES[refused[0]], _HOUR, dialect.repeatable_sql(node))
+    call = dialect.call_of(node)
     if names and names <= {"weekday", "hour"}:
         found.week = found.week & hours_of_predicate(node)
     elif names == {"date"}:
@@ -332,7 +320,7 @@ def _read(
         cells = _cells(node, resolution)
         found.cells = cells if found.cells is None else _both(found.cells, cells, node)
     else:
-        raise RefusedError("this condition cannot be read", _HOUR, repeatable_sql(node))
+        raise dialect.RefusedError("this condition cannot be read", _HOUR, dialect.repeatable_sql(node))
 
 
 def _days(node: exp.Expr) -> tuple[date, date]:
@@ -340,16 +328,16 @@ def _days(node: exp.Expr) -> tuple[date, date]:
 
     Raises RefusedError for a predicate that cannot be read.
     """
-    if isinstance(node, exp.Between) and name_of(without_brackets(node.this)) == "date":
-        return date_of(node.args["low"]), date_of(node.args["high"])
+    if isinstance(node, exp.Between) and dialect.name_of(dialect.without_brackets(node.this)) == "date":
+        return dialect.date_of(node.args["low"]), dialect.date_of(node.args["high"])
     values = _tested(node)
     if len(values) == 1:
-        return date_of(values[0]), date_of(values[0])
+        return dialect.date_of(values[0]), dialect.date_of(values[0])
     compared = _compared(node, "date")
     if compared is not None:
         day, below, strict = compared
-        return _half_open(date_of(day), below, strict, node)
-    raise RefusedError("this condition on date cannot be read", _DAYS, repeatable_sql(node))
+        return _half_open(dialect.date_of(day), below, strict, node)
+    raise dialect.RefusedError("this condition on date cannot be read", _DAYS, dialect.repeatable_sql(node))
 
 
 def _half_open(day: date, below: bool, strict: bool, node: exp.Expr) -> tuple[date, date]:
@@ -357,21 +345,25 @@ def _half_open(day: date, below: bool, strict: bool, node: exp.Expr) -> tuple[da
         step = timedelta(days=1 if strict else 0)
         return (date.min, day - step) if below else (day + step, date.max)
     except OverflowError:
-        raise RefusedError("this condition on date cannot be read", _DAYS, repeatable_sql(node)) from None
+        raise dialect.RefusedError(
+            "this condition on date cannot be read", _DAYS, dialect.repeatable_sql(node)
+        ) from None
 
 
 def _read_time(node: exp.Expr, found: _Found) -> None:
     """Narrow the local time in ``found`` by a comparison of time with whole hours, or raise RefusedError."""
-    if isinstance(node, exp.Between) and name_of(without_brackets(node.this)) == "time":
-        low, high = instant_of(node.args["low"]), instant_of(node.args["high"])
+    if isinstance(node, exp.Between) and dialect.name_of(dialect.without_brackets(node.this)) == "time":
+        low, high = dialect.instant_of(node.args["low"]), dialect.instant_of(node.args["high"])
         found.start = max(found.start, _whole_hour(low))
         found.end = min(found.end, _hour_after(high, found))
         return
     compared = _compared(node, "time")
     if compared is None:
-        raise RefusedError("this condition on time cannot be read", _TIMES, repeatable_sql(node))
+        raise dialect.RefusedError(
+            "this condition on time cannot be read", _TIMES, dialect.repeatable_sql(node)
+        )
     value, below, strict = compared
-    instant = instant_of(value)
+    instant = dialect.instant_of(value)
     # an end lies after what is included, a start after what is left out
     edge = _whole_hour(instant) if below == strict else _hour_after(instant, found)
     if below:
@@ -387,16 +379,16 @@ def _compared(node: exp.Expr, name: str) -> tuple[exp.Expr, bool, bool] | None:
     """
     if not isinstance(node, (exp.LT, exp.LTE, exp.GT, exp.GTE)):
         return None
-    left, right = without_brackets(node.this), without_brackets(node.expression)
+    left, right = dialect.without_brackets(node.this), dialect.without_brackets(node.expression)
     below, strict = isinstance(node, (exp.LT, exp.LTE)), isinstance(node, (exp.LT, exp.GT))
-    if name_of(left) != name:
+    if dialect.name_of(left) != name:
         left, right, below = right, left, not below
-    return (right, below, strict) if name_of(left) == name else None
+    return (right, below, strict) if dialect.name_of(left) == name else None
 
 
 def _whole_hour(instant: datetime) -> datetime:
     if instant != instant.replace(minute=0, second=0, microsecond=0):
-        raise RefusedError("times are chosen by whole hours", _TIMES)
+        raise dialect.RefusedError("times are chosen by whole hours", _TIMES)
     return instant
 
 
@@ -432,7 +424,7 @@ def _apply_time(found: _Found) -> None:
     if start.hour == 0 and end.hour == 0:
         return
     if found.last - found.first > timedelta(days=6):
-        raise RefusedError("a stretch that begins or ends within a day is a week at most", _TIMES)
+        raise dialect.RefusedError("a stretch that begins or ends within a day is a week at most", _TIMES)
     within = np.zeros(HOURS_A_WEEK, dtype=np.bool_)
     within[(start.weekday() * 24 + start.hour + np.arange(hours)) % HOURS_A_WEEK] = True
     found.week = found.week & within
@@ -441,7 +433,7 @@ def _apply_time(found: _Found) -> None:
 def _tested(node: exp.Expr) -> list[exp.Expr]:
     """Return the values that ``node`` compares with by = or IN; empty for any other condition."""
     if isinstance(node, exp.EQ):
-        left, right = without_brackets(node.this), without_brackets(node.expression)
+        left, right = dialect.without_brackets(node.this), dialect.without_brackets(node.expression)
         return [right if isinstance(left, (exp.Column, exp.Anonymous)) else left]
     return node.expressions if isinstance(node, exp.In) and not node.args.get("query") else []
 
@@ -450,8 +442,8 @@ def _listed(node: exp.Expr, what: str, works: str) -> list[str]:
     """Return the texts that ``node`` compares with by = or IN; raise RefusedError for other conditions."""
     values = _tested(node)
     if not values:
-        raise RefusedError(f"a condition on {what} is = or IN", works, repeatable_sql(node))
-    return [string_of(each, what, works) for each in values]
+        raise dialect.RefusedError(f"a condition on {what} is = or IN", works, dialect.repeatable_sql(node))
+    return [dialect.string_of(each, what, works) for each in values]
 
 
 def _areas(node: exp.Expr, areas: Mapping[str, StudyArea]) -> tuple[Place, ...]:
@@ -461,7 +453,7 @@ def _areas(node: exp.Expr, areas: Mapping[str, StudyArea]) -> tuple[Place, ...]:
     for text in _listed(node, "an area", works):
         name = known.get(text.strip().casefold())
         if name is None:
-            raise RefusedError("there is no such area", works)
+            raise dialect.RefusedError("there is no such area", works)
         places.append(Place(name, areas[name]))
     return tuple(places)
 
@@ -474,58 +466,60 @@ def _read_places(node: exp.Expr, named: Named, found: _Found) -> None:
     if not set(texts) <= known.keys():
         what = "no map calls a place so" if known else "no map was released that names places"
         todo = works if known else _CELLS
-        raise RefusedError(what, todo, repeatable_sql(node))
+        raise dialect.RefusedError(what, todo, dialect.repeatable_sql(node))
     places = [place for each in texts if isinstance(place := known[each], Place)]
     cells = frozenset(cell for each in texts if isinstance(cell := known[each], int))
     if places:
         found.places.append(tuple(places))
     else:
         if len(set(resolutions_of(np.array(sorted(cells), dtype=np.uint64)).tolist())) > 1:
-            raise RefusedError(_ONE_LIST, "places of one resolution", repeatable_sql(node))
+            raise dialect.RefusedError(_ONE_LIST, "places of one resolution", dialect.repeatable_sql(node))
         found.cells = cells if found.cells is None else _both(found.cells, cells, node)
 
 
 def _box(corners: list[exp.Expr], node: exp.Expr) -> Place:
     works = "in_box(west, south, east, north), in degrees"
     if len(corners) != 4:
-        raise RefusedError("a box has four sides", works, repeatable_sql(node))
-    numbers = [number_of(corner, "a side of a box", works) + 0.0 for corner in corners]
+        raise dialect.RefusedError("a box has four sides", works, dialect.repeatable_sql(node))
+    numbers = [dialect.number_of(corner, "a side of a box", works) + 0.0 for corner in corners]
     west, south, east, north = numbers
     try:
         return Place(box_name(west, south, east, north), StudyArea.from_bbox(west, south, east, north))
     except TrafficdpError:
-        raise RefusedError("this is not a box", works, repeatable_sql(node)) from None
+        raise dialect.RefusedError("this is not a box", works, dialect.repeatable_sql(node)) from None
 
 
 def _h3(node: exp.Expr) -> bool:
-    call = call_of(node)
+    call = dialect.call_of(node)
     return call is not None and call[0] == "h3"
 
 
 def _cells(node: exp.Expr, resolution: int | None) -> frozenset[int]:
     works = _CELLS
-    tested = without_brackets(node.this) if isinstance(node.this, exp.Expr) else node
-    call = call_of(tested)
+    tested = dialect.without_brackets(node.this) if isinstance(node.this, exp.Expr) else node
+    call = dialect.call_of(tested)
     if call is not None:
         if call[0] != "h3" or len(call[1]) != 1:
-            raise RefusedError("this condition cannot be read", "h3(7) = '...'", repeatable_sql(node))
-        resolution = integer_of(call[1][0], 0, 15, "a resolution", "h3(7) IN (...)")
-    elif name_of(tested) != "cell":
-        raise RefusedError("this condition cannot be read", works, repeatable_sql(node))
+            raise dialect.RefusedError(
+                "this condition cannot be read", "h3(7) = '...'", dialect.repeatable_sql(node)
+            )
+        resolution = dialect.integer_of(call[1][0], 0, 15, "a resolution", "h3(7) IN (...)")
+    elif dialect.name_of(tested) != "cell":
+        raise dialect.RefusedError("this condition cannot be read", works, dialect.repeatable_sql(node))
     texts = [text.strip() for text in _listed(node, "a hexagon", works)]
     try:
         cells = cells_from_text(texts)
     except TrafficdpError:
-        raise RefusedError("this is no hexagon of H3", works, repeatable_sql(node)) from None
+        raise dialect.RefusedError("this is no hexagon of H3", works, dialect.repeatable_sql(node)) from None
     found = sorted(set(resolutions_of(cells).tolist()))
     if found != [resolution]:
         got = "resolution " + ", ".join(map(str, found))
-        raise RefusedError("the hexagons are of another resolution", f"h3({found[0]}) IN (...)", got)
+        raise dialect.RefusedError("the hexagons are of another resolution", f"h3({found[0]}) IN (...)", got)
     return frozenset(int(cell) for cell in cells)
 
 
 def _both(one: frozenset[int], other: frozenset[int], node: exp.Expr) -> frozenset[int]:
     resolutions = resolutions_of(np.array([min(one), min(other)], dtype=np.uint64)) if one else None
     if resolutions is not None and resolutions[0] != resolutions[1]:
-        raise RefusedError(_ONE_LIST, "hexagons of one resolution", repeatable_sql(node))
+        raise dialect.RefusedError(_ONE_LIST, "hexagons of one resolution", dialect.repeatable_sql(node))
     return one & other

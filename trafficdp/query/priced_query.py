@@ -24,16 +24,7 @@ from trafficdp.model import Counts
 from trafficdp.privacy.budget import Analyst, Promise
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.release import Release
-from trafficdp.query.answer import (
-    Answered,
-    Explanation,
-    PricedPlan,
-    answer_columns,
-    answer_rows,
-    explanation_of,
-    made_up_rows,
-    names_of_places,
-)
+from trafficdp.query import answer as query_answer
 from trafficdp.query.arrangement import ARRANGING, sql_of
 from trafficdp.query.dialect import LONGEST_REFUSAL, WORDS, End, Priced, RefusedError
 from trafficdp.query.question import Question, read_question
@@ -105,7 +96,7 @@ class PricedQuery:
         Raises RefusedError for what is no such statement, and as ``role_of``.
         """
         statement = read_statement(text)
-        names = partial(names_of_places, config, store)
+        names = partial(query_answer.names_of_places, config, store)
         questions = tuple(
             read_question(part, config, names, f"answer {number}")
             for number, part in enumerate(statement.parts, 1)
@@ -130,7 +121,7 @@ class PricedQuery:
         """
         for rows in (0, 1):
             for question in self.questions:
-                session.keep(question.table, made_up_rows(question, rows))
+                session.keep(question.table, query_answer.made_up_rows(question, rows))
                 try:
                     found = session.run(sql_of(question.arrangement)).num_rows
                 except (UsageError, DataError) as error:
@@ -166,7 +157,9 @@ class PricedQuery:
         room = LONGEST_REFUSAL - len(f"{clause}: ; try {works}")
         return RefusedError(said if len(said) <= room else f"{said[: room - 3]}...", works, clause=clause)
 
-    def answer(self, curator: Curator, at: datetime, session: AnalystSession) -> Answered | Explanation:
+    def answer(
+        self, curator: Curator, at: datetime, session: AnalystSession
+    ) -> query_answer.Answered | query_answer.Explanation:
         """Return the answer, or the explanation that is asked for instead; ``session`` arranges it.
 
         The same question of the same data again is answered from its first release, for nothing. Raises
@@ -199,7 +192,7 @@ class PricedQuery:
             notes += found[place].notes(question, releases[place])
         kept = tuple(release for release in releases if release is not None)
         charged = type(nothing)(int(loss.max(initial=0)))
-        return Answered(
+        return query_answer.Answered(
             self._arranged(session, kept), kept, charged, tuple(dict.fromkeys(notes)), self.config.grid.zones
         )
 
@@ -218,7 +211,7 @@ class PricedQuery:
         vehicle: IntArray,
         loss: IntArray,
         curator: Curator,
-    ) -> Explanation:
+    ) -> query_answer.Explanation:
         left: Loss | None = None
         priced = [each for each in found if each.plan is not None]
         if self.analyst is not None and priced:
@@ -232,7 +225,7 @@ class PricedQuery:
             else None
         )
         plans = [
-            PricedPlan(
+            query_answer.PricedPlan(
                 each.question.to_sql(self.config),
                 each.there.grid.selection.in_words(),
                 each.counts,
@@ -241,7 +234,7 @@ class PricedQuery:
             )
             for each in found
         ]
-        return explanation_of(plans, together, left)
+        return query_answer.explanation_of(plans, together, left)
 
 
 def _together(measurements: Sequence[_Measurement]) -> tuple[IntArray, IntArray]:
@@ -260,7 +253,7 @@ def _together(measurements: Sequence[_Measurement]) -> tuple[IntArray, IntArray]
 def _failing_clause(session: AnalystSession, question: Question) -> tuple[str, str]:
     """Return the first clause with which DuckDB cannot run an arrangement, and what such a clause may be."""
     arrangement, tried = question.arrangement, question.arrangement.copy()
-    columns = [each.name for each in answer_columns(question) if each.end is End.VALUE]
+    columns = [each.name for each in query_answer.answer_columns(question) if each.end is End.VALUE]
     works = {"where": f"{columns[-1]} > 30", "order": columns[-1], "limit": "LIMIT 10", "offset": "OFFSET 10"}
     later = ("where", "distinct", "qualify", "order", "limit", "offset")
     for name in later:
@@ -403,7 +396,9 @@ class _Measurement:
     def rows(self, question: Question, release: Release | None) -> pa.RecordBatch:
         """Return the table of the numbers of ``question``."""
         grid = self.context.grid if release is None else self.there.grid
-        return answer_rows(question, grid, self.counts, release, self.there.map.request.display_unit)
+        return query_answer.answer_rows(
+            question, grid, self.counts, release, self.there.map.request.display_unit
+        )
 
 
 def _require_bins(counts: Counts, there: Config) -> None:

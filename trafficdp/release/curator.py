@@ -34,15 +34,7 @@ from trafficdp.pricing import check_steps
 from trafficdp.privacy.budget import Analyst, ChangedFact, Promise, checked_reason
 from trafficdp.privacy.ledger import GENESIS, LedgerRow, accounts_hash
 from trafficdp.privacy.release import LedgerReference, Release, decode, encode
-from trafficdp.release.publication import (
-    RELEASES,
-    folder_of,
-    ledger_reference,
-    manifests,
-    place_files,
-    remove_files,
-    update_released,
-)
+from trafficdp.release import publication
 from trafficdp.release.specification import ListedBins, Specification, assemble_release, numbers_digest
 from trafficdp.sensitive import Contributions, MeasureInput, Samples, SensitiveInputs
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
@@ -211,8 +203,8 @@ class Curator:
         entries = unchecked if whole else entries
         stored = vault_releases.all_releases(self.vault)
         known = {each.release_id for each in stored if each.published and each.sequence <= checked}
-        for name, manifest in manifests(self.store, known).items():
-            sequence, head_hash = ledger_reference(manifest)
+        for name, manifest in publication.manifests(self.store, known).items():
+            sequence, head_hash = publication.ledger_reference(manifest)
             require_head(entries, sequence, head_hash, f"the manifest of release {name}")
 
     def release(
@@ -297,7 +289,7 @@ class Curator:
         # what commands that were killed left behind: half-made and outdated files, never a release
         with store_failures("removing leftovers of an interrupted command"):
             remove_leftovers(self.store)
-            folder = self.store / RELEASES
+            folder = self.store / publication.RELEASES
             for name in os.listdir(folder) if folder.is_dir() else ():
                 if name.startswith(".") and Path(name).suffix in (".new", ".old"):
                     shutil.rmtree(folder / name)
@@ -310,7 +302,9 @@ class Curator:
         self.write_head()
         for each in unfinished:
             self._finish(each)
-        if any(each.withdrawn and folder_of(self.store, each.release_id).exists() for each in stored):
+        if any(
+            each.withdrawn and publication.folder_of(self.store, each.release_id).exists() for each in stored
+        ):
             self.apply_withdrawals()
         return [each.release_id for each in unfinished]
 
@@ -362,10 +356,10 @@ class Curator:
 
         The folders go last: while one is there, ``recover`` knows that work is left.
         """
-        update_released(self.store, self.vault)
+        publication.update_released(self.store, self.vault)
         failpoint("cells removed")
         for name in (each.release_id for each in vault_releases.all_releases(self.vault) if each.withdrawn):
-            remove_files(self.store, name)
+            publication.remove_files(self.store, name)
         failpoint("files removed")
 
     def specification_of(self, release_id: str) -> Specification:
@@ -406,7 +400,7 @@ class Curator:
             failpoint("values committed")
         # what was committed is published
         release = self.load(stored.release_id)
-        files = place_files(self.store, release)
+        files = publication.place_files(self.store, release)
         failpoint("files placed")
         with self.vault.transaction("noting the publication"):
             vault_releases.mark_published(
@@ -435,7 +429,7 @@ class Curator:
                     "files": {name: each.sha256 for name, each in sorted(files.items())},
                 },
             )
-            update_released(self.store, self.vault, release)
+            publication.update_released(self.store, self.vault, release)
             failpoint("released swapped")
         self.head.write(entry)
         failpoint("published")
@@ -466,7 +460,7 @@ class Curator:
 
         They came from a later vault than this one, and drawing the noise again would spend twice.
         """
-        folder = folder_of(self.store, release_id)
+        folder = publication.folder_of(self.store, release_id)
         if folder.exists():
             raise StoreBehindError(
                 "the vault knows no values of a release that has files",

@@ -19,28 +19,14 @@ from trafficdp.export.write import MANIFEST
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.privacy.budget import BudgetChange
 from trafficdp.privacy.ledger import LedgerRow
+from trafficdp.release import publication
 from trafficdp.release.curator import Curator
 from trafficdp.release.planning import SavedPlan
-from trafficdp.release.publication import (
-    RELEASES,
-    folder_of,
-    ledger_reference,
-    manifests,
-    to_released_publication,
-)
 from trafficdp.release.recomputation import UNREADABLE, differing_files
 from trafficdp.store import store_files, vault_ledger, vault_releases
+from trafficdp.store import vault as store_vault
 from trafficdp.store.released import differing_release, publications_match
 from trafficdp.store.store_files import DOCTOR, RELEASED_NAME, Head, require_head, store_failures, store_lock
-from trafficdp.store.vault import (
-    VAULT_NAME,
-    Vault,
-    audit,
-    open_for_reading,
-    open_vault_for_reading,
-    read_all_values,
-    tables,
-)
 
 BACKUP = "restore the newest complete backup of the store"
 FILES = "restore the files from what was published"
@@ -117,19 +103,19 @@ class _Examination:
 
     def __init__(self, store: Path, key_file: Path, opened: ExitStack) -> None:
         self._store, self._key_file, self._opened = store, key_file, opened
-        self._vault: Vault | None = None
+        self._vault: store_vault.Vault | None = None
         self._ledger: list[LedgerRow] | None = None
 
     def looks(self) -> Looks:
         """Yield (name of a part, function that checks it, what to do if it fails), in order."""
         yield "permissions", self._permissions, "take the rights of others away with chmod"
-        yield VAULT_NAME, self._open, BACKUP
+        yield store_vault.VAULT_NAME, self._open, BACKUP
         yield "the key", self._key, "put back the key that the store was made with"
         if self._vault is not None:
             for table in self._tables():
                 yield f"table {table}", partial(self._table, table), BACKUP
-        looks: tuple[tuple[str, Callable[[Vault], str | None]], ...] = (
-            ("the vault's audits", lambda vault: audit(vault)),
+        looks: tuple[tuple[str, Callable[[store_vault.Vault], str | None]], ...] = (
+            ("the vault's audits", lambda vault: store_vault.audit(vault)),
             ("the ledger", self._chain),
             ("the vehicles' accounts", lambda vault: vault_ledger.check_accounts(vault, self._rows)),
             ("the ledger's head", self._remembered),
@@ -149,9 +135,9 @@ class _Examination:
         left = [
             *self._store.glob(".*.new*"),
             *self._store.glob(f"{store_files.FOLDER}/.*"),
-            *self._store.glob(f"{RELEASES}/.*"),
-            *self._store.glob(f"{RELEASES}/*/.*"),
-            *self._store.glob(f"{VAULT_NAME}.tmp"),
+            *self._store.glob(f"{publication.RELEASES}/.*"),
+            *self._store.glob(f"{publication.RELEASES}/*/.*"),
+            *self._store.glob(f"{store_vault.VAULT_NAME}.tmp"),
             *self._key_file.parent.glob(f"{self._key_file.name}.*.head.new"),
         ]
         if left:
@@ -190,12 +176,16 @@ class _Examination:
             raise StoreDamagedError("the ledger cannot be read")
         return self._ledger
 
-    def _with_vault(self, look: Callable[[Vault], str | None]) -> str | None:
+    def _with_vault(self, look: Callable[[store_vault.Vault], str | None]) -> str | None:
         return _CLOSED if self._vault is None else look(self._vault)
 
     def _permissions(self) -> str | None:
-        folders = (self._store, self._store / RELEASES, self._store / store_files.FOLDER)
-        files = (self._store / VAULT_NAME, self._store / f"{VAULT_NAME}.wal", self._key_file)
+        folders = (self._store, self._store / publication.RELEASES, self._store / store_files.FOLDER)
+        files = (
+            self._store / store_vault.VAULT_NAME,
+            self._store / f"{store_vault.VAULT_NAME}.wal",
+            self._key_file,
+        )
         open_to_others = [
             path.name
             for path in (*folders, *files)
@@ -204,7 +194,7 @@ class _Examination:
         return f"open to other users: {', '.join(open_to_others)}" if open_to_others else None
 
     def _open(self) -> None:
-        self._vault = self._opened.enter_context(open_vault_for_reading(self._store))
+        self._vault = self._opened.enter_context(store_vault.open_vault_for_reading(self._store))
 
     def _key(self) -> str | None:
         key = VehicleKey.load(self._key_file)
@@ -216,25 +206,25 @@ class _Examination:
     def _tables(self) -> list[str]:
         try:
             with store_failures("reading it"):
-                return [] if self._vault is None else tables(self._vault.connection)
+                return [] if self._vault is None else store_vault.tables(self._vault.connection)
         except TrafficdpError:
             return []
 
     def _table(self, table: str) -> None:
         if self._vault is not None:
-            read_all_values(self._vault.connection, table)
+            store_vault.read_all_values(self._vault.connection, table)
 
-    def _head(self, vault: Vault) -> Head:
+    def _head(self, vault: store_vault.Vault) -> Head:
         return Head.beside(self._key_file, vault.store_id)
 
-    def _remembered(self, vault: Vault) -> None:
+    def _remembered(self, vault: store_vault.Vault) -> None:
         self._head(vault).verify(self._rows)
 
-    def _chain(self, vault: Vault) -> None:
+    def _chain(self, vault: store_vault.Vault) -> None:
         self._ledger = vault_ledger.ledger_rows(vault)
         vault_ledger.promise_changes(vault)
 
-    def _committed(self, vault: Vault) -> None:
+    def _committed(self, vault: store_vault.Vault) -> None:
         curator = Curator(self._store, vault, self._head(vault))
         for stored in vault_releases.all_releases(vault):
             if stored.drawn:
@@ -248,7 +238,7 @@ class _Examination:
                         "a publication is not the one in the ledger", got=f"{each.release_id}, {each.number}"
                     )
 
-    def _files(self, vault: Vault) -> str | None:
+    def _files(self, vault: store_vault.Vault) -> str | None:
         """Batches by the digests in the ledger, streams by those that their manifest lists."""
         expected: dict[str, dict[str, str]] = {}
         for facts in (row.facts for row in self._rows):
@@ -259,21 +249,23 @@ class _Examination:
                 expected[name] = files
         known = {each.release_id for each in vault_releases.all_releases(vault)}
         streams = {each.release_id for each in vault_releases.all_streams(vault)}
-        folder = self._store / RELEASES
+        folder = self._store / publication.RELEASES
         there = {path.name for path in folder.glob("[!.]*")} if folder.is_dir() else set()
         wrong = [f"{name} is of no release in the vault" for name in sorted(there - known - streams)]
         for name, files in sorted(expected.items()):
-            differences = differing_files(folder_of(self._store, name), files)
+            differences = differing_files(publication.folder_of(self._store, name), files)
             wrong += [f"{name}: {differences}"] if differences else []
-        for name, manifest in manifests(self._store).items():
-            require_head(self._rows, *ledger_reference(manifest), f"the manifest of release {name}")
+        for name, manifest in publication.manifests(self._store).items():
+            require_head(
+                self._rows, *publication.ledger_reference(manifest), f"the manifest of release {name}"
+            )
             if name in streams:
                 listed = _listed(manifest)
-                differences = differing_files(folder_of(self._store, name), listed, unlisted="*")
+                differences = differing_files(publication.folder_of(self._store, name), listed, unlisted="*")
                 wrong += [f"{name}: {differences}"] if differences else []
         return "; ".join(wrong) or None
 
-    def _released(self, vault: Vault) -> str | None:
+    def _released(self, vault: store_vault.Vault) -> str | None:
         curator = Curator(self._store, vault, self._head(vault))
         releases = [each for each in vault_releases.all_releases(vault) if each.published]
         streams = {
@@ -283,16 +275,16 @@ class _Examination:
         path = self._store / RELEASED_NAME
         if not path.exists():
             return "it is missing" if releases or any(streams.values()) else None
-        with store_failures("reading it", RELEASED_NAME), open_for_reading(path) as connection:
-            for table in tables(connection):
-                read_all_values(connection, table)
+        with store_failures("reading it", RELEASED_NAME), store_vault.open_for_reading(path) as connection:
+            for table in store_vault.tables(connection):
+                store_vault.read_all_values(connection, table)
         loaded = (curator.load(each.release_id) for each in releases if not each.withdrawn)
         other = differing_release(self._store, loaded)
         if other is not None:
             return f"other rows of {other} than were released"
         for name, publications in streams.items():
             if publications and not publications_match(
-                self._store, [to_released_publication(each) for each in publications]
+                self._store, [publication.to_released_publication(each) for each in publications]
             ):
                 return f"other rows of {name} than were published"
         return None

@@ -16,13 +16,7 @@ from trafficdp.config.settings import Config
 from trafficdp.engine.reduced import JobManifest, Spark, batches, finished_jobs, local_folder
 from trafficdp.engine.spark_rows import Reduction
 from trafficdp.errors import DataError, UsageError
-from trafficdp.ingest.read import (
-    Reading,
-    choose_source,
-    list_of_inputs,
-    parts_of_files,
-    require_kept_rows,
-)
+from trafficdp.ingest import read as ingest_read
 from trafficdp.ingest.report import Extents, FileReport, extent_in_words, with_few_rows_kept
 from trafficdp.ingest.vehicle_key import VehicleKey, normalise_identifiers
 from trafficdp.model import SourceDeclaration
@@ -223,7 +217,10 @@ class Cluster:
         return folder
 
     def _source(self, given: Sequence[object], name: str | None) -> SourceDeclaration:
-        sources = {each.name: each for each in (choose_source(g, self.config.sources, name) for g in given)}
+        sources = {
+            each.name: each
+            for each in (ingest_read.choose_source(g, self.config.sources, name) for g in given)
+        }
         if len(sources) != 1:
             raise UsageError(
                 "a job reads one source", got=", ".join(sources) or "none", todo="run one job for each"
@@ -320,7 +317,9 @@ def _imported(vault: Vault, config: Config, folder: Path, manifest: JobManifest)
         raise DataError("these contributions are of another study area", got=str(folder))
     if not needs_import(vault, manifest.key, manifest.job, manifest.after):
         return IngestedFile(report, report.file, 0, read_before=True, declared_otherwise=False)
-    require_kept_rows(report, choose_source(folder, config.sources, manifest.source), config.relation)
+    ingest_read.require_kept_rows(
+        report, ingest_read.choose_source(folder, config.sources, manifest.source), config.relation
+    )
     added = add_import(vault, manifest.key, manifest.job, _facts(manifest), batches(folder, manifest))
     if added != manifest.fixes:
         raise DataError(f"the contributions of {folder.name} are not those of its manifest")
@@ -376,7 +375,7 @@ class Intake:
 
         ``source`` names the source that declares them (None: by file name). See ``Workspace.ingest``.
         """
-        parts = list_of_inputs(given)
+        parts = ingest_read.list_of_inputs(given)
         if not parts:
             raise UsageError("no file to ingest", todo="name the files, for example data/sample/*.csv.gz")
         self.vault.check_key(self.key.fingerprint)
@@ -391,13 +390,13 @@ class Intake:
             if not self.dry_run:
                 vault_ledger.settle_promise(self.vault, self.config.promise, datetime.now(UTC))
             before = vault_fixes.data_version(self.vault).ingest_id
-            chosen = [choose_source(each, self.config.sources, source) for each in parts]
+            chosen = [ingest_read.choose_source(each, self.config.sources, source) for each in parts]
             together: dict[str | int, list[int]] = {}
             for place, its in enumerate(chosen):
                 # a speed is derived from positions in any file
                 together.setdefault(its.name if its.missing_speed == "derive" else place, []).append(place)
             incoming = None if self.dry_run else vault_fixes.Incoming(self.vault)
-            readings = dict[int, Reading]()
+            readings = dict[int, ingest_read.Reading]()
             for places in together.values():
                 files, its = [parts[place] for place in places], chosen[places[0]]
                 for at, reading in self._read(files, its, incoming, len(readings)).items():
@@ -417,14 +416,14 @@ class Intake:
         source: SourceDeclaration,
         incoming: vault_fixes.Incoming | None,
         before: int,
-    ) -> dict[int, Reading]:
+    ) -> dict[int, ingest_read.Reading]:
         """Read files of one source together, in the order of their names, after ``before`` other files.
 
         Return what was read, in that order, by the place in ``given``.
         """
         with _Bars(self.progress) as bars:
             readings = [
-                Reading(
+                ingest_read.Reading(
                     each,
                     source,
                     self.config.grid.area,
@@ -437,7 +436,7 @@ class Intake:
             ]
             order = sorted(range(len(readings)), key=lambda at: (readings[at].file.name, readings[at].digest))
             in_order = [readings[at] for at in order]
-            for fixes, file in parts_of_files(in_order, self.vault.spill_folder / "ingest"):
+            for fixes, file in ingest_read.parts_of_files(in_order, self.vault.spill_folder / "ingest"):
                 if incoming is not None:
                     incoming.add(fixes, before + file)
         together = FileReport.together([reading.report for reading in readings])
@@ -446,11 +445,15 @@ class Intake:
             extents |= reading.extents
         reach = extents.readable
         days = None if reach is None else extent_in_words(reach, self.config.grid.period.time_zone)["days"]
-        require_kept_rows(together, source, self.config.relation, days)
+        ingest_read.require_kept_rows(together, source, self.config.relation, days)
         return dict(zip(order, in_order, strict=True))
 
     def _note(
-        self, reading: Reading, source: SourceDeclaration, incoming: vault_fixes.Incoming | None, added: int
+        self,
+        reading: ingest_read.Reading,
+        source: SourceDeclaration,
+        incoming: vault_fixes.Incoming | None,
+        added: int,
     ) -> IngestedFile:
         declaration, report = declaration_json(source), reading.report
         before = vault_fixes.earlier_declarations(self.vault, reading.digest)

@@ -21,39 +21,17 @@ from trafficdp.errors import DataError, UninformativeReleaseError, UsageError, p
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.mechanisms.simulated_cities import SimulatesOwnCity
 from trafficdp.model import LONGER, OFFSET, ContributionBound, Counts, Grid, Statistic, as_json, from_json
+from trafficdp.planner import allocation as planner_allocation
+from trafficdp.planner import suggest
 from trafficdp.planner.adaptive import choose_mosaic
 from trafficdp.planner.allocate import allocate, kept_bins
-from trafficdp.planner.allocation import (
-    Allocation,
-    WidthGoal,
-    affordable,
-    assess_utility,
-    precision,
-    uninformative_error,
-)
 from trafficdp.planner.request import AdaptiveSettings, MapOption, Request
-from trafficdp.planner.suggest import (
-    DataNeeded,
-    Maps,
-    data_needed,
-    finest,
-    least_loss,
-    nearest,
-    suggest,
-    try_maps,
-)
 from trafficdp.privacy.budget import remaining_loss
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, rounded_up
+from trafficdp.release import results
 from trafficdp.release.curator import Curator
 from trafficdp.release.knowledge import fleet_released, known_speeds
-from trafficdp.release.results import (
-    Answer,
-    InEpsilon,
-    Plan,
-    PlanQuestion,
-    expected_share_of_fleet,
-)
 from trafficdp.sensitive import Contributions
 from trafficdp.store import store_files, vault_fixes, vault_ledger
 from trafficdp.store.vault_fixes import is_imported
@@ -72,7 +50,9 @@ class SavedPlan:
     text: str
 
     @classmethod
-    def of(cls, name: str, allocation: Allocation, grid: Grid, data_version: str, at: datetime) -> SavedPlan:
+    def of(
+        cls, name: str, allocation: planner_allocation.Allocation, grid: Grid, data_version: str, at: datetime
+    ) -> SavedPlan:
         """Return the plan ``name`` that freezes ``allocation``, made for ``grid`` at ``at``.
 
         ``data_version`` is the name of the data that it was made from.
@@ -136,7 +116,7 @@ class SavedPlan:
                 todo="plan again on the data that there is now, and save it",
             )
 
-    def allocation(self, counts: Counts, request: Request) -> Allocation:
+    def allocation(self, counts: Counts, request: Request) -> planner_allocation.Allocation:
         """Return the Allocation that executes exactly the saved calibrated mechanism.
 
         ``counts`` has all bins of ``grid``. ``request`` is that of the configuration: what the plan froze
@@ -185,7 +165,9 @@ class SavedPlan:
         by_statistic = _by_statistic(facts["error"])
         error = {each: np.array(error, dtype=np.float64) for each, error in by_statistic.items()}
         hour = hours_of_day(grid, kept.slot)
-        return Allocation(named, keep, kept, calibrated, event, error, facts["reason"], hour=hour)
+        return planner_allocation.Allocation(
+            named, keep, kept, calibrated, event, error, facts["reason"], hour=hour
+        )
 
 
 def _by_statistic(facts: Mapping[str, Any]) -> dict[Statistic, Any]:
@@ -220,7 +202,7 @@ class Planning:
         self._looked_at = looked_at or (lambda grid: None)
         self._known: tuple[Grid, Contributions] | None = None
 
-    def plan(self, loss: Loss | None, question: PlanQuestion) -> tuple[Plan, Counts]:
+    def plan(self, loss: Loss | None, question: results.PlanQuestion) -> tuple[results.Plan, Counts]:
         """Return the plan at ``loss`` (None: the configured one), and the counts of all bins of its map.
 
         ``question`` says what else is asked for. Raises UsageError when no record lies in area and period, no
@@ -258,7 +240,7 @@ class Planning:
             return self._adaptive(request, question, self._config.map.adaptive)
         return self._at(self._config.grid, request, question)
 
-    def save(self, name: str, plan: Plan) -> None:
+    def save(self, name: str, plan: results.Plan) -> None:
         """Save ``plan`` in the store under ``name``, frozen."""
         frozen = SavedPlan.of(name, plan.allocation, plan.grid, self._version.name, datetime.now(UTC))
         store_files.save_plan(self._curator.store, name, frozen.text)
@@ -271,8 +253,8 @@ class Planning:
         return self._contributions(self._config.grid, may_be_empty=True)
 
     def _adaptive(
-        self, request: Request, question: PlanQuestion, settings: AdaptiveSettings
-    ) -> tuple[Plan, Counts]:
+        self, request: Request, question: results.PlanQuestion, settings: AdaptiveSettings
+    ) -> tuple[results.Plan, Counts]:
         """The map of several resolutions; at a smaller loss it is another, until every vehicle can pay."""
         fine = self._contributions(self._config.grid).counts
         asked = None
@@ -285,7 +267,9 @@ class Planning:
             asked = asked or plan.asked
             request = replace(request, loss=plan.allocation.request.loss)
 
-    def _request(self, loss: Loss | None, question: PlanQuestion, grid: Grid | None = None) -> Request:
+    def _request(
+        self, loss: Loss | None, question: results.PlanQuestion, grid: Grid | None = None
+    ) -> Request:
         """What is asked of the planner, of ``grid`` or the configured one."""
         grid = grid or self._config.grid
         if loss is None and self._config.loss is None and question.half_width is not None:
@@ -308,17 +292,17 @@ class Planning:
                     "records",
                 )
             request = replace(request, fleet=known[1], fleet_by=f"as release {known[0]} found, with noise")
-        share = expected_share_of_fleet(grid)
+        share = results.expected_share_of_fleet(grid)
         return replace(request, fleet=max(1, round(request.fleet * share))) if share < 1 else request
 
     def _at(
         self,
         grid: Grid,
         request: Request,
-        question: PlanQuestion,
-        answer: Answer | None = None,
+        question: results.PlanQuestion,
+        answer: results.Answer | None = None,
         saved: SavedPlan | None = None,
-    ) -> tuple[Plan, Counts]:
+    ) -> tuple[results.Plan, Counts]:
         """Return the plan of ``request`` on ``grid``, and the counts of all bins before any is left out.
 
         ``saved`` gives a frozen plan instead of a new one. The plan says what the vehicles' budgets of today
@@ -331,13 +315,13 @@ class Planning:
         windows = self._config.policy.windows(datetime.now(UTC))
         spent = [vault_ledger.spent(self._curator.vault, here.vehicle, each) for each in windows]
         remainders = remaining_loss(windows, spent)
-        able = affordable(allocation, remainders, at)
+        able = planner_allocation.affordable(allocation, remainders, at)
         asked = None
         if question.within_budget and able.loss is not None and able.loss < request.loss:
             asked, allocation = request.loss, at(able.loss)
-            able = affordable(allocation, remainders, at)
+            able = planner_allocation.affordable(allocation, remainders, at)
         self._config.check_promise(allocation.vehicles)
-        request, verdict = allocation.request, assess_utility(allocation)
+        request, verdict = allocation.request, planner_allocation.assess_utility(allocation)
         advised = verdict.refused and question.suggestions and grid.mosaic is None
         # in rho an epsilon that passes cannot be told
         hidden = request.relation.hides_presence
@@ -350,18 +334,18 @@ class Planning:
         loss_of = LOSSES[request.kind]
         suggestions, growing = None, None
         if advised:
-            suggestions = suggest(grid, request, self._counts, self._guess, self._asked_epsilon)
+            suggestions = suggest.suggest(grid, request, self._counts, self._guess, self._asked_epsilon)
             # of an answer, and of vehicles that are not public, it is not told
             if suggestions.epsilon is not None and not (answer or hidden):
                 growing = self._growth_of_refused(grid, request, suggestions.epsilon)
-        plan = Plan(
+        plan = results.Plan(
             allocation=allocation,
             verdict=verdict,
             suggestions=suggestions,
             budget_left=loss_of(int(before)),
             left_after=loss_of(max(0, int(after))),
             grid=grid,
-            precision=precision(allocation),
+            precision=planner_allocation.precision(allocation),
             affordable=able,
             growth=growing,
             answer=answer,
@@ -374,7 +358,7 @@ class Planning:
     def _asked_epsilon(self, loss: Loss) -> float:
         return float((self._config.policy.epsilon(loss) or loss).exact)
 
-    def _in_epsilon(self, loss: Loss) -> InEpsilon | None:
+    def _in_epsilon(self, loss: Loss) -> results.InEpsilon | None:
         policy = self._config.policy
         alone = policy.epsilon(loss)
         if policy.delta is None or alone is None:
@@ -383,9 +367,9 @@ class Planning:
         of_sum = policy.epsilon(before + loss)
         if of_sum is None:
             return None
-        return InEpsilon(policy.delta, alone, of_sum)
+        return results.InEpsilon(policy.delta, alone, of_sum)
 
-    def _saved(self, question: PlanQuestion, saved: SavedPlan) -> tuple[Plan, Counts]:
+    def _saved(self, question: results.PlanQuestion, saved: SavedPlan) -> tuple[results.Plan, Counts]:
         """The plan as it was frozen, on the same data; who can pay it is looked at anew."""
         saved.require_data(self._version.name)
         grid = saved.grid
@@ -393,14 +377,19 @@ class Planning:
             raise UsageError("the plan was made for another study area", todo="plan again, and save it")
         return self._at(grid, self._request(saved.loss, question, grid), question, saved=saved)
 
-    def _least(self, request: Request, question: PlanQuestion, width: float) -> tuple[Plan, Counts]:
+    def _least(
+        self, request: Request, question: results.PlanQuestion, width: float
+    ) -> tuple[results.Plan, Counts]:
         """The least loss for the configured map, for the median bin and for every bin."""
         grid = self._config.grid
         counts = self._contributions(grid).counts
         at = _allocating(grid, counts, request)
         # an error of the map itself is told before any search, whatever loss is configured
         at(LOSSES[request.kind].of(1))
-        needed = {reach: least_loss(at, request.kind, width, reach) for reach in WidthGoal}
+        needed = {
+            reach: suggest.least_loss(at, request.kind, width, reach)
+            for reach in planner_allocation.WidthGoal
+        }
         found = needed[question.reach]
         if found is None:
             raise UninformativeReleaseError(
@@ -409,26 +398,36 @@ class Planning:
                 expected="one that is wider than the rounding of speeds alone",
                 todo="ask for a wider one, or choose a smaller speed_step",
             )
-        answer = Answer(
-            width, question.reach, needed[WidthGoal.MEDIAN], needed[WidthGoal.EVERY], (), None, None
+        answer = results.Answer(
+            width,
+            question.reach,
+            needed[planner_allocation.WidthGoal.MEDIAN],
+            needed[planner_allocation.WidthGoal.EVERY],
+            (),
+            None,
+            None,
         )
         plan, counts = self._at(grid, replace(request, loss=found), question, answer)
         if found > plan.budget_left and plan.budget_left.pico > 0:
-            wider = data_needed(
+            wider = suggest.data_needed(
                 grid, found, plan.budget_left, self._needed_for(request, width, question.reach)
             )
             plan = replace(plan, growth=wider)
         return plan, counts
 
-    def _finest_map(self, request: Request, question: PlanQuestion, width: float) -> tuple[Plan, Counts]:
+    def _finest_map(
+        self, request: Request, question: results.PlanQuestion, width: float
+    ) -> tuple[results.Plan, Counts]:
         """The finest map that is precise enough at the loss there is."""
         # an empty study area is told before any search
         self._contributions(self._config.grid)
-        options = try_maps(self._config.grid, request, width, question.reach, self._counts, self._looked_at)
-        chosen = finest(options)
+        options = suggest.try_maps(
+            self._config.grid, request, width, question.reach, self._counts, self._looked_at
+        )
+        chosen = suggest.finest(options)
         if chosen is None:
             raise self._nothing_fits(request, question, width, options)
-        answer = Answer(width, question.reach, None, None, tuple(options), chosen, None)
+        answer = results.Answer(width, question.reach, None, None, tuple(options), chosen, None)
         here = next(
             (option for option in options if option.grid == self._config.grid and not option.fits), None
         )
@@ -436,16 +435,18 @@ class Planning:
             needed_on = self._needed_for(request, width, question.reach)
             answer = replace(
                 answer,
-                growth_of_configured=data_needed(self._config.grid, here.loss, request.loss, needed_on),
+                growth_of_configured=suggest.data_needed(
+                    self._config.grid, here.loss, request.loss, needed_on
+                ),
             )
         asked = request.with_min_vehicles(chosen.min_vehicles)
         return self._at(chosen.grid, asked, question, answer)
 
     def _nothing_fits(
-        self, request: Request, question: PlanQuestion, width: float, options: list[MapOption]
+        self, request: Request, question: results.PlanQuestion, width: float, options: list[MapOption]
     ) -> UninformativeReleaseError:
         asked, quantity = self._shown(request, width), request.kind.quantity
-        near = nearest(options)
+        near = suggest.nearest(options)
         narrowest = min(options, key=lambda option: option.half_width, default=None)
         ways = []
         if narrowest is not None:
@@ -456,7 +457,7 @@ class Planning:
             )
         if near is not None and near.loss is not None:
             ways.append(f"{asked} would take {quantity} {near.loss}, with {_settings(near)}")
-            wider = data_needed(
+            wider = suggest.data_needed(
                 near.grid, near.loss, request.loss, self._needed_for(request, width, question.reach)
             )
             ways.append(f"or {max(wider.vehicles, 1.1):.2g} times as many vehicles that drive like these")
@@ -466,20 +467,22 @@ class Planning:
             todo="; ".join(ways) or "gather more vehicles",
         )
 
-    def _growth_of_refused(self, grid: Grid, request: Request, epsilon: float) -> DataNeeded | None:
+    def _growth_of_refused(self, grid: Grid, request: Request, epsilon: float) -> suggest.DataNeeded | None:
         """How far the counts would have to grow for the refused map, which needs ``epsilon``, to pass."""
 
         def needed_on(candidate: Grid) -> Loss | None:
-            return Maps(self._counts(candidate), candidate, request).least_passing_loss()
+            return suggest.Maps(self._counts(candidate), candidate, request).least_passing_loss()
 
-        return data_needed(grid, PureDP.of(rounded_up(epsilon)), request.loss, needed_on)
+        return suggest.data_needed(grid, PureDP.of(rounded_up(epsilon)), request.loss, needed_on)
 
-    def _needed_for(self, request: Request, width: float, reach: WidthGoal) -> Callable[[Grid], Loss | None]:
+    def _needed_for(
+        self, request: Request, width: float, reach: planner_allocation.WidthGoal
+    ) -> Callable[[Grid], Loss | None]:
         def needed_on(candidate: Grid) -> Loss | None:
             counts = self._counts(candidate)
             if not bool(np.any(counts.users_per_bin >= request.map.min_vehicles)):
                 return None
-            return least_loss(_allocating(candidate, counts, request), request.kind, width, reach)
+            return suggest.least_loss(_allocating(candidate, counts, request), request.kind, width, reach)
 
         return needed_on
 
@@ -532,13 +535,15 @@ class Planning:
         return f"{width * factor:.4g} {unit}"
 
 
-def uninformative_plan_error(plan: Plan) -> UninformativeReleaseError:
+def uninformative_plan_error(plan: results.Plan) -> UninformativeReleaseError:
     """Return (do not raise) the error that refuses ``plan`` as too inaccurate, and says what would pass."""
     todo = None if plan.suggestions is None else plan.suggestions.in_words(plan.budget_left)
-    return uninformative_error(plan.verdict, plan.allocation.request.map, todo)
+    return planner_allocation.uninformative_error(plan.verdict, plan.allocation.request.map, todo)
 
 
-def _allocating(grid: Grid, counts: Counts, request: Request) -> Callable[[Loss], Allocation]:
+def _allocating(
+    grid: Grid, counts: Counts, request: Request
+) -> Callable[[Loss], planner_allocation.Allocation]:
     """Return a function that plans ``request`` on ``grid`` from ``counts`` at the loss it is given."""
     hour, allowed = hours_of_day(grid, counts.slot), grid.may_publish(counts.cell, counts.slot)
     return partial(allocate, counts, request, hour, allowed=allowed)

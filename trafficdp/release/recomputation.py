@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import shapely
 
+from trafficdp import model
 from trafficdp._durable import read_regular
 from trafficdp.arrays import IntArray
 from trafficdp.binning.cells import shapes_of
@@ -41,23 +42,6 @@ from trafficdp.export.write import MANIFEST, MEASUREMENTS
 from trafficdp.mechanisms.protocol import CalibratedMechanism, PublicFacts, Recomputable
 from trafficdp.mechanisms.publish import bin_status
 from trafficdp.mechanisms.registry import calibrated_from_facts
-from trafficdp.model import (
-    DEFAULT_DAY_PARTS,
-    ContributionBound,
-    Counts,
-    Grid,
-    MapRequest,
-    NeighbouringRelation,
-    Place,
-    Selection,
-    SlotKind,
-    SpeedUnit,
-    Statistic,
-    StudyArea,
-    Zones,
-    as_json,
-    parse_speed_unit,
-)
 from trafficdp.privacy.disclosure import CityZones, MultiPolygon, Polygon, Selected
 from trafficdp.privacy.estimate import NOISE_COLUMNS, Estimate
 from trafficdp.privacy.release import DECIMALS, outward_down, outward_up, statistic_columns
@@ -135,14 +119,14 @@ def differing_portal_files(folder: Path) -> str | None:
     return f"other files in {', '.join(wrong)}" if wrong else None
 
 
-def rows_match_counts(published: pd.DataFrame, grid: Grid, counts: Counts) -> bool:
+def rows_match_counts(published: pd.DataFrame, grid: model.Grid, counts: model.Counts) -> bool:
     """Return whether the table ``published`` has one row for each bin of ``counts``, in the same order."""
     cells = grid.read_spelled(published["hex_id"])
     slots = published["slot"].to_numpy(dtype=np.int64)
     return np.array_equal(cells, counts.cell) and np.array_equal(slots, counts.slot)
 
 
-def noise_columns(published: pd.DataFrame) -> dict[Statistic, dict[str, npt.NDArray[Any]]]:
+def noise_columns(published: pd.DataFrame) -> dict[model.Statistic, dict[str, npt.NDArray[Any]]]:
     """Return the noise columns of every statistic with a number, over all rows."""
     return {
         statistic: {
@@ -152,7 +136,7 @@ def noise_columns(published: pd.DataFrame) -> dict[Statistic, dict[str, npt.NDAr
             for name, column in NOISE_COLUMNS.items()
             if f"{statistic.stem}_{name}" in published
         }
-        for statistic in Statistic
+        for statistic in model.Statistic
         if f"{statistic.stem}_status" in published
     }
 
@@ -206,16 +190,16 @@ def _recomputes(folder: Path) -> bool:
     return (folder / MEASUREMENTS).is_file() and (folder / MANIFEST).is_file()
 
 
-def _area(shape: Polygon | MultiPolygon) -> StudyArea:
-    return StudyArea.from_geojson(json.dumps(as_json(shape)), where="of the manifest")
+def _area(shape: Polygon | MultiPolygon) -> model.StudyArea:
+    return model.StudyArea.from_geojson(json.dumps(model.as_json(shape)), where="of the manifest")
 
 
-def _selection(stated: Selected | None) -> Selection:
+def _selection(stated: Selected | None) -> model.Selection:
     if stated is None:
-        return Selection()
-    places = (tuple(Place(each.name, _area(each.area)) for each in clause) for clause in stated.places)
+        return model.Selection()
+    places = (tuple(model.Place(each.name, _area(each.area)) for each in clause) for clause in stated.places)
     cells = None if stated.cells is None else tuple(int(text, 16) for text in stated.cells)
-    return Selection(stated.hours_of_week, tuple(places), cells)
+    return model.Selection(stated.hours_of_week, tuple(places), cells)
 
 
 class _Published:
@@ -258,19 +242,19 @@ class _Published:
             start += batch.num_rows
 
     @cached_property
-    def _grid(self) -> Grid:
+    def _grid(self) -> model.Grid:
         coverage = self._manifest.coverage
-        return Grid(
+        return model.Grid(
             coverage.resolution,
-            SlotKind(coverage.slot_kind),
+            model.SlotKind(coverage.slot_kind),
             _area(coverage.study_area),
             coverage.period,
-            coverage.day_parts or DEFAULT_DAY_PARTS,
+            coverage.day_parts or model.DEFAULT_DAY_PARTS,
             selection=_selection(coverage.selection),
             zones=None if coverage.zones is None else self._zones(coverage.zones),
         )
 
-    def _zones(self, stated: CityZones) -> Zones:
+    def _zones(self, stated: CityZones) -> model.Zones:
         """The zones of the city's file, or those that the table lists: what it does not list has no shape."""
         if self._zones_file is not None:
             found = read_zones(self._zones_file, None)
@@ -286,30 +270,32 @@ class _Published:
         shapes = np.full(stated.zones, shapely.Polygon(), dtype=object)
         shapes[number - 1] = shapely.from_wkb(table.column("geometry").to_numpy())
         names = tuple(map(str, range(1, stated.zones + 1)))
-        return Zones(stated.file, stated.sha256, names, tuple(shapes))
+        return model.Zones(stated.file, stated.sha256, names, tuple(shapes))
 
     @cached_property
-    def _request(self) -> MapRequest:
+    def _request(self) -> model.MapRequest:
         manifest, bounds = self._manifest, self._manifest.bounds
-        unit = parse_speed_unit(bounds.clip_unit, where="the manifest")
-        return MapRequest(
-            ContributionBound(Fraction(bounds.clip_high), Fraction(bounds.step), unit),
+        unit = model.parse_speed_unit(bounds.clip_unit, where="the manifest")
+        return model.MapRequest(
+            model.ContributionBound(Fraction(bounds.clip_high), Fraction(bounds.step), unit),
             manifest.coverage.min_vehicles,
             manifest.uncertainty.interval_level,
             next(
-                each for each in SpeedUnit if manifest.mechanisms[0].statistic == Statistic.MEAN.column(each)
+                each
+                for each in model.SpeedUnit
+                if manifest.mechanisms[0].statistic == model.Statistic.MEAN.column(each)
             ),
             manifest.honesty.publish_counts,
         )
 
     @cached_property
     def _public(self) -> PublicFacts:
-        anyone = Counts.for_declared_grid(*declared_bins(self._grid))
-        return PublicFacts(anyone, self._request.bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
+        anyone = model.Counts.for_declared_grid(*declared_bins(self._grid))
+        return PublicFacts(anyone, self._request.bound, model.NeighbouringRelation.ADD_OR_REMOVE_USER)
 
     @cached_property
     def _calibrated(self) -> CalibratedMechanism:
-        return calibrated_from_facts(as_json(self._manifest.noise), self._public, self._columns)
+        return calibrated_from_facts(model.as_json(self._manifest.noise), self._public, self._columns)
 
     @cached_property
     def _recomputable(self) -> Recomputable:
@@ -318,7 +304,7 @@ class _Published:
         return self._calibrated
 
     @cached_property
-    def _columns(self) -> dict[Statistic, dict[str, npt.NDArray[Any]]]:
+    def _columns(self) -> dict[model.Statistic, dict[str, npt.NDArray[Any]]]:
         return noise_columns(self._measurements)
 
     def _files(self) -> str | None:
@@ -390,7 +376,7 @@ class _Published:
 
     def _numbers(self) -> str | None:
         found = self._recomputable.recompute_estimates(self._columns)
-        noise = found[Statistic.MEAN].noise
+        noise = found[model.Statistic.MEAN].noise
         likely = {name: np.rint(noise[name]) for name in noise.keys() & {*COUNTED}}
         every = np.ones(self._public.counts.bins, dtype=np.bool_)
         likely["status"] = bin_status(every, [estimate.status for estimate in found.values()])
@@ -410,7 +396,7 @@ class _Published:
         wrong |= {f"{name} of {MEASUREMENTS}" for name in self._measured_otherwise(found)}
         return f"other numbers in {', '.join(sorted(wrong))}" if wrong else None
 
-    def _measured_otherwise(self, found: Mapping[Statistic, Estimate]) -> Iterator[str]:
+    def _measured_otherwise(self, found: Mapping[model.Statistic, Estimate]) -> Iterator[str]:
         """Yield the columns of measurements that are not read alike: an answer stands in every row of it."""
         for statistic, estimate in found.items():
             status = self._measurements[f"{statistic.stem}_status"].to_numpy().astype(str)
@@ -453,7 +439,7 @@ class _Published:
         """Whether the page shows the numbers of ``table``; not what it says beside them."""
         counts, unit = self._public.counts, self._request.display_unit
         cells, position = np.unique(counts.cell, return_inverse=True)
-        statistics = [each for each in Statistic if each in self._calibrated.statistics]
+        statistics = [each for each in model.Statistic if each in self._calibrated.statistics]
         slots = number_columns(table, counts.slot, position, statistics, unit)
         likely = {name: column for columns in slots for name, column in columns.items()}
         likely |= {"h3_high": ("u4", cells >> np.uint64(32)), "h3_low": ("u4", cells & np.uint64(2**32 - 1))}

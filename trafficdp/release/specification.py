@@ -13,59 +13,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp import model
 from trafficdp.arrays import BoolArray, IntArray
 from trafficdp.binning.places import declared_bins, slot_facts_of
 from trafficdp.context.read import place_names
-from trafficdp.export.files.disclosure import (
-    TUNING_DATA,
-    TUNING_OF_DECLARED,
-    Charge,
-    Noise,
-    Verdict,
-    bounds_of,
-    coverage_of,
-    disclosure,
-    rfc3339,
-)
+from trafficdp.export.files import disclosure as files_disclosure
 from trafficdp.ingest.report import RULES
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.publish import MOST_SPANNED, bin_status, is_uninformative, rank_uninformative
 from trafficdp.mechanisms.simulated_cities import LEAST_SKILL
-from trafficdp.model import (
-    NO_CATALOGUE_ENTRY,
-    CatalogueEntry,
-    Counts,
-    Grid,
-    MapRequest,
-    NeighbouringRelation,
-    SpeedUnit,
-    Statistic,
-    as_json,
-    from_json,
-)
 from trafficdp.planner.allocation import Allocation, assess_utility
+from trafficdp.privacy import disclosure as privacy_disclosure
+from trafficdp.privacy import release
 from trafficdp.privacy.budget import BudgetChange, BudgetPolicy
-from trafficdp.privacy.disclosure import (
-    BinNumbers,
-    Bounds,
-    Data,
-    DeclaredUnit,
-    Disclosure,
-    Identity,
-    NoiseStated,
-    RecordSource,
-    Software,
-)
 from trafficdp.privacy.estimate import NOISE_COLUMNS, BinStatus, Estimate, RefusalRule
 from trafficdp.privacy.ledger import canonical
-from trafficdp.privacy.release import (
-    LedgerReference,
-    Release,
-)
 from trafficdp.store.vault_fixes import DataVersion
 
 
-def source_facts(declaration: str, name: str, speed: str) -> RecordSource:
+def source_facts(declaration: str, name: str, speed: str) -> privacy_disclosure.RecordSource:
     """Return the manifest's entry on the source of records ``name``.
 
     ``declaration`` is how the source was declared, as the vault's JSON; ``speed`` is "reported", "derived" or
@@ -73,11 +39,13 @@ def source_facts(declaration: str, name: str, speed: str) -> RecordSource:
     """
     facts: Mapping[str, Any] = json.loads(declaration)
     rules = [f"rejected when {text}" for text in RULES.values()]
-    return RecordSource(
+    return privacy_disclosure.RecordSource(
         name=name,
         format=str(facts["format"]),
         units=tuple(
-            DeclaredUnit(unit=SpeedUnit(each["unit"]).label, first=each["first"], last=each["last"])
+            privacy_disclosure.DeclaredUnit(
+                unit=model.SpeedUnit(each["unit"]).label, first=each["first"], last=each["last"]
+            )
             for each in facts["units"]
         ),
         cleaning=(
@@ -108,9 +76,9 @@ def assemble_release(
     specification: Specification,
     bins: ListedBins,
     keep: BoolArray,
-    estimates: Mapping[Statistic, Estimate],
-    ledger: LedgerReference,
-) -> Release:
+    estimates: Mapping[model.Statistic, Estimate],
+    ledger: release.LedgerReference,
+) -> release.Release:
     """Return the release over all listed ``bins``, withheld ones included.
 
     ``keep`` (G,) marks the bins with numbers; ``estimates`` are over those alone, and are filled up with NaN
@@ -142,7 +110,7 @@ def assemble_release(
     }
     status = bin_status(keep, [estimate.status for estimate in estimates.values()])
     # where nothing about a vehicle is public, statuses follow from what was drawn
-    coverage = replace(specification.disclosure.coverage, bins=BinNumbers.of(status))
+    coverage = replace(specification.disclosure.coverage, bins=privacy_disclosure.BinNumbers.of(status))
     vehicles = records = None
     if specification.request.publish_counts:
         noise = next(iter(spread.values())).noise
@@ -150,7 +118,7 @@ def assemble_release(
             vehicles, records = (np.rint(noise[name]).astype(np.int64) for name in ("vehicles", "records"))
         else:
             vehicles, records = bins.vehicles, bins.records
-    return Release(
+    return release.Release(
         id=specification.release_id,
         created_at=specification.created_at,
         grid=specification.grid,
@@ -180,16 +148,16 @@ class Specification:
 
     release_id: str
     created_at: datetime
-    grid: Grid
-    request: MapRequest
+    grid: model.Grid
+    request: model.MapRequest
     ingest_id: int
     data_version: str
     cell: npt.NDArray[np.uint64]
     slot: IntArray
     calibrated: Mapping[str, Any]
-    disclosure: Disclosure
+    disclosure: privacy_disclosure.Disclosure
 
-    def bins_kept(self, counts: Counts) -> BoolArray:
+    def bins_kept(self, counts: model.Counts) -> BoolArray:
         """Return which bins of ``counts`` get numbers, shape (G,).
 
         Those with at least ``min_vehicles`` vehicles that the grid lets be published.
@@ -198,27 +166,27 @@ class Specification:
             counts.cell, counts.slot
         )
 
-    def public_facts(self, counts: Counts) -> PublicFacts:
+    def public_facts(self, counts: model.Counts) -> PublicFacts:
         """Return what the mechanism may know: ``counts``, speed bound and neighbouring relation."""
-        relation = NeighbouringRelation(self.disclosure.unit.neighbouring_relation)
+        relation = model.NeighbouringRelation(self.disclosure.unit.neighbouring_relation)
         return PublicFacts(counts, self.request.bound, relation)
 
     def to_json(self) -> str:
         """Return the canonical JSON text; floats keep every bit."""
         listed: dict[str, Any] = {}
-        if not NeighbouringRelation(self.disclosure.unit.neighbouring_relation).hides_presence:
+        if not model.NeighbouringRelation(self.disclosure.unit.neighbouring_relation).hides_presence:
             listed = {"cell": self.cell.tolist(), "slot": self.slot.tolist()}
         return canonical(
             {
                 **listed,
                 "release_id": self.release_id,
                 "created_at": self.created_at.isoformat(),
-                "grid": as_json(self.grid),
-                "request": as_json(self.request),
+                "grid": model.as_json(self.grid),
+                "request": model.as_json(self.request),
                 "ingest_id": self.ingest_id,
                 "data_version": self.data_version,
                 "calibrated": self.calibrated,
-                "disclosure": as_json(self.disclosure),
+                "disclosure": model.as_json(self.disclosure),
             }
         )
 
@@ -226,7 +194,7 @@ class Specification:
     def from_json(cls, text: str | bytes) -> Specification:
         """Return the specification that ``to_json`` wrote."""
         facts: dict[str, Any] = json.loads(text)
-        grid = from_json(Grid, facts["grid"])
+        grid = model.from_json(model.Grid, facts["grid"])
         if "cell" in facts:
             cell = np.array(facts["cell"], dtype=np.uint64)
             slot = np.array(facts["slot"], dtype=np.int64)
@@ -236,22 +204,25 @@ class Specification:
             release_id=facts["release_id"],
             created_at=datetime.fromisoformat(facts["created_at"]),
             grid=grid,
-            request=from_json(MapRequest, facts["request"]),
+            request=model.from_json(model.MapRequest, facts["request"]),
             ingest_id=facts["ingest_id"],
             data_version=facts["data_version"],
             cell=cell,
             slot=slot,
             calibrated=facts["calibrated"],
-            disclosure=from_json(Disclosure, facts["disclosure"]),
+            disclosure=model.from_json(privacy_disclosure.Disclosure, facts["disclosure"]),
         )
 
 
 # The specification of a release: what is frozen with its charge, the disclosure included.
 
 
-VALUES, PRESENCE = NeighbouringRelation.REPLACE_USER_VALUES, NeighbouringRelation.ADD_OR_REMOVE_USER
+VALUES, PRESENCE = (
+    model.NeighbouringRelation.REPLACE_USER_VALUES,
+    model.NeighbouringRelation.ADD_OR_REMOVE_USER,
+)
 CAPPED = {VALUES: "counts are not capped", PRESENCE: "a vehicle's whole vector is"}
-TUNING = {VALUES: TUNING_DATA, PRESENCE: TUNING_OF_DECLARED}
+TUNING = {VALUES: files_disclosure.TUNING_DATA, PRESENCE: files_disclosure.TUNING_OF_DECLARED}
 LIMITS = {
     RefusalRule.SKILL: 1 - LEAST_SKILL,
     RefusalRule.INTERVAL: 1.0,
@@ -269,20 +240,20 @@ class ReleaseContext:
 
     publisher: str
     place: str
-    grid: Grid
+    grid: model.Grid
     budget: BudgetPolicy
     data_version: DataVersion
-    sources: tuple[RecordSource, ...]
+    sources: tuple[privacy_disclosure.RecordSource, ...]
     created_at: datetime
     question: str | None = None
     budget_changes: tuple[BudgetChange, ...] = ()
-    catalogue: CatalogueEntry = NO_CATALOGUE_ENTRY
+    catalogue: model.CatalogueEntry = model.NO_CATALOGUE_ENTRY
 
 
 def build_specification(
     context: ReleaseContext,
     allocation: Allocation,
-    counts: Counts,
+    counts: model.Counts,
     release_id: str,
     spent_before: int,
 ) -> Specification:
@@ -314,16 +285,16 @@ def build_specification(
         context,
         release_id,
         calibrated=calibrated.to_facts(),
-        bins=BinNumbers(
+        bins=privacy_disclosure.BinNumbers(
             total=total, released=kept - marked, constant=0, withheld=total - kept, uninformative=marked
         ),
-        bounds=bounds_of(
+        bounds=files_disclosure.bounds_of(
             request.map.bound,
             f"speeds are clipped to the range, never dropped; {CAPPED[request.relation]}",
             None if known is None else int(known.bins_per_user.max()),
             None if known is None else int(known.largest_count_per_bin.max()),
         ),
-        charge=Charge(
+        charge=files_disclosure.Charge(
             relation=allocation.event.relation,
             loss=allocation.loss,
             sum_before=type(allocation.loss)(spent_before),
@@ -332,15 +303,15 @@ def build_specification(
             budget_changes=context.budget_changes,
             vehicles=allocation.vehicles,
         ),
-        noise=Noise(
+        noise=files_disclosure.Noise(
             request=request.map,
             statements={each: calibrated.statement(each) for each in calibrated.statistics},
-            noise=from_json(NoiseStated, calibrated.manifest_facts()),
+            noise=model.from_json(privacy_disclosure.NoiseStated, calibrated.manifest_facts()),
             tuning_data=f"{TUNING[request.relation]} ({allocation.reason})",
             tolerance=request.tolerance,
             skill=skill,
         ),
-        verdict=Verdict(
+        verdict=files_disclosure.Verdict(
             forced=verdict.refused,
             threshold=limit,
             value=verdict.value * limit / verdict.threshold,
@@ -355,11 +326,11 @@ def specification_without_bins(
     release_id: str,
     *,
     calibrated: Mapping[str, Any],
-    bins: BinNumbers,
-    bounds: Bounds,
-    charge: Charge,
-    noise: Noise,
-    verdict: Verdict,
+    bins: privacy_disclosure.BinNumbers,
+    bounds: privacy_disclosure.Bounds,
+    charge: files_disclosure.Charge,
+    noise: files_disclosure.Noise,
+    verdict: files_disclosure.Verdict,
 ) -> Specification:
     """Return a specification made of its parts, with empty ``cell`` and ``slot``.
 
@@ -375,17 +346,19 @@ def specification_without_bins(
         cell=np.zeros(0, dtype=np.uint64),
         slot=np.zeros(0, dtype=np.int64),
         calibrated=calibrated,
-        disclosure=disclosure(
-            identity=Identity(
+        disclosure=files_disclosure.disclosure(
+            identity=privacy_disclosure.Identity(
                 release=release_id,
                 publisher=context.publisher,
-                software=Software(name="trafficdp", version=version("trafficdp")),
-                created_at=rfc3339(context.created_at, context.grid.period.time_zone),
+                software=privacy_disclosure.Software(name="trafficdp", version=version("trafficdp")),
+                created_at=files_disclosure.rfc3339(context.created_at, context.grid.period.time_zone),
                 supersedes=None,
                 question=context.question,
             ),
-            coverage=coverage_of(context.grid, noise.request, context.place, charge.relation, bins),
-            data=Data(sources=context.sources, data_version=context.data_version.name),
+            coverage=files_disclosure.coverage_of(
+                context.grid, noise.request, context.place, charge.relation, bins
+            ),
+            data=privacy_disclosure.Data(sources=context.sources, data_version=context.data_version.name),
             bounds=bounds,
             charge=charge,
             noise=noise,
@@ -395,7 +368,7 @@ def specification_without_bins(
     )
 
 
-def asks_for_same_numbers(specification: Specification, grid: Grid, allocation: Allocation) -> bool:
+def asks_for_same_numbers(specification: Specification, grid: model.Grid, allocation: Allocation) -> bool:
     """Return whether ``specification`` would release the numbers of ``allocation`` on ``grid``.
 
     Equal are the grid, the request, the bins and the mechanism with its noise scales.
@@ -411,8 +384,8 @@ def asks_for_same_numbers(specification: Specification, grid: Grid, allocation: 
 
 
 def numbers_digest(
-    grid: Grid,
-    request: MapRequest,
+    grid: model.Grid,
+    request: model.MapRequest,
     cell: npt.NDArray[np.uint64],
     slot: IntArray,
     calibrated: Mapping[str, Any],
@@ -420,7 +393,7 @@ def numbers_digest(
     """Return SHA-256 over what ``asks_for_same_numbers`` compares: equal where that holds."""
     facts = {
         "grid": grid.key,
-        "request": as_json(request),
+        "request": model.as_json(request),
         "calibrated": calibrated,
     }
     digest = hashlib.sha256(canonical(facts).encode())

@@ -14,15 +14,9 @@ from trafficdp._durable import DEFAULT_WAIT
 from trafficdp.errors import StoreUnavailableError
 from trafficdp.privacy.budget import BudgetChange, BudgetPolicy, ChangedFact, Promise
 from trafficdp.privacy.loss import Loss, PureDP
+from trafficdp.store import vault as store_vault
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.store_files import LOCK_NAME, Head, store_failures, store_lock
-from trafficdp.store.vault import (
-    VAULT_NAME,
-    Vault,
-    database_in,
-    remove_unfinished,
-    unfinished,
-)
 from trafficdp.store.vault_ledger import AnalystSpending
 
 if TYPE_CHECKING:
@@ -99,8 +93,8 @@ def read_status(config: Config, store: Path, *, wait: float) -> Status:
 
     Raises StoreUnavailableError when there is none or, after ``wait`` seconds, while another holds it.
     """
-    database_in(store, must_exist=True)
-    with store_lock(store, purpose="status", wait=wait), Vault.open(store) as vault:
+    store_vault.database_in(store, must_exist=True)
+    with store_lock(store, purpose="status", wait=wait), store_vault.Vault.open(store) as vault:
         vault_ledger.require_promise(vault, config.promise)
         return _status_of(vault, store, config.policy, datetime.now(UTC))
 
@@ -116,14 +110,14 @@ class BudgetStatus:
 
 def read_budget(config: Config, store: Path, *, wait: float) -> BudgetStatus:
     """Return what ``store`` promises, whatever ``config`` says; raises as ``read_status``."""
-    database_in(store, must_exist=True)
-    with store_lock(store, purpose="budget", wait=wait), Vault.open(store) as vault:
+    store_vault.database_in(store, must_exist=True)
+    with store_lock(store, purpose="budget", wait=wait), store_vault.Vault.open(store) as vault:
         promised = vault_ledger.promise_in_force(vault) if vault_ledger.promises(vault) else None
         otherwise = () if promised is None else promised.changes_to(config.promise)
         return BudgetStatus(promised, vault_ledger.promise_changes(vault), otherwise)
 
 
-def _status_of(vault: Vault, store: Path, policy: BudgetPolicy, at: datetime) -> Status:
+def _status_of(vault: store_vault.Vault, store: Path, policy: BudgetPolicy, at: datetime) -> Status:
     version = vault_fixes.data_version(vault)
     counts = vault_fixes.count_fixes(vault, version.ingest_id)
     spent = vault_ledger.totals(vault)
@@ -165,14 +159,14 @@ def create_store(
     # it is slow to load, and only who makes a store needs it
     from trafficdp.ingest.vehicle_key import VehicleKey
 
-    database_in(store)
+    store_vault.database_in(store)
     with store_failures("making the store"):
-        if only_if_missing and (store / VAULT_NAME).exists():
+        if only_if_missing and (store / store_vault.VAULT_NAME).exists():
             return
         store.mkdir(mode=0o700, parents=True, exist_ok=True)
         key_file.parent.mkdir(parents=True, exist_ok=True)
     with store_lock(store, purpose="init", wait=wait):
-        if only_if_missing and (store / VAULT_NAME).exists():
+        if only_if_missing and (store / store_vault.VAULT_NAME).exists():
             return
         try:
             with store_failures("making the store"):
@@ -182,11 +176,11 @@ def create_store(
             store_id = str(uuid.uuid4())
             head = Head.beside(key_file, store_id)
             # the head before the vault's name: a store whose head is missing could not release
-            Vault.create(
+            store_vault.Vault.create(
                 store, key_fingerprint=key.fingerprint, store_id=store_id, ready=lambda: head.write(None)
             )
         except BaseException:
-            if not (store / VAULT_NAME).exists():
+            if not (store / store_vault.VAULT_NAME).exists():
                 with suppress(OSError, StoreUnavailableError):
                     _forget_unfinished(store, key_file)
                     (store / LOCK_NAME).unlink()
@@ -195,6 +189,6 @@ def create_store(
 
 def _forget_unfinished(store: Path, key_file: Path) -> None:
     """Remove the vaults that never got their name, each after the head that was written for it."""
-    for store_id in unfinished(store):
+    for store_id in store_vault.unfinished(store):
         Head.beside(key_file, store_id).remove()
-        remove_unfinished(store, store_id)
+        store_vault.remove_unfinished(store, store_id)

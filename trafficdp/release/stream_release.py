@@ -15,16 +15,8 @@ from trafficdp.binning.places import slots_of
 from trafficdp.config.file import declaration_json
 from trafficdp.config.settings import Config, StreamSettings
 from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
+from trafficdp.export.files import disclosure
 from trafficdp.export.files.catalogue import FileFacts
-from trafficdp.export.files.disclosure import (
-    TUNING_DATA,
-    Charge,
-    Noise,
-    Verdict,
-    bounds_of,
-    rfc3339,
-    scales_stated,
-)
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
 from trafficdp.mechanisms.running_sums import RunningSums
@@ -35,16 +27,9 @@ from trafficdp.privacy.estimate import RefusalRule
 from trafficdp.privacy.ledger import GENESIS
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.release import LedgerReference, Release, encode
+from trafficdp.release import specification as release_specification
 from trafficdp.release.curator import Curator
 from trafficdp.release.results import context_of
-from trafficdp.release.specification import (
-    ListedBins,
-    ReleaseContext,
-    Specification,
-    assemble_release,
-    source_facts,
-    specification_without_bins,
-)
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.stream.horizon import MINUTE_US, Horizon
 from trafficdp.stream.service import ClosedStep, Stream
@@ -68,7 +53,7 @@ _SOME_CELL = int("8928308280fffff", 16)
 
 def charged_stream(
     curator: Curator, config: Config, *, again: bool, failpoint: Callable[[str], None]
-) -> tuple[vault_releases.StoredStream, Specification]:
+) -> tuple[vault_releases.StoredStream, release_specification.Specification]:
     """Return the running stream of ``config``, charged now if there is none.
 
     Every vehicle will lose the stream's epsilon, but only when its first record is taken: until then it has a
@@ -80,7 +65,7 @@ def charged_stream(
     """
     wanted = configured_stream_specification(curator, config)
     for stored in reversed(vault_releases.all_streams(curator.vault)):
-        specification = Specification.from_json(stored.facts)
+        specification = release_specification.Specification.from_json(stored.facts)
         same = same_stream(specification, wanted)
         if not stored.ended:
             if not same:
@@ -118,15 +103,17 @@ def charged_stream(
     return vault_releases.stream_named(curator.vault, wanted.release_id), wanted
 
 
-def running_stream(curator: Curator) -> tuple[vault_releases.StoredStream, Specification]:
+def running_stream(
+    curator: Curator,
+) -> tuple[vault_releases.StoredStream, release_specification.Specification]:
     """Return the stream that runs and its specification; raise UsageError when there is none."""
     for stored in vault_releases.all_streams(curator.vault):
         if not stored.ended:
-            return stored, Specification.from_json(stored.facts)
+            return stored, release_specification.Specification.from_json(stored.facts)
     raise UsageError("no stream is running", todo="begin one with `trafficdp stream FOLDER`")
 
 
-def configured_stream_specification(curator: Curator, config: Config) -> Specification:
+def configured_stream_specification(curator: Curator, config: Config) -> release_specification.Specification:
     """Return the specification that a new stream under ``config`` would be charged for; charges nothing.
 
     Raises as ``charged_stream``.
@@ -143,7 +130,7 @@ def configured_stream_specification(curator: Curator, config: Config) -> Specifi
         records_per_step=settings.records_per_step,
     )
     sources = tuple(
-        source_facts(
+        release_specification.source_facts(
             declaration_json(source), source.name, "mixed" if source.missing_speed == "derive" else "reported"
         )
         for source in config.sources
@@ -203,24 +190,24 @@ def _check_budget(curator: Curator, policy: BudgetPolicy, epsilon: PureDP, at: d
 
 
 def specification_of_stream(
-    context: ReleaseContext,
+    context: release_specification.ReleaseContext,
     sums: RunningSums,
     release_id: str,
     spent_before: int,
     request: MapRequest,
-) -> Specification:
+) -> release_specification.Specification:
     """Return what a stream is charged for; bins and noise scales follow with its publications.
 
     ``sums`` is its mechanism. ``spent_before`` is the sum, over all charges before this one, of the largest
     loss of any vehicle, in 10^-12 of epsilon.
     """
-    return specification_without_bins(
+    return release_specification.specification_without_bins(
         context,
         release_id,
         calibrated=sums.to_facts(),
         bins=BinNumbers(total=0, released=0, constant=0, withheld=0, uninformative=0),
-        bounds=bounds_of(sums.bound, BOUNDING, None, None),
-        charge=Charge(
+        bounds=disclosure.bounds_of(sums.bound, BOUNDING, None, None),
+        charge=disclosure.Charge(
             relation=RELATION,
             loss=sums.allowance.epsilon,
             sum_before=PureDP(spent_before),
@@ -229,23 +216,24 @@ def specification_of_stream(
             budget_changes=context.budget_changes,
             vehicles=None,
         ),
-        noise=Noise(
+        noise=disclosure.Noise(
             request=request,
             statements={each: sums.statement(each) for each in sums.statistics},
             noise=NoiseStated(kind="stream"),
-            tuning_data=TUNING_DATA,
+            tuning_data=disclosure.TUNING_DATA,
         ),
-        verdict=Verdict(forced=False, threshold=1.0, value=0.0, rule=RefusalRule.INTERVAL),
+        verdict=disclosure.Verdict(forced=False, threshold=1.0, value=0.0, rule=RefusalRule.INTERVAL),
     )
 
 
-def running_sums_of(specification: Specification) -> RunningSums:
+def running_sums_of(specification: release_specification.Specification) -> RunningSums:
     """Return the mechanism of a stream's running sums, rebuilt from what ``specification`` froze."""
     return RunningSums.from_facts(specification.calibrated, specification.request.bound)
 
 
 def restored_stream(
-    specification: Specification, parts: Mapping[str, Mapping[str, npt.NDArray[np.generic]]]
+    specification: release_specification.Specification,
+    parts: Mapping[str, Mapping[str, npt.NDArray[np.generic]]],
 ) -> Stream:
     """Return the stream restored from its saved arrays ``parts``, by part and name; if empty, a new one."""
     enough = None if specification.request.publish_counts else specification.request.min_vehicles
@@ -257,7 +245,7 @@ def end_of_step(sums: RunningSums, step: int) -> datetime:
     return _EPOCH + timedelta(microseconds=sums.horizon.end_of(step))
 
 
-def same_stream(one: Specification, other: Specification) -> bool:
+def same_stream(one: release_specification.Specification, other: release_specification.Specification) -> bool:
     """Return whether two specifications ask for the same stream: grid, mechanism, place, publisher, sources.
 
     Name, time, earlier spending, budget and context may differ.
@@ -277,7 +265,11 @@ def same_stream(one: Specification, other: Specification) -> bool:
 
 
 def publication_of(
-    specification: Specification, closed: ClosedStep, number: int, ledger: LedgerReference, data_version: str
+    specification: release_specification.Specification,
+    closed: ClosedStep,
+    number: int,
+    ledger: LedgerReference,
+    data_version: str,
 ) -> Release:
     """Return the release that publishes a stream's map after the step ``closed``.
 
@@ -294,9 +286,10 @@ def publication_of(
     shares = [(each.high - each.low) / each.statistic.largest(upper) for each in estimates.values()]
     widest = max((float(np.median(share)) for share in shares if len(share)), default=0.0)
     scales = [
-        scales_stated(each.statistic, each.noise_scale, specification.request) for each in estimates.values()
+        disclosure.scales_stated(each.statistic, each.noise_scale, specification.request)
+        for each in estimates.values()
     ]
-    bins = ListedBins(
+    bins = release_specification.ListedBins(
         columns["cell"].astype(np.uint64), columns["slot"], columns["vehicles"], columns["records"]
     )
     stated = replace(
@@ -311,16 +304,18 @@ def publication_of(
         ),
         noise=NoiseStated(kind="stream", stream=stream_facts(specification, closed.step, number)),
     )
-    return assemble_release(replace(specification, disclosure=stated), bins, keep, estimates, ledger)
+    return release_specification.assemble_release(
+        replace(specification, disclosure=stated), bins, keep, estimates, ledger
+    )
 
 
-def stream_facts(specification: Specification, step: int, number: int) -> StreamStated:
+def stream_facts(specification: release_specification.Specification, step: int, number: int) -> StreamStated:
     """Return what the manifest says of the stream and of its publication ``number``, made after ``step``."""
     sums = running_sums_of(specification)
     allowance, horizon = sums.allowance, sums.horizon
     return StreamStated(
         publication=number,
-        as_of=rfc3339(end_of_step(sums, step), specification.grid.period.time_zone),
+        as_of=disclosure.rfc3339(end_of_step(sums, step), specification.grid.period.time_zone),
         publish_every_minutes=horizon.step_us // MINUTE_US,
         lateness_minutes=horizon.lateness_us // MINUTE_US,
         steps=horizon.steps,
@@ -333,7 +328,7 @@ def stream_facts(specification: Specification, step: int, number: int) -> Stream
     )
 
 
-def rehearse(specification: Specification) -> None:
+def rehearse(specification: release_specification.Specification) -> None:
     """Make and discard a publication of two records of speed 0, so that errors come before the charge.
 
     Raises whatever making, encoding or describing a publication of ``specification`` raises.

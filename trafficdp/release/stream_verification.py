@@ -26,18 +26,10 @@ from trafficdp.model import Statistic
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
 from trafficdp.privacy.loss import PICO, decimal_text
 from trafficdp.privacy.release import Release
+from trafficdp.release import recomputation
 from trafficdp.release.curator import Curator
 from trafficdp.release.intake import forgotten_since
 from trafficdp.release.publication import to_released_publication
-from trafficdp.release.recomputation import (
-    PORTALS,
-    UNREADABLE,
-    Check,
-    NamedChecks,
-    differing_files,
-    differing_portal_files,
-    run_checks,
-)
 from trafficdp.release.specification import Specification
 from trafficdp.release.stream_release import next_digest, restored_stream, running_sums_of
 from trafficdp.release.verification import Examined, detection_probability, plausible, probability_text
@@ -46,13 +38,13 @@ from trafficdp.store.released import publications_match
 from trafficdp.stream.service import Stream
 
 
-def verify_stream(curator: Curator, release_id: str) -> list[Check]:
+def verify_stream(curator: Curator, release_id: str) -> list[recomputation.Check]:
     """Return every check of a stream.
 
     Raises UsageError when there is none of that name, VerificationError before its first publication.
     """
     stored = vault_releases.stream_named(curator.vault, release_id)
-    return run_checks(_ExaminedStream(curator, stored).checks())
+    return recomputation.run_checks(_ExaminedStream(curator, stored).checks())
 
 
 class _ExaminedStream(Examined):
@@ -70,7 +62,7 @@ class _ExaminedStream(Examined):
         counts = vault_releases.counts_of(curator.vault, stored.release_id, self._newest.step)
         self._counts = {name: counts.column(name).to_numpy().astype(np.int64) for name in counts.column_names}
 
-    def checks(self) -> NamedChecks:
+    def checks(self) -> recomputation.NamedChecks:
         """Yield (what is checked, function that checks it), in an order that a reader can follow."""
         whole_ledger = partial(self._curator.check_not_behind, whole=True)
         yield "the ledger has every entry that its head and the manifests name", whole_ledger
@@ -88,7 +80,7 @@ class _ExaminedStream(Examined):
         yield "the manifest is complete, consistent and of the newest publication", self._manifest_valid
         yield f"the budget is the one that the ledger promised{self._changed}", self._budget_stated
         yield "every file says what was committed", self._files
-        yield PORTALS, partial(differing_portal_files, self._folder)
+        yield recomputation.PORTALS, partial(recomputation.differing_portal_files, self._folder)
         yield "the published scales cost no vehicle more than epsilon", self._losses
         yield "the state's accounts are not below the recomputed ones", self._state_accounts
         yield f"the nodes' noise has the distribution that was charged ({self._power()})", self._law
@@ -174,7 +166,7 @@ class _ExaminedStream(Examined):
 
     def _files(self) -> str | None:
         listed = {each["name"]: each["sha256"] for each in self._manifest["files"]}
-        wrong = differing_files(self._folder, listed, unlisted=MANIFEST)
+        wrong = recomputation.differing_files(self._folder, listed, unlisted=MANIFEST)
         if wrong:
             return wrong
         document = json.loads(read_regular(self._folder / LIVE).decode("utf-8"))
@@ -236,7 +228,7 @@ class _ExaminedStream(Examined):
         """What the test of the law can find in so few, or so many, nodes."""
         try:
             nodes = int(self._stream.bank.drawn.sum()) if self._stream else 0
-        except (TrafficdpError, *UNREADABLE):
+        except (TrafficdpError, *recomputation.UNREADABLE):
             # the check itself says so
             nodes = 0
         return (

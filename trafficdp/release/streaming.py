@@ -37,27 +37,10 @@ from trafficdp.noise.source import SecureNoise
 from trafficdp.privacy.budget import remaining_loss
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
 from trafficdp.privacy.release import LedgerReference, Release, encode
+from trafficdp.release import feeds, stream_release
 from trafficdp.release.curator import Curator
-from trafficdp.release.feeds import (
-    Arrival,
-    Pace,
-    Reader,
-    WatchedFolder,
-    digest_of,
-    file_stamp,
-    sorted_by_time,
-)
 from trafficdp.release.publication import folder_of, manifests, publication_number, to_released_publication
 from trafficdp.release.specification import Specification
-from trafficdp.release.stream_release import (
-    charged_stream,
-    end_of_step,
-    next_digest,
-    publication_of,
-    restored_stream,
-    running_stream,
-    running_sums_of,
-)
 from trafficdp.store import released, vault_ledger, vault_releases
 from trafficdp.store.store_files import store_failures
 from trafficdp.stream.service import FATES, Batch, ClosedStep, Stream
@@ -91,7 +74,7 @@ class _Running:
     specification: Specification
     sums: RunningSums
     charge: LedgerReference
-    reader: Reader
+    reader: feeds.Reader
     placed: int
     stream: Stream | None = None
     generation: int = -1
@@ -142,9 +125,11 @@ class LiveStream:
         """The instant after which no record counts: the end of the last step plus the allowed lateness."""
         sums = self._state.sums
         lateness = timedelta(microseconds=sums.horizon.lateness_us)
-        return end_of_step(sums, sums.horizon.steps - 1) + lateness
+        return stream_release.end_of_step(sums, sums.horizon.steps - 1) + lateness
 
-    def read(self, path: Path | InputFile, digest: str, source: SourceDeclaration | None = None) -> Arrival:
+    def read(
+        self, path: Path | InputFile, digest: str, source: SourceDeclaration | None = None
+    ) -> feeds.Arrival:
         """Read a file as the stream's configuration declares it; nothing is written."""
         return self._state.reader.read(path, digest, source)
 
@@ -153,7 +138,7 @@ class LiveStream:
         with self._curators("stream") as curator:
             return self._met(curator, digest)
 
-    def ingest(self, arrivals: Sequence[Arrival], *, live: bool) -> Progress:
+    def ingest(self, arrivals: Sequence[feeds.Arrival], *, live: bool) -> Progress:
         """Take files one after another, then publish; a file that was taken before changes nothing.
 
         With ``live``, records ahead of the wall clock are left out.
@@ -169,7 +154,7 @@ class LiveStream:
 
     def replay(
         self,
-        arrivals: Sequence[Arrival],
+        arrivals: Sequence[feeds.Arrival],
         due_us: Callable[[int], int | None],
         wait: Callable[[], None],
         tell: Callable[[Progress], None],
@@ -185,7 +170,7 @@ class LiveStream:
         with self._curators("stream") as curator:
             self._open(curator)
             batch, file = self._begin_file(curator, arrivals, digest)
-        batch = sorted_by_time(batch)
+        batch = feeds.sorted_by_time(batch)
         while not file.done:
             due = due_us(int(batch.time_us[0])) if len(batch) else None
             stop = len(batch) if due is None else int(np.searchsorted(batch.time_us, due, side="right"))
@@ -243,15 +228,20 @@ class LiveStream:
                 before = placed_publication_number(self._store, each.release_id)
                 place_newest_publication(curator, each.release_id, before, PAGE_SECONDS)
             if running:
-                stored, frozen = running_stream(curator)
+                stored, frozen = stream_release.running_stream(curator)
             else:
-                stored, frozen = charged_stream(curator, self._config, again=self._again, failpoint=failpoint)
-            charge, sums = vault_ledger.Entries(vault)[stored.sequence - 1], running_sums_of(frozen)
+                stored, frozen = stream_release.charged_stream(
+                    curator, self._config, again=self._again, failpoint=failpoint
+                )
+            charge, sums = (
+                vault_ledger.Entries(vault)[stored.sequence - 1],
+                stream_release.running_sums_of(frozen),
+            )
             self._running = _Running(
                 specification=frozen,
                 sums=sums,
                 charge=LedgerReference(charge.sequence, charge.head_hash),
-                reader=Reader(frozen.grid, sums, self._config.sources, self.key),
+                reader=feeds.Reader(frozen.grid, sums, self._config.sources, self.key),
                 placed=placed_publication_number(self._store, frozen.release_id),
             )
         state = self._running
@@ -259,7 +249,7 @@ class LiveStream:
             vault, state.specification.release_id
         ):
             state.generation, parts = vault_releases.load_parts(vault, state.specification.release_id)
-            state.stream = restored_stream(state.specification, parts)
+            state.stream = stream_release.restored_stream(state.specification, parts)
             state.digest = parts["kept"]["digest"].tobytes().decode() if parts else GENESIS
             state.kept = ()
 
@@ -280,7 +270,7 @@ class LiveStream:
         return found is not None and found.done
 
     def _begin_file(
-        self, curator: Curator, arrivals: Sequence[Arrival], digest: str
+        self, curator: Curator, arrivals: Sequence[feeds.Arrival], digest: str
     ) -> tuple[Batch, vault_releases.FileProgress]:
         """Return all records of ``arrivals`` and how far they were taken; notes them as one file."""
         vault, name = curator.vault, self.specification.release_id
@@ -363,9 +353,11 @@ class LiveStream:
         state, vault = self._state, curator.vault
         name = state.specification.release_id
         vault_releases.add_counts(vault, name, closed.step, closed.journal)
-        state.digest = next_digest(state.digest, closed.step, closed.journal)
+        state.digest = stream_release.next_digest(state.digest, closed.step, closed.journal)
         number = vault_releases.newest_publication(vault, name) + 1
-        facts, bins = encode(publication_of(state.specification, closed, number, state.charge, new_token()))
+        facts, bins = encode(
+            stream_release.publication_of(state.specification, closed, number, state.charge, new_token())
+        )
         text = json.dumps(facts, allow_nan=False)
         stored = vault_releases.StoredPublication(name, number, 0, closed.step, text, bins)
         entry = vault_ledger.add_entry(
@@ -397,7 +389,7 @@ class LiveStream:
         return Progress(
             release_id=specification.release_id,
             publications=vault_releases.newest_publication(curator.vault, specification.release_id),
-            as_of=end_of_step(self._state.sums, stream.closed - 1) if stream.closed else None,
+            as_of=stream_release.end_of_step(self._state.sums, stream.closed - 1) if stream.closed else None,
             fates={name: int(count) for name, count in zip(FATES, stream.fates, strict=True)},
             folder=folder_of(self._store, specification.release_id),
             ended=self._ended(curator),
@@ -496,13 +488,13 @@ def follow_folder(
     """
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder", expected="a folder in which files arrive")
-    watched = WatchedFolder(folder)
+    watched = feeds.WatchedFolder(folder)
     while not stop():
         waiting = watched.arrived()
         deadline = time.monotonic() + SESSION_SECONDS
         arrivals, settled = [], []
         for path in waiting:
-            stamp, digest = file_stamp(path), digest_of(path, live.key)
+            stamp, digest = feeds.file_stamp(path), feeds.digest_of(path, live.key)
             settled.append((path, stamp))
             if digest is not None and not live.has_taken(digest):
                 arrival = live.read(path, digest)
@@ -587,7 +579,7 @@ def replay_files(live: LiveStream, files: Sequence[Path], speed: float, *, tell:
     """
     arrivals = []
     for path in files:
-        digest = digest_of(path, live.key)
+        digest = feeds.digest_of(path, live.key)
         if digest is None:
             raise DataError(f"there is no file {path}", todo="correct its name")
         arrivals.append(live.read(path, digest))
@@ -596,5 +588,5 @@ def replay_files(live: LiveStream, files: Sequence[Path], speed: float, *, tell:
             warn(arrival.refused)
     if not any(arrival.refused is None for arrival in arrivals):
         raise UsageError("nothing to replay", got="no file that can be read as declared")
-    live.replay(arrivals, Pace(speed).due_us, lambda: time.sleep(0.05), tell)
+    live.replay(arrivals, feeds.Pace(speed).due_us, lambda: time.sleep(0.05), tell)
     tell(live.end())

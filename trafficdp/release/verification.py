@@ -33,22 +33,11 @@ from trafficdp.privacy.estimate import NOISE_COLUMNS
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash
 from trafficdp.privacy.loss import LossKind, decimal_text
 from trafficdp.privacy.release import LedgerReference, Release, encode, same_arrays
+from trafficdp.release import recomputation
 from trafficdp.release.curator import Curator, execute_release
 from trafficdp.release.intake import forgotten_since
 from trafficdp.release.knowledge import speeds_of
 from trafficdp.release.publication import folder_of, ledger_reference
-from trafficdp.release.recomputation import (
-    PORTALS,
-    UNREADABLE,
-    Check,
-    NamedChecks,
-    differing_files,
-    differing_portal_files,
-    noise_columns,
-    rows_match_counts,
-    run_checks,
-    verify_public,
-)
 from trafficdp.sensitive import Contributions, MeasureInput
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import differing_release
@@ -307,7 +296,7 @@ class Examined:
 # files* (mechanism.parquet and the manifest's ``noise``), never from what the manifest claims it to be.
 
 
-def verify(curator: Curator, release_id: str) -> list[Check]:
+def verify(curator: Curator, release_id: str) -> list[recomputation.Check]:
     """Return every check of a release. Raises UsageError when there is no such published release."""
     stored = vault_releases.release_named(curator.vault, release_id)
     if stored.withdrawn or not stored.published:
@@ -315,7 +304,7 @@ def verify(curator: Curator, release_id: str) -> list[Check]:
             "only a published release can be verified",
             got=f"{release_id}, {'withdrawn' if stored.withdrawn else 'unfinished'}",
         )
-    return run_checks(_ExaminedRelease(curator, stored).checks())
+    return recomputation.run_checks(_ExaminedRelease(curator, stored).checks())
 
 
 class _ExaminedRelease(Examined):
@@ -328,7 +317,7 @@ class _ExaminedRelease(Examined):
         # nothing about a vehicle is public, so that anyone can check the most of it
         self._declared = curator.relation.hides_presence
 
-    def checks(self) -> NamedChecks:
+    def checks(self) -> recomputation.NamedChecks:
         """Yield (what is checked, function that checks it), in an order that a reader can follow."""
         whole_ledger = partial(self._curator.check_not_behind, whole=True)
         yield "the ledger has every entry that its head and the manifests name", whole_ledger
@@ -339,7 +328,7 @@ class _ExaminedRelease(Examined):
         yield "the manifest names its entry of the ledger", self._manifest_in_ledger
         yield f"the budget is the one that the ledger promised{self._changed}", self._budget_stated
         yield "every file is the one that was published", self._files
-        yield PORTALS, partial(differing_portal_files, self._folder)
+        yield recomputation.PORTALS, partial(recomputation.differing_portal_files, self._folder)
         yield "the published scales cost no vehicle more than it was charged", self._losses
         yield "the manifest's epsilon is the largest recomputed loss", self._epsilon
         yield "released.duckdb holds the same release", self._released
@@ -394,7 +383,7 @@ class _ExaminedRelease(Examined):
             if facts.get("kind") == "publication" and facts.get("release") == self._stored.release_id:
                 files = facts.get("files")
                 if isinstance(files, dict):
-                    return differing_files(self._folder, files, listed)
+                    return recomputation.differing_files(self._folder, files, listed)
         raise VerificationError("the ledger has no publication of this release")
 
     def _recorded(self) -> Contributions:
@@ -421,9 +410,9 @@ class _ExaminedRelease(Examined):
         counts = contributions.counts
         table = MEASUREMENTS if self._declared else MECHANISM
         published = pd.read_parquet(io.BytesIO(read_regular(self._folder / table)))
-        if not rows_match_counts(published, self._specification.grid, counts):
+        if not recomputation.rows_match_counts(published, self._specification.grid, counts):
             raise VerificationError("the published bins are not those of the data")
-        columns = noise_columns(published)
+        columns = recomputation.noise_columns(published)
         # bins that carry noise or a constant, by any statistic: where a float of it is no null
         numbered = np.any(
             [
@@ -488,7 +477,7 @@ class _ExaminedRelease(Examined):
         """What the test of the law can find in so few, or so many, numbers."""
         try:
             again = None if self._forgotten() else self._replayed[0]
-        except (TrafficdpError, *UNREADABLE):
+        except (TrafficdpError, *recomputation.UNREADABLE):
             # the check itself says so
             again = None
         draws = sum(drawn_coordinates(law)[1] for law, _ in again.noise) if again else 0
@@ -544,5 +533,9 @@ class _ExaminedRelease(Examined):
         return None if differing is None else "other rows than were released"
 
     def _public(self) -> str | None:
-        wrong = [f"{each.name}: {each.found}" for each in verify_public(self._folder) if not each.passed]
+        wrong = [
+            f"{each.name}: {each.found}"
+            for each in recomputation.verify_public(self._folder)
+            if not each.passed
+        ]
         return "; ".join(wrong) or None

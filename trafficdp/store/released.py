@@ -24,18 +24,7 @@ from trafficdp.model import OF_MAPS, QUANTILES, SpeedUnit, Statistic, as_json
 from trafficdp.privacy.estimate import POSTERIOR_ENDS, POSTERIOR_SHARES, POSTERIOR_SPEEDS
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.release import Release, published_frame, quantiles_frame
-from trafficdp.store.store_files import (
-    HALF_RELEASED,
-    RELEASED_NAME,
-    attached,
-    number,
-    query,
-    registered,
-    remove_leftovers,
-    run,
-    script,
-    store_failures,
-)
+from trafficdp.store import store_files
 
 STORAGE_VERSION = "v1.2.0"
 """Format of the file: DuckDB clients from 1.2 on open it."""
@@ -74,16 +63,19 @@ def build_released(
             path.write_bytes(_empty[units])
         else:
             made = f"STORAGE_VERSION '{STORAGE_VERSION}'"
-            with attached(path, "released", made, threads="1") as connection:
+            with store_files.attached(path, "released", made, threads="1") as connection:
                 connection.begin()
-                run(connection, script("tables/released"))
-                for text in (*(_in(unit, "tables/speeds") for unit in units), script("views/released")):
-                    run(connection, text)
+                store_files.run(connection, store_files.script("tables/released"))
+                for text in (
+                    *(_in(unit, "tables/speeds") for unit in units),
+                    store_files.script("views/released"),
+                ):
+                    store_files.run(connection, text)
                 connection.commit()
                 # all of it into the one file, not into a log beside it
-                run(connection, "CHECKPOINT released")
+                store_files.run(connection, "CHECKPOINT released")
             _empty[units] = path.read_bytes()
-        with attached(path, "released", "READ_WRITE", threads="1") as connection:
+        with store_files.attached(path, "released", "READ_WRITE", threads="1") as connection:
             connection.begin()
             for release, withdrawn in releases:
                 _insert(connection, release, {} if withdrawn else _tables(release), withdrawn)
@@ -99,13 +91,13 @@ def append_publications(folder: Path, publications: Sequence[Publication]) -> bo
     it holds: then call ``build_released``. What is in the file stays as it is, apart from the stream's newest
     words.
     """
-    if not (folder / RELEASED_NAME).exists() or not publications:
+    if not (folder / store_files.RELEASED_NAME).exists() or not publications:
         return not publications
     stream = publications[0].release
 
     def add(connection: duckdb.DuckDBPyConnection) -> None:
         newest = "SELECT coalesce(max(number), 0) FROM publications WHERE release_id = ?"
-        if publications[0].number != number(connection, newest, [stream.id]) + 1:
+        if publications[0].number != store_files.number(connection, newest, [stream.id]) + 1:
             raise _NotToBeExtended
         for publication in publications:
             _insert_publication(connection, publication)
@@ -120,13 +112,13 @@ def append_release(folder: Path, release: Release, before: Mapping[str, bool]) -
     ``before`` (names, and whether they are withdrawn) and streams: then call ``build_released``. What is in
     the file stays as it is, and only the new release is audited.
     """
-    if not (folder / RELEASED_NAME).exists():
+    if not (folder / store_files.RELEASED_NAME).exists():
         return False
 
     tables = _tables(release)
 
     def add(connection: duckdb.DuckDBPyConnection) -> None:
-        held = query(
+        held = store_files.query(
             connection,
             "SELECT release_id, status = 'withdrawn' FROM releases "
             "WHERE release_id NOT IN (SELECT release_id FROM publications)",
@@ -148,17 +140,17 @@ def _swapped(folder: Path) -> Iterator[Path]:
 
     ``folder`` holds `released.duckdb`. After an error the old file stays.
     """
-    half_made = folder / HALF_RELEASED
-    with store_failures("writing released.duckdb", RELEASED_NAME):
-        remove_leftovers(folder)
+    half_made = folder / store_files.HALF_RELEASED
+    with store_files.store_failures("writing released.duckdb", store_files.RELEASED_NAME):
+        store_files.remove_leftovers(folder)
         try:
             yield half_made
             with open(half_made, "rb") as file:
                 os.fsync(file.fileno())
-            os.replace(half_made, folder / RELEASED_NAME)
+            os.replace(half_made, folder / store_files.RELEASED_NAME)
         except BaseException:
             with suppress(OSError):
-                remove_leftovers(folder)
+                store_files.remove_leftovers(folder)
             raise
         sync_folder(folder)
 
@@ -177,9 +169,11 @@ def _extended(
 
     try:
         with _swapped(folder) as path:
-            shutil.copyfile(folder / RELEASED_NAME, path)
-            with attached(path, "released", "READ_WRITE", threads="1") as connection:
-                columns = run(connection, "SELECT table_name || '.' || column_name FROM duckdb_columns()")
+            shutil.copyfile(folder / store_files.RELEASED_NAME, path)
+            with store_files.attached(path, "released", "READ_WRITE", threads="1") as connection:
+                columns = store_files.run(
+                    connection, "SELECT table_name || '.' || column_name FROM duckdb_columns()"
+                )
                 if not {"cells.publication", *needed} <= {name for (name,) in columns}:
                     raise _NotToBeExtended
                 connection.begin()
@@ -197,10 +191,17 @@ def _finish(connection: duckdb.DuckDBPyConnection, release_id: str | None = None
     """
     connection.commit()
     # all of it into the one file: a log beside it would not be swapped in
-    run(connection, "CHECKPOINT released")
-    units = run(connection, "SELECT DISTINCT speed_unit FROM releases ORDER BY ALL")
-    audits = [script("audits/released"), *(_in(SpeedUnit(unit), "audits/speeds") for (unit,) in units)]
-    problems = [problem for audit in audits for problem in run(connection, audit, {"release_id": release_id})]
+    store_files.run(connection, "CHECKPOINT released")
+    units = store_files.run(connection, "SELECT DISTINCT speed_unit FROM releases ORDER BY ALL")
+    audits = [
+        store_files.script("audits/released"),
+        *(_in(SpeedUnit(unit), "audits/speeds") for (unit,) in units),
+    ]
+    problems = [
+        problem
+        for audit in audits
+        for problem in store_files.run(connection, audit, {"release_id": release_id})
+    ]
     if problems:
         raise StoreDamagedError(
             "released.duckdb fails its audits", got="; ".join(str(problem[0]) for problem in problems)
@@ -209,7 +210,7 @@ def _finish(connection: duckdb.DuckDBPyConnection, release_id: str | None = None
 
 def _in(unit: SpeedUnit, name: str) -> str:
     """Return the SQL script ``name``, which is written for km/h, changed to speeds in ``unit``."""
-    return script(name).replace(SpeedUnit.KILOMETRES_PER_HOUR.value, unit.value)
+    return store_files.script(name).replace(SpeedUnit.KILOMETRES_PER_HOUR.value, unit.value)
 
 
 def _insert_publication(connection: duckdb.DuckDBPyConnection, publication: Publication) -> None:
@@ -219,12 +220,12 @@ def _insert_publication(connection: duckdb.DuckDBPyConnection, publication: Publ
     """
     release = publication.release
     if publication.number > 1:
-        run(
+        store_files.run(
             connection,
             "UPDATE releases SET disclosure = ? WHERE release_id = ?",
             [canonical(as_json(release.disclosure)), release.id],
         )
-    run(
+    store_files.run(
         connection,
         "INSERT INTO publications VALUES (?, ?, ?, ?)",
         [release.id, publication.number, publication.as_of, publication.sequence],
@@ -241,7 +242,7 @@ def _insert(
 ) -> None:
     """Write the row of a release, which the first of its publications does for all, and its ``tables``."""
     if publication is None or publication == 1:
-        run(
+        store_files.run(
             connection,
             "INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             _release_row(release, withdrawn),
@@ -250,8 +251,8 @@ def _insert(
         if table == "cells":
             rows = rows.append_column("publication", pa.array([publication] * len(rows), pa.int64()))
         if len(rows):
-            with registered(connection, "incoming", rows):
-                run(connection, _INSERTS[table])
+            with store_files.registered(connection, "incoming", rows):
+                store_files.run(connection, _INSERTS[table])
 
 
 def _release_row(release: Release, withdrawn: bool) -> list[object]:
@@ -336,14 +337,16 @@ def differing_release(folder: Path, releases: Iterable[Release]) -> str | None:
         "cells": "SELECT * FROM cells WHERE release_id = ? ORDER BY cell, slot",
         "quantiles": "SELECT * FROM quantiles WHERE release_id = ? ORDER BY cell, slot, quantile",
     }
-    with store_failures("reading released.duckdb", RELEASED_NAME):
-        with attached(folder / RELEASED_NAME, "released", "READ_ONLY", threads="1") as connection:
+    with store_files.store_failures("reading released.duckdb", store_files.RELEASED_NAME):
+        with store_files.attached(
+            folder / store_files.RELEASED_NAME, "released", "READ_ONLY", threads="1"
+        ) as connection:
             for release in releases:
                 expected = _tables(release)
                 if not _is_listed(connection, release):
                     return release.id
                 for table, asked in stored.items():
-                    rows = query(connection, asked, [release.id])
+                    rows = store_files.query(connection, asked, [release.id])
                     if not (_holds(rows, expected[table]) if table in expected else not len(rows)):
                         return release.id
     return None
@@ -353,9 +356,11 @@ def publications_match(folder: Path, publications: Sequence[Publication]) -> boo
     """Return whether `released.duckdb` holds exactly these publications of one stream, number by number."""
     newest = publications[-1]
     name = newest.release.id
-    with store_failures("reading released.duckdb", RELEASED_NAME):
-        with attached(folder / RELEASED_NAME, "released", "READ_ONLY", threads="1") as connection:
-            listed = run(
+    with store_files.store_failures("reading released.duckdb", store_files.RELEASED_NAME):
+        with store_files.attached(
+            folder / store_files.RELEASED_NAME, "released", "READ_ONLY", threads="1"
+        ) as connection:
+            listed = store_files.run(
                 connection,
                 "SELECT number, epoch_us(as_of), ledger_sequence FROM publications "
                 "WHERE release_id = ? ORDER BY number",
@@ -365,7 +370,9 @@ def publications_match(folder: Path, publications: Sequence[Publication]) -> boo
                 (each.number, (each.as_of - _EPOCH) // timedelta(microseconds=1), each.sequence)
                 for each in publications
             ]
-            numbers = run(connection, "SELECT DISTINCT publication FROM cells WHERE release_id = ?", [name])
+            numbers = store_files.run(
+                connection, "SELECT DISTINCT publication FROM cells WHERE release_id = ?", [name]
+            )
             return (
                 listed == expected
                 and {number for (number,) in numbers} <= {each.number for each in publications}
@@ -376,7 +383,7 @@ def publications_match(folder: Path, publications: Sequence[Publication]) -> boo
 
 def _is_listed(connection: duckdb.DuckDBPyConnection, release: Release) -> bool:
     """Whether the row in releases says what it must of a ``release`` that is not withdrawn."""
-    about = run(
+    about = store_files.run(
         connection,
         "SELECT * REPLACE (epoch_us(created_at) AS created_at) FROM releases WHERE release_id = ?",
         [release.id],
@@ -387,7 +394,7 @@ def _is_listed(connection: duckdb.DuckDBPyConnection, release: Release) -> bool:
 
 
 def _publication_matches(connection: duckdb.DuckDBPyConnection, publication: Publication) -> bool:
-    stored = query(
+    stored = store_files.query(
         connection,
         "SELECT * FROM cells WHERE release_id = ? AND publication = ? ORDER BY cell, slot",
         [publication.release.id, publication.number],

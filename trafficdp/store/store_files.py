@@ -22,27 +22,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._durable import (
-    MACHINE,
-    from_os_error,
-    make_folder,
-    open_regular,
-    owner_only,
-    read_regular,
-    require_regular,
-    write_whole,
-)
-from trafficdp.errors import (
-    StoreBehindError,
-    StoreBusyError,
-    StoreDamagedError,
-    StoreFullError,
-    StoreReadOnlyError,
-    StoreUnavailableError,
-    StoreVersionError,
-    TrafficdpError,
-    UsageError,
-)
+from trafficdp import _durable, errors
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
 
 if TYPE_CHECKING:
@@ -82,7 +62,7 @@ class Head:
             "head_hash": row.head_hash if row else GENESIS,
         }
         with store_failures("writing the ledger's head beside the key"):
-            write_whole(self.path, self._half_made, json.dumps(facts).encode("ascii"))
+            _durable.write_whole(self.path, self._half_made, json.dumps(facts).encode("ascii"))
 
     def verify(self, ledger: Sequence[LedgerRow]) -> int:
         """Return the number of the ledger entry that this file names, which ``ledger`` must have.
@@ -113,24 +93,24 @@ class Head:
     def read(self) -> tuple[int, str]:
         """Return (number, hash) of the ledger entry that the file names; raise as ``verify``."""
         try:
-            facts = json.loads(read_regular(self.path, _LARGEST).decode("ascii"))
+            facts = json.loads(_durable.read_regular(self.path, _LARGEST).decode("ascii"))
             owner, sequence, head_hash = facts["store_id"], int(facts["sequence"]), str(facts["head_hash"])
         except FileNotFoundError as error:
-            raise StoreBehindError(
+            raise errors.StoreBehindError(
                 "the ledger's head beside the key is missing",
                 expected=str(self.path),
                 todo="restore it from where the key is backed up",
             ) from error
         except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            if isinstance(error, OSError) and error.errno in MACHINE:
-                raise from_os_error(error, "reading the ledger's head beside the key") from error
-            raise StoreDamagedError(
+            if isinstance(error, OSError) and error.errno in _durable.MACHINE:
+                raise _durable.from_os_error(error, "reading the ledger's head beside the key") from error
+            raise errors.StoreDamagedError(
                 "the ledger's head beside the key cannot be read",
                 got=str(self.path),
                 todo="restore it from where the key is backed up",
             ) from error
         if owner != self.store_id:
-            raise StoreBehindError(
+            raise errors.StoreBehindError(
                 "the ledger's head beside the key is another store's",
                 got=str(self.path),
                 todo="restore the head of this store from where the key is backed up",
@@ -146,14 +126,14 @@ def require_head(ledger: Sequence[LedgerRow], sequence: int, head_hash: str, wit
     if sequence == 0 and head_hash == GENESIS:
         return
     if not 1 <= sequence <= len(ledger):
-        raise StoreBehindError(
+        raise errors.StoreBehindError(
             f"the vault is behind {witness}",
             got=f"a ledger of {len(ledger)} entries",
             expected=f"at least {sequence}",
             todo=BEHIND,
         )
     if ledger[sequence - 1].head_hash != head_hash:
-        raise StoreBehindError(
+        raise errors.StoreBehindError(
             f"the vault's ledger is not the one that {witness} was signed with",
             got=f"another hash at entry {sequence}",
             todo=BEHIND,
@@ -172,7 +152,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 def checked_plan_name(name: str) -> str:
     """Return ``name``; raise UsageError unless a saved plan can have this name."""
     if not _NAME.fullmatch(name):
-        raise UsageError(
+        raise errors.UsageError(
             "this cannot be the name of a plan",
             got=f"{name:.40}",
             expected="up to 64 letters, digits, dots, dashes and underscores, the first a letter or digit",
@@ -184,9 +164,9 @@ def save_plan(store: Path, name: str, text: str) -> Path:
     """Write the plan ``name`` and return its file. A plan of that name is replaced."""
     target = store / FOLDER / f"{checked_plan_name(name)}.json"
     half_made = target.with_name(f".{target.name}.new")
-    with store_failures("saving the plan"), owner_only():
-        make_folder(target.parent)
-        write_whole(target, half_made, text.encode())
+    with store_failures("saving the plan"), _durable.owner_only():
+        _durable.make_folder(target.parent)
+        _durable.write_whole(target, half_made, text.encode())
     return target
 
 
@@ -196,13 +176,13 @@ def read_plan(store: Path, name: str) -> str:
     with store_failures("reading the plan"):
         if not path.is_file():
             there = plan_names(store)
-            raise UsageError(
+            raise errors.UsageError(
                 "there is no such plan",
                 got=name,
                 expected="one of " + ", ".join(there) if there else "a saved plan; none was saved yet",
                 todo="`trafficdp plan --save NAME` makes one",
             )
-        return read_regular(path).decode("utf-8", errors="replace")
+        return _durable.read_regular(path).decode("utf-8", errors="replace")
 
 
 def remove_leftovers(store: Path) -> None:
@@ -228,7 +208,7 @@ class Spill:
 
     def __init__(self, folder: Path, kind: npt.DTypeLike = np.int64) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        make_folder(folder)
+        _durable.make_folder(folder)
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by __exit__
         self._kind, self._rows = np.dtype(kind), 0
 
@@ -275,16 +255,16 @@ def store_lock(folder: Path, *, purpose: str | None, wait: float) -> Iterator[No
     """
     flags = os.O_RDONLY if purpose is None else os.O_RDWR | os.O_CREAT
     try:
-        descriptor = open_regular(folder / LOCK_NAME, flags)
+        descriptor = _durable.open_regular(folder / LOCK_NAME, flags)
     except FileNotFoundError as error:
         if purpose is not None:
-            raise StoreUnavailableError(
+            raise errors.StoreUnavailableError(
                 "there is no store here", got=str(folder), todo="run `trafficdp init` or pass --store"
             ) from error
         yield
         return
     except OSError as error:
-        raise from_os_error(error, "locking the store") from error
+        raise _durable.from_os_error(error, "locking the store") from error
     try:
         deadline = time.monotonic() + wait
         while True:
@@ -293,9 +273,11 @@ def store_lock(folder: Path, *, purpose: str | None, wait: float) -> Iterator[No
                 break
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
-                    raise StoreUnavailableError("the store cannot be locked", got=error.strerror) from error
+                    raise errors.StoreUnavailableError(
+                        "the store cannot be locked", got=error.strerror
+                    ) from error
             if time.monotonic() >= deadline:
-                raise StoreBusyError(
+                raise errors.StoreBusyError(
                     "the store is in use",
                     got=_holder(descriptor),
                     expected=f"a free store within {wait:g} s",
@@ -354,15 +336,15 @@ def store_failures(what: str, database: str = "vault.duckdb") -> Iterator[None]:
     """
     try:
         yield
-    except TrafficdpError:
+    except errors.TrafficdpError:
         raise
     except OSError as error:
-        raise from_os_error(error, what) from error
+        raise _durable.from_os_error(error, what) from error
     except duckdb.Error as error:
         raise from_duckdb(error, what, database) from error
 
 
-def from_duckdb(error: duckdb.Error, what: str, database: str) -> StoreUnavailableError:
+def from_duckdb(error: duckdb.Error, what: str, database: str) -> errors.StoreUnavailableError:
     """Return (do not raise) the error of trafficdp for an ``error`` of DuckDB on the file ``database``.
 
     ``what`` is what was being done.
@@ -370,28 +352,32 @@ def from_duckdb(error: duckdb.Error, what: str, database: str) -> StoreUnavailab
     text = str(error).lower()
     for said, number in _MACHINE.items():
         if said in text:
-            return from_os_error(OSError(number, said.capitalize(), database), what)
+            return _durable.from_os_error(OSError(number, said.capitalize(), database), what)
     if any(part in text for part in _BUSY):
-        return StoreBusyError(
+        return errors.StoreBusyError(
             f"{what} failed: another program has the database open", todo="close it and try again"
         )
     if any(part in text for part in _FULL):
-        return StoreFullError(f"{what} failed: the disk is full", todo="free some space and run it again")
+        return errors.StoreFullError(
+            f"{what} failed: the disk is full", todo="free some space and run it again"
+        )
     if isinstance(error, duckdb.OutOfMemoryException):
-        return from_os_error(OSError(errno.ENOMEM, "Out of memory", database), what)
+        return _durable.from_os_error(OSError(errno.ENOMEM, "Out of memory", database), what)
     if any(part in text for part in _READ_ONLY):
-        return StoreReadOnlyError(f"{what} failed: no permission to write", todo="make the store writable")
+        return errors.StoreReadOnlyError(
+            f"{what} failed: no permission to write", todo="make the store writable"
+        )
     if any(part in text for part in _OTHER_VERSION):
-        return StoreVersionError(
+        return errors.StoreVersionError(
             f"{what} failed: the database was written by another version of DuckDB",
             todo="use the version of trafficdp that made it",
         )
     if isinstance(error, _UNREADABLE) or any(part in text for part in _DAMAGED):
-        return StoreDamagedError(
+        return errors.StoreDamagedError(
             f"{what} failed: {database} cannot be read",
             todo=f"restore the newest complete backup of the store; {DOCTOR}",
         )
-    return StoreUnavailableError(
+    return errors.StoreUnavailableError(
         f"{what} failed: {database} cannot be used", got=type(error).__name__, todo=DOCTOR
     )
 
@@ -425,7 +411,7 @@ def in_memory(spill: str = "", **options: str) -> Iterator[duckdb.DuckDBPyConnec
             run(connection, f"SET temp_directory = {quoted(spill)}")
         yield connection
     except BaseException:
-        with owner_only():
+        with _durable.owner_only():
             connection.close()
         raise
     try:
@@ -433,7 +419,7 @@ def in_memory(spill: str = "", **options: str) -> Iterator[duckdb.DuckDBPyConnec
             run(connection, "SET temp_directory = ''")
     except duckdb.Error:
         # a folder once spilled to stays this one's
-        with owner_only():
+        with _durable.owner_only():
             connection.close()
     else:
         _idle[kind] = connection
@@ -448,21 +434,21 @@ def attached(
     ``mode`` is READ_WRITE or READ_ONLY; ``spill`` and ``options`` are as for ``in_memory``. The file is
     attached anew each time, so that one which was swapped meanwhile is seen.
     """
-    require_regular(path)
+    _durable.require_regular(path)
     refusal = None
     with in_memory(spill, **options) as connection:
         run(connection, f"ATTACH {quoted(str(path.absolute()))} AS {name} ({mode})")
         run(connection, f"USE {name}")
         try:
             yield connection
-        except TrafficdpError as error:
+        except errors.TrafficdpError as error:
             if isinstance(error.__cause__, duckdb.Error):
                 raise
             # a command that is refused leaves DuckDB as sound as it was
             refusal = error
             with suppress(duckdb.Error):
                 connection.rollback()
-        with owner_only():
+        with _durable.owner_only():
             try:
                 run(connection, "USE memory")
                 run(connection, f"DETACH {name}")

@@ -10,25 +10,10 @@ from pathlib import Path
 
 import duckdb
 
+from trafficdp import errors
 from trafficdp._durable import owner_only, require_regular, sync_folder
-from trafficdp.errors import (
-    StoreDamagedError,
-    StoreKeyError,
-    StoreUnavailableError,
-    StoreVersionError,
-    UsageError,
-)
 from trafficdp.privacy.ledger import LedgerRow
-from trafficdp.store.store_files import (
-    attached,
-    connect,
-    from_duckdb,
-    quoted,
-    registered,
-    run,
-    script,
-    store_failures,
-)
+from trafficdp.store import store_files
 
 # `vault.duckdb`: opening, making and checking it. What it holds: sql/tables/vault.sql.
 
@@ -74,21 +59,22 @@ class Vault:
         try:
             # nobody else writes while it is open
             self.facts = {
-                str(name): str(value) for name, value in run(connection, "SELECT key, value FROM meta")
+                str(name): str(value)
+                for name, value in store_files.run(connection, "SELECT key, value FROM meta")
             }
             """What the store says of itself."""
         except duckdb.CatalogException:
             self.facts = {}
         version = self.facts.get("schema_version")
         if version != SCHEMA_VERSION:
-            raise StoreVersionError(
+            raise errors.StoreVersionError(
                 "the store was made by another version of trafficdp",
                 got=f"schema version {version or 'none'}",
                 expected=f"schema version {SCHEMA_VERSION}",
                 todo="use the version that made it, or ingest the files into a new store",
             )
         if "store_id" not in self.facts:
-            raise StoreDamagedError(
+            raise errors.StoreDamagedError(
                 "the store has lost its name", todo="restore the newest complete backup of the store"
             )
         self.store_id = self.facts["store_id"]
@@ -105,26 +91,26 @@ class Vault:
         """
         path = database_in(folder)
         if path.exists():
-            raise UsageError(
+            raise errors.UsageError(
                 "there is a store here already",
                 got=str(folder),
                 todo="use it, or name another folder with --store",
             )
         half_made = folder / _UNFINISHED.replace("*", store_id)
-        with store_failures("making the store"):
-            using = attached(half_made, "vault", "READ_WRITE", memory_limit=MEMORY_LIMIT)
+        with store_files.store_failures("making the store"):
+            using = store_files.attached(half_made, "vault", "READ_WRITE", memory_limit=MEMORY_LIMIT)
             with owner_only(), using as connection:
                 connection.begin()
-                run(connection, script("tables/vault"))
+                store_files.run(connection, store_files.script("tables/vault"))
                 facts = {
                     "schema_version": SCHEMA_VERSION,
                     "key_fingerprint": key_fingerprint,
                     "store_id": store_id,
                 }
                 for fact in facts.items():
-                    run(connection, "INSERT INTO meta VALUES (?, ?)", fact)
+                    store_files.run(connection, "INSERT INTO meta VALUES (?, ?)", fact)
                 connection.commit()
-                run(connection, "CHECKPOINT")
+                store_files.run(connection, "CHECKPOINT")
             half_made.chmod(0o600)
             ready()
             os.replace(half_made, path)
@@ -141,7 +127,7 @@ class Vault:
         path = database_in(folder, must_exist=True)
         spill = path.with_name(_SPILL_NAME)
         with ExitStack() as closing:
-            with store_failures("opening the vault"):
+            with store_files.store_failures("opening the vault"):
                 if not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
                     raise PermissionError(13, "Permission denied")
                 for file in (path, path.with_name(path.name + ".wal")):
@@ -152,39 +138,41 @@ class Vault:
                 with suppress(OSError):
                     spill.mkdir(mode=0o700)
                 closing.callback(shutil.rmtree, spill, ignore_errors=True)
-                using = attached(path, "vault", "READ_WRITE", str(spill), memory_limit=MEMORY_LIMIT)
+                using = store_files.attached(
+                    path, "vault", "READ_WRITE", str(spill), memory_limit=MEMORY_LIMIT
+                )
                 with owner_only():
                     connection = closing.enter_context(using)
-            with store_failures("reading the vault"):
+            with store_files.store_failures("reading the vault"):
                 vault = cls(connection, path)
             try:
                 yield vault
             except duckdb.Error as error:
-                raise from_duckdb(error, "reading the vault", VAULT_NAME) from error
-            with store_failures("closing the vault"):
+                raise store_files.from_duckdb(error, "reading the vault", VAULT_NAME) from error
+            with store_files.store_failures("closing the vault"):
                 closing.close()
 
     def free_memory(self) -> None:
         """Make DuckDB give back memory that it holds and does not use."""
-        run(self.connection, f"SET memory_limit = '{MEMORY_LIMIT}'")
+        store_files.run(self.connection, f"SET memory_limit = '{MEMORY_LIMIT}'")
 
     def has_table(self, name: str) -> bool:
         """Return whether the vault has the table ``name``; only some vaults have the later tables."""
         if name not in self._tables:
             there = "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
-            self._tables = {str(table) for (table,) in run(self.connection, there)}
+            self._tables = {str(table) for (table,) in store_files.run(self.connection, there)}
         return name in self._tables
 
     def set_fact(self, key: str, value: str) -> None:
         """Write ``value`` as the store's fact ``key``, replacing it (inside the caller's transaction)."""
         self.facts[key] = value
-        run(self.connection, "INSERT OR REPLACE INTO meta VALUES (?, ?)", [key, value])
+        store_files.run(self.connection, "INSERT OR REPLACE INTO meta VALUES (?, ?)", [key, value])
 
     def check_key(self, fingerprint: str) -> None:
         """Raise StoreKeyError unless ``fingerprint`` is that of the key that the store was made with."""
         own = self.facts.get("key_fingerprint", "")
         if own != fingerprint:
-            raise StoreKeyError(
+            raise errors.StoreKeyError(
                 "this is not the key of this store",
                 got=f"a key with fingerprint {fingerprint[:12]}",
                 expected=f"the key with fingerprint {own[:12]}",
@@ -198,7 +186,7 @@ class Vault:
         ``what`` says in errors what was being done.
         """
         facts = {**self.facts}
-        with store_failures(what):
+        with store_files.store_failures(what):
             self.connection.begin()
             try:
                 yield
@@ -225,18 +213,18 @@ def rewrite_without_vehicles(
     ``store_lock``, with the vault closed. Takes as much disk again as the vault has.
     """
     path = database_in(folder)
-    with store_failures("rewriting the vault"):
+    with store_files.store_failures("rewriting the vault"):
         if path.with_name(path.name + ".wal").exists():
-            raise StoreDamagedError("the vault's log is not empty", todo="close what else has it open")
+            raise errors.StoreDamagedError("the vault's log is not empty", todo="close what else has it open")
         copy = _cleared_copy(path)
         with owner_only():
-            connection = connect(str(copy), memory_limit=MEMORY_LIMIT)
+            connection = store_files.connect(str(copy), memory_limit=MEMORY_LIMIT)
         try:
             _copy_without(connection, path, vehicles)
             vault = Vault(connection, copy)
             yield vault
             audit(vault)
-            run(connection, "CHECKPOINT")
+            store_files.run(connection, "CHECKPOINT")
         finally:
             connection.close()
         with copy.open("rb") as file:
@@ -247,22 +235,24 @@ def rewrite_without_vehicles(
 
 
 def _copy_without(connection: duckdb.DuckDBPyConnection, path: Path, without: Sequence[int]) -> None:
-    run(connection, f"ATTACH {quoted(str(path))} AS whole (READ_ONLY)")
+    store_files.run(connection, f"ATTACH {store_files.quoted(str(path))} AS whole (READ_ONLY)")
     there = {
         str(name)
-        for (name,) in run(connection, "SELECT table_name FROM duckdb_tables() WHERE database_name = 'whole'")
+        for (name,) in store_files.run(
+            connection, "SELECT table_name FROM duckdb_tables() WHERE database_name = 'whole'"
+        )
     }
-    run(connection, script("tables/vault"))
+    store_files.run(connection, store_files.script("tables/vault"))
     for table, made in _LATER_TABLES.items():
         if table in there:
-            run(connection, script(f"tables/{made}"))
+            store_files.run(connection, store_files.script(f"tables/{made}"))
     import pyarrow as pa
 
     numbers = pa.table({"vehicle_id": pa.array(without, pa.int32())})
-    with registered(connection, "forgotten_vehicles", numbers):
+    with store_files.registered(connection, "forgotten_vehicles", numbers):
         for table in sorted(there):
-            run(connection, f"INSERT INTO {table} FROM whole.{table}{_KEPT.get(table, '')}")
-    run(connection, "DETACH whole")
+            store_files.run(connection, f"INSERT INTO {table} FROM whole.{table}{_KEPT.get(table, '')}")
+    store_files.run(connection, "DETACH whole")
 
 
 def _cleared_copy(path: Path) -> Path:
@@ -283,7 +273,7 @@ def unfinished(folder: Path) -> list[str]:
 def remove_unfinished(folder: Path, store_id: str) -> None:
     """Remove the vault of the store ``store_id`` whose creation was interrupted."""
     half_made = folder / _UNFINISHED.replace("*", store_id)
-    with store_failures("removing what an interrupted command left"):
+    with store_files.store_failures("removing what an interrupted command left"):
         # its own name last: as long as it is there, it is known that something is left
         half_made.with_name(half_made.name + ".wal").unlink(missing_ok=True)
         half_made.unlink(missing_ok=True)
@@ -299,13 +289,13 @@ def database_in(folder: Path, *, must_exist: bool = False) -> Path:
     path = (folder / VAULT_NAME).absolute()
     for letter, name in (("?", "question mark"), ("\\", "backslash")):
         if letter in str(path):
-            raise UsageError(
+            raise errors.UsageError(
                 f"a store cannot lie under a name with a {name}", got=str(folder), todo="rename the folder"
             )
     if must_exist:
-        with store_failures("looking for the store"):
+        with store_files.store_failures("looking for the store"):
             if not path.exists():
-                raise StoreUnavailableError(
+                raise errors.StoreUnavailableError(
                     "there is no store here", got=str(folder), todo="run `trafficdp init` or pass --store"
                 )
     return path
@@ -318,12 +308,12 @@ def problems(vault: Vault, after_ingest: int | None = None) -> list[tuple[str, i
     checked, and for repeats of earlier files' only: within a file cleaning finds them.
     """
     ranged = "SELECT coalesce(min(time_us), 0), coalesce(max(time_us), -1) FROM fixes WHERE ingest_id > ?"
-    ((first_us, last_us),) = run(vault.connection, ranged, [after_ingest or 0])
+    ((first_us, last_us),) = store_files.run(vault.connection, ranged, [after_ingest or 0])
     if after_ingest is not None:
         earlier = ranged.replace("> ?", "<= ?") + " AND time_us BETWEEN ? AND ?"
-        ((first_us, last_us),) = run(vault.connection, earlier, [after_ingest, first_us, last_us])
+        ((first_us, last_us),) = store_files.run(vault.connection, earlier, [after_ingest, first_us, last_us])
     parameters = {"after_ingest": after_ingest or 0, "first_us": first_us, "last_us": last_us}
-    found = run(vault.connection, script("audits/vault"), parameters)
+    found = store_files.run(vault.connection, store_files.script("audits/vault"), parameters)
     return [(str(what), int(rows)) for what, rows in found]
 
 
@@ -331,7 +321,7 @@ def audit(vault: Vault, after_ingest: int | None = None) -> None:
     """Raise StoreDamagedError when ``problems`` finds any; inside a transaction, that undoes it."""
     found = problems(vault, after_ingest)
     if found:
-        raise StoreDamagedError(
+        raise errors.StoreDamagedError(
             "the vault fails its audits",
             got="; ".join(f"{what} ({rows})" for what, rows in found),
             todo="restore the newest complete backup of the store",
@@ -347,12 +337,12 @@ def open_for_reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
     Raises StoreDamagedError for a missing file, and as ``store_failures`` where it cannot be opened.
     """
-    with store_failures("opening it", path.name):
+    with store_files.store_failures("opening it", path.name):
         if not path.exists():
-            raise StoreDamagedError(f"{path.name} is missing")
+            raise errors.StoreDamagedError(f"{path.name} is missing")
         for file in (path, path.with_name(path.name + ".wal")):
             require_regular(file)
-        connection = connect(str(path), access_mode="READ_ONLY", temp_directory="")
+        connection = store_files.connect(str(path), access_mode="READ_ONLY", temp_directory="")
     try:
         yield connection
     finally:
@@ -366,14 +356,14 @@ def open_vault_for_reading(folder: Path) -> Iterator[Vault]:
     """Context manager: open the vault of ``folder`` read-only; raises as ``Vault.open``, writes nothing."""
     path = database_in(folder)
     with open_for_reading(path) as connection:
-        with store_failures("reading it"):
+        with store_files.store_failures("reading it"):
             vault = Vault(connection, path)
         yield vault
 
 
 def tables(connection: duckdb.DuckDBPyConnection) -> list[str]:
     """Return the names of all tables of the database, sorted."""
-    found = run(
+    found = store_files.run(
         connection,
         "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database() ORDER BY table_name",
     )

@@ -13,18 +13,7 @@ import numpy as np
 from trafficdp._durable import new_token
 from trafficdp.arrays import IntArray
 from trafficdp.errors import AnalystBudgetError, StoreDamagedError, UsageError
-from trafficdp.privacy.budget import (
-    FOR_LIFE,
-    KIND,
-    Analyst,
-    BudgetChange,
-    BudgetPolicy,
-    Promise,
-    Window,
-    changes_in,
-    check_windows,
-    month_of,
-)
+from trafficdp.privacy import budget
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, canonical, check_chain
 from trafficdp.privacy.loss import LOSSES, Loss
 from trafficdp.store.store_files import number, query, registered, run, script
@@ -94,7 +83,7 @@ def promises(vault: Vault) -> list[LedgerRow]:
     """
     if vault.promises is None:
         found = "SELECT sequence, entry, head_hash FROM ledger WHERE contains(entry, ?) ORDER BY sequence"
-        rows = _rows(vault, found, [f'"kind":"{KIND}"'])
+        rows = _rows(vault, found, [f'"kind":"{budget.KIND}"'])
         for row in rows[-1:]:
             check_chain([row], Entries(vault)[row.sequence - 2] if row.sequence > 1 else None)
         if not rows and newest_entry(vault) is not None:
@@ -121,7 +110,7 @@ def newest_entry(vault: Vault) -> LedgerRow | None:
 
 def add_entry(vault: Vault, facts: Mapping[str, object]) -> LedgerRow:
     """Append an entry with ``facts`` to the ledger (inside the caller's transaction) and return it."""
-    if facts["kind"] == KIND:
+    if facts["kind"] == budget.KIND:
         vault.promises = None
     row = append(newest_entry(vault), facts, new_token())
     run(vault.connection, "INSERT INTO ledger VALUES (?, ?, ?)", [row.sequence, row.entry, row.head_hash])
@@ -137,7 +126,7 @@ _SPENT = """WITH paid AS (
 ) """
 
 
-def spent(vault: Vault, vehicle: IntArray, window: Window | None = None) -> IntArray:
+def spent(vault: Vault, vehicle: IntArray, window: budget.Window | None = None) -> IntArray:
     """Return the loss that each of ``vehicle`` (n,) was charged in ``window``, shape (n,); None: ever.
 
     Private. In whole numbers of 10^-12 of the store's kind of loss; 0 for a vehicle without charges.
@@ -182,7 +171,7 @@ def _of_vehicles(table: pa.Table, vehicle: IntArray) -> IntArray:
 
 
 def require_budget(
-    vault: Vault, vehicle: IntArray, loss: IntArray, policy: BudgetPolicy, at: datetime
+    vault: Vault, vehicle: IntArray, loss: IntArray, policy: budget.BudgetPolicy, at: datetime
 ) -> None:
     """Raise InsufficientBudgetError unless every vehicle may pay its ``loss`` under ``policy``.
 
@@ -202,10 +191,10 @@ def require_budget(
     windows = policy.windows(at)
     shared = policy.relation.hides_presence
     spent_in = [spent(vault, vehicle, window) for window in windows]
-    check_windows(windows, spent_in, loss, shared=shared)
+    budget.check_windows(windows, spent_in, loss, shared=shared)
 
 
-def largest_spent_in(vault: Vault, window: Window) -> int:
+def largest_spent_in(vault: Vault, window: budget.Window) -> int:
     """Return the most that any vehicle was charged in ``window``, in 10^-12 of the store's kind of loss."""
     if not _months_are_kept(vault, window.time_zone):
         return totals(vault, _charges_in(vault, window)).largest
@@ -213,7 +202,7 @@ def largest_spent_in(vault: Vault, window: Window) -> int:
     return number(vault.connection, largest, [window.months])
 
 
-def _charges_in(vault: Vault, window: Window) -> list[int]:
+def _charges_in(vault: Vault, window: budget.Window) -> list[int]:
     return [sequence for sequence, at in _instants(vault).items() if window.contains(at)]
 
 
@@ -246,7 +235,7 @@ def add_charges(
             _add_up_months(vault, zone)
         elif zone is not None and len(charges):
             at = datetime.fromisoformat(str(Entries(vault)[sequence - 1].facts["at"]))
-            of = {"time_zone": zone, "month": month_of(at, zone), "at_us": _microseconds(at)}
+            of = {"time_zone": zone, "month": budget.month_of(at, zone), "at_us": _microseconds(at)}
             for statement in _ADD_TO_MONTH:
                 run(vault.connection, statement, of)
         if not kept:
@@ -309,7 +298,7 @@ _ADD_TO_MONTH = (
 
 def _calendar(vault: Vault) -> str | None:
     """Return the time zone whose calendar ceilings of the store's promise follow, None where none does."""
-    policies = [Promise.from_facts(row.facts).policy for row in promises(vault)[-1:]]
+    policies = [budget.Promise.from_facts(row.facts).policy for row in promises(vault)[-1:]]
     return next((policy.time_zone for policy in policies if policy.periodic), None)
 
 
@@ -342,7 +331,7 @@ def _charge_months(vault: Vault, time_zone: str) -> Iterator[None]:
     months = {
         "sequence": pa.array(instants, pa.int64()),
         "time_zone": pa.array([time_zone] * len(instants), pa.string()),
-        "month": pa.array([month_of(at, time_zone) for at in instants.values()], pa.string()),
+        "month": pa.array([budget.month_of(at, time_zone) for at in instants.values()], pa.string()),
         "at_us": pa.array(map(_microseconds, instants.values()), pa.int64()),
     }
     with registered(vault.connection, "charge_months", pa.table(months)):
@@ -468,24 +457,24 @@ RAISE = 'run `trafficdp budget raise --reason "..."`, which every later release 
 NEW_STORE = "restore the configuration, or ingest everything into a new store"
 
 
-def promise_in_force(vault: Vault) -> Promise:
+def promise_in_force(vault: Vault) -> budget.Promise:
     """Return what the store promises now; raise UsageError where nothing was promised yet."""
     if not (found := promises(vault)):
         raise UsageError("the store has promised nothing yet", todo="run `trafficdp ingest FILE...` first")
-    return Promise.from_facts(found[-1].facts)
+    return budget.Promise.from_facts(found[-1].facts)
 
 
-def promise_changes(vault: Vault) -> tuple[BudgetChange, ...]:
+def promise_changes(vault: Vault) -> tuple[budget.BudgetChange, ...]:
     """Return every change of the store's promise, in order."""
-    return changes_in(promises(vault))
+    return budget.changes_in(promises(vault))
 
 
-def require_promise(vault: Vault, configured: Promise) -> None:
+def require_promise(vault: Vault, configured: budget.Promise) -> None:
     """Raise UsageError, showing both, where ``configured`` differs from what the store promises."""
     found = promise_in_force(vault).changes_to(configured) if promises(vault) else ()
     if not found:
         return
-    for_life = [each for each in found if each.what in FOR_LIFE]
+    for_life = [each for each in found if each.what in budget.FOR_LIFE]
     told = for_life or found
     raise UsageError(
         "the configuration says otherwise than the store promises",
@@ -495,7 +484,7 @@ def require_promise(vault: Vault, configured: Promise) -> None:
     )
 
 
-def settle_promise(vault: Vault, configured: Promise, at: datetime) -> Promise:
+def settle_promise(vault: Vault, configured: budget.Promise, at: datetime) -> budget.Promise:
     """Return the store's promise; the first call writes ``configured`` as that promise.
 
     Later calls raise UsageError where ``configured`` says otherwise. Call it inside the transaction that
@@ -507,7 +496,7 @@ def settle_promise(vault: Vault, configured: Promise, at: datetime) -> Promise:
     return promise_in_force(vault)
 
 
-def replace_promise(vault: Vault, configured: Promise, reason: str, at: datetime) -> LedgerRow:
+def replace_promise(vault: Vault, configured: budget.Promise, reason: str, at: datetime) -> LedgerRow:
     """Make ``configured`` the store's promise from now on (inside the caller's transaction).
 
     ``reason`` is published. Raises UsageError where nothing changes, where nothing was promised yet, and for
@@ -518,13 +507,13 @@ def replace_promise(vault: Vault, configured: Promise, reason: str, at: datetime
         raise UsageError(
             "the configuration says what the store promises", todo="change the configuration first"
         )
-    if any(each.what in FOR_LIFE for each in changed):
+    if any(each.what in budget.FOR_LIFE for each in changed):
         require_promise(vault, configured)
     return add_entry(vault, {**_promise_facts(configured, at), "reason": reason})
 
 
-def _promise_facts(configured: Promise, at: datetime) -> Mapping[str, object]:
-    return {"kind": KIND, "at": at.replace(microsecond=0).isoformat(), **configured.facts()}
+def _promise_facts(configured: budget.Promise, at: datetime) -> Mapping[str, object]:
+    return {"kind": budget.KIND, "at": at.replace(microsecond=0).isoformat(), **configured.facts()}
 
 
 # What each analyst has spent: charges carry the name of the role that asked.
@@ -553,7 +542,7 @@ def charges_by_analyst(vault: Vault, name: str | None = None) -> dict[str, list[
     return found
 
 
-def left_for_analyst(vault: Vault, vehicle: IntArray, analyst: Analyst) -> IntArray:
+def left_for_analyst(vault: Vault, vehicle: IntArray, analyst: budget.Analyst) -> IntArray:
     """Return what each of ``vehicle`` (n,) may still lose by questions of ``analyst``, shape (n,).
 
     Private. In 10^-12 of the store's kind of loss, at least 0.
@@ -562,7 +551,7 @@ def left_for_analyst(vault: Vault, vehicle: IntArray, analyst: Analyst) -> IntAr
     return np.maximum(analyst.budget.pico - paid, 0)
 
 
-def require_analyst_budget(vault: Vault, vehicle: IntArray, loss: IntArray, analyst: Analyst) -> None:
+def require_analyst_budget(vault: Vault, vehicle: IntArray, loss: IntArray, analyst: budget.Analyst) -> None:
     """Raise AnalystBudgetError unless every vehicle may pay its ``loss`` by a question of ``analyst``.
 
     ``vehicle`` and ``loss`` have shape (n,), losses in 10^-12. Call it inside the transaction that charges.

@@ -259,12 +259,14 @@ def test_an_error_after_control_c_counts_as_interrupted(released, monkeypatch, r
     assert signal.getsignal(signal.SIGINT) is before
 
 
-@pytest.mark.parametrize("step", ["allocate.accountings_for", "allocation.skills_of"])
+@pytest.mark.parametrize(
+    "step", ["planner.allocate.accountings_for", "mechanisms.simulated_cities.skills_of"]
+)
 def test_control_c_in_any_step_of_a_plan_loses_nothing(step, filled, monkeypatch, refusal, command):
     before = command("plan")
     held = filled.dump()
     with monkeypatch.context() as patched:
-        stopped = f"trafficdp.planner.{step}"
+        stopped = f"trafficdp.{step}"
         patched.setattr(stopped, lambda *_, **__: signal.raise_signal(signal.SIGINT))
         assert "interrupted" in refusal(130, "plan")
     assert filled.dump() == held
@@ -272,9 +274,10 @@ def test_control_c_in_any_step_of_a_plan_loses_nothing(step, filled, monkeypatch
 
 
 def test_control_c_while_reading_a_large_file_is_exit_130_and_keeps_nothing(empty, feed, script):
-    rows = "\n".join(feed("2026-03-02"))
-    large = gzip.compress("\n".join(["bus,at,lat,lng,v", *[rows] * 400, ""]).encode(), 1)
-    (empty.folder / "large.csv.gz").write_bytes(large)
+    rows = "".join(f"{row}\n" for row in feed("2026-03-02"))
+    header, part = (gzip.compress(text.encode(), 1) for text in ("bus,at,lat,lng,v\n", rows * 100))
+    # read long after the signal, however late it is sent
+    (empty.folder / "large.csv.gz").write_bytes(header + part * 30)
     before = empty.dump()
     reading = subprocess.Popen(
         [script, "ingest", "large.csv.gz"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

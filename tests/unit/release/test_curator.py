@@ -22,7 +22,7 @@ from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.planner.allocation import Allocation
 from trafficdp.privacy.ledger import GENESIS
-from trafficdp.release import curator
+from trafficdp.release import curator, publication
 
 pytestmark = pytest.mark.usefixtures("tables_alone")
 
@@ -360,7 +360,7 @@ def test_the_ledger_is_checked_from_what_the_head_remembers_or_from_its_beginnin
     )
     monkeypatch.setattr(curator, "vault_ledger", ledger)
     monkeypatch.setattr(curator, "vault_releases", SimpleNamespace(all_releases=lambda vault: []))
-    monkeypatch.setattr(curator, "manifests", lambda store, known: {})
+    monkeypatch.setattr(publication, "manifests", lambda store, known: {})
     behind = SimpleNamespace(store=None, vault=None, head=SimpleNamespace(verify=lambda entries: 5))
     curator.Curator.check_not_behind(behind, whole=whole)
     assert asked == [first, first]

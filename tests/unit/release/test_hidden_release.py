@@ -147,14 +147,14 @@ def test_a_large_map_is_written_as_tables_alone(hidden, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_an_asking_that_nobody_paid_for_is_refused_before_the_charge(hidden, monkeypatch):
-    rehearsed = []
+    rehearsed, once = [], add_remove_map.measure_all
 
     def twice(design, contributions, measure, known):
         rehearsed.append((design.size, contributions.counts.pairs))
         add_remove_map.measure_fleet(design, contributions, measure)
-        return add_remove_map.measure_all(design, contributions, measure, known)
+        return once(design, contributions, measure, known)
 
-    monkeypatch.setattr(add_remove_calibrated, "measure_all", twice)
+    monkeypatch.setattr(add_remove_map, "measure_all", twice)
     before = hidden.dump()
     with pytest.raises(AllocationError, match="cost a vehicle more than it was charged"):
         hidden.workspace.release(again=True, force=True)

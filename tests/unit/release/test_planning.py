@@ -18,6 +18,7 @@ from trafficdp.model import (
     Statistic,
     StudyArea,
 )
+from trafficdp.planner import suggest
 from trafficdp.planner.allocation import Allocation
 from trafficdp.privacy.loss import LossKind, PureDP
 from trafficdp.release import planning
@@ -92,7 +93,7 @@ def test_a_half_width_is_searched_for_but_on_adaptive_maps():
 
 @pytest.mark.parametrize(("widths", "said"), [((), "gather more vehicles"), ((3.0, 2.5), "narrowest is 2.5")])
 def test_where_no_map_fits_the_narrowest_is_told_or_more_vehicles(monkeypatch, widths, said):
-    monkeypatch.setattr(planning, "nearest", lambda _: None)
+    monkeypatch.setattr(suggest, "nearest", lambda _: None)
     options = [SimpleNamespace(half_width=each, grid=GRID, min_vehicles=5) for each in widths]
     made = planning_of(_shown=lambda _, width: f"{width:g}")
     assert said in str(made._nothing_fits(Asked(), PlanQuestion(), 2.0, options))
@@ -104,9 +105,9 @@ def test_the_configured_map_is_told_how_far_it_would_have_to_grow(monkeypatch):
         SimpleNamespace(grid=GRID, fits=False, loss=PureDP.of(4), min_vehicles=5),
         SimpleNamespace(grid=coarse, fits=True, loss=PureDP.of(1), min_vehicles=5),
     ]
-    monkeypatch.setattr(planning, "try_maps", lambda *_: options)
-    monkeypatch.setattr(planning, "finest", lambda _: options[1])
-    monkeypatch.setattr(planning, "data_needed", lambda grid, needed, there, _: (grid, needed, there))
+    monkeypatch.setattr(suggest, "try_maps", lambda *_: options)
+    monkeypatch.setattr(suggest, "finest", lambda _: options[1])
+    monkeypatch.setattr(suggest, "data_needed", lambda grid, needed, there, _: (grid, needed, there))
     made = planning_of(
         _contributions=lambda _: None, _at=lambda grid, _request, _question, answer: (grid, answer)
     )

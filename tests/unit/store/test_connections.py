@@ -11,7 +11,7 @@ import pytest
 
 import trafficdp
 from trafficdp.errors import StoreUnavailableError, UsageError
-from trafficdp.store import store_files, vault
+from trafficdp.store import store_files
 from trafficdp.store.analyst import AnalystSession
 from trafficdp.store.store_files import attached, connect, store_failures
 from trafficdp.store.vault import Vault
@@ -54,8 +54,7 @@ def test_no_connection_draws_a_bar(monkeypatch, city, tmp_path):
         return made
 
     monkeypatch.setattr(store_files, "_idle", {})
-    for module in (vault, store_files, vault):
-        monkeypatch.setattr(module, "connect", noted)
+    monkeypatch.setattr(store_files, "connect", noted)
     workspace = city.open()
     workspace.ingest([city.days[1]])
     # what reads and releases next starts anew, and is looked at too

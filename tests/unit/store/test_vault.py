@@ -160,7 +160,7 @@ KILLED = """
 import json, os, sys
 from pathlib import Path
 from trafficdp.release.status import create_store
-from trafficdp.store import vault
+from trafficdp.store import store_files
 from trafficdp.store.store_files import Head
 
 def die(*_arguments):
@@ -170,7 +170,7 @@ write = Head.write
 instant = {
     "before the head": lambda: setattr(Head, "write", die),
     "after the head": lambda: setattr(Head, "write", lambda *arguments: (write(*arguments), die())),
-    "while the vault is made": lambda: setattr(vault, "run", die),
+    "while the vault is made": lambda: setattr(store_files, "run", die),
 }
 for name, store, key in json.loads(sys.argv[1]):
     child = os.fork()

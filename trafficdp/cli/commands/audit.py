@@ -9,13 +9,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from trafficdp.audit.lower_bound import (
-    LowerBound,
-    audit_draws,
-    audit_mechanism,
-    has_lossy_step,
-    runs_one_at_a_time,
-)
+from trafficdp.audit import lower_bound as audit_lower_bound
 from trafficdp.audit.neighbours import ranked_neighbours
 from trafficdp.audit.releases import AuditedRelease, audited_releases
 from trafficdp.audit.wrong import Mistake, mistakes
@@ -150,7 +144,13 @@ def _chosen(name: str | None, everything: bool, epsilon: float) -> list[Claimant
 
 
 def _finding(
-    name: str, statistic: Statistic | None, claim: float, delta: float, found: LowerBound, *, mistake: bool
+    name: str,
+    statistic: Statistic | None,
+    claim: float,
+    delta: float,
+    found: audit_lower_bound.LowerBound,
+    *,
+    mistake: bool,
 ) -> FindingFacts:
     above = found.epsilon > claim
     return FindingFacts(
@@ -174,7 +174,9 @@ def _findings(
     if isinstance(claimant, Mistake | AuditedRelease):
         mistake, delta = isinstance(claimant, Mistake), claimant.delta
         drawn = claimant.wrong if isinstance(claimant, Mistake) else claimant.draws
-        found = audit_draws(drawn, claimant.pairs, noise, draws=draws, confidence=confidence, delta=delta)
+        found = audit_lower_bound.audit_draws(
+            drawn, claimant.pairs, noise, draws=draws, confidence=confidence, delta=delta
+        )
         return [_finding(_name(claimant), None, claimant.claim, delta, found, mistake=mistake)]
     findings = []
     given, claim, delta = epsilon, epsilon, 0.0
@@ -182,13 +184,13 @@ def _findings(
     if claimant.kind is LossKind.ZCDP:
         rho = pure_to_zcdp(PureDP.of(epsilon))
         given, claim, delta = float(rho.rho), float(zcdp_to_approx(rho, DELTA).epsilon), DELTA
-        most = min(draws, MOST_WHOLE_RUNS) if runs_one_at_a_time(claimant) else draws
+        most = min(draws, MOST_WHOLE_RUNS) if audit_lower_bound.runs_one_at_a_time(claimant) else draws
     pairs = ranked_neighbours(BOUND)
     for statistic in claimant.statistics:
-        rare = claimant.kind is LossKind.PURE and has_lossy_step(
+        rare = claimant.kind is LossKind.PURE and audit_lower_bound.has_lossy_step(
             claimant, statistic, given, pairs, Ranks, ClaimedScores
         )
-        found = audit_mechanism(
+        found = audit_lower_bound.audit_mechanism(
             claimant,
             statistic,
             given,

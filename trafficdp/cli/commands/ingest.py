@@ -13,20 +13,10 @@ import typer
 from trafficdp.cli.options import Output, Settings
 from trafficdp.engine.reduced import Spark
 from trafficdp.errors import DataError, UsageError
+from trafficdp.ingest import report as ingest_report
 from trafficdp.ingest import suggest as declarations
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import wrong_unit
-from trafficdp.ingest.report import (
-    ENOUGH_PAIRS,
-    RULES,
-    Extents,
-    FileReport,
-    LintFinding,
-    LintVerdict,
-    extent_in_words,
-    range_in_words,
-    with_few_rows_kept,
-)
 from trafficdp.model import Grid, SourceDeclaration
 from trafficdp.release.results import IngestedFile, UndoneFile
 
@@ -131,12 +121,12 @@ def ingest(
         ],
         prose=("file", "source"),
     )
-    rejected = {rule: sum(each.report.rejected.get(rule, 0) for each in done) for rule in RULES}
+    rejected = {rule: sum(each.report.rejected.get(rule, 0) for each in done) for rule in ingest_report.RULES}
     if any(rejected.values()):
         output.table(
             "Why rows were rejected (by file: --json)",
             ["rule", "rows", "meaning"],
-            [[rule, rows, RULES[rule]] for rule, rows in rejected.items() if rows],
+            [[rule, rows, ingest_report.RULES[rule]] for rule, rows in rejected.items() if rows],
             prose=("meaning",),
         )
     _show_extents(output, workspace.config.grid, done)
@@ -165,8 +155,8 @@ def ingest(
                     "rows_kept": each.report.rows_kept,
                     "rejected": dict(each.report.rejected),
                     "derived": each.report.derived,
-                    "rows_in_reach": extent_in_words(extents.readable, time_zone),
-                    "rows_kept_reach": extent_in_words(extents.kept, time_zone),
+                    "rows_in_reach": ingest_report.extent_in_words(extents.readable, time_zone),
+                    "rows_kept_reach": ingest_report.extent_in_words(extents.kept, time_zone),
                     "days_kept": len(extents.days),
                     "exchanged": extents.exchanged,
                     "noted": dict(extents.noted),
@@ -175,36 +165,45 @@ def ingest(
                     "declared_otherwise": each.declared_otherwise,
                     "units": [asdict(finding) for finding in each.report.lint],
                 }
-                for each, extents in ((each, each.extents or Extents()) for each in done)
+                for each, extents in ((each, each.extents or ingest_report.Extents()) for each in done)
             ],
         }
     )
 
 
-def _in_short(done: Sequence[IngestedFile]) -> list[tuple[FileReport, list[IngestedFile]]]:
+def _in_short(done: Sequence[IngestedFile]) -> list[tuple[ingest_report.FileReport, list[IngestedFile]]]:
     """Return reports with their files: where many were read together, one on all that are ``done``."""
     rows: dict[object, list[IngestedFile]] = {}
     for number, each in enumerate(done):
         rows.setdefault(each.report.source if each.report.files > FEW else number, []).append(each)
-    return [(FileReport.together([each.report for each in files]), files) for files in rows.values()]
+    return [
+        (ingest_report.FileReport.together([each.report for each in files]), files) for files in rows.values()
+    ]
 
 
 def _show_extents(output: Output, grid: Grid, done: Sequence[IngestedFile]) -> None:
     """Show how far the rows of all files reach, beside what the configuration declares."""
-    found = Extents()
+    found = ingest_report.Extents()
     for each in done:
-        found |= each.extents or Extents()
+        found |= each.extents or ingest_report.Extents()
     west, south, east, north = grid.area.geometry.bounds
     period = grid.period
     days = (period.last - period.first).days + 1
-    rows_in, kept = (extent_in_words(extent, period.time_zone) for extent in (found.readable, found.kept))
+    rows_in, kept = (
+        ingest_report.extent_in_words(extent, period.time_zone) for extent in (found.readable, found.kept)
+    )
     output.table(
         "How far they reach (for the curator's eyes: outside the privacy guarantee)",
         ["", "declared", "rows in", "kept"],
         [
-            ["longitude", range_in_words(west, east), rows_in["longitude"], kept["longitude"]],
-            ["latitude", range_in_words(south, north), rows_in["latitude"], kept["latitude"]],
-            ["from day to day", range_in_words(period.first, period.last), rows_in["days"], kept["days"]],
+            ["longitude", ingest_report.range_in_words(west, east), rows_in["longitude"], kept["longitude"]],
+            ["latitude", ingest_report.range_in_words(south, north), rows_in["latitude"], kept["latitude"]],
+            [
+                "from day to day",
+                ingest_report.range_in_words(period.first, period.last),
+                rows_in["days"],
+                kept["days"],
+            ],
             ["number of days", f"{days:,}", "", f"{len(found.days):,}"],
         ],
     )
@@ -213,11 +212,11 @@ def _show_extents(output: Output, grid: Grid, done: Sequence[IngestedFile]) -> N
 def _warn_of_little_and_units(output: Output, done: Sequence[IngestedFile]) -> None:
     """Say it loudly where little of a file, or of a source, fits what is declared, and where units do not."""
     exchanged = {id(each.report): each.extents.exchanged for each in done if each.extents}
-    for report in with_few_rows_kept(each.report for each in done):
+    for report in ingest_report.with_few_rows_kept(each.report for each in done):
         reason = report.commonest_reason
         said = f"WARNING: only {report.rows_kept:,} of {report.rows_in:,} rows of {report.file} were kept"
         if reason:
-            said += f", most often {reason}: {RULES[reason]}"
+            said += f", most often {reason}: {ingest_report.RULES[reason]}"
         if exchanged.get(id(report)):
             said += (
                 f"; {exchanged[id(report)]:,} would lie in the study area with latitude and longitude "
@@ -227,21 +226,21 @@ def _warn_of_little_and_units(output: Output, done: Sequence[IngestedFile]) -> N
             f"{said}; a map would be charged all the same (for the curator's eyes, outside the guarantee)"
         )
     # once of files of a source that were judged together
-    judged: dict[tuple[str, LintFinding], list[FileReport]] = {}
+    judged: dict[tuple[str, ingest_report.LintFinding], list[ingest_report.FileReport]] = {}
     for report in (each.report for each in done):
         for finding in report.lint:
             of = report.source if report.files > 1 else report.file, finding
             judged.setdefault(of, []).append(report)
     for (_, finding), same in judged.items():
-        name = FileReport.together(same).file
+        name = ingest_report.FileReport.together(same).file
         undo, what = (same[0].file, "the file") if len(same) == 1 else ("FILE...", "files")
-        if finding.verdict is LintVerdict.WRONG:
+        if finding.verdict is ingest_report.LintVerdict.WRONG:
             told = wrong_unit(name, same[0].source, finding)
             output.warn(f"{told}; `trafficdp ingest --undo {undo}` takes {what} back")
-        if finding.verdict is LintVerdict.UNSURE:
+        if finding.verdict is ingest_report.LintVerdict.UNSURE:
             output.warn(
                 f"{name}: too few consecutive records to check whether speeds are really in "
-                f"{finding.unit.label} ({finding.pairs} pairs; {ENOUGH_PAIRS} are needed)"
+                f"{finding.unit.label} ({finding.pairs} pairs; {ingest_report.ENOUGH_PAIRS} are needed)"
             )
 
 
@@ -255,7 +254,7 @@ def _warn_of_oddities(output: Output, done: Sequence[IngestedFile], source: Sour
     if not files:
         return
     name = files[0].file if len(files) == 1 else f"{len(files):,} files of source {source.name}"
-    extents = [each.extents or Extents() for each in files]
+    extents = [each.extents or ingest_report.Extents() for each in files]
     eyes = "(for the curator's eyes, outside the guarantee)"
     count = Counter[str]()
     for each in extents:

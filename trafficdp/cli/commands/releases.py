@@ -8,17 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.options import (
-    MapOptions,
-    ReleaseArgument,
-    Settings,
-    YesOption,
-    loss_from_options,
-    minute_in_words,
-    relative_path,
-    with_local_offset,
-    with_options,
-)
+from trafficdp.cli import options
 from trafficdp.cli.plan_words import one_slot_sentence
 from trafficdp.errors import VerificationError
 from trafficdp.export.write import FORMATS, GUARANTEED, format_of
@@ -31,10 +21,10 @@ from trafficdp.release.results import Plan
 # `trafficdp release`: charge, draw, publish.
 
 
-@with_options
+@options.with_options
 def release(
     context: typer.Context,
-    map_options: MapOptions,
+    map_options: options.MapOptions,
     force: Annotated[
         bool, typer.Option("--force", help="Release a map that is refused as too inaccurate.")
     ] = False,
@@ -52,15 +42,15 @@ def release(
         bool,
         typer.Option("--again", help="Make the same map again: charge again, draw new noise."),
     ] = False,
-    yes: YesOption = False,
+    yes: options.YesOption = False,
 ) -> None:
     """Charge every vehicle its loss, draw the noise and publish the map.
 
     On a terminal it asks first; elsewhere it needs --yes. The same release again costs nothing.
     """
-    settings: Settings = context.obj
+    settings: options.Settings = context.obj
     workspace = settings.workspace(map_options=map_options)
-    loss = loss_from_options(map_options.epsilon, map_options.rho)
+    loss = options.loss_from_options(map_options.epsilon, map_options.rho)
 
     def questions() -> Iterator[str]:
         noisy = workspace
@@ -109,7 +99,7 @@ def release(
             f"  {there.uninformative} of the numbers are marked as uninformative: the noise is too large"
         )
     for name in files:
-        settings.output.say(f"  {relative_path(done.folder / name)}")
+        settings.output.say(f"  {options.relative_path(done.folder / name)}")
     settings.output.result(
         {
             "release": done.id,
@@ -156,18 +146,21 @@ def _price(planned: Plan) -> str:
 
 def releases(context: typer.Context) -> None:
     """List the releases, withdrawn ones included."""
-    settings: Settings = context.obj
+    settings: options.Settings = context.obj
     workspace = settings.workspace()
     found, quantity = workspace.releases(), workspace.config.policy.kind.quantity
     zone = workspace.config.grid.period.time_zone
     settings.output.table(
         "Releases",
         ["release", "status", quantity, f"charged ({zone})"],
-        [[each.id, each.status, str(each.loss), minute_in_words(each.created_at, zone)] for each in found],
+        [
+            [each.id, each.status, str(each.loss), options.minute_in_words(each.created_at, zone)]
+            for each in found
+        ],
     )
     published = [each.folder for each in found if each.status == "published"]
     if published:
-        settings.output.say(f"Their files: {relative_path(published[0].parent)}/RELEASE/")
+        settings.output.say(f"Their files: {options.relative_path(published[0].parent)}/RELEASE/")
     settings.output.result(
         {
             "releases": [
@@ -176,7 +169,7 @@ def releases(context: typer.Context) -> None:
                     "status": each.status,
                     quantity: str(each.loss),
                     "ledger_sequence": each.sequence,
-                    "created_at": with_local_offset(each.created_at, zone),
+                    "created_at": options.with_local_offset(each.created_at, zone),
                     "folder": str(each.folder),
                 }
                 for each in found
@@ -190,14 +183,14 @@ def releases(context: typer.Context) -> None:
 
 def withdraw(
     context: typer.Context,
-    release: ReleaseArgument,
-    yes: YesOption = False,
+    release: options.ReleaseArgument,
+    yes: options.YesOption = False,
 ) -> None:
     """Remove a release's files and rows. Its budget is not given back: what was seen stays seen.
 
     On a terminal it asks first; elsewhere it needs --yes.
     """
-    settings: Settings = context.obj
+    settings: options.Settings = context.obj
     workspace = settings.workspace()
     settings.output.confirm(
         yes=yes,
@@ -234,7 +227,7 @@ def verify(
     ] = None,
 ) -> None:
     """Recompute every vehicle's loss, every hash and the ledger entry; fail on any difference."""
-    settings: Settings = context.obj
+    settings: options.Settings = context.obj
     with settings.output.spinner("verifying"):
         checks = (
             verify_public(_folder(settings, release), zones)
@@ -273,7 +266,7 @@ def verify(
         )
 
 
-def _folder(settings: Settings, release: str) -> Path:
+def _folder(settings: options.Settings, release: str) -> Path:
     """Return the folder that ``release`` names, or that it has in the store; no store is opened."""
     named = Path(release)
     return named if named.is_dir() else folder_of(settings.workspace().store, release)
@@ -284,7 +277,7 @@ def _folder(settings: Settings, release: str) -> Path:
 
 def export(
     context: typer.Context,
-    release: ReleaseArgument,
+    release: options.ReleaseArgument,
     out: Annotated[Path, typer.Argument(metavar="file", help="File to write.")],
     to: Annotated[
         str | None,
@@ -297,10 +290,10 @@ def export(
     ] = None,
 ) -> None:
     """Write a release as one file. What was released is free to use: this costs no budget."""
-    settings: Settings = context.obj
+    settings: options.Settings = context.obj
     to = to or format_of(out)
     settings.workspace().export(release, to, out)
-    settings.output.say(f"wrote {relative_path(out)}")
+    settings.output.say(f"wrote {options.relative_path(out)}")
     settings.output.result({"release": release, "format": to, "file": str(out), "bytes": out.stat().st_size})
 
 
@@ -309,7 +302,7 @@ def export(
 
 def report(
     context: typer.Context,
-    release: ReleaseArgument,
+    release: options.ReleaseArgument,
     out: Annotated[Path, typer.Argument(metavar="file", help="File to write: .html or .pdf.")],
     against: Annotated[
         str | None, typer.Option("--against", metavar="<release>", help="Earlier release to compare with.")
@@ -320,9 +313,9 @@ def report(
     It calls an area slower, faster or changed only where the intervals show it. PDF
     needs pip install 'trafficdp[report]' and the library Pango.
     """
-    settings: Settings = context.obj
+    settings: options.Settings = context.obj
     settings.workspace().city_report(release, out, against=against)
-    settings.output.say(f"wrote {relative_path(out)}")
+    settings.output.say(f"wrote {options.relative_path(out)}")
     settings.output.result(
         {"release": release, "against": against, "file": str(out), "bytes": out.stat().st_size}
     )
@@ -350,7 +343,7 @@ def changes(
     from trafficdp.export.report.change_files import LIKELY
     from trafficdp.mechanisms.several_maps import CHANGED
 
-    settings: Settings = context.obj
+    settings: options.Settings = context.obj
     found = settings.workspace().changes(earlier, release)
     by, unit = f"{100 * CHANGED:g} %", found.release.request.display_unit
     if output is not None:
@@ -368,7 +361,7 @@ def changes(
         f"{len(found.faster)} faster: with a chance of at least {100 * LIKELY:g} %. The rest may be noise."
     )
     if output is not None:
-        settings.output.say(f"wrote {relative_path(output)}")
+        settings.output.say(f"wrote {options.relative_path(output)}")
     settings.output.result(
         {
             "earlier": earlier,
@@ -403,7 +396,7 @@ def pool(
     from trafficdp.export.files.query_result import json_rows
     from trafficdp.export.report.change_files import to_arrow
 
-    settings: Settings = context.obj
+    settings: options.Settings = context.obj
     found = settings.workspace().pool(releases)
     if output is not None:
         found.write(output)
@@ -415,7 +408,7 @@ def pool(
         f"{found.expected_error:.2g} {unit.label}."
     )
     if output is not None:
-        settings.output.say(f"wrote {relative_path(output)}")
+        settings.output.say(f"wrote {options.relative_path(output)}")
     settings.output.result(
         {
             "releases": [each.id for each in found.releases],
@@ -443,8 +436,8 @@ def site(
     Any web server shows the folder, and a browser without one. Called again, it writes only what is new;
     withdrawn releases go, and their addresses say so. This costs no budget.
     """
-    settings: Settings = context.obj
+    settings: options.Settings = context.obj
     with settings.output.spinner("writing the site"):
         changed = settings.workspace().site(folder, answers=answers)
-    settings.output.say(f"{len(changed)} files changed; open {relative_path(folder / 'index.html')}")
+    settings.output.say(f"{len(changed)} files changed; open {options.relative_path(folder / 'index.html')}")
     settings.output.result({"folder": str(folder), "changed": changed})

@@ -16,14 +16,7 @@ import typer
 from trafficdp.cli.options import GAP, Output, Settings, longest_word, relative_path, with_options
 from trafficdp.config.document import read_places, store_and_key
 from trafficdp.errors import TrafficdpError, UsageError, one_of
-from trafficdp.export.files.query_result import (
-    FORMATS,
-    GEOJSON,
-    cell_texts,
-    json_rows,
-    result_bytes,
-    write_result,
-)
+from trafficdp.export.files import query_result
 from trafficdp.model import Zones
 from trafficdp.query.answer import Explanation
 from trafficdp.query.recognise import is_priced
@@ -158,7 +151,7 @@ class QueryOptions:
 
     to: Annotated[
         str | None,
-        typer.Option("--to", help=" | ".join(FORMATS), metavar="<format>", show_default=False),
+        typer.Option("--to", help=" | ".join(query_result.FORMATS), metavar="<format>", show_default=False),
     ] = None
     table: Annotated[
         bool, typer.Option("--table", help="A table, where there is no terminal too; otherwise it is CSV.")
@@ -223,14 +216,14 @@ def _format(options: QueryOptions, out: Path | None, output: Output) -> str:
     if to is None and out is None:
         return TABLE if table or output.columns or output.as_json or output.quiet else "csv"
     form = to or (out.suffix[1:].lower() if out is not None else "")
-    if to is None and form not in FORMATS:
+    if to is None and form not in query_result.FORMATS:
         raise UsageError(
             "the file's name does not say its format",
             got=str(out),
-            expected="one that ends in ." + ", .".join(FORMATS),
+            expected="one that ends in ." + ", .".join(query_result.FORMATS),
             todo="add --to",
         )
-    one_of(FORMATS, to=form)
+    one_of(query_result.FORMATS, to=form)
     if table:
         raise UsageError("--table is for the screen", got=f"--to {to}" if to else f"the file {out}")
     if output.as_json and out is None:
@@ -327,11 +320,11 @@ class _Asked:
     def _bytes(self, rows: pa.Table) -> bytes:
         if self.form == "parquet" and sys.stdout.isatty():
             raise UsageError("Parquet is not for the screen", todo="name a file, or pipe it into a program")
-        return result_bytes(rows, self.form, self._zones())
+        return query_result.result_bytes(rows, self.form, self._zones())
 
     def _zones(self) -> Zones | None:
         """Return the zones that GeoJSON may have to draw."""
-        if self.form != GEOJSON or not self.settings.config.exists():
+        if self.form != query_result.GEOJSON or not self.settings.config.exists():
             return None
         return self.settings.places()[0].grid.zones
 
@@ -339,17 +332,17 @@ class _Asked:
         released = self.path
         if path.exists() and released.exists() and path.samefile(released):
             raise UsageError("this would overwrite the released database", got=str(path))
-        size = write_result(rows, self.form, path, self._zones())
+        size = query_result.write_result(rows, self.form, path, self._zones())
         self.output.say(f"wrote {relative_path(path)}: {rows.num_rows:,} rows")
         self.output.result({"file": str(path), "format": self.form, "rows": rows.num_rows, "bytes": size})
 
     def _show(self, rows: pa.Table, facts: dict[str, object]) -> None:
         if self.output.as_json:
             named = [{"name": each.name, "type": str(each.type)} for each in rows.schema]
-            self.output.result({"columns": named, "rows": json_rows(rows), **facts})
+            self.output.result({"columns": named, "rows": query_result.json_rows(rows), **facts})
             return
         shown = rows.slice(0, MOST_SHOWN)
-        columns = {name: cell_texts(shown, name) for name in shown.column_names}
+        columns = {name: query_result.cell_texts(shown, name) for name in shown.column_names}
         fitting = self._fitting(shown, columns)
         hidden = len(columns) - len(fitting)
         if self.turned or (hidden and rows.num_rows == 1):
@@ -417,7 +410,7 @@ class _Asked:
             if not kept:
                 raise UsageError("there is no such table or view", got=name, todo="\\d lists them")
             rows = rows.take(kept).drop_columns(["name"])
-        columns = [cell_texts(rows, column) for column in rows.column_names]
+        columns = [query_result.cell_texts(rows, column) for column in rows.column_names]
         self.output.table(name, rows.column_names, list(zip(*columns, strict=True)), prose=("comment",))
 
 

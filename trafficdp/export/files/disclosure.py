@@ -12,56 +12,13 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from trafficdp import model
 from trafficdp.arrays import FloatArray
 from trafficdp.errors import UsageError
 from trafficdp.export.files.catalogue import registry_record
 from trafficdp.mechanisms.protocol import ASSUMPTIONS, Statement
-from trafficdp.model import (
-    NO_CATALOGUE_ENTRY,
-    CatalogueEntry,
-    ContributionBound,
-    Grid,
-    MapRequest,
-    Mosaic,
-    NeighbouringRelation,
-    Selection,
-    SlotKind,
-    Statistic,
-    StudyArea,
-    from_json,
-)
+from trafficdp.privacy import disclosure as privacy_disclosure
 from trafficdp.privacy.budget import BudgetChange, BudgetPolicy, weaknesses
-from trafficdp.privacy.disclosure import (
-    CONCENTRATED,
-    INTERVAL_KINDS,
-    PURE,
-    BinNumbers,
-    BinsOfLevel,
-    Bounds,
-    CityZones,
-    Coverage,
-    Data,
-    Disclosure,
-    Guarantee,
-    Honesty,
-    Identity,
-    LossAccount,
-    MechanismStated,
-    MultiPolygon,
-    NoiseStated,
-    PeriodicBudget,
-    Polygon,
-    PrivacyUnit,
-    PublicLayer,
-    Refusal,
-    Selected,
-    SelectedPlace,
-    SeveralResolutions,
-    SkillStated,
-    StatedAssumption,
-    Uncertainty,
-    WorstBias,
-)
 from trafficdp.privacy.estimate import REFUSAL_RULES, RefusalRule
 from trafficdp.privacy.loss import Loss, LossKind, decimal_text, exact_text
 from trafficdp.privacy.release import outward_up
@@ -69,8 +26,8 @@ from trafficdp.privacy.release import outward_up
 # Plain words about a guarantee, by neighbouring relation.
 
 
-_VALUES = NeighbouringRelation.REPLACE_USER_VALUES
-_PRESENCE = NeighbouringRelation.ADD_OR_REMOVE_USER
+_VALUES = model.NeighbouringRelation.REPLACE_USER_VALUES
+_PRESENCE = model.NeighbouringRelation.ADD_OR_REMOVE_USER
 _PRACTICALLY_NEVER = 1e-6
 
 PROTECTED = {
@@ -108,7 +65,7 @@ COUNTS_REVEALED = {
 
 
 def guarantee_in_words(
-    relation: NeighbouringRelation, epsilon: str, *, rho: str | None = None, delta: str = "0"
+    relation: model.NeighbouringRelation, epsilon: str, *, rho: str | None = None, delta: str = "0"
 ) -> str:
     """Return what epsilon, or rho and the (epsilon, delta) that follows, means to whoever guesses.
 
@@ -142,16 +99,16 @@ def guarantee_in_words(
 
 
 CONVERSION = {
-    NeighbouringRelation.REPLACE_USER_VALUES: "Canonne, Kamath, Steinke 2020, Proposition 12",
-    NeighbouringRelation.ADD_OR_REMOVE_USER: "Gaussian noise alone: Balle, Wang 2018, Theorem 8, "
+    model.NeighbouringRelation.REPLACE_USER_VALUES: "Canonne, Kamath, Steinke 2020, Proposition 12",
+    model.NeighbouringRelation.ADD_OR_REMOVE_USER: "Gaussian noise alone: Balle, Wang 2018, Theorem 8, "
     "at mu^2 = 2 rho (1 + 10^-9) and epsilon less 10^-30, because noise is drawn in whole numbers",
 }
 """How rho becomes (epsilon, delta), by relation (``privacy.conversion``)."""
 
 
 def guarantee_group(
-    relation: NeighbouringRelation, loss: Loss, after: int, budget: BudgetPolicy
-) -> Guarantee:
+    relation: model.NeighbouringRelation, loss: Loss, after: int, budget: BudgetPolicy
+) -> privacy_disclosure.Guarantee:
     """Return the manifest's statement of the privacy guarantee of a release with ``loss``.
 
     ``after`` is the sum of all releases' largest losses, this one included, in 10^-12. In zCDP, ``epsilon``
@@ -160,14 +117,17 @@ def guarantee_group(
     """
     sums = {"sum_of_maxima": decimal_text(after), "budget_per_vehicle": str(budget.total)}
     if loss.kind is LossKind.PURE:
-        return Guarantee(
-            definition=PURE, epsilon=str(loss), in_words=guarantee_in_words(relation, str(loss)), **sums
+        return privacy_disclosure.Guarantee(
+            definition=privacy_disclosure.PURE,
+            epsilon=str(loss),
+            in_words=guarantee_in_words(relation, str(loss)),
+            **sums,
         )
     epsilon, delta = budget.epsilon(loss), budget.delta
     if delta is None:
         raise UsageError("a loss in rho needs a budget in rho", todo="set [budget] kind, rho and delta")
-    return Guarantee(
-        definition=CONCENTRATED,
+    return privacy_disclosure.Guarantee(
+        definition=privacy_disclosure.CONCENTRATED,
         rho=str(loss),
         epsilon=str(epsilon),
         delta=delta,
@@ -193,22 +153,24 @@ class Noise:
     out; ``skill`` compares its numbers with one city-wide average. Both may lack statistics.
     """
 
-    request: MapRequest
-    statements: Mapping[Statistic, Statement]
-    noise: NoiseStated
+    request: model.MapRequest
+    statements: Mapping[model.Statistic, Statement]
+    noise: privacy_disclosure.NoiseStated
     tuning_data: str
-    tolerance: Mapping[Statistic, float] = field(default_factory=dict)
-    skill: Mapping[Statistic, SkillStated] = field(default_factory=dict)
+    tolerance: Mapping[model.Statistic, float] = field(default_factory=dict)
+    skill: Mapping[model.Statistic, privacy_disclosure.SkillStated] = field(default_factory=dict)
     library: str = LIBRARY
 
-    def stated(self) -> tuple[tuple[MechanismStated, ...], tuple[WorstBias, ...]]:
+    def stated(
+        self,
+    ) -> tuple[tuple[privacy_disclosure.MechanismStated, ...], tuple[privacy_disclosure.WorstBias, ...]]:
         """Return (what the manifest says of each statistic's mechanism, each statistic's largest bias).
 
         Both are in display units; a bias is the worst over all data, rounded up.
         """
         request, found, biases = self.request, [], []
         for statistic, statement in self.statements.items():
-            both = vars(statement).keys() & MechanismStated.__dataclass_fields__.keys()
+            both = vars(statement).keys() & privacy_disclosure.MechanismStated.__dataclass_fields__.keys()
             named = {
                 "statistic": statistic.column(request.display_unit),
                 "unit": statistic.unit(request.display_unit),
@@ -224,14 +186,14 @@ class Noise:
                 "interval_kind": str(statement.interval_kind),
                 "skill": self.skill.get(statistic),
             }
-            found.append(MechanismStated(**stated))
+            found.append(privacy_disclosure.MechanismStated(**stated))
             bias = outward_up(np.array(statement.worst_case_bias) * request.factor(statistic))
-            biases.append(WorstBias(**named, bias=float(bias)))
+            biases.append(privacy_disclosure.WorstBias(**named, bias=float(bias)))
         return tuple(found), tuple(biases)
 
 
 def scales_stated(
-    statistic: Statistic, noise_scale: FloatArray, request: MapRequest
+    statistic: model.Statistic, noise_scale: FloatArray, request: model.MapRequest
 ) -> tuple[float | None, float | None]:
     """Return the smallest and largest ``noise_scale`` above 0, in display units, rounded up as published.
 
@@ -266,7 +228,7 @@ class Charge:
     charged before. ``vehicles`` is how many there are, None where this is not public.
     """
 
-    relation: NeighbouringRelation
+    relation: model.NeighbouringRelation
     loss: Loss
     sum_before: Loss
     budget: BudgetPolicy
@@ -286,15 +248,15 @@ class Verdict:
 
 
 def disclosure(
-    identity: Identity,
-    coverage: Coverage,
-    data: Data,
-    bounds: Bounds,
+    identity: privacy_disclosure.Identity,
+    coverage: privacy_disclosure.Coverage,
+    data: privacy_disclosure.Data,
+    bounds: privacy_disclosure.Bounds,
     charge: Charge,
     noise: Noise,
     verdict: Verdict,
-    catalogue: CatalogueEntry = NO_CATALOGUE_ENTRY,
-) -> Disclosure:
+    catalogue: model.CatalogueEntry = model.NO_CATALOGUE_ENTRY,
+) -> privacy_disclosure.Disclosure:
     """Return the field groups of the manifest that are fixed at charge time."""
     relation, request = charge.relation, noise.request
     after = charge.sum_before.pico + charge.loss.pico
@@ -303,11 +265,11 @@ def disclosure(
         None if each is None else decimal_text(each.pico)
         for each in (charge.budget.a_year, charge.budget.a_month)
     )
-    groups = Disclosure(
+    groups = privacy_disclosure.Disclosure(
         identity=identity,
         coverage=coverage,
         data=data,
-        unit=PrivacyUnit(
+        unit=privacy_disclosure.PrivacyUnit(
             privacy_unit="vehicle",
             identified_by="the feed's vehicle identifier, after normalising case, spaces and hyphens",
             period="all records of a vehicle, in all bins of this release",
@@ -318,33 +280,39 @@ def disclosure(
         bounds=bounds if request.publish_counts else replace(bounds, records_per_vehicle_in_a_bin=None),
         guarantee=guarantee_group(relation, charge.loss, after, charge.budget),
         mechanisms=mechanisms,
-        accounting=LossAccount(
+        accounting=privacy_disclosure.LossAccount(
             composition=charge.composition,
             sum_of_maxima_before=decimal_text(charge.sum_before.pico),
             sum_of_maxima_after=decimal_text(after),
             budget_per_vehicle=decimal_text(charge.budget.total.pico),
             left_for_every_vehicle=decimal_text(max(0, charge.budget.total.pico - after)),
-            periodic_budget=PeriodicBudget(a_year=a_year, a_month=a_month, time_zone=charge.budget.time_zone)
+            periodic_budget=privacy_disclosure.PeriodicBudget(
+                a_year=a_year, a_month=a_month, time_zone=charge.budget.time_zone
+            )
             if charge.budget.periodic
             else None,
             budget_changes=charge.budget_changes,
         ),
         post_processing=(*(each.post_processing for each in statements), ROUNDING),
-        uncertainty=Uncertainty(
+        uncertainty=privacy_disclosure.Uncertainty(
             interval_level=request.interval_level,
-            interval_kind=INTERVAL_KINDS[
-                max((str(each.interval_kind) for each in statements), key=[*INTERVAL_KINDS].index)
+            interval_kind=privacy_disclosure.INTERVAL_KINDS[
+                max(
+                    (str(each.interval_kind) for each in statements),
+                    key=[*privacy_disclosure.INTERVAL_KINDS].index,
+                )
             ],
             worst_case_bias=biases,
             simultaneous=False,
         ),
-        honesty=Honesty(
+        honesty=privacy_disclosure.Honesty(
             assumptions=tuple(
-                StatedAssumption(code=each.code, text=each.text) for each in ASSUMPTIONS[relation]
+                privacy_disclosure.StatedAssumption(code=each.code, text=each.text)
+                for each in ASSUMPTIONS[relation]
             ),
             tuning_data=noise.tuning_data,
             forced=verdict.forced,
-            refusal=Refusal(
+            refusal=privacy_disclosure.Refusal(
                 rule=REFUSAL_RULES[verdict.rule],
                 threshold=verdict.threshold,
                 value=verdict.value,
@@ -362,13 +330,13 @@ def disclosure(
 
 
 def bounds_of(
-    bound: ContributionBound, method: str, bins_per_vehicle: int | None, records_in_a_bin: int | None
-) -> Bounds:
+    bound: model.ContributionBound, method: str, bins_per_vehicle: int | None, records_in_a_bin: int | None
+) -> privacy_disclosure.Bounds:
     """Return the manifest's statement on how speeds are clipped and how many bins and records a vehicle has.
 
     None leaves the number of bins, or of records in a bin, unsaid.
     """
-    return Bounds(
+    return privacy_disclosure.Bounds(
         clip_low="0",
         clip_high=exact_text(bound.upper),
         clip_unit=bound.unit.label,
@@ -380,11 +348,15 @@ def bounds_of(
 
 
 def coverage_of(
-    grid: Grid, request: MapRequest, place: str, relation: NeighbouringRelation, bins: BinNumbers
-) -> Coverage:
+    grid: model.Grid,
+    request: model.MapRequest,
+    place: str,
+    relation: model.NeighbouringRelation,
+    bins: privacy_disclosure.BinNumbers,
+) -> privacy_disclosure.Coverage:
     """Return the manifest's statement on area, period, slots and the numbers of ``bins`` by status."""
     kinds = (grid.slot_kind, *(() if grid.mosaic is None else grid.mosaic.longer))
-    return Coverage(
+    return privacy_disclosure.Coverage(
         place=place,
         study_area=_outline(grid.area),
         study_area_sha256=grid.area.hash,
@@ -392,16 +364,18 @@ def coverage_of(
         mosaic=None if grid.mosaic is None else _mosaic(grid, grid.mosaic, request),
         period=grid.period,
         slot_kind=grid.slot_kind.value,
-        day_parts=grid.day_parts if SlotKind.DAY_PART in kinds else (),
+        day_parts=grid.day_parts if model.SlotKind.DAY_PART in kinds else (),
         selection=None if grid.selection.everything else _selection(grid.selection),
         bin_list=BIN_LIST[relation],
         min_vehicles=request.min_vehicles,
         bins=bins,
         zones=None
         if grid.zones is None
-        else CityZones(file=grid.zones.file, sha256=grid.zones.sha256, zones=len(grid.zones.names)),
+        else privacy_disclosure.CityZones(
+            file=grid.zones.file, sha256=grid.zones.sha256, zones=len(grid.zones.names)
+        ),
         context=tuple(
-            PublicLayer(
+            privacy_disclosure.PublicLayer(
                 kind=layer.kind.value, file=layer.file, sha256=layer.sha256, attribution=layer.attribution
             )
             for layer in grid.context
@@ -421,17 +395,21 @@ def on_city_clocks(moment: datetime, time_zone: str) -> str:
     return f"{moment.astimezone(ZoneInfo(time_zone)):%Y-%m-%d %H:%M} ({time_zone})"
 
 
-def _outline(area: StudyArea) -> Polygon | MultiPolygon:
+def _outline(area: model.StudyArea) -> privacy_disclosure.Polygon | privacy_disclosure.MultiPolygon:
     geometry = area.to_geojson()
-    kind: type[Polygon | MultiPolygon] = Polygon if geometry["type"] == "Polygon" else MultiPolygon
-    return from_json(kind, geometry)
+    kind: type[privacy_disclosure.Polygon | privacy_disclosure.MultiPolygon] = (
+        privacy_disclosure.Polygon if geometry["type"] == "Polygon" else privacy_disclosure.MultiPolygon
+    )
+    return model.from_json(kind, geometry)
 
 
-def _mosaic(grid: Grid, mosaic: Mosaic, request: MapRequest) -> SeveralResolutions:
-    return SeveralResolutions(
+def _mosaic(
+    grid: model.Grid, mosaic: model.Mosaic, request: model.MapRequest
+) -> privacy_disclosure.SeveralResolutions:
+    return privacy_disclosure.SeveralResolutions(
         resolutions=tuple(mosaic.resolutions),
         published_bins=tuple(
-            BinsOfLevel(resolution=resolution, slot_kind=kind.value, bins=bins)
+            privacy_disclosure.BinsOfLevel(resolution=resolution, slot_kind=kind.value, bins=bins)
             for (resolution, kind), bins in mosaic.bins_per_level(grid.slot_kind).items()
         ),
         max_half_width=exact_text(mosaic.half_width * request.bound.unit.factor_to(request.display_unit)),
@@ -440,14 +418,16 @@ def _mosaic(grid: Grid, mosaic: Mosaic, request: MapRequest) -> SeveralResolutio
     )
 
 
-def _selection(selection: Selection) -> Selected:
+def _selection(selection: model.Selection) -> privacy_disclosure.Selected:
     cells, hours = selection.cells, selection.hours_of_week
-    return Selected(
+    return privacy_disclosure.Selected(
         in_words=selection.in_words(),
         hours_of_week=None if hours is None else tuple(hours),
         places=tuple(
             tuple(
-                SelectedPlace(name=place.name, area_sha256=place.area.hash, area=_outline(place.area))
+                privacy_disclosure.SelectedPlace(
+                    name=place.name, area_sha256=place.area.hash, area=_outline(place.area)
+                )
                 for place in clause
             )
             for clause in selection.places

@@ -24,32 +24,14 @@ import numpy as np
 import shapely
 
 from trafficdp.errors import StoreUnavailableError
-from trafficdp.export.files.classes import (
-    COLOURS,
-    ENDS,
-    HATCHED,
-    READ_ENDS,
-    classes_in_words,
-    hatch_limits,
-    ink_on,
-    shown_breaks,
-    shown_level,
-)
-from trafficdp.export.files.tables import (
-    INSTANTS,
-    column_facts,
-    published_statistics,
-    to_geodataframe,
-    unique_polygons,
-    withheld_because,
-)
+from trafficdp.export.files import classes, tables
 from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import Release
 
 LAYER = "trafficdp"
 """Name of the one layer; a second table of the GeoPackage, layer_styles, is for QGIS."""
-_MAY_BE_EMPTY = ("resolution", *INSTANTS, "vehicles", "records")
+_MAY_BE_EMPTY = ("resolution", *tables.INSTANTS, "vehicles", "records")
 """Columns that what is released may leave empty, whatever the data."""
 
 
@@ -104,7 +86,7 @@ def with_styles(package: bytes, release: Release, layer: str, moment: str) -> by
         with connection:
             connection.execute(_TABLE)
             connection.execute(_CONTENTS, (moment,))
-            for number, statistic in enumerate(published_statistics(release)):
+            for number, statistic in enumerate(tables.published_statistics(release)):
                 column = statistic.column(release.request.display_unit)
                 style, described = qml(release, statistic), statistic.description
                 row = (layer, "geom", column, style, number == 0, described, moment)
@@ -117,15 +99,15 @@ def with_styles(package: bytes, release: Release, layer: str, moment: str) -> by
 def qgis_classes(release: Release, statistic: Statistic) -> tuple[Rule, ...]:
     """Return the classes of a QGIS style for ``statistic``; every cell meets exactly one of them."""
     unit, column = release.request.display_unit, statistic.column(release.request.display_unit)
-    breaks = shown_breaks(statistic, release.request.bound, unit)
-    level = shown_level(release, statistic)
+    breaks = classes.shown_breaks(statistic, release.request.bound, unit)
+    level = classes.shown_level(release, statistic)
     value, low, high = (
         f'sqrt("{column}{end}")' if statistic.power == 2 else f'"{column}{end}"'
-        for end in ("", *(READ_ENDS if release.estimates[statistic].posterior else ENDS))
+        for end in ("", *(classes.READ_ENDS if release.estimates[statistic].posterior else classes.ENDS))
     )
     useless = f"\"{statistic.stem}_status\" = '{BinStatus.UNINFORMATIVE.value}'"
     rules = [
-        Rule(f'"{column}" is null', withheld_because(release), "#c4c4c4", "#4d4d4d"),
+        Rule(f'"{column}" is null', tables.withheld_because(release), "#c4c4c4", "#4d4d4d"),
         Rule(
             f'"{column}" is not null and {useless}',
             "uninformative: too noisy to colour",
@@ -135,14 +117,16 @@ def qgis_classes(release: Release, statistic: Statistic) -> tuple[Rule, ...]:
     ]
     named = "standard deviation " if statistic.power == 2 else ""
     conditions = _conditions(value, breaks)
-    texts = [f"{named}{text} {unit.label}" for text in classes_in_words(breaks)]
-    looks = zip(conditions, texts, hatch_limits(breaks), COLOURS, HATCHED, strict=True)
+    texts = [f"{named}{text} {unit.label}" for text in classes.classes_in_words(breaks)]
+    looks = zip(
+        conditions, texts, classes.hatch_limits(breaks), classes.COLOURS, classes.HATCHED, strict=True
+    )
     for where, text, limit, colour, letter in looks:
         wide = f"{high} - {low} > {limit:g}"
         shown = f"{where} and not ({useless})"
         rules.append(Rule(f"{shown} and not ({wide})", text, colour, None))
         text = f"{text}, {100 * level:g} % interval wider than {limit:g}"
-        rules.append(Rule(f"{shown} and {wide}", text, colour, ink_on(letter)))
+        rules.append(Rule(f"{shown} and {wide}", text, colour, classes.ink_on(letter)))
     return tuple(rules)
 
 
@@ -221,8 +205,8 @@ def _rgba(colour: str) -> str:
 def gpkg_bytes(release: Release) -> bytes:
     """Return the GeoPackage of ``release``."""
     moment = f"{release.created_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.000Z}"
-    table = to_geodataframe(release)
-    for name in INSTANTS:
+    table = tables.to_geodataframe(release)
+    for name in tables.INSTANTS:
         # GeoPackage knows no other time zone
         table[name] = table[name].dt.tz_convert("UTC")
     with _dated(moment):
@@ -231,7 +215,7 @@ def gpkg_bytes(release: Release) -> bytes:
 
 def flatgeobuf_bytes(release: Release) -> bytes:
     """Return the FlatGeobuf file of ``release``, with its spatial index."""
-    return _in_memory(_not_empty(to_geodataframe(release)), "FlatGeobuf")
+    return _in_memory(_not_empty(tables.to_geodataframe(release)), "FlatGeobuf")
 
 
 _ACROSS = 45
@@ -244,13 +228,13 @@ def pmtiles_bytes(release: Release) -> bytes:
 
     Tiles reach from the zoom at which the map is a tile wide to that at which a cell has 512 steps.
     """
-    shapes = unique_polygons(release)[0]
+    shapes = tables.unique_polygons(release)[0]
     zooms = (0, 0)
     if len(shapes):
         west, _, east, _ = shapely.bounds(shapes).T
         finest = _zoom(_ACROSS / float(np.quantile(east - west, 0.05)), math.ceil)
         zooms = min(finest, _zoom(360 / float(east.max() - west.min()), math.floor)), finest
-    table = to_geodataframe(release, instants=False)
+    table = tables.to_geodataframe(release, instants=False)
     return _in_memory(
         _not_empty(table),
         "PMTiles",
@@ -271,8 +255,8 @@ def shapefile_bytes(release: Release) -> bytes:
     """Return the Shapefile of ``release`` in a zip archive, with columns.txt: what each short name means."""
     import pyogrio
 
-    table = _not_empty(to_geodataframe(release, instants=False))
-    facts = column_facts(release)
+    table = _not_empty(tables.to_geodataframe(release, instants=False))
+    facts = tables.column_facts(release)
     short = {name: short_name(name) for name in facts if name in table}
     lines = [
         "\t".join((short[name], name, facts[name].unit or "", facts[name].description)) for name in short

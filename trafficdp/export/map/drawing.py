@@ -13,17 +13,7 @@ from shapely.geometry.base import BaseGeometry
 
 from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.binning.cells import bounding_box
-from trafficdp.export.files.classes import (
-    ABSENT,
-    COLOURS,
-    DARK,
-    HATCHED,
-    LIGHT,
-    PLAIN,
-    UNINFORMATIVE,
-    WITHHELD,
-    ink_on,
-)
+from trafficdp.export.files import classes
 from trafficdp.model import ContextKind, ContextLayer
 
 # Polygons in degrees as paths of a drawing: equirectangular, true to scale at the middle latitude.
@@ -306,11 +296,11 @@ def fill_of(letter: str) -> str:
     """Return the fill colour of a cell with the class letter ``letter``."""
     if letter in CHANGE_COLOURS:
         return CHANGE_COLOURS[letter]
-    if letter in (UNINFORMATIVE, ABSENT):
+    if letter in (classes.UNINFORMATIVE, classes.ABSENT):
         return EMPTY_COLOUR
-    if letter == WITHHELD:
+    if letter == classes.WITHHELD:
         return WITHHELD_COLOUR
-    return COLOURS[(PLAIN if letter in PLAIN else HATCHED).index(letter)]
+    return classes.COLOURS[(classes.PLAIN if letter in classes.PLAIN else classes.HATCHED).index(letter)]
 
 
 def draw(
@@ -418,17 +408,17 @@ def swatch(letter: str) -> Picture:
 
 def _sign(letter: str, x: FloatArray, y: FloatArray, radius: FloatArray) -> Shape | None:
     """Return what marks a class letter without colour: hatching, a cross, a dot, an arrow or None."""
-    if letter in HATCHED:
+    if letter in classes.HATCHED:
         lines = [_line(x, y, radius, shift) for shift in _SHIFTS]
-        return Shape("".join(path for line in lines for path in line), "none", ink_on(letter))
-    if letter == UNINFORMATIVE:
+        return Shape("".join(path for line in lines for path in line), "none", classes.ink_on(letter))
+    if letter == classes.UNINFORMATIVE:
         cross = zip(x, y, 0.35 * radius, strict=True)
         path = "".join(
             f"M{a - r:.0f} {b - r:.0f}l{2 * r:.0f} {2 * r:.0f}m0 {-2 * r:.0f}l{-2 * r:.0f} {2 * r:.0f}"
             for a, b, r in cross
         )
         return Shape(path, "none", SIGN_COLOUR)
-    if letter == WITHHELD:
+    if letter == classes.WITHHELD:
         dots = zip(x, y, 0.18 * radius, strict=True)
         return Shape(
             "".join(f"M{a - r:.0f} {b - r:.0f}h{2 * r:.0f}v{2 * r:.0f}h{-2 * r:.0f}z" for a, b, r in dots),
@@ -441,7 +431,7 @@ def _sign(letter: str, x: FloatArray, y: FloatArray, radius: FloatArray) -> Shap
             f"M{a - r:.0f} {b - down * r * 0.6:.0f}h{2 * r:.0f}l{-r:.0f} {down * 1.4 * r:.0f}z"
             for a, b, r in tips
         )
-        return Shape(path, LIGHT if letter == FELL else DARK)
+        return Shape(path, classes.LIGHT if letter == FELL else classes.DARK)
     return None
 
 

@@ -20,32 +20,7 @@ from markupsafe import Markup
 
 from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import DataError
-from trafficdp.export.files.classes import (
-    ABSENT,
-    CHANCE_BREAKS,
-    CHANCE_COLOURS,
-    CHANCE_WORDS,
-    CHANCES,
-    COLOURS,
-    ENDS,
-    HATCHED,
-    PLAIN,
-    READ_ENDS,
-    SHARE_BREAKS,
-    UNINFORMATIVE,
-    WIDTH_COLOURS,
-    WIDTHS,
-    WITHHELD,
-    classes_in_words,
-    hatch_limits,
-    ink_on,
-    number_in_words,
-    shown_breaks,
-    shown_largest,
-    shown_level,
-    shown_numbers,
-    shown_width_breaks,
-)
+from trafficdp.export.files import classes as files_classes
 from trafficdp.export.files.disclosure import on_city_clocks
 from trafficdp.export.files.language import PLACES, Language, fill_template
 from trafficdp.export.files.tables import published_statistics, reasons, unique_polygons, withheld_because
@@ -309,8 +284,8 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         "slots": [language.translate_sentence(release.slots[slot].label) for slot in slots],
         "looks": looks,
         "statistics": [{name: getattr(view, name) for name in _OF_SCRIPT} for view in views],
-        "chances": CHANCE_BREAKS,
-        "shares": SHARE_BREAKS,
+        "chances": files_classes.CHANCE_BREAKS,
+        "shares": files_classes.SHARE_BREAKS,
         "point": language.number("."),
         "parts": [asdict(part) for part in parts],
         "projection": {
@@ -398,10 +373,12 @@ def number_columns(
     found = []
     shown = {}
     for each in statistics:
-        numbers = dict(zip(("value", "low", "high"), shown_numbers(table, each, unit), strict=True))
+        numbers = dict(
+            zip(("value", "low", "high"), files_classes.shown_numbers(table, each, unit), strict=True)
+        )
         named = _columns(table, each, unit)
         if "outer_low" in named:
-            outer = shown_numbers(table, each, unit, outer=True)[1:]
+            outer = files_classes.shown_numbers(table, each, unit, outer=True)[1:]
             numbers |= dict(zip(("outer_low", "outer_high"), outer, strict=True))
         for name, column in named.items():
             if name not in numbers:
@@ -448,12 +425,17 @@ def unpack(page: bytes) -> dict[str, npt.NDArray[Any]]:
 def _columns(table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit) -> dict[str, str]:
     """Return the published column of each number of ``statistic`` on the page, by its name on the page."""
     column, stem = statistic.column(unit), statistic.stem
-    if column + READ_ENDS[0] not in table:
+    if column + files_classes.READ_ENDS[0] not in table:
         return {"value": column, "low": f"{column}_low", "high": f"{column}_high"}
-    ends = {"low": READ_ENDS[0], "high": READ_ENDS[1], "outer_low": ENDS[0], "outer_high": ENDS[1]}
+    ends = {
+        "low": files_classes.READ_ENDS[0],
+        "high": files_classes.READ_ENDS[1],
+        "outer_low": files_classes.ENDS[0],
+        "outer_high": files_classes.ENDS[1],
+    }
     compared = {each: f"{stem}_{each}_chance" for each in ("slower", "faster")}
     compared |= {"scheduled": f"{column}_scheduled"}
-    compared |= {f"share{end}": f"{stem}_of_scheduled{end}" for end in ("", *ENDS)}
+    compared |= {f"share{end}": f"{stem}_of_scheduled{end}" for end in ("", *files_classes.ENDS)}
     return (
         {"value": column}
         | {name: column + end for name, end in ends.items()}
@@ -465,12 +447,16 @@ def _statistic_view(
     release: Release, table: pd.DataFrame, number: int, statistic: Statistic, language: Language
 ) -> StatisticView:
     unit, stated = release.request.display_unit, release.mechanism_stated(statistic)
-    chances = [language.gettext(each) for each in CHANCE_WORDS]
-    shares = classes_in_words(SHARE_BREAKS, language)
+    chances = [language.gettext(each) for each in files_classes.CHANCE_WORDS]
+    shares = files_classes.classes_in_words(files_classes.SHARE_BREAKS, language)
     breaks, widths = (
-        find(statistic, release.request.bound, unit) for find in (shown_breaks, shown_width_breaks)
+        find(statistic, release.request.bound, unit)
+        for find in (files_classes.shown_breaks, files_classes.shown_width_breaks)
     )
-    level, posterior = shown_level(release, statistic), bool(release.estimates[statistic].posterior)
+    level, posterior = (
+        files_classes.shown_level(release, statistic),
+        bool(release.estimates[statistic].posterior),
+    )
     labels = {
         Statistic.MEAN: (language.gettext("Mean speed (over GPS records)"), language.gettext("Mean")),
         Statistic.VARIANCE: (
@@ -498,8 +484,8 @@ def _statistic_view(
         brief=brief,
         unit=unit.label,
         root=statistic.power == 2,
-        most=shown_largest(statistic, release.request.bound, unit),
-        limits=hatch_limits(breaks),
+        most=files_classes.shown_largest(statistic, release.request.bound, unit),
+        limits=files_classes.hatch_limits(breaks),
         often=often,
         rest=chance_in_words(release.request.interval_level, language) if posterior else "",
         chances="slower" in columns,
@@ -508,11 +494,13 @@ def _statistic_view(
         calibration="" if stated.calibration is None else stated.calibration.in_words,
         breaks=breaks,
         widths=widths,
-        classes=(*zip(PLAIN, classes_in_words(breaks, language), strict=True),),
-        width_classes=(*zip(WIDTHS, classes_in_words(widths, language), strict=True),),
+        classes=(*zip(files_classes.PLAIN, files_classes.classes_in_words(breaks, language), strict=True),),
+        width_classes=(
+            *zip(files_classes.WIDTHS, files_classes.classes_in_words(widths, language), strict=True),
+        ),
         chance_classes=(
             *zip(
-                CHANCES,
+                files_classes.CHANCES,
                 (
                     *(language.gettext("slower: {chance}", chance=each) for each in reversed(chances)),
                     language.gettext("neither is more likely than not"),
@@ -523,7 +511,7 @@ def _statistic_view(
         ),
         share_classes=(
             *zip(
-                CHANCES,
+                files_classes.CHANCES,
                 (*shares[:3], language.gettext("neither is sure, or no service"), *shares[3:]),
                 strict=True,
             ),
@@ -543,11 +531,13 @@ def _plain_rows(
     """Return the lines of the table that is there without JavaScript: the first slot, the first statistic."""
     statistic = published_statistics(release)[view.number]
     rows = np.flatnonzero(release.slot == release.slot.min())[:MOST_PLAIN_ROWS]
-    numbers = np.column_stack(shown_numbers(table, statistic, release.request.display_unit))[rows]
+    numbers = np.column_stack(files_classes.shown_numbers(table, statistic, release.request.display_unit))[
+        rows
+    ]
     lines, spelled = [], release.grid.spelled(release.cell)
     places = _places(release, rows, language)
     for row, place, (value, low, high) in zip(rows.tolist(), places, numbers.tolist(), strict=True):
-        read = number_in_words(value, low, high, view.most)
+        read = files_classes.number_in_words(value, low, high, view.most)
         ends = {"low": language.number(read.low), "high": language.number(read.high), "unit": view.unit}
         said = language.translate_sentence(read.value)
         lines.append(
@@ -563,14 +553,26 @@ def _plain_rows(
 
 
 LOOKS: Mapping[str, Look] = (
-    {letter: Look(colour, None) for letter, colour in zip(PLAIN, COLOURS, strict=True)}
-    | {letter: Look(colour, ink_on(letter)) for letter, colour in zip(HATCHED, COLOURS, strict=True)}
-    | {letter: Look(colour, None) for letter, colour in zip(WIDTHS, WIDTH_COLOURS, strict=True)}
-    | {letter: Look(colour, None) for letter, colour in zip(CHANCES, CHANCE_COLOURS, strict=True)}
+    {
+        letter: Look(colour, None)
+        for letter, colour in zip(files_classes.PLAIN, files_classes.COLOURS, strict=True)
+    }
     | {
-        WITHHELD: Look("#c4c4c4", "#4d4d4d"),
-        UNINFORMATIVE: Look("#ffffff", "#767676"),
-        ABSENT: Look("#ffffff", None),
+        letter: Look(colour, files_classes.ink_on(letter))
+        for letter, colour in zip(files_classes.HATCHED, files_classes.COLOURS, strict=True)
+    }
+    | {
+        letter: Look(colour, None)
+        for letter, colour in zip(files_classes.WIDTHS, files_classes.WIDTH_COLOURS, strict=True)
+    }
+    | {
+        letter: Look(colour, None)
+        for letter, colour in zip(files_classes.CHANCES, files_classes.CHANCE_COLOURS, strict=True)
+    }
+    | {
+        files_classes.WITHHELD: Look("#c4c4c4", "#4d4d4d"),
+        files_classes.UNINFORMATIVE: Look("#ffffff", "#767676"),
+        files_classes.ABSENT: Look("#ffffff", None),
     }
 )
 """Of every class letter. The script knows hatching, dots (withheld) and small crosses (uninformative)."""

@@ -13,16 +13,8 @@ from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.export.files.classes import shown_decimals
 from trafficdp.mechanisms.publish import largest_variance, rounding_bias
 from trafficdp.model import SpeedUnit, Statistic
+from trafficdp.noise import tail
 from trafficdp.noise.block import block_half_width, pair_bounds
-from trafficdp.noise.tail import (
-    block_sum_half_width,
-    half_width,
-    lattice_shift,
-    one_sided_sum_half_width,
-    sum_half_width,
-    two_noises_half_width,
-    two_noises_mean,
-)
 from trafficdp.privacy.estimate import BinStatus, IntervalKind
 from trafficdp.privacy.release import Release, outward_down, outward_up
 
@@ -85,11 +77,11 @@ class LatticeLaw(NoiseLaw):
     @property
     def shift(self) -> FloatArray:
         """Bound, shape (G,), on how far s Z can exceed continuous Laplace noise of the same scale."""
-        return lattice_shift(self.lattice_scale) * self.step
+        return tail.lattice_shift(self.lattice_scale) * self.step
 
     def half_width(self, error: float) -> FloatArray:
         """Return h, shape (G,), with P(|estimate - truth| > h) <= ``error`` in each bin, bias included."""
-        return half_width(self.lattice_scale, 1 - error) * self.step + self.bias
+        return tail.half_width(self.lattice_scale, 1 - error) * self.step + self.bias
 
     def scaled(self, factor: float) -> LatticeLaw:
         """Return the law of the noise times ``factor``, such as in another unit."""
@@ -97,7 +89,7 @@ class LatticeLaw(NoiseLaw):
 
     def average_half_width(self, error: float) -> float:
         """Return h with P(|mean of the noises over all bins| > h) <= ``error``; the bias is left out."""
-        return sum_half_width(self.scale / len(self.scale), error)
+        return tail.sum_half_width(self.scale / len(self.scale), error)
 
 
 @dataclass(frozen=True)
@@ -131,7 +123,7 @@ class BlockLaw(NoiseLaw):
         Only for bins that all have noise.
         """
         weight = self.step / len(self.step)
-        return block_sum_half_width(weight, self.width, self.block, self.size, self.scale, error)
+        return tail.block_sum_half_width(weight, self.width, self.block, self.size, self.scale, error)
 
 
 @dataclass(frozen=True)
@@ -148,7 +140,7 @@ class MomentsLaw(NoiseLaw):
 
     def half_width(self, error: float) -> FloatArray:
         """Return h, shape (G,), with P(|estimate - truth| > h) <= ``error`` in each bin, bias included."""
-        half = two_noises_half_width(self.mean.scale, self.products.scale, error)
+        half = tail.two_noises_half_width(self.mean.scale, self.products.scale, error)
         return half + self.mean.shift + self.products.shift + self.bias
 
     def scaled(self, factor: float) -> MomentsLaw:
@@ -162,7 +154,7 @@ class MomentsLaw(NoiseLaw):
         """
         number = len(self.bias)
         one_sided = self.mean.scale / number, self.mean.shift / number
-        return one_sided_sum_half_width(*one_sided, self.products.scale / number, error)
+        return tail.one_sided_sum_half_width(*one_sided, self.products.scale / number, error)
 
 
 @dataclass(frozen=True)
@@ -223,7 +215,7 @@ def difference_half_width(first: NoiseLaw, second: NoiseLaw, error: float) -> Fl
     otherwise each release gets half the error.
     """
     if isinstance(first, LatticeLaw) and isinstance(second, LatticeLaw):
-        half = two_noises_half_width(first.scale, second.scale, error)
+        half = tail.two_noises_half_width(first.scale, second.scale, error)
         return half + first.shift + second.shift + first.bias + second.bias
     return first.half_width(error / 2) + second.half_width(error / 2)
 
@@ -239,7 +231,7 @@ def average_half_width(laws: Sequence[NoiseLaw], error: float) -> float:
     lattices = [law for law in laws if isinstance(law, LatticeLaw)]
     if len(lattices) == len(laws):
         scales = np.concatenate([law.scale / len(law.scale) for law in lattices])
-        return sum_half_width(scales, error) + bias
+        return tail.sum_half_width(scales, error) + bias
     return sum(law.average_half_width(error / len(laws)) for law in laws) + bias
 
 
@@ -266,7 +258,7 @@ def _moments_law(release: Release, statistic: Statistic) -> MomentsLaw:
     # a step of U times the mean is U q/N, of the average of products q^2/N over 2^shift; the published noise
     # scale is the expected absolute value of both
     product = np.ldexp(np.full(len(scale), step), -shift)
-    both = two_noises_mean(upper * mean, product * scale)
+    both = tail.two_noises_mean(upper * mean, product * scale)
     one = np.where(noisy, estimate.noise_scale * factor / np.where(noisy, both, 1.0), 0.0)
     bias = np.where(noisy, rounding_bias(statistic, release.request.bound) * factor, 0.0)
     return MomentsLaw(

@@ -29,16 +29,7 @@ import numpy as np
 
 from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError
-from trafficdp.export.report.certainty import (
-    Interval,
-    average_half_width,
-    compared_rows,
-    decimals,
-    difference_half_width,
-    law_of,
-    unclamped_bounds,
-    variances_as_deviations,
-)
+from trafficdp.export.report import certainty
 from trafficdp.mechanisms.several_maps import Difference, change_between_maps
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.privacy.release import Release, outward_down, outward_up
@@ -61,7 +52,7 @@ class Changes:
     value: FloatArray
     low: FloatArray
     high: FloatArray
-    average: Interval | None
+    average: certainty.Interval | None
 
 
 def refuse_incomparable(release: Release, earlier: Release) -> None:
@@ -109,7 +100,7 @@ def common_rows(release: Release, earlier: Release, statistic: Statistic) -> tup
     """Return the positions, in ``release`` and in ``earlier``, (K,) each, of the bins compared in both."""
     if statistic not in release.estimates or statistic not in earlier.estimates:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    ours, theirs = (compared_rows(each, statistic) for each in (release, earlier))
+    ours, theirs = (certainty.compared_rows(each, statistic) for each in (release, earlier))
     place = _keys(earlier, theirs).get_indexer(_keys(release, ours))
     return ours[place >= 0], theirs[place[place >= 0]]
 
@@ -127,8 +118,8 @@ def changes(
     rows, old_rows = common_rows(release, earlier, statistic)
     if not len(rows):
         return None
-    law, old_law = law_of(release, statistic), law_of(earlier, statistic)
-    digits = decimals(release.request.display_unit)
+    law, old_law = certainty.law_of(release, statistic), certainty.law_of(earlier, statistic)
+    digits = certainty.decimals(release.request.display_unit)
     factor = statistic.factor(earlier.request.display_unit, release.request.display_unit)
     if law is None or old_law is None:
         likely = likely_changes(release, earlier, statistic)
@@ -141,11 +132,11 @@ def changes(
         low, high = outward_down(low, digits), outward_up(high, digits)
         return Changes(rows, likely[2].value, low, high, None)
     law, old = law.select_bins(rows), old_law.select_bins(old_rows).scaled(factor)
-    low, high = unclamped_bounds(release, statistic, rows)
-    old_low, old_high = (each * factor for each in unclamped_bounds(earlier, statistic, old_rows))
+    low, high = certainty.unclamped_bounds(release, statistic, rows)
+    old_low, old_high = (each * factor for each in certainty.unclamped_bounds(earlier, statistic, old_rows))
     single = error * (1 - _SHARE_OF_DIFFERENCE) / 2
     own, others = law.half_width(single), old.half_width(single)
-    half = difference_half_width(law, old, error * _SHARE_OF_DIFFERENCE)
+    half = certainty.difference_half_width(law, old, error * _SHARE_OF_DIFFERENCE)
     to_unit = release.request.factor(statistic)
     reach = statistic.largest(release.request.bound.upper) * to_unit
     ends = np.maximum(low - own, 0.0), np.minimum(high + own, reach)
@@ -153,14 +144,16 @@ def changes(
     lowest = np.maximum(low - old_high - half, ends[0] - old_ends[1])
     highest = np.minimum(high - old_low + half, ends[1] - old_ends[0])
     values = _values(release, statistic, rows), _values(earlier, statistic, old_rows) * factor
-    value = variances_as_deviations(values[0], statistic) - variances_as_deviations(values[1], statistic)
+    value = certainty.variances_as_deviations(values[0], statistic) - certainty.variances_as_deviations(
+        values[1], statistic
+    )
     if statistic.power == 2:
         both = np.sqrt(ends[1]) + np.sqrt(old_ends[1])
         lowest = np.maximum(_root(lowest, both), np.sqrt(ends[0]) - np.sqrt(old_ends[1]))
         highest = np.minimum(-_root(-highest, both), np.sqrt(ends[1]) - np.sqrt(old_ends[0]))
         average_low, average_high = float(lowest.mean()), float(highest.mean())
     else:
-        spread = average_half_width([law, old], average_error)
+        spread = certainty.average_half_width([law, old], average_error)
         average_low = max(float((low - old_high).mean()) - spread, float(lowest.mean()))
         average_high = min(float((high - old_low).mean()) + spread, float(highest.mean()))
     return Changes(
@@ -168,7 +161,7 @@ def changes(
         value,
         outward_down(lowest, digits),
         outward_up(highest, digits),
-        Interval(
+        certainty.Interval(
             float(value.mean()),
             float(outward_down(np.array(average_low), digits)),
             float(outward_up(np.array(average_high), digits)),
@@ -207,7 +200,7 @@ def intervals_of_80_percent(
     estimate, factor = release.estimates[statistic], release.request.factor(statistic)
     if estimate.posterior:
         return estimate.posterior["low_80"][rows] * factor, estimate.posterior["high_80"][rows] * factor
-    law = None if statistic.power == 2 else law_of(release, statistic)
+    law = None if statistic.power == 2 else certainty.law_of(release, statistic)
     if law is None:
         return None
     value, half = estimate.value[rows] * factor, law.select_bins(rows).half_width(0.2)

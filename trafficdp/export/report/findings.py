@@ -9,25 +9,10 @@ import numpy as np
 from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.export.files.classes import number_in_words, shown_largest
 from trafficdp.export.files.tables import published_statistics
-from trafficdp.export.report.certainty import (
-    CityChances,
-    Interval,
-    SimultaneousIntervals,
-    city_chances,
-    compared_rows,
-    mean_with_interval,
-    simultaneous_intervals,
-)
+from trafficdp.export.report import certainty
+from trafficdp.export.report import page as report_page
 from trafficdp.export.report.change import Changes, changes, common_rows, refuse_incomparable
 from trafficdp.export.report.maps import Marks, ReportMaps, fullest_slot
-from trafficdp.export.report.page import (
-    AgainstTimetable,
-    CityComparison,
-    ListedRows,
-    Order,
-    RankedBin,
-    Row,
-)
 from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import Release
@@ -56,13 +41,13 @@ class StatisticFindings:
     """
 
     statistic: Statistic
-    certain: SimultaneousIntervals | None
-    order: Order | None
-    average: Interval | None
-    chances: CityChances | None = None
+    certain: certainty.SimultaneousIntervals | None
+    order: report_page.Order | None
+    average: certainty.Interval | None
+    chances: certainty.CityChances | None = None
 
     @property
-    def city(self) -> CityComparison | None:
+    def city(self) -> report_page.CityComparison | None:
         """How many bins are slower, or faster, than the city by a fifth with a chance of at least SURE.
 
         None without a posterior.
@@ -71,7 +56,7 @@ class StatisticFindings:
         if of is None:
             return None
         slower, faster = (int(np.count_nonzero(each >= SURE)) for each in (of.slower, of.faster))
-        return CityComparison(of.city, len(of.slower), slower, faster)
+        return report_page.CityComparison(of.city, len(of.slower), slower, faster)
 
 
 @dataclass(frozen=True)
@@ -96,7 +81,7 @@ def findings(release: Release, earlier: Release | None) -> Findings:
         refuse_incomparable(release, earlier)
     statistics = published_statistics(release)
     common = 0 if earlier is None else len(common_rows(release, earlier, statistics[0])[0])
-    compared = {each: len(compared_rows(release, each)) for each in statistics}
+    compared = {each: len(certainty.compared_rows(release, each)) for each in statistics}
     averages = sum(number > 0 for number in compared.values()) + (common > 0)
     intervals = sum(compared.values()) + common
     page = 1 - release.request.interval_level
@@ -104,7 +89,7 @@ def findings(release: Release, earlier: Release | None) -> Findings:
     of_interval = (page - averages * of_average) / max(intervals, 1)
     found = []
     for statistic in statistics:
-        certain = simultaneous_intervals(release, statistic, of_interval)
+        certain = certainty.simultaneous_intervals(release, statistic, of_interval)
         if certain is None or not len(certain.rows):
             found.append(StatisticFindings(statistic, None, None, None))
             continue
@@ -113,15 +98,15 @@ def findings(release: Release, earlier: Release | None) -> Findings:
                 statistic,
                 certain,
                 proven_order(certain.low, certain.high),
-                mean_with_interval(release, statistic, certain, of_average),
-                city_chances(release, statistic),
+                certainty.mean_with_interval(release, statistic, certain, of_average),
+                certainty.city_chances(release, statistic),
             )
         )
     changed = None if earlier is None else changes(release, earlier, statistics[0], of_interval, of_average)
     return Findings(tuple(found), changed, intervals)
 
 
-def proven_order(low: FloatArray, high: FloatArray) -> Order:
+def proven_order(low: FloatArray, high: FloatArray) -> report_page.Order:
     """Return which of K bins are proved lower or higher than others, since their intervals do not overlap.
 
     ``low`` and ``high``, shape (K,), are the ends. A bin is listed as low if more bins lie above it than
@@ -130,7 +115,7 @@ def proven_order(low: FloatArray, high: FloatArray) -> Order:
     below = len(low) - np.searchsorted(np.sort(low), high, side="right")
     above = np.searchsorted(np.sort(high), low, side="left")
     half = max((len(low) - 1) / 2, 1)
-    return Order(
+    return report_page.Order(
         compared=len(low),
         low=_standings(below, above, high),
         high=_standings(above, below, -low),
@@ -139,7 +124,7 @@ def proven_order(low: FloatArray, high: FloatArray) -> Order:
     )
 
 
-def slowest_and_fastest(chances: CityChances) -> tuple[IntArray, IntArray]:
+def slowest_and_fastest(chances: certainty.CityChances) -> tuple[IntArray, IntArray]:
     """Return the positions of the slowest bins, by lower end of interval, and of the fastest, by upper end.
 
     The most extreme come first. Each list has at most LONGEST_LIST bins, and at most half of all.
@@ -171,10 +156,10 @@ def changed_rows(low: FloatArray, high: FloatArray) -> tuple[IntArray, IntArray]
     return fell[np.argsort(high[fell], kind="stable")], rose[np.argsort(-low[rose], kind="stable")]
 
 
-def _standings(told: IntArray, otherwise: IntArray, end: FloatArray) -> tuple[RankedBin, ...]:
+def _standings(told: IntArray, otherwise: IntArray, end: FloatArray) -> tuple[report_page.RankedBin, ...]:
     listed = np.flatnonzero(told > otherwise)
     order = np.lexsort((end[listed], -told[listed]))
-    return tuple(RankedBin(int(row), int(told[row])) for row in listed[order])
+    return tuple(report_page.RankedBin(int(row), int(told[row])) for row in listed[order])
 
 
 # The lists of a report, and the marks by which they are found on the map.
@@ -215,7 +200,7 @@ class ListBuilder:
                 marks[int(self.atlas.position[row])] = (name, dark)
         return marks
 
-    def extreme_lists(self, findings: StatisticFindings) -> tuple[ListedRows, ...]:
+    def extreme_lists(self, findings: StatisticFindings) -> tuple[report_page.ListedRows, ...]:
         """Return the two lists of the bins of one statistic that are proved lower, and higher, than others.
 
         With a posterior: of the slowest and the fastest bins, with their chances. A list without bins is left
@@ -227,7 +212,7 @@ class ListBuilder:
         if certain is None or findings.order is None or findings.order.proves_nothing:
             return ()
         return tuple(
-            ListedRows(
+            report_page.ListedRows(
                 tuple(
                     self._row(findings.statistic, certain, one.position, name, one.others)
                     for one, name in zip(standings, names, strict=False)
@@ -238,10 +223,12 @@ class ListBuilder:
             for standings, names, below in _told(findings)
         )
 
-    def _ranked(self, each: StatisticFindings, chances: CityChances) -> tuple[ListedRows, ...]:
+    def _ranked(
+        self, each: StatisticFindings, chances: certainty.CityChances
+    ) -> tuple[report_page.ListedRows, ...]:
         compared = len(chances.slower)
         return tuple(
-            ListedRows(
+            report_page.ListedRows(
                 tuple(
                     replace(
                         self._row(each.statistic, chances.likely, at, name),
@@ -256,7 +243,7 @@ class ListBuilder:
             if positions
         )
 
-    def full_list(self, findings: StatisticFindings) -> ListedRows | None:
+    def full_list(self, findings: StatisticFindings) -> report_page.ListedRows | None:
         """Return one list of all compared bins, north to south, where they are few and have no proved order.
 
         None otherwise, with several slots, or with a posterior.
@@ -268,20 +255,20 @@ class ListBuilder:
             self._row(findings.statistic, certain, at, name)
             for at, name in zip(few, LONGEST_NAMES, strict=False)
         ]
-        return ListedRows(tuple(rows), len(rows))
+        return report_page.ListedRows(tuple(rows), len(rows))
 
-    def change_list(self, changes: Changes, positions: IntArray, fell: bool) -> ListedRows:
+    def change_list(self, changes: Changes, positions: IntArray, fell: bool) -> report_page.ListedRows:
         """Return a list of the first LONGEST_LIST of ``positions`` in ``changes``.
 
         ``fell`` says that these bins became lower; otherwise they became higher.
         """
         rows = [
-            Row("", *self._where(int(changes.rows[at])), "", _interval(changes, at))
+            report_page.Row("", *self._where(int(changes.rows[at])), "", _interval(changes, at))
             for at in positions[:LONGEST_LIST].tolist()
         ]
-        return ListedRows(tuple(rows), len(positions), fell)
+        return report_page.ListedRows(tuple(rows), len(positions), fell)
 
-    def against_timetable(self) -> AgainstTimetable | None:
+    def against_timetable(self) -> report_page.AgainstTimetable | None:
         """Return how many mean speeds are below, and above, the timetable's with their whole interval.
 
         With a list of the first of the slower bins, surest first. None where no timetable is known.
@@ -295,15 +282,17 @@ class ListBuilder:
         slower = slower[np.argsort(high[slower], kind="stable")]
         scheduled = mean.posterior["scheduled"] * self.release.request.factor(Statistic.MEAN)
         rows = tuple(
-            Row(
+            report_page.Row(
                 "",
                 *self._where(at),
                 f"{scheduled[at]:.0f}",
-                Interval(float(share[at]), float(np.floor(low[at])), float(np.ceil(high[at]))),
+                certainty.Interval(float(share[at]), float(np.floor(low[at])), float(np.ceil(high[at]))),
             )
             for at in slower[:LONGEST_LIST].tolist()
         )
-        return AgainstTimetable(int(compared.sum()), len(slower), int((compared & (low > 100)).sum()), rows)
+        return report_page.AgainstTimetable(
+            int(compared.sum()), len(slower), int((compared & (low > 100)).sum()), rows
+        )
 
     def _few(self, each: StatisticFindings) -> list[int]:
         """Return the positions of compared bins from north to south; empty where not all are listed."""
@@ -323,8 +312,13 @@ class ListBuilder:
         return found
 
     def _row(
-        self, statistic: Statistic, certain: SimultaneousIntervals, at: int, name: str, others: int = 0
-    ) -> Row:
+        self,
+        statistic: Statistic,
+        certain: certainty.SimultaneousIntervals,
+        at: int,
+        name: str,
+        others: int = 0,
+    ) -> report_page.Row:
         """Return the line of compared bin number ``at``: its value, with the decimals its interval supports.
 
         ``name`` is its mark on the map, ``others`` how many bins it is told apart from.
@@ -334,7 +328,7 @@ class ListBuilder:
         read = number_in_words(found.value, found.low, found.high, largest)
         where = self._where(int(certain.rows[at]))
         ends = (read.low, read.high) if read.low else None
-        return Row(name, *where, read.value, found if read.low else None, others, ends=ends)
+        return report_page.Row(name, *where, read.value, found if read.low else None, others, ends=ends)
 
     def _where(self, row: int) -> tuple[str, str, str]:
         """Return the name of the place, the label of the slot and the cell of bin ``row``."""
@@ -343,7 +337,7 @@ class ListBuilder:
         return str(release.place[row]), release.slots[int(release.slot[row])].label, cell
 
 
-def _told(each: StatisticFindings) -> list[tuple[tuple[RankedBin, ...], str, bool]]:
+def _told(each: StatisticFindings) -> list[tuple[tuple[report_page.RankedBin, ...], str, bool]]:
     if each.order is None:
         return []
     return [(each.order.low, "12345", True), (each.order.high, "ABCDE", False)]
@@ -358,5 +352,5 @@ def _positions(each: StatisticFindings) -> list[tuple[list[int], str, bool]]:
     return [(own, *of) for own, of in zip(found, (("12345", True), ("ABCDE", False)), strict=False)]
 
 
-def _interval(of: SimultaneousIntervals | Changes, at: int) -> Interval:
-    return Interval(float(of.value[at]), float(of.low[at]), float(of.high[at]))
+def _interval(of: certainty.SimultaneousIntervals | Changes, at: int) -> certainty.Interval:
+    return certainty.Interval(float(of.value[at]), float(of.low[at]), float(of.high[at]))

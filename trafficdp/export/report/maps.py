@@ -10,30 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.arrays import IntArray
-from trafficdp.export.files.classes import (
-    ABSENT,
-    HATCHED,
-    PLAIN,
-    UNINFORMATIVE,
-    WITHHELD,
-    class_letters,
-    classes_in_words,
-    shown_breaks,
-    shown_numbers,
-)
+from trafficdp.export.files import classes
 from trafficdp.export.files.tables import unique_polygons, withheld_because
-from trafficdp.export.map.drawing import (
-    FELL,
-    ROSE,
-    UNSURE,
-    Centres,
-    Drawing,
-    Surroundings,
-    centres_of,
-    draw,
-    surroundings_of,
-    swatch,
-)
+from trafficdp.export.map import drawing as map_drawing
 from trafficdp.export.report.page import Figure, LegendLine
 from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
@@ -47,17 +26,18 @@ Marks = Mapping[int, tuple[str, bool]]
 MOST_SLOTS, MOST_SHAPES = 48, 60_000
 """Slots, and cells times slots, up to which every slot gets a map."""
 LOOKS = {
-    "coloured": PLAIN + HATCHED,
-    "hatched": HATCHED,
-    "withheld": WITHHELD,
-    "noisy": UNINFORMATIVE,
-    "empty": ABSENT,
+    "coloured": classes.PLAIN + classes.HATCHED,
+    "hatched": classes.HATCHED,
+    "withheld": classes.WITHHELD,
+    "noisy": classes.UNINFORMATIVE,
+    "empty": classes.ABSENT,
 }
 """The letters of cells that are counted as of one look, on a map of numbers."""
-CHANGE_LOOKS = {"fell": FELL, "rose": ROSE, "unsure": UNSURE}
+CHANGE_LOOKS = {"fell": map_drawing.FELL, "rose": map_drawing.ROSE, "unsure": map_drawing.UNSURE}
 """The same on a map of changes."""
 CHANGE_LEGEND = tuple(
-    LegendLine(swatch(letter), look) for look, letter in (CHANGE_LOOKS | {"absent": ABSENT}).items()
+    LegendLine(map_drawing.swatch(letter), look)
+    for look, letter in (CHANGE_LOOKS | {"absent": classes.ABSENT}).items()
 )
 """The legend of a map of changes."""
 
@@ -71,22 +51,22 @@ class ReportMaps:
     """
 
     release: Release
-    drawing: Drawing
+    drawing: map_drawing.Drawing
     paths: Sequence[str]
     outline: str
-    centres: Centres
+    centres: map_drawing.Centres
     position: IntArray
     slots: tuple[int, ...]
     table: pd.DataFrame
-    surroundings: Surroundings
+    surroundings: map_drawing.Surroundings
 
     @classmethod
     def of(cls, release: Release) -> ReportMaps:
         """Return the maps of ``release``, which has at least one bin."""
         polygons, position = unique_polygons(release)
         hexagons = release.grid.zones is None
-        drawing = Drawing.of(polygons, hexagons=hexagons)
-        centres = centres_of(drawing, polygons, hexagons=hexagons)
+        drawing = map_drawing.Drawing.of(polygons, hexagons=hexagons)
+        centres = map_drawing.centres_of(drawing, polygons, hexagons=hexagons)
         return cls(
             release,
             drawing,
@@ -96,7 +76,9 @@ class ReportMaps:
             position,
             tuple(int(slot) for slot in np.unique(release.slot)),
             published_frame(release),
-            surroundings_of(drawing, release.grid.context, 0.8 * float(np.median(centres.radius))),
+            map_drawing.surroundings_of(
+                drawing, release.grid.context, 0.8 * float(np.median(centres.radius))
+            ),
         )
 
     @property
@@ -114,11 +96,11 @@ class ReportMaps:
         """Return the class letter of every cell at ``slot``, shape (C,), ABSENT for a cell without a bin."""
         release, unit = self.release, self.release.request.display_unit
         rows = np.flatnonzero(release.slot == slot)
-        value, low, high = (each[rows] for each in shown_numbers(self.table, statistic, unit))
+        value, low, high = (each[rows] for each in classes.shown_numbers(self.table, statistic, unit))
         status = self.table[f"{statistic.stem}_status"].to_numpy(dtype=object)[rows]
-        breaks = shown_breaks(statistic, release.request.bound, unit)
-        letters = np.full(len(self.paths), ABSENT)
-        letters[self.position[rows]] = class_letters(value, low, high, status, breaks)
+        breaks = classes.shown_breaks(statistic, release.request.bound, unit)
+        letters = np.full(len(self.paths), classes.ABSENT)
+        letters[self.position[rows]] = classes.class_letters(value, low, high, status, breaks)
         return letters
 
     def figure(self, statistic: Statistic, slot: int, marks: Marks, *, small: bool) -> Figure:
@@ -136,8 +118,8 @@ class ReportMaps:
         ``rows`` are all common bins, ``fell`` and ``rose`` those whose interval of the change lies below, or
         above, 0.
         """
-        letters = np.full(len(self.paths), ABSENT)
-        for letter, bins in ((UNSURE, rows), (FELL, fell), (ROSE, rose)):
+        letters = np.full(len(self.paths), classes.ABSENT)
+        for letter, bins in ((map_drawing.UNSURE, rows), (map_drawing.FELL, fell), (map_drawing.ROSE, rose)):
             letters[self.position[bins[self.release.slot[bins] == slot]]] = letter
         return self._drawn(letters, slot, CHANGE_LOOKS, {}, small=small)
 
@@ -150,7 +132,7 @@ class ReportMaps:
         *,
         small: bool,
     ) -> Figure:
-        picture = draw(
+        picture = map_drawing.draw(
             self.drawing,
             self.paths,
             self.centres,
@@ -176,11 +158,14 @@ def legend(release: Release, statistic: Statistic, several: bool) -> tuple[Legen
     ``several``: there is more than one slot, so that cells may be empty.
     """
     unit, bound = release.request.display_unit, release.request.bound
-    limits = classes_in_words(shown_breaks(statistic, bound, unit))
+    limits = classes.classes_in_words(classes.shown_breaks(statistic, bound, unit))
     return (
-        *(LegendLine(swatch(letter), "class", text) for letter, text in zip(PLAIN, limits, strict=True)),
-        LegendLine(swatch(HATCHED[len(HATCHED) // 2]), "hatched"),
-        LegendLine(swatch(WITHHELD), "withheld", withheld_because(release)),
-        LegendLine(swatch(UNINFORMATIVE), "noisy"),
-        *([LegendLine(swatch(ABSENT), "empty")] if several else []),
+        *(
+            LegendLine(map_drawing.swatch(letter), "class", text)
+            for letter, text in zip(classes.PLAIN, limits, strict=True)
+        ),
+        LegendLine(map_drawing.swatch(classes.HATCHED[len(classes.HATCHED) // 2]), "hatched"),
+        LegendLine(map_drawing.swatch(classes.WITHHELD), "withheld", withheld_because(release)),
+        LegendLine(map_drawing.swatch(classes.UNINFORMATIVE), "noisy"),
+        *([LegendLine(map_drawing.swatch(classes.ABSENT), "empty")] if several else []),
     )

@@ -15,31 +15,11 @@ from trafficdp.errors import DataError, UsageError, one_of
 from trafficdp.export.files.classes import shown_level
 from trafficdp.export.files.disclosure import on_city_clocks
 from trafficdp.export.files.language import Language, fill_template
+from trafficdp.export.report import findings as report_findings
+from trafficdp.export.report import page as report_page
 from trafficdp.export.report.certainty import SimultaneousIntervals, decimals, is_calibrated
 from trafficdp.export.report.change import common_rows
-from trafficdp.export.report.findings import (
-    Findings,
-    ListBuilder,
-    StatisticFindings,
-    changed_rows,
-    findings,
-    furthest_apart,
-)
 from trafficdp.export.report.maps import CHANGE_LEGEND, Marks, ReportMaps, fullest_slot, legend
-from trafficdp.export.report.page import (
-    HEIGHT,
-    LEFT,
-    RIGHT,
-    WIDTH,
-    Change,
-    Page,
-    PlaceOverTime,
-    Section,
-    SlotsSection,
-    TimeDifference,
-    axis_end,
-    panel,
-)
 from trafficdp.privacy.disclosure import BinNumbers
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import Release
@@ -54,7 +34,9 @@ if TYPE_CHECKING:
 MOST_PANELS = 6
 
 
-def cells_with_diagram(release: Release, findings: StatisticFindings, atlas: ReportMaps) -> tuple[int, ...]:
+def cells_with_diagram(
+    release: Release, findings: report_findings.StatisticFindings, atlas: ReportMaps
+) -> tuple[int, ...]:
     """Return the positions of the cells that get a diagram: those with most compared slots.
 
     Of equal ones those with least noise. Both are public before any number is drawn. A cell needs two
@@ -72,8 +54,11 @@ def cells_with_diagram(release: Release, findings: StatisticFindings, atlas: Rep
 
 
 def slots_section(
-    release: Release, findings: StatisticFindings, atlas: ReportMaps, drawn: Sequence[tuple[int, str]]
-) -> SlotsSection | None:
+    release: Release,
+    findings: report_findings.StatisticFindings,
+    atlas: ReportMaps,
+    drawn: Sequence[tuple[int, str]],
+) -> report_page.SlotsSection | None:
     """Return the report's section on time slots, or None where no slot has a number to show.
 
     ``drawn`` are the positions of the cells with a diagram, each with its mark on the map.
@@ -82,10 +67,10 @@ def slots_section(
         return None
     maps = tuple(atlas.figure(findings.statistic, slot, {}, small=True) for slot in atlas.shown_slots)
     if findings.certain is None or not drawn:
-        return SlotsSection(maps, (), 0.0)
+        return report_page.SlotsSection(maps, (), 0.0)
     shown = np.isin(atlas.position[findings.certain.rows], [cell for cell, _ in drawn])
-    top = axis_end(float(findings.certain.high[shown].max()))
-    return SlotsSection(
+    top = report_page.axis_end(float(findings.certain.high[shown].max()))
+    return report_page.SlotsSection(
         maps,
         tuple(_over_time(release, findings.certain, atlas, cell, mark, top) for cell, mark in drawn),
         top,
@@ -99,20 +84,22 @@ def axis_label(label: str) -> str:
 
 def _over_time(
     release: Release, certain: SimultaneousIntervals, atlas: ReportMaps, cell: int, mark: str, top: float
-) -> PlaceOverTime:
+) -> report_page.PlaceOverTime:
     numbers = np.full((3, len(atlas.slots)), np.nan)
     mine = np.flatnonzero(atlas.position[certain.rows] == cell)
     slots = np.searchsorted(np.array(atlas.slots), release.slot[certain.rows[mine]])
     numbers[:, slots] = certain.value[mine], certain.low[mine], certain.high[mine]
     labels = [release.slots[slot].label for slot in atlas.slots]
-    found, apart = furthest_apart(numbers[1], numbers[2]), None
+    found, apart = report_findings.furthest_apart(numbers[1], numbers[2]), None
     if found is not None:
         lowest, highest, gap = found
         digit = 10 ** decimals(release.request.display_unit)
-        apart = TimeDifference(labels[lowest], labels[highest], float(np.floor(gap * digit + 1e-6) / digit))
+        apart = report_page.TimeDifference(
+            labels[lowest], labels[highest], float(np.floor(gap * digit + 1e-6) / digit)
+        )
     value, low, high = numbers
-    drawn = panel([axis_label(each) for each in labels], (value, low, high), top)
-    return PlaceOverTime(mark, str(release.place[certain.rows[mine[0]]]), apart, drawn)
+    drawn = report_page.panel([axis_label(each) for each in labels], (value, low, high), top)
+    return report_page.PlaceOverTime(mark, str(release.place[certain.rows[mine[0]]]), apart, drawn)
 
 
 # From a release, and perhaps an earlier one, to everything that its report shows.
@@ -124,9 +111,9 @@ class Contents:
 
     release: Release
     earlier: Release | None
-    found: Findings
+    found: report_findings.Findings
     atlas: ReportMaps
-    lists: ListBuilder
+    lists: report_findings.ListBuilder
 
     @classmethod
     def of(cls, release: Release, earlier: Release | None) -> Contents:
@@ -136,17 +123,17 @@ class Contents:
         """
         if not release.bins:
             raise DataError("the release has no bins, so there is nothing to report")
-        found, atlas = findings(release, earlier), ReportMaps.of(release)
-        return cls(release, earlier, found, atlas, ListBuilder(atlas))
+        found, atlas = report_findings.findings(release, earlier), ReportMaps.of(release)
+        return cls(release, earlier, found, atlas, report_findings.ListBuilder(atlas))
 
-    def page(self) -> Page:
+    def page(self) -> report_page.Page:
         """Return the whole page."""
         release, atlas, unit = self.release, self.atlas, self.release.request.display_unit
         first, *rest = self.found.statistics
         cells = cells_with_diagram(release, first, atlas) if atlas.has_several_slots else ()
         marks = self.lists.map_marks(first, cells)
         drawn = [(cell, marks[cell][0]) for cell in cells]
-        return Page(
+        return report_page.Page(
             release=release,
             created=on_city_clocks(release.created_at, release.grid.period.time_zone),
             several=atlas.has_several_slots,
@@ -162,12 +149,12 @@ class Contents:
             change_legend=CHANGE_LEGEND,
         )
 
-    def _section(self, each: StatisticFindings, marks: Marks) -> Section:
+    def _section(self, each: report_findings.StatisticFindings, marks: Marks) -> report_page.Section:
         release, statistic = self.release, each.statistic
         # what is not compared has a map where it is the first, and nothing else to show otherwise
         shown = each.certain is not None or each is self.found.statistics[0]
         slot = fullest_slot(release, statistic)
-        return Section(
+        return report_page.Section(
             statistic=statistic,
             bins=BinNumbers.of(release.estimates[statistic].status),
             average=each.average,
@@ -179,15 +166,17 @@ class Contents:
             city=each.city,
         )
 
-    def _change(self) -> Change | None:
+    def _change(self) -> report_page.Change | None:
         earlier, changes = self.earlier, self.found.changes
         if earlier is None:
             return None
         statistic = self.found.statistics[0].statistic
         if changes is None:
-            return Change(earlier, statistic, len(common_rows(self.release, earlier, statistic)[0]))
-        rows, (fell, rose) = changes.rows, changed_rows(changes.low, changes.high)
-        told = Change(earlier, statistic, len(rows), True, len(fell), len(rose), changes.average)
+            return report_page.Change(
+                earlier, statistic, len(common_rows(self.release, earlier, statistic)[0])
+            )
+        rows, (fell, rose) = changes.rows, report_findings.changed_rows(changes.low, changes.high)
+        told = report_page.Change(earlier, statistic, len(rows), True, len(fell), len(rose), changes.average)
         if not told.fell and not told.rose:
             return told
         slot = fullest_slot(self.release, statistic)
@@ -267,5 +256,10 @@ def _page(release: Release, earlier: Release | None, *, paper: bool) -> str:
         Language.of(release.disclosure.catalogue.language),
         page=contents.page(),
         paper=paper,
-        panel={"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": RIGHT},
+        panel={
+            "width": report_page.WIDTH,
+            "height": report_page.HEIGHT,
+            "left": report_page.LEFT,
+            "right": report_page.RIGHT,
+        },
     )

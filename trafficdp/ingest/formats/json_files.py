@@ -10,13 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from trafficdp.errors import DataError
-from trafficdp.ingest.formats.csv_files import (
-    declared_columns,
-    place_columns,
-    plain_numbers,
-    read_lines,
-    split_pair,
-)
+from trafficdp.ingest.formats import csv_files
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import Records, TextColumns
 from trafficdp.ingest.vehicle_key import with_operator
@@ -59,7 +53,7 @@ def is_json_lines(file: InputFile) -> bool:
 
 
 def _lines(file: InputFile) -> Iterator[tuple[list[Any], int]]:
-    for text, left_out in read_lines(file):
+    for text, left_out in csv_files.read_lines(file):
         lines = [line for line in text.split(b"\n") if line.strip()]
         yield [_record(line) for line in lines], left_out
 
@@ -166,7 +160,7 @@ def read_json(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     In lines the path leads to a record, or a list of them, within each line. Raises DataError for what is no
     JSON, where nothing lies at ``records``, and where no record of a judged file has a column.
     """
-    columns = declared_columns(source, ("vehicle", "time", *place_columns(source)))
+    columns = csv_files.declared_columns(source, ("vehicle", "time", *csv_files.place_columns(source)))
     present, found = [], 0
     blocks = _lines(file) if is_json_lines(file) else _document(file, None)
     for documents, malformed in blocks:
@@ -201,14 +195,16 @@ def declared_records(
 
     ``malformed`` is the number of other rows that are no records.
     """
-    place = place_columns(source)
-    positions = {ours: plain_numbers(text_column(values[ours]), source.dialect) for ours in place}
-    speed = plain_numbers(text_column(values["speed"]), source.dialect) if "speed" in values else None
+    place = csv_files.place_columns(source)
+    positions = {ours: csv_files.plain_numbers(text_column(values[ours]), source.dialect) for ours in place}
+    speed = (
+        csv_files.plain_numbers(text_column(values["speed"]), source.dialect) if "speed" in values else None
+    )
     records = Records.from_text(
         TextColumns(
             vehicle=identifier_column(values["vehicle"]),
             time=text_column(values["time"]),
-            **(split_pair(place[0], positions[place[0]]) if len(place) == 1 else positions),
+            **(csv_files.split_pair(place[0], positions[place[0]]) if len(place) == 1 else positions),
             speed=speed,
         ),
         time_format=source.time_format,

@@ -16,17 +16,9 @@ import shapely
 from trafficdp._durable import MACHINE
 from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import DataError
+from trafficdp.ingest import times as ingest_times
 from trafficdp.ingest.formats.csv_files import UTF8, check_columns, declared_columns
 from trafficdp.ingest.input_file import InputFile, Named
-from trafficdp.ingest.times import (
-    Records,
-    Times,
-    numeric_to_numbers,
-    numeric_to_times,
-    text_to_numbers,
-    text_to_times,
-    timestamps_to_times,
-)
 from trafficdp.ingest.vehicle_key import identifiers_to_text, with_operator
 from trafficdp.model import SourceDeclaration
 
@@ -159,7 +151,7 @@ _BYTES_A_NUMBER = 8
 _LONGITUDE_LATITUDE = "OGC:CRS84"
 
 
-def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
+def read(file: InputFile, source: SourceDeclaration) -> Iterator[ingest_times.Records]:
     """Yield the records of ``file`` in blocks; columns are named by ``columns`` of ``source``.
 
     The position is ``latitude`` and ``longitude``, or ``geometry``: a column of points, native or WKB.
@@ -274,7 +266,7 @@ def records_of(
     columns: dict[str, str],
     batch: pa.RecordBatch,
     system: pyproj.CRS | None,
-) -> Records:
+) -> ingest_times.Records:
     """Return the records of ``batch``, whose columns are called as ``columns`` says, by our names.
 
     ``system`` is the reference system of points, None for degrees. Raises DataError, naming ``file``, for a
@@ -293,7 +285,7 @@ def records_of(
     vehicle = identifiers_to_text(
         batch.column(columns["vehicle"]), where=f"column {columns['vehicle']} of {file.name}"
     )
-    records = Records(
+    records = ingest_times.Records(
         vehicle=vehicle if pa.types.is_dictionary(vehicle.type) else pc.dictionary_encode(vehicle),
         times=times,
         latitude=latitude,
@@ -315,18 +307,18 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _times(file: Named, source: SourceDeclaration, column: pa.Array) -> Times:
+def _times(file: Named, source: SourceDeclaration, column: pa.Array) -> ingest_times.Times:
     if pa.types.is_dictionary(column.type) and _is_text(column.type.value_type):
-        return text_to_times(column, source.time_format, source.time_zone)
+        return ingest_times.text_to_times(column, source.time_format, source.time_zone)
     column = _plain(column)
     if pa.types.is_timestamp(column.type):
-        return timestamps_to_times(column, source.time_zone)
+        return ingest_times.timestamps_to_times(column, source.time_zone)
     if _is_text(column.type):
-        return text_to_times(pc.cast(column, pa.string()), source.time_format, source.time_zone)
+        return ingest_times.text_to_times(pc.cast(column, pa.string()), source.time_format, source.time_zone)
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        return numeric_to_times(column, source.time_format)
+        return ingest_times.numeric_to_times(column, source.time_format)
     if pa.types.is_null(column.type):
-        return numeric_to_times(pc.cast(column, pa.int64()), source.time_format)
+        return ingest_times.numeric_to_times(pc.cast(column, pa.int64()), source.time_format)
     raise _wrong_type(file, "time", column.type, "timestamps, text or numbers")
 
 
@@ -338,10 +330,10 @@ def _numbers(file: Named, name: str, column: pa.Array) -> tuple[FloatArray, Bool
         return np.append(numbers, np.nan)[row], np.append(unreadable, np.False_)[row]
     kind = column.type
     if _is_text(kind):
-        return text_to_numbers(pc.cast(column, pa.string()))
+        return ingest_times.text_to_numbers(pc.cast(column, pa.string()))
     numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if numeric or pa.types.is_null(kind):
-        return numeric_to_numbers(column)
+        return ingest_times.numeric_to_numbers(column)
     raise _wrong_type(file, name, column.type, "numbers")
 
 
@@ -412,7 +404,7 @@ def points(file: Named, column: pa.Array, system: pyproj.CRS | None) -> tuple[Fl
         return np.full(len(column), np.nan), np.full(len(column), np.nan)
     if _is_native_point(kind):
         # a part says null itself, and where its point is null
-        x, y = (numeric_to_numbers(pc.struct_field(column, part))[0] for part in ("x", "y"))
+        x, y = (ingest_times.numeric_to_numbers(pc.struct_field(column, part))[0] for part in ("x", "y"))
         return _in_degrees(file, x, y, system)
     if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
         raise _wrong_type(file, "geometry", kind, "points, native or as WKB")

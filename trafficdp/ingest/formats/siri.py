@@ -19,12 +19,7 @@ import pyarrow.compute as pc
 
 from trafficdp.arrays import FloatArray
 from trafficdp.errors import DataError
-from trafficdp.ingest.formats.json_files import (
-    identifier_column,
-    json_records,
-    property_value,
-    text_column,
-)
+from trafficdp.ingest.formats import json_files
 from trafficdp.ingest.formats.xml_files import Columns, is_xml, path_of_first, record_columns
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import Records, TextColumns, text_to_numbers
@@ -98,7 +93,7 @@ def _no_delivery(file: InputFile, got: str) -> DataError:
 def _json(file: InputFile) -> Iterator[tuple[Columns, int]]:
     """Yield the activities of a JSON document, or (.jsonl) of a document or an activity a line."""
     delivered = not file.judged
-    for documents, malformed in json_records(file, ()):
+    for documents, malformed in json_files.json_records(file, ()):
         found = [_activities(document) for document in documents]
         delivered = delivered or any(each is not None for each in found)
         activities = [activity for each in found if each is not None for activity in each]
@@ -106,7 +101,9 @@ def _json(file: InputFile) -> Iterator[tuple[Columns, int]]:
         none = len(activities) - len(rows) + sum(each is None for each in found)
         columns = list(zip(*rows, strict=True)) if rows else [()] * 9
         # but for the operator and the vehicle, whatever is no text is unreadable
-        kinds = [identifier_column if place in (2, 3) else text_column for place in range(9)]
+        kinds = [
+            json_files.identifier_column if place in (2, 3) else json_files.text_column for place in range(9)
+        ]
         yield [kind(column) for kind, column in zip(kinds, columns, strict=True)], malformed + none
     if not delivered:
         raise _no_delivery(file, "JSON of another kind")
@@ -146,7 +143,7 @@ def _text(value: object) -> object:
     for _ in range(_DEPTH):
         if isinstance(value, list):
             value = value[0] if value else None
-    return property_value(value)
+    return json_files.property_value(value)
 
 
 # Both

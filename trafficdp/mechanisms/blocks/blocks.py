@@ -40,15 +40,7 @@ from scipy.special import gammainc, gammaincc
 
 from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import integer_between, positive
-from trafficdp.mechanisms.blocks.partition import (
-    Items,
-    Partition,
-    canonical_order,
-    items_of,
-    loads,
-    lower_bound,
-    partition_for_heaviest_user,
-)
+from trafficdp.mechanisms.blocks import partition as blocks_partition
 from trafficdp.model import ContributionBound, Counts, Statistic
 
 OVERLAPS = 8_000_000
@@ -61,7 +53,7 @@ CHUNK = 20_000
 """Pairs of blocks priced at once."""
 
 
-def merge_rounds(items: Items, beta: float, share: float) -> IntArray:
+def merge_rounds(items: blocks_partition.Items, beta: float, share: float) -> IntArray:
     """Return a block number (0, 1, ...) for each of I items, found by merging blocks in rounds, shape (I,).
 
     At most ``share`` of the blocks merge in a round; a larger ``beta`` weighs the users with most loss more.
@@ -82,7 +74,7 @@ class _Pool:
     used up the zeroed ones are cleared away.
     """
 
-    def __init__(self, items: Items) -> None:
+    def __init__(self, items: blocks_partition.Items) -> None:
         self._users = items.users
         self._entries, self._used = len(items.user), items.size
         room = self._entries + self._entries // 2 + 16
@@ -284,7 +276,7 @@ class Blocks:
     ``lower_bound`` is below the ``factor`` of every partition of these items.
     """
 
-    items: Items
+    items: blocks_partition.Items
     block: IntArray
     load: FloatArray
     lower_bound: float
@@ -337,7 +329,7 @@ def best_blocks(
     than no blocks at all. Raises UsageError when there is nothing to release or ``effort`` is not in 0..10^9.
     """
     integer_between(0, 10**9, effort=effort)
-    items = items_of(counts, bound, tolerance)
+    items = blocks_partition.items_of(counts, bound, tolerance)
     many = len(items.user) > MANY
     alone = np.bincount(items.user, weights=items.cost, minlength=items.users)
     largest = float(alone.max(initial=0.0))
@@ -346,21 +338,23 @@ def best_blocks(
         looked_at = alone > SCREEN * largest
     while True:
         block, least = _search_among(items, looked_at, effort, GAIN if many else 0.0)
-        load = loads(items, block)
+        load = blocks_partition.loads(items, block)
         above = load > load[looked_at].max(initial=0.0) * (1 + 1e-12)
         if not bool(above.any()):
             return Blocks(items, block, load, least)
         looked_at |= load > load.max() / 2
 
 
-def _search_among(items: Items, looked_at: BoolArray, effort: int, gain: float) -> tuple[IntArray, float]:
+def _search_among(
+    items: blocks_partition.Items, looked_at: BoolArray, effort: int, gain: float
+) -> tuple[IntArray, float]:
     """Return the blocks (I,) that are best for the users that are ``looked_at``, and their lower bound."""
     some, of = (
         (items, np.arange(items.size)) if bool(looked_at.all()) else items.restricted_to_users(looked_at)
     )
-    order, rank = canonical_order(some)
+    order, rank = blocks_partition.canonical_order(some)
     canonical = some.reordered(order, rank)
-    least = lower_bound(canonical)
+    least = blocks_partition.lower_bound(canonical)
     # who none of them visits stays alone
     block = np.arange(items.size) + items.size
     block[of[order]] = _search(canonical, effort, least, gain)
@@ -371,7 +365,7 @@ def _search_among(items: Items, looked_at: BoolArray, effort: int, gain: float) 
     return result, least
 
 
-def _search(items: Items, effort: int, bound: float, gain: float) -> IntArray:
+def _search(items: blocks_partition.Items, effort: int, bound: float, gain: float) -> IntArray:
     """Return the best blocks found; what is within ``gain`` of the bound is good enough."""
     if items.size <= SMALL:
         return _exhaustive(items)
@@ -399,7 +393,7 @@ def _search(items: Items, effort: int, bound: float, gain: float) -> IntArray:
     return result
 
 
-def _starts(items: Items) -> list[IntArray]:
+def _starts(items: blocks_partition.Items) -> list[IntArray]:
     """Partitions to improve, in order of preference on a tie."""
     merged = [MERGING]
     if items.size <= LARGE:
@@ -408,11 +402,11 @@ def _starts(items: Items) -> list[IntArray]:
         merged += [(20.0, 0.03), (60.0, 0.03)]
     starts = [merge_rounds(items, beta, share) for beta, share in merged]
     if items.size <= LARGE:
-        starts += [np.zeros(items.size, dtype=np.int64), partition_for_heaviest_user(items)]
+        starts += [np.zeros(items.size, dtype=np.int64), blocks_partition.partition_for_heaviest_user(items)]
     return [*starts, np.arange(items.size)]
 
 
-def _exhaustive(items: Items) -> IntArray:
+def _exhaustive(items: blocks_partition.Items) -> IntArray:
     """The best of all partitions, item by item; loads only grow, so what is no better already is left."""
     table = np.zeros((items.size, items.users))
     table[items.item_of_entry, items.user] = items.cost
@@ -438,13 +432,13 @@ def _exhaustive(items: Items) -> IntArray:
 
 
 def _improve(
-    items: Items, block: IntArray, value: float, betas: tuple[float, ...], effort: int
+    items: blocks_partition.Items, block: IntArray, value: float, betas: tuple[float, ...], effort: int
 ) -> tuple[IntArray, int]:
     """Move single items under rising beta; return the best partition seen and the effort left.
 
     ``value`` is the largest load of ``block``.
     """
-    partition = Partition(items, block)
+    partition = blocks_partition.Partition(items, block)
     best = block
     for beta in betas:
         for _ in range(SWEEPS):
@@ -464,7 +458,7 @@ def _improve(
     return best, effort
 
 
-def _by_weight(items: Items, partition: Partition) -> IntArray:
+def _by_weight(items: blocks_partition.Items, partition: blocks_partition.Partition) -> IntArray:
     """Items by what they weigh for the heaviest users; those that weigh nothing are left where they are."""
     weight = np.bincount(
         items.item_of_entry, weights=partition.weight[items.user] * items.cost, minlength=items.size
@@ -474,9 +468,9 @@ def _by_weight(items: Items, partition: Partition) -> IntArray:
     return heavy
 
 
-def _shaken(items: Items, block: IntArray, turn: int) -> IntArray:
+def _shaken(items: blocks_partition.Items, block: IntArray, turn: int) -> IntArray:
     """Put every ``1/SHAKEN``-th item of the heaviest users into a block of its own, others each turn."""
-    load = loads(items, block)
+    load = blocks_partition.loads(items, block)
     heavy = load > 0.98 * load.max()
     met = np.zeros(items.size, dtype=np.bool_)
     met[items.item_of_entry[heavy[items.user]]] = True
@@ -492,5 +486,5 @@ def _shaken(items: Items, block: IntArray, turn: int) -> IntArray:
     return result
 
 
-def _value(items: Items, block: IntArray) -> float:
-    return float(loads(items, block).max(initial=0.0))
+def _value(items: blocks_partition.Items, block: IntArray) -> float:
+    return float(blocks_partition.loads(items, block).max(initial=0.0))

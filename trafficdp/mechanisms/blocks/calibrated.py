@@ -40,26 +40,10 @@ from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Box, Measure, Moments, Step, record_price
-from trafficdp.mechanisms import means, two_moments
+from trafficdp.mechanisms import means, protocol, two_moments
+from trafficdp.mechanisms.blocks import noise as blocks_noise
 from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks, clamped_block_error
-from trafficdp.mechanisms.blocks.noise import (
-    BlockNoise,
-    NumberLaw,
-    Spread,
-    calibrated_block_noise,
-    chargeable_pico,
-    variance_law,
-)
 from trafficdp.mechanisms.laplace.calibrated import SENSITIVITY, largest_sensitivity
-from trafficdp.mechanisms.protocol import (
-    POST_PROCESSING,
-    CalibratedMechanism,
-    Columns,
-    PublicFacts,
-    Statement,
-    loss_of,
-    privacy_event,
-)
 from trafficdp.mechanisms.publish import NoisyStatistic, largest_variance, publish_estimate
 from trafficdp.model import ContributionBound, Counts, Statistic, largest_two, number_pairs
 from trafficdp.noise.block import SAMPLER, pair_mean
@@ -120,9 +104,9 @@ def clip_set_of(statistics: tuple[Statistic, ...], counts: Counts, bound: Contri
 class CalibratedBlocks:
     """``noise`` is that of the sums of ``statistics``, G each, in this order. See CalibratedMechanism."""
 
-    public: PublicFacts
+    public: protocol.PublicFacts
     statistics: tuple[Statistic, ...]
-    noise: BlockNoise
+    noise: blocks_noise.BlockNoise
 
     kind = NAME
     composition = COMPOSITION
@@ -136,8 +120,8 @@ class CalibratedBlocks:
         sensitivity = {
             each: largest_sensitivity(each, self.public.counts, self.public.bound) for each in self.statistics
         }
-        return privacy_event(
-            self.kind, self.public, loss_of(self.steps(), self.public.counts.users), sensitivity
+        return protocol.privacy_event(
+            self.kind, self.public, protocol.loss_of(self.steps(), self.public.counts.users), sensitivity
         )
 
     def run(
@@ -170,11 +154,11 @@ class CalibratedBlocks:
         """Return each statistic's half width of intervals, (G,): the noise's tail and the worst-case bias."""
         return {each: self._known(each, interval_level).half_width for each in self.statistics}
 
-    def statement(self, statistic: Statistic) -> Statement:
+    def statement(self, statistic: Statistic) -> protocol.Statement:
         """Return how ``statistic`` is made noisy, in words and numbers, for the release's manifest."""
         paired = statistic is Statistic.VARIANCE
         law = self._known(statistic, None)
-        return Statement(
+        return protocol.Statement(
             mechanism=self.kind,
             citation=CITATION_OF_PAIRS if paired else CITATION,
             sensitivity=two_moments.SENSITIVITY if paired else SENSITIVITY[statistic],
@@ -184,7 +168,7 @@ class CalibratedBlocks:
             distribution=DISTRIBUTION_OF_PAIRS if paired else DISTRIBUTION,
             sampler=SAMPLER,
             interval_basis=INTERVALS_OF_PAIRS if paired else INTERVALS,
-            post_processing=two_moments.POST_PROCESSING if paired else POST_PROCESSING[statistic],
+            post_processing=two_moments.POST_PROCESSING if paired else protocol.POST_PROCESSING[statistic],
         )
 
     def to_facts(self) -> dict[str, Any]:
@@ -201,14 +185,16 @@ class CalibratedBlocks:
         return {"kind": self.kind}
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> Self:
+    def from_facts(cls, facts: Mapping[str, Any], public: protocol.PublicFacts) -> Self:
         """Return the mechanism that ``to_facts`` wrote, on the same ``public`` facts."""
         numbers = {name: np.array(facts[name], dtype=np.int64) for name in COLUMNS}
         statistics = tuple(Statistic(name) for name in facts["statistics"])
-        return cls(public, statistics, BlockNoise(scale=float(facts["scale"]), **numbers))
+        return cls(public, statistics, blocks_noise.BlockNoise(scale=float(facts["scale"]), **numbers))
 
     @classmethod
-    def from_published(cls, facts: Mapping[str, Any], columns: Columns, public: PublicFacts) -> Self:
+    def from_published(
+        cls, facts: Mapping[str, Any], columns: protocol.Columns, public: protocol.PublicFacts
+    ) -> Self:
         """Return the mechanism of a published release from its noise ``columns``, for the bins with numbers.
 
         Raises UsageError when a column is missing, scales differ, or a mean has no noise.
@@ -226,31 +212,31 @@ class CalibratedBlocks:
         bins = self.public.counts.bins
         return self.statistics.index(statistic) * bins + np.arange(bins)
 
-    def _spread(self, statistic: Statistic) -> Spread:
+    def _spread(self, statistic: Statistic) -> blocks_noise.Spread:
         noise, at = self.noise, self._at(statistic)
         size, shift = noise.size[at], noise.shift[at]
         unit = means.unit(statistic, self.public.counts, self.public.bound)
         step = np.where(size > 0, np.ldexp(unit, -shift), 0.0)
-        return Spread(noise.block[at], noise.half_width[at], shift, size, step, noise.scale)
+        return blocks_noise.Spread(noise.block[at], noise.half_width[at], shift, size, step, noise.scale)
 
-    def _known(self, statistic: Statistic, level: float | None) -> NumberLaw:
+    def _known(self, statistic: Statistic, level: float | None) -> blocks_noise.NumberLaw:
         """The law of a statistic's numbers: it follows from counts, and is worked out once for all draws."""
         if (statistic, level) not in self._laws:
             self._laws[statistic, level] = self._law(statistic, level)
         return self._laws[statistic, level]
 
     @cached_property
-    def _laws(self) -> dict[tuple[Statistic, float | None], NumberLaw]:
+    def _laws(self) -> dict[tuple[Statistic, float | None], blocks_noise.NumberLaw]:
         return {}
 
-    def _law(self, statistic: Statistic, level: float | None) -> NumberLaw:
+    def _law(self, statistic: Statistic, level: float | None) -> blocks_noise.NumberLaw:
         spread, bound = self._spread(statistic), self.public.bound
         if statistic is Statistic.VARIANCE:
-            return variance_law(self._spread(Statistic.MEAN), spread, bound, level)
+            return blocks_noise.variance_law(self._spread(Statistic.MEAN), spread, bound, level)
         return spread.law(statistic, bound, level)
 
 
-def published_noise(statistics: tuple[Statistic, ...], columns: Columns) -> BlockNoise:
+def published_noise(statistics: tuple[Statistic, ...], columns: protocol.Columns) -> blocks_noise.BlockNoise:
     """Return the block noise described by the published ``columns`` of ``statistics``.
 
     Raises UsageError when a column is missing, scales differ, or a mean has no noise.
@@ -274,7 +260,7 @@ def published_noise(statistics: tuple[Statistic, ...], columns: Columns) -> Bloc
     if len(scale) != 1:
         raise UsageError("blocks are published with several scales", got=str(len(scale)), expected="one")
     joined = {name: np.concatenate(values).astype(np.int64) for name, values in parts.items()}
-    return BlockNoise(scale=float(scale[0]), **joined)
+    return blocks_noise.BlockNoise(scale=float(scale[0]), **joined)
 
 
 RATIOS = (0.45, 0.5, 0.55, 0.6, 0.65, 0.75, 0.9, 1.0, 1.5, 2.5)
@@ -309,7 +295,7 @@ class BlockAccounting:
     ``products`` where VARIANCE is one of the statistics.
     """
 
-    public: PublicFacts
+    public: protocol.PublicFacts
     blocks: Blocks
     statistics: tuple[Statistic, ...]
     products: Products | None = None
@@ -357,9 +343,9 @@ class BlockAccounting:
         """Return the epsilon at which ``worst_relative_scale`` equals ``relative_scale``."""
         return self.worst_relative_scale(1.0, tolerance) / relative_scale if relative_scale > 0 else 0.0
 
-    def calibrate(self, loss: Loss) -> CalibratedMechanism:
+    def calibrate(self, loss: Loss) -> protocol.CalibratedMechanism:
         """Return the mechanism with block noise that can be drawn exactly and costs at most ``loss``."""
-        block, width = self.blocks.block, self.half_widths(chargeable_pico(loss) / PICO)
+        block, width = self.blocks.block, self.half_widths(blocks_noise.chargeable_pico(loss) / PICO)
         widths = self._by_statistic(width)
         if self.products is not None:
             varies, wider = self.products.varies, self.products.ratio * self.products.upper
@@ -372,7 +358,9 @@ class BlockAccounting:
             widths[each] / means.unit(each, self.public.counts, self.public.bound) for each in self.statistics
         ]
         return CalibratedBlocks(
-            self.public, self.statistics, calibrated_block_noise(of, block, np.concatenate(units), loss)
+            self.public,
+            self.statistics,
+            blocks_noise.calibrated_block_noise(of, block, np.concatenate(units), loss),
         )
 
     def _noise(self, epsilon: float) -> FloatArray:
@@ -408,7 +396,7 @@ def block_accounting(
     products = None
     if Statistic.VARIANCE in tolerance:
         products = best_products(blocks, counts, bound, tolerance[Statistic.VARIANCE])
-    return BlockAccounting(PublicFacts(counts, bound), blocks, statistics, products)
+    return BlockAccounting(protocol.PublicFacts(counts, bound), blocks, statistics, products)
 
 
 def best_products(blocks: Blocks, counts: Counts, bound: ContributionBound, variance: float) -> Products:

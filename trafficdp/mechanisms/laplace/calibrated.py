@@ -45,38 +45,12 @@ from trafficdp.bounding.worst_case import mean_sensitivity, vehicle_mean_sensiti
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.sets import Measure, Priced, Step
-from trafficdp.mechanisms import publish, two_moments
+from trafficdp.mechanisms import means, protocol, publish, two_moments
 from trafficdp.mechanisms.known_error import NoiseTerm
-from trafficdp.mechanisms.means import (
-    HEADROOM,
-    checked_epsilon,
-    speeds,
-    speeds_and_products,
-    unit,
-    values_of,
-    vehicle_means,
-)
-from trafficdp.mechanisms.protocol import (
-    POST_PROCESSING,
-    Columns,
-    PublicFacts,
-    Statement,
-    StatisticRequest,
-    loss_of,
-    privacy_event,
-    require_statistic,
-)
 from trafficdp.mechanisms.two_moments import best_ratio, relative_price, spread
 from trafficdp.model import OF_MAPS, ContributionBound, Counts, Statistic
+from trafficdp.noise import tail
 from trafficdp.noise.source import LARGEST_SCALE, group_scales
-from trafficdp.noise.tail import (
-    clamped_laplace_error,
-    half_width,
-    lattice_shift,
-    two_noises_error,
-    two_noises_half_width,
-    two_noises_mean,
-)
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import LossKind, PrivacyEvent, round_up
 from trafficdp.sensitive import Contributions, Samples, SensitiveInputs
@@ -176,7 +150,7 @@ class LaplaceNoise:
         """
         of = {
             Statistic.MEAN: self.mean,
-            Statistic.VARIANCE: two_noises_mean(*self._of_variances()),
+            Statistic.VARIANCE: tail.two_noises_mean(*self._of_variances()),
             Statistic.VEHICLE_MEAN: self.vehicle_mean,
         }
         return {statistic: of[statistic] for statistic in self.statistics}
@@ -187,9 +161,9 @@ class LaplaceNoise:
         for statistic, size in self.expected_noise().items():
             reach = statistic.largest(self.bound.upper)
             if statistic is Statistic.VARIANCE:
-                found[statistic] = two_noises_error(*self._of_variances(), reach)
+                found[statistic] = tail.two_noises_error(*self._of_variances(), reach)
             else:
-                found[statistic] = clamped_laplace_error(size, np.zeros(len(size)), reach)
+                found[statistic] = tail.clamped_laplace_error(size, np.zeros(len(size)), reach)
         return found
 
     def _of_variances(self) -> tuple[FloatArray, FloatArray]:
@@ -243,7 +217,7 @@ class CalibratedLaplace:
     0 where nothing is measured. ``shift`` (G,) <= 0 is that of W. See CalibratedMechanism.
     """
 
-    public: PublicFacts
+    public: protocol.PublicFacts
     statistics: tuple[Statistic, ...]
     scale: Mapping[Statistic, FloatArray]
     shift: IntArray
@@ -261,7 +235,7 @@ class CalibratedLaplace:
         shift = np.zeros(counts.bins, dtype=np.int64)
         scale = {}
         if MEAN in noise.statistics or VARIANCE in noise.statistics:
-            scale[MEAN] = _drawable(_in_units(noise.mean, unit(MEAN, counts, bound)), MEAN)
+            scale[MEAN] = _drawable(_in_units(noise.mean, means.unit(MEAN, counts, bound)), MEAN)
         if VARIANCE in noise.statistics:
             second = round_up(round_up(scale[MEAN] * float(bound.upper_steps)) * noise.ratio)
             second = np.where(noise.measures_products & (scale[MEAN] > 0), second, 0.0)
@@ -270,9 +244,9 @@ class CalibratedLaplace:
             # division by a power of two is exact
             scale[VARIANCE] = _drawable(np.ldexp(second, shift), VARIANCE)
         if VEHICLE_MEAN in noise.statistics:
-            own = _in_units(noise.vehicle_mean, unit(VEHICLE_MEAN, counts, bound))
+            own = _in_units(noise.vehicle_mean, means.unit(VEHICLE_MEAN, counts, bound))
             scale[VEHICLE_MEAN] = _drawable(own, VEHICLE_MEAN)
-        return cls(PublicFacts(counts, bound), noise.statistics, scale, shift)
+        return cls(protocol.PublicFacts(counts, bound), noise.statistics, scale, shift)
 
     def steps(self) -> tuple[Priced, ...]:
         """Return the measurement steps: the pairs of sums (S, W), or S alone, and the vehicle means."""
@@ -283,7 +257,9 @@ class CalibratedLaplace:
         sensitivity = {
             each: largest_sensitivity(each, self.public.counts, self.public.bound) for each in self.statistics
         }
-        return privacy_event(NAME, self.public, loss_of(self.steps(), self.public.counts.users), sensitivity)
+        return protocol.privacy_event(
+            NAME, self.public, protocol.loss_of(self.steps(), self.public.counts.users), sensitivity
+        )
 
     def numbers(self, contributions: Contributions, measure: Measure) -> dict[Statistic, FloatArray]:
         """Measure private ``contributions``; return noisy averages before clamping, (G,) each, MEAN first.
@@ -294,17 +270,17 @@ class CalibratedLaplace:
         found = {}
         for statistic, step in self._steps().items():
             if statistic is not VARIANCE:
-                drawn = measure.measure(step, values_of(statistic, contributions))
-                found[statistic] = drawn * unit(statistic, counts, bound)
+                drawn = measure.measure(step, means.values_of(statistic, contributions))
+                found[statistic] = drawn * means.unit(statistic, counts, bound)
                 continue
             measured = measures_speeds(self.statistics, counts)
-            drawn = measure.measure(step, values_of(statistic, contributions.select(measured)))
+            drawn = measure.measure(step, means.values_of(statistic, contributions.select(measured)))
             both = np.zeros((2, counts.bins))
             both[:, measured] = drawn.reshape(2, -1)
             # a floored sum is in the middle of its step
             whole = np.ldexp(both[1] + np.where(self.shift < 0, 0.5, 0.0), -self.shift)
-            found[MEAN] = both[0] * unit(MEAN, counts, bound)
-            found[VARIANCE] = whole * unit(VARIANCE, counts, bound)
+            found[MEAN] = both[0] * means.unit(MEAN, counts, bound)
+            found[VARIANCE] = whole * means.unit(VARIANCE, counts, bound)
         return found
 
     def run(
@@ -345,10 +321,10 @@ class CalibratedLaplace:
         """Return each statistic's half width of intervals, (G,): the noise's tail and the worst-case bias."""
         return {each: self._half_width(each, interval_level) for each in self.statistics}
 
-    def statement(self, statistic: Statistic) -> Statement:
+    def statement(self, statistic: Statistic) -> protocol.Statement:
         """Return how ``statistic`` is made noisy, in words and numbers, for the release's manifest."""
         pair = statistic is VARIANCE
-        return Statement(
+        return protocol.Statement(
             mechanism=NAME,
             citation=two_moments.CITATION if pair else None,
             sensitivity=SENSITIVITY[statistic],
@@ -358,7 +334,7 @@ class CalibratedLaplace:
             distribution=two_moments.DISTRIBUTION if pair else DISTRIBUTION,
             sampler=SAMPLER,
             interval_basis=two_moments.INTERVALS if pair else INTERVALS,
-            post_processing=two_moments.POST_PROCESSING if pair else POST_PROCESSING[statistic],
+            post_processing=two_moments.POST_PROCESSING if pair else protocol.POST_PROCESSING[statistic],
         )
 
     def terms(self, statistic: Statistic) -> tuple[NoiseTerm, ...]:
@@ -368,13 +344,13 @@ class CalibratedLaplace:
         counts, bound = self.public.counts, self.public.bound
         none = np.zeros(counts.bins)
         if statistic is not VARIANCE:
-            return (NoiseTerm(self.scale[statistic], unit(statistic, counts, bound), none),)
+            return (NoiseTerm(self.scale[statistic], means.unit(statistic, counts, bound), none),)
         varies = has_variance(self.statistics, counts)
         mean = np.where(varies, self.scale[MEAN], 0.0)
         products = np.where(varies, self.scale[VARIANCE], 0.0)
         return (
-            NoiseTerm(mean, float(bound.upper) * unit(MEAN, counts, bound), none),
-            NoiseTerm(products, np.ldexp(unit(VARIANCE, counts, bound), -self.shift), none),
+            NoiseTerm(mean, float(bound.upper) * means.unit(MEAN, counts, bound), none),
+            NoiseTerm(products, np.ldexp(means.unit(VARIANCE, counts, bound), -self.shift), none),
         )
 
     def bias(self, statistic: Statistic) -> FloatArray:
@@ -383,7 +359,9 @@ class CalibratedLaplace:
         rounding = np.full(counts.bins, publish.rounding_bias(statistic, bound))
         if statistic is not VARIANCE:
             return rounding
-        floored = np.where(self.shift < 0, np.ldexp(unit(VARIANCE, counts, bound), -self.shift) / 2, 0.0)
+        floored = np.where(
+            self.shift < 0, np.ldexp(means.unit(VARIANCE, counts, bound), -self.shift) / 2, 0.0
+        )
         return np.where(has_variance(self.statistics, counts), rounding + floored, 0.0)
 
     def noise_scale(self, statistic: Statistic) -> FloatArray:
@@ -407,7 +385,7 @@ class CalibratedLaplace:
         return {"kind": KIND}
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> CalibratedLaplace:
+    def from_facts(cls, facts: Mapping[str, Any], public: protocol.PublicFacts) -> CalibratedLaplace:
         """Return the mechanism from the frozen plan's ``facts`` (see ``to_facts``) and the public facts."""
         return cls(
             public,
@@ -418,7 +396,7 @@ class CalibratedLaplace:
 
     @classmethod
     def from_published(
-        cls, facts: Mapping[str, Any], columns: Columns, public: PublicFacts
+        cls, facts: Mapping[str, Any], columns: protocol.Columns, public: protocol.PublicFacts
     ) -> CalibratedLaplace:
         """Return the mechanism of a published release from its noise ``columns``; UsageError if one is
         missing.
@@ -442,12 +420,12 @@ class CalibratedLaplace:
             measured = measures_speeds(self.statistics, counts)
             scale = np.concatenate([self.scale[each][measured] for each in (MEAN, VARIANCE)])
             shift = self.shift[measured]
-            of = speeds_and_products(counts.select(measured), bound)
+            of = means.speeds_and_products(counts.select(measured), bound)
             found[VARIANCE] = Step(of, Laplace(scale), np.concatenate([np.zeros_like(shift), shift]))
         elif MEAN in self.statistics:
-            found[MEAN] = Step(speeds(counts, bound), Laplace(self.scale[MEAN]))
+            found[MEAN] = Step(means.speeds(counts, bound), Laplace(self.scale[MEAN]))
         if VEHICLE_MEAN in self.statistics:
-            found[VEHICLE_MEAN] = Step(vehicle_means(counts, bound), Laplace(self.scale[VEHICLE_MEAN]))
+            found[VEHICLE_MEAN] = Step(means.vehicle_means(counts, bound), Laplace(self.scale[VEHICLE_MEAN]))
         return found
 
     def _error(self, statistic: Statistic) -> FloatArray:
@@ -455,23 +433,26 @@ class CalibratedLaplace:
         if statistic is VARIANCE:
             return self._variance_noise.error(reach)
         scale: FloatArray = np.asarray(self.noise_scale(statistic))
-        return clamped_laplace_error(scale, bias, reach)
+        return tail.clamped_laplace_error(scale, bias, reach)
 
     def _half_width(self, statistic: Statistic, level: float) -> FloatArray:
         terms, bias = self.terms(statistic), self.bias(statistic)
         if statistic is not VARIANCE:
-            return half_width(terms[0].scale, level) * terms[0].step + bias
+            return tail.half_width(terms[0].scale, level) * terms[0].step + bias
         first, second = (term.scale * term.step for term in terms)
-        return two_noises_half_width(first, second, 1 - level) + _shift_of(terms) + bias
+        return tail.two_noises_half_width(first, second, 1 - level) + _shift_of(terms) + bias
 
     @cached_property
     def _variance_noise(self) -> two_moments.VarianceNoise:
         terms, reach = self.terms(VARIANCE), VARIANCE.largest(self.public.bound.upper)
         first, second = (term.scale * term.step for term in terms)
-        error = np.minimum(two_noises_error(first, second, reach) + _shift_of(terms), reach)
+        error = np.minimum(tail.two_noises_error(first, second, reach) + _shift_of(terms), reach)
         bias = self.bias(VARIANCE)
         return two_moments.VarianceNoise(
-            has_variance(self.statistics, self.public.counts), two_noises_mean(first, second), error, bias
+            has_variance(self.statistics, self.public.counts),
+            tail.two_noises_mean(first, second),
+            error,
+            bias,
         )
 
     def _columns(self, statistic: Statistic) -> dict[str, npt.NDArray[Any]]:
@@ -515,7 +496,7 @@ def _drawable(scale: FloatArray, statistic: Statistic) -> FloatArray:
 
 def _shift_of(terms: tuple[NoiseTerm, ...]) -> FloatArray:
     """How far whole noises may lie above continuous ones, together (``noise.tail``)."""
-    return np.asarray(sum(lattice_shift(term.scale) * term.step for term in terms))
+    return np.asarray(sum(tail.lattice_shift(term.scale) * term.step for term in terms))
 
 
 @dataclass(frozen=True)
@@ -532,19 +513,19 @@ class Baseline:
     kind = LossKind.PURE
     enforced = True
 
-    def steps(self, request: StatisticRequest) -> tuple[Priced, ...]:
+    def steps(self, request: protocol.StatisticRequest) -> tuple[Priced, ...]:
         """Return the noisy measurements for ``request``, from public counts."""
         return calibrated_for(request).steps()
 
-    def sensitivity(self, request: StatisticRequest) -> FloatArray:
+    def sensitivity(self, request: protocol.StatisticRequest) -> FloatArray:
         """Return the most that one vehicle's values change each bin's number, in its unit, shape (G,)."""
         return calibrated_for(request).event().sensitivity[request.statistic]
 
-    def expected_error(self, request: StatisticRequest) -> FloatArray:
+    def expected_error(self, request: protocol.StatisticRequest) -> FloatArray:
         """Return each bin's expected absolute error at the worst values, by noise and rounding, (G,)."""
         return calibrated_for(request).expected_errors()[request.statistic]
 
-    def noise_terms(self, request: StatisticRequest) -> tuple[NoiseTerm, ...]:
+    def noise_terms(self, request: protocol.StatisticRequest) -> tuple[NoiseTerm, ...]:
         """Return the noises and the bias that bound the error of each number before it is clamped."""
         calibrated = calibrated_for(request)
         first, *more = calibrated.terms(request.statistic)
@@ -556,20 +537,20 @@ class Baseline:
         """Return noisy estimates of ``statistic`` in all bins, clamped to its range; ``samples`` are
         private.
         """
-        calibrated = calibrated_for(StatisticRequest(samples.counts, samples.bound, statistic, loss))
+        calibrated = calibrated_for(protocol.StatisticRequest(samples.counts, samples.bound, statistic, loss))
         return estimate_of(calibrated, samples.contributions(), measure)
 
 
-def calibrated_for(request: StatisticRequest) -> CalibratedLaplace:
+def calibrated_for(request: protocol.StatisticRequest) -> CalibratedLaplace:
     """Return the mechanism whose noise costs the largest vehicle of each bin ``request.loss`` (infinite:
     none).
 
     Raises UsageError for a quantile, and unless every epsilon is above 0 and its noise can be drawn.
     """
-    require_statistic(Baseline.name, request.statistic, Baseline.statistics)
+    protocol.require_statistic(Baseline.name, request.statistic, Baseline.statistics)
     noise = LaplaceNoise.of_sensitivity(request.counts, request.bound, {request.statistic: 1.0})
     with np.errstate(over="ignore"):
-        each = (1 + HEADROOM) / checked_epsilon(request.loss, request.counts)
+        each = (1 + means.HEADROOM) / means.checked_epsilon(request.loss, request.counts)
     return CalibratedLaplace.of(
         replace(noise, mean=noise.mean * each, vehicle_mean=noise.vehicle_mean * each)
     )

@@ -9,18 +9,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from trafficdp.arrays import BoolArray, FloatArray, IntArray
-from trafficdp.bounding.arrays import (
-    Arrays,
-    CountCap,
-    IntervalPartition,
-    best_fit,
-    dropped_mean_bias,
-    guaranteed_width,
-    kept_counts,
-    levy_width,
-    total_variation_bias,
-    wrap_around,
-)
+from trafficdp.bounding import arrays as bounding_arrays
 from trafficdp.bounding.worst_case import clipping_rank
 from trafficdp.errors import UsageError, in_range
 from trafficdp.measurement.laws import EntryIndex
@@ -83,11 +72,11 @@ class Grouping(StrEnum):
     WRAP_AROUND = "wrap_around"
     BEST_FIT = "best_fit"
 
-    def arrays(self, counts: Counts, cap: CountCap) -> Arrays:
+    def arrays(self, counts: Counts, cap: bounding_arrays.CountCap) -> bounding_arrays.Arrays:
         """Return each bin's records grouped into arrays of at most ``cap`` records of one vehicle, by
         counts.
         """
-        group = wrap_around if self is Grouping.WRAP_AROUND else best_fit
+        group = bounding_arrays.wrap_around if self is Grouping.WRAP_AROUND else bounding_arrays.best_fit
         return group(counts, cap.of(counts))
 
 
@@ -98,7 +87,7 @@ class ArrayLattice:
     Raises UsageError when a sum of array means could leave 64 bits.
     """
 
-    arrays: Arrays
+    arrays: bounding_arrays.Arrays
     bound: ContributionBound
 
     def __post_init__(self) -> None:
@@ -154,11 +143,11 @@ class ArrayLattice:
         partial[arrays.array_bin[arrays.fill < arrays.capacity[arrays.array_bin]]] = True
         rounding = np.where(partial, step / (2 * arrays.capacity), 0.0)
         rounding = rounding + rounding_bias(Statistic.MEAN, self.bound)
-        return total_variation_bias(arrays, float(self.bound.upper)) + rounding
+        return bounding_arrays.total_variation_bias(arrays, float(self.bound.upper)) + rounding
 
 
 def array_lattice(
-    counts: Counts, bound: ContributionBound, grouping: Grouping, cap: CountCap
+    counts: Counts, bound: ContributionBound, grouping: Grouping, cap: bounding_arrays.CountCap
 ) -> ArrayLattice:
     """Return the arrays of ``grouping`` and ``cap`` and what follows from counts; cached for few pairs.
 
@@ -168,7 +157,9 @@ def array_lattice(
     return make(counts, bound, grouping, cap)
 
 
-def _new_lattice(counts: Counts, bound: ContributionBound, grouping: Grouping, cap: CountCap) -> ArrayLattice:
+def _new_lattice(
+    counts: Counts, bound: ContributionBound, grouping: Grouping, cap: bounding_arrays.CountCap
+) -> ArrayLattice:
     return ArrayLattice(grouping.arrays(counts, cap), bound)
 
 
@@ -222,7 +213,7 @@ class Projected(Means):
     """``grouping`` makes the arrays, ``cap`` is the most samples one of them takes. Nothing is projected."""
 
     grouping: Grouping
-    cap: CountCap
+    cap: bounding_arrays.CountCap
     enforced = False
 
     def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
@@ -285,7 +276,7 @@ class ArrayAveraging(Projected):
     """The mean of all array means."""
 
     grouping: Grouping = Grouping.BEST_FIT
-    cap: CountCap = CountCap.ARGMAX
+    cap: bounding_arrays.CountCap = bounding_arrays.CountCap.ARGMAX
 
     citation = PAPER + "Array-Averaging"
 
@@ -303,7 +294,7 @@ class Levy(Projected):
     """
 
     grouping: Grouping = Grouping.BEST_FIT
-    cap: CountCap = CountCap.ARGMAX
+    cap: bounding_arrays.CountCap = bounding_arrays.CountCap.ARGMAX
     gamma: float = 0.2
     halves: int = 3
     guaranteed: bool = False
@@ -346,17 +337,19 @@ class Levy(Projected):
         # the error grows by at most 1 a unit of bias, so the expected projection may be added
         return np.minimum(clamped_laplace_error(noise, lattice.bias, upper) + projection, upper)
 
-    def partition(self, lattice: ArrayLattice) -> IntervalPartition:
+    def partition(self, lattice: ArrayLattice) -> bounding_arrays.IntervalPartition:
         """Return the partition of each bin's range into parts of width tau, among which an interval is
         drawn.
         """
         arrays, upper = lattice.arrays, float(lattice.bound.upper)
         if self.guaranteed:
-            width = guaranteed_width(arrays.fill, arrays.array_bin, len(lattice.top), upper, self.gamma)
+            width = bounding_arrays.guaranteed_width(
+                arrays.fill, arrays.array_bin, len(lattice.top), upper, self.gamma
+            )
         else:
-            width = levy_width(arrays.per_bin, arrays.capacity, upper, self.gamma)
+            width = bounding_arrays.levy_width(arrays.per_bin, arrays.capacity, upper, self.gamma)
         whole = np.ceil(np.minimum(width / upper, 1.0) * lattice.top).astype(np.int64)
-        return IntervalPartition(lattice.top, np.clip(whole, 1, lattice.top))
+        return bounding_arrays.IntervalPartition(lattice.top, np.clip(whole, 1, lattice.top))
 
     def _selects(self, lattice: ArrayLattice) -> BoolArray:
         return self.partition(lattice).parts > 1
@@ -428,7 +421,7 @@ class Quantile(Projected):
 
     rule: QuantileRule = QuantileRule.FIXED
     grouping: Grouping = Grouping.BEST_FIT
-    cap: CountCap = CountCap.ARGMAX
+    cap: bounding_arrays.CountCap = bounding_arrays.CountCap.ARGMAX
 
     citation = (
         PAPER + "Quantile; Smith, Privacy-Preserving Statistical Estimation with Optimal Convergence Rates"
@@ -527,7 +520,7 @@ def _projected(lattice: ArrayLattice, width: IntArray, epsilon: FloatArray) -> N
 class Pooled(Means):
     """``cap`` chooses m_UB, the most samples of one user that a bin takes."""
 
-    cap: CountCap = CountCap.ARGMAX
+    cap: bounding_arrays.CountCap = bounding_arrays.CountCap.ARGMAX
 
     name = "pooled"
     citation = "here; the cap by Rameshwar et al. (003), the bias of dropping samples by arXiv 2405.06261"
@@ -536,9 +529,9 @@ class Pooled(Means):
         """Return each bin's noisy sum of the kept samples, from counts."""
         counts, bound, statistic = request.counts, request.bound, request.statistic
         self._require(request)
-        kept = kept_counts(counts, self.cap.of(counts))
+        kept = bounding_arrays.kept_counts(counts, self.cap.of(counts))
         samples = counts.samples_per_bin
-        bias = dropped_mean_bias(samples - kept.samples_per_bin, samples, float(bound.upper))
+        bias = bounding_arrays.dropped_mean_bias(samples - kept.samples_per_bin, samples, float(bound.upper))
         one = unit(statistic, kept, bound)
         return noisy_sum(speeds(kept, bound), request.loss, one, bias + rounding_bias(statistic, bound))
 
@@ -547,7 +540,7 @@ class Pooled(Means):
     ) -> FloatArray:
         """Return noisy means of all bins, shape (G,), clamped to their range; ``samples`` are private."""
         counts, bound = samples.counts, samples.bound
-        kept = kept_counts(counts, self.cap.of(counts))
+        kept = bounding_arrays.kept_counts(counts, self.cap.of(counts))
         running = np.concatenate([[0], np.cumsum(samples.value)])
         begin = samples.start[:-1]
         first = running[begin + kept.count] - running[begin]

@@ -34,16 +34,7 @@ import numpy as np
 from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.bounding.worst_case import clip_cut, clipping_rank, least_error_threshold, worst_case_threshold
 from trafficdp.measurement.sets import Box, Measure, Priced, Ranks
-from trafficdp.mechanisms.means import (
-    Means,
-    NoisySum,
-    choice_scale,
-    laplace_scale,
-    largest_move,
-    noisy_sum,
-    support_of,
-    unit,
-)
+from trafficdp.mechanisms import means
 from trafficdp.mechanisms.protocol import StatisticRequest
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
@@ -51,7 +42,7 @@ from trafficdp.sensitive import Samples
 
 
 @dataclass(frozen=True)
-class WorstCaseClipping(Means):
+class WorstCaseClipping(means.Means):
     """OPT of paper 000. ``least_exact_error`` chooses T by the exact error; False is the paper's T."""
 
     least_exact_error: bool = False
@@ -66,7 +57,7 @@ class WorstCaseClipping(Means):
         """The mechanism's name in the registry."""
         return "worst_case_clipping_exact" if self.least_exact_error else "worst_case_clipping"
 
-    def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
+    def noisy_sum_of(self, request: StatisticRequest) -> means.NoisySum:
         """Return each bin's noisy sum of clipped totals, from counts.
 
         U/2 without noise where nothing is kept. Nothing is kept where a bin has fewer than ceil(2/epsilon)
@@ -74,14 +65,14 @@ class WorstCaseClipping(Means):
         """
         counts, bound, statistic, epsilon = request.counts, request.bound, request.statistic, request.loss
         self._require(request)
-        support, one = support_of(counts), unit(statistic, counts, bound)
+        support, one = means.support_of(counts), means.unit(statistic, counts, bound)
         cut, width = self.clipping(counts, bound, epsilon)
         of, start = Box(support, width), support.sums(cut).astype(np.float64)
         # nothing kept: the middle, as near to speeds that were never rounded
-        nothing = largest_move(of) == 0
+        nothing = means.largest_move(of) == 0
         bias = np.where(nothing, float(bound.upper) / 2, start * one + rounding_bias(statistic, bound))
         start = np.where(nothing, bound.upper_steps * counts.samples_per_bin / 2, start)
-        return noisy_sum(of, epsilon, one, bias, start)
+        return means.noisy_sum(of, epsilon, one, bias, start)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
@@ -125,7 +116,7 @@ def _clipping(
 
 
 @dataclass(frozen=True)
-class AKMV(Means):
+class AKMV(means.Means):
     """Clipping at a private quantile of users' sums."""
 
     name = "akmv"
@@ -138,7 +129,7 @@ class AKMV(Means):
         """Return the private selection of the clipping threshold."""
         return (self._threshold(request.counts, request.bound, request.loss),)
 
-    def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
+    def noisy_sum_of(self, request: StatisticRequest) -> means.NoisySum:
         """Return the noisy sum at the largest threshold that can be selected, from counts.
 
         Its bias is the whole range: the threshold may be anywhere, so that values exist for which nothing is
@@ -146,11 +137,13 @@ class AKMV(Means):
         """
         counts, bound, statistic, epsilon = request.counts, request.bound, request.statistic, request.loss
         self._require(request)
-        widest = Box(support_of(counts), (bound.upper_steps * counts.largest_count_per_bin)[counts.bin_index])
+        widest = Box(
+            means.support_of(counts), (bound.upper_steps * counts.largest_count_per_bin)[counts.bin_index]
+        )
         noiseless = np.isinf(epsilon)
         bias = np.where(noiseless, rounding_bias(statistic, bound), float(bound.upper))
-        one = unit(statistic, counts, bound)
-        return noisy_sum(widest, epsilon / 2, one, bias, worst_case=True)
+        one = means.unit(statistic, counts, bound)
+        return means.noisy_sum(widest, epsilon / 2, one, bias, worst_case=True)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
@@ -163,13 +156,13 @@ class AKMV(Means):
         threshold = np.where(np.isinf(epsilon), choice.high, measure.select(choice, total))
         high = np.minimum(threshold[counts.bin_index], bound.upper_steps * counts.count)
         clipped = replace(
-            widest, of=Box(support_of(counts), high), scale=laplace_scale(threshold, epsilon / 2)
+            widest, of=Box(means.support_of(counts), high), scale=means.laplace_scale(threshold, epsilon / 2)
         )
         return clipped.means(total, measure, bound)
 
     def _threshold(self, counts: Counts, bound: ContributionBound, epsilon: FloatArray) -> Ranks:
         rank = np.maximum(counts.users_per_bin - clipping_rank(epsilon), 0)
         with np.errstate(over="ignore"):
-            scale = np.minimum(choice_scale(np.ones(counts.bins), epsilon / 2), 2.0**60)
+            scale = np.minimum(means.choice_scale(np.ones(counts.bins), epsilon / 2), 2.0**60)
         high = bound.upper_steps * counts.largest_count_per_bin
-        return Ranks(support_of(counts), high, rank, rank, scale, self.kind)
+        return Ranks(means.support_of(counts), high, rank, rank, scale, self.kind)

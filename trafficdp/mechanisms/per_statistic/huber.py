@@ -25,14 +25,7 @@ from functools import partial
 import numpy as np
 
 from trafficdp.arrays import BoolArray, FloatArray
-from trafficdp.bounding.huber import (
-    HuberParameters,
-    clean_smooth_sensitivity,
-    huber_location,
-    scale_threshold,
-    smooth_sensitivity,
-    used_count,
-)
+from trafficdp.bounding import huber as bounding_huber
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.means import FINER, HEADROOM, Means, NoisySum, Weighting, support_of, weighting
 from trafficdp.mechanisms.protocol import ClaimedNoise, StatisticRequest
@@ -54,7 +47,7 @@ class HuberPlan:
     is the expected error without outliers.
     """
 
-    shape: HuberParameters
+    shape: bounding_huber.HuberParameters
     huber: BoolArray
     weighted: Weighting
     laplace: NoisySum
@@ -130,8 +123,10 @@ class Huber(Means):
         if plan.huber.any():
             shape = plan.shape.select(plan.huber)
             mean = (total / counts.count * float(bound.step))[plan.huber[counts.bin_index]]
-            centre = huber_location(mean, shape.weight, shape.threshold, shape.bin_index, shape.bins)
-            smooth = smooth_sensitivity(mean, shape, plan.beta[plan.huber])
+            centre = bounding_huber.huber_location(
+                mean, shape.weight, shape.threshold, shape.bin_index, shape.bins
+            )
+            smooth = bounding_huber.smooth_sensitivity(mean, shape, plan.beta[plan.huber])
             noisy = centre + smooth / plan.alpha[plan.huber] * drawn
             result[plan.huber] = np.clip(noisy, 0.0, float(bound.upper))
         return result
@@ -152,19 +147,19 @@ class Huber(Means):
         counts, bound, statistic, epsilon = request.counts, request.bound, request.statistic, request.loss
         self._require(request)
         index, bins, upper = counts.bin_index, counts.bins, float(bound.upper)
-        used = used_count(counts.count, index, bins, self.cap_ratio)
-        threshold = scale_threshold(used, index, bins, upper, self.spread * upper, self.factor)
+        used = bounding_huber.used_count(counts.count, index, bins, self.cap_ratio)
+        threshold = bounding_huber.scale_threshold(used, index, bins, upper, self.spread * upper, self.factor)
         plain = weighting(counts, bound, statistic)
         counted = used if statistic is Statistic.MEAN else np.ones_like(used)
         capped = Weighting(counts, bound, FINER * counted)
-        shape = HuberParameters(capped.weight, threshold, index, bins, upper)
+        shape = bounding_huber.HuberParameters(capped.weight, threshold, index, bins, upper)
         drift = _clean_bias(shape, plain.weight, self.factor)
         noise = [_error(each, epsilon, each.bias(each.weight)) for each in (capped, plain)]
         better = noise[0] + drift < noise[1]
         by_laplace = np.minimum(noise[0] + drift, noise[1])
 
         alpha, beta, mean_absolute = self.calibrated(epsilon)
-        clean = drift + clean_smooth_sensitivity(shape, beta) * mean_absolute / alpha
+        clean = drift + bounding_huber.clean_smooth_sensitivity(shape, beta) * mean_absolute / alpha
         least = np.full(bins, np.inf)
         np.minimum.at(least, index, threshold)
         huber = (least < upper) & (clean < by_laplace) & np.isfinite(epsilon)
@@ -192,7 +187,7 @@ def _error(weighted: Weighting, epsilon: FloatArray, bias: FloatArray) -> FloatA
     return bias + clamped_laplace_error(noisy.term.mean_absolute_noise, np.zeros_like(bias), upper)
 
 
-def _clean_bias(shape: HuberParameters, target: FloatArray, factor: float) -> FloatArray:
+def _clean_bias(shape: bounding_huber.HuberParameters, target: FloatArray, factor: float) -> FloatArray:
     """Return the root mean square of sum (w_i - p_i) y_i for independent samples, shape (G,)."""
     deviation = shape.threshold / (factor * np.sqrt(2 * np.log(40.0 * shape.users[shape.bin_index])))
     square = ((shape.weight - target) * deviation) ** 2

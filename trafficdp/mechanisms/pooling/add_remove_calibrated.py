@@ -18,34 +18,10 @@ from trafficdp.arrays import FloatArray
 from trafficdp.errors import UsageError
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.names import ADD_REMOVE_POOLED
-from trafficdp.mechanisms.pooling.add_remove_counts import (
-    COUNTED,
-    CountAnswers,
-    estimate_counts,
-    expected_count_errors,
-)
+from trafficdp.mechanisms.pooling import add_remove_counts, add_remove_map, whole
 from trafficdp.mechanisms.pooling.add_remove_design import RELATION, AddRemoveDesign
-from trafficdp.mechanisms.pooling.add_remove_map import (
-    CALIBRATED_LEVEL,
-    FIRST_GUESS,
-    LEAST_FLEET,
-    Answers,
-    FleetEstimate,
-    add_remove_map,
-    measure_all,
-    steps_follow_answers,
-    summarise_all_rounds,
-    target_interval,
-)
 from trafficdp.mechanisms.pooling.calibrated import CITATION
 from trafficdp.mechanisms.pooling.posterior import VariancePosterior
-from trafficdp.mechanisms.pooling.whole import (
-    BY_POSTERIOR,
-    JointMechanism,
-    calibration,
-    known_columns,
-    variance_error,
-)
 from trafficdp.mechanisms.protocol import Columns, JointRequest, PublicFacts, Statement, require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.simulated_cities import ReferenceCityShape, Skill, reference_skill
@@ -64,7 +40,7 @@ MOST_RESIZED = 1.5
 
 
 @dataclass(frozen=True)
-class CalibratedAddRemove(JointMechanism):
+class CalibratedAddRemove(whole.JointMechanism):
     """Partial pooling (``add_remove_design``) of all bins, for ``pico`` 10^-12 of ``loss_kind``.
 
     ``apart``: slots are measured apart; without it the grid has one slot. ``counts`` is what numbers of
@@ -93,11 +69,11 @@ class CalibratedAddRemove(JointMechanism):
         "a posterior mean of noisy sums over vehicles (the fleet, weights, residuals); where many drive, as "
         "the noisy weights say, a slower speed is expected before residuals are looked at"
     )
-    intervals: ClassVar[str] = BY_POSTERIOR
+    intervals: ClassVar[str] = whole.BY_POSTERIOR
     estimable: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN, Statistic.VARIANCE)
     trials: ClassVar[Mapping[Statistic, Calibration]] = {
-        Statistic.MEAN: calibration(0.976, 0.932, 0.921),
-        Statistic.VARIANCE: calibration(0.948, 0.85, 0.945),
+        Statistic.MEAN: whole.calibration(0.976, 0.932, 0.921),
+        Statistic.VARIANCE: whole.calibration(0.948, 0.85, 0.945),
     }
     from_known: ClassVar[bool] = True
 
@@ -138,14 +114,16 @@ class CalibratedAddRemove(JointMechanism):
         and slot).
         """
         return self._published(
-            measure_all(self.design, values.all_contributions(), measure, self.public.known)
+            add_remove_map.measure_all(self.design, values.all_contributions(), measure, self.public.known)
         )
 
     def steps_follow_answers(self, columns: Columns) -> bool:
         """Return whether every adaptive step in the published ``columns`` follows from the answers before
         it.
         """
-        return steps_follow_answers(self.design, answers_from_columns(columns), self.public.known)
+        return add_remove_map.steps_follow_answers(
+            self.design, answers_from_columns(columns), self.public.known
+        )
 
     def recompute_estimates(self, columns: Columns) -> dict[Statistic, Estimate]:
         """Return the estimates of every statistic, recomputed from the noisy answers in published
@@ -159,16 +137,18 @@ class CalibratedAddRemove(JointMechanism):
         """Return lower and upper ends, (H,) each, of intervals proved to hold with ``level`` the map
         without noise.
         """
-        summary = summarise_all_rounds(self.design, answers_from_columns(columns))
-        return {Statistic.MEAN: target_interval(self.design, summary, level)}
+        summary = add_remove_map.summarise_all_rounds(self.design, answers_from_columns(columns))
+        return {Statistic.MEAN: add_remove_map.target_interval(self.design, summary, level)}
 
-    def _published(self, answers: Answers) -> dict[Statistic, Estimate]:
+    def _published(self, answers: add_remove_map.Answers) -> dict[Statistic, Estimate]:
         """The estimates that ``answers`` make: a function of them and of public facts alone."""
         design = self.design
-        found = add_remove_map(design, answers)
-        columns = {**columns_from_answers(answers), **known_columns(self.public.known)}
+        found = add_remove_map.add_remove_map(design, answers)
+        columns = {**columns_from_answers(answers), **whole.known_columns(self.public.known)}
         if answers.counts is not None:
-            for name, numbers in estimate_counts(design, answers.counts, CALIBRATED_LEVEL).items():
+            for name, numbers in add_remove_counts.estimate_counts(
+                design, answers.counts, add_remove_map.CALIBRATED_LEVEL
+            ).items():
                 both = {"": numbers.value, "_low": numbers.low, "_high": numbers.high}
                 columns |= {f"{name}{end}": each for end, each in both.items()}
         mean = self.estimate_from_posterior(Statistic.MEAN, found.mean, columns)
@@ -183,7 +163,7 @@ class CalibratedAddRemove(JointMechanism):
         counts, bound = self.public.counts, self.public.bound
         found = {Statistic.MEAN: float(self.skill().error.mean()) + rounding_bias(Statistic.MEAN, bound)}
         if self.design.variance:
-            found[Statistic.VARIANCE] = float(variance_error(self._usual_variance, bound)[0])
+            found[Statistic.VARIANCE] = float(whole.variance_error(self._usual_variance, bound)[0])
         return {each: np.full(counts.bins, found[each]) for each in self.statistics}
 
     def skill(self, fleet: int | None = None) -> Skill:
@@ -214,7 +194,7 @@ class CalibratedAddRemove(JointMechanism):
 
         Empty without counts.
         """
-        return expected_count_errors(self.design) if self.counts else {}
+        return add_remove_counts.expected_count_errors(self.design) if self.counts else {}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
         """Return each statistic's expected half width of 95 % intervals, shape (G,), before release.
@@ -224,15 +204,17 @@ class CalibratedAddRemove(JointMechanism):
         upper, error = float(self.public.bound.upper), self.expected_errors()[Statistic.MEAN]
         found = {Statistic.MEAN: np.minimum(2.2 * np.sqrt(np.pi / 2) * error, upper / 2)}
         if self.design.variance:
-            low, high = self._usual_variance.ends[CALIBRATED_LEVEL]
+            low, high = self._usual_variance.ends[add_remove_map.CALIBRATED_LEVEL]
             found[Statistic.VARIANCE] = np.full(len(error), (high[0] - low[0]) / 2)
         return {each: found[each] for each in self.statistics}
 
     @cached_property
     def _usual_variance(self) -> VariancePosterior:
         """What is expected of one place, at the usual level."""
-        centre = FIRST_GUESS * self.design.upper
-        return self.design.variances(1.0, max(self.fleet, LEAST_FLEET), centre, np.array([centre]))
+        centre = add_remove_map.FIRST_GUESS * self.design.upper
+        return self.design.variances(
+            1.0, max(self.fleet, add_remove_map.LEAST_FLEET), centre, np.array([centre])
+        )
 
     def statement(self, statistic: Statistic) -> Statement:
         """Return how ``statistic`` is made noisy, in words and numbers, for the release's manifest."""
@@ -257,7 +239,7 @@ class CalibratedAddRemove(JointMechanism):
         return replace(found, apart=bool(facts["apart"]), counts=int(facts["counts"]))
 
 
-def columns_from_answers(answers: Answers) -> dict[str, npt.NDArray[Any]]:
+def columns_from_answers(answers: add_remove_map.Answers) -> dict[str, npt.NDArray[Any]]:
     """Return the noisy ``answers`` as published columns over the places, from which estimates can be
     recomputed.
     """
@@ -275,7 +257,7 @@ def columns_from_answers(answers: Answers) -> dict[str, npt.NDArray[Any]]:
     if len(answers.length):
         found["length"] = np.full(many, answers.length[0])
     if answers.counts is not None:
-        for number, name in enumerate(COUNTED):
+        for number, name in enumerate(add_remove_counts.COUNTED):
             found[f"{name}_length"] = np.full(many, answers.counts.lengths[number])
             found[f"{name}_reach"] = np.full(many, answers.counts.reach[number])
             found[f"{name}_answer"] = answers.counts.counted[number]
@@ -284,7 +266,7 @@ def columns_from_answers(answers: Answers) -> dict[str, npt.NDArray[Any]]:
     return found
 
 
-def answers_from_columns(columns: Columns) -> Answers:
+def answers_from_columns(columns: Columns) -> add_remove_map.Answers:
     """Return the noisy answers held by the published ``columns``: the inverse of ``columns_from_answers``."""
     mean = columns[Statistic.MEAN]
     rounds = sum(name.startswith("residual_") for name in mean)
@@ -292,14 +274,18 @@ def answers_from_columns(columns: Columns) -> Answers:
     names = "city_vehicles", "city_centre", "city_reach", "city_power"
     counts = None
     if "vehicles_answer" in mean:
-        counts = CountAnswers(
-            lengths=np.array([mean[f"{name}_length"][0] for name in COUNTED], dtype=np.int64),
-            reach=np.array([mean[f"{name}_reach"][0] for name in COUNTED], dtype=np.float64),
-            counted=np.stack([mean[f"{name}_answer"] for name in COUNTED]).astype(np.int64),
+        counts = add_remove_counts.CountAnswers(
+            lengths=np.array(
+                [mean[f"{name}_length"][0] for name in add_remove_counts.COUNTED], dtype=np.int64
+            ),
+            reach=np.array(
+                [mean[f"{name}_reach"][0] for name in add_remove_counts.COUNTED], dtype=np.float64
+            ),
+            counted=np.stack([mean[f"{name}_answer"] for name in add_remove_counts.COUNTED]).astype(np.int64),
         )
-    return Answers(
+    return add_remove_map.Answers(
         fleet=np.array([mean["fleet_fast"][0], mean["fleet_slow"][0]], dtype=np.int64),
-        city=FleetEstimate(*(float(mean[name][0]) for name in names)),
+        city=add_remove_map.FleetEstimate(*(float(mean[name][0]) for name in names)),
         weight=np.asarray(mean["weight"], dtype=np.int64),
         residual=np.stack([mean[f"residual_{each}"] for each in range(1, rounds + 1)]).astype(np.int64),
         maps=np.stack([mean[f"map_{each}"] for each in range(1, rounds + 1)]).astype(np.float64),

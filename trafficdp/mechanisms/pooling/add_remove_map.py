@@ -60,22 +60,9 @@ from scipy.special import ndtr, ndtri
 from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import Measure
+from trafficdp.mechanisms.pooling import posterior
 from trafficdp.mechanisms.pooling.add_remove_counts import CountAnswers, count_clips, measure_counts
 from trafficdp.mechanisms.pooling.add_remove_design import LONG, AddRemoveDesign
-from trafficdp.mechanisms.pooling.posterior import (
-    LAMBDA,
-    Bins,
-    OneNumber,
-    Places,
-    Posterior,
-    SlowTraffic,
-    VariancePosterior,
-    fit_weight_prior,
-    known_centre,
-    log_noise,
-    posterior,
-    speed_of,
-)
 from trafficdp.model import KnownSpeeds, number_pairs
 from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive import Contributions, VectorEntries
@@ -173,8 +160,8 @@ class RoundSummary:
 class AddRemoveMap:
     """Posterior of the means of H places, and a variance where one is asked for."""
 
-    mean: Posterior
-    variance: VariancePosterior | None
+    mean: posterior.Posterior
+    variance: posterior.VariancePosterior | None
 
 
 def estimate_fleet(design: AddRemoveDesign, fleet: IntArray) -> FleetEstimate:
@@ -223,9 +210,9 @@ def estimate_weights(
         return np.asarray(scale ** (1 / moment) * likely**-power)
 
     lift, slower = falling(LIFT, 2), np.clip(falling(SLOPE, 1), 1 / FARTHEST, FARTHEST)
-    many = SlowTraffic(np.log(likely), weight > LIFTED_FROM * sd * GRAINS, used=False)
+    many = posterior.SlowTraffic(np.log(likely), weight > LIFTED_FROM * sd * GRAINS, used=False)
     start = np.minimum(city.centre * slower, design.upper)
-    centre = known_centre(known, start, likely, design.cell, design.upper, many)
+    centre = posterior.known_centre(known, start, likely, design.cell, design.upper, many)
     return WeightEstimates(weight / GRAINS, likely, lift, lift * likely, start, centre)
 
 
@@ -304,14 +291,14 @@ def add_remove_map(design: AddRemoveDesign, answers: Answers) -> AddRemoveMap:
     return AddRemoveMap(mean, _variance(design, answers, mean) if design.variance else None)
 
 
-def _posterior(design: AddRemoveDesign, answers: Answers, summary: RoundSummary) -> Posterior:
+def _posterior(design: AddRemoveDesign, answers: Answers, summary: RoundSummary) -> posterior.Posterior:
     """The posterior of every place, from the answers alone."""
     places, upper, sd = summary.places, design.upper, design.sd(1, 1.0)
     nothing, many = np.zeros(design.size), design.size
-    weight = fit_weight_prior(places.weight, sd, design.pure)
+    weight = posterior.fit_weight_prior(places.weight, sd, design.pure)
     # no noise alone is as large
     most = np.log(2 * many) / np.sqrt(2) if design.pure else np.sqrt(2 * np.log(many))
-    known = Places(
+    known = posterior.Places(
         centre=learnt_centre(design, summary),
         sigma=np.full(many, SPREAD),
         doubt=nothing,
@@ -319,14 +306,14 @@ def _posterior(design: AddRemoveDesign, answers: Answers, summary: RoundSummary)
         decides=places.weight > most * sd,
         scale_sd=SCALE_SD,
     )
-    bins = Bins(
+    bins = posterior.Bins(
         place=np.arange(many),
         shift=nothing,
         sd=np.full(many, TARGET_SD),
         map=final_map(design, summary),
     )
-    flat = OneNumber(answers.city.centre, known.sigma, bins.sd)
-    found = posterior(known, bins, flat, upper)
+    flat = posterior.OneNumber(answers.city.centre, known.sigma, bins.sd)
+    found = posterior.posterior(known, bins, flat, upper)
     _, doubt = _quantiles(design, summary, CALIBRATED_LEVEL)
     # where noise alone may make that weight nobody may be
     return replace(found, informed=found.informed & (places.weight > doubt))
@@ -343,10 +330,12 @@ def _likelihood(
     others = (OTHERS[design.kind] * usual_length(design, answers)) ** norm
     clips = [answers.city.clip_of_round(each) for each in range(design.rounds)]
     sds = [design.sd(2 + each, clip) for each, clip in enumerate(clips)]
-    speeds, places = speed_of(LAMBDA, design.upper), summary.places
+    speeds, places = posterior.speed_of(posterior.LAMBDA, design.upper), summary.places
 
     def log_likelihood(own: IntArray) -> FloatArray:
-        log_weight = log_noise(places.weight[own, None] - points, design.sd(1, 1.0), pure) + log_mass
+        log_weight = (
+            posterior.log_noise(places.weight[own, None] - points, design.sd(1, 1.0), pure) + log_mass
+        )
         log_weight -= log_weight.max(axis=1, keepdims=True)
         lifted = places.lift[own, None] * points
         rounds = []
@@ -362,7 +351,7 @@ def _likelihood(
             scale, log = lifted[:, number, None], log_weight[:, number, None]
             if pure:
                 ((away, found, sd),) = rounds
-                logs.append(log + log_noise(found - scale * away, sd, pure))
+                logs.append(log + posterior.log_noise(found - scale * away, sd, pure))
             else:
                 # the square of every round, but for what no speed and no weight moves
                 logs.append(log + scale * (linear - scale * square))
@@ -468,7 +457,9 @@ def _quantiles(design: AddRemoveDesign, summary: RoundSummary, level: float) -> 
     return float(q * summary.sd), float(q * design.sd(1, 1.0))
 
 
-def _variance(design: AddRemoveDesign, answers: Answers, mean: Posterior) -> VariancePosterior:
+def _variance(
+    design: AddRemoveDesign, answers: Answers, mean: posterior.Posterior
+) -> posterior.VariancePosterior:
     fleet = answers.city
     found = 1 + float(answers.spread[0]) / GRAINS / fleet.vehicles
     return design.variances(found, fleet.vehicles, fleet.centre, mean.value, mean.scale)

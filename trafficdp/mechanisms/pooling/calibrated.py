@@ -14,22 +14,9 @@ from trafficdp.arrays import FloatArray
 from trafficdp.measurement.laws import EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.sets import Box, Measure, Moments, Priced, Step
 from trafficdp.mechanisms.names import FLAT, POOLED
+from trafficdp.mechanisms.pooling import estimates as pooling_estimates
+from trafficdp.mechanisms.pooling import posterior
 from trafficdp.mechanisms.pooling.design import LEVEL, Design
-from trafficdp.mechanisms.pooling.estimates import (
-    LEAST_VARIANCE,
-    VARIANCE_UNIT,
-    city_wide_error,
-    city_wide_posterior,
-    expected_map_error,
-    expected_variances,
-    pooled_estimates,
-)
-from trafficdp.mechanisms.pooling.posterior import (
-    LEVELS,
-    VariancePosterior,
-    independent_records,
-    variance_posterior,
-)
 from trafficdp.mechanisms.pooling.whole import BY_POSTERIOR, JointMechanism, calibration
 from trafficdp.mechanisms.protocol import require_statistic
 from trafficdp.mechanisms.publish import rounding_bias, status_of
@@ -92,7 +79,9 @@ class CalibratedPooling(JointMechanism):
 
         ``interval_level`` is not used: the intervals are tuned to hold in 95 % of places.
         """
-        found = pooled_estimates(self.design, values.contributions, measure, self.public.known)
+        found = pooling_estimates.pooled_estimates(
+            self.design, values.contributions, measure, self.public.known
+        )
         estimates = {
             each: self.estimate_from_posterior(each, own, self.shared_columns())
             for each, own in found.means.items()
@@ -108,9 +97,9 @@ class CalibratedPooling(JointMechanism):
         """
         # the mean absolute value of a normal error
         own = {
-            each: expected_variances(self.design).error
+            each: pooling_estimates.expected_variances(self.design).error
             if each is Statistic.VARIANCE
-            else np.asarray(np.sqrt(2 / np.pi) * expected_map_error(self.design, each))
+            else np.asarray(np.sqrt(2 / np.pi) * pooling_estimates.expected_map_error(self.design, each))
             for each in self.statistics
         }
         return _errors(own, self.statistics, self.public.bound)
@@ -124,10 +113,12 @@ class CalibratedPooling(JointMechanism):
         found: dict[Statistic, FloatArray] = {}
         for each in self.statistics:
             if each is Statistic.VARIANCE:
-                low, high = expected_variances(design).ends[LEVELS[-1]]
+                low, high = pooling_estimates.expected_variances(design).ends[posterior.LEVELS[-1]]
                 found[each] = (high - low) / 2
             else:
-                found[each] = np.minimum(tail * expected_map_error(design, each), float(upper))
+                found[each] = np.minimum(
+                    tail * pooling_estimates.expected_map_error(design, each), float(upper)
+                )
         return found
 
 
@@ -204,7 +195,7 @@ class CalibratedCityWide(JointMechanism):
                 found[each] = self.variance_estimate(own, self.shared_columns())
             else:
                 noise = _left(float(self._noise[0]), float(bound.upper) / 6)
-                mean = city_wide_posterior(self._design, value[each], noise)
+                mean = pooling_estimates.city_wide_posterior(self._design, value[each], noise)
                 one = self.estimate_from_posterior(each, mean, self.shared_columns())
                 # it is one number for the city, and says so
                 found[each] = replace(one, status=status_of(one.expected_error, each, bound))
@@ -230,8 +221,10 @@ class CalibratedCityWide(JointMechanism):
         value = {Statistic.MEAN: mean, Statistic.VEHICLE_MEAN: mean}
         if paired:
             found = mean * (upper - mean) - noisy[1] * unit**2 / many
-            likely = VARIANCE_UNIT * upper**2
-            found = max(_drawn_to(found, noise[1], likely, likely / 2), LEAST_VARIANCE * likely)
+            likely = pooling_estimates.VARIANCE_UNIT * upper**2
+            found = max(
+                _drawn_to(found, noise[1], likely, likely / 2), pooling_estimates.LEAST_VARIANCE * likely
+            )
             value[Statistic.VARIANCE] = min(found, mean * (upper - mean))
         return value
 
@@ -240,7 +233,9 @@ class CalibratedCityWide(JointMechanism):
 
         It joins the noise of the city's number and how far bins usually lie from it.
         """
-        own = dict.fromkeys((Statistic.MEAN, Statistic.VEHICLE_MEAN), city_wide_error(self._design))
+        own = dict.fromkeys(
+            (Statistic.MEAN, Statistic.VEHICLE_MEAN), pooling_estimates.city_wide_error(self._design)
+        )
         if Statistic.VARIANCE in self.statistics:
             own[Statistic.VARIANCE] = self._usual_spread.error
         return _errors(own, self.statistics, self.public.bound)
@@ -248,10 +243,14 @@ class CalibratedCityWide(JointMechanism):
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
         """Return each statistic's half width of intervals expected at a usual speed, (G,), before release."""
         upper = float(self.public.bound.upper)
-        usual = float(ndtri((1 + interval_level) / 2)) * np.sqrt(np.pi / 2) * city_wide_error(self._design)
+        usual = (
+            float(ndtri((1 + interval_level) / 2))
+            * np.sqrt(np.pi / 2)
+            * pooling_estimates.city_wide_error(self._design)
+        )
         found = dict.fromkeys((Statistic.MEAN, Statistic.VEHICLE_MEAN), np.minimum(usual, upper))
         if Statistic.VARIANCE in self.statistics:
-            low, high = self._usual_spread.ends[LEVELS[-1]]
+            low, high = self._usual_spread.ends[posterior.LEVELS[-1]]
             found[Statistic.VARIANCE] = (high - low) / 2
         return {each: found[each] for each in self.statistics}
 
@@ -269,26 +268,27 @@ class CalibratedCityWide(JointMechanism):
         found = np.concatenate(own) * (unit / records) ** 2
         return np.asarray(found * unit ** (2 * np.arange(len(found))))
 
-    def _spread(self, value: float, mean: float) -> VariancePosterior:
+    def _spread(self, value: float, mean: float) -> posterior.VariancePosterior:
         """The posterior of variances where one ``value`` is known of them, and one ``mean``."""
         counts, upper = self.public.counts, float(self.public.bound.upper)
-        likely = VARIANCE_UNIT * upper**2
+        likely = pooling_estimates.VARIANCE_UNIT * upper**2
         # it is one number for the city in few records too
         everywhere = np.full(counts.bins, value)
-        return variance_posterior(
+        return posterior.variance_posterior(
             everywhere,
-            np.sqrt(_left(float(self._noise[1]), likely / 2)) / max(value, LEAST_VARIANCE * likely),
-            independent_records(counts),
+            np.sqrt(_left(float(self._noise[1]), likely / 2))
+            / max(value, pooling_estimates.LEAST_VARIANCE * likely),
+            posterior.independent_records(counts),
             np.ones(counts.bins),
             (np.full(counts.bins, mean * (upper - mean)), upper**2 / 4),
             published=everywhere,
         )
 
     @cached_property
-    def _usual_spread(self) -> VariancePosterior:
+    def _usual_spread(self) -> posterior.VariancePosterior:
         """The same at the usual level."""
         upper = float(self.public.bound.upper)
-        return self._spread(VARIANCE_UNIT * upper**2, LEVEL * upper)
+        return self._spread(pooling_estimates.VARIANCE_UNIT * upper**2, LEVEL * upper)
 
 
 def _drawn_to(found: float, noise: float, level: float, spread: float) -> float:

@@ -9,20 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from trafficdp import model
 from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS, EntryIndex, Gaussian, Laplace
 from trafficdp.measurement.sets import Ball, Step
-from trafficdp.model import (
-    ContributionBound,
-    Counts,
-    NeighbouringRelation,
-    Statistic,
-    Visits,
-    number_pairs,
-    resolution_of,
-)
 from trafficdp.privacy.loss import PICO, LossKind, round_up
 
 # Noise for an asking: one vector a vehicle in a ball (``measurement.sets``), under either relation.
@@ -31,7 +23,10 @@ from trafficdp.privacy.loss import PICO, LossKind, round_up
 # by one. So at the same loss adding or removing a vehicle needs half the noise of replacing its values.
 
 
-BOUNDS_MOVED = {NeighbouringRelation.REPLACE_USER_VALUES: 2, NeighbouringRelation.ADD_OR_REMOVE_USER: 1}
+BOUNDS_MOVED = {
+    model.NeighbouringRelation.REPLACE_USER_VALUES: 2,
+    model.NeighbouringRelation.ADD_OR_REMOVE_USER: 1,
+}
 
 
 NORM = {LossKind.PURE: 1, LossKind.ZCDP: 2}
@@ -39,7 +34,7 @@ NORM = {LossKind.PURE: 1, LossKind.ZCDP: 2}
 
 
 def noise_for(
-    kind: LossKind, relation: NeighbouringRelation, pico: int, coordinates: int
+    kind: LossKind, relation: model.NeighbouringRelation, pico: int, coordinates: int
 ) -> Laplace | Gaussian:
     """Return Laplace noise (pure epsilon) or Gaussian noise (rho) whose privacy loss is ``pico`` 10^-12.
 
@@ -53,7 +48,7 @@ def noise_for(
     return Gaussian(round_up(np.full(coordinates, move / np.sqrt(2 * loss))))
 
 
-def noise_sd(kind: LossKind, relation: NeighbouringRelation, pico: int, bound: float) -> float:
+def noise_sd(kind: LossKind, relation: model.NeighbouringRelation, pico: int, bound: float) -> float:
     """Return the standard deviation of the noise of ``noise_for`` on sums of vectors clipped to ``bound``.
 
     It is in the unit of ``bound``; ``pico`` is the privacy loss in 10^-12 of ``kind``.
@@ -107,7 +102,7 @@ def noise_sd(kind: LossKind, relation: NeighbouringRelation, pico: int, bound: f
 # 2016-11-24 to -27, 2017-03-16, 2017-03-21 and more.
 
 
-RELATION = NeighbouringRelation.REPLACE_USER_VALUES
+RELATION = model.NeighbouringRelation.REPLACE_USER_VALUES
 DISTANCES = np.array([0.0, 1.5, 3.0, 5.0, 8.0, 12.0, 18.0, 26.0]) / 30
 """Of U: the distances |D| / s for which it is tabled what the bounds leave."""
 RECORD_SD = 1 / 5
@@ -131,7 +126,7 @@ FIRST, HALF = 0.3, 0.5
 class WeightedVehicleSums:
     """Weighted sums over vehicles where counts are public: R entries, each one vehicle's part of one sum."""
 
-    counts: Counts
+    counts: model.Counts
     kind: LossKind
 
     @cached_property
@@ -190,13 +185,13 @@ class Level(WeightedVehicleSums):
     between cells that lies between these places, 1 where there is one level alone.
     """
 
-    counts: Counts
-    bound: ContributionBound
+    counts: model.Counts
+    bound: model.ContributionBound
     kind: LossKind
-    places: Visits
+    places: model.Visits
     part: int
     strength: float
-    weighs: Statistic = Statistic.MEAN
+    weighs: model.Statistic = model.Statistic.MEAN
     guessed: float = 1.0
 
     @property
@@ -215,7 +210,7 @@ class Level(WeightedVehicleSums):
 
         An entry is a (place, vehicle) pair of ``support``; from public counts.
         """
-        own = self.counts.count if self.weighs is Statistic.MEAN else np.ones_like(self.counts.count)
+        own = self.counts.count if self.weighs is model.Statistic.MEAN else np.ones_like(self.counts.count)
         return self.counts.matrix(own.astype(np.float64), self.places.of_pair, len(self.support.user))
 
     @cached_property
@@ -225,7 +220,7 @@ class Level(WeightedVehicleSums):
         In the unit of speed, at a city level of U/5; larger for places with few vehicles.
         """
         many = np.bincount(self.support.coordinate, minlength=self.size) / 30
-        sd = CELL_SD if self.weighs is Statistic.MEAN else VEHICLES_SD
+        sd = CELL_SD if self.weighs is model.Statistic.MEAN else VEHICLES_SD
         return np.asarray(self.guessed**0.5 * sd * float(self.bound.upper) * np.clip(many**-0.5, 0.3, 3.0))
 
     @cached_property
@@ -310,7 +305,7 @@ class Level(WeightedVehicleSums):
         return np.asarray(worth[place] * slope)
 
 
-def _halves(cells: Level, *places: Visits) -> tuple[Level, ...]:
+def _halves(cells: Level, *places: model.Visits) -> tuple[Level, ...]:
     """Both levels, for the part of ``cells``."""
     first = int(FIRST * cells.part)
     return tuple(
@@ -321,29 +316,31 @@ def _halves(cells: Level, *places: Visits) -> tuple[Level, ...]:
     )
 
 
-def _above(cells: Level) -> Visits | None:
+def _above(cells: Level) -> model.Visits | None:
     """The finest hexagons above thin ``cells`` of r >= THIN, or else the coarsest that are several."""
     own, found = cells.places, None
-    finest = int(resolution_of(own.cell).min()) if cells.strength < THIN else 0
+    finest = int(model.resolution_of(own.cell).min()) if cells.strength < THIN else 0
     for resolution in reversed(range(finest)):
         above, of_cell = np.unique(parents_of(own.cell, resolution), return_inverse=True)
         if len(above) == 1:
             break
         of_cell = of_cell.ravel().astype(np.int64)
-        place, user, of_entry = number_pairs(of_cell[own.place], own.user, len(above), cells.counts.users)
-        found = Visits(above, of_cell[own.of_bin], place, user, of_entry[own.of_pair])
+        place, user, of_entry = model.number_pairs(
+            of_cell[own.place], own.user, len(above), cells.counts.users
+        )
+        found = model.Visits(above, of_cell[own.of_bin], place, user, of_entry[own.of_pair])
         if cells.strength * cells.size >= THIN * len(above):
             break
     return found
 
 
-def _bins(cells: Level) -> Visits | None:
+def _bins(cells: Level) -> model.Visits | None:
     """Every bin as a place of its own, where bins are thick and not cells themselves."""
     counts = cells.counts
     if counts.bins == cells.size or cells.strength * cells.size < THICK * counts.bins:
         return None
     bins, pairs = (np.arange(many, dtype=np.int64) for many in (counts.bins, counts.pairs))
-    return Visits(bins.astype(np.uint64), bins, counts.bin_index, counts.user_index, pairs)
+    return model.Visits(bins.astype(np.uint64), bins, counts.bin_index, counts.user_index, pairs)
 
 
 def around_zero(length: FloatArray, bound: float) -> tuple[FloatArray, FloatArray]:
@@ -385,12 +382,12 @@ class Design(WeightedVehicleSums):
     Raises UsageError when there is no bin, or the budget is too small to be shared out.
     """
 
-    counts: Counts
-    bound: ContributionBound
+    counts: model.Counts
+    bound: model.ContributionBound
     kind: LossKind
     total: int
-    statistics: tuple[Statistic, ...]
-    weighs: Statistic = Statistic.MEAN
+    statistics: tuple[model.Statistic, ...]
+    weighs: model.Statistic = model.Statistic.MEAN
     vehicles: int = field(init=False)
     """n."""
     strength: float = field(init=False)
@@ -407,8 +404,8 @@ class Design(WeightedVehicleSums):
         if not self.counts.bins:
             raise refused
         vehicles = int(np.count_nonzero(self.counts.bins_per_user))
-        over_vehicles = Statistic.VEHICLE_MEAN in self.statistics
-        variance = Statistic.VARIANCE in self.statistics
+        over_vehicles = model.Statistic.VEHICLE_MEAN in self.statistics
+        variance = model.Statistic.VARIANCE in self.statistics
         # what is given to means of either kind
         learnt = means = int(self.total * (1 - VARIANCE_SHARE)) if variance else self.total
         pure, loss = self.kind is LossKind.PURE, learnt / PICO
@@ -436,13 +433,13 @@ class Design(WeightedVehicleSums):
     @cached_property
     def for_vehicle_means(self) -> Design:
         """This design with the weights of a mean over vehicles instead of a mean over records."""
-        return replace(self, weighs=Statistic.VEHICLE_MEAN)
+        return replace(self, weighs=model.Statistic.VEHICLE_MEAN)
 
     @cached_property
     def bin_sizes(self) -> IntArray:
         """Public number of records in every bin, or of vehicles for a mean over vehicles, shape (G,)."""
         counts = self.counts
-        return counts.samples_per_bin if self.weighs is Statistic.MEAN else counts.users_per_bin
+        return counts.samples_per_bin if self.weighs is model.Statistic.MEAN else counts.users_per_bin
 
     @cached_property
     def covariates(self) -> FloatArray:
@@ -465,7 +462,7 @@ class Design(WeightedVehicleSums):
         """
         counts = self.counts
         row = (np.cumsum(counts.bins_per_user > 0, dtype=np.int32) - np.int32(1))[counts.user_index]
-        own = counts.count if self.weighs is Statistic.MEAN else np.ones_like(counts.count)
+        own = counts.count if self.weighs is model.Statistic.MEAN else np.ones_like(counts.count)
         share = own / self.bin_sizes[counts.bin_index]
         return counts.matrix(share / np.bincount(row, share, self.vehicles)[row], row, self.vehicles)
 
@@ -483,7 +480,7 @@ class Design(WeightedVehicleSums):
     @cached_property
     def cells(self) -> Level:
         """The level whose places are the H3 cells, as if it were the only level to be measured."""
-        part = self.parts.cells if self.weighs is Statistic.MEAN else self.parts.vehicles[-1]
+        part = self.parts.cells if self.weighs is model.Statistic.MEAN else self.parts.vehicles[-1]
         return Level(self.counts, self.bound, self.kind, self.counts.visits, part, self.strength, self.weighs)
 
     @cached_property
@@ -527,7 +524,7 @@ class Design(WeightedVehicleSums):
             self.parts.dwell,
         )
         found = [first, second]
-        over_vehicles = Statistic.VEHICLE_MEAN in self.statistics
+        over_vehicles = model.Statistic.VEHICLE_MEAN in self.statistics
         for design in (self, self.for_vehicle_means) if over_vehicles else (self,):
             if design is not self:
                 whole = np.full(self.vehicles, slope)
@@ -536,10 +533,10 @@ class Design(WeightedVehicleSums):
                 long, part = level.weights.entry * upper / LEAST_UNIT, level.part // len(level.clip_bounds)
                 for bound in level.clip_bounds:
                     found.append(level.step(level.support, bound, *around_zero(long, bound), part))
-        if Statistic.VARIANCE in self.statistics:
+        if model.Statistic.VARIANCE in self.statistics:
             ends = np.ones(self.vehicles)
             found.append(self.step(one, 1.0, ends, ends, self.parts.variance[0]))
-        if Statistic.VARIANCE in self.statistics and self.thick:
+        if model.Statistic.VARIANCE in self.statistics and self.thick:
             cells = self.variance_cells
             far = np.full(len(cells.support.user), cells.clip_bounds[0])
             found.append(cells.step(cells.support, cells.clip_bounds[0], far, far, cells.part))

@@ -30,37 +30,8 @@ import numpy as np
 from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import Measure
-from trafficdp.mechanisms.pooling.design import (
-    DISTANCES,
-    LEAST_UNIT,
-    LEVEL,
-    RECORD_SD,
-    RELATION,
-    SLOPE_BOUND,
-    VEHICLES_SD,
-    Design,
-    Level,
-    noise_sd,
-)
-from trafficdp.mechanisms.pooling.posterior import (
-    LAMBDA,
-    MAP_SHARE,
-    POINTS,
-    Bins,
-    OneNumber,
-    Places,
-    Posterior,
-    SlowTraffic,
-    VariancePosterior,
-    independent_records,
-    known_centre,
-    lambda_of,
-    lambda_sd,
-    log_laplace_normal,
-    posterior,
-    speed_of,
-    variance_posterior,
-)
+from trafficdp.mechanisms.pooling import design as pooling_design
+from trafficdp.mechanisms.pooling import posterior
 from trafficdp.model import KnownSpeeds, Statistic
 from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive import Contributions
@@ -87,8 +58,8 @@ VARIANCE_POWER = 4.6 / 30
 class PooledEstimates:
     """Posteriors over G bins: of the means, and of the variance if it is asked for."""
 
-    means: dict[Statistic, Posterior]
-    variance: VariancePosterior | None
+    means: dict[Statistic, posterior.Posterior]
+    variance: posterior.VariancePosterior | None
 
 
 @dataclass(frozen=True)
@@ -107,7 +78,7 @@ class Cells:
     ``before`` is the map (G,) that the first round asked about.
     """
 
-    level: Level
+    level: pooling_design.Level
     before: FloatArray
     move: FloatArray
     pull: FloatArray
@@ -115,7 +86,7 @@ class Cells:
     rounds: tuple[Round, ...] = ()
 
     @classmethod
-    def unmeasured(cls, level: Level, before: FloatArray) -> Cells:
+    def unmeasured(cls, level: pooling_design.Level, before: FloatArray) -> Cells:
         """Return the estimate of the places of ``level`` when nothing was measured: no move from
         ``before`` (G,).
         """
@@ -124,7 +95,10 @@ class Cells:
 
 
 def pooled_estimates(
-    design: Design, contributions: Contributions, measure: Measure, known: KnownSpeeds | None = None
+    design: pooling_design.Design,
+    contributions: Contributions,
+    measure: Measure,
+    known: KnownSpeeds | None = None,
 ) -> PooledEstimates:
     """Measure the private ``contributions`` with noise, and return the posterior of every bin's statistics.
 
@@ -133,21 +107,23 @@ def pooled_estimates(
     counts, upper = design.counts, float(design.bound.upper)
     x = contributions.total * float(design.bound.step) / counts.count
     centre, base, beta, slope_variance = _base(design, x, measure)
-    dwell = SlowTraffic(design.covariates[:, 1], np.ones(counts.bins, dtype=np.bool_), used=True)
+    dwell = posterior.SlowTraffic(design.covariates[:, 1], np.ones(counts.bins, dtype=np.bool_), used=True)
     vehicles = counts.users_per_bin.astype(np.float64)
-    base = known_centre(known, base, vehicles, design.cells.places.of_bin, upper, dwell)
-    unit = max((centre + beta[0]) / (LEVEL * upper), LEAST_UNIT)
+    base = posterior.known_centre(known, base, vehicles, design.cells.places.of_bin, upper, dwell)
+    unit = max((centre + beta[0]) / (pooling_design.LEVEL * upper), pooling_design.LEAST_UNIT)
     around = design.covariates**2 @ slope_variance
     mean, told = _levels(design, x, base, unit, measure)
     slope = float(np.hypot(beta[1], np.sqrt(slope_variance[1])))
-    city = CityLevel(max(centre + beta[0], LEAST_UNIT * LEVEL * upper), unit, slope)
+    city = CityLevel(
+        max(centre + beta[0], pooling_design.LEAST_UNIT * pooling_design.LEVEL * upper), unit, slope
+    )
     means = {Statistic.MEAN: _posterior(design, told, city, around, (mean, mean), np.zeros(counts.bins))}
     if Statistic.VEHICLE_MEAN in design.statistics:
         own, further = _over_vehicles(design.for_vehicle_means, x, mean, unit, measure)
         means[Statistic.VEHICLE_MEAN] = _posterior(design, told, city, around, (mean, own), further)
     variance = None
     if Statistic.VARIANCE in design.statistics:
-        level = (centre + beta[0]) / (LEVEL * upper)
+        level = (centre + beta[0]) / (pooling_design.LEVEL * upper)
         scale = means[Statistic.MEAN].scale
         variance = _variance(design, contributions, mean, level, scale, measure)
     return PooledEstimates({each: means[each] for each in means if each in design.statistics}, variance)
@@ -162,7 +138,7 @@ class CityLevel:
     slope: float
 
 
-def city_wide_posterior(design: Design, value: float, variance: float) -> Posterior:
+def city_wide_posterior(design: pooling_design.Design, value: float, variance: float) -> posterior.Posterior:
     """Return the posterior of every bin's mean when only one speed for the whole city is known.
 
     ``value`` is that speed and ``variance`` its variance, both from a noisy sum: no private value is read.
@@ -170,20 +146,24 @@ def city_wide_posterior(design: Design, value: float, variance: float) -> Poster
     bins, upper = design.counts.bins, float(design.bound.upper)
     everywhere, around = np.full(bins, value), np.full(bins, variance)
     slope = SLOPE_SD * (upper / 30 + value)
-    city = CityLevel(max(value, LEAST_UNIT * LEVEL * upper), max(value / (LEVEL * upper), LEAST_UNIT), slope)
+    city = CityLevel(
+        max(value, pooling_design.LEAST_UNIT * pooling_design.LEVEL * upper),
+        max(value / (pooling_design.LEVEL * upper), pooling_design.LEAST_UNIT),
+        slope,
+    )
     told = [Cells.unmeasured(design.cells, everywhere)]
     both = everywhere, everywhere
     return _posterior(design, told, city, around + slope**2, both, np.zeros(bins))
 
 
 def _posterior(
-    design: Design,
+    design: pooling_design.Design,
     told: Sequence[Cells],
     city: CityLevel,
     around: FloatArray,
     maps: tuple[FloatArray, FloatArray],
     further: FloatArray,
-) -> Posterior:
+) -> posterior.Posterior:
     """The posterior of every bin by the answers of the last of ``told``.
 
     ``around`` (G,) is the variance of the map before all of them. ``maps`` (G,) are that after them, and
@@ -199,53 +179,62 @@ def _posterior(
     before = np.divide(
         *(np.bincount(level.support.coordinate, each, level.size) for each in (weighed, level.weights.entry))
     )
-    doubt = lambda_sd(np.sqrt(np.bincount(place, around, level.size) / inside), before, upper)
+    doubt = posterior.lambda_sd(np.sqrt(np.bincount(place, around, level.size) / inside), before, upper)
     vehicles = np.bincount(level.support.coordinate, minlength=level.size)
     sigma = SPREAD * np.clip((vehicles / 30) ** -FALL, 0.3, 3.0)
-    places = Places(
+    places = posterior.Places(
         before, sigma, doubt, _likelihood(last, before, unit), np.full(level.size, bool(last.rounds))
     )
     # hours differ however many vehicles a place has
     apart = SLOT * np.maximum(sigma, SPREAD) * (design.counts.bins > level.size)
     mean, own = maps
-    bins = Bins(
+    bins = posterior.Bins(
         place=place,
-        shift=lambda_of(last.before, upper)
-        - lambda_of(before, upper)[place]
-        + lambda_of(own, upper)
-        - lambda_of(mean, upper),
-        sd=np.sqrt(apart[place] ** 2 + lambda_sd(further, own, upper) ** 2 + TARGET_SD**2),
+        shift=posterior.lambda_of(last.before, upper)
+        - posterior.lambda_of(before, upper)[place]
+        + posterior.lambda_of(own, upper)
+        - posterior.lambda_of(mean, upper),
+        sd=np.sqrt(apart[place] ** 2 + posterior.lambda_sd(further, own, upper) ** 2 + TARGET_SD**2),
         map=own,
     )
-    flat = OneNumber(
+    flat = posterior.OneNumber(
         level=city.level,
         growing=sigma[place],
-        fixed=np.hypot(apart[place], lambda_sd(np.array(city.slope), np.array(city.level), upper)),
+        fixed=np.hypot(apart[place], posterior.lambda_sd(np.array(city.slope), np.array(city.level), upper)),
     )
     # one number for the city is painted as it is
-    share = MAP_SHARE if last.rounds else 1.0
-    return posterior(places, bins, flat, upper, share)
+    share = posterior.MAP_SHARE if last.rounds else 1.0
+    return posterior.posterior(places, bins, flat, upper, share)
 
 
 def _likelihood(cells: Cells, before: FloatArray, unit: float) -> Callable[[IntArray], FloatArray]:
     """How likely the answers of all rounds are at every speed of the grid, for some places."""
     level, upper = cells.level, float(cells.level.bound.upper)
-    left = level.kept_by_clipping if cells.rounds else np.empty((0, level.size, len(DISTANCES)))
-    sampling, speeds = unit**2 * level.weights.sampling, speed_of(LAMBDA, upper)
+    left = (
+        level.kept_by_clipping if cells.rounds else np.empty((0, level.size, len(pooling_design.DISTANCES)))
+    )
+    sampling, speeds = unit**2 * level.weights.sampling, posterior.speed_of(posterior.LAMBDA, upper)
 
     def log_likelihood(own: IntArray) -> FloatArray:
-        found = np.zeros((len(own), POINTS))
+        found = np.zeros((len(own), posterior.POINTS))
         for each, table in zip(cells.rounds, left, strict=True):
             away = speeds - (before + each.moved)[own, None]
             # what the bounds leave of it, between the distances that are tabled
             distance = np.abs(away) / (unit * upper)
-            at = np.clip(np.searchsorted(DISTANCES, distance) - 1, 0, len(DISTANCES) - 2)
-            part = np.clip((distance - DISTANCES[at]) / (DISTANCES[at + 1] - DISTANCES[at]), 0.0, 1.0)
+            at = np.clip(
+                np.searchsorted(pooling_design.DISTANCES, distance) - 1, 0, len(pooling_design.DISTANCES) - 2
+            )
+            part = np.clip(
+                (distance - pooling_design.DISTANCES[at])
+                / (pooling_design.DISTANCES[at + 1] - pooling_design.DISTANCES[at]),
+                0.0,
+                1.0,
+            )
             share = table[own[:, None], at] * (1 - part) + table[own[:, None], at + 1] * part
             off = each.answer[own, None] - share * away
             if level.kind is LossKind.PURE:
                 scale = np.sqrt(each.noise / 2)
-                found += log_laplace_normal(off, scale[own, None], sampling[own, None])
+                found += posterior.log_laplace_normal(off, scale[own, None], sampling[own, None])
             else:
                 # q is one and the same in all rounds, so that it counts once
                 spread = each.noise * (1 + sampling / cells.noise)
@@ -255,21 +244,24 @@ def _likelihood(cells: Cells, before: FloatArray, unit: float) -> Callable[[IntA
     return log_likelihood
 
 
-def expected_variances(design: Design) -> VariancePosterior:
+def expected_variances(design: pooling_design.Design) -> posterior.VariancePosterior:
     """Return the posterior of variances that is expected before anything is measured, from public counts."""
     upper = float(design.bound.upper)
-    mean = np.full(design.counts.bins, LEVEL * upper)
+    mean = np.full(design.counts.bins, pooling_design.LEVEL * upper)
     return _variance_posterior(design, mean, 1.0, 1.0, VARIANCE_UNIT * upper**2)
 
 
-def expected_map_error(design: Design, statistic: Statistic = Statistic.MEAN) -> FloatArray:
+def expected_map_error(design: pooling_design.Design, statistic: Statistic = Statistic.MEAN) -> FloatArray:
     """Return the root mean square error expected of every bin's mean before anything is measured, (G,).
 
     From public counts and prior guesses, in the unit of speed. ``statistic`` is the mean over records or the
     mean over vehicles.
     """
     half, nowhere = float(design.bound.upper) / 2, np.zeros(design.counts.bins)
-    around = (noise_sd(design.kind, RELATION, design.parts.city, half) / design.vehicles) ** 2
+    around = (
+        pooling_design.noise_sd(design.kind, pooling_design.RELATION, design.parts.city, half)
+        / design.vehicles
+    ) ** 2
     maps = [(design, design.levels, around)]
     if statistic is not Statistic.MEAN:
         own = design.for_vehicle_means
@@ -279,7 +271,9 @@ def expected_map_error(design: Design, statistic: Statistic = Statistic.MEAN) ->
     for each, levels, around in maps:
         told = [] if levels else [Cells.unmeasured(each.cells, nowhere)]
         for level in levels:
-            of_one = noise_sd(level.kind, RELATION, level.part // len(level.clip_bounds), 1.0)
+            of_one = pooling_design.noise_sd(
+                level.kind, pooling_design.RELATION, level.part // len(level.clip_bounds), 1.0
+            )
             # of all rounds together, in the unit of T
             sd = float(np.sum(np.power([of_one * reach for reach in level.clip_bounds], -2.0)) ** -0.5)
             of_cells, of_noise = level.cell_sd**2, (sd / level.weights.place) ** 2
@@ -289,13 +283,16 @@ def expected_map_error(design: Design, statistic: Statistic = Statistic.MEAN) ->
     return found[0] if statistic is Statistic.MEAN else np.hypot(*found)
 
 
-def city_wide_error(design: Design) -> FloatArray:
+def city_wide_error(design: pooling_design.Design) -> FloatArray:
     """Return the mean absolute error expected of every bin when all get one number for the city, (G,).
 
     That number is given the whole privacy budget. From public counts and prior guesses, in the unit of speed.
     """
     upper = float(design.bound.upper)
-    noise = (noise_sd(design.kind, RELATION, design.total, upper / 2) / design.vehicles) ** 2
+    noise = (
+        pooling_design.noise_sd(design.kind, pooling_design.RELATION, design.total, upper / 2)
+        / design.vehicles
+    ) ** 2
     prior = upper**2 / 36
     nothing = np.zeros(design.counts.bins)
     error = _error(
@@ -305,30 +302,38 @@ def city_wide_error(design: Design) -> FloatArray:
 
 
 def _base(
-    design: Design, x: FloatArray, measure: Measure
+    design: pooling_design.Design, x: FloatArray, measure: Measure
 ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
     """Askings A and B: the city's level, the map by it and by slope (G,); means and variances of both (2,).
 
     Means and variances are the posterior's.
     """
-    upper, part, level = float(design.bound.upper), design.parts.city, LEVEL * float(design.bound.upper)
+    upper, part, level = (
+        float(design.bound.upper),
+        design.parts.city,
+        pooling_design.LEVEL * float(design.bound.upper),
+    )
     own = design.pair_sums(x, design.covariates[:, 0]) - upper / 2
     ends = np.full(design.vehicles, upper / 2)
     step = design.step(design.vehicle_entries(1), upper / 2, ends, ends, part)
     found = measure.measure(step, own)[0] * (upper / 2 / GRAINS) / design.vehicles + upper / 2
-    noise_of_city = (noise_sd(design.kind, RELATION, part, upper / 2) / design.vehicles) ** 2
+    noise_of_city = (
+        pooling_design.noise_sd(design.kind, pooling_design.RELATION, part, upper / 2) / design.vehicles
+    ) ** 2
     spread = (upper / 6) ** 2
     centre = float(np.clip(level + (found - level) * spread / (spread + noise_of_city), 0.0, upper))
     doubt = spread * noise_of_city / (spread + noise_of_city) + (upper / 30) ** 2
     # B, about that level
     part, grown = design.parts.dwell, max(centre / level, 1.0)
-    bound = SLOPE_BOUND * upper * grown
+    bound = pooling_design.SLOPE_BOUND * upper * grown
     up, down = design.largest_moves
     below, above = centre * up + (upper - centre) * down, (upper - centre) * up + centre * down
     step = design.step(design.vehicle_entries(2), bound, below, above, part)
     own = design.pair_sums(x - centre, design.covariates).T.ravel()
     answer = measure.measure(step, own) * (bound / GRAINS)
-    noise = (noise_sd(design.kind, RELATION, part, bound) / design.vehicles) ** 2
+    noise = (
+        pooling_design.noise_sd(design.kind, pooling_design.RELATION, part, bound) / design.vehicles
+    ) ** 2
     noise = noise + (grown * upper / 30) ** 2 / design.vehicles
     prior = np.array([doubt, (grown * upper / 10) ** 2])
     beta = answer / design.vehicles * prior / (prior + noise)
@@ -337,7 +342,7 @@ def _base(
 
 
 def _levels(
-    design: Design, x: FloatArray, base: FloatArray, unit: float, measure: Measure
+    design: pooling_design.Design, x: FloatArray, base: FloatArray, unit: float, measure: Measure
 ) -> tuple[FloatArray, list[Cells]]:
     """Asking C, level by level, each in rounds: the map after it, (G,), and what was told of each."""
     upper, found, mean = float(design.bound.upper), [], base
@@ -350,7 +355,11 @@ def _levels(
         own, most = of_record * level.pair_sums(x, np.ones(len(mean))), level.weights.entry * (upper / unit)
         rounds = []
         for bound in level.clip_bounds:
-            noise = (noise_sd(level.kind, RELATION, part, bound) * unit / level.weights.place) ** 2
+            noise = (
+                pooling_design.noise_sd(level.kind, pooling_design.RELATION, part, bound)
+                * unit
+                / level.weights.place
+            ) ** 2
             below = of_record * (level.bin_weights @ np.clip(mean + move[place], 0.0, upper))
             step = level.step(level.support, bound, below, most - below, part)
             answer = measure.measure(step, own - below) * (bound / GRAINS)
@@ -365,11 +374,11 @@ def _levels(
 
 
 def _over_vehicles(
-    design: Design, x: FloatArray, mean: FloatArray, unit: float, measure: Measure
+    design: pooling_design.Design, x: FloatArray, mean: FloatArray, unit: float, measure: Measure
 ) -> tuple[FloatArray, FloatArray]:
     """Return the mean over vehicles, and how far off its distance from the mean may be; (G,) each."""
     upper, part = float(design.bound.upper), design.parts.vehicles[0]
-    below, bound = design.bin_weights @ mean, SLOPE_BOUND * upper * unit
+    below, bound = design.bin_weights @ mean, pooling_design.SLOPE_BOUND * upper * unit
     step = design.step(design.vehicle_entries(1), bound, below, design.bin_weights @ (upper - mean), part)
     own = design.pair_sums(x, design.covariates[:, 0]) - below
     answer = float(measure.measure(step, own)[0]) * bound / GRAINS / design.vehicles
@@ -382,14 +391,21 @@ def _over_vehicles(
     return own, _error(design, told, unit, around)
 
 
-def _distance(design: Design, unit: float) -> tuple[float, float]:
+def _distance(design: pooling_design.Design, unit: float) -> tuple[float, float]:
     """Of how far vehicles' means lie above those of records in the city: variances of noise and prior."""
     upper, part = float(design.bound.upper), design.parts.vehicles[0]
-    noise = noise_sd(design.kind, RELATION, part, SLOPE_BOUND * upper * unit) / design.vehicles
-    return noise**2, (unit * VEHICLES_SD * upper / 2) ** 2
+    noise = (
+        pooling_design.noise_sd(
+            design.kind, pooling_design.RELATION, part, pooling_design.SLOPE_BOUND * upper * unit
+        )
+        / design.vehicles
+    )
+    return noise**2, (unit * pooling_design.VEHICLES_SD * upper / 2) ** 2
 
 
-def _error(design: Design, told: Sequence[Cells], unit: float, around: FloatArray) -> FloatArray:
+def _error(
+    design: pooling_design.Design, told: Sequence[Cells], unit: float, around: FloatArray
+) -> FloatArray:
     """e of every bin, shape (G,): the mean square error of the map if cities differ as guessed.
 
     After a level e^2 = (1 - k A)^2 ((s tau)^2 + e^2 before it) + k^2 (noise + q), from ``around`` on; for
@@ -412,23 +428,23 @@ def _error(design: Design, told: Sequence[Cells], unit: float, around: FloatArra
     if design.counts.bins > told[-1].level.size:
         apart = np.maximum(design.cells.cell_sd, LEAST_APART * upper)[design.cells.places.of_bin] / 2
         found = found + (unit * apart) ** 2
-        found = found + (unit * RECORD_SD * upper) ** 2 / design.bin_sizes
+        found = found + (unit * pooling_design.RECORD_SD * upper) ** 2 / design.bin_sizes
     return np.asarray(np.sqrt(found))
 
 
 def _variance(
-    design: Design,
+    design: pooling_design.Design,
     contributions: Contributions,
     mean: FloatArray,
     level: float,
     scale: float,
     measure: Measure,
-) -> VariancePosterior:
+) -> posterior.VariancePosterior:
     """The variance of every bin, a function of its mean; ``scale`` is the likely factor of means' spread."""
     counts, upper = design.counts, float(design.bound.upper)
     place, step, part = counts.bin_index, float(design.bound.step), design.parts.variance[0]
-    level = max(level, LEAST_UNIT)
-    relative = np.clip(mean / (level * LEVEL * upper), 0.2, 3.0) ** 0.25
+    level = max(level, pooling_design.LEAST_UNIT)
+    relative = np.clip(mean / (level * pooling_design.LEVEL * upper), 0.2, 3.0) ** 0.25
     base = VARIANCE_UNIT * upper**2 * level * relative
     squares = contributions.total_of_squares * step**2 - 2 * mean[place] * contributions.total * step
     own = (squares / counts.count + mean[place] ** 2) / base[place]
@@ -448,7 +464,9 @@ def _variance(
         far = np.full(len(more), bound)
         ask = cells.step(cells.support, bound, far, far, cells.part)
         told = measure.measure(ask, more) * (bound / GRAINS)
-        noise = (noise_sd(cells.kind, RELATION, cells.part, bound) / weights.place) ** 2
+        noise = (
+            pooling_design.noise_sd(cells.kind, pooling_design.RELATION, cells.part, bound) / weights.place
+        ) ** 2
         prior = cells.cell_sd**2
         share = told / weights.place * prior / (prior + noise + weights.sampling) / factor
         base = base * (1 + np.maximum(share, -0.9)[cells.places.of_bin])
@@ -456,26 +474,29 @@ def _variance(
 
 
 def _variance_posterior(
-    design: Design,
+    design: pooling_design.Design,
     mean: FloatArray,
     level: float,
     city: float,
     base: FloatArray | float,
     scale: float = 1.0,
-) -> VariancePosterior:
+) -> posterior.VariancePosterior:
     """The posterior where a is ``city``, and the city's level over U/5 is ``level``."""
     upper = float(design.bound.upper)
-    return variance_posterior(
+    return posterior.variance_posterior(
         city * base + np.zeros(len(mean)),
         float(np.sqrt(_variance_doubt(design)) / city),
-        independent_records(design.counts),
-        mean / (level * LEVEL * upper),
+        posterior.independent_records(design.counts),
+        mean / (level * pooling_design.LEVEL * upper),
         (mean * (upper - mean), upper**2 / 4),
         scale,
     )
 
 
-def _variance_doubt(design: Design) -> float:
+def _variance_doubt(design: pooling_design.Design) -> float:
     """The posterior variance of the city's number a."""
-    noise = (noise_sd(design.kind, RELATION, design.parts.variance[0], 1.0) / design.vehicles) ** 2
+    noise = (
+        pooling_design.noise_sd(design.kind, pooling_design.RELATION, design.parts.variance[0], 1.0)
+        / design.vehicles
+    ) ** 2
     return float(noise * VARIANCE_SPREAD**2 / (VARIANCE_SPREAD**2 + noise))

@@ -10,34 +10,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp import model
 from trafficdp.arrays import FloatArray
 from trafficdp.errors import UsageError
 from trafficdp.measurement.sets import Priced
-from trafficdp.mechanisms.pooling.posterior import (
-    LEVELS,
-    Posterior,
-    VariancePosterior,
-    inner_ends,
-)
-from trafficdp.mechanisms.protocol import (
-    POST_PROCESSING,
-    Columns,
-    JointRequest,
-    PublicFacts,
-    Statement,
-    loss_of,
-    privacy_event,
-)
+from trafficdp.mechanisms import protocol
+from trafficdp.mechanisms.pooling import posterior
 from trafficdp.mechanisms.publish import rounding_bias, status_of
-from trafficdp.model import (
-    ContributionBound,
-    Knowledge,
-    KnownSpeeds,
-    NeighbouringRelation,
-    Statistic,
-    as_json,
-    from_json,
-)
 from trafficdp.privacy.disclosure import Calibration
 from trafficdp.privacy.estimate import KNOWN_COLUMNS, BinStatus, Estimate, IntervalKind
 from trafficdp.privacy.loss import PICO, Loss, LossKind, PrivacyEvent
@@ -57,12 +36,12 @@ def calibration(other_days: float, worst_map: float | None, other_city: float | 
     held += "" if other_city is None else f" and {_percent(other_city)} on {OTHER_CITY}"
     return Calibration(
         tuned_on=TUNED_ON,
-        level=LEVELS[-1],
+        level=posterior.LEVELS[-1],
         held_on_other_days=other_days,
         held_on_worst_map=worst_map,
         held_in_other_city=other_city,
-        in_words=f"Tuned on {TUNED_ON}, intervals that should hold {_percent(LEVELS[-1])} of places held "
-        f"{held}; no theorem stands behind them.",
+        in_words=f"Tuned on {TUNED_ON}, intervals that should hold {_percent(posterior.LEVELS[-1])} of "
+        f"places held {held}; no theorem stands behind them.",
     )
 
 
@@ -84,25 +63,25 @@ class JointMechanism:
     Intervals of statistics that have ``trials`` are calibrated, those of others guaranteed.
     """
 
-    public: PublicFacts
-    statistics: tuple[Statistic, ...]
+    public: protocol.PublicFacts
+    statistics: tuple[model.Statistic, ...]
     loss_kind: LossKind
     pico: int
 
     kind: ClassVar[str]
-    estimable: ClassVar[tuple[Statistic, ...]]
-    relation: ClassVar[NeighbouringRelation] = NeighbouringRelation.REPLACE_USER_VALUES
+    estimable: ClassVar[tuple[model.Statistic, ...]]
+    relation: ClassVar[model.NeighbouringRelation] = model.NeighbouringRelation.REPLACE_USER_VALUES
     citation: ClassVar[str | None]
     sensitivity: ClassVar[str]
     composition: ClassVar[str]
     distribution: ClassVar[str]
     intervals: ClassVar[str]
-    trials: ClassVar[Mapping[Statistic, Calibration]] = {}
+    trials: ClassVar[Mapping[model.Statistic, Calibration]] = {}
     from_known: ClassVar[bool] = False
     """Whether known speeds are what it starts from."""
 
     @classmethod
-    def calibrate(cls, facts: PublicFacts, loss: Loss, request: JointRequest) -> Self:
+    def calibrate(cls, facts: protocol.PublicFacts, loss: Loss, request: protocol.JointRequest) -> Self:
         """Return the mechanism for the statistics of ``request``, with the largest chargeable part of
         ``loss``.
 
@@ -118,7 +97,7 @@ class JointMechanism:
         return cls(facts, request.statistics, loss.kind, loss.chargeable.pico)
 
     @property
-    def known(self) -> tuple[Knowledge, ...]:
+    def known(self) -> tuple[model.Knowledge, ...]:
         """The public sources of the known speeds; empty if there are none."""
         return () if self.public.known is None else self.public.known.sources
 
@@ -132,22 +111,22 @@ class JointMechanism:
 
     def event(self) -> PrivacyEvent:
         """Return the privacy event: the largest possible loss of every vehicle, summed over the steps."""
-        lost = loss_of(self.steps(), self.public.counts.users)
-        return privacy_event(self.kind, self.public, lost, self.statistics, kind=self.loss_kind)
+        lost = protocol.loss_of(self.steps(), self.public.counts.users)
+        return protocol.privacy_event(self.kind, self.public, lost, self.statistics, kind=self.loss_kind)
 
-    def expected_errors(self) -> dict[Statistic, FloatArray]:
+    def expected_errors(self) -> dict[model.Statistic, FloatArray]:
         """Return each statistic's expected absolute error, shape (G,), from public facts alone."""
         raise NotImplementedError
 
     def estimate_from_posterior(
-        self, statistic: Statistic, found: Posterior, noise: Mapping[str, npt.NDArray[Any]]
+        self, statistic: model.Statistic, found: posterior.Posterior, noise: Mapping[str, npt.NDArray[Any]]
     ) -> Estimate:
         """Return the estimate of a mean to publish from its posterior, with the noise columns ``noise``.
 
         A bin is "uninformative" where one number for the city would say as much.
         """
-        known, beside = self.public.known, inner_ends(found.ends)
-        low, high = found.ends[LEVELS[-1]]
+        known, beside = self.public.known, posterior.inner_ends(found.ends)
+        low, high = found.ends[posterior.LEVELS[-1]]
         status = np.where(found.informed, BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value)
         beside["city"] = np.full(len(found.value), found.city)
         beside |= {"slower_chance": found.slower, "faster_chance": found.faster}
@@ -162,7 +141,7 @@ class JointMechanism:
 
     def variance_estimate(
         self,
-        found: VariancePosterior,
+        found: posterior.VariancePosterior,
         noise: Mapping[str, npt.NDArray[Any]],
         status: npt.NDArray[np.object_] | None = None,
     ) -> Estimate:
@@ -172,8 +151,10 @@ class JointMechanism:
         """
         error = variance_error(found, self.public.bound)
         if status is None:
-            status = status_of(error, Statistic.VARIANCE, self.public.bound)
-        return _estimate(Statistic.VARIANCE, found, error, status, noise, inner_ends(found.ends))
+            status = status_of(error, model.Statistic.VARIANCE, self.public.bound)
+        return _estimate(
+            model.Statistic.VARIANCE, found, error, status, noise, posterior.inner_ends(found.ends)
+        )
 
     def shared_columns(self) -> dict[str, FloatArray]:
         """Return the columns published beside every statistic, (G,): the whole loss, and the known speeds."""
@@ -182,11 +163,11 @@ class JointMechanism:
             **known_columns(self.public.known),
         }
 
-    def statement(self, statistic: Statistic) -> Statement:
+    def statement(self, statistic: model.Statistic) -> protocol.Statement:
         """Return how ``statistic`` is made noisy, in words and numbers, for the release's manifest."""
         counts, bound = self.public.counts, self.public.bound
         kind = IntervalKind.CALIBRATED if statistic in self.trials else IntervalKind.GUARANTEED
-        return Statement(
+        return protocol.Statement(
             mechanism=self.kind,
             citation=self.citation,
             sensitivity=self.sensitivity,
@@ -198,7 +179,7 @@ class JointMechanism:
             interval_basis=self.intervals,
             interval_kind=kind,
             calibration=self.trials.get(statistic),
-            post_processing=POST_PROCESSING[statistic],
+            post_processing=protocol.POST_PROCESSING[statistic],
         )
 
     def to_facts(self) -> dict[str, Any]:
@@ -210,43 +191,45 @@ class JointMechanism:
             "pico": self.pico,
             "statistics": [each.value for each in self.statistics],
         }
-        return facts if known is None else {**facts, "known": as_json(known)}
+        return facts if known is None else {**facts, "known": model.as_json(known)}
 
     def manifest_facts(self) -> dict[str, Any]:
         """Return ``to_facts`` for the manifest, without the known speeds, which are published as columns."""
         facts, known = self.to_facts(), self.public.known
         if known is not None:
-            facts["known"] = as_json(known.sources)
+            facts["known"] = model.as_json(known.sources)
         return facts
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> Self:
+    def from_facts(cls, facts: Mapping[str, Any], public: protocol.PublicFacts) -> Self:
         """Return the mechanism that ``to_facts`` wrote, on the same ``public`` facts."""
-        statistics = tuple(Statistic(each) for each in facts["statistics"])
-        known = from_json(KnownSpeeds, facts["known"]) if facts.get("known") else None
+        statistics = tuple(model.Statistic(each) for each in facts["statistics"])
+        known = model.from_json(model.KnownSpeeds, facts["known"]) if facts.get("known") else None
         return cls(replace(public, known=known), statistics, LossKind(facts["loss_kind"]), int(facts["pico"]))
 
     @classmethod
-    def from_published(cls, facts: Mapping[str, Any], columns: Columns, public: PublicFacts) -> Self:
+    def from_published(
+        cls, facts: Mapping[str, Any], columns: protocol.Columns, public: protocol.PublicFacts
+    ) -> Self:
         """Return the mechanism of a published release, from its manifest's ``facts`` and its known-speed
         columns.
         """
         if not facts.get("known"):
             return cls.from_facts(facts, public)
-        own = columns[Statistic(facts["statistics"][0])]
+        own = columns[model.Statistic(facts["statistics"][0])]
         speed = [own[name].tolist() for name in KNOWN_COLUMNS[: len(facts["known"])]]
         return cls.from_facts({**facts, "known": {"sources": facts["known"], "speed": speed}}, public)
 
 
 def _estimate(
-    statistic: Statistic,
-    found: Posterior | VariancePosterior,
+    statistic: model.Statistic,
+    found: posterior.Posterior | posterior.VariancePosterior,
     error: FloatArray,
     status: npt.NDArray[np.object_],
     noise: Mapping[str, npt.NDArray[Any]],
     beside: dict[str, npt.NDArray[Any]],
 ) -> Estimate:
-    low, high = found.ends[LEVELS[-1]]
+    low, high = found.ends[posterior.LEVELS[-1]]
     return Estimate(
         statistic=statistic,
         value=found.value,
@@ -260,7 +243,7 @@ def _estimate(
     )
 
 
-def known_columns(known: KnownSpeeds | None) -> dict[str, FloatArray]:
+def known_columns(known: model.KnownSpeeds | None) -> dict[str, FloatArray]:
     """Return the columns that publish the ``known`` speeds, one for each source, by name.
 
     Empty without any.
@@ -268,11 +251,11 @@ def known_columns(known: KnownSpeeds | None) -> dict[str, FloatArray]:
     return {} if known is None else dict(zip(KNOWN_COLUMNS, known.speed, strict=False))
 
 
-def variance_error(found: VariancePosterior, bound: ContributionBound) -> FloatArray:
+def variance_error(found: posterior.VariancePosterior, bound: model.ContributionBound) -> FloatArray:
     """Return the expected absolute error to publish of each variance: posterior error plus speed rounding,
     (G,).
 
     At most the largest possible variance.
     """
-    most = Statistic.VARIANCE.largest(bound.upper)
-    return np.asarray(np.minimum(found.error + rounding_bias(Statistic.VARIANCE, bound), most))
+    most = model.Statistic.VARIANCE.largest(bound.upper)
+    return np.asarray(np.minimum(found.error + rounding_bias(model.Statistic.VARIANCE, bound), most))

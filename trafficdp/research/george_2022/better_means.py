@@ -67,22 +67,19 @@ from trafficdp.errors import UsageError, integer_between, positive
 from trafficdp.mechanisms.means import laplace_scale
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import PICO, ZCDP, PureDP, loss_upper_bound, round_up, sum_per_user, to_pico
-from trafficdp.research.george_2022.arrivals import (
-    Arrivals,
-    LevelPlan,
-    WithholdRelease,
-    doubling_epsilon,
-    last_level,
-    level_size,
-    prior_plan,
-)
+from trafficdp.research.george_2022 import arrivals as george_2022_arrivals
 from trafficdp.research.george_2022.factor import GaussianSums, gaussian_loss, gaussian_sd
 from trafficdp.research.george_2022.paper_means import full_means, means_with_noise
 from trafficdp.stream.tree import BINARY, Tree, TreeKind, bit_length
 
 
 def gaussian_naive_means(
-    arrivals: Arrivals, rho: ZCDP, sums: GaussianSums, source: NoiseSource, runs: int, at: IntArray
+    arrivals: george_2022_arrivals.Arrivals,
+    rho: ZCDP,
+    sums: GaussianSums,
+    source: NoiseSource,
+    runs: int,
+    at: IntArray,
 ) -> tuple[FloatArray, ZCDP]:
     """Return the means released after ``at`` (K,) samples, (runs, K), and a vehicle's loss, at most ``rho``.
 
@@ -96,8 +93,8 @@ def gaussian_naive_means(
 
 
 def gaussian_levelled_means(
-    arrivals: Arrivals,
-    plan: LevelPlan,
+    arrivals: george_2022_arrivals.Arrivals,
+    plan: george_2022_arrivals.LevelPlan,
     rho: ZCDP,
     sums: GaussianSums,
     source: NoiseSource,
@@ -131,7 +128,7 @@ def second_scale(steps: int, first: FloatArray) -> FloatArray:
     return round_up(steps * first)
 
 
-def moments_loss(plan: LevelPlan, tree: Tree = BINARY) -> PureDP:
+def moments_loss(plan: george_2022_arrivals.LevelPlan, tree: Tree = BINARY) -> PureDP:
     """Return the epsilon that ``levelled_moments`` costs a vehicle, rounded up: equal to that of the
     means alone.
     """
@@ -156,7 +153,12 @@ def record_price(steps: int, first: float, second: float) -> Fraction:
 
 
 def levelled_moments(
-    arrivals: Arrivals, plan: LevelPlan, source: NoiseSource, runs: int, at: IntArray, tree: Tree = BINARY
+    arrivals: george_2022_arrivals.Arrivals,
+    plan: george_2022_arrivals.LevelPlan,
+    source: NoiseSource,
+    runs: int,
+    at: IntArray,
+    tree: Tree = BINARY,
 ) -> tuple[FloatArray, FloatArray]:
     """Return released means (steps) and variances (steps^2) after ``at`` (K,) samples, each (runs, K).
 
@@ -170,7 +172,7 @@ def levelled_moments(
         )
     u = plan.steps
     both = np.stack([arrivals.value, arrivals.value * (u - arrivals.value)], axis=1)
-    elements = WithholdRelease(arrivals.users, columns=2).append(arrivals.user, both)
+    elements = george_2022_arrivals.WithholdRelease(arrivals.users, columns=2).append(arrivals.user, both)
     first = plan.scales(tree)
     scales = np.stack([first, second_scale(u, first)], axis=1)
     sums = np.zeros((2, runs, len(at)))
@@ -190,7 +192,7 @@ def levelled_moments(
     return mean, np.where(there, variance, u**2 / 8)
 
 
-Planner = Callable[[int, int, float], LevelPlan]
+Planner = Callable[[int, int, float], george_2022_arrivals.LevelPlan]
 """From most vehicles, most samples and epsilon to the levels of an epoch."""
 
 
@@ -226,7 +228,7 @@ def epochs(user: IntArray, users: int, samples: int) -> list[Epoch]:
     return found
 
 
-def numbered_by_arrival(user: IntArray, value: IntArray, steps: int) -> Arrivals:
+def numbered_by_arrival(user: IntArray, value: IntArray, steps: int) -> george_2022_arrivals.Arrivals:
     """Return the stream as ``Arrivals``, its vehicles numbered 0, 1, 2, ... by first arrival.
 
     The declared numbers of vehicles and samples are those that occur in the stream.
@@ -235,11 +237,11 @@ def numbered_by_arrival(user: IntArray, value: IntArray, steps: int) -> Arrivals
     rank = np.empty(len(first), dtype=np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
     numbered = rank[which]
-    return Arrivals(numbered, value, len(first), int(np.bincount(numbered).max()), steps)
+    return george_2022_arrivals.Arrivals(numbered, value, len(first), int(np.bincount(numbered).max()), steps)
 
 
 def doubling_means(
-    arrivals: Arrivals,
+    arrivals: george_2022_arrivals.Arrivals,
     epsilon: str | float | Fraction,
     plan: Planner,
     source: NoiseSource,
@@ -258,9 +260,9 @@ def doubling_means(
     result = np.full((runs, len(at)), arrivals.steps / 2)
     spent = PureDP(0)
     for number, epoch in enumerate(epochs(own.user, *start), start=1):
-        budget = doubling_epsilon(epsilon, number)
+        budget = george_2022_arrivals.doubling_epsilon(epsilon, number)
         levels = plan(epoch.users, epoch.samples, float(budget.epsilon))
-        part = Arrivals(
+        part = george_2022_arrivals.Arrivals(
             own.user[: epoch.last], own.value[: epoch.last], epoch.users, epoch.samples, own.steps
         )
         inside = (at >= epoch.first) & (at <= epoch.last)
@@ -285,7 +287,7 @@ def endless_shares(weight: npt.NDArray[np.floating], count: int) -> FloatArray:
 
 
 def unbounded_means(
-    arrivals: Arrivals,
+    arrivals: george_2022_arrivals.Arrivals,
     epsilon: float,
     guess: tuple[int, int],
     tree: Tree,
@@ -301,11 +303,14 @@ def unbounded_means(
     users, samples = (integer_between(1, 2**40, guess=each) for each in guess)
     own = numbered_by_arrival(arrivals.user, arrivals.value, arrivals.steps)
     levels = int(bit_length(own.samples))
-    size = level_size(np.arange(levels))
-    share = endless_shares(level_size(np.arange(last_level(samples) + 1)) ** (2 / 3), levels)
+    size = george_2022_arrivals.level_size(np.arange(levels))
+    share = endless_shares(
+        george_2022_arrivals.level_size(np.arange(george_2022_arrivals.last_level(samples) + 1)) ** (2 / 3),
+        levels,
+    )
     inside = endless_shares(np.ones(tree.heights(users)), tree.heights(own.users))
     scales = laplace_scale(own.steps * size[:, None], positive(epsilon=epsilon) * share[:, None] * inside)
-    plan = prior_plan(own.users, own.samples, own.steps, epsilon, 0.5, prior=False)
+    plan = george_2022_arrivals.prior_plan(own.users, own.samples, own.steps, epsilon, 0.5, prior=False)
 
     def path(level: int, fed: IntArray) -> FloatArray:
         return tree.draw_noise(fed, own.users, scales[level], source, runs)

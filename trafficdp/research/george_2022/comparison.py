@@ -17,26 +17,9 @@ from trafficdp.model import NeighbouringRelation
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import PureDP
+from trafficdp.research.george_2022 import better_means, paper_means
 from trafficdp.research.george_2022.arrivals import Arrivals, LevelPlan, best_plan, paper_plan, prior_plan
-from trafficdp.research.george_2022.better_means import (
-    doubling_means,
-    gaussian_levelled_means,
-    gaussian_naive_means,
-    unbounded_means,
-)
 from trafficdp.research.george_2022.factor import LONGEST, BinnedFactor, GaussianSums, square_root_factor
-from trafficdp.research.george_2022.paper_means import (
-    Centre,
-    full_means,
-    known_prior_half_width,
-    known_prior_means,
-    known_prior_scale,
-    levelled_means,
-    naive_means,
-    naive_scale,
-    single_means,
-    single_scale,
-)
 from trafficdp.stream.tree import best_tree
 
 Run = Callable[[NoiseSource, int, IntArray], FloatArray]
@@ -72,32 +55,36 @@ def paper_methods(arrivals: Arrivals, epsilon: float, failure: float) -> list[Me
     prior = exact_mean(arrivals)
     given = prior_plan(n, m, u, epsilon, failure)
     free = prior_plan(n, m, u, epsilon, failure, prior=False)
-    centres = [Centre.at(prior) if each else None for each in given.truncated]
-    half = known_prior_half_width(n, m, u, failure)
+    centres = [paper_means.Centre.at(prior) if each else None for each in given.truncated]
+    half = paper_means.known_prior_half_width(n, m, u, failure)
     paper = paper_plan(n, m, u, epsilon, failure)
 
     def naive(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        return naive_means(arrivals, naive_scale(n, m, u, epsilon), source, runs, at)
+        return paper_means.naive_means(arrivals, paper_means.naive_scale(n, m, u, epsilon), source, runs, at)
 
     def wishful(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        scale = known_prior_scale(n, m, u, epsilon, failure)
-        return known_prior_means(arrivals, prior, half, scale, source, runs, at)
+        scale = paper_means.known_prior_scale(n, m, u, epsilon, failure)
+        return paper_means.known_prior_means(arrivals, prior, half, scale, source, runs, at)
 
     def single_given(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        scale = single_scale(given, epsilon)
-        return single_means(arrivals, given, scale, source, runs, at, Centre.at(prior))
+        scale = paper_means.single_scale(given, epsilon)
+        return paper_means.single_means(
+            arrivals, given, scale, source, runs, at, paper_means.Centre.at(prior)
+        )
 
     def single(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        return single_means(arrivals, free, single_scale(free, epsilon), source, runs, at)
+        return paper_means.single_means(
+            arrivals, free, paper_means.single_scale(free, epsilon), source, runs, at
+        )
 
     def levelled_given(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        return levelled_means(arrivals, given, source, runs, at, centres)
+        return paper_means.levelled_means(arrivals, given, source, runs, at, centres)
 
     def levelled(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        return levelled_means(arrivals, free, source, runs, at)
+        return paper_means.levelled_means(arrivals, free, source, runs, at)
 
     def full(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        return full_means(arrivals, paper, source, runs, at)
+        return paper_means.full_means(arrivals, paper, source, runs, at)
 
     return [
         Method("A2", pure, naive),
@@ -123,38 +110,42 @@ def better_methods(arrivals: Arrivals, epsilon: float, failure: float, delta: st
     )
 
     def full(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        return full_means(arrivals, best, source, runs, at)
+        return paper_means.full_means(arrivals, best, source, runs, at)
 
     def full_tree(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        return full_means(arrivals, best, source, runs, at, best_tree(n))
+        return paper_means.full_means(arrivals, best, source, runs, at, best_tree(n))
 
     def naive_tree(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
         tree = best_tree(n * m, m)
-        return naive_means(arrivals, naive_scale(n, m, u, epsilon, tree), source, runs, at, tree)
+        return paper_means.naive_means(
+            arrivals, paper_means.naive_scale(n, m, u, epsilon, tree), source, runs, at, tree
+        )
 
     def unknown(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
         def plan(users: int, samples: int, part: float) -> LevelPlan:
             return best_plan(users, samples, u, part, failure)
 
         guess = max(1, n // 4), max(1, m // 4)
-        return doubling_means(arrivals, str(epsilon), plan, source, runs, at, start=guess, tree=best_tree(n))[
-            0
-        ]
+        return better_means.doubling_means(
+            arrivals, str(epsilon), plan, source, runs, at, start=guess, tree=best_tree(n)
+        )[0]
 
     def unbounded(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        return unbounded_means(
+        return better_means.unbounded_means(
             arrivals, epsilon, (max(1, n // 4), max(1, m // 4)), best_tree(n), source, runs, at
         )
 
     def single_tree(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
         tree = best_tree(n * len(free.width))
-        return single_means(arrivals, free, single_scale(free, epsilon, tree), source, runs, at, tree=tree)
+        return paper_means.single_means(
+            arrivals, free, paper_means.single_scale(free, epsilon, tree), source, runs, at, tree=tree
+        )
 
     def gaussian_levels(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        return gaussian_levelled_means(arrivals, free, rho, _sums(n), source, runs, at)[0]
+        return better_means.gaussian_levelled_means(arrivals, free, rho, _sums(n), source, runs, at)[0]
 
     def gaussian(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        return gaussian_naive_means(arrivals, rho, BinnedFactor(n * m), source, runs, at)[0]
+        return better_means.gaussian_naive_means(arrivals, rho, BinnedFactor(n * m), source, runs, at)[0]
 
     methods = [
         Method("A6, medians and budgets chosen", pure, full),

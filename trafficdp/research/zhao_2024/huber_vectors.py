@@ -61,12 +61,7 @@ from trafficdp.errors import UsageError, in_range, positive
 from trafficdp.noise import smooth_gaussian, student_t
 from trafficdp.noise.source import NoiseSource
 from trafficdp.research.aumuller_2023.plan import clip_to_length
-from trafficdp.research.zhao_2024.vector_smooth_sensitivity import (
-    VectorHuberParameters,
-    clean_vector_sensitivity,
-    minimiser,
-    vector_smooth_sensitivity,
-)
+from trafficdp.research.zhao_2024 import vector_smooth_sensitivity
 
 STEPS = 64
 """Parts into which [0, beta] is cut."""
@@ -217,7 +212,7 @@ def huber_shape(
     *,
     factor: float = 2.0,
     cap_ratio: float = 2.0,
-) -> VectorHuberParameters:
+) -> vector_smooth_sensitivity.VectorHuberParameters:
     """Return weights and thresholds of the Huber mean of vectors, from public counts.
 
     ``count`` (n,) samples of each vehicle, at least 1; weights by min(count, cap), thresholds ``factor``
@@ -231,12 +226,12 @@ def huber_shape(
     used = huber.used_count(count, one_bin, 1, cap_ratio)
     weight = huber.normalised(used, one_bin, 1)
     threshold = np.minimum(factor * normal_radius(used, dimensions, sigma), 2 * radius)
-    return VectorHuberParameters(weight, threshold, dimensions, radius)
+    return vector_smooth_sensitivity.VectorHuberParameters(weight, threshold, dimensions, radius)
 
 
 def best_huber_shape(
     count: IntArray, dimensions: int, radius: float, sigma: float, epsilon: float, *, cap_ratio: float = 2.0
-) -> tuple[VectorHuberParameters, float]:
+) -> tuple[vector_smooth_sensitivity.VectorHuberParameters, float]:
     """Return the weights and thresholds with the least ``clean_vector_error``, and that error. Public.
 
     Of the FACTORS of thresholds: wider ones make S larger but reach it with fewer vehicles.
@@ -256,7 +251,11 @@ def best_huber_shape(
 
 
 def clean_vector_error(
-    shape: VectorHuberParameters, epsilon: float, *, spread: float = 0.4, mean_spread: float = 0.2
+    shape: vector_smooth_sensitivity.VectorHuberParameters,
+    epsilon: float,
+    *,
+    spread: float = 0.4,
+    mean_spread: float = 0.2,
 ) -> float:
     """Return the mean l2 length of the noise where vehicles agree: a forecast from public numbers.
 
@@ -265,13 +264,15 @@ def clean_vector_error(
     Raises UsageError when epsilon is not positive.
     """
     alpha, beta, degrees = _student(shape, epsilon, None)
-    smooth = clean_vector_sensitivity(shape, beta, spread=spread, mean_spread=mean_spread)
+    smooth = vector_smooth_sensitivity.clean_vector_sensitivity(
+        shape, beta, spread=spread, mean_spread=mean_spread
+    )
     return smooth / alpha * student_t.mean_absolute(degrees, shape.dimensions)
 
 
 def huber_vector_mean(
     y: FloatArray,
-    shape: VectorHuberParameters,
+    shape: vector_smooth_sensitivity.VectorHuberParameters,
     epsilon: float,
     noise: NoiseSource,
     *,
@@ -292,7 +293,11 @@ def huber_vector_mean(
 
 
 def gaussian_huber_vector_mean(
-    y: FloatArray, shape: VectorHuberParameters, epsilon: float, delta: float, noise: NoiseSource
+    y: FloatArray,
+    shape: vector_smooth_sensitivity.VectorHuberParameters,
+    epsilon: float,
+    delta: float,
+    noise: NoiseSource,
 ) -> FloatArray:
     """Return an (epsilon, delta)-DP estimate of the weighted mean of the rows of ``y``, with Gaussian noise,
     (d,).
@@ -311,7 +316,7 @@ def gaussian_huber_vector_mean(
 
 
 def centre_and_sensitivity(
-    y: FloatArray, shape: VectorHuberParameters, beta: float
+    y: FloatArray, shape: vector_smooth_sensitivity.VectorHuberParameters, beta: float
 ) -> tuple[FloatArray, float]:
     """Return the exact Huber mean (d,) and its smooth sensitivity: neither may leave the mechanism.
 
@@ -332,12 +337,12 @@ def centre_and_sensitivity(
             todo="use Laplace noise, or cap the weights",
         )
     inside = clip_to_length(y, shape.radius)
-    centre = minimiser(inside, shape)
-    return centre, vector_smooth_sensitivity(inside, shape, centre, beta)
+    centre = vector_smooth_sensitivity.minimiser(inside, shape)
+    return centre, vector_smooth_sensitivity.vector_smooth_sensitivity(inside, shape, centre, beta)
 
 
 def _student(
-    shape: VectorHuberParameters, epsilon: float, degrees: float | None
+    shape: vector_smooth_sensitivity.VectorHuberParameters, epsilon: float, degrees: float | None
 ) -> tuple[float, float, float]:
     """Return alpha, beta and nu."""
     positive(epsilon=epsilon)
