@@ -65,7 +65,7 @@ def read_regular(path: Path, at_most: int = -1) -> bytes:
 
 
 def require_regular(path: Path) -> None:
-    """Raise as ``open_regular`` unless ``path`` is a regular file or nothing."""
+    """Raise as ``open_regular`` unless ``path`` is a regular file, also by a link, or there is nothing."""
     try:
         os.close(open_regular(path))
     except FileNotFoundError:

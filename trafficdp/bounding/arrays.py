@@ -353,11 +353,11 @@ def wrap_around(counts: Counts, capacity: IntArray) -> Arrays:
 
 
 def levy_width(arrays: IntArray, capacity: IntArray, upper: float, gamma: float) -> FloatArray:
-    """Return the paper's width of the interval around array means, U sqrt(ln(2 K / gamma) / (2 m_UB)), (G,).
+    """Return the paper's width of parts of 0..U, tau = U sqrt(ln(2 K / gamma) / (2 m_UB)), shape (G,).
 
-    K is ``arrays`` (G,) and m_UB ``capacity`` (G,). By Hoeffding's inequality all K means of *full* arrays of
-    independent samples lie within tau of their expectation with probability at least 1 - gamma; partly filled
-    ones need ``guaranteed_width``.
+    In the unit of ``upper`` U; K is ``arrays`` (G,) and m_UB ``capacity`` (G,), both public. By Hoeffding's
+    inequality all K means of *full* arrays of independent samples lie within tau of their expectation with
+    probability at least 1 - gamma; partly filled ones need ``guaranteed_width``.
     """
     return np.asarray(upper * np.sqrt(np.log(2.0 * arrays / gamma) / (2.0 * capacity)), dtype=np.float64)
 
@@ -367,8 +367,9 @@ def guaranteed_width(
 ) -> FloatArray:
     """Return the least tau with sum_i 2 exp(-2 w_i tau^2 / U^2) <= gamma in every bin, by bisection, (G,).
 
-    w_i is ``fill`` of array i, which is in bin ``array_bin``. The (tau, gamma) guarantee for arrays of any
-    fill (erratum E4). tau >= U where arrays are so empty that nothing narrower is promised.
+    In the unit of ``upper`` U; w_i is the public ``fill`` of array i, which is in bin ``array_bin``. The
+    (tau, gamma) guarantee for arrays of any fill (erratum E4). tau >= U where arrays are so empty that
+    nothing narrower is promised.
     """
     low = np.zeros(bins)
     # one sample alone needs U sqrt(ln(2 K/gamma)/2)

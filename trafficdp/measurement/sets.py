@@ -410,7 +410,12 @@ def _shrunk(whole: IntArray, user: IntArray, users: int, norm: int) -> IntArray:
 
 @dataclass(frozen=True)
 class Ranks:
-    """``high``, ``rank``, ``above`` and ``scale`` (C,) are public; scale 0 takes the first of least cost."""
+    """Private selections of one whole number 0..``high`` for each coordinate, by the rank it has.
+
+    A number t costs how many more numbers than ``rank`` are below it, or how many fewer than ``above`` are
+    not above it; it is drawn in proportion to exp(-cost / ``scale``). ``high``, ``rank``, ``above`` and
+    ``scale`` (C,) are public; scale 0 takes the first of least cost.
+    """
 
     support: laws.EntryIndex
     high: IntArray
@@ -424,7 +429,7 @@ class Ranks:
             raise UsageError("a choice is out of range", expected="lattices and scales of at least 0")
 
     def loss(self) -> IntArray:
-        """Return every vehicle's privacy loss by these private selections, in whole 10^-12 of ``kind``."""
+        """Return every vehicle's loss by these private selections, whole 10^-12 of ``kind``, (users,)."""
         return choice_loss(self.support, np.ones(len(self.scale)), self.scale, self.kind)
 
     def draw(self, source: NoiseSource, values: laws.Values) -> IntArray:

@@ -159,8 +159,9 @@ class NoisySum:
     """One sum of private integers a bin and its discrete Laplace noise; all arrays have shape (G,).
 
     The noisy mean is (sum + noise + ``start``) times ``unit``. ``scale`` is the noise scale that is charged
-    for and ``drawn`` the one expected in the draw, in units of the sum; they differ only under ``dearest`` of
-    ``noisy_sum``. ``bias`` bounds the error of the mean before noise, rounding of speeds included.
+    for and ``expected_scale`` the one expected in the draw, in units of the sum; they differ only under
+    ``worst_case`` of ``noisy_sum``. ``bias`` bounds the error of the mean before noise, rounding of
+    speeds included.
     """
 
     of: Box | ClaimedSums
@@ -214,17 +215,18 @@ def noisy_sum(
     )
 
 
-def largest_move(of: Box | ClaimedSums) -> IntArray:
+def largest_move(clip_set: Box | ClaimedSums) -> IntArray:
     """Return the most that one vehicle changes each sum of ``clip_set``, in the sums' whole units, (G,)."""
-    largest = np.zeros(of.support.coordinates, dtype=np.int64)
-    np.maximum.at(largest, of.support.coordinate, of.high if isinstance(of, Box) else of.move)
+    largest = np.zeros(clip_set.support.coordinates, dtype=np.int64)
+    move = clip_set.high if isinstance(clip_set, Box) else clip_set.move
+    np.maximum.at(largest, clip_set.support.coordinate, move)
     return largest
 
 
 class Means:
     """A mechanism of means in pure epsilon: see Mechanism. Name, citation and ``estimate`` are its own.
 
-    ``enforced`` is False where a step is only claimed (``protocol.unenforced``).
+    ``enforced`` is False where a step is only claimed (``protocol.unenforced_theorems``).
     """
 
     kind = LossKind.PURE
@@ -245,7 +247,10 @@ class Means:
         raise NotImplementedError
 
     def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return the private selections made before the sum, such as of a clipping bound; none by default."""
+        """Return the private selections made before the sum, such as of a clipping bound, with their prices.
+
+        From public counts: nothing is selected here. None by default.
+        """
         return ()
 
     def steps(self, request: StatisticRequest) -> tuple[Priced, ...]:

@@ -171,12 +171,15 @@ AUTO_TRIES = {LossKind.PURE: ("baseline", "worst_case_clipping"), LossKind.ZCDP:
 
 
 def mechanisms_of(kind: LossKind) -> tuple[protocol.Mechanism, ...]:
-    """Return the mechanisms whose loss is counted in ``kind``, in their order of preference."""
+    """Return the mechanisms whose loss is counted in ``kind``; the first of equally good ones is taken."""
     return tuple(mechanism for mechanism in MECHANISMS if mechanism.kind is kind)
 
 
 def tried_by_auto(kind: LossKind) -> tuple[protocol.Mechanism, ...]:
-    """Return the mechanisms of ``kind`` among which "auto" chooses, in their order of preference."""
+    """Return the mechanisms of ``kind`` among which "auto" chooses, beside maps of one piece.
+
+    Of equally good ones the first is taken.
+    """
     return tuple(mechanism for mechanism in mechanisms_of(kind) if mechanism.name in AUTO_TRIES[kind])
 
 

@@ -63,7 +63,7 @@ class Mechanism(Protocol):
 
     @property
     def citation(self) -> str:
-        """The paper that describes it: authors, title and number."""
+        """The paper that describes it, as text: authors, title and number; "here" for what is new here."""
 
     @property
     def statistics(self) -> tuple[model.Statistic, ...]:
@@ -102,9 +102,10 @@ class Mechanism(Protocol):
     def estimate(
         self, samples: Samples, statistic: model.Statistic, loss: FloatArray, measure: Measure, /
     ) -> FloatArray:
-        """Return noisy estimates of ``statistic`` in all bins, shape (G,), clamped to its range.
+        """Return noisy estimates of ``statistic`` in all bins, shape (G,), in its unit, clamped to its range.
 
         ``samples`` are private speeds; ``loss`` is an epsilon a bin (G,), or one rho for all bins together.
+        ``measure`` draws all noise and, in a release, charges for it.
         """
 
 

@@ -116,7 +116,11 @@ def status_of(error: FloatArray, statistic: Statistic, bound: ContributionBound)
 
 
 def is_uninformative(error: FloatArray, statistic: Statistic, bound: ContributionBound) -> BoolArray:
-    """Return which numbers have so large an expected error that they are UNINFORMATIVE, shape (G,)."""
+    """Return which numbers have too large an expected error to say anything, shape (G,).
+
+    ``error`` (G,) is the expected absolute error in the unit of ``statistic``, public as it is published. The
+    limit is USELESS times the statistic's range (U, or U^2/4 for a variance) plus ``rounding_bias``.
+    """
     most = USELESS * statistic.largest(bound.upper) + rounding_bias(statistic, bound)
     return np.asarray(error > most)
 

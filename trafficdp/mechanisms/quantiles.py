@@ -156,14 +156,18 @@ class CalibratedQuantiles(JointMechanism):
         return found
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """Return each quantile's range as its error, (G,): no theorem bounds the speeds between
-        neighbouring ranks.
+        """Return U, the whole range of speeds, as the expected error of each quantile, (G,).
+
+        No theorem bounds the speeds between neighbouring ranks.
         """
         counts, bound = self.public.counts, self.public.bound
         return {each: np.full(counts.bins, float(bound.upper)) for each in self.statistics}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return each quantile's whole range, (G,): intervals are proved for ranks only (see ``ranks``)."""
+        """Return U for each quantile, (G,), in the unit of speed: the whole range 0..U, not half of it.
+
+        Intervals are proved for ranks only (see ``ranks``), whatever the ``interval_level``.
+        """
         return self.expected_errors()
 
     def statement(self, statistic: Statistic) -> Statement:

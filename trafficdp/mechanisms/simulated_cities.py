@@ -275,13 +275,16 @@ class SimulatesOwnCity(Protocol):
     """A calibrated mechanism that is tried in a city of its own: no counts are public to simulate one by."""
 
     def skill(self, fleet: int | None = None) -> Skill:
-        """Return how accurate means are beside one city-wide number, simulated for ``fleet`` vehicles.
+        """Return the errors of means and of one number for the whole city, simulated for ``fleet`` vehicles.
 
-        None: the number expected.
+        None: for as many as are expected. No private value is read.
         """
 
     def with_expected_fleet(self, fleet: int, zone_km2: float | None) -> Self:
-        """Return this mechanism with ``fleet`` vehicles expected, and zones of mean area ``zone_km2``."""
+        """Return this mechanism with ``fleet`` vehicles expected, and zones of mean area ``zone_km2``.
+
+        None: places are hexagons. Only expected errors change, nothing that is measured.
+        """
 
     def count_errors(self) -> Mapping[str, float]:
         """Return the expected absolute noise in each published count of a place, by name.
@@ -450,9 +453,11 @@ class SimulatedCity:
 def simulated_cities_of(
     counts: Counts, bound: ContributionBound, hour: IntArray | None = None
 ) -> Iterator[SimulatedCity]:
-    """Yield simulated cities with the public ``counts``, in which maps are tried: fewer of many records.
+    """Yield simulated cities in which maps are tried: the public ``counts``, with speeds in 0..U.
 
-    ``hour`` is the hour of day of every bin, (G,), None where slots have none.
+    U is that of ``bound``. Each is drawn by another variation of the city model; where counts are large some
+    variations are left out, but two are always tried. ``hour`` (G,) is the hour of day of every bin, None
+    where slots have none.
     """
     models, vehicle = list(simulation_city.variations().values()), np.arange(counts.users, dtype=np.int64)
     for number in _numbers(counts):

@@ -256,9 +256,10 @@ class TwoMoments:
     def estimate(
         self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return noisy estimates of ``statistic`` in all bins, (G,), clamped.
+        """Return noisy estimates of ``statistic`` in all bins, shape (G,), in its unit, clamped to its range.
 
-        The variance of one record is 0.
+        ``samples`` hold the private speeds and ``loss`` is an epsilon a bin (G,) or one rho for all bins;
+        ``measure`` draws all noise and, in a release, charges for it. The variance of one record is 0.
         """
         if statistic is not Statistic.VARIANCE:
             return self.means.estimate(samples, statistic, loss, measure)

@@ -334,9 +334,10 @@ class Counts:
         return sparse.csc_matrix((value, row, start), shape=(rows, self.bins))
 
     def total_per_user(self, price: FloatArray) -> FloatArray:
-        """Return for every user the sum of ``price`` over the user's (bin, user) pairs, shape (users,).
+        """Return the sum of ``price`` over every user's (bin, user) pairs, shape (users,), in its unit.
 
-        ``price`` has one entry for each pair, shape (P,).
+        ``price`` (P,) is any number of each pair, such as a loss or the square of an entry; the sums are as
+        private as it is.
         """
         return np.bincount(self.user_index, weights=price, minlength=self.users).astype(np.float64)
 

@@ -91,10 +91,11 @@ def block_quantile(size: IntArray, level: float) -> FloatArray:
 
 
 def block_half_width(half_width: IntArray, size: IntArray, scale: FloatArray, level: float) -> FloatArray:
-    """Return a whole j with P(|z| > j) <= 1 - ``level`` for the integer block noise z of each item, (G,).
+    """Return a whole j, as a float, with P(|z| > j) <= 1 - ``level`` for each item's integer noise z, (G,).
 
-    ``half_width`` a, ``size`` and ``scale`` s of each item's block, shape (G,); j = floor(a (s h + 1)) with h
-    of ``block_quantile``. Raises UsageError unless 0 < level < 1.
+    Block noise z is uniform in -a k..a k, with one random k for all items of a block. ``half_width`` a,
+    ``size`` and ``scale`` s of each item's block, shape (G,), are public; j = floor(a (s h + 1)) with h of
+    ``block_quantile``. Raises UsageError unless 0 < level < 1.
     """
     return np.floor(half_width * (scale * block_quantile(size, level) + 1))
 

@@ -332,7 +332,11 @@ class _Measurement:
         return counted == (self.plan is None) and question.answer_config(config) == self.there
 
     def require_utility(self) -> None:
-        """Raise UninformativeReleaseError, saying what would pass, if the answer is too inaccurate."""
+        """Raise UninformativeReleaseError, saying what would pass, if the answer would be too inaccurate.
+
+        By the plan's verdict, which is reached before anything is measured or charged. The option ``force``
+        lets all pass.
+        """
         plan, options = self.require_plan(), self.question.options
         verdict, found = plan.verdict, plan.suggestions
         if not verdict.refused or options.force:

@@ -180,7 +180,10 @@ def droppable_records(limit: Ceiling, samples: IntArray, cap: IntArray) -> IntAr
 
 @dataclass(frozen=True)
 class Solution:
-    """``bound``: no suppression has fewer bins a user (0: nothing is said). ``point``: the variables."""
+    """A point of the program: ``value`` is its K, ``kept`` (P,) the pairs that stay, ``point`` all unknowns.
+
+    ``bound``: no suppression has fewer bins a user. Both numbers are 0 where nothing is said.
+    """
 
     value: float
     bound: float
@@ -233,7 +236,12 @@ class Program:
 
     @classmethod
     def of(cls, counts: Counts, limit: Ceiling) -> Program:
-        """Return the integer program of the counts, in matrix form; each row reads ``low <= matrix @ x``."""
+        """Return the integer program: which pairs of ``counts`` to suppress so that K is least.
+
+        K is the most bins that a user is left in, ``limit`` the error that no bin may exceed. The unknowns
+        are z, c and K, and each row of ``matrix`` times these is at least ``low``. From public counts;
+        nothing is solved yet.
+        """
         keys = np.unique(np.column_stack([counts.bin_index, counts.count]), axis=0)
         bins, caps = keys[:, 0], keys[:, 1]
         space = droppable_records(limit, counts.samples_per_bin[bins], caps)
@@ -259,7 +267,7 @@ class Program:
         return cls(pairs, k + 1, chain[last], matrix, low.astype(np.float64), bins, caps, space)
 
     def relax(self, seconds: float, caps: Caps | None = None) -> Solution | None:
-        """Return the optimum of the linear relaxation, with given ``caps`` or any.
+        """Return the least K and its point when unknowns need not be whole, with given ``caps`` or any.
 
         None if ``seconds`` do not suffice.
         """

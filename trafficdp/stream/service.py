@@ -361,7 +361,8 @@ class Stream:
     def set_can_pay(self, can_pay: BoolArray) -> None:
         """Set which vehicles can pay the stream's epsilon: ``can_pay`` has one entry for each account.
 
-        The order is that of ``vehicles.keys``. Vehicles already charged for the stream always can.
+        The order is that of ``vehicles.keys``. Vehicles already charged for the stream always can. No speed
+        is read.
         """
         self.can_pay = can_pay | self.charged
 

@@ -63,7 +63,11 @@ def json_rows(table: pa.Table) -> list[dict[str, object]]:
 
 
 def json_values(table: pa.Table, name: str) -> list[object]:
-    """Return a column as JSON values. Raises DataError for values beyond what Python can hold."""
+    """Return the column ``name`` as JSON values; null, NaN and infinities are None.
+
+    If one whole number is beyond 2^53, all whole numbers of the column become text. Raises DataError for
+    values beyond what Python can hold.
+    """
     column = table.column(name)
     try:
         values: list[object] = [_json_value(value) for value in column.to_pylist()]

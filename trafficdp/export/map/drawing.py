@@ -76,7 +76,11 @@ class Drawing:
 
     @classmethod
     def of(cls, polygons: npt.NDArray[np.object_], *, hexagons: bool = True) -> Drawing:
-        """Return a drawing that just holds ``polygons`` (in degrees) and a margin; of zones it is finer."""
+        """Return the drawing that just holds ``polygons`` (C,), in degrees, and a margin around them.
+
+        One unit is such that the median polygon is 60 units high for ``hexagons`` and 2000 for zones, whose
+        outlines are finer, but the whole no more than 100 000 units wide or high.
+        """
         west, south, east, north = bounding_box(polygons)
         cut = -180.0 if west <= east else (west + east) / 2
         east = east if west <= east else east + 360.0
@@ -96,7 +100,10 @@ class Drawing:
         return [self._path(polygon) for polygon in polygons]
 
     def rings(self, polygons: npt.NDArray[np.object_]) -> Rings:
-        """Return the corners of ``polygons`` (C,) in whole drawing units, ring by ring."""
+        """Return the corners of ``polygons`` (C,), given in degrees, in whole drawing units, ring by ring.
+
+        A ring's last corner, which is its first again, is left out.
+        """
         parts, of_polygon = shapely.get_parts(polygons, return_index=True)
         rings, of_part = shapely.get_rings(parts, return_index=True)
         positions, of_ring = shapely.get_coordinates(rings, return_index=True)
@@ -203,9 +210,10 @@ class Centres:
 
 
 def centres_of(drawing: Drawing, polygons: npt.NDArray[np.object_], *, hexagons: bool = True) -> Centres:
-    """Return the centres and radii of ``polygons`` (C,), of the largest of several parts.
+    """Return the centres and radii of ``polygons`` (C,), in drawing units, of the largest of several parts.
 
-    A hexagon has its centroid, any other polygon the centre of its largest inscribed circle.
+    A hexagon has its centroid, any other polygon the centre of its largest inscribed circle. ``polygons`` are
+    in degrees.
     """
     parts, owner = shapely.get_parts(polygons, return_index=True)
     order = np.lexsort((-shapely.area(parts), owner))
@@ -278,7 +286,11 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Picture:
-    """One map: its size in drawing units, and what is drawn in that order; ``line`` is the widest sign."""
+    """One map: its size in drawing units, and what is drawn in that order.
+
+    ``line`` is the widest stroke of a sign, ``badge_size`` the size of a badge's letters, both in drawing
+    units.
+    """
 
     width: int
     height: int
@@ -315,8 +327,10 @@ def draw(
 ) -> Picture:
     """Return the map of C cells with the path data ``paths``, coloured by their class ``letters`` (C,).
 
-    ``outline`` is the path of the study area. ``badges`` are texts written on cells: (cell, text, whether on
-    dark). A map without ``surroundings`` is a small one among others, and has no scale bar.
+    No letter is written: hatching, a dot, a cross or an arrow around a cell's place in ``centres`` tells its
+    class without colour. ``outline`` is the path of the study area. ``badges`` are texts written at the
+    centres of cells: (cell, text, whether white on black). ``surroundings`` are the public layers around the
+    cells; None makes a small map among others, without a scale bar.
     """
     areas, signs = [], []
     for letter in sorted(set(letters.tolist())):

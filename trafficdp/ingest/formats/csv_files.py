@@ -416,10 +416,12 @@ def _separated(found: Sequence[str]) -> str | None:
 def read_coalesced(
     file: InputFile, source: SourceDeclaration, columns: Mapping[str, Sequence[str]], time_format: str
 ) -> Iterator[Records]:
-    """Yield the records of a CSV in blocks; blank values and NaN are missing.
+    """Yield the private records of the CSV ``file`` in blocks; blank values and NaN are missing.
 
-    ``columns`` maps our names to those that a file may have; of several the first that is not blank counts.
-    All but the speed are needed, which is too unless it is derived. Raises as ``read_columns``.
+    ``columns`` maps our names, such as "speed", to those that a file may have: in each row the first that is
+    not blank counts. The header must have one for each of our names; for the speed only where
+    ``missing_speed`` of ``source`` is not "derive". ``time_format`` says how times are written. Raises as
+    ``read_columns``.
     """
     needed = [names for ours, names in columns.items() if ours != "speed" or source.missing_speed != "derive"]
     every = [name for names in columns.values() for name in names]

@@ -151,8 +151,9 @@ CHUNK = 1 << 15
 
 
 def canonical_order(items: Items) -> tuple[IntArray, IntArray]:
-    """Return an order of the items (I,) and a rank of every user (users,) that do not depend on their
-    numbering.
+    """Return an order of the items (I,) and a rank of every user (users,) that depend on no numbering.
+
+    Those with most entries come first; among equals labels decide that are mixed from costs and tolerances.
     """
     owner = items.item_of_entry
     entry = _mixed(items.cost.view(np.uint64))
@@ -185,7 +186,11 @@ class Ordered:
 
 
 def in_canonical_order(counts: Counts, bound: ContributionBound) -> Ordered:
-    """Return ``counts`` with bins and vehicles in an order that does not depend on how they were numbered."""
+    """Return ``counts`` with bins and vehicles in an order that does not depend on how they were numbered.
+
+    It is that of ``canonical_order``, from public counts and the speed bound U of ``bound``. The result also
+    holds which pair of ``counts`` each pair was, so that masks can be put back (``to_original_order``).
+    """
     if not counts.bins:
         return Ordered(counts, np.zeros(0, dtype=np.int64))
     # every pair moves its mean: the items are the bins, one each

@@ -210,7 +210,10 @@ PAPER = "Rameshwar et al., Mean Estimation with User-Level Privacy on Multi-Dime
 
 
 class Projected(Means):
-    """``grouping`` makes the arrays, ``cap`` is the most samples one of them takes. Nothing is projected."""
+    """Means of arrays clamped to an interval: here to the whole range, so that nothing is projected.
+
+    ``grouping`` makes the arrays, ``cap`` is the most samples of one vehicle that one of them takes.
+    """
 
     grouping: Grouping
     cap: bounding_arrays.CountCap
@@ -228,18 +231,29 @@ class Projected(Means):
         return noisy_sum(of, share, lattice.unit, bias, worst_case=bool(selects.any()))
 
     def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return the private selections of the interval to which array means are clamped."""
+        """Return the private selections of the interval to which array means are clamped, with their prices.
+
+        From public counts: nothing is selected here. Empty where the interval is the whole range, as in
+        ``ArrayAveraging``.
+        """
         return self._choices(self._lattice(request), request.loss)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return noisy means of all bins, shape (G,), clamped to their range; ``samples`` are private."""
+        """Return noisy means of all bins, shape (G,), in the unit of speed, clamped to 0..U.
+
+        ``samples`` hold the private speeds and ``epsilon`` (G,) is each bin's loss; ``measure`` draws all
+        noise and, in a release, charges for it.
+        """
         lattice = self._lattice(StatisticRequest(samples.counts, samples.bound, statistic, epsilon))
         return self.estimate_of(ArrayMeans.of(samples, lattice), epsilon, measure)
 
     def estimate_of(self, means: ArrayMeans, epsilon: FloatArray, measure: Measure) -> FloatArray:
-        """Return noisy means of all bins, shape (G,), from the private array means ``means``."""
+        """Return noisy means of all bins, shape (G,), in the unit of speed, clamped to 0..U.
+
+        ``means`` are the private array means; ``epsilon`` (G,) and ``measure`` are as for ``estimate``.
+        """
         lattice = means.lattice
         low, high = self._interval(means, epsilon, measure)
         projected = _projected(lattice, high - low, self._share(lattice, epsilon))
@@ -538,7 +552,11 @@ class Pooled(Means):
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return noisy means of all bins, shape (G,), clamped to their range; ``samples`` are private."""
+        """Return noisy means of all bins, shape (G,), in the unit of speed, clamped to 0..U.
+
+        ``samples`` hold the private speeds and ``epsilon`` (G,) is each bin's loss; ``measure`` draws all
+        noise and, in a release, charges for it.
+        """
         counts, bound = samples.counts, samples.bound
         kept = bounding_arrays.kept_counts(counts, self.cap.of(counts))
         running = np.concatenate([[0], np.cumsum(samples.value)])

@@ -77,7 +77,11 @@ class WorstCaseClipping(means.Means):
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return noisy means of all bins, shape (G,), clamped to their range; ``samples`` are private."""
+        """Return noisy means of all bins, shape (G,), in the unit of speed, clamped to 0..U.
+
+        ``samples`` hold the private speeds and ``epsilon`` (G,) is each bin's loss; ``measure`` draws all
+        noise and, in a release, charges for it.
+        """
         counts, bound = samples.counts, samples.bound
         clipped = self.noisy_sum_of(StatisticRequest(counts, bound, statistic, epsilon))
         cut, _ = self.clipping(counts, bound, epsilon)
@@ -126,7 +130,10 @@ class AKMV(means.Means):
     )
 
     def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return the private selection of the clipping threshold."""
+        """Return the private selection of the clipping threshold, with its price, from public counts.
+
+        Nothing is selected here.
+        """
         return (self._threshold(request.counts, request.bound, request.loss),)
 
     def noisy_sum_of(self, request: StatisticRequest) -> means.NoisySum:
@@ -148,7 +155,11 @@ class AKMV(means.Means):
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return noisy means of all bins, shape (G,), clamped to their range; ``samples`` are private."""
+        """Return noisy means of all bins, shape (G,), in the unit of speed, clamped to 0..U.
+
+        ``samples`` hold the private speeds and ``epsilon`` (G,) is each bin's loss; ``measure`` draws all
+        noise and, in a release, charges for it.
+        """
         counts, bound = samples.counts, samples.bound
         widest = self.noisy_sum_of(StatisticRequest(counts, bound, statistic, epsilon))
         total = samples.contributions().total

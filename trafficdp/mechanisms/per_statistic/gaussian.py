@@ -67,7 +67,11 @@ class GaussianTwin:
     def estimate(
         self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return the noisy estimates of all bins, (G,), clamped to [0, U]; ``loss`` is rho of all bins."""
+        """Return noisy estimates of all bins, shape (G,), in the unit of speed, clamped to 0..U.
+
+        ``samples`` hold the private speeds and ``loss`` is one rho for all bins; ``measure`` draws all noise
+        and, in a release, charges for it.
+        """
         counts, bound = samples.counts, samples.bound
         (step,) = self.steps(StatisticRequest(counts, bound, statistic, loss))
         noisy = measure.measure(step, means.values_of(statistic, samples.contributions()))

@@ -81,14 +81,18 @@ class Huber(Means):
     enforced = False
 
     def uses_huber(self, request: StatisticRequest) -> BoolArray:
-        """Return which bins are estimated by the Huber mechanism, shape (G,), from public counts.
+        """Return which bins are estimated by the Huber mechanism, shape (G,), from public counts alone.
 
-        The others, by Laplace noise, have too few vehicles for this epsilon, or thresholds that reach U.
+        Those of a finite epsilon where some vehicle's threshold is below U and the error that is expected
+        where vehicles agree (``clean_error``) is smaller than by Laplace noise, which estimates the others.
         """
         return self.plan(request).huber
 
     def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return the Student-t noise of the bins estimated by Huber, which takes the whole epsilon there."""
+        """Return the Student-t noise of the bins estimated by Huber, with its price, from public counts.
+
+        It takes the whole epsilon of these bins; nothing is drawn here.
+        """
         return (self._noise(self.plan(request), request.counts, request.loss),)
 
     def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
@@ -105,17 +109,23 @@ class Huber(Means):
         return np.where(huber, float(request.bound.upper), super().sensitivity(request))
 
     def clean_error(self, request: StatisticRequest) -> FloatArray:
-        """Return the expected error where vehicles agree to within 0.4 thresholds, shape (G,). Public.
+        """Return the expected error where vehicles agree, in the unit of speed, shape (G,). Public.
 
-        Noise, and for capped weights the root mean square of their bias when all samples are independent
-        and follow one law. Its worst case is in ``expected_error``.
+        In bins by Huber, with every vehicle's mean within 0.4 thresholds of the bin's: the expected noise,
+        plus the root mean square of the bias of capped weights when all samples are independent and follow
+        one law. In the others: that of Laplace noise by the weights that give less. At the worst values see
+        ``expected_error``.
         """
         return self.plan(request).clean
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return noisy means of all bins, shape (G,), clamped to their range; ``samples`` are private."""
+        """Return noisy means of all bins, shape (G,), in the unit of speed, clamped to 0..U.
+
+        ``samples`` hold the private speeds and ``epsilon`` (G,) is each bin's loss; ``measure`` draws all
+        noise and, in a release, charges for it.
+        """
         counts, bound, total = samples.counts, samples.bound, samples.contributions().total
         plan = self.plan(StatisticRequest(counts, bound, statistic, epsilon))
         drawn = self._noise(plan, counts, epsilon).draw(int(plan.huber.sum()), measure)

@@ -108,7 +108,12 @@ class PlanMechanism:
         return RhoShares(centre, spread, clipping, total - clipping - most * (centre + spread))
 
     def steps(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return the measurement steps; the sum's clipping length is the largest that can be selected."""
+        """Return the measurement steps, with their prices, from public counts: nothing is measured here.
+
+        They are the private centres, the private spreads (where ``scaling`` is PRIVATE), the clipping length
+        and the noisy sum. The sum is the dearest that can follow: every vehicle pays for a vector as long as
+        the clipping length.
+        """
         counts = request.counts
         require_statistic(self.name, request.statistic, self.statistics)
         parts = self.parts(counts, request.loss)
@@ -134,9 +139,10 @@ class PlanMechanism:
     def estimate(
         self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return noisy means of all bins, shape (G,); ``samples`` are private.
+        """Return noisy means of all bins, shape (G,), in the unit of speed, clamped to 0..U.
 
-        Infinite ``loss``: no clip, no noise.
+        ``samples`` hold the private speeds and ``loss`` is one rho for all bins (infinite: no clip, no
+        noise); ``measure`` draws all noise and, in a release, charges for it.
         """
         require_statistic(self.name, statistic, self.statistics)
         counts, step, upper = samples.counts, float(samples.bound.step), float(samples.bound.upper)

@@ -62,7 +62,10 @@ class TwoStage(Means):
         return np.asarray(steps, dtype=np.int64)
 
     def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return the private selection of the interval in which vehicles' means are expected to lie."""
+        """Return the private selection of the interval in which vehicles' means should lie, with its price.
+
+        From public counts: nothing is selected here.
+        """
         return (self._choice(request.counts, request.bound, request.loss),)
 
     def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
@@ -94,7 +97,11 @@ class TwoStage(Means):
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
-        """Return noisy means of all bins, shape (G,), clamped to their range; ``samples`` are private."""
+        """Return noisy means of all bins, shape (G,), in the unit of speed, clamped to 0..U.
+
+        ``samples`` hold the private speeds and ``epsilon`` (G,) is each bin's loss; ``measure`` draws all
+        noise and, in a release, charges for it.
+        """
         counts, bound = samples.counts, samples.bound
         self._require(StatisticRequest(counts, bound, statistic, epsilon))
         weighted, totals = weighting(counts, bound, statistic), samples.contributions().total

@@ -89,7 +89,12 @@ class CalibratedAddRemove(whole.JointMechanism):
 
     @cached_property
     def design(self) -> AddRemoveDesign:
-        """The measurement steps and their noise; UsageError for a statistic it lacks, or for real counts."""
+        """The measurement steps and their noise, from the declared grid and the loss.
+
+        No vehicle's counts are public here. Raises UsageError for a statistic that it lacks, without a mean,
+        for other counts than those of ``Counts.for_declared_grid``, and for several slots that are not
+        measured ``apart``.
+        """
         counts, bound = self.public.counts, self.public.bound
         for each in self.statistics:
             require_statistic(self.kind, each, self.estimable)
@@ -167,9 +172,9 @@ class CalibratedAddRemove(whole.JointMechanism):
         return {each: np.full(counts.bins, found[each]) for each in self.statistics}
 
     def skill(self, fleet: int | None = None) -> Skill:
-        """Return how accurate means are beside one city-wide number, simulated in a reference city.
+        """Return the errors of means, and of one number for the whole city, simulated in a reference city.
 
-        ``fleet`` is the number of vehicles in it; None: the number expected.
+        ``fleet`` is the number of vehicles in it; None: the number expected. No private value is read.
         """
         counts, bound, design = self.public.counts, self.public.bound, self.design
         slots = len(counts.slots) if self.apart else 1

@@ -191,11 +191,11 @@ def estimate_fleet(design: AddRemoveDesign, fleet: IntArray) -> FleetEstimate:
 def estimate_weights(
     design: AddRemoveDesign, city: FleetEstimate, weight: IntArray, known: KnownSpeeds | None = None
 ) -> WeightEstimates:
-    """Return estimates of the weights of H places from their noisy sums ``weight`` (H,), in 1/GRAINS.
+    """Return estimates of the weights of H places, and of their speeds before any is measured.
 
-    The positive estimate is E[x | x + N(0, sd^2) = W, x >= 0] for W = ``weight`` / GRAINS. ``city`` and
-    ``known`` public speeds give the speed expected of a place before its own are measured. No private value
-    is read.
+    ``weight`` (H,) are the noisy sums of vehicles' weights, which have no unit, in grains. W = ``weight`` /
+    GRAINS is kept beside W+ = E[x | x + N(0, sd^2) = W, x >= 0], the lift, and the speed expected by W+,
+    ``city`` and the public ``known`` speeds (None: without these). No private value is read.
     """
     sd = design.sd(1, 1.0)
     z = np.maximum(weight / (GRAINS * sd), -6.0)

@@ -69,7 +69,10 @@ class CalibratedPooling(JointMechanism):
         return _design(self.public.counts, self.public.bound, self.loss_kind, self.pico, self.statistics)
 
     def steps(self) -> tuple[Priced, ...]:
-        """Return the measurement steps at the largest privacy loss each can have, from public counts."""
+        """Return the measurement steps, each at the largest privacy loss it can have, from public counts.
+
+        Later steps are clipped by bounds that follow from earlier noisy answers, which can only lower a loss.
+        """
         return self.design.most_expensive_steps()
 
     def run(

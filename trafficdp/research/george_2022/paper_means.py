@@ -299,15 +299,16 @@ def collectable(arrivals: Arrivals, size: int, *, aligned: bool) -> IntArray:
 def activation(arrivals: Arrivals, size: int, arrays: int, *, aligned: bool) -> int:
     """Return the first number of samples at which ``arrays`` arrays of ``size`` samples are full.
 
-    T + 1 if never. Line 9 of Algorithm 6; ``aligned`` as in ``collectable``.
+    T + 1 if never. Line 9 of Algorithm 6; ``aligned`` as in ``collectable``. From public facts, not from
+    values.
     """
     return int(np.searchsorted(collectable(arrivals, size, aligned=aligned), size * arrays)) + 1
 
 
 def array_sums(arrivals: Arrivals, until: int, size: int, arrays: int, *, aligned: bool) -> IntArray:
-    """Return the sums of the first ``arrays`` arrays of ``size`` samples, from the first ``until`` arrivals.
+    """Return the private sums of the first ``arrays`` arrays of ``size`` samples, in steps, shape (arrays,).
 
-    Private.
+    From the first ``until`` arrivals; ``aligned`` as in ``collectable``.
     """
     user, rank = arrivals.user[:until], arrivals.rank[:until]
     have = np.minimum(np.bincount(user, minlength=arrivals.users), size)
@@ -333,9 +334,10 @@ def private_part(
 
 
 def activations(arrivals: Arrivals, plan: LevelPlan) -> IntArray:
-    """Return after how many samples each level's median can be drawn, shape (L + 1,).
+    """Return after how many samples of the stream each level's private median is selected, shape (L + 1,).
 
-    0 for a level without a median, T + 1 where T samples are too few.
+    0 for a level 0..L without a median, T + 1 where all T samples do not fill its arrays. From public facts:
+    whose samples came when, not their values.
     """
     aligned = plan.influence == 1
     return np.array(

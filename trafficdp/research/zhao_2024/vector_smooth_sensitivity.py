@@ -308,12 +308,12 @@ class VectorHuberParameters:
 
     @property
     def upper(self) -> float:
-        """The largest distance of two estimates: twice the bound on vectors' lengths."""
+        """The largest l2 distance of two estimates: 2 R, with ``radius`` R the bound on vectors' lengths."""
         return 2 * self.radius
 
     @property
     def tolerance(self) -> float:
-        """The length of the gradient at which the iteration stops."""
+        """The l2 length of the gradient at which the iteration stops: TOLERANCE times the least threshold."""
         return TOLERANCE * float(self.threshold.min())
 
     @property
