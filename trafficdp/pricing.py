@@ -53,15 +53,16 @@ class Losses:
     denominator: ObjectArray
 
     def scaled(self, factor: Fraction) -> Losses:
-        """Return every loss multiplied by ``factor``, exactly."""
+        """Return every entry's loss multiplied by ``factor``, exactly; the vehicles stay the same."""
         return Losses(self.user, self.numerator * factor.numerator, self.denominator * factor.denominator)
 
 
 def losses_of_noise(user: IntArray, change: ObjectArray, scale: FloatArray) -> Losses:
-    """Return the exact losses ``change`` / ``scale`` of every entry whose change is above 0.
+    """Return the exact losses ``change`` / ``scale``, as of Laplace noise, where the change is above 0.
 
-    ``user`` is the vehicle of each entry. Scales count as the exact fractions that their floats are. Raises
-    AllocationError where something changes and its scale is not above 0 and finite.
+    One loss an entry, nothing is summed; no speed is read. ``user`` (n,) is the vehicle of each entry,
+    ``change`` (n,) are Python integers, ``scale`` (n,) in the same unit counts as the exact fractions that
+    its floats are. Raises AllocationError where something changes and its scale is not above 0 and finite.
     """
     varies = np.flatnonzero(change > 0)
     user, change, scale = user[varies], change[varies], scale[varies]
@@ -72,7 +73,10 @@ def losses_of_noise(user: IntArray, change: ObjectArray, scale: FloatArray) -> L
 
 
 def as_ratio(number: FloatArray) -> tuple[ObjectArray, ObjectArray]:
-    """Return finite floats as exact fractions: whole numerators and denominators, elementwise."""
+    """Return finite floats ``number`` as exact fractions.
+
+    Numerators and denominators are Python integers, each of the shape of ``number``.
+    """
     distinct, which = np.unique(number, return_inverse=True)
     ratios = [value.as_integer_ratio() for value in distinct.tolist()]
     above = np.array([top for top, _ in ratios] + [0], dtype=object)[:-1]
@@ -205,6 +209,7 @@ def _separate(of: Box | ClaimedSums, move: IntArray, step: Step) -> Iterator[Los
 
 
 def _squares(user: IntArray, change: ObjectArray, sd: FloatArray) -> Losses:
+    """Return the exact losses rho = ``change``^2 / (2 ``sd``^2) of Gaussian noise, entry by entry."""
     once = losses_of_noise(user, change, sd)
     return Losses(once.user, once.numerator**2, 2 * once.denominator**2)
 
@@ -307,6 +312,7 @@ def _ball(of: Ball | AddRemoveBall, step: Step) -> Losses:
 
 
 def _choice(support: EntryIndex, change: FloatArray, scale: FloatArray, kind: LossKind) -> Iterator[Losses]:
+    """Yield the losses of exponential mechanisms: 2 ``change`` / ``scale``, as rho its square over 8."""
     for part in _chunks(support):
         at, user = support.coordinate[part], support.user[part]
         above, below = as_ratio(2.0 * change[at])

@@ -74,10 +74,11 @@ _RESOLUTION_SHIFT, _RESOLUTION_MASK = np.uint64(52), np.uint64(15)
 def cells_of(latitude: FloatArray, longitude: FloatArray, resolution: int) -> CellArray:
     """Return the H3 cell of every position, shape (n,).
 
-    ``latitude`` and ``longitude`` are WGS84 degrees, shape (n,); ``resolution`` is 0 to 15.
+    ``latitude`` and ``longitude`` are WGS84 degrees, shape (n,); ``resolution`` is 0 to 15. As private as the
+    positions.
 
     Raises UsageError for a resolution H3 does not have or arrays of different shapes, and DataError
-    unless every latitude lies in -90..90 and every longitude in -180..180.
+    unless every latitude lies in -90..90 and every longitude in -180..180 (NaN does not).
     """
     integer_between(0, 15, resolution=resolution)
     check_positions(latitude, longitude)

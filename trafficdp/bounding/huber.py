@@ -87,7 +87,7 @@ def used_count(count: IntArray, bin_index: IntArray, bins: int, cap_ratio: float
 
 
 def normalised(used: IntArray, bin_index: IntArray, bins: int) -> FloatArray:
-    """Return each pair's weight: ``used`` divided by its sum over the bin, shape (P,)."""
+    """Return each pair's weight: ``used`` (P,) divided by its sum over the bin, shape (P,)."""
     total = np.bincount(bin_index, weights=used, minlength=bins)
     result: FloatArray = used / total[bin_index]
     return result
@@ -98,8 +98,9 @@ def scale_threshold(
 ) -> FloatArray:
     """Return each pair's Huber threshold, factor sigma sqrt(2 ln(40 n) / ``used``), at most U, shape (P,).
 
-    n is the number of vehicles of the bin. For a public standard deviation ``sigma`` of single samples:
-    declared, never computed from the data.
+    n is the number of vehicles of the bin, ``used`` (P,) the samples that each counts for. ``sigma``, the
+    standard deviation of single samples, is declared, never computed from the data, and with ``upper`` = U in
+    the result's unit. Public.
     """
     users = np.bincount(bin_index, minlength=bins)[bin_index]
     result: FloatArray = np.minimum(upper, factor * sigma * np.sqrt(2 * np.log(40.0 * users) / used))
@@ -107,9 +108,10 @@ def scale_threshold(
 
 
 def weight_distance(first: FloatArray, second: FloatArray, bin_index: IntArray, bins: int) -> FloatArray:
-    """Return the total variation distance of two weightings in every bin, shape (G,).
+    """Return the total variation distance of two weightings in every bin, shape (G,), from 0 to 1.
 
-    U times this is exactly the worst difference of the two weighted means of values in [0, U].
+    ``first``, ``second`` and ``bin_index`` have shape (P,). U times this is exactly the worst difference of
+    the two weighted means of values in [0, U].
     """
     return np.bincount(bin_index, weights=np.abs(first - second) / 2, minlength=bins).astype(np.float64)
 
@@ -121,13 +123,16 @@ ZERO = 1e-12
 def huber_location(
     value: FloatArray, weight: FloatArray, threshold: FloatArray, bin_index: IntArray, bins: int
 ) -> FloatArray:
-    """Return the minimiser of the weighted Huber loss of vehicles' means ``value`` (P,) in every bin, (G,).
+    """Return the minimiser of the weighted Huber loss of vehicles' means in every bin, (G,), in their unit.
 
-    The midpoint where the minimum is flat. Private if ``value`` is. The gradient sum_i w_i clip(s - y_i,
-    -T_i, T_i) is piecewise linear and nondecreasing: its slope grows by w_i at y_i - T_i and falls by w_i at
-    y_i + T_i. The 2P breakpoints are sorted bin by bin and the gradient, which starts at -sum w_i T_i, is
-    swept to its zero: O(P log P) for all bins together. One Newton step from there, exact on the right piece,
-    takes away what the running sums have rounded.
+    ``value``, ``weight`` > 0, ``threshold`` > 0 and ``bin_index`` have shape (P,), one a vehicle of a bin;
+    ``bin_index`` is sorted and every bin 0..``bins``-1 occurs in it. No noise: private if ``value`` is. The
+    midpoint where the minimum is flat.
+
+    The gradient sum_i w_i clip(s - y_i, -T_i, T_i) is piecewise linear and nondecreasing: its slope grows by
+    w_i at y_i - T_i and falls by w_i at y_i + T_i. The 2P breakpoints are sorted bin by bin and the gradient,
+    which starts at -sum w_i T_i, is swept to its zero: O(P log P) for all bins together. One Newton step from
+    there, exact on the right piece, takes away what the running sums have rounded.
     """
     first_pair = np.searchsorted(bin_index, np.arange(bins))
     total = np.add.reduceat(weight * threshold, first_pair)
@@ -193,8 +198,9 @@ def huber_point(
     tolerance: float = 1e-10,
     most_steps: int = 1_000_000,
 ) -> FloatArray:
-    """Return the minimiser of every bin for d-dimensional means, shape (G, d); ``value`` is (P, d).
+    """Return the minimiser of every bin for d-dimensional means, shape (G, d); ``value`` is (P, d), private.
 
+    ``weight``, ``threshold`` and ``bin_index`` are as in ``huber_location``, sorted and without empty bins.
     Weiszfeld's iteration (paper 001, appendix A): s <- sum a_i y_i / sum a_i with
     a_i = w_i min(1, T_i/|s - y_i|), started at the weighted mean. One step is enough where all
     |y_i - ybar| <= T_i. What is returned is an iterate at which the gradient, (sum a_i)(s - next s), is no
@@ -430,13 +436,11 @@ class HuberParameters:
 def smooth_sensitivity(
     value: FloatArray, shape: HuberParameters, beta: FloatArray, *, levels: int = LEVELS
 ) -> FloatArray:
-    """Return the smooth sensitivity of the Huber estimator in every bin, shape (G,), at most U.
+    """Return the smooth sensitivity of the Huber estimator in every bin, shape (G,).
 
-    Never publish it.
-
-    ``value`` (P,) are the private vehicle means, ``beta`` (G,) >= 0 the smoothness; ``levels`` how many k0
-    are tried (at least as many as vehicles: all of them). U where no k0 has theta > 0: fewer than 3 vehicles,
-    or one that dominates.
+    At most U and in its unit; private, never publish it. ``value`` (P,) are the private vehicle means in the
+    order of ``shape``, ``beta`` (G,) >= 0 the smoothness; ``levels`` how many k0 are tried (at least as many
+    as vehicles: all of them). U where no k0 has theta > 0: fewer than 3 vehicles, or one that dominates.
     """
     first = shape.first
     balanced = shape.balanced
@@ -461,11 +465,11 @@ def smooth_sensitivity(
 def clean_smooth_sensitivity(
     shape: HuberParameters, beta: FloatArray, *, relative_distance: float = 0.4, levels: int = LEVELS
 ) -> FloatArray:
-    """Return the smooth sensitivity of clean data: every |y - ybar| is ``relative_distance`` thresholds,
-    (G,).
+    """Return the smooth sensitivity that clean data would have, (G,), in the unit of the thresholds.
 
-    Public. What it will be about where vehicles agree as well as that, without outliers; the default is about
-    what independent samples give. This decides, before any value is read, whether the method pays.
+    Clean: every |y - ybar| is ``relative_distance`` thresholds; the default is about what independent samples
+    give. Public, a forecast that decides before any value is read whether the method pays; noise on real data
+    needs ``smooth_sensitivity``. ``beta`` (G,) >= 0 is the smoothness; ``levels`` is how many k0 are tried.
     """
     needed = np.where(shape.balanced, relative_distance, relative_distance + 2 * SLACK)
 

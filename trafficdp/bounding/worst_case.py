@@ -75,7 +75,11 @@ def _ceil(sides: int, epsilon: float) -> int:
 
 
 def kth_largest(count: IntArray, bin_index: IntArray, bins: int, rank: IntArray) -> IntArray:
-    """Return the ``rank``-th largest (from 1) count of every bin, 0 where the bin has fewer users."""
+    """Return the ``rank``-th largest (from 1) count of every bin, shape (G,).
+
+    0 where the bin has fewer users. ``count`` and ``bin_index`` have shape (P,), in any order; ``rank`` is
+    one a bin, (G,). From public counts.
+    """
     order = np.lexsort((-count, bin_index))
     users = np.bincount(bin_index, minlength=bins).astype(np.int64)
     first = np.cumsum(users) - users
@@ -87,17 +91,20 @@ def kth_largest(count: IntArray, bin_index: IntArray, bins: int, rank: IntArray)
 def worst_case_threshold(
     count: IntArray, bin_index: IntArray, bins: int, epsilon: FloatArray, sides: int = 2
 ) -> IntArray:
-    """Return the optimal clipping threshold of every bin over U: the ceil(sides/epsilon)-th largest count.
+    """Return every bin's optimal clipping threshold, in multiples of U, shape (G,).
 
-    0 where a bin has fewer vehicles (paper 000, Theorem III.1).
+    It is the ceil(sides/epsilon)-th largest count, from public counts; 0 where a bin has fewer vehicles
+    (paper 000, Theorem III.1). ``count`` and ``bin_index`` have shape (P,), ``epsilon`` (G,); ``sides`` is 2
+    for speeds, 2 d for d coordinates.
     """
     return kth_largest(count, bin_index, bins, clipping_rank(epsilon, sides))
 
 
 def least_error_threshold(count: IntArray, bin_index: IntArray, bins: int, epsilon: FloatArray) -> FloatArray:
-    """Return the threshold over U that minimises the exact worst-case error beta + b e^(-beta/b), shape (G,).
+    """Return the threshold, in multiples of U, with the least exact worst-case error, (G,).
 
-    beta is the bias and b the Laplace scale it leads to; for finite epsilons.
+    The error is beta + b e^(-beta/b); beta is the bias and b the Laplace scale it leads to. ``count`` and
+    ``bin_index`` have shape (P,), ``epsilon`` (G,) is finite. From public counts.
     """
     high = np.zeros(bins)
     np.maximum.at(high, bin_index, count)
@@ -116,10 +123,10 @@ def least_error_threshold(count: IntArray, bin_index: IntArray, bins: int, epsil
 def largest_bias(
     count: IntArray, bin_index: IntArray, bins: int, threshold: FloatArray, upper: float
 ) -> FloatArray:
-    """Return the largest bias of each bin's mean when totals are clipped to width ``threshold`` times U,
-    (G,).
+    """Return the largest bias of each bin's mean when totals are clipped to width ``threshold`` U, (G,).
 
-    Attained when all values are 0 or all are U.
+    In the unit of ``upper`` = U: sum max(count - threshold, 0) U / (2 N), attained when all values are 0 or
+    all are U. ``threshold`` is one a bin, in multiples of U. From public counts.
     """
     excess = np.maximum(count - threshold[bin_index], 0.0)
     samples = np.bincount(bin_index, count, bins)
@@ -139,8 +146,9 @@ def exact_worst_error(bias: FloatArray, scale: FloatArray) -> FloatArray:
 def clip_cut(count: IntArray, bin_index: IntArray, threshold: IntArray, steps: int) -> IntArray:
     """Return the low end to which each pair's total is clipped, in steps, (P,).
 
-    The high end is steps m - cut. m is its ``count``. ``threshold`` is T > 0 in steps, one a bin. Ends are
-    rounded inward to whole steps, so that no interval is wider than T: cut = ceil(max(steps m - T, 0)/2).
+    The high end is steps m - cut: m is the pair's public ``count``, ``steps`` is U in steps and ``threshold``
+    (G,) T > 0 in steps. Ends are rounded inward to whole steps, so that no interval is wider than T: cut =
+    ceil(max(steps m - T, 0)/2).
     """
     return np.asarray((np.maximum(steps * count - threshold[bin_index], 0) + 1) // 2)
 

@@ -102,12 +102,18 @@ class Built:
 
 
 def text(expected: str) -> Reads:
-    """Return a validator for one line of text that is not empty."""
+    """Return a validator for one line of text that is not empty; the result is the text without outer spaces.
+
+    ``expected`` says in messages what is wanted.
+    """
     return Reads(one_line_text, expected)
 
 
 def choice(words: Iterable[str]) -> Reads:
-    """Return a validator for one of ``words``, or one of an enumeration."""
+    """Return a validator for a text that is exactly one of ``words`` (case counts, spaces around it do not).
+
+    The result is the item of ``words`` itself: the member where ``words`` is an enumeration of strings.
+    """
     known = {str(word): word for word in words}
     expected = "one of " + ", ".join(f'"{word}"' for word in known)
     return Reads(lambda value: known.get(one_line_text(value) or ""), expected, (*known,))
@@ -123,12 +129,18 @@ SWITCH = Field(strict=True, description="true or false, without quotes")
 
 
 def number(expected: str, fits: Callable[[Fraction], bool] = lambda number: number > 0) -> Reads:
-    """Return a validator for an exact number (a Fraction) for which ``fits`` is true: above 0 by default."""
+    """Return a validator for an exact number for which ``fits`` is true: above 0 by default.
+
+    It may be given as number or text; the result is a Fraction; ``expected`` says in messages what is wanted.
+    """
     return Reads(exact_number, expected, fits=fits)
 
 
 def loss(example: str, kind: type[Loss] = PureDP) -> Reads:
-    """Return a validator for a loss of ``kind``, epsilon or rho; ``example`` is shown in messages."""
+    """Return a validator for a privacy loss, given as number or text; the result is a loss of class ``kind``.
+
+    That is epsilon (PureDP, the default) or rho; ``example`` is shown in messages.
+    """
     expected = f"a number above 0, at most 1,000,000, with at most 12 decimals, such as {example}"
     return Reads(lambda value: kind.of(n) if (n := exact_number(value)) else None, expected)
 

@@ -79,7 +79,7 @@ class JobManifest:
     fixes: int
 
     def to_json(self) -> str:
-        """Return the manifest as JSON."""
+        """Return the manifest as JSON with sorted keys; it holds the private report, so never publish it."""
         facts = asdict(self) | {"format": FORMAT, "report": self.report.to_json()}
         return json.dumps(facts, sort_keys=True, indent=1)
 

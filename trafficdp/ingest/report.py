@@ -255,7 +255,11 @@ class FileReport:
 
     @classmethod
     def together(cls, reports: Sequence[FileReport]) -> FileReport:
-        """Return the sum of the reports on all files of one source; a single report is returned unchanged."""
+        """Return one report with the summed counts of the ``reports`` on all files of one source.
+
+        Private, never to be published. There is at least one report; a single report is returned unchanged.
+        ``lint`` is the first report's.
+        """
         if len(reports) == 1:
             return reports[0]
         rejected = Counter[str]()
@@ -274,17 +278,20 @@ class FileReport:
 
     @property
     def commonest_reason(self) -> str | None:
-        """Name of the rule that rejected most rows, not counting repeats; None where none did."""
+        """Name of the rule that rejected most rows, not counting repeats; None where none did. Private."""
         rules = [rule for rule in RULES if self.rejected.get(rule) and rule != DUPLICATE_IN_FILE]
         return max(rules, key=self.rejected.__getitem__, default=None)
 
     def to_json(self) -> str:
-        """Return the report as JSON with sorted keys (the same report always gives the same text)."""
+        """Return the report as JSON with sorted keys (the same report always gives the same text).
+
+        As private as the report: counts of records without noise, for the curator, never to be published.
+        """
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> FileReport:
-        """Return the report that ``to_json`` wrote; raise DataError when ``text`` is not one."""
+        """Return the report that ``to_json`` wrote; raise DataError when ``text`` is not one. Private."""
         try:
             return from_json(cls, json.loads(text))
         except (ValueError, DataError) as error:

@@ -70,10 +70,12 @@ class Timetable:
     def traffic(
         self, grid: Grid, cell: npt.NDArray[np.uint64], slot: IntArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return scheduled speed (m/s) and distance (metres in the period) of every bin, shape (G,) each.
+        """Return scheduled speed (m/s) and distance (metres) of every bin, shape (G,) each.
 
-        Bins are pairs (``cell``, ``slot``) of ``grid``. Where nothing is scheduled in a slot, the speed is
-        the place's over all slots; NaN where nothing is scheduled at all. From public timetables alone.
+        From public timetables alone. Bins are pairs (``cell``, ``slot``) of ``grid``, (G,). Distance is the
+        sum over the whole period of all hours of the week that lie in the slot, even where it is of one date;
+        0 where nothing is scheduled in them. The speed is then the place's over all slots; NaN where nothing
+        is scheduled there at all.
         """
         # numbers of slots that recur weekly: of every hour of the week, (168,), and of every slot, (G,)
         kind, zone, of_hour = grid.slot_kind, grid.period.time_zone, np.arange(168)

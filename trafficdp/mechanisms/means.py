@@ -240,9 +240,9 @@ class Means:
         raise NotImplementedError
 
     def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return the noisy sum of every bin, from public counts.
+        """Return what the noisy sum of every bin is made of (a ``NoisySum``), from counts.
 
-        Where a private choice comes first, its worst case.
+        Nothing is drawn. Where a private choice comes first, its worst case.
         """
         raise NotImplementedError
 

@@ -180,10 +180,13 @@ def accountings_for(kept: Counts, request: Request, *, thorough: bool = True) ->
 
 
 def choose_accounting(accountings: tuple[Accounting, ...], request: Request) -> Accounting:
-    """Return the accounting that ``request`` names, or the one with the smallest worst noise ("best").
+    """Return the accounting that ``request`` names, or for "best" the one with the smallest worst noise.
 
-    The choice is the same at every epsilon, since all noise falls in proportion. On a tie "exact": no bin has
-    more noise than by "equal" then. Raises UsageError for an unknown name.
+    Worst noise is the largest scale in proportion to the tolerance of its statistic, from public counts. For
+    "best", "equal" and then "blocks" must gain more than EQUAL_GAIN_TOLERANCE and BLOCK_GAIN_TOLERANCE; else
+    it is "exact", as on a tie: no bin has more noise than by "equal" then. The choice is the same at every
+    epsilon, since all noise falls in proportion. Raises UsageError for an unknown name, and for "blocks"
+    where it is not among ``accountings``.
     """
     named = {accounting.name: accounting for accounting in accountings}
     if request.accounting in named:

@@ -371,7 +371,8 @@ def specification_without_bins(
 def asks_for_same_numbers(specification: Specification, grid: model.Grid, allocation: Allocation) -> bool:
     """Return whether ``specification`` would release the numbers of ``allocation`` on ``grid``.
 
-    Equal are the grid, the request, the bins and the mechanism with its noise scales.
+    Equal are the grid, the request, the bins in their order and the mechanism with its noise scales; the
+    version of the data is not compared. From public facts alone.
     """
     request, kept = allocation.request, allocation.counts
     return (
@@ -390,7 +391,11 @@ def numbers_digest(
     slot: IntArray,
     calibrated: Mapping[str, Any],
 ) -> str:
-    """Return SHA-256 over what ``asks_for_same_numbers`` compares: equal where that holds."""
+    """Return the SHA-256 (hexadecimal) of what ``asks_for_same_numbers`` compares: equal where that holds.
+
+    ``cell`` and ``slot`` (G,) are the bins, whose order counts; ``calibrated`` is what the mechanism's
+    ``to_facts`` returns. From public facts alone.
+    """
     facts = {
         "grid": grid.key,
         "request": model.as_json(request),

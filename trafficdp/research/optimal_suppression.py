@@ -182,7 +182,8 @@ def droppable_records(limit: Ceiling, samples: IntArray, cap: IntArray) -> IntAr
 class Solution:
     """A point of the program: ``value`` is its K, ``kept`` (P,) the pairs that stay, ``point`` all unknowns.
 
-    ``bound``: no suppression has fewer bins a user. Both numbers are 0 where nothing is said.
+    K is the most bins that a user is left in. ``bound``: no suppression has a smaller K, under the same caps
+    where these were given. Both numbers are 0 where nothing is said.
     """
 
     value: float
@@ -193,7 +194,10 @@ class Solution:
 
 @dataclass(frozen=True)
 class Caps:
-    """One cap a bin and what the bin may lose under it, shape (G,); ``choice`` are the columns c."""
+    """For every bin the largest count that may stay and the most samples it may lose then, both shape (G,).
+
+    ``choice`` are the program's columns c, one a (bin, cap): 0 or 1. From public counts.
+    """
 
     cap: IntArray
     room: IntArray
@@ -202,7 +206,9 @@ class Caps:
     def rounded(self, counts: Counts, relaxed: Solution, target: int) -> Solution:
         """Return a whole-number suppression near the LP solution ``relaxed`` under these caps.
 
-        The surest pairs are dropped first; exchanges then bring users down to ``target`` bins.
+        The surest pairs are dropped first; exchanges then bring users down to ``target`` bins, or as near as
+        they get. Only ``kept`` says what was found: ``value`` and ``bound`` are 0, ``point`` is that of
+        ``relaxed``.
         """
         forced = counts.count > self.cap[counts.bin_index]
         suppressed = relaxed.point[: counts.pairs]
@@ -267,9 +273,10 @@ class Program:
         return cls(pairs, k + 1, chain[last], matrix, low.astype(np.float64), bins, caps, space)
 
     def relax(self, seconds: float, caps: Caps | None = None) -> Solution | None:
-        """Return the least K and its point when unknowns need not be whole, with given ``caps`` or any.
+        """Return the least K, the most bins a user is left in, and its point when unknowns need not be whole.
 
-        None if ``seconds`` do not suffice.
+        ``caps`` fixes each bin's largest kept count; None leaves it free. K is in ``value`` and ``bound``, a
+        lower bound of every whole K under the same caps. None if ``seconds`` do not suffice.
         """
         from scipy.optimize import linprog
 
@@ -291,7 +298,8 @@ class Program:
     def surest_caps(self, counts: Counts, relaxed: Solution, seconds: float) -> tuple[Caps, Solution]:
         """Return caps of kept counts near the LP solution ``relaxed``, and the LP solution under these caps.
 
-        Of several roundings that whose own LP has the least optimum.
+        Of several roundings that whose own LP has the least K; ``seconds`` is the time for each. K is
+        infinite where no LP was solved in time.
         """
         options = []
         for likely in LIKELY:
@@ -302,7 +310,7 @@ class Program:
     def caps(self, counts: Counts, relaxed: Solution, likely: float) -> Caps:
         """Return for every bin the least cap of kept counts to which ``relaxed`` gives more than ``likely``.
 
-        Only caps whose forced drops the bin's error allows.
+        That is a share from 0 to 1. Only caps whose forced drops the bin's error allows. From public counts.
         """
         chosen = relaxed.point[self.pairs : -1] > likely
         chosen[self.certain - self.pairs] = True
@@ -314,9 +322,11 @@ class Program:
         return Caps(self.values[first], self.space[first], choice)
 
     def solve(self, seconds: float, *, at_most: int, caps: Caps | None = None) -> Solution | None:
-        """Return the best whole-number suppression found in ``seconds``, with given ``caps`` or any.
+        """Return the suppression with the least K found in ``seconds``, K the most bins of a user.
 
-        None if none is. No user keeps more than ``at_most`` bins.
+        None if none is found. K is at most ``at_most``. ``caps`` fixes each bin's largest kept count; None
+        leaves it free. The result's ``bound`` is a proven lower bound of K, 0 where ``caps`` are given or the
+        solver proved none. From public counts.
         """
         from scipy.optimize import Bounds, LinearConstraint, milp
 

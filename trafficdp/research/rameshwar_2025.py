@@ -24,10 +24,12 @@ from trafficdp.privacy.loss import round_up
 
 
 def vector_threshold(count: IntArray, steps: int, epsilon: float, dimensions: int) -> int:
-    """Return the clipping threshold of users' totals, in steps, for vectors of ``dimensions`` coordinates.
+    """Return the threshold T, in steps, to which users' totals of vectors are clipped; d is ``dimensions``.
 
-    ``count`` (L,) are the users' public numbers of samples. Raises UsageError unless epsilon is positive and
-    dimensions at least 2.
+    T = ``steps`` times the ceil(2 d/``epsilon``)-th largest ``count``, 0 where users are fewer. ``count``
+    (L,) are the users' public numbers of samples, ``steps`` is U in steps: the largest l1 length of a sample
+    (``simplex_mean``, which bounds totals in l1) or coordinate (``cube_mean``, which clips each coordinate).
+    Public. Raises UsageError unless epsilon is positive and dimensions at least 2.
     """
     positive(epsilon=epsilon)
     integer_between(2, 2**20, dimensions=dimensions)
@@ -37,11 +39,11 @@ def vector_threshold(count: IntArray, steps: int, epsilon: float, dimensions: in
 
 
 def simplex_totals(x: IntArray, user: IntArray, count: IntArray, threshold: int, steps: int) -> IntArray:
-    """Return every user's total vector, its samples scaled down so that its l1 length is at most
+    """Return every user's total vector in steps, its samples scaled down so that its l1 length is at most
     ``threshold``.
 
-    Shape (L, d); private. ``x`` (shape (n, d), steps >= 0 with row sums up to ``steps``), ``user`` (shape
-    (n,)) who it is from.
+    Shape (L, d); private, no noise. ``x`` (shape (n, d), steps >= 0 with row sums up to ``steps``), ``user``
+    (n,) the index 0..L-1 of who it is from; ``count`` (L,) how many samples each user has.
     """
     limit = np.minimum(threshold / count, float(steps))[user]
     length = x.sum(axis=1)
@@ -56,7 +58,13 @@ def simplex_totals(x: IntArray, user: IntArray, count: IntArray, threshold: int,
 def simplex_mean(
     x: IntArray, user: IntArray, count: IntArray, steps: int, epsilon: float, noise: NoiseSource
 ) -> FloatArray:
-    """Return an epsilon-DP mean of the rows of ``x``, which sum to at most ``steps``, in steps, (d,)."""
+    """Return an epsilon-DP mean of the rows of ``x``, in steps, shape (d,).
+
+    Their scaled-down sum with discrete Laplace noise, over the number of samples. ``x`` (n, d) is private,
+    each row >= 0 with a sum of at most ``steps``; ``user`` (n,) is the index 0..L-1 of who it is from,
+    ``count`` (L,) the users' public numbers of samples. Not clamped; 0 without noise where users are too few
+    for a threshold.
+    """
     dimensions = x.shape[1]
     threshold = vector_threshold(count, steps, epsilon, dimensions)
     total = simplex_totals(x, user, count, threshold, steps).sum(axis=0)
@@ -69,7 +77,8 @@ def cube_mean(
 ) -> FloatArray:
     """Return an epsilon-DP mean in steps, shape (d,), from private ``totals`` (L, d), each in 0..steps m_l.
 
-    The middle, steps/2, where no threshold exists.
+    ``count`` (L,) are the public m_l, ``steps`` the largest value of a coordinate. The middle, steps/2, where
+    users are too few for a threshold. Not clamped.
     """
     users, dimensions = totals.shape
     threshold = vector_threshold(count, steps, epsilon, dimensions)

@@ -220,9 +220,9 @@ class Projected(Means):
     enforced = False
 
     def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return each bin's noisy sum of clamped array means, from counts.
+        """Return what each bin's noisy sum of clamped array means is made of, from counts.
 
-        At the widest interval where one is drawn.
+        Nothing is drawn here. At the widest interval where one is drawn later.
         """
         lattice = self._lattice(request)
         selects, share = self._selects(lattice), self._share(lattice, request.loss)
@@ -540,7 +540,7 @@ class Pooled(Means):
     citation = "here; the cap by Rameshwar et al. (003), the bias of dropping samples by arXiv 2405.06261"
 
     def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return each bin's noisy sum of the kept samples, from counts."""
+        """Return what each bin's noisy sum of the kept samples is made of, from counts; nothing is drawn."""
         counts, bound, statistic = request.counts, request.bound, request.statistic
         self._require(request)
         kept = bounding_arrays.kept_counts(counts, self.cap.of(counts))

@@ -58,10 +58,11 @@ class WorstCaseClipping(means.Means):
         return "worst_case_clipping_exact" if self.least_exact_error else "worst_case_clipping"
 
     def noisy_sum_of(self, request: StatisticRequest) -> means.NoisySum:
-        """Return each bin's noisy sum of clipped totals, from counts.
+        """Return what each bin's noisy sum of clipped totals is made of, from counts.
 
-        U/2 without noise where nothing is kept. Nothing is kept where a bin has fewer than ceil(2/epsilon)
-        vehicles. A vehicle loses less than epsilon if its interval is narrower than the widest.
+        Nothing is drawn. U/2 without noise where nothing is kept. Nothing is kept where a bin has fewer than
+        ceil(2/epsilon) vehicles. A vehicle loses less than epsilon if its interval is narrower than the
+        widest.
         """
         counts, bound, statistic, epsilon = request.counts, request.bound, request.statistic, request.loss
         self._require(request)
@@ -137,10 +138,10 @@ class AKMV(means.Means):
         return (self._threshold(request.counts, request.bound, request.loss),)
 
     def noisy_sum_of(self, request: StatisticRequest) -> means.NoisySum:
-        """Return the noisy sum at the largest threshold that can be selected, from counts.
+        """Return what the noisy sum is made of at the largest threshold that can be selected, from counts.
 
-        Its bias is the whole range: the threshold may be anywhere, so that values exist for which nothing is
-        learnt. Compare by simulation.
+        Nothing is drawn. Its bias is the whole range: the threshold may be anywhere, so that values exist for
+        which nothing is learnt. Compare by simulation.
         """
         counts, bound, statistic, epsilon = request.counts, request.bound, request.statistic, request.loss
         self._require(request)

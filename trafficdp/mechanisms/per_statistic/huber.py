@@ -96,10 +96,11 @@ class Huber(Means):
         return (self._noise(self.plan(request), request.counts, request.loss),)
 
     def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return the noisy weighted sums of the bins estimated by Laplace noise; the others add nothing.
+        """Return what the noisy weighted sums are made of in bins estimated by Laplace noise.
 
-        Bins by Huber have the whole range as bias: their smooth sensitivity is U on adversarial values. See
-        ``clean_error`` for what they give otherwise.
+        From public counts, nothing is drawn; the other bins add nothing. Bins by Huber have the whole range
+        as bias: their smooth sensitivity is U on adversarial values. See ``clean_error`` for what they give
+        otherwise.
         """
         return self.plan(request).laplace
 

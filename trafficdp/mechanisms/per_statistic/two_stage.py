@@ -69,10 +69,10 @@ class TwoStage(Means):
         return (self._choice(request.counts, request.bound, request.loss),)
 
     def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return the noisy sum of vehicle means clipped to the drawn interval, from counts.
+        """Return what the noisy sum of vehicle means clipped to an interval is made of, from public counts.
 
-        Its bias is the whole range in bins where an interval is drawn: adversarial values can lie far
-        outside. Values that agree to within the width err by ``clean_error``.
+        Nothing is drawn. Its bias is the whole range in bins where an interval will be drawn: adversarial
+        values can lie far outside. Values that agree to within the width err by ``clean_error``.
         """
         counts, bound, statistic = request.counts, request.bound, request.statistic
         self._require(request)
@@ -167,13 +167,18 @@ def exponential_quantile(
     scale: FloatArray,
     noise: NoiseSource,
 ) -> IntArray:
-    """Return a whole number in low..high for every column, with P(t) prop. to exp(-|r(t) - rank|/scale).
+    """Return a whole number drawn from low..high (both included) for every column j, (J,).
 
-    r(t) = #{values < t}: Smith's mechanism (2011), which Kaplan et al. (2022) use too, on the lattice. With
-    scale 2/eps it is eps-DP and of eps-bounded range, hence eps^2/8-zCDP. (Errata: without the 2 the loss
-    is up to 2 eps; and dividing by max(q, 1-q), the sensitivity under adding or removing a value, costs
-    up to four times the stated rho under replacement.) Equal values leave no whole number between them, of
-    weight exactly 0: no clipping of lengths, which would publish a value that many share.
+    In the unit of the values. P(t) is proportional to exp(-|r(t) - rank|/scale) with r(t) = #{values < t}.
+    The private values of column j are ``values[start[j]:start[j + 1]]``, sorted and within its low..high.
+    ``start`` is (J + 1,); ``low``, ``high``, ``rank`` (0 to the column's size) and ``scale`` are (J,). All
+    these are public.
+
+    Smith's mechanism (2011), which Kaplan et al. (2022) use too, on the lattice. With scale 2/eps it is
+    eps-DP and of eps-bounded range, hence eps^2/8-zCDP. (Errata: without the 2 the loss is up to 2 eps; and
+    dividing by max(q, 1-q), the sensitivity under adding or removing a value, costs up to four times the
+    stated rho under replacement.) Equal values leave no whole number between them, of weight exactly 0: no
+    clipping of lengths, which would publish a value that many share.
     """
     sizes = np.diff(start)
     columns = len(sizes)
